@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The Container Network Interface, specification 0.1.0 to 1.1.0, from a plugin's side.
+//!
+//! [`dispatch::dispatch`] turns environment and stdin into a call on a [`Plugin`], and its answer into
+//! exactly one JSON document on stdout. Nothing in here touches the network.
+//!
+//! Specification: <https://www.cni.dev/docs/spec/>.
+
+pub mod args;
+pub mod conf;
+pub mod delegate;
+pub mod dispatch;
+pub mod env;
+pub mod error;
+pub mod id;
+pub mod keys;
+pub mod result;
+pub mod version;
+
+pub use args::Args;
+pub use conf::{Conf, GcConf};
+pub use delegate::Delegate;
+pub use dispatch::{Plugin, Streams, dispatch};
+pub use env::Env;
+pub use error::{Code, Error};
+pub use id::{Attachment, ContainerId, IfName};
+pub use result::{CniResult, Dns, Interface, IpConfig, Route};
+pub use version::Version;

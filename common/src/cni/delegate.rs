@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Delegation: a plugin calls another one, as the runtime called it (spec § Section 4).
+//!
+//! Holds always: a delegate gets the configuration unchanged, ends before this call returns, and can neither
+//! flood nor block it.
+
+mod process;
+
+use super::dispatch::Call;
+use super::error::{Code, Error};
+use super::id::Attachment;
+use super::result::CniResult;
+use super::version::Version;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A plugin to call, found in `CNI_PATH`.
+#[derive(Clone, Debug)]
+pub struct Delegate<'c> {
+    plugin: String,
+    call: &'c Call,
+    timeout: Duration,
+}
+
+/// The error document of a delegate (spec § Error).
+#[derive(Deserialize)]
+struct Failure {
+    code: u32,
+    #[serde(default)]
+    msg: String,
+    #[serde(default)]
+    details: String,
+}
+
+impl<'c> Delegate<'c> {
+    /// A delegate of type `plugin`, which must end within `timeout` or is killed.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONFIG`] for a type that is no plain file name.
+    pub fn new(plugin: &str, call: &'c Call, timeout: Duration) -> Result<Self, Error> {
+        if plugin.is_empty() || plugin.contains('/') || plugin == "." || plugin == ".." {
+            return Err(Error::new(
+                Code::INVALID_CONFIG,
+                format!("ipam.type {plugin:?} is not a plugin's name: want the name of a file in CNI_PATH"),
+            ));
+        }
+        Ok(Self { plugin: plugin.to_owned(), call, timeout })
+    }
+
+    /// The plugin's type.
+    pub fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
+    /// ADD.
+    ///
+    /// # Errors
+    /// The delegate's own error with its name put before the message, or [`Code::DELEGATE`].
+    pub fn add(&self, attachment: &Attachment, netns: &Path) -> Result<CniResult, Error> {
+        let stdout = self.run("ADD", Some(attachment), Some(netns), None)?;
+        let document: Value = serde_json::from_slice(&stdout).map_err(|e| self.garbage(&stdout, &e.to_string()))?;
+        CniResult::from_json(&document).map_err(|e| self.garbage(&stdout, &e.msg))
+    }
+
+    /// DEL.
+    pub fn del(&self, attachment: &Attachment, netns: Option<&Path>) -> Result<(), Error> {
+        self.run("DEL", Some(attachment), netns, None).map(|_| ())
+    }
+
+    /// CHECK, for versions that have it.
+    pub fn check(&self, attachment: &Attachment, netns: &Path) -> Result<(), Error> {
+        self.run("CHECK", Some(attachment), Some(netns), None).map(|_| ())
+    }
+
+    /// GC; `valid` replaces the list of attachments to keep.
+    pub fn gc(&self, valid: &[Attachment]) -> Result<(), Error> {
+        let mut conf = self.call.conf.object.clone();
+        conf.insert("cni.dev/valid-attachments".to_owned(), json!(valid));
+        self.run("GC", None, None, Some(&Value::Object(conf))).map(|_| ())
+    }
+
+    /// STATUS.
+    pub fn status(&self) -> Result<(), Error> {
+        self.run("STATUS", None, None, None).map(|_| ())
+    }
+
+    fn run(
+        &self,
+        command: &str,
+        attachment: Option<&Attachment>,
+        netns: Option<&Path>,
+        conf: Option<&Value>,
+    ) -> Result<Vec<u8>, Error> {
+        let program = self.find()?;
+        let mut process = std::process::Command::new(&program);
+        for stale in ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"] {
+            process.env_remove(stale);
+        }
+        process.env("CNI_COMMAND", command);
+        process.env("CNI_PATH", std::env::join_paths(&self.call.path).unwrap_or_default());
+        if let Some(attachment) = attachment {
+            process.env("CNI_CONTAINERID", attachment.container_id.as_str());
+            process.env("CNI_IFNAME", attachment.ifname.as_str());
+            process.env("CNI_NETNS", netns.unwrap_or(Path::new("")));
+            process.env("CNI_ARGS", &self.call.args_text);
+        }
+        let stdin = match conf {
+            Some(conf) => conf.to_string(),
+            None => json!(self.call.conf.object).to_string(),
+        };
+        let output = process::run(process, stdin.as_bytes(), self.timeout)
+            .map_err(|e| Error::new(Code::DELEGATE, format!("ipam plugin {}: {command}: {e}", program.display())))?;
+        if output.success {
+            return Ok(output.stdout);
+        }
+        Err(self.failure(command, &output))
+    }
+
+    fn find(&self) -> Result<PathBuf, Error> {
+        let candidates = self.call.path.iter().map(|dir| dir.join(&self.plugin));
+        candidates.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+            let path = self.call.path.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(":");
+            Error::new(
+                Code::DELEGATE,
+                format!("ipam plugin {:?} is not in CNI_PATH ({path}); install it there or correct ipam.type", self.plugin),
+            )
+        })
+    }
+
+    fn failure(&self, command: &str, output: &process::Output) -> Error {
+        match serde_json::from_slice::<Failure>(&output.stdout) {
+            Ok(failure) => Error {
+                code: Code(failure.code),
+                msg: format!("{}: {}", self.plugin, failure.msg),
+                details: failure.details,
+            },
+            Err(_) => Error::new(
+                Code::DELEGATE,
+                format!("ipam plugin {} failed at {command} ({}) without a CNI error", self.plugin, output.status),
+            )
+            .with_details(excerpt(&output.stdout)),
+        }
+    }
+
+    fn garbage(&self, stdout: &[u8], reason: &str) -> Error {
+        Error::new(
+            Code::DELEGATE,
+            format!(
+                "ipam plugin {} answered ADD with something that is no CNI result of {} or older: {reason}",
+                self.plugin,
+                Version::LATEST
+            ),
+        )
+        .with_details(excerpt(stdout))
+    }
+}
+
+/// The first 200 characters of `bytes`, for an error's details.
+fn excerpt(bytes: &[u8]) -> String {
+    format!("stdout: {:?}", String::from_utf8_lossy(bytes).chars().take(200).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A child process that is fed, read and bounded in time by one thread.
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How often a binary that is being replaced is tried again (`ETXTBSY`), 10 ms apart; libcni does the same.
+const BUSY_ATTEMPTS: u32 = 5;
+
+/// The most that is read from a delegate's stdout, in bytes.
+const STDOUT_MAX: usize = 4 << 20;
+
+pub(super) struct Output {
+    pub(super) success: bool,
+    pub(super) status: ExitStatus,
+    pub(super) stdout: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("cannot be started: {0}")]
+    Spawn(io::Error),
+    #[error("cannot be talked to: {0}")]
+    Pipe(io::Error),
+    #[error("did not end within {0:?} and was killed")]
+    Timeout(Duration),
+    #[error("wrote more than {} MiB to stdout and was killed", STDOUT_MAX >> 20)]
+    TooMuch,
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Self::Pipe(errno.into())
+    }
+}
+
+/// Runs `command` with `input` on stdin until it ends. Its stderr is ours.
+pub(super) fn run(mut command: Command, input: &[u8], timeout: Duration) -> Result<Output, Failure> {
+    // A group of its own, so that a plugin that forked is killed with its children.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+    let mut child = spawn(&mut command)?;
+    let deadline = Instant::now() + timeout;
+    let talked = talk(&mut child, input, deadline, timeout);
+    match talked.and_then(|stdout| Ok((wait(&mut child, deadline, timeout)?, stdout))) {
+        Ok((status, stdout)) => Ok(Output { success: status.success(), status, stdout }),
+        Err(failure) => {
+            // The group may be gone already; the child is reaped in any case.
+            if let Ok(pid) = i32::try_from(child.id()) {
+                let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            let _ = child.wait();
+            Err(failure)
+        }
+    }
+}
+
+fn spawn(command: &mut Command) -> Result<Child, Failure> {
+    let mut attempt = 1;
+    loop {
+        match command.spawn() {
+            Err(e) if e.raw_os_error() == Some(Errno::ETXTBSY as i32) && attempt < BUSY_ATTEMPTS => {
+                attempt += 1;
+                sleep(Duration::from_millis(10));
+            }
+            other => return other.map_err(Failure::Spawn),
+        }
+    }
+}
+
+/// Writes `input` and reads stdout to its end.
+fn talk(child: &mut Child, input: &[u8], deadline: Instant, timeout: Duration) -> Result<Vec<u8>, Failure> {
+    let mut stdin = child.stdin.take();
+    let Some(mut stdout) = child.stdout.take() else { return Ok(Vec::new()) };
+    if let Some(stdin) = &stdin {
+        fcntl(stdin, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    }
+    let (mut rest, mut answer) = (input, Vec::new());
+    loop {
+        if rest.is_empty() {
+            stdin = None;
+        }
+        let (writable, readable) = ready(stdin.as_ref(), &stdout, deadline, timeout)?;
+        if let (true, Some(pipe)) = (writable, &mut stdin) {
+            match pipe.write(rest) {
+                Ok(size) => rest = &rest[size..],
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock || e.kind() == io::ErrorKind::Interrupted => {}
+                // It does not want to read the rest; what it answers decides.
+                Err(_) => rest = &[],
+            }
+        }
+        if readable && read_some(&mut stdout, &mut answer)? == 0 {
+            return Ok(answer);
+        }
+    }
+}
+
+/// Waits until stdin takes, or stdout has, more.
+fn ready(
+    stdin: Option<&ChildStdin>,
+    stdout: &ChildStdout,
+    deadline: Instant,
+    timeout: Duration,
+) -> Result<(bool, bool), Failure> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(Failure::Timeout(timeout));
+    }
+    let mut fds = vec![PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
+    if let Some(stdin) = stdin {
+        fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLOUT));
+    }
+    // Rounded up, so that the last fraction of a millisecond does not spin.
+    let wait = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+    match poll(&mut fds, wait) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(e) => return Err(e.into()),
+    }
+    let any = |fd: &PollFd| fd.any().unwrap_or(false);
+    Ok((fds.get(1).is_some_and(any), any(&fds[0])))
+}
+
+fn read_some(stdout: &mut ChildStdout, answer: &mut Vec<u8>) -> Result<usize, Failure> {
+    let mut buffer = [0; 16 * 1024];
+    let size = match stdout.read(&mut buffer) {
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(1),
+        other => other.map_err(Failure::Pipe)?,
+    };
+    answer.extend_from_slice(&buffer[..size]);
+    if answer.len() > STDOUT_MAX { Err(Failure::TooMuch) } else { Ok(size) }
+}
+
+/// Waits for the end of a child that has closed its stdout, which is its end but for a moment.
+fn wait(child: &mut Child, deadline: Instant, timeout: Duration) -> Result<ExitStatus, Failure> {
+    let mut pause = Duration::from_micros(20);
+    loop {
+        if let Some(status) = child.try_wait().map_err(Failure::Pipe)? {
+            return Ok(status);
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::Timeout(timeout));
+        }
+        sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From environment and stdin to one verb of a [`Plugin`], and from its answer to one JSON document.
+//!
+//! Holds always: stdout gets exactly one document or, for a successful DEL, CHECK, STATUS or GC, nothing; the
+//! exit status is 0 only for success; a panic is answered like any other error.
+
+use super::args::Args;
+use super::conf::{Conf, GcConf, read_object};
+use super::env::Env;
+use super::error::{Code, Error};
+use super::id::Attachment;
+use super::result::CniResult;
+use super::version::Version;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// A CNI plugin: one method per verb.
+///
+/// # Guarantees of the caller
+/// `call.conf` has a known version and a valid network name; `attachment` is valid; for ADD and CHECK the
+/// namespace's path is not empty, though nothing may be there; CHECK comes from version 0.4.0 on, GC and STATUS from 1.1.0 on.
+pub trait Plugin {
+    /// One line that says what the plugin is, for a person who starts it by hand.
+    fn about(&self) -> &str;
+    /// Attaches a container. May be repeated.
+    fn add(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<CniResult, Error>;
+    /// Takes away what ADD made, however far it came; succeeds when nothing is there. The namespace may be gone.
+    fn del(&self, call: &Call, attachment: &Attachment, netns: Option<&Path>) -> Result<(), Error>;
+    /// Fails unless the attachment is as ADD left it.
+    fn check(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<(), Error>;
+    /// Takes away every attachment of this network that is not listed as valid.
+    fn gc(&self, call: &Call, gc: &GcConf) -> Result<(), Error>;
+    /// Fails if ADD could not succeed now.
+    fn status(&self, call: &Call) -> Result<(), Error>;
+}
+
+/// What every verb is told.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The name the binary was called under, without its directory.
+    pub program: String,
+    /// The network configuration.
+    pub conf: Conf,
+    /// `CNI_ARGS`, read.
+    pub args: Args,
+    /// `CNI_ARGS` as it came, for delegates.
+    pub args_text: String,
+    /// `CNI_PATH`: where delegates are.
+    pub path: Vec<PathBuf>,
+    /// Whether `CNI_NETNS_OVERRIDE` allows the plugin's own namespace as the container's (cni `pkg/skel`).
+    pub netns_override: bool,
+}
+
+/// A process' streams.
+pub struct Streams<I, O, E> {
+    /// The network configuration.
+    pub stdin: I,
+    /// The answer.
+    pub stdout: O,
+    /// For people.
+    pub stderr: E,
+}
+
+/// Serves one call and returns the exit status: 0 or 1.
+pub fn dispatch(
+    plugin: &impl Plugin,
+    program: &str,
+    env: &Env,
+    mut streams: Streams<impl Read, impl Write, impl Write>,
+) -> u8 {
+    let mut version = Version::LATEST;
+    let answer = catch_unwind(AssertUnwindSafe(|| serve(plugin, program, env, &mut streams, &mut version)));
+    let answer = answer.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no message");
+        Err(Error::new(Code::INTERNAL, format!("bug in {program}: {text}; please report it with the log")))
+    });
+    let (status, document) = match answer {
+        Ok(document) => (0, document),
+        Err(error) => {
+            tracing::debug!(code = error.code.0, details = error.details, "{}", error.msg);
+            (1, Some(error.to_json(version)))
+        }
+    };
+    let Some(document) = document else { return status };
+    match writeln!(streams.stdout, "{document}").and_then(|()| streams.stdout.flush()) {
+        Ok(()) => status,
+        Err(_) => 1,
+    }
+}
+
+/// Serves one call; the document is what goes to stdout. `version` is set as soon as it is known, for errors.
+fn serve(
+    plugin: &impl Plugin,
+    program: &str,
+    env: &Env,
+    streams: &mut Streams<impl Read, impl Write, impl Write>,
+    version: &mut Version,
+) -> Result<Option<Value>, Error> {
+    let Some(command) = env.get("CNI_COMMAND")? else {
+        let versions = Version::all_str().join(", ");
+        // Nobody to tell if stderr is closed.
+        let _ = writeln!(streams.stderr, "{}\nCNI protocol versions supported: {versions}", plugin.about());
+        return Err(Error::new(
+            Code::INVALID_ENVIRONMENT,
+            format!("CNI_COMMAND is not set; {program} is called by a container runtime, or by hand with cnitool"),
+        ));
+    };
+    if command == "VERSION" {
+        return Ok(Some(version_answer(&mut streams.stdin)));
+    }
+    let required: &[&str] = match command {
+        "ADD" | "CHECK" => &["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"],
+        "DEL" => &["CNI_CONTAINERID", "CNI_IFNAME", "CNI_PATH"],
+        "GC" | "STATUS" => &["CNI_PATH"],
+        other => {
+            return Err(Error::new(
+                Code::INVALID_ENVIRONMENT,
+                format!("CNI_COMMAND is {other:?}; use ADD, DEL, CHECK, GC, STATUS or VERSION"),
+            ));
+        }
+    };
+    env.require(required)?;
+    let conf = read_conf(&mut streams.stdin, version)?;
+    let args_text = env.get("CNI_ARGS")?.unwrap_or_default().to_owned();
+    let call = Call {
+        program: program.to_owned(),
+        conf,
+        args: Args::parse(&args_text)?,
+        args_text,
+        path: env.path(),
+        netns_override: env.get("CNI_NETNS_OVERRIDE")?.is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true")),
+    };
+    run(plugin, command, env, &call)
+}
+
+fn run(plugin: &impl Plugin, command: &str, env: &Env, call: &Call) -> Result<Option<Value>, Error> {
+    let netns = env.get("CNI_NETNS")?.map(Path::new);
+    let given = || netns.ok_or_else(|| Error::new(Code::INVALID_ENVIRONMENT, "CNI_NETNS is not set"));
+    match command {
+        "ADD" => {
+            let result = plugin.add(call, &env.attachment()?, given()?)?;
+            return Ok(Some(result.to_json(call.conf.version)));
+        }
+        "DEL" => plugin.del(call, &env.attachment()?, netns)?,
+        "CHECK" => {
+            require_version(call, command, Version::V0_4_0)?;
+            plugin.check(call, &env.attachment()?, given()?)?;
+        }
+        "GC" => {
+            require_version(call, command, Version::V1_1_0)?;
+            plugin.gc(call, &call.conf.gc()?)?;
+        }
+        _ => {
+            require_version(call, command, Version::V1_1_0)?;
+            plugin.status(call)?;
+        }
+    }
+    Ok(None)
+}
+
+/// Reads the configuration; `version` is set even when the rest of it is not valid.
+fn read_conf(stdin: impl Read, version: &mut Version) -> Result<Conf, Error> {
+    let object = read_object(stdin)?;
+    if let Some(known) = object.get("cniVersion").and_then(Value::as_str).and_then(|v| Version::parse(v).ok()) {
+        *version = known;
+    }
+    let conf = Conf::from_object(object)?;
+    *version = conf.version;
+    Ok(conf)
+}
+
+fn require_version(call: &Call, command: &str, since: Version) -> Result<(), Error> {
+    if call.conf.version >= since {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::INCOMPATIBLE_VERSION,
+        format!("cniVersion {} has no {command}; it exists since {since}", call.conf.version),
+    ))
+}
+
+/// The answer to VERSION repeats the caller's `cniVersion`, whatever it is; without one it is our newest.
+fn version_answer(stdin: impl Read) -> Value {
+    let asked = read_object(stdin).ok().and_then(|o| o.get("cniVersion").and_then(Value::as_str).map(str::to_owned));
+    json!({
+        "cniVersion": asked.unwrap_or_else(|| Version::LATEST.to_string()),
+        "supportedVersions": Version::all_str(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

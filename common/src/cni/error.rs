@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The error a runtime reads on stdout: a number to act on, a message for a person, details for a log.
+
+use super::version::Version;
+use serde_json::{Value, json};
+
+/// An error code of the CNI specification (§ Error), or one of our own from 100 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Code(pub u32);
+
+impl Code {
+    /// 1: the configuration's `cniVersion` is not supported.
+    pub const INCOMPATIBLE_VERSION: Self = Self(1);
+    /// 2: a field is known but its value is not supported; the message names both.
+    pub const UNSUPPORTED_FIELD: Self = Self(2);
+    /// 3: the container (its namespace) does not exist, so nothing needs to be cleaned.
+    pub const UNKNOWN_CONTAINER: Self = Self(3);
+    /// 4: an environment variable is missing or malformed.
+    pub const INVALID_ENVIRONMENT: Self = Self(4);
+    /// 5: reading or writing a file failed.
+    pub const IO: Self = Self(5);
+    /// 6: content could not be decoded.
+    pub const DECODE: Self = Self(6);
+    /// 7: the configuration decodes but is not valid on this node.
+    pub const INVALID_CONFIG: Self = Self(7);
+    /// 11: a passing condition; the runtime should try again later.
+    pub const TRY_AGAIN: Self = Self(11);
+    /// 50: STATUS: the plugin cannot serve ADD now.
+    pub const NOT_AVAILABLE: Self = Self(50);
+    /// 51: STATUS: the plugin cannot serve ADD, and containers already attached may have limited connectivity.
+    pub const LIMITED: Self = Self(51);
+    /// 100: the kernel refused a step.
+    pub const KERNEL: Self = Self(100);
+    /// 101: the pod already has an interface of the requested name.
+    pub const IFNAME_IN_USE: Self = Self(101);
+    /// 102: the master is there but carries no traffic: down, without carrier, or not joined to its fabric.
+    pub const NO_CARRIER: Self = Self(102);
+    /// 103: a delegated plugin could not be run, hung, or answered something that is no CNI answer.
+    pub const DELEGATE: Self = Self(103);
+    /// 104: CHECK found the attachment changed or missing.
+    pub const CHECK_FAILED: Self = Self(104);
+    /// 110: every address of a range set is taken, excluded or resting.
+    pub const EXHAUSTED: Self = Self(110);
+    /// 111: a requested address belongs to another attachment.
+    pub const ADDRESS_IN_USE: Self = Self(111);
+    /// 112: a requested address lies outside every range.
+    pub const ADDRESS_OUTSIDE: Self = Self(112);
+    /// 113: a requested address is excluded, a gateway, or a network or broadcast address.
+    pub const ADDRESS_EXCLUDED: Self = Self(113);
+    /// 114: the store of addresses holds something this plugin did not write.
+    pub const STORE_CORRUPT: Self = Self(114);
+    /// 999: a bug in the plugin (libcni's `ErrInternal`).
+    pub const INTERNAL: Self = Self(999);
+}
+
+/// A failed call, as the runtime gets to see it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{msg}")]
+pub struct Error {
+    /// What kind of failure it is.
+    pub code: Code,
+    /// One sentence: the thing, its value, the cause and the remedy.
+    pub msg: String,
+    /// The chain of causes, or further findings; may be empty.
+    pub details: String,
+}
+
+impl Error {
+    /// An error without details.
+    pub fn new(code: Code, msg: impl Into<String>) -> Self {
+        Self { code, msg: msg.into(), details: String::new() }
+    }
+
+    /// The same error with `details`.
+    #[must_use]
+    pub fn with_details(mut self, details: impl Into<String>) -> Self {
+        self.details = details.into();
+        self
+    }
+
+    /// An error whose details are the causes of `source`, outermost first.
+    pub fn caused(code: Code, msg: impl Into<String>, source: &dyn std::error::Error) -> Self {
+        Self::new(code, msg).with_details(causes(source))
+    }
+
+    /// The JSON document for stdout.
+    pub fn to_json(&self, version: Version) -> Value {
+        let mut document = json!({
+            "cniVersion": version.as_str(),
+            "code": self.code.0,
+            "msg": self.msg,
+        });
+        if !self.details.is_empty() {
+            document["details"] = json!(self.details);
+        }
+        document
+    }
+}
+
+/// The messages of `error` and of everything under it, joined by `: `.
+pub fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

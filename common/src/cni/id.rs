@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Names that come from the runtime, checked once.
+
+use super::error::{Code, Error};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The longest interface name: `IFNAMSIZ` less the closing zero.
+pub const IFNAME_MAX: usize = 15;
+
+/// A container id: letters, digits, `.`, `_`, `-`, beginning with a letter or digit (spec § Parameters).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ContainerId(String);
+
+/// An interface name that the kernel accepts (`dev_valid_name` in net/core/dev.c).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct IfName(String);
+
+/// One interface of one container: what ADD makes and DEL takes away.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Attachment {
+    /// `CNI_CONTAINERID`.
+    #[serde(rename = "containerID")]
+    pub container_id: ContainerId,
+    /// `CNI_IFNAME`.
+    pub ifname: IfName,
+}
+
+/// Whether `text` is a name by the specification: a letter or digit, then letters, digits, `.`, `_`, `-`.
+pub fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+}
+
+impl ContainerId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl IfName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for ContainerId {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        // The id becomes part of a file name, and file names end at 255 bytes.
+        if is_name(&text) && text.len() <= 200 {
+            return Ok(Self(text));
+        }
+        Err(Error::new(
+            Code::INVALID_ENVIRONMENT,
+            format!(
+                "container id {text:?} is not valid: up to 200 letters, digits, '.', '_' and '-', beginning with a letter or digit"
+            ),
+        ))
+    }
+}
+
+impl TryFrom<String> for IfName {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        let bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+        let reason = if text.is_empty() {
+            "it is empty".to_owned()
+        } else if text.len() > IFNAME_MAX {
+            format!("it has {} bytes, the kernel takes {IFNAME_MAX}", text.len())
+        } else if text == "." || text == ".." {
+            "it is a directory".to_owned()
+        } else if let Some(c) = text.chars().find(|c| bad(*c)) {
+            format!("it holds {c:?}")
+        } else {
+            return Ok(Self(text));
+        };
+        Err(Error::new(Code::INVALID_ENVIRONMENT, format!("interface name {text:?} is not valid: {reason}")))
+    }
+}
+
+macro_rules! text_newtype {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+        impl std::str::FromStr for $name {
+            type Err = Error;
+            fn from_str(text: &str) -> Result<Self, Error> {
+                Self::try_from(text.to_owned())
+            }
+        }
+    )*};
+}
+text_newtype!(ContainerId, IfName);
+
+impl fmt::Display for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of container {}", self.ifname, self.container_id)
+    }
+}

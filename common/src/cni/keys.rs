@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Unknown keys are refused by name: a misspelt `pkye` that is ignored puts a pod into the wrong partition.
+
+use super::error::{Code, Error};
+use serde_json::{Map, Value};
+
+/// Keys that the specification or a runtime may put into any plugin's configuration: CNI 1.1.0 § 1 and
+/// CONVENTIONS.md, and Multus' `deviceID` and `pciBusID` (multus-cni#448).
+pub const CNI_KEYS: [&str; 16] = [
+    "args",
+    "capabilities",
+    "cniVersion",
+    "cniVersions",
+    "deviceID",
+    "disableCheck",
+    "disableGC",
+    "dns",
+    "ipMasq",
+    "ipam",
+    "loadOnlyInlinedPlugins",
+    "name",
+    "pciBusID",
+    "prevResult",
+    "runtimeConfig",
+    "type",
+];
+
+/// How alike two keys must be for one to be offered in place of the other, from 0 to 1.
+const LIKENESS: f64 = 0.7;
+
+/// Refuses the first key of `object` that is neither in `known` nor reserved (`cni.dev/…`).
+///
+/// `place` is put before the key, such as `ipam.`.
+///
+/// # Errors
+/// [`Code::INVALID_CONFIG`] with the key, its value and the nearest known key.
+pub fn require_known(object: &Map<String, Value>, known: &[&str], place: &str) -> Result<(), Error> {
+    let unknown = |key: &&String| !known.contains(&key.as_str()) && !key.starts_with("cni.dev/");
+    let Some(key) = object.keys().find(unknown) else {
+        return Ok(());
+    };
+    let remedy = match nearest(key, known) {
+        Some(near) => format!("did you mean {place}{near}?"),
+        None => format!("known keys: {}", known.join(", ")),
+    };
+    let mut value = object[key].to_string();
+    if value.len() > 80 {
+        value = format!("{}…", value.chars().take(80).collect::<String>());
+    }
+    Err(Error::new(Code::INVALID_CONFIG, format!("unknown key {place}{key} (value {value}); {remedy}")))
+}
+
+/// The candidate most like `word`, if any is like it at all.
+pub fn nearest<'k>(word: &str, candidates: &[&'k str]) -> Option<&'k str> {
+    let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
+    let word = plain(word);
+    candidates
+        .iter()
+        .map(|candidate| (strsim::jaro_winkler(&word, &plain(candidate)), *candidate))
+        .filter(|(likeness, _)| *likeness >= LIKENESS)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What ADD answers. Held in the shape of 1.1.0; written in, and read from, the shape of any version.
+
+mod legacy;
+mod wire;
+
+use super::error::Error;
+use super::version::Version;
+use ipnetwork::IpNetwork;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::net::IpAddr;
+
+/// A result (spec § Success).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CniResult {
+    /// The interfaces, in the order they were made.
+    pub interfaces: Vec<Interface>,
+    /// The addresses, each pointing into `interfaces`.
+    pub ips: Vec<IpConfig>,
+    /// The routes of the container.
+    pub routes: Vec<Route>,
+    /// Name resolution.
+    pub dns: Dns,
+}
+
+/// An interface of the host or of the container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Interface {
+    /// Its name where it is.
+    pub name: String,
+    /// Its hardware address in colon form: 6 bytes for Ethernet, 20 for `IPoIB`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mac: String,
+    /// Its MTU in bytes (1.1.0).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// The namespace's path, empty for the host.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sandbox: String,
+    /// A vhost-user socket (1.1.0); only ever passed through.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub socket_path: String,
+    /// The PCI address of the device it belongs to (1.1.0).
+    #[serde(default, rename = "pciID", skip_serializing_if = "String::is_empty")]
+    pub pci_id: String,
+}
+
+/// An address of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IpConfig {
+    /// The address with its prefix length.
+    pub address: IpNetwork,
+    /// The gateway of its subnet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+    /// Its interface, as an index into [`CniResult::interfaces`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<usize>,
+}
+
+/// A route; all but `dst` and `gw` exist since 1.1.0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// The destination.
+    pub dst: IpNetwork,
+    /// The next hop; without one, the gateway of the interface's address is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gw: Option<IpAddr>,
+    /// MTU along the route, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// The MSS to advertise, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advmss: Option<u32>,
+    /// The metric; lower is preferred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u32>,
+    /// The routing table; absent means main.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<u32>,
+    /// The scope: 0 universe, 253 link, 254 host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<u8>,
+}
+
+impl Route {
+    /// A route to `dst` through `gw`.
+    pub fn new(dst: IpNetwork, gw: Option<IpAddr>) -> Self {
+        Self { dst, gw, mtu: None, advmss: None, priority: None, table: None, scope: None }
+    }
+}
+
+/// Name resolution (spec § Well-known Types, DNS).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dns {
+    /// Name servers, best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nameservers: Vec<String>,
+    /// The local domain.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub domain: String,
+    /// Search domains, best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub search: Vec<String>,
+    /// Resolver options.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+}
+
+impl CniResult {
+    /// The document in the exact shape of `version`.
+    ///
+    /// Lists that are empty are left out: Multus takes `"interfaces": []` for an interface that exists
+    /// (multus-cni `pkg/netutils`, PR#1095).
+    pub fn to_json(&self, version: Version) -> Value {
+        if version <= Version::V0_2_0 { legacy::write(self, version) } else { wire::write(self, version) }
+    }
+
+    /// Reads a result of any version; the version is told from the keys, since `prevResult` may lack `cniVersion`.
+    ///
+    /// # Errors
+    /// [`Code::DECODE`](super::error::Code::DECODE) with the JSON path of what is wrong.
+    pub fn from_json(value: &Value) -> Result<Self, Error> {
+        let result =
+            if value.get("ip4").is_some() || value.get("ip6").is_some() { legacy::read(value)? } else { wire::read(value)? };
+        result.check_indexes()?;
+        Ok(result)
+    }
+
+    fn check_indexes(&self) -> Result<(), Error> {
+        match self.ips.iter().find(|ip| ip.interface.is_some_and(|i| i >= self.interfaces.len()) && !self.interfaces.is_empty()) {
+            None => Ok(()),
+            Some(ip) => Err(Error::new(
+                super::error::Code::DECODE,
+                format!(
+                    "address {} names interface {}, but there are {}",
+                    ip.address,
+                    ip.interface.unwrap_or_default(),
+                    self.interfaces.len()
+                ),
+            )),
+        }
+    }
+}
+
+impl Dns {
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

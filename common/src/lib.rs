@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The words every crate of this workspace shares: the CNI protocol and what the kernel offers.
+//!
+//! Nothing here decides anything: policy lives in the plugins.
+
+pub mod cni;
+pub mod log;

@@ -1,0 +1,17 @@
+iproute2
+rdma-core
+ibverbs-utils
+ibverbs-providers
+infiniband-diags
+rdmacm-utils
+perftest
+iputils-ping
+tcpdump
+strace
+jq
+bash
+kmod
+ethtool
+busybox-static
+ndisc6
+procps

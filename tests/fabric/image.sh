@@ -1,0 +1,338 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds what the fabric VM boots from and prints the folder that holds it
+# (`vmlinuz`, `initrd`, `release`). Called by tests/fabric/run as
+#     image.sh 6.1|current [--refresh]
+#
+# Four layers, each a cache entry named after the hash of what it is made from and
+# renamed into place when it is whole:
+#     tools   Debian's userland: packages and programs of the file `tools`
+#     kernel  Debian's kernel, its modules, and what is needed to build one more
+#     module  softib.ko for that kernel
+#     image   tools + kernel + module + init, as an initramfs
+# Package versions are those of the day a layer is made; --refresh makes them anew.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${RDMANET_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rdmanet}/fabric
+kernel=${1:?usage: image.sh 6.1|current [--refresh]}
+refresh=${2:-}
+
+die() { echo "fabric: $*" >&2; exit 125; }
+say() { echo "fabric: $*" >&2; }
+
+# quietly COMMAND...: its output is shown only when it fails.
+quietly() {
+	local log
+	log=$(mktemp)
+	if ! "$@" >"$log" 2>&1; then
+		tail -n 30 "$log" >&2
+		rm -f "$log"
+		die "'$*' failed (its last lines are above)"
+	fi
+	rm -f "$log"
+}
+
+# digest FILE...: hash of names (below this folder) and contents, and of standard input.
+digest() {
+	{ cat; cd "$here" && sha256sum -- "$@"; } | sha256sum | cut -c1-16
+}
+
+# --- what the host must have ------------------------------------------------
+
+# need PROGRAM PACKAGE: puts PACKAGE on the list when PROGRAM is not there.
+missing=()
+need() { [[ -n $(type -P "$1") ]] || missing+=("$2"); }
+
+install_missing() {
+	((${#missing[@]})) || return 0
+	[[ $(id -u) == 0 ]] || die "missing packages: ${missing[*]} (as root: apt-get install ${missing[*]})"
+	say "installing ${missing[*]}"
+	apt_lists
+	quietly env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
+}
+
+require_host() {
+	type -P apt-get >/dev/null || die "this host has no apt-get; the image is made of Debian packages"
+	need cpio cpio
+	need depmod kmod
+	need readelf binutils
+	need xz xz-utils
+	if [[ $kernel == 6.1 ]]; then
+		need gcc-12 gcc-12
+		need make make
+		# objtool of the kernel's headers is linked to it.
+		[[ -e /usr/lib/x86_64-linux-gnu/libelf.so.1 ]] || missing+=(libelf1)
+	else
+		need debootstrap debootstrap
+	fi
+	install_missing
+}
+
+# --- Debian packages --------------------------------------------------------
+
+# The package lists may be absent on a fresh machine, or older than the mirror.
+apt_lists() {
+	[[ -z ${lists_fresh:-} ]] || return 0
+	if [[ $(id -u) == 0 ]]; then
+		quietly apt-get update
+	elif ! apt-cache show linux-image-amd64 >/dev/null 2>&1; then
+		die "apt has no package lists (as root: apt-get update)"
+	fi
+	lists_fresh=yes
+}
+
+# fetch DIRECTORY PACKAGE...: the packages alone.
+fetch() {
+	local dir=$1
+	shift
+	# apt's own unprivileged user cannot write into a private folder.
+	(cd "$dir" && quietly apt-get -o APT::Sandbox::User=root download "$@")
+}
+
+# fetch_closure DIRECTORY PACKAGE...: the packages with all they depend on, as if
+# nothing were installed here.
+fetch_closure() {
+	local dir=$1
+	shift
+	mkdir -p "$dir/partial"
+	quietly apt-get -y -o APT::Sandbox::User=root -o Debug::NoLocking=1 -o Dir::State::status=/dev/null \
+		-o APT::Install-Recommends=false -o "Dir::Cache::archives=$dir" \
+		-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= --download-only install "$@"
+}
+
+# unpack ROOT PACKAGE...
+unpack() {
+	local root=$1 deb
+	shift
+	for deb in "$@"; do
+		# dpkg-deb -x would put a folder in the place of the link /lib.
+		dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink --no-same-owner -C "$root"
+	done
+}
+
+# merged_root DIRECTORY: an empty root with /bin, /sbin and /lib inside /usr.
+merged_root() {
+	local name
+	mkdir -p "$1"/usr/{bin,sbin,lib,lib64}
+	for name in bin sbin lib lib64; do
+		ln -s "usr/$name" "$1/$name"
+	done
+}
+
+# --- layers -----------------------------------------------------------------
+
+# layer NAME KEY COMMAND...: sets `layer` to the entry's folder; COMMAND fills it, called
+# with the folder as its last argument, when there is none.
+layer() {
+	local name=$1 key=$2 work
+	shift 2
+	layer=$cache/$name-$key
+	[[ ! -d $layer ]] || return 0
+	work=$(mktemp -d "$cache/.making-$name.XXXXXX")
+	chmod 755 "$work"
+	unfinished=$work
+	say "building the $name layer ($kernel)"
+	"$@" "$work"
+	unfinished=
+	# A second build cannot get here first: the lock is held.
+	mv -T "$work" "$layer"
+}
+
+# needed_libraries ROOT PROGRAM...: paths below ROOT of the libraries they load.
+needed_libraries() {
+	local root=$1 program
+	shift
+	for program in "$@"; do
+		[[ $(LC_ALL=C readelf -d "$program" 2>/dev/null) == *NEEDED* ]] || continue
+		"$root/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" --library-path "$root/usr/lib/x86_64-linux-gnu" \
+			--list "$program"
+	done | sed -n "s|.*=> $root/\([^ ]*\) .*|\1|p" | sort -u
+}
+
+# wanted_files ROOT: what the file `tools` names, globs resolved.
+wanted_files() {
+	local package pattern file
+	while read -r package pattern; do
+		for pattern in $pattern; do
+			# shellcheck disable=SC2086 # a glob
+			for file in "$1"/$pattern; do
+				[[ -e $file || -L $file ]] || die "package ${package%:} has no $pattern any more: correct tests/fabric/tools"
+				echo "${file#"$1/"}"
+			done
+		done
+	done < <(grep -v '^#' "$here/tools")
+}
+
+# Applets where no real program is: iproute2's ip must win, as on a node.
+link_applets() {
+	local applet
+	while read -r applet; do
+		[[ -e $1/usr/bin/$applet || -e $1/usr/sbin/$applet ]] || ln -s busybox "$1/usr/bin/$applet"
+	done < <("$1/usr/bin/busybox" --list)
+}
+
+write_etc() {
+	mkdir -p "$1"/{root,etc/modprobe.d,proc,sys,dev,run,tmp,var,fabric,script,opt/cni/bin}
+	printf '%s\n' 'root:x:0:0:root:/root:/bin/bash' 'tcpdump:x:100:100::/:/bin/false' \
+		'nobody:x:65534:65534:nobody:/:/bin/false' >"$1/etc/passwd"
+	printf '%s\n' 'root:x:0:' 'tty:x:5:' 'tcpdump:x:100:' 'nogroup:x:65534:' >"$1/etc/group"
+	printf '%s\n' 'passwd: files' 'group: files' 'hosts: files' >"$1/etc/nsswitch.conf"
+	printf '%s\n' '127.0.0.1 localhost fabric' '::1 localhost' >"$1/etc/hosts"
+	echo fabric >"$1/etc/hostname"
+	# The kernel loads these when the first link of their kind is asked for; without
+	# the options each would bring a link that nobody asked for.
+	printf '%s\n' 'options bonding max_bonds=0' 'options dummy numdummies=0' 'options ifb numifbs=0' \
+		>"$1/etc/modprobe.d/fabric.conf"
+}
+
+build_tools() {
+	local out=$1 tree=$1/.tree debs=$1/.debs file
+	local -a packages files
+	mapfile -t packages < <(sed -n 's/^\([^#:]*\):.*/\1/p' "$here/tools")
+	apt_lists
+	mkdir -p "$debs"
+	fetch_closure "$debs" "${packages[@]}"
+	merged_root "$tree"
+	unpack "$tree" "$debs"/*.deb
+	merged_root "$out/root"
+	files=$(wanted_files "$tree")
+	mapfile -t files <<<"$files"
+	mapfile -t -O "${#files[@]}" files < <(needed_libraries "$tree" "${files[@]/#/$tree/}")
+	files+=(usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 lib64/ld-linux-x86-64.so.2)
+	for file in "${files[@]}"; do
+		mkdir -p "$out/root/$(dirname "$file")"
+		# A link of the package (ping4, modprobe) stays one; a library's does not need to.
+		if [[ $file == */lib/* || $file == lib* ]]; then
+			cp -L "$tree/$file" "$out/root/$file"
+		else
+			cp -a "$tree/$file" "$out/root/$file"
+		fi
+	done
+	ln -sf bash "$out/root/usr/bin/sh"
+	link_applets "$out/root"
+	write_etc "$out/root"
+	(cd "$debs" && ls -- *.deb) >"$out/packages"
+	rm -rf "$tree" "$debs"
+}
+
+# dependency PACKAGE PATTERN: the one dependency whose name matches.
+dependency() {
+	apt-cache depends "$1" | sed -n "s/^ *Depends: \($2\)\$/\1/p" | head -n 1
+}
+
+# Headers name each other by absolute path; they are kept in the cache instead.
+relocate_headers() {
+	find "$1/usr/src" -maxdepth 2 -name Makefile -exec sed -i "s|/usr/src/|$1/usr/src/|g" {} +
+}
+
+build_kernel_host() {
+	local out=$1 image release
+	apt_lists
+	image=$(dependency linux-image-amd64 'linux-image-.*')
+	release=${image#linux-image-}
+	[[ $release == 6.1.* ]] || die "apt offers kernel '$release', not Debian 12's 6.1: the host must be Debian 12"
+	mkdir -p "$out/debs" "$out/tree"
+	fetch "$out/debs" "$image" "linux-headers-$release" "linux-headers-${release%-amd64}-common" linux-kbuild-6.1
+	merged_root "$out/tree"
+	unpack "$out/tree" "$out"/debs/*.deb
+	finish_kernel "$out" "$release"
+}
+
+finish_kernel() {
+	local out=$1 release=$2
+	echo "$release" >"$out/release"
+	(cd "$out/debs" && ls -- *.deb) >"$out/packages"
+	mv "$out/tree/boot/vmlinuz-$release" "$out/vmlinuz"
+	find "$out/tree/lib/modules/$release/" -name '*.ko.xz' -exec xz -d {} +
+	depmod -b "$out/tree" "$release"
+	rm -rf "$out/debs" "$out/tree/boot" "$out/tree/usr/share"
+}
+
+make_module() {
+	local kernel_dir=$1 out=$2 release tree=$1/tree
+	release=$(<"$kernel_dir/release")
+	mkdir -p "$out/src"
+	cp "$here"/softib/* "$out/src/"
+	# The cache entry of the kernel is used at its final place only.
+	if [[ $kernel == 6.1 ]]; then
+		[[ -e $kernel_dir/relocated ]] || { relocate_headers "$tree"; : >"$kernel_dir/relocated"; }
+		quietly make -C "$tree/usr/src/linux-headers-$release" "M=$out/src" modules
+	else
+		chroot_make "$kernel_dir" "$release" "$out"
+	fi
+	[[ -e $out/src/softib.ko ]] || die "the module's build made no softib.ko"
+	mv "$out/src/softib.ko" "$out/softib.ko"
+	rm -rf "$out/src"
+}
+
+# copy_modules TREE RELEASE ROOT: the listed modules with what they depend on.
+copy_modules() {
+	local tree=$1 release=$2 root=$3 file name
+	while read -r name; do
+		modprobe -C /dev/null -S "$release" -d "$tree" --show-depends "$name" ||
+			die "kernel $release has no module $name: correct tests/fabric/modules"
+	done < <(sed -n 's/^\(boot\|load\|have\) //p' "$here/modules") |
+		sed -n "s|^insmod \(.*\)|\1|p" | sed 's/ *$//' | sort -u |
+		while read -r file; do
+			file=${file#"$tree/"}
+			file=${file#usr/}
+			mkdir -p "$root/$(dirname "$file")"
+			cp "$tree/$file" "$root/$file"
+		done
+	cp "$tree/lib/modules/$release/"modules.{order,builtin,builtin.modinfo} "$root/lib/modules/$release/"
+}
+
+build_image() {
+	local tools=$1 kernel_dir=$2 module=$3 out=$4 release
+	release=$(<"$kernel_dir/release")
+	cp -a "$tools/root" "$out/root"
+	mkdir -p "$out/root/lib/modules/$release/extra"
+	copy_modules "$kernel_dir/tree" "$release" "$out/root"
+	cp "$module/softib.ko" "$out/root/lib/modules/$release/extra/"
+	depmod -b "$out/root" "$release"
+	cp "$here/init" "$out/root/init"
+	chmod 755 "$out/root/init"
+	cp "$here/modules" "$out/root/etc/fabric-modules"
+	(cd "$out/root" && find . -print0 | LC_ALL=C sort -z |
+		cpio --quiet --null -o -H newc -R 0:0) >"$out/initrd"
+	cp "$kernel_dir/vmlinuz" "$out/vmlinuz"
+	echo "$release" >"$out/release"
+	cat "$kernel_dir/packages" "$tools/packages" >"$out/packages"
+	rm -rf "$out/root"
+}
+
+# --- the layers' names ------------------------------------------------------
+
+tools_key=$(digest tools image.sh </dev/null)
+kernel_key=$(echo "$kernel" | digest image.sh)
+module_key=$(echo "$kernel_key" | digest softib/* )
+image_key=$(echo "$tools_key $module_key" | digest init modules)
+image=$cache/image-$image_key
+if [[ -z $refresh && -d $image ]]; then
+	echo "$image"
+	exit 0
+fi
+
+mkdir -p "$cache"
+unfinished=
+trap '[[ -z $unfinished ]] || rm -rf "$unfinished"' EXIT
+exec {lock}>"$cache/lock"
+flock -n "$lock" || { say "waiting for another build of the image"; flock "$lock"; }
+if [[ -n $refresh ]]; then
+	rm -rf "$cache/tools-$tools_key" "$cache/kernel-$kernel_key" "$cache/module-$module_key" "$image"
+fi
+if [[ ! -d $image ]]; then
+	require_host
+	layer tools "$tools_key" build_tools
+	tools=$layer
+	if [[ $kernel == 6.1 ]]; then
+		layer kernel "$kernel_key" build_kernel_host
+	else
+		layer kernel "$kernel_key" build_kernel_chroot
+	fi
+	kernel_dir=$layer
+	layer module "$module_key" make_module "$kernel_dir"
+	layer image "$image_key" build_image "$tools" "$kernel_dir" "$layer"
+fi
+echo "$image"

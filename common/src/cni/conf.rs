@@ -51,7 +51,11 @@ impl Conf {
                 ),
             ));
         }
-        Ok(Self { version, network, object })
+        Ok(Self {
+            version,
+            network,
+            object,
+        })
     }
 
     /// Reads the plugin's own view of the configuration.
@@ -66,9 +70,10 @@ impl Conf {
     pub fn prev_result(&self) -> Result<Option<CniResult>, Error> {
         match self.object.get("prevResult") {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => CniResult::from_json(value)
-                .map(Some)
-                .map_err(|e| Error { msg: format!("prevResult: {}", e.msg), ..e }),
+            Some(value) => CniResult::from_json(value).map(Some).map_err(|e| Error {
+                msg: format!("prevResult: {}", e.msg),
+                ..e
+            }),
         }
     }
 
@@ -78,9 +83,17 @@ impl Conf {
     /// [`Code::DECODE`] when it is absent: taking that for an empty list would remove every attachment.
     pub(super) fn gc(&self) -> Result<GcConf, Error> {
         let Some(list) = self.object.get("cni.dev/valid-attachments") else {
-            return Err(Error::new(Code::DECODE, "GC needs \"cni.dev/valid-attachments\"; without it nothing is removed"));
+            return Err(Error::new(
+                Code::DECODE,
+                "GC needs \"cni.dev/valid-attachments\"; without it nothing is removed",
+            ));
         };
-        Ok(GcConf { valid: decode(list).map_err(|e| Error { msg: format!("cni.dev/valid-attachments: {}", e.msg), ..e })? })
+        Ok(GcConf {
+            valid: decode(list).map_err(|e| Error {
+                msg: format!("cni.dev/valid-attachments: {}", e.msg),
+                ..e
+            })?,
+        })
     }
 }
 
@@ -88,8 +101,15 @@ impl Conf {
 pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
     serde_path_to_error::deserialize(value).map_err(|e| {
         let path = e.path().to_string();
-        let place = if path == "." { String::new() } else { format!("{path}: ") };
-        Error::new(Code::DECODE, format!("network configuration: {place}{}", e.inner()))
+        let place = if path == "." {
+            String::new()
+        } else {
+            format!("{path}: ")
+        };
+        Error::new(
+            Code::DECODE,
+            format!("network configuration: {place}{}", e.inner()),
+        )
     })
 }
 
@@ -97,7 +117,10 @@ fn text<'o>(object: &'o Map<String, Value>, key: &str) -> Result<Option<&'o str>
     match object.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(other) => Err(Error::new(Code::DECODE, format!("network configuration: {key} is {other}, want a text"))),
+        Some(other) => Err(Error::new(
+            Code::DECODE,
+            format!("network configuration: {key} is {other}, want a text"),
+        )),
     }
 }
 
@@ -111,19 +134,31 @@ pub(super) fn read_object(stdin: impl Read) -> Result<Map<String, Value>, Error>
     if bytes.len() as u64 > STDIN_MAX {
         return Err(Error::new(
             Code::DECODE,
-            format!("the network configuration on stdin is larger than {} MiB", STDIN_MAX >> 20),
+            format!(
+                "the network configuration on stdin is larger than {} MiB",
+                STDIN_MAX >> 20
+            ),
         ));
     }
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(Error::new(Code::DECODE, "stdin is empty, want a network configuration in JSON"));
+        return Err(Error::new(
+            Code::DECODE,
+            "stdin is empty, want a network configuration in JSON",
+        ));
     }
     match serde_json::from_slice(&bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(other) => Err(Error::new(
             Code::DECODE,
-            format!("the network configuration on stdin is {}, want a JSON object", kind(&other)),
+            format!(
+                "the network configuration on stdin is {}, want a JSON object",
+                kind(&other)
+            ),
         )),
-        Err(e) => Err(Error::new(Code::DECODE, format!("the network configuration on stdin is not JSON: {}", causes(&e)))),
+        Err(e) => Err(Error::new(
+            Code::DECODE,
+            format!("the network configuration on stdin is not JSON: {}", causes(&e)),
+        )),
     }
 }
 

@@ -46,7 +46,11 @@ impl<'c> Delegate<'c> {
                 format!("ipam.type {plugin:?} is not a plugin's name: want the name of a file in CNI_PATH"),
             ));
         }
-        Ok(Self { plugin: plugin.to_owned(), call, timeout })
+        Ok(Self {
+            plugin: plugin.to_owned(),
+            call,
+            timeout,
+        })
     }
 
     /// The plugin's type.
@@ -60,7 +64,8 @@ impl<'c> Delegate<'c> {
     /// The delegate's own error with its name put before the message, or [`Code::DELEGATE`].
     pub fn add(&self, attachment: &Attachment, netns: &Path) -> Result<CniResult, Error> {
         let stdout = self.run("ADD", Some(attachment), Some(netns), None)?;
-        let document: Value = serde_json::from_slice(&stdout).map_err(|e| self.garbage(&stdout, &e.to_string()))?;
+        let document: Value =
+            serde_json::from_slice(&stdout).map_err(|e| self.garbage(&stdout, &e.to_string()))?;
         CniResult::from_json(&document).map_err(|e| self.garbage(&stdout, &e.msg))
     }
 
@@ -99,7 +104,10 @@ impl<'c> Delegate<'c> {
             process.env_remove(stale);
         }
         process.env("CNI_COMMAND", command);
-        process.env("CNI_PATH", std::env::join_paths(&self.call.path).unwrap_or_default());
+        process.env(
+            "CNI_PATH",
+            std::env::join_paths(&self.call.path).unwrap_or_default(),
+        );
         if let Some(attachment) = attachment {
             process.env("CNI_CONTAINERID", attachment.container_id.as_str());
             process.env("CNI_IFNAME", attachment.ifname.as_str());
@@ -110,8 +118,12 @@ impl<'c> Delegate<'c> {
             Some(conf) => conf.to_string(),
             None => json!(self.call.conf.object).to_string(),
         };
-        let output = process::run(process, stdin.as_bytes(), self.timeout)
-            .map_err(|e| Error::new(Code::DELEGATE, format!("ipam plugin {}: {command}: {e}", program.display())))?;
+        let output = process::run(process, stdin.as_bytes(), self.timeout).map_err(|e| {
+            Error::new(
+                Code::DELEGATE,
+                format!("ipam plugin {}: {command}: {e}", program.display()),
+            )
+        })?;
         if output.success {
             return Ok(output.stdout);
         }
@@ -121,10 +133,19 @@ impl<'c> Delegate<'c> {
     fn find(&self) -> Result<PathBuf, Error> {
         let candidates = self.call.path.iter().map(|dir| dir.join(&self.plugin));
         candidates.into_iter().find(|file| file.is_file()).ok_or_else(|| {
-            let path = self.call.path.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(":");
+            let path = self
+                .call
+                .path
+                .iter()
+                .map(|p| p.display().to_string())
+                .collect::<Vec<_>>()
+                .join(":");
             Error::new(
                 Code::DELEGATE,
-                format!("ipam plugin {:?} is not in CNI_PATH ({path}); install it there or correct ipam.type", self.plugin),
+                format!(
+                    "ipam plugin {:?} is not in CNI_PATH ({path}); install it there or correct ipam.type",
+                    self.plugin
+                ),
             )
         })
     }
@@ -138,7 +159,10 @@ impl<'c> Delegate<'c> {
             },
             Err(_) => Error::new(
                 Code::DELEGATE,
-                format!("ipam plugin {} failed at {command} ({}) without a CNI error", self.plugin, output.status),
+                format!(
+                    "ipam plugin {} failed at {command} ({}) without a CNI error",
+                    self.plugin, output.status
+                ),
             )
             .with_details(excerpt(&output.stdout)),
         }
@@ -159,7 +183,13 @@ impl<'c> Delegate<'c> {
 
 /// The first 200 characters of `bytes`, for an error's details.
 fn excerpt(bytes: &[u8]) -> String {
-    format!("stdout: {:?}", String::from_utf8_lossy(bytes).chars().take(200).collect::<String>())
+    format!(
+        "stdout: {:?}",
+        String::from_utf8_lossy(bytes)
+            .chars()
+            .take(200)
+            .collect::<String>()
+    )
 }
 
 #[cfg(test)]

@@ -71,14 +71,19 @@ pub fn dispatch(
     mut streams: Streams<impl Read, impl Write, impl Write>,
 ) -> u8 {
     let mut version = Version::LATEST;
-    let answer = catch_unwind(AssertUnwindSafe(|| serve(plugin, program, env, &mut streams, &mut version)));
+    let answer = catch_unwind(AssertUnwindSafe(|| {
+        serve(plugin, program, env, &mut streams, &mut version)
+    }));
     let answer = answer.unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("no message");
-        Err(Error::new(Code::INTERNAL, format!("bug in {program}: {text}; please report it with the log")))
+        Err(Error::new(
+            Code::INTERNAL,
+            format!("bug in {program}: {text}; please report it with the log"),
+        ))
     });
     let (status, document) = match answer {
         Ok(document) => (0, document),
@@ -105,10 +110,16 @@ fn serve(
     let Some(command) = env.get("CNI_COMMAND")? else {
         let versions = Version::all_str().join(", ");
         // Nobody to tell if stderr is closed.
-        let _ = writeln!(streams.stderr, "{}\nCNI protocol versions supported: {versions}", plugin.about());
+        let _ = writeln!(
+            streams.stderr,
+            "{}\nCNI protocol versions supported: {versions}",
+            plugin.about()
+        );
         return Err(Error::new(
             Code::INVALID_ENVIRONMENT,
-            format!("CNI_COMMAND is not set; {program} is called by a container runtime, or by hand with cnitool"),
+            format!(
+                "CNI_COMMAND is not set; {program} is called by a container runtime, or by hand with cnitool"
+            ),
         ));
     };
     if command == "VERSION" {
@@ -134,7 +145,9 @@ fn serve(
         args: Args::parse(&args_text)?,
         args_text,
         path: env.path(),
-        netns_override: env.get("CNI_NETNS_OVERRIDE")?.is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true")),
+        netns_override: env
+            .get("CNI_NETNS_OVERRIDE")?
+            .is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true")),
     };
     run(plugin, command, env, &call)
 }
@@ -167,7 +180,11 @@ fn run(plugin: &impl Plugin, command: &str, env: &Env, call: &Call) -> Result<Op
 /// Reads the configuration; `version` is set even when the rest of it is not valid.
 fn read_conf(stdin: impl Read, version: &mut Version) -> Result<Conf, Error> {
     let object = read_object(stdin)?;
-    if let Some(known) = object.get("cniVersion").and_then(Value::as_str).and_then(|v| Version::parse(v).ok()) {
+    if let Some(known) = object
+        .get("cniVersion")
+        .and_then(Value::as_str)
+        .and_then(|v| Version::parse(v).ok())
+    {
         *version = known;
     }
     let conf = Conf::from_object(object)?;
@@ -181,13 +198,18 @@ fn require_version(call: &Call, command: &str, since: Version) -> Result<(), Err
     }
     Err(Error::new(
         Code::INCOMPATIBLE_VERSION,
-        format!("cniVersion {} has no {command}; it exists since {since}", call.conf.version),
+        format!(
+            "cniVersion {} has no {command}; it exists since {since}",
+            call.conf.version
+        ),
     ))
 }
 
 /// The answer to VERSION repeats the caller's `cniVersion`, whatever it is; without one it is our newest.
 fn version_answer(stdin: impl Read) -> Value {
-    let asked = read_object(stdin).ok().and_then(|o| o.get("cniVersion").and_then(Value::as_str).map(str::to_owned));
+    let asked = read_object(stdin)
+        .ok()
+        .and_then(|o| o.get("cniVersion").and_then(Value::as_str).map(str::to_owned));
     json!({
         "cniVersion": asked.unwrap_or_else(|| Version::LATEST.to_string()),
         "supportedVersions": Version::all_str(),

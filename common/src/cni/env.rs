@@ -14,7 +14,9 @@ pub struct Env(BTreeMap<String, OsString>);
 impl Env {
     /// The environment of this process.
     pub fn of_process() -> Self {
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect()
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .collect()
     }
 
     /// The value of `name`; one that is empty counts as unset, one that is not UTF-8 is refused.
@@ -23,7 +25,10 @@ impl Env {
             None => Ok(None),
             Some(value) if value.is_empty() => Ok(None),
             Some(value) => value.to_str().map(Some).ok_or_else(|| {
-                Error::new(Code::INVALID_ENVIRONMENT, format!("{name} is not UTF-8: {}", value.display()))
+                Error::new(
+                    Code::INVALID_ENVIRONMENT,
+                    format!("{name} is not UTF-8: {}", value.display()),
+                )
             }),
         }
     }
@@ -41,7 +46,10 @@ impl Env {
         }
         Err(Error::new(
             Code::INVALID_ENVIRONMENT,
-            format!("required environment variables are not set: {}", missing.join(", ")),
+            format!(
+                "required environment variables are not set: {}",
+                missing.join(", ")
+            ),
         ))
     }
 
@@ -49,16 +57,23 @@ impl Env {
     pub fn attachment(&self) -> Result<Attachment, Error> {
         let container_id = self.get("CNI_CONTAINERID")?.unwrap_or_default();
         let ifname = self.get("CNI_IFNAME")?.unwrap_or_default();
-        let name = |variable: &str, e: Error| Error { msg: format!("{variable}: {}", e.msg), ..e };
+        let name = |variable: &str, e: Error| Error {
+            msg: format!("{variable}: {}", e.msg),
+            ..e
+        };
         Ok(Attachment {
-            container_id: ContainerId::try_from(container_id.to_owned()).map_err(|e| name("CNI_CONTAINERID", e))?,
+            container_id: ContainerId::try_from(container_id.to_owned())
+                .map_err(|e| name("CNI_CONTAINERID", e))?,
             ifname: IfName::try_from(ifname.to_owned()).map_err(|e| name("CNI_IFNAME", e))?,
         })
     }
 
     /// The directories of `CNI_PATH`.
     pub fn path(&self) -> Vec<PathBuf> {
-        self.0.get("CNI_PATH").map(|path| std::env::split_paths(path).collect()).unwrap_or_default()
+        self.0
+            .get("CNI_PATH")
+            .map(|path| std::env::split_paths(path).collect())
+            .unwrap_or_default()
     }
 }
 

@@ -68,7 +68,11 @@ pub struct Error {
 impl Error {
     /// An error without details.
     pub fn new(code: Code, msg: impl Into<String>) -> Self {
-        Self { code, msg: msg.into(), details: String::new() }
+        Self {
+            code,
+            msg: msg.into(),
+            details: String::new(),
+        }
     }
 
     /// The same error with `details`.

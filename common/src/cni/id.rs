@@ -31,7 +31,9 @@ pub struct Attachment {
 /// Whether `text` is a name by the specification: a letter or digit, then letters, digits, `.`, `_`, `-`.
 pub fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }
 
 impl ContainerId {
@@ -81,7 +83,10 @@ impl TryFrom<String> for IfName {
         } else {
             return Ok(Self(text));
         };
-        Err(Error::new(Code::INVALID_ENVIRONMENT, format!("interface name {text:?} is not valid: {reason}")))
+        Err(Error::new(
+            Code::INVALID_ENVIRONMENT,
+            format!("interface name {text:?} is not valid: {reason}"),
+        ))
     }
 }
 

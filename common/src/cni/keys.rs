@@ -47,7 +47,10 @@ pub fn require_known(object: &Map<String, Value>, known: &[&str], place: &str) -
     if value.len() > 80 {
         value = format!("{}…", value.chars().take(80).collect::<String>());
     }
-    Err(Error::new(Code::INVALID_CONFIG, format!("unknown key {place}{key} (value {value}); {remedy}")))
+    Err(Error::new(
+        Code::INVALID_CONFIG,
+        format!("unknown key {place}{key} (value {value}); {remedy}"),
+    ))
 }
 
 /// The candidate most like `word`, if any is like it at all.

@@ -4,7 +4,7 @@
 mod legacy;
 mod wire;
 
-use super::error::Error;
+use super::error::{Code, Error};
 use super::version::Version;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,15 @@ pub struct Route {
 impl Route {
     /// A route to `dst` through `gw`.
     pub fn new(dst: IpNetwork, gw: Option<IpAddr>) -> Self {
-        Self { dst, gw, mtu: None, advmss: None, priority: None, table: None, scope: None }
+        Self {
+            dst,
+            gw,
+            mtu: None,
+            advmss: None,
+            priority: None,
+            table: None,
+            scope: None,
+        }
     }
 }
 
@@ -116,25 +124,41 @@ impl CniResult {
     /// Lists that are empty are left out: Multus takes `"interfaces": []` for an interface that exists
     /// (multus-cni `pkg/netutils`, PR#1095).
     pub fn to_json(&self, version: Version) -> Value {
-        if version <= Version::V0_2_0 { legacy::write(self, version) } else { wire::write(self, version) }
+        if version <= Version::V0_2_0 {
+            legacy::write(self, version)
+        } else {
+            wire::write(self, version)
+        }
     }
 
     /// Reads a result of any version; the version is told from the keys, since `prevResult` may lack `cniVersion`.
     ///
     /// # Errors
-    /// [`Code::DECODE`](super::error::Code::DECODE) with the JSON path of what is wrong.
+    /// [`Code::DECODE`] with the JSON path of what is wrong.
     pub fn from_json(value: &Value) -> Result<Self, Error> {
-        let result =
-            if value.get("ip4").is_some() || value.get("ip6").is_some() { legacy::read(value)? } else { wire::read(value)? };
+        // serde would take a list for a struct's fields in order.
+        if !value.is_object() {
+            return Err(Error::new(
+                Code::DECODE,
+                format!("a result is a JSON object, not {value}"),
+            ));
+        }
+        let result = if value.get("ip4").is_some() || value.get("ip6").is_some() {
+            legacy::read(value)?
+        } else {
+            wire::read(value)?
+        };
         result.check_indexes()?;
         Ok(result)
     }
 
     fn check_indexes(&self) -> Result<(), Error> {
-        match self.ips.iter().find(|ip| ip.interface.is_some_and(|i| i >= self.interfaces.len()) && !self.interfaces.is_empty()) {
+        match self.ips.iter().find(|ip| {
+            ip.interface.is_some_and(|i| i >= self.interfaces.len()) && !self.interfaces.is_empty()
+        }) {
             None => Ok(()),
             Some(ip) => Err(Error::new(
-                super::error::Code::DECODE,
+                Code::DECODE,
                 format!(
                     "address {} names interface {}, but there are {}",
                     ip.address,

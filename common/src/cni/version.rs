@@ -24,8 +24,15 @@ pub enum Version {
 
 impl Version {
     /// Every version, oldest first.
-    pub const ALL: [Self; 7] =
-        [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
+    pub const ALL: [Self; 7] = [
+        Self::V0_1_0,
+        Self::V0_2_0,
+        Self::V0_3_0,
+        Self::V0_3_1,
+        Self::V0_4_0,
+        Self::V1_0_0,
+        Self::V1_1_0,
+    ];
 
     /// The newest version, used where a caller names none that we know.
     pub const LATEST: Self = Self::V1_1_0;
@@ -59,7 +66,10 @@ impl Version {
         Self::ALL.into_iter().find(|v| v.as_str() == text).ok_or_else(|| {
             Error::new(
                 Code::INCOMPATIBLE_VERSION,
-                format!("cniVersion {text:?} is not supported; use one of {}", Self::all_str().join(", ")),
+                format!(
+                    "cniVersion {text:?} is not supported; use one of {}",
+                    Self::all_str().join(", ")
+                ),
             )
         })
     }

@@ -46,12 +46,19 @@ impl From<Errno> for Failure {
 /// Runs `command` with `input` on stdin until it ends. Its stderr is ours.
 pub(super) fn run(mut command: Command, input: &[u8], timeout: Duration) -> Result<Output, Failure> {
     // A group of its own, so that a plugin that forked is killed with its children.
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0);
     let mut child = spawn(&mut command)?;
     let deadline = Instant::now() + timeout;
     let talked = talk(&mut child, input, deadline, timeout);
     match talked.and_then(|stdout| Ok((wait(&mut child, deadline, timeout)?, stdout))) {
-        Ok((status, stdout)) => Ok(Output { success: status.success(), status, stdout }),
+        Ok((status, stdout)) => Ok(Output {
+            success: status.success(),
+            status,
+            stdout,
+        }),
         Err(failure) => {
             // The group may be gone already; the child is reaped in any case.
             if let Ok(pid) = i32::try_from(child.id()) {
@@ -79,7 +86,9 @@ fn spawn(command: &mut Command) -> Result<Child, Failure> {
 /// Writes `input` and reads stdout to its end.
 fn talk(child: &mut Child, input: &[u8], deadline: Instant, timeout: Duration) -> Result<Vec<u8>, Failure> {
     let mut stdin = child.stdin.take();
-    let Some(mut stdout) = child.stdout.take() else { return Ok(Vec::new()) };
+    let Some(mut stdout) = child.stdout.take() else {
+        return Ok(Vec::new());
+    };
     if let Some(stdin) = &stdin {
         fcntl(stdin, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     }
@@ -92,7 +101,8 @@ fn talk(child: &mut Child, input: &[u8], deadline: Instant, timeout: Duration) -
         if let (true, Some(pipe)) = (writable, &mut stdin) {
             match pipe.write(rest) {
                 Ok(size) => rest = &rest[size..],
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock || e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock || e.kind() == io::ErrorKind::Interrupted => {
+                }
                 // It does not want to read the rest; what it answers decides.
                 Err(_) => rest = &[],
             }
@@ -135,7 +145,11 @@ fn read_some(stdout: &mut ChildStdout, answer: &mut Vec<u8>) -> Result<usize, Fa
         other => other.map_err(Failure::Pipe)?,
     };
     answer.extend_from_slice(&buffer[..size]);
-    if answer.len() > STDOUT_MAX { Err(Failure::TooMuch) } else { Ok(size) }
+    if answer.len() > STDOUT_MAX {
+        Err(Failure::TooMuch)
+    } else {
+        Ok(size)
+    }
 }
 
 /// Waits for the end of a child that has closed its stdout, which is its end but for a moment.

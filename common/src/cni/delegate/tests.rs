@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::cni::{Args, Conf};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
+
+/// A directory of plugins that are shell scripts.
+struct Plugins(tempfile::TempDir);
+
+impl Plugins {
+    fn with(name: &str, script: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(name);
+        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        Self(dir)
+    }
+
+    fn call(&self, extra: &str) -> Call {
+        let conf = format!(r#"{{"cniVersion":"1.1.0","name":"ib","ipam":{{"type":"x"}}{extra}}}"#);
+        Call {
+            program: "cni-ipoib".to_owned(),
+            conf: Conf::read(conf.as_bytes()).unwrap(),
+            args: Args::default(),
+            args_text: "IgnoreUnknown=1;A=b".to_owned(),
+            path: vec![PathBuf::from("/nowhere"), self.0.path().to_owned()],
+            netns_override: false,
+        }
+    }
+}
+
+fn attachment() -> Attachment {
+    Attachment {
+        container_id: "c1".parse().unwrap(),
+        ifname: "net1".parse().unwrap(),
+    }
+}
+
+fn add(script: &str, extra: &str, timeout: Duration) -> Result<CniResult, Error> {
+    let plugins = Plugins::with("x", script);
+    let call = plugins.call(extra);
+    Delegate::new("x", &call, timeout)
+        .unwrap()
+        .add(&attachment(), Path::new("/run/netns/a"))
+}
+
+const SECOND: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_delegate_is_called_as_the_plugin_was() {
+    let script = r#"
+        conf=$(cat)
+        [ "$CNI_COMMAND $CNI_CONTAINERID $CNI_IFNAME $CNI_NETNS $CNI_ARGS" = "ADD c1 net1 /run/netns/a IgnoreUnknown=1;A=b" ] || exit 9
+        case $conf in *'"ipam":{"type":"x"}'*) ;; *) exit 8;; esac
+        echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}]}'"#;
+    let result = add(script, "", SECOND).unwrap();
+    assert_eq!(result.ips[0].address.to_string(), "10.0.0.2/24");
+}
+
+#[test]
+fn a_result_of_an_old_version_is_understood() {
+    let result = add(
+        r#"echo '{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","gateway":"10.0.0.1"}}'"#,
+        "",
+        SECOND,
+    )
+    .unwrap();
+    assert_eq!(result.ips[0].gateway, Some("10.0.0.1".parse().unwrap()));
+}
+
+#[test]
+fn a_delegates_error_keeps_its_code_and_gets_its_name() {
+    let error = add(
+        r#"echo '{"code":110,"msg":"pool is full","details":"254 of 254"}'; exit 1"#,
+        "",
+        SECOND,
+    )
+    .unwrap_err();
+    assert_eq!(
+        (error.code, error.msg.as_str(), error.details.as_str()),
+        (Code(110), "x: pool is full", "254 of 254")
+    );
+}
+
+#[test]
+fn a_failure_without_an_error_document_says_how_it_ended() {
+    let error = add("echo oops; exit 3", "", SECOND).unwrap_err();
+    assert_eq!(error.code, Code::DELEGATE);
+    assert!(
+        error.msg.contains("exit status: 3") && error.details.contains("oops"),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn garbage_is_no_result() {
+    for garbage in [
+        "echo hello",
+        "true",
+        r#"echo '{"ips":[{"address":"x"}]}'"#,
+        "echo '[]'",
+    ] {
+        let error = add(garbage, "", SECOND).unwrap_err();
+        assert_eq!(error.code, Code::DELEGATE, "{garbage}: {error:?}");
+        assert!(error.msg.contains("no CNI result"), "{error:?}");
+    }
+}
+
+#[test]
+fn a_delegate_that_hangs_is_killed_with_its_children() {
+    let marker = tempfile::tempdir().unwrap();
+    let file = marker.path().join("alive");
+    let script = format!("(sleep 1; touch {}) & sleep 60", file.display());
+    let start = Instant::now();
+    let error = add(&script, "", Duration::from_millis(200)).unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(30), "waited for the script");
+    assert!(
+        error.code == Code::DELEGATE && error.msg.contains("did not end within 200ms"),
+        "{error:?}"
+    );
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!file.exists(), "a child of the delegate lived on");
+}
+
+#[test]
+fn a_delegate_that_closes_stdout_and_hangs_is_killed_too() {
+    let error = add("exec >&-; sleep 60", "", Duration::from_millis(200)).unwrap_err();
+    assert!(error.msg.contains("did not end within"), "{error:?}");
+}
+
+#[test]
+fn a_delegate_that_reads_nothing_does_not_block_a_large_configuration() {
+    let extra = format!(r#","x":"{}""#, "y".repeat(1 << 20));
+    let result = add(r#"echo '{"ips":[{"address":"10.0.0.2/24"}]}'"#, &extra, SECOND).unwrap();
+    assert_eq!(result.ips.len(), 1);
+}
+
+#[test]
+fn a_delegate_that_floods_stdout_is_killed() {
+    let error = add("yes", "", SECOND).unwrap_err();
+    assert!(error.msg.contains("more than 4 MiB"), "{error:?}");
+}
+
+#[test]
+fn a_missing_delegate_is_named_with_the_places_searched() {
+    let plugins = Plugins::with("x", "");
+    let call = plugins.call("");
+    let error = Delegate::new("y", &call, SECOND)
+        .unwrap()
+        .add(&attachment(), Path::new("/a"))
+        .unwrap_err();
+    assert!(
+        error.code == Code::DELEGATE && error.msg.contains("\"y\"") && error.msg.contains("/nowhere:"),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_type_that_is_a_path_is_refused() {
+    let plugins = Plugins::with("x", "");
+    for name in ["", "../x", "/bin/sh", "."] {
+        assert_eq!(
+            Delegate::new(name, &plugins.call(""), SECOND).unwrap_err().code,
+            Code::INVALID_CONFIG,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn gc_passes_its_own_list_and_no_attachment() {
+    let script = r#"
+        [ -z "$CNI_CONTAINERID$CNI_NETNS$CNI_IFNAME" ] || exit 9
+        case $(cat) in *'"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"net1"}]'*) ;; *) exit 8;; esac"#;
+    let plugins = Plugins::with("x", script);
+    let call = plugins.call("");
+    Delegate::new("x", &call, SECOND)
+        .unwrap()
+        .gc(&[attachment()])
+        .unwrap();
+}
+
+#[test]
+fn a_binary_that_is_being_replaced_is_tried_again() {
+    let plugins = Plugins::with("x", "");
+    let file = plugins.0.path().join("x");
+    fs::copy("/bin/true", &file).unwrap();
+    let writer = fs::OpenOptions::new().append(true).open(&file).unwrap();
+    let closer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(15));
+        drop(writer);
+    });
+    let call = plugins.call("");
+    Delegate::new("x", &call, SECOND).unwrap().status().unwrap();
+    closer.join().unwrap();
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::cni::IpConfig;
+use std::cell::RefCell;
+
+/// Writes down which verb was called for what.
+#[derive(Default)]
+struct Recorder(RefCell<Vec<String>>);
+
+impl Recorder {
+    fn note(&self, text: String) {
+        self.0.borrow_mut().push(text);
+    }
+}
+
+impl Plugin for Recorder {
+    fn about(&self) -> &'static str {
+        "a recorder"
+    }
+    fn add(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<CniResult, Error> {
+        assert_ne!(call.conf.network, "panic", "as ordered");
+        self.note(format!("add {attachment} {}", netns.display()));
+        let ip = IpConfig {
+            address: "10.0.0.2/24".parse().unwrap(),
+            gateway: None,
+            interface: None,
+        };
+        Ok(CniResult {
+            ips: vec![ip],
+            ..CniResult::default()
+        })
+    }
+    fn del(&self, _: &Call, attachment: &Attachment, netns: Option<&Path>) -> Result<(), Error> {
+        self.note(format!("del {attachment} {netns:?}"));
+        Ok(())
+    }
+    fn check(&self, _: &Call, attachment: &Attachment, _: &Path) -> Result<(), Error> {
+        self.note(format!("check {attachment}"));
+        Ok(())
+    }
+    fn gc(&self, _: &Call, gc: &GcConf) -> Result<(), Error> {
+        self.note(format!("gc {}", gc.valid.len()));
+        Ok(())
+    }
+    fn status(&self, _: &Call) -> Result<(), Error> {
+        Err(Error::new(Code::NOT_AVAILABLE, "ib0 is down"))
+    }
+}
+
+const CONF: &str = r#"{"cniVersion":"1.1.0","name":"ib","type":"x"}"#;
+
+fn env(command: &str) -> Vec<(&str, &str)> {
+    vec![
+        ("CNI_COMMAND", command),
+        ("CNI_CONTAINERID", "c1"),
+        ("CNI_NETNS", "/run/netns/a"),
+        ("CNI_IFNAME", "net1"),
+        ("CNI_PATH", "/opt/cni/bin"),
+    ]
+}
+
+fn without<'e>(name: &str, env: Vec<(&'e str, &'e str)>) -> Vec<(&'e str, &'e str)> {
+    env.into_iter().filter(|(n, _)| *n != name).collect()
+}
+
+/// Exit status, stdout as JSON (null if empty), and what was called.
+fn call(env: Vec<(&str, &str)>, stdin: &str) -> (u8, Value, Vec<String>) {
+    let (plugin, mut stdout) = (Recorder::default(), Vec::new());
+    let streams = Streams {
+        stdin: stdin.as_bytes(),
+        stdout: &mut stdout,
+        stderr: std::io::sink(),
+    };
+    let status = dispatch(&plugin, "x", &env.into_iter().collect(), streams);
+    let document = if stdout.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_slice(&stdout).unwrap()
+    };
+    (status, document, plugin.0.into_inner())
+}
+
+fn error(env: Vec<(&str, &str)>, stdin: &str) -> (u64, String) {
+    let (status, document, called) = call(env, stdin);
+    assert_eq!(status, 1, "{document}");
+    assert!(called.is_empty(), "the plugin was called: {called:?}");
+    (
+        document["code"].as_u64().unwrap(),
+        document["msg"].as_str().unwrap().to_owned(),
+    )
+}
+
+#[test]
+fn add_answers_in_the_version_asked_for() {
+    for version in Version::ALL {
+        let conf = format!(r#"{{"cniVersion":"{version}","name":"ib"}}"#);
+        let (status, document, called) = call(env("ADD"), &conf);
+        assert_eq!(
+            (status, document["cniVersion"].as_str()),
+            (0, Some(version.as_str()))
+        );
+        assert_eq!(called, ["add net1 of container c1 /run/netns/a"]);
+    }
+}
+
+#[test]
+fn a_missing_version_is_0_1_0() {
+    let (_, document, _) = call(env("ADD"), r#"{"name":"ib"}"#);
+    assert_eq!(document["cniVersion"], "0.1.0");
+    assert_eq!(document["ip4"]["ip"], "10.0.0.2/24");
+}
+
+#[test]
+fn verbs_without_a_result_print_nothing() {
+    assert_eq!(call(env("DEL"), CONF).1, Value::Null);
+    assert_eq!(call(env("CHECK"), CONF).1, Value::Null);
+}
+
+#[test]
+fn del_needs_no_namespace() {
+    let (status, _, called) = call(without("CNI_NETNS", env("DEL")), CONF);
+    assert_eq!((status, called[0].as_str()), (0, "del net1 of container c1 None"));
+    let empty = env("DEL")
+        .into_iter()
+        .map(|(n, v)| (n, if n == "CNI_NETNS" { "" } else { v }))
+        .collect();
+    assert_eq!(call(empty, CONF).2, ["del net1 of container c1 None"]);
+}
+
+#[test]
+fn all_missing_variables_are_named_at_once() {
+    let (code, msg) = error(vec![("CNI_COMMAND", "ADD"), ("CNI_IFNAME", "net1")], CONF);
+    assert_eq!(code, 4);
+    assert_eq!(
+        msg,
+        "required environment variables are not set: CNI_CONTAINERID, CNI_NETNS, CNI_PATH"
+    );
+}
+
+#[test]
+fn an_unset_command_tells_a_person_what_this_is() {
+    let mut stderr = Vec::new();
+    let streams = Streams {
+        stdin: &b""[..],
+        stdout: std::io::sink(),
+        stderr: &mut stderr,
+    };
+    assert_eq!(dispatch(&Recorder::default(), "x", &Env::default(), streams), 1);
+    let text = String::from_utf8(stderr).unwrap();
+    assert!(
+        text.starts_with("a recorder\nCNI protocol versions supported: 0.1.0, 0.2.0,"),
+        "{text}"
+    );
+}
+
+#[test]
+fn version_needs_no_environment_and_repeats_the_version_asked_with() {
+    let (status, document, _) = call(vec![("CNI_COMMAND", "VERSION")], r#"{"cniVersion":"9.9.9"}"#);
+    assert_eq!((status, document["cniVersion"].as_str()), (0, Some("9.9.9")));
+    assert_eq!(document["supportedVersions"].as_array().unwrap().len(), 7);
+    assert_eq!(
+        call(vec![("CNI_COMMAND", "VERSION")], "").1["cniVersion"],
+        "1.1.0"
+    );
+}
+
+#[test]
+fn bad_interface_names_are_refused_with_the_reason() {
+    for (ifname, reason) in [
+        ("net1234567890123", "16 bytes"),
+        ("a/b", "'/'"),
+        ("a:b", "':'"),
+        ("a b", "' '"),
+        ("..", "directory"),
+    ] {
+        let env = env("ADD")
+            .into_iter()
+            .map(|(n, v)| (n, if n == "CNI_IFNAME" { ifname } else { v }))
+            .collect();
+        let (code, msg) = error(env, CONF);
+        assert!(
+            code == 4 && msg.contains(reason) && msg.contains("CNI_IFNAME"),
+            "{ifname}: {code} {msg}"
+        );
+    }
+}
+
+#[test]
+fn bad_container_ids_are_refused() {
+    for id in ["../x", "-x", "a@b", "é"] {
+        let env = env("DEL")
+            .into_iter()
+            .map(|(n, v)| (n, if n == "CNI_CONTAINERID" { id } else { v }))
+            .collect();
+        assert_eq!(error(env, CONF).0, 4, "{id}");
+    }
+}
+
+#[test]
+fn stdin_that_is_no_configuration_is_refused_with_the_reason() {
+    for (stdin, reason) in [
+        ("", "stdin is empty"),
+        (" \n", "stdin is empty"),
+        ("{", "not JSON"),
+        ("hello", "not JSON"),
+        ("[1]", "is a list"),
+        ("null", "is null"),
+        ("\"x\"", "is a text"),
+        (r#"{"cniVersion":1}"#, "cniVersion is 1, want a text"),
+        (
+            r#"{"cniVersion":"1.1.0","name":["a"]}"#,
+            "name is [\"a\"], want a text",
+        ),
+    ] {
+        let (code, msg) = error(env("ADD"), stdin);
+        assert!(code == 6 && msg.contains(reason), "{stdin}: {code} {msg}");
+    }
+}
+
+#[test]
+fn ten_mebibytes_on_stdin_are_not_read_to_the_end() {
+    let big = format!(
+        r#"{{"cniVersion":"1.1.0","name":"ib","x":"{}"}}"#,
+        "y".repeat(10 << 20)
+    );
+    assert_eq!(
+        error(env("ADD"), &big),
+        (
+            6,
+            "the network configuration on stdin is larger than 4 MiB".to_owned()
+        )
+    );
+}
+
+#[test]
+fn an_unknown_version_is_code_1_and_lists_ours() {
+    let (code, msg) = error(env("ADD"), r#"{"cniVersion":"2.0.0","name":"ib"}"#);
+    assert!(
+        code == 1 && msg.contains("\"2.0.0\"") && msg.contains("1.1.0"),
+        "{msg}"
+    );
+}
+
+#[test]
+fn a_network_needs_a_name() {
+    for conf in [
+        r#"{"cniVersion":"1.1.0"}"#,
+        r#"{"cniVersion":"1.1.0","name":"a/b"}"#,
+    ] {
+        assert_eq!(error(env("DEL"), conf).0, 7, "{conf}");
+    }
+}
+
+#[test]
+fn unknown_commands_are_refused() {
+    assert_eq!(error(env("UPDATE"), CONF).0, 4);
+}
+
+#[test]
+fn verbs_that_a_version_lacks_are_refused() {
+    let old = |v: &str| format!(r#"{{"cniVersion":"{v}","name":"ib","cni.dev/valid-attachments":[]}}"#);
+    assert_eq!(error(env("CHECK"), &old("0.3.1")).0, 1);
+    assert_eq!(error(env("GC"), &old("1.0.0")).0, 1);
+    assert_eq!(error(env("STATUS"), &old("1.0.0")).0, 1);
+}
+
+#[test]
+fn gc_without_its_list_removes_nothing() {
+    let (code, msg) = error(vec![("CNI_COMMAND", "GC"), ("CNI_PATH", "/x")], CONF);
+    assert!(code == 6 && msg.contains("cni.dev/valid-attachments"), "{msg}");
+    let listed = r#"{"cniVersion":"1.1.0","name":"ib","cni.dev/valid-attachments":[{"containerID":"c1","ifname":"net1"}]}"#;
+    assert_eq!(
+        call(vec![("CNI_COMMAND", "GC"), ("CNI_PATH", "/x")], listed).2,
+        ["gc 1"]
+    );
+}
+
+#[test]
+fn errors_carry_the_version_they_were_asked_in() {
+    let conf = CONF.replace("1.1.0", "0.4.0");
+    let (_, document, _) = call(without("CNI_NETNS", env("ADD")), &conf);
+    assert_eq!(
+        document["cniVersion"], "1.1.0",
+        "the environment is judged before stdin is read"
+    );
+    let (_, document, _) = call(env("STATUS"), &conf);
+    assert_eq!(document["cniVersion"], "0.4.0");
+}
+
+#[test]
+fn a_panic_is_an_answer_too() {
+    let (status, document, _) = call(env("ADD"), &CONF.replace("\"ib\"", "\"panic\""));
+    assert_eq!((status, document["code"].as_u64()), (1, Some(999)));
+    assert!(
+        document["msg"].as_str().unwrap().contains("as ordered"),
+        "{document}"
+    );
+}
+
+#[test]
+fn unknown_cni_args_need_ignore_unknown() {
+    let known = ["MAC"];
+    assert!(
+        Args::parse("MAC=1;K8S_POD_NAME=p")
+            .unwrap()
+            .require_known(&known)
+            .is_ok()
+    );
+    assert!(
+        Args::parse("IgnoreUnknown=1;X=2")
+            .unwrap()
+            .require_known(&known)
+            .is_ok()
+    );
+    let error = Args::parse("X=2").unwrap().require_known(&known).unwrap_err();
+    assert!(
+        error.code == Code::INVALID_ENVIRONMENT && error.msg.contains("\"X\""),
+        "{}",
+        error.msg
+    );
+    assert_eq!(Args::parse("X").unwrap_err().code, Code::INVALID_ENVIRONMENT);
+}

@@ -31,7 +31,9 @@ pub(super) fn write(result: &CniResult, version: Version) -> Value {
     let mut document = json!({ "cniVersion": version.as_str(), "dns": result.dns });
     for (key, is_v4) in [("ip4", true), ("ip6", false)] {
         // The shape has room for one address per family; the first is the one that matters.
-        let Some(ip) = result.ips.iter().find(|ip| ip.address.is_ipv4() == is_v4) else { continue };
+        let Some(ip) = result.ips.iter().find(|ip| ip.address.is_ipv4() == is_v4) else {
+            continue;
+        };
         let routes = result.routes.iter().filter(|r| r.dst.is_ipv4() == is_v4);
         document[key] = json!(Family {
             ip: ip.address,
@@ -44,9 +46,16 @@ pub(super) fn write(result: &CniResult, version: Version) -> Value {
 
 pub(super) fn read(value: &Value) -> Result<CniResult, Error> {
     let document: Document = decode(value)?;
-    let mut result = CniResult { dns: document.dns.unwrap_or_default(), ..CniResult::default() };
+    let mut result = CniResult {
+        dns: document.dns.unwrap_or_default(),
+        ..CniResult::default()
+    };
     for family in [document.ip4, document.ip6].into_iter().flatten() {
-        result.ips.push(IpConfig { address: family.ip, gateway: family.gateway, interface: None });
+        result.ips.push(IpConfig {
+            address: family.ip,
+            gateway: family.gateway,
+            interface: None,
+        });
         result.routes.extend(family.routes);
     }
     Ok(result)

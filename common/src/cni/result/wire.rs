@@ -20,9 +20,17 @@ struct Document {
 
 pub(super) fn write(result: &CniResult, version: Version) -> Value {
     let mut document = json!({ "cniVersion": version.as_str(), "dns": result.dns });
-    let interfaces = result.interfaces.iter().map(|i| interface(i, version)).collect::<Vec<_>>();
+    let interfaces = result
+        .interfaces
+        .iter()
+        .map(|i| interface(i, version))
+        .collect::<Vec<_>>();
     let ips = result.ips.iter().map(|i| ip(i, version)).collect::<Vec<_>>();
-    let routes = result.routes.iter().map(|r| route(r, version)).collect::<Vec<_>>();
+    let routes = result
+        .routes
+        .iter()
+        .map(|r| route(r, version))
+        .collect::<Vec<_>>();
     for (key, list) in [("interfaces", interfaces), ("ips", ips), ("routes", routes)] {
         if !list.is_empty() {
             document[key] = Value::Array(list);
@@ -35,7 +43,12 @@ fn interface(interface: &Interface, version: Version) -> Value {
     if version >= Version::V1_1_0 {
         return json!(interface);
     }
-    json!(Interface { mtu: None, socket_path: String::new(), pci_id: String::new(), ..interface.clone() })
+    json!(Interface {
+        mtu: None,
+        socket_path: String::new(),
+        pci_id: String::new(),
+        ..interface.clone()
+    })
 }
 
 fn ip(ip: &IpConfig, version: Version) -> Value {
@@ -47,7 +60,11 @@ fn ip(ip: &IpConfig, version: Version) -> Value {
 }
 
 fn route(route: &Route, version: Version) -> Value {
-    if version >= Version::V1_1_0 { json!(route) } else { json!(Route::new(route.dst, route.gw)) }
+    if version >= Version::V1_1_0 {
+        json!(route)
+    } else {
+        json!(Route::new(route.dst, route.gw))
+    }
 }
 
 pub(super) fn read(value: &Value) -> Result<CniResult, Error> {

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An attachment as a runtime sees it: a macvlan link with an address in a fresh pod, made by ADD and removed by DEL.
+
+use std::net::IpAddr;
+
+use crate::arena::{Arena, Pod};
+use crate::error::{Error, Result};
+use crate::order::Order;
+use crate::plugin::{Attachment, IFNAME, Plugin, Programs};
+use crate::process::{self, Cost};
+use crate::sides::{Pair, SIDES, Side};
+use crate::{NOOP, progress};
+
+/// Runs before the first sample of each side, so that no sample reads a program from the disk.
+const WARM_UP: usize = 3;
+
+/// The samples of one operation on both sides, and of a process that does nothing.
+#[derive(Default)]
+pub(crate) struct Samples {
+    pub(crate) add: Pair<Vec<Cost>>,
+    pub(crate) del: Pair<Vec<Cost>>,
+    pub(crate) floor: Vec<Cost>,
+}
+
+/// One step of the random order.
+#[derive(Clone, Copy)]
+pub(crate) enum Trial {
+    Of(Side),
+    Floor,
+}
+
+/// All that can be drawn.
+pub(crate) const TRIALS: [Trial; 3] = [Trial::Of(Side::Ours), Trial::Of(Side::Reference), Trial::Floor];
+
+/// Measures `runs` attachments on each side.
+pub(crate) fn measure(
+    arena: &mut Arena,
+    programs: &Pair<Programs>,
+    runs: usize,
+    order: &mut Order,
+) -> Result<Samples> {
+    let mut plugins = Pair::of(|side| programs[side].macvlan(side, arena));
+    progress(&format!(
+        "bench: macvlan with IPAM, {runs} attachments on each side"
+    ));
+    for side in SIDES.repeat(WARM_UP) {
+        attach_and_detach(&mut plugins[side], &arena.pod()?, order)?;
+    }
+    let trials = order.interleave(&TRIALS, runs);
+    let pods: Vec<Pod> = trials.iter().map(|_| arena.pod()).collect::<Result<_>>()?;
+    let mut samples = Samples::default();
+    for (trial, pod) in trials.into_iter().zip(&pods) {
+        let Trial::Of(side) = trial else {
+            samples.floor.push(do_nothing()?);
+            continue;
+        };
+        let (add, del) = attach_and_detach(&mut plugins[side], pod, order)?;
+        samples.add[side].push(add);
+        samples.del[side].push(del);
+    }
+    Ok(samples)
+}
+
+fn attach_and_detach(plugin: &mut Plugin, pod: &Pod, order: &mut Order) -> Result<(Cost, Cost)> {
+    let attachment = Attachment::new(pod, order);
+    let added = plugin.add(&attachment)?;
+    expect_link(pod, Some(added.address))?;
+    let del = plugin.del(&attachment, &added)?;
+    expect_link(pod, None)?;
+    Ok((added.cost, del))
+}
+
+/// The pod has the link with `address`, or without an address no such link at all.
+fn expect_link(pod: &Pod, address: Option<IpAddr>) -> Result<()> {
+    let links = pod.links()?;
+    let (wanted, as_wanted) = match address {
+        Some(address) => {
+            let wanted = (IFNAME.to_owned(), Some(address));
+            (format!("{IFNAME} with {address}"), links.contains(&wanted))
+        }
+        None => (
+            format!("no {IFNAME}"),
+            links.iter().all(|(name, _)| name != IFNAME),
+        ),
+    };
+    as_wanted.then_some(()).ok_or_else(|| Error::WrongAnswer {
+        call: "the last call".into(),
+        problem: format!("the pod should have {wanted}; it has {links:?}"),
+        stdout: String::new(),
+    })
+}
+
+/// One process that does nothing: what fork, exec, exit and wait cost here.
+pub(crate) fn do_nothing() -> Result<Cost> {
+    let program = std::path::Path::new("/proc/self/exe");
+    Ok(process::run::<&str, &str>(program, &[NOOP], &[], b"")?.cost)
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+
+#[test]
+fn days_become_dates_across_leap_years() {
+    let dates = [
+        (0, "1970-01-01"),
+        (11_016, "2000-02-29"),
+        (11_017, "2000-03-01"),
+        (20_453, "2025-12-31"),
+        (20_778, "2026-11-21"),
+    ];
+    for (days, date) in dates {
+        assert_eq!(civil_date(days), date);
+    }
+}
+
+#[test]
+fn fields_of_proc_are_found_by_their_whole_name() {
+    let text = "model\t\t: 1\nmodel name\t: Some CPU @ 2.0GHz\n";
+    assert_eq!(field(text, "model name"), Some("Some CPU @ 2.0GHz"));
+    assert_eq!(field(text, "name"), None);
+}
+
+#[test]
+fn memory_is_told_in_whole_gibibytes() {
+    assert_eq!(gibibytes("MemTotal:       24593428 kB\n"), 24);
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Measures our plugins beside the reference plugins, as a container runtime pays for them: whole processes, from the
+//! start to the exit, delegate included.
+//!
+//! What always holds: both sides run interleaved in one random order on the same machine, in namespaces made for this
+//! run; every answer is checked; a call that fails ends the run with what the plugin said. Numbers are reported, never
+//! judged.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod arena;
+mod attach;
+mod error;
+mod leases;
+mod machine;
+mod options;
+mod order;
+mod plugin;
+mod process;
+mod report;
+mod sides;
+mod signals;
+mod stats;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use arena::Arena;
+use error::{Error, IoContext, Result};
+use machine::Machine;
+use options::{Command, Options};
+use order::Order;
+use report::Report;
+
+/// The argument with which the bench starts itself to measure a process that does nothing.
+const NOOP: &str = "--noop";
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == NOOP) {
+        return ExitCode::SUCCESS;
+    }
+    let outcome = match options::parse(args) {
+        Ok(Command::Usage) => print(options::USAGE),
+        Ok(Command::Measure(options)) => measure(&options),
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            progress(&format!("bench: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(options: &Options) -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::NotRoot);
+    }
+    let programs = plugin::find(options)?;
+    signals::install()?;
+    progress(&format!("bench: random order from seed {}", options.seed));
+
+    let mut order = Order::new(options.seed);
+    let machine = Machine::read()?;
+    let mut arena = Arena::enter()?;
+    let attach = attach::measure(&mut arena, &programs, options.runs, &mut order)?;
+    let leases = leases::measure(&mut arena, &programs, options, &mut order)?;
+
+    let report = Report {
+        machine,
+        options,
+        arena: arena.describe(),
+        programs: &programs,
+        attach,
+        leases,
+    };
+    let text = report.render();
+    print(&text)?;
+    if let Some(file) = &options.markdown {
+        std::fs::write(file, &text).context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn print(text: &str) -> Result<()> {
+    io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .context(|| "cannot write to stdout".into())
+}
+
+/// Tells the person who waits what is going on. A closed stderr is no reason to stop.
+fn progress(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+
+fn run(line: &str) -> Result<Command> {
+    parse(line.split_whitespace().map(OsString::from))
+}
+
+fn message(line: &str) -> String {
+    run(line).unwrap_err().to_string()
+}
+
+#[test]
+fn every_option_reaches_the_run() {
+    let line = "--bin b --peers p --runs 7 --leases 1,20 --seed 9 --markdown out.md";
+    let Command::Measure(options) = run(line).unwrap() else {
+        panic!("usage instead of a run")
+    };
+    let expected = Options {
+        bin: "b".into(),
+        peers: "p".into(),
+        runs: 7,
+        leases: vec![1, 20],
+        seed: 9,
+        markdown: Some("out.md".into()),
+    };
+    assert_eq!(options, expected);
+}
+
+#[test]
+fn a_missing_folder_is_named() {
+    assert!(message("--peers p").contains("--bin DIR"));
+    assert!(message("--bin b").contains("--peers DIR"));
+}
+
+#[test]
+fn a_wrong_value_is_quoted() {
+    assert!(message("--bin b --peers p --runs many").contains("'many'"));
+    assert!(message("--bin b --peers p --runs 0").contains("measures nothing"));
+    assert!(message("--bin b --peers p --runs").contains("needs a value"));
+    assert!(message("--bin b --peers p --fast").contains("'--fast'"));
+}
+
+#[test]
+fn levels_of_leases_must_ascend_and_fit_the_pool() {
+    assert!(message("--bin b --peers p --leases 10,10").contains("does not ascend"));
+    assert!(message("--bin b --peers p --leases 70000").contains("a /16"));
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs one program from its start to its exit and says what that cost.
+//!
+//! The clock starts before the fork and stops when the kernel reports the exit. Input lies ready in a pipe and output is
+//! read afterwards, so that this process adds nothing between the two.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, ErrorKind, PipeReader, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::alarm;
+
+use crate::error::{Error, IoContext, Result};
+use crate::signals::{self, Noted};
+
+#[cfg(test)]
+mod tests;
+
+/// A program that takes longer than this is taken for hung.
+const TIME_LIMIT_SECONDS: u32 = 60;
+/// What a Linux pipe holds without a reader (pipe(7)).
+const PIPE_CAPACITY: usize = 64 * 1024;
+
+/// What one process cost, with all its descendants that were waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cost {
+    pub(crate) wall: Duration,
+    /// User and system time.
+    pub(crate) cpu: Duration,
+    /// `ru_maxrss` in KiB: of the process or its largest descendant. Never below the resident memory of this process at
+    /// the fork, since the kernel counts what the child shares with it until exec; the no-op shows how much that is.
+    pub(crate) peak_kib: u64,
+    pub(crate) minor_faults: u64,
+}
+
+/// A program that has exited.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) cost: Cost,
+}
+
+/// A program that is running.
+#[derive(Debug)]
+pub(crate) struct Running {
+    program: PathBuf,
+    child: Child,
+    stdout: PipeReader,
+    stderr: PipeReader,
+    begun: Instant,
+}
+
+/// Starts `program` with nothing but `env` in its environment and `input` on its stdin.
+pub(crate) fn start<K, V>(program: &Path, args: &[&str], env: &[(K, V)], input: &[u8]) -> Result<Running>
+where
+    K: AsRef<OsStr>,
+    V: AsRef<OsStr>,
+{
+    if signals::noted() == Noted::Interrupt {
+        return Err(Error::Interrupted);
+    }
+    let failed = || format!("cannot start {}", program.display());
+    let (stdout, child_stdout) = io::pipe().context(failed)?;
+    let (stderr, child_stderr) = io::pipe().context(failed)?;
+    let mut command = Command::new(program);
+    command
+        .args(args)
+        .env_clear()
+        .envs(env.iter().map(|(key, value)| (key, value)));
+    command
+        .stdin(filled_pipe(input).context(failed)?)
+        .stdout(child_stdout)
+        .stderr(child_stderr);
+
+    let begun = Instant::now();
+    let child = command.spawn().context(failed)?;
+    Ok(Running {
+        program: program.to_path_buf(),
+        child,
+        stdout,
+        stderr,
+        begun,
+    })
+}
+
+/// Runs `program` to its end.
+pub(crate) fn run<K, V>(program: &Path, args: &[&str], env: &[(K, V)], input: &[u8]) -> Result<Finished>
+where
+    K: AsRef<OsStr>,
+    V: AsRef<OsStr>,
+{
+    start(program, args, env, input)?.finish()
+}
+
+impl Running {
+    /// Waits for the exit. A program that hangs is killed, and so is one that runs when the bench is interrupted.
+    pub(crate) fn finish(mut self) -> Result<Finished> {
+        alarm::set(TIME_LIMIT_SECONDS);
+        let waited = self.wait();
+        alarm::cancel();
+        let (status, usage, ended) = waited?;
+        Ok(Finished {
+            status,
+            stdout: whatever_arrived(self.stdout).context(|| "cannot read the plugin's stdout".into())?,
+            stderr: whatever_arrived(self.stderr).context(|| "cannot read the plugin's stderr".into())?,
+            cost: Cost {
+                wall: ended - self.begun,
+                cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+                peak_kib: unsigned(usage.ru_maxrss),
+                minor_faults: unsigned(usage.ru_minflt),
+            },
+        })
+    }
+
+    fn wait(&mut self) -> Result<(ExitStatus, libc::rusage, Instant)> {
+        let failed = format!("cannot wait for {}", self.program.display());
+        loop {
+            match wait4(&self.child) {
+                Ok((status, usage)) => return Ok((status, usage, Instant::now())),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(Error::Io {
+                        context: failed,
+                        source,
+                    });
+                }
+            }
+            let ended = match signals::noted() {
+                Noted::Nothing => continue,
+                Noted::TimeLimit => Error::TimeLimit {
+                    program: self.program.clone(),
+                    seconds: TIME_LIMIT_SECONDS,
+                },
+                Noted::Interrupt => Error::Interrupted,
+            };
+            self.child
+                .kill()
+                .and_then(|()| self.child.wait())
+                .context(|| failed)?;
+            return Err(ended);
+        }
+    }
+}
+
+/// A pipe that holds `input` and then ends.
+fn filled_pipe(input: &[u8]) -> io::Result<PipeReader> {
+    if input.len() > PIPE_CAPACITY {
+        return Err(io::Error::other(format!(
+            "{} bytes of input do not fit into a pipe",
+            input.len()
+        )));
+    }
+    let (reader, mut writer) = io::pipe()?;
+    writer.write_all(input)?;
+    Ok(reader)
+}
+
+/// Reads what lies in the pipe, without waiting for a stray descendant that still holds its other end.
+fn whatever_arrived(pipe: PipeReader) -> io::Result<Vec<u8>> {
+    fcntl(pipe.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    let mut output = Vec::new();
+    match File::from(OwnedFd::from(pipe)).read_to_end(&mut output) {
+        Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+        _ => Ok(output),
+    }
+}
+
+/// Waits for `child` alone, and says what it used: neither std nor nix offers the second half.
+#[expect(unsafe_code, reason = "wait4(2) has no safe form")]
+fn wait4(child: &Child) -> io::Result<(ExitStatus, libc::rusage)> {
+    let pid = child.id().try_into().map_err(io::Error::other)?;
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers are to live, writable values of the types that wait4(2) fills.
+    if unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all-zero is a valid rusage, and wait4 has overwritten it.
+    Ok((ExitStatus::from_raw(status), unsafe { usage.assume_init() }))
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(unsigned(time.tv_sec)) + Duration::from_micros(unsigned(time.tv_usec))
+}
+
+/// The kernel's counters are signed in C and never negative.
+fn unsigned(value: i64) -> u64 {
+    value.try_into().unwrap_or(0)
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bench as a command: how it ends when something is wrong, and that it then leaves nothing behind.
+
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+use tempfile::TempDir;
+
+const GOOD_ANSWER: &str = r#"echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/16"}]}'"#;
+
+/// Four plugins that are one shell script, and an empty directory for what the bench makes.
+struct Scene {
+    dir: TempDir,
+}
+
+impl Scene {
+    fn new(script: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["cni-ipoib", "rdma-ipam", "macvlan", "host-local"] {
+            // Written by another process: a descriptor of ours could be inherited by a test's child (ETXTBSY).
+            let file = dir.path().join(name);
+            let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$2" && chmod 755 "$2""#;
+            let status = Command::new("/bin/sh")
+                .args(["-c", write, "sh", script])
+                .arg(&file)
+                .status()
+                .unwrap();
+            assert!(status.success());
+        }
+        fs::create_dir(dir.path().join("tmp")).unwrap();
+        Self { dir }
+    }
+
+    fn tmp(&self) -> std::path::PathBuf {
+        self.dir.path().join("tmp")
+    }
+
+    fn start(&self) -> Child {
+        let mut command = as_root(Path::new(env!("CARGO_BIN_EXE_bench")));
+        command
+            .arg("--bin")
+            .arg(self.dir.path())
+            .arg("--peers")
+            .arg(self.dir.path());
+        command
+            .args(["--runs", "1", "--leases", "1"])
+            .env("TMPDIR", self.tmp());
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn run(&self) -> Output {
+        self.start().wait_with_output().unwrap()
+    }
+
+    fn assert_nothing_is_left(&self) {
+        let left: Vec<_> = fs::read_dir(self.tmp()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// `program` as root: in a user namespace where it is root, unless this test is already.
+fn as_root(program: &Path) -> Command {
+    if geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--"]).arg(program);
+    command
+}
+
+/// Asserts that the run failed, and returns what it told about that.
+fn failure(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        output.stdout.is_empty(),
+        "a failed run must not print a report: {output:?}"
+    );
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "20 s passed, and still not: {what}"
+        );
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_plugin_that_fails_ends_the_run_with_its_own_words() {
+    let scene = Scene::new("echo 'the pool is exhausted' >&2; exit 1");
+    let told = failure(&scene.run());
+    assert!(
+        told.contains("ADD of ") && told.contains("/cni-ipoib failed with exit status: 1"),
+        "{told}"
+    );
+    assert!(told.contains("stderr: the pool is exhausted"), "{told}");
+    scene.assert_nothing_is_left();
+}
+
+#[test]
+fn a_plugin_that_claims_a_link_it_has_not_made_is_found_out() {
+    let scene = Scene::new(GOOD_ANSWER);
+    let told = failure(&scene.run());
+    assert!(
+        told.contains("the pod should have net1 with 10.0.0.2; it has [(\"lo\", None)"),
+        "{told}"
+    );
+    scene.assert_nothing_is_left();
+}
+
+#[test]
+fn an_interrupted_run_ends_the_plugin_and_leaves_nothing() {
+    let scene = Scene::new(&format!(
+        "echo $$ > \"$(dirname \"$0\")/pid\"; exec sleep 600; {GOOD_ANSWER}"
+    ));
+    let bench = scene.start();
+    let pid_file = scene.dir.path().join("pid");
+    let mut plugin = None;
+    wait_until("the plugin runs", || {
+        plugin = fs::read_to_string(&pid_file)
+            .ok()
+            .and_then(|pid| pid.trim().parse::<i32>().ok());
+        plugin.is_some()
+    });
+    // `unshare` executes the bench in its own process, so that its pid is the bench's in both cases.
+    kill(Pid::from_raw(bench.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+    let told = failure(&bench.wait_with_output().unwrap());
+    assert!(told.contains("interrupted; nothing is left behind"), "{told}");
+    let plugin = Pid::from_raw(plugin.unwrap());
+    wait_until("the plugin has ended", || kill(plugin, None).is_err());
+    scene.assert_nothing_is_left();
+}
+
+#[test]
+fn a_missing_plugin_is_one_line_with_the_remedy() {
+    let scene = Scene::new(GOOD_ANSWER);
+    fs::remove_file(scene.dir.path().join("host-local")).unwrap();
+    let told = failure(&scene.run());
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(
+        told.contains("host-local is missing (--peers names the folder)"),
+        "{told}"
+    );
+    assert!(told.contains("tests/go/build macvlan host-local"), "{told}");
+}

@@ -4,9 +4,9 @@
 use std::net::IpAddr;
 
 use crate::arena::{Arena, Pod};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::order::Order;
-use crate::plugin::{Attachment, IFNAME, Plugin, Programs};
+use crate::plugin::{Attachment, IFNAME, Plugin, Programs, Verb};
 use crate::process::{self, Cost};
 use crate::sides::{Pair, SIDES, Side};
 use crate::{NOOP, progress};
@@ -64,14 +64,14 @@ pub(crate) fn measure(
 fn attach_and_detach(plugin: &mut Plugin, pod: &Pod, order: &mut Order) -> Result<(Cost, Cost)> {
     let attachment = Attachment::new(pod, order);
     let added = plugin.add(&attachment)?;
-    expect_link(pod, Some(added.address))?;
+    expect_link(plugin, Verb::Add, pod, Some(added.address))?;
     let del = plugin.del(&attachment, &added)?;
-    expect_link(pod, None)?;
+    expect_link(plugin, Verb::Del, pod, None)?;
     Ok((added.cost, del))
 }
 
-/// The pod has the link with `address`, or without an address no such link at all.
-fn expect_link(pod: &Pod, address: Option<IpAddr>) -> Result<()> {
+/// After `verb` the pod has the link with `address`, or without an address no such link at all.
+fn expect_link(plugin: &Plugin, verb: Verb, pod: &Pod, address: Option<IpAddr>) -> Result<()> {
     let links = pod.links()?;
     let (wanted, as_wanted) = match address {
         Some(address) => {
@@ -83,10 +83,12 @@ fn expect_link(pod: &Pod, address: Option<IpAddr>) -> Result<()> {
             links.iter().all(|(name, _)| name != IFNAME),
         ),
     };
-    as_wanted.then_some(()).ok_or_else(|| Error::WrongAnswer {
-        call: "the last call".into(),
-        problem: format!("the pod should have {wanted}; it has {links:?}"),
-        stdout: String::new(),
+    as_wanted.then_some(()).ok_or_else(|| {
+        plugin.wrong(
+            verb,
+            format!("the pod should have {wanted}; it has {links:?}"),
+            &[],
+        )
     })
 }
 

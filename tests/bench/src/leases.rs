@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::arena::{Arena, Pod};
 use crate::attach::{Samples, TRIALS, Trial, do_nothing};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::Options;
 use crate::order::Order;
-use crate::plugin::{Added, Attachment, Plugin, Programs};
+use crate::plugin::{Added, Attachment, Plugin, Programs, Verb};
 use crate::process::{Cost, Finished, Running};
 use crate::progress;
 use crate::sides::{Pair, SIDES};
@@ -75,13 +75,10 @@ fn prove_that_del_releases(plugin: &mut Plugin, pod: &Pod, order: &mut Order) ->
     if before && !after {
         return Ok(());
     }
-    Err(Error::WrongAnswer {
-        call: format!("CHECK of {}", plugin.program().display()),
-        problem: format!(
-            "CHECK should succeed after ADD and fail after DEL; it answered {before} and {after} (true = success)"
-        ),
-        stdout: String::new(),
-    })
+    let problem = format!(
+        "it should succeed after ADD and fail after DEL; it answered {before} and {after} (true = success)"
+    );
+    Err(plugin.wrong(Verb::Check, problem, &[]))
 }
 
 fn fill(plugin: &mut Plugin, leases: usize, pod: &Pod, order: &mut Order) -> Result<()> {
@@ -90,7 +87,7 @@ fn fill(plugin: &mut Plugin, leases: usize, pod: &Pod, order: &mut Order) -> Res
         if plugin.live().is_multiple_of(PROGRESS_STEP) {
             progress(&format!(
                 "bench: {} made {} of {leases} leases",
-                plugin.program().display(),
+                plugin.name(),
                 plugin.live()
             ));
         }

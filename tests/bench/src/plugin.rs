@@ -158,9 +158,13 @@ impl Plugin {
         }
     }
 
-    /// The program that is called.
-    pub(crate) fn program(&self) -> &Path {
-        &self.program
+    /// The program's file name.
+    pub(crate) fn name(&self) -> String {
+        self.program
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
     }
 
     /// How many addresses are given out.
@@ -182,14 +186,11 @@ impl Plugin {
     /// Checks the answer to an ADD and remembers its address.
     pub(crate) fn added(&mut self, finished: &Finished) -> Result<Added> {
         let (address, result) = self.succeeded(Verb::Add, finished).and_then(|()| {
-            address_in(&finished.stdout).map_err(|problem| self.wrong(Verb::Add, problem, finished))
+            address_in(&finished.stdout).map_err(|problem| self.wrong(Verb::Add, problem, &finished.stdout))
         })?;
         if !self.live.insert(address) {
-            return Err(self.wrong(
-                Verb::Add,
-                format!("{address} belongs to another container"),
-                finished,
-            ));
+            let problem = format!("{address} belongs to another container");
+            return Err(self.wrong(Verb::Add, problem, &finished.stdout));
         }
         Ok(Added {
             address,
@@ -253,11 +254,12 @@ impl Plugin {
         })
     }
 
-    fn wrong(&self, verb: Verb, problem: String, finished: &Finished) -> Error {
+    /// The error of an answer that is untrue, or not what the specification asks for.
+    pub(crate) fn wrong(&self, verb: Verb, problem: String, stdout: &[u8]) -> Error {
         Error::WrongAnswer {
             call: self.call(verb),
             problem,
-            stdout: text(&finished.stdout),
+            stdout: text(stdout),
         }
     }
 

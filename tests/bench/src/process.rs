@@ -122,31 +122,39 @@ impl Running {
     }
 
     fn wait(&mut self) -> Result<(ExitStatus, libc::rusage, Instant)> {
-        let failed = format!("cannot wait for {}", self.program.display());
         loop {
+            match signals::noted() {
+                Noted::Nothing => {}
+                Noted::Interrupt => return Err(self.end(Error::Interrupted)),
+                Noted::TimeLimit => {
+                    let program = self.program.clone();
+                    return Err(self.end(Error::TimeLimit {
+                        program,
+                        seconds: TIME_LIMIT_SECONDS,
+                    }));
+                }
+            }
             match wait4(&self.child) {
                 Ok((status, usage)) => return Ok((status, usage, Instant::now())),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(source) => {
                     return Err(Error::Io {
-                        context: failed,
+                        context: format!("cannot wait for {}", self.program.display()),
                         source,
                     });
                 }
             }
-            let ended = match signals::noted() {
-                Noted::Nothing => continue,
-                Noted::TimeLimit => Error::TimeLimit {
-                    program: self.program.clone(),
-                    seconds: TIME_LIMIT_SECONDS,
-                },
-                Noted::Interrupt => Error::Interrupted,
-            };
-            self.child
-                .kill()
-                .and_then(|()| self.child.wait())
-                .context(|| failed)?;
-            return Err(ended);
+        }
+    }
+
+    /// Kills and reaps the program; `reason`, unless that fails.
+    fn end(&mut self, reason: Error) -> Error {
+        match self.child.kill().and_then(|()| self.child.wait()) {
+            Ok(_) => reason,
+            Err(source) => Error::Io {
+                context: format!("cannot end {}", self.program.display()),
+                source,
+            },
         }
     }
 }

@@ -3,5 +3,10 @@
 //!
 //! Nothing here decides anything: policy lives in the plugins.
 
+pub mod announce;
 pub mod cni;
 pub mod log;
+pub mod netlink;
+pub mod netns;
+pub mod rdma;
+pub mod undo;

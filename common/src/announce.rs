@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tells the neighbours on a link that an address lives here now.
+//!
+//! An address that is given again, to a pod with another hardware address, stays unreachable until every neighbour
+//! has forgotten the old one. The kernel's own announcements (`arp_notify`, `ndisc_notify`) are sysctls of the
+//! pod and go out when the link comes up, before an address is there.
+
+mod frame;
+mod send;
+
+pub use frame::{Frame, frames};
+pub use send::send;

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::netlink::{Link, LinkLayer};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A packet without its link-layer header, which the kernel puts before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// `ETH_P_*`: what `bytes` are.
+    pub protocol: u16,
+    /// Hardware address it goes to, as long as the link's own.
+    pub destination: Vec<u8>,
+    /// The packet.
+    pub bytes: Vec<u8>,
+}
+
+const ETH_P_IP: u16 = 0x0800;
+const ETH_P_ARP: u16 = 0x0806;
+const ETH_P_IPV6: u16 = 0x86dd;
+
+/// ARP hardware types (RFC 826 for Ethernet, RFC 4391 § 9.1.1 for InfiniBand).
+const ARP_ETHERNET: u16 = 1;
+const ARP_INFINIBAND: u16 = 32;
+const ARP_REQUEST: u16 = 1;
+const ARP_REPLY: u16 = 2;
+
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+const ICMPV6: u8 = 58;
+const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+/// Override, not solicited, not a router (RFC 4861 § 4.4).
+const OVERRIDE: u8 = 0x20;
+const TARGET_LINK_LAYER_ADDRESS: u8 = 2;
+/// Options are counted in units of this many bytes.
+const OPTION_UNIT: usize = 8;
+
+/// The announcements of `addresses` on `link`: for each IPv4 address an ARP request and an ARP reply, for each IPv6
+/// address an unsolicited neighbour advertisement.
+///
+/// Both forms of ARP, because RFC 5227 § 3 prescribes the request while hosts exist that refresh their cache only on
+/// a reply; Linux takes both. Nothing for a link that is neither Ethernet nor InfiniBand, or without addresses.
+pub fn frames(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
+    let (hardware, length) = match link.layer {
+        LinkLayer::Ethernet => (ARP_ETHERNET, 6),
+        LinkLayer::Infiniband => (ARP_INFINIBAND, 20),
+        LinkLayer::Loopback | LinkLayer::Other(_) => return Vec::new(),
+    };
+    let (own, broadcast) = (link.address.as_bytes(), link.broadcast.as_bytes());
+    if own.len() != length || broadcast.len() != length {
+        return Vec::new();
+    }
+    addresses
+        .iter()
+        .flat_map(|address| match address {
+            IpAddr::V4(v4) => vec![
+                arp(hardware, ARP_REQUEST, own, &vec![0; length], broadcast, *v4),
+                arp(hardware, ARP_REPLY, own, own, broadcast, *v4),
+            ],
+            IpAddr::V6(v6) => vec![advertisement(own, broadcast, *v6)],
+        })
+        .collect()
+}
+
+/// ARP in which sender and target are the same address; the target's hardware address is ignored in a request and
+/// the sender's own in a reply, or Linux does not take it for an announcement (`arp_is_garp`).
+fn arp(
+    hardware: u16,
+    operation: u16,
+    own: &[u8],
+    target: &[u8],
+    broadcast: &[u8],
+    address: Ipv4Addr,
+) -> Frame {
+    let mut bytes = Vec::with_capacity(16 + own.len() * 2);
+    bytes.extend(hardware.to_be_bytes());
+    bytes.extend(ETH_P_IP.to_be_bytes());
+    // 6 or 20, see `frames`; and the length of an IPv4 address.
+    bytes.extend([u8::try_from(own.len()).unwrap_or(0), 4]);
+    bytes.extend(operation.to_be_bytes());
+    bytes.extend(own);
+    bytes.extend(address.octets());
+    bytes.extend(target);
+    bytes.extend(address.octets());
+    Frame {
+        protocol: ETH_P_ARP,
+        destination: broadcast.to_vec(),
+        bytes,
+    }
+}
+
+/// An unsolicited neighbour advertisement to all nodes (RFC 4861 § 7.2.6), with its IPv6 header.
+fn advertisement(own: &[u8], broadcast: &[u8], address: Ipv6Addr) -> Frame {
+    let mut body = vec![NEIGHBOUR_ADVERTISEMENT, 0, 0, 0, OVERRIDE, 0, 0, 0];
+    body.extend(address.octets());
+    body.extend(link_layer_option(own));
+    let sum = checksum(address, ALL_NODES, &body);
+    body[2..4].copy_from_slice(&sum.to_be_bytes());
+
+    let mut bytes = vec![0x60, 0, 0, 0];
+    bytes.extend(u16::try_from(body.len()).unwrap_or(0).to_be_bytes());
+    // The hop limit proves that no router passed it on (RFC 4861 § 7.1.2).
+    bytes.extend([ICMPV6, 255]);
+    bytes.extend(address.octets());
+    bytes.extend(ALL_NODES.octets());
+    bytes.extend(body);
+    Frame {
+        protocol: ETH_P_IPV6,
+        destination: multicast(ALL_NODES, broadcast),
+        bytes,
+    }
+}
+
+/// The option with our hardware address: 1 unit on Ethernet, 3 on InfiniBand, where two zero bytes stand before the
+/// address (RFC 4391 § 9.3).
+fn link_layer_option(own: &[u8]) -> Vec<u8> {
+    let units = (2 + own.len()).div_ceil(OPTION_UNIT);
+    let padding = units * OPTION_UNIT - 2 - own.len();
+    let mut option = vec![TARGET_LINK_LAYER_ADDRESS, u8::try_from(units).unwrap_or(0)];
+    option.extend(vec![0; padding]);
+    option.extend(own);
+    option
+}
+
+/// Where a multicast address goes on a link with this broadcast address: `ipv6_ib_mc_map` of `include/net/if_inet6.h`
+/// for InfiniBand, RFC 2464 § 7 for Ethernet.
+fn multicast(group: Ipv6Addr, broadcast: &[u8]) -> Vec<u8> {
+    let group = group.octets();
+    if broadcast.len() != 20 {
+        return [&[0x33, 0x33], &group[12..]].concat();
+    }
+    // QPN of multicast; scope, IPv6 signature and P_Key of the partition (RFC 4391 § 4); the group's low 80 bits.
+    let mut address = vec![
+        0,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0x10 | (broadcast[5] & 0x0f),
+        0x60,
+        0x1b,
+    ];
+    address.extend(&broadcast[8..10]);
+    address.extend(&group[6..]);
+    address
+}
+
+/// The Internet checksum of an ICMPv6 message with its pseudo header (RFC 4443 § 2.3).
+fn checksum(source: Ipv6Addr, destination: Ipv6Addr, body: &[u8]) -> u16 {
+    let length = u32::try_from(body.len()).unwrap_or(0).to_be_bytes();
+    let pseudo = [
+        &source.octets()[..],
+        &destination.octets(),
+        &length,
+        &[0, 0, 0, ICMPV6],
+        body,
+    ]
+    .concat();
+    let words = pseudo
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low)));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !u16::try_from(sum).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

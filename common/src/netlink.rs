@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Requests to the kernel over netlink: links, addresses, routes, and RDMA devices.
+//!
+//! Holds always: a socket speaks for life with the namespace it was opened in; a list that changed while it was
+//! read is read again and never returned; an answer to an earlier request is never taken for a later one; no type
+//! of the wire codec leaves this module.
+
+#![allow(
+    clippy::doc_markdown,
+    reason = "IPoIB and P_Key are words of the field, not of the code"
+)]
+
+mod answer;
+mod error;
+mod hardware;
+mod route;
+mod socket;
+
+pub use error::Error;
+pub use hardware::{HwAddress, HwAddressError};
+pub use route::Route;
+pub use route::address::{Added, Address, AddressOptions};
+pub use route::carrier::CARRIER_POLL;
+pub use route::entry::{RouteEntry, TABLE_MAIN};
+pub use route::kind::{AddrGenMode, IpoibMode, IpvlanMode, MacvlanMode, ModeError};
+pub use route::link::{Link, LinkInfo, LinkLayer, OperState};
+pub use route::new_link::{LinkChange, NewLink, NewLinkKind};
+pub use socket::{Family, Socket};

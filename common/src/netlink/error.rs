@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::socket::DUMP_ATTEMPTS;
+use nix::errno::Errno;
+use std::io;
+
+/// Why a netlink request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The socket itself failed.
+    #[error("netlink socket")]
+    Socket(#[from] io::Error),
+    /// The namespace for the socket could not be entered.
+    #[error("cannot enter the network namespace")]
+    Netns(#[source] io::Error),
+    /// The kernel refused the request.
+    #[error("the kernel refused: {errno}{}", text.as_ref().map(|t| format!(" ({t})")).unwrap_or_default())]
+    Kernel {
+        /// Its error number.
+        errno: Errno,
+        /// Its own words, where the subsystem has any (`NLMSGERR_ATTR_MSG`).
+        text: Option<String>,
+    },
+    /// The kernel's answer could not be understood.
+    #[error("cannot read the kernel's netlink answer: {0}")]
+    Decode(String),
+    /// The answer was not the kind that was asked for.
+    #[error("the kernel gave another netlink answer than asked for: {0}")]
+    Unexpected(String),
+    /// The list kept changing while it was read.
+    #[error("the kernel's list changed during each of {DUMP_ATTEMPTS} readings; try again")]
+    Interrupted,
+}
+
+impl Error {
+    /// The kernel's error number, if it was the kernel that refused.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Kernel { errno, .. } => Some(*errno),
+            _ => None,
+        }
+    }
+
+    /// Whether the kernel refused with `errno`.
+    pub fn is(&self, errno: Errno) -> bool {
+        self.errno() == Some(errno)
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+use std::fmt;
+use std::str::FromStr;
+
+/// `MAX_ADDR_LEN` of `include/linux/netdevice.h`: no link has a longer hardware address.
+const MAX_BYTES: usize = 32;
+
+/// A hardware address: 6 bytes on Ethernet, 20 on InfiniBand (RFC 4391 § 9.1.1: flags and QPN in 4, the GID in 16).
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HwAddress(Vec<u8>);
+
+/// A text that is no hardware address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a hardware address: want bytes as two hexadecimal digits, separated by colons")]
+pub struct HwAddressError {
+    text: String,
+}
+
+impl HwAddress {
+    /// The address with these bytes.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes as they go over the wire.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the link has no address at all (e.g. a tun device).
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The last 8 bytes, which are the port GUID on InfiniBand; `None` for any other length than 20.
+    pub fn port_guid(&self) -> Option<crate::rdma::Guid> {
+        let address: &[u8; 20] = self.0.as_slice().try_into().ok()?;
+        address
+            .last_chunk::<8>()
+            .map(|guid| crate::rdma::Guid(u64::from_be_bytes(*guid)))
+    }
+}
+
+impl fmt::Display for HwAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            write!(f, "{}{byte:02x}", if i == 0 { "" } else { ":" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for HwAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HwAddress({self})")
+    }
+}
+
+impl FromStr for HwAddress {
+    type Err = HwAddressError;
+
+    /// Reads `00:00:10:49:fe:80:…` of up to 32 bytes.
+    fn from_str(text: &str) -> Result<Self, HwAddressError> {
+        let byte = |part: &str| match part.len() {
+            2 if part.bytes().all(|b| b.is_ascii_hexdigit()) => u8::from_str_radix(part, 16).ok(),
+            _ => None,
+        };
+        let bytes: Option<Vec<u8>> = text.split(':').map(byte).collect();
+        match bytes {
+            Some(bytes) if bytes.len() <= MAX_BYTES => Ok(Self(bytes)),
+            _ => Err(HwAddressError {
+                text: text.to_owned(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

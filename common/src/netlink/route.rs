@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `NETLINK_ROUTE`: links, addresses and routes (`rtnetlink(7)`).
+
+pub(super) mod address;
+pub(super) mod carrier;
+pub(super) mod entry;
+pub(super) mod kind;
+pub(super) mod link;
+pub(super) mod new_link;
+
+use super::error::Error;
+use super::socket::{Family, Socket, Wire};
+use link::Link;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage, Prop};
+use new_link::{LinkChange, NewLink};
+use nix::errno::Errno;
+
+/// `IFNAMSIZ` of `include/uapi/linux/if.h` without the final zero; anything longer can only be an altname.
+const NAME_BYTES: usize = 15;
+
+/// The family of links, addresses and routes.
+pub enum Route {}
+
+impl Wire for Route {
+    const PROTOCOL: isize = netlink_sys::protocols::NETLINK_ROUTE;
+    const STRICT: bool = true;
+    type Message = Message;
+}
+
+impl Family for Route {}
+
+impl Socket<Route> {
+    /// The link whose name, or one of whose altnames, is `name`.
+    ///
+    /// # Errors
+    /// Whatever the kernel answers, except `ENODEV`, which is `None`.
+    pub fn link(&mut self, name: &str) -> Result<Option<Link>, Error> {
+        let mut request = LinkMessage::default();
+        // With IFLA_IFNAME the kernel looks for altnames too, but only where they fit (`rtnl_dev_get`).
+        request.attributes.push(if name.len() <= NAME_BYTES {
+            LinkAttribute::IfName(name.to_owned())
+        } else {
+            LinkAttribute::PropList(vec![Prop::AltIfName(name.to_owned())])
+        });
+        self.one_link(request)
+    }
+
+    /// The link with this index; `None` if there is none.
+    pub fn link_by_index(&mut self, index: u32) -> Result<Option<Link>, Error> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        self.one_link(request)
+    }
+
+    fn one_link(&mut self, request: LinkMessage) -> Result<Option<Link>, Error> {
+        match self.get(Message::GetLink(request)) {
+            Ok(Some(Message::NewLink(link))) => Ok(Some(Link::decode(link))),
+            Ok(other) => Err(Error::Unexpected(format!("{other:?} to RTM_GETLINK"))),
+            Err(e) if e.is(Errno::ENODEV) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Every link of the namespace, by ascending index.
+    pub fn links(&mut self) -> Result<Vec<Link>, Error> {
+        let answers = self.dump(|| Message::GetLink(LinkMessage::default()))?;
+        let links = answers.into_iter().filter_map(|message| match message {
+            Message::NewLink(link) => Some(Link::decode(link)),
+            _ => None,
+        });
+        let mut links: Vec<Link> = links.collect();
+        links.sort_by_key(|link| link.index);
+        Ok(links)
+    }
+
+    /// Creates a link, down, in the socket's namespace or straight in [`NewLink::netns`].
+    ///
+    /// # Errors
+    /// `EEXIST`: the name is taken. What else the kernel refuses depends on the kind: `EINVAL` for an IPoIB child
+    /// of a child or a macvlan on InfiniBand, `EBUSY` for a macvlan on a parent that an ipvlan or bridge holds.
+    pub fn add_link(&mut self, link: &NewLink<'_>) -> Result<(), Error> {
+        self.change(Message::NewLink(link.encode()), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Changes a link in one request.
+    ///
+    /// The kernel works through it in an order of its own: address, MTU, group, name, alias, up or down, and only
+    /// then the address generation (`do_setlink` of `net/core/rtnetlink.c`). To keep a link from making an
+    /// address of its own when it comes up, set `addr_gen_mode` in a request before the one that says `up`.
+    ///
+    /// # Errors
+    /// `ENODEV`: no such link. A refusal in the middle leaves what was already changed.
+    pub fn change_link(&mut self, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
+        self.change(Message::SetLink(change.encode(index)), 0)
+    }
+
+    /// Deletes a link; `false` if it was not there.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: a link that belongs to hardware.
+    pub fn delete_link(&mut self, index: u32) -> Result<bool, Error> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        match self.change(Message::DelLink(link), 0) {
+            Ok(()) => Ok(true),
+            Err(e) if e.is(Errno::ENODEV) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::super::hardware::HwAddress;
+use super::kind::{AddrGenMode, IpoibMode, IpvlanMode, MacvlanMode};
+use crate::rdma::Pkey;
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, InfoData, InfoIpVlan, InfoIpoib, InfoMacVlan, LinkAttribute, LinkFlags,
+    LinkInfo as WireInfo, LinkLayerType, LinkMessage, Prop, State,
+};
+
+/// What a link is, as the kernel tells it (`RTM_NEWLINK`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Number of the link in its namespace, from 1.
+    pub index: u32,
+    /// Name, at most 15 bytes.
+    pub name: String,
+    /// Further names, at most 127 bytes each.
+    pub altnames: Vec<String>,
+    /// What it speaks.
+    pub layer: LinkLayer,
+    /// Hardware address; empty where the layer has none.
+    pub address: HwAddress,
+    /// Hardware address that reaches all; on IPoIB it holds the P_Key in bytes 8 and 9.
+    pub broadcast: HwAddress,
+    /// The address the hardware was made with, if the driver tells it (Linux 5.6).
+    pub perm_address: Option<HwAddress>,
+    /// Largest packet, in bytes.
+    pub mtu: u32,
+    /// The largest MTU the driver admits; `None` if it does not say.
+    pub max_mtu: Option<u32>,
+    /// Index of the link this one sits on (`IFLA_LINK`), counted in the parent's namespace.
+    pub parent: Option<u32>,
+    /// The parent's namespace by its number in this one; `None` if it is this one.
+    pub parent_netnsid: Option<i32>,
+    /// Index of the bridge, bond or VRF this link is a port of.
+    pub master: Option<u32>,
+    /// Administratively up (`IFF_UP`).
+    pub up: bool,
+    /// Carrier is there (`IFF_LOWER_UP`).
+    pub carrier: bool,
+    /// The state of RFC 2863.
+    pub oper_state: OperState,
+    /// Description that an administrator or a program left.
+    pub alias: Option<String>,
+    /// Group, 0 by default.
+    pub group: u32,
+    /// Driver kind of a link made by software, e.g. `ipoib`.
+    pub kind: Option<String>,
+    /// What the kind adds.
+    pub info: LinkInfo,
+    /// How it makes IPv6 link-local addresses; `None` without IPv6.
+    pub addr_gen_mode: Option<AddrGenMode>,
+}
+
+/// What a link speaks (`ARPHRD_*` of `include/uapi/linux/if_arp.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// 1.
+    Ethernet,
+    /// 32.
+    Infiniband,
+    /// 772.
+    Loopback,
+    /// Any other number.
+    Other(u16),
+}
+
+/// The state of RFC 2863 (`IF_OPER_*` of `include/uapi/linux/if.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperState {
+    /// The driver does not say.
+    Unknown,
+    /// The hardware is not there.
+    NotPresent,
+    /// Cannot carry traffic.
+    Down,
+    /// The link below is down.
+    LowerLayerDown,
+    /// In a test mode.
+    Testing,
+    /// Waits for something, e.g. authentication.
+    Dormant,
+    /// Carries traffic.
+    Up,
+}
+
+/// What the kind of a link adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkInfo {
+    /// IP over InfiniBand.
+    Ipoib {
+        /// Partition, always as a full member.
+        pkey: Pkey,
+        /// Transport.
+        mode: IpoibMode,
+        /// Whether multicast groups are joined on the word of user space (`IFLA_IPOIB_UMCAST`).
+        umcast: bool,
+    },
+    /// Another address on an Ethernet parent.
+    Macvlan {
+        /// Who hears whom.
+        mode: MacvlanMode,
+    },
+    /// The same address on an Ethernet parent.
+    Ipvlan {
+        /// Shared layer.
+        mode: IpvlanMode,
+    },
+    /// Any other kind, or a mode unknown to this program.
+    Other,
+}
+
+impl Link {
+    /// Whether `name` is the name or an altname.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.altnames.iter().any(|altname| altname == name)
+    }
+
+    pub(super) fn decode(message: LinkMessage) -> Self {
+        let flags = message.header.flags;
+        let mut link = Self {
+            index: message.header.index,
+            name: String::new(),
+            altnames: Vec::new(),
+            layer: LinkLayer::decode(message.header.link_layer_type),
+            address: HwAddress::default(),
+            broadcast: HwAddress::default(),
+            perm_address: None,
+            mtu: 0,
+            max_mtu: None,
+            parent: None,
+            parent_netnsid: None,
+            master: None,
+            up: flags.contains(LinkFlags::Up),
+            carrier: flags.contains(LinkFlags::LowerUp),
+            oper_state: OperState::Unknown,
+            alias: None,
+            group: 0,
+            kind: None,
+            info: LinkInfo::Other,
+            addr_gen_mode: None,
+        };
+        for attribute in message.attributes {
+            link.read(attribute);
+        }
+        // A link of hardware names itself as its parent, unless that number belongs to another namespace.
+        if link.parent_netnsid.is_none() {
+            link.parent = link.parent.filter(|parent| *parent != link.index && *parent != 0);
+        }
+        link
+    }
+
+    fn read(&mut self, attribute: LinkAttribute) {
+        match attribute {
+            LinkAttribute::IfName(name) => self.name = name,
+            LinkAttribute::PropList(props) => {
+                self.altnames.extend(props.into_iter().filter_map(|p| match p {
+                    Prop::AltIfName(name) => Some(name),
+                    _ => None,
+                }))
+            }
+            LinkAttribute::Address(bytes) => self.address = HwAddress::new(bytes),
+            LinkAttribute::Broadcast(bytes) => self.broadcast = HwAddress::new(bytes),
+            LinkAttribute::PermAddress(bytes) => self.perm_address = Some(HwAddress::new(bytes)),
+            LinkAttribute::Mtu(mtu) => self.mtu = mtu,
+            // 0 stands for a driver that sets no limit.
+            LinkAttribute::MaxMtu(mtu) => self.max_mtu = (mtu != 0).then_some(mtu),
+            LinkAttribute::Link(index) => self.parent = Some(index),
+            LinkAttribute::LinkNetNsId(id) => self.parent_netnsid = Some(id),
+            LinkAttribute::Controller(index) => self.master = Some(index),
+            LinkAttribute::OperState(state) => self.oper_state = OperState::decode(state),
+            LinkAttribute::IfAlias(alias) => self.alias = Some(alias),
+            LinkAttribute::Group(group) => self.group = group,
+            LinkAttribute::LinkInfo(infos) => self.read_info(infos),
+            LinkAttribute::AfSpecUnspec(families) => self.addr_gen_mode = addr_gen_mode(&families),
+            _ => {}
+        }
+    }
+
+    fn read_info(&mut self, infos: Vec<WireInfo>) {
+        for info in infos {
+            match info {
+                WireInfo::Kind(kind) => self.kind = Some(kind.to_string()),
+                WireInfo::Data(data) => self.info = LinkInfo::decode(&data).unwrap_or(LinkInfo::Other),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl LinkInfo {
+    fn decode(data: &InfoData) -> Option<Self> {
+        match data {
+            InfoData::Ipoib(nlas) => {
+                let (mut pkey, mut mode, mut umcast) = (None, None, false);
+                for nla in nlas {
+                    match nla {
+                        InfoIpoib::Pkey(value) => pkey = Some(Pkey(*value)),
+                        InfoIpoib::Mode(value) => mode = IpoibMode::decode(*value),
+                        InfoIpoib::UmCast(value) => umcast = *value != 0,
+                        _ => {}
+                    }
+                }
+                Some(Self::Ipoib {
+                    pkey: pkey?,
+                    mode: mode?,
+                    umcast,
+                })
+            }
+            InfoData::MacVlan(nlas) => nlas.iter().find_map(|nla| match nla {
+                InfoMacVlan::Mode(mode) => MacvlanMode::decode(*mode).map(|mode| Self::Macvlan { mode }),
+                _ => None,
+            }),
+            InfoData::IpVlan(nlas) => nlas.iter().find_map(|nla| match nla {
+                InfoIpVlan::Mode(mode) => IpvlanMode::decode(*mode).map(|mode| Self::Ipvlan { mode }),
+                _ => None,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl LinkLayer {
+    fn decode(kind: LinkLayerType) -> Self {
+        match kind {
+            LinkLayerType::Ether => Self::Ethernet,
+            LinkLayerType::Infiniband => Self::Infiniband,
+            LinkLayerType::Loopback => Self::Loopback,
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+impl OperState {
+    fn decode(state: State) -> Self {
+        match state {
+            State::NotPresent => Self::NotPresent,
+            State::Down => Self::Down,
+            State::LowerLayerDown => Self::LowerLayerDown,
+            State::Testing => Self::Testing,
+            State::Dormant => Self::Dormant,
+            State::Up => Self::Up,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+fn addr_gen_mode(families: &[AfSpecUnspec]) -> Option<AddrGenMode> {
+    let inet6 = families.iter().find_map(|family| match family {
+        AfSpecUnspec::Inet6(attributes) => Some(attributes),
+        _ => None,
+    })?;
+    inet6.iter().find_map(|attribute| match attribute {
+        AfSpecInet6::AddrGenMode(mode) => AddrGenMode::decode(*mode),
+        _ => None,
+    })
+}

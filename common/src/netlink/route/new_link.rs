@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::super::hardware::HwAddress;
+use super::kind::{AddrGenMode, IpoibMode, IpvlanMode, MacvlanMode};
+use crate::rdma::Pkey;
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, InfoData, InfoIpVlan, InfoIpoib, InfoKind, InfoMacVlan, InfoVeth,
+    LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// A link to be made (`RTM_NEWLINK`).
+#[derive(Clone, Copy, Debug)]
+pub struct NewLink<'a> {
+    /// Name, at most 15 bytes.
+    pub name: &'a str,
+    /// Index of the parent in the socket's namespace; 0 for kinds without one.
+    pub parent: u32,
+    /// Where the link is born; `None` is the socket's own namespace.
+    pub netns: Option<BorrowedFd<'a>>,
+    /// MTU in bytes; `None` leaves it to the driver. IPoIB sets its own when it joins the broadcast group.
+    pub mtu: Option<u32>,
+    /// Hardware address; `None` leaves it to the driver.
+    pub address: Option<&'a HwAddress>,
+    /// Group, 0 by default.
+    pub group: u32,
+    /// What it is.
+    pub kind: NewLinkKind<'a>,
+}
+
+/// What a new link is; every `None` leaves the choice to the driver.
+#[derive(Clone, Copy, Debug)]
+pub enum NewLinkKind<'a> {
+    /// An IPoIB child of an IPoIB link that is no child itself (`ipoib_new_child_link`).
+    Ipoib {
+        /// Partition; `None` takes the parent's. The kernel makes it a full member.
+        pkey: Option<Pkey>,
+        /// Transport; the default is datagram.
+        mode: Option<IpoibMode>,
+        /// Whether multicast groups are joined on the word of user space.
+        umcast: Option<bool>,
+    },
+    /// Another address on an Ethernet parent.
+    Macvlan {
+        /// Who hears whom.
+        mode: MacvlanMode,
+        /// Broadcast frames that may wait (`IFLA_MACVLAN_BC_QUEUE_LEN`, Linux 5.11); the kernel takes the largest of all
+        /// macvlans of the parent.
+        bc_queue_len: Option<u32>,
+    },
+    /// The same address on an Ethernet parent.
+    Ipvlan {
+        /// Shared layer.
+        mode: IpvlanMode,
+    },
+    /// A link that swallows what it is given.
+    Dummy,
+    /// One end of a cable.
+    Veth {
+        /// Name of the other end, which is made beside the link.
+        peer: &'a str,
+    },
+    /// A switch in software.
+    Bridge,
+}
+
+/// What to change about a link; `None` leaves a thing as it is (`RTM_SETLINK`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkChange<'a> {
+    /// New name, at most 15 bytes. Before Linux 6.4 only for a link that is down (`EBUSY`).
+    pub name: Option<&'a str>,
+    /// MTU in bytes.
+    pub mtu: Option<u32>,
+    /// Description; empty removes it.
+    pub alias: Option<&'a str>,
+    /// Administratively up or down.
+    pub up: Option<bool>,
+    /// How to make IPv6 link-local addresses; takes effect after `up`, see
+    /// [`change_link`](super::super::Socket::change_link).
+    pub addr_gen_mode: Option<AddrGenMode>,
+    /// Hardware address.
+    pub address: Option<&'a HwAddress>,
+    /// Group.
+    pub group: Option<u32>,
+    /// Where the link moves, under its name, which must be free there.
+    pub netns: Option<BorrowedFd<'a>>,
+}
+
+impl NewLink<'_> {
+    pub(super) fn encode(&self) -> LinkMessage {
+        let mut message = LinkMessage::default();
+        let attributes = &mut message.attributes;
+        attributes.push(LinkAttribute::IfName(self.name.to_owned()));
+        if self.parent != 0 {
+            attributes.push(LinkAttribute::Link(self.parent));
+        }
+        attributes.extend(self.netns.map(|fd| LinkAttribute::NetNsFd(fd.as_raw_fd())));
+        attributes.extend(self.mtu.map(LinkAttribute::Mtu));
+        attributes.extend(
+            self.address
+                .map(|address| LinkAttribute::Address(address.as_bytes().to_vec())),
+        );
+        if self.group != 0 {
+            attributes.push(LinkAttribute::Group(self.group));
+        }
+        attributes.push(LinkAttribute::LinkInfo(self.kind.encode()));
+        message
+    }
+}
+
+impl NewLinkKind<'_> {
+    fn encode(self) -> Vec<LinkInfo> {
+        let (kind, data) = match self {
+            Self::Ipoib { pkey, mode, umcast } => {
+                let nlas = pkey
+                    .map(|pkey| InfoIpoib::Pkey(pkey.0))
+                    .into_iter()
+                    .chain(mode.map(|mode| InfoIpoib::Mode(mode.encode())))
+                    .chain(umcast.map(|umcast| InfoIpoib::UmCast(umcast.into())));
+                (InfoKind::Ipoib, Some(InfoData::Ipoib(nlas.collect())))
+            }
+            Self::Macvlan { mode, bc_queue_len } => {
+                let mut nlas = vec![InfoMacVlan::Mode(mode.encode())];
+                nlas.extend(bc_queue_len.map(InfoMacVlan::BcQueueLen));
+                (InfoKind::MacVlan, Some(InfoData::MacVlan(nlas)))
+            }
+            Self::Ipvlan { mode } => (
+                InfoKind::IpVlan,
+                Some(InfoData::IpVlan(vec![InfoIpVlan::Mode(mode.encode())])),
+            ),
+            Self::Dummy => (InfoKind::Dummy, None),
+            Self::Bridge => (InfoKind::Bridge, None),
+            Self::Veth { peer } => {
+                let mut message = LinkMessage::default();
+                message.attributes.push(LinkAttribute::IfName(peer.to_owned()));
+                (InfoKind::Veth, Some(InfoData::Veth(InfoVeth::Peer(message))))
+            }
+        };
+        std::iter::once(LinkInfo::Kind(kind))
+            .chain(data.map(LinkInfo::Data))
+            .collect()
+    }
+}
+
+impl LinkChange<'_> {
+    pub(super) fn encode(&self, index: u32) -> LinkMessage {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        if let Some(up) = self.up {
+            message.header.change_mask = LinkFlags::Up;
+            message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+        }
+        let attributes = &mut message.attributes;
+        attributes.extend(self.name.map(|name| LinkAttribute::IfName(name.to_owned())));
+        attributes.extend(self.mtu.map(LinkAttribute::Mtu));
+        attributes.extend(self.alias.map(|alias| LinkAttribute::IfAlias(alias.to_owned())));
+        attributes.extend(
+            self.address
+                .map(|address| LinkAttribute::Address(address.as_bytes().to_vec())),
+        );
+        attributes.extend(self.group.map(LinkAttribute::Group));
+        attributes.extend(self.netns.map(|fd| LinkAttribute::NetNsFd(fd.as_raw_fd())));
+        attributes.extend(self.addr_gen_mode.map(|mode| {
+            let inet6 = vec![AfSpecInet6::AddrGenMode(mode.encode())];
+            LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(inet6)])
+        }));
+        message
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Network namespaces.
+//!
+//! Holds always: no thread that was there before changes its namespace. `setns(2)` moves one thread for good,
+//! so [`Netns::run`] spends a thread on it, and a netlink socket stays for life where it was opened.
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+/// `NS_GET_NSTYPE` of `include/uapi/linux/nsfs.h`, `_IO(0xb7, 0x3)`.
+const NS_GET_NSTYPE: u32 = 0xb703;
+
+/// An open network namespace; it lives at least as long as this value.
+#[derive(Debug)]
+pub struct Netns {
+    file: File,
+    id: (u64, u64),
+}
+
+/// Why a path cannot be used as a network namespace.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing is at the path; the pod is gone, or it was never made.
+    #[error("network namespace {} does not exist", path.display())]
+    Missing {
+        /// What was asked for.
+        path: PathBuf,
+    },
+    /// The path leads to something else.
+    #[error("{} is not a network namespace", path.display())]
+    NotANamespace {
+        /// What was asked for.
+        path: PathBuf,
+    },
+    /// The path cannot be opened or looked at.
+    #[error("cannot open the network namespace {}", path.display())]
+    Io {
+        /// What was asked for.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+}
+
+impl Netns {
+    /// Opens the namespace at `path`, e.g. the value of `CNI_NETNS`.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] also when a part of the path that should be a folder is none.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let failed = |source: io::Error| Error::Io {
+            path: path.to_owned(),
+            source,
+        };
+        // Without O_NONBLOCK a named pipe at this path would hold the caller until somebody writes to it.
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path);
+        let file = match opened {
+            Ok(file) => file,
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Err(Error::Missing {
+                    path: path.to_owned(),
+                });
+            }
+            Err(e) => return Err(failed(e)),
+        };
+        let system = fstatfs(&file).map_err(|e| failed(e.into()))?;
+        if system.filesystem_type() != NSFS_MAGIC || !is_network(&file).map_err(failed)? {
+            return Err(Error::NotANamespace {
+                path: path.to_owned(),
+            });
+        }
+        let meta = file.metadata().map_err(failed)?;
+        Ok(Self {
+            file,
+            id: (meta.dev(), meta.ino()),
+        })
+    }
+
+    /// Opens the namespace of the calling thread.
+    pub fn current() -> Result<Self, Error> {
+        Self::open(Path::new("/proc/thread-self/ns/net"))
+    }
+
+    /// Device and inode number, which name a namespace as long as it lives (`namespaces(7)`).
+    pub fn id(&self) -> (u64, u64) {
+        self.id
+    }
+
+    /// Whether both are the same namespace, by whatever paths they were opened.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+
+    /// Runs `work` inside the namespace, on a thread that ends with it.
+    ///
+    /// # Errors
+    /// No thread could be started, or `setns(2)` was refused (`CAP_SYS_ADMIN` is missing).
+    ///
+    /// # Panics
+    /// Passes on the panic of `work`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that enters a namespace, on a thread that ends here"
+    )]
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        thread::scope(|scope| {
+            let thread = thread::Builder::new()
+                .name("netns".to_owned())
+                .spawn_scoped(scope, || {
+                    setns(&self.file, CloneFlags::CLONE_NEWNET)?;
+                    Ok(work())
+                })?;
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl AsFd for Netns {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Whether a file of nsfs is a namespace of the network kind.
+#[expect(unsafe_code, reason = "neither std nor nix can ask a namespace for its kind")]
+fn is_network(file: &File) -> io::Result<bool> {
+    // SAFETY: NS_GET_NSTYPE takes no argument and writes no memory; the descriptor is open as long as `file` is borrowed.
+    let kind = unsafe { libc::ioctl(file.as_raw_fd(), libc::Ioctl::from(NS_GET_NSTYPE)) };
+    Ok(Errno::result(kind)? == libc::CLONE_NEWNET)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

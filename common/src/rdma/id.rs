@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+use std::fmt;
+use std::str::FromStr;
+
+/// A text that is no GUID, P_Key or PCI address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not {want}")]
+pub struct IdError {
+    text: String,
+    want: &'static str,
+}
+
+impl IdError {
+    fn new(text: &str, want: &'static str) -> Self {
+        Self {
+            text: text.to_owned(),
+            want,
+        }
+    }
+}
+
+/// A globally unique identifier of a node or port (InfiniBand Architecture § 4.1.1, an EUI-64).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Guid(pub u64);
+
+impl fmt::Display for Guid {
+    /// As sysfs writes it: `248a:0703:00b4:0c5e`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |shift: u32| (self.0 >> shift) & 0xffff;
+        write!(
+            f,
+            "{:04x}:{:04x}:{:04x}:{:04x}",
+            word(48),
+            word(32),
+            word(16),
+            word(0)
+        )
+    }
+}
+
+impl FromStr for Guid {
+    type Err = IdError;
+
+    /// Reads four groups of four digits (sysfs) or eight of two (`ip link`, Kubernetes).
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let want = "a GUID: four groups of four hexadecimal digits, or eight of two, separated by colons";
+        let groups: Vec<&str> = text.split(':').collect();
+        let digits = match groups.len() {
+            4 => 4,
+            8 => 2,
+            _ => return Err(IdError::new(text, want)),
+        };
+        let well_formed = |g: &&str| g.len() == digits && g.bytes().all(|b| b.is_ascii_hexdigit());
+        if !groups.iter().all(well_formed) {
+            return Err(IdError::new(text, want));
+        }
+        u64::from_str_radix(&groups.concat(), 16)
+            .map(Self)
+            .map_err(|_| IdError::new(text, want))
+    }
+}
+
+/// A partition key: 15 bits of partition, and the top bit for full membership (InfiniBand Architecture § 10.9.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pkey(pub u16);
+
+impl Pkey {
+    /// The partition every port is in by default, as a full member.
+    pub const DEFAULT: Self = Self(0xffff);
+
+    const FULL_MEMBER: u16 = 0x8000;
+
+    /// Whether the member may speak with limited members, too.
+    pub fn full_member(self) -> bool {
+        self.0 & Self::FULL_MEMBER != 0
+    }
+
+    /// The same partition as a full member, which is what IPoIB makes of every key.
+    #[must_use]
+    pub fn as_full_member(self) -> Self {
+        Self(self.0 | Self::FULL_MEMBER)
+    }
+
+    /// Whether both name the same partition, whatever the membership.
+    pub fn matches(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !Self::FULL_MEMBER == 0
+    }
+
+    /// Whether it names a partition; 0x0000 and 0x8000 are empty entries of a table.
+    pub fn is_valid(self) -> bool {
+        self.0 & !Self::FULL_MEMBER != 0
+    }
+}
+
+impl fmt::Display for Pkey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#06x}", self.0)
+    }
+}
+
+impl FromStr for Pkey {
+    type Err = IdError;
+
+    /// Reads `0x8001`, or the same number in decimal.
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+            Some(digits) if digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
+                u16::from_str_radix(digits, 16).ok()
+            }
+            None if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok(),
+            _ => None,
+        };
+        number
+            .map(Self)
+            .ok_or_else(|| IdError::new(text, "a P_Key: want 0x and up to four hexadecimal digits"))
+    }
+}
+
+/// The place of a PCI function: domain, bus, device, function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PciAddress {
+    domain: u32,
+    bus: u8,
+    device: u8,
+    function: u8,
+}
+
+impl fmt::Display for PciAddress {
+    /// As sysfs writes it: `0000:3b:00.1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:04x}:{:02x}:{:02x}.{:x}",
+            self.domain, self.bus, self.device, self.function
+        )
+    }
+}
+
+impl FromStr for PciAddress {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        parse_pci(text).ok_or_else(|| IdError::new(text, "a PCI address such as 0000:3b:00.1"))
+    }
+}
+
+fn parse_pci(text: &str) -> Option<PciAddress> {
+    let (domain, rest) = text.split_once(':')?;
+    let (bus, rest) = rest.split_once(':')?;
+    let (device, function) = rest.split_once('.')?;
+    let hex = |digits: &str, lengths: std::ops::RangeInclusive<usize>| {
+        let well_formed = lengths.contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        well_formed
+            .then(|| u32::from_str_radix(digits, 16).ok())
+            .flatten()
+    };
+    // Domains beyond 16 bits exist behind Hyper-V and VMD.
+    let domain = hex(domain, 4..=8)?;
+    let bus = u8::try_from(hex(bus, 2..=2)?).ok()?;
+    let device = u8::try_from(hex(device, 2..=2)?)
+        .ok()
+        .filter(|device| *device < 32)?;
+    let function = u8::try_from(hex(function, 1..=1)?)
+        .ok()
+        .filter(|function| *function < 8)?;
+    Some(PciAddress {
+        domain,
+        bus,
+        device,
+        function,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::id::{Guid, PciAddress};
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+
+/// An RDMA device (`/sys/class/infiniband/NAME`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Name, e.g. `mlx5_0`; not stable over a restart.
+    pub name: String,
+    /// GUID of the whole device.
+    pub node_guid: Guid,
+    /// The PCI function it is on; `None` for devices made by software.
+    pub pci: Option<PciAddress>,
+    /// The device behind it, after all links are followed; `None` if it has none (e.g. `rxe`).
+    pub path: Option<PathBuf>,
+    /// Ports by ascending number.
+    pub ports: Vec<Port>,
+}
+
+/// A port of an RDMA device.
+///
+/// P_Keys and netdevs are not in here, because reading them can take hundreds of questions to the hardware:
+/// see [`Sysfs::pkeys`](super::Sysfs::pkeys) and [`Sysfs::netdevs`](super::Sysfs::netdevs).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Number, from 1.
+    pub number: u32,
+    /// What it speaks.
+    pub layer: PortLayer,
+    /// Logical state.
+    pub state: PortState,
+    /// Physical state in the kernel's words, e.g. `LinkUp`, `Polling`, `Disabled`.
+    pub phys_state: String,
+    /// Speed in Mbit/s.
+    pub rate_mbps: Option<u32>,
+    /// Local identifier the subnet manager gave; 0 while there is none, and on Ethernet.
+    pub lid: u16,
+    /// Local identifier of the subnet manager; 0 while there is none.
+    pub sm_lid: u16,
+    /// The first entry of the GID table; `None` if it is empty.
+    pub gid: Option<Ipv6Addr>,
+}
+
+/// What a port speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortLayer {
+    /// InfiniBand.
+    Infiniband,
+    /// RoCE or iWARP.
+    Ethernet,
+    /// The driver does not say.
+    Unspecified,
+}
+
+/// The logical state of a port (InfiniBand Architecture § 14.2.5.6, `PortInfo:PortState`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortState {
+    /// No physical link.
+    Down,
+    /// Physical link, not set up by a subnet manager yet.
+    Init,
+    /// Set up, not released for traffic yet.
+    Armed,
+    /// Carries traffic.
+    Active,
+    /// Was active, and lost its link for a moment.
+    ActiveDefer,
+    /// Anything else, e.g. `NOP`.
+    Unknown,
+}
+
+impl Port {
+    /// The port's GUID, the low half of its first GID.
+    pub fn guid(&self) -> Option<Guid> {
+        self.halves().map(|(_, low)| Guid(low))
+    }
+
+    /// The subnet's prefix, the high half of the first GID.
+    pub fn subnet_prefix(&self) -> Option<u64> {
+        self.halves().map(|(high, _)| high)
+    }
+
+    fn halves(&self) -> Option<(u64, u64)> {
+        let bits = self.gid?.to_bits();
+        let low = u64::try_from(bits & u128::from(u64::MAX)).ok()?;
+        let high = u64::try_from(bits >> 64).ok()?;
+        Some((high, low))
+    }
+}
+
+impl fmt::Display for PortLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Infiniband => "InfiniBand",
+            Self::Ethernet => "Ethernet",
+            Self::Unspecified => "unspecified",
+        })
+    }
+}
+
+impl fmt::Display for PortState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Down => "down",
+            Self::Init => "initializing",
+            Self::Armed => "armed",
+            Self::Active => "active",
+            Self::ActiveDefer => "active, deferred",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+impl PortLayer {
+    pub(super) fn parse(text: &str) -> Self {
+        match text {
+            "InfiniBand" => Self::Infiniband,
+            "Ethernet" => Self::Ethernet,
+            _ => Self::Unspecified,
+        }
+    }
+}
+
+impl PortState {
+    /// Reads sysfs' `4: ACTIVE`; the number is the specification's.
+    pub(super) fn parse(text: &str) -> Self {
+        match text.split(':').next() {
+            Some("1") => Self::Down,
+            Some("2") => Self::Init,
+            Some("3") => Self::Armed,
+            Some("4") => Self::Active,
+            Some("5") => Self::ActiveDefer,
+            _ => Self::Unknown,
+        }
+    }
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::id::{PciAddress, Pkey};
+use super::port::{Device, Port, PortLayer, PortState};
+use crate::netlink::{Link, LinkLayer};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// A mounted sysfs.
+///
+/// It shows the links of the namespace it was mounted in, whatever namespace the reader is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sysfs {
+    root: PathBuf,
+}
+
+impl Sysfs {
+    /// The node's own, at `/sys`.
+    pub fn host() -> Self {
+        Self::at("/sys")
+    }
+
+    /// A tree of the same shape below `root`.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Every RDMA device by name; empty if no RDMA driver is loaded.
+    ///
+    /// # Errors
+    /// The class folder is there but cannot be listed.
+    pub fn devices(&self) -> io::Result<Vec<Device>> {
+        let class = self.root.join("class/infiniband");
+        let mut devices: Vec<Device> = names(&class)?.iter().map(|name| device(&class, name)).collect();
+        devices.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(devices)
+    }
+
+    /// The P_Keys of a port in the order of its table, without the empty entries.
+    ///
+    /// # Errors
+    /// The table cannot be listed, e.g. because the device is gone. Ethernet ports may have none: empty.
+    pub fn pkeys(&self, device: &Device, port: &Port) -> io::Result<Vec<Pkey>> {
+        let table = self.port_folder(device, port).join("pkeys");
+        let mut slots: Vec<u32> = names(&table)?
+            .iter()
+            .filter_map(|slot| slot.parse().ok())
+            .collect();
+        slots.sort_unstable();
+        let keys = slots
+            .iter()
+            .filter_map(|slot| attribute(&table.join(slot.to_string()))?.parse::<Pkey>().ok());
+        Ok(keys.filter(|pkey| pkey.is_valid()).collect())
+    }
+
+    /// The links whose addresses are in a port's GID table (`gid_attrs/ndevs`), by name.
+    ///
+    /// # Errors
+    /// The table cannot be listed.
+    pub fn netdevs(&self, device: &Device, port: &Port) -> io::Result<Vec<String>> {
+        let table = self.port_folder(device, port).join("gid_attrs/ndevs");
+        let slots = names(&table)?;
+        // An empty slot answers EINVAL.
+        let found: BTreeSet<String> = slots
+            .iter()
+            .filter_map(|slot| attribute(&table.join(slot)))
+            .collect();
+        Ok(found.into_iter().collect())
+    }
+
+    /// The device and port that carry a link of the namespace this sysfs was mounted in.
+    ///
+    /// An IPoIB link is known by its port's GUID, which is in its address, and by the device behind it; an Ethernet
+    /// link by the device behind it, or else by the GID tables.
+    pub fn port_of<'d>(&self, devices: &'d [Device], link: &Link) -> Option<(&'d Device, &'d Port)> {
+        match link.layer {
+            LinkLayer::Infiniband => self.infiniband_port(devices, link),
+            LinkLayer::Ethernet => self.ethernet_port(devices, link),
+            LinkLayer::Loopback | LinkLayer::Other(_) => None,
+        }
+    }
+
+    fn infiniband_port<'d>(&self, devices: &'d [Device], link: &Link) -> Option<(&'d Device, &'d Port)> {
+        let behind = self.device_behind(link);
+        let ours = |device: &&Device| behind.is_none() || device.path == behind;
+        let guid = link.address.port_guid()?;
+        let mut ports = devices
+            .iter()
+            .filter(ours)
+            .flat_map(|d| d.ports.iter().map(move |port| (d, port)));
+        let by_guid = ports.clone().find(|(_, port)| port.guid() == Some(guid));
+        // A child may have been given an address of its own; the number of its port still stands.
+        by_guid.or_else(|| {
+            behind.as_ref()?;
+            let number = self.port_number(link)?;
+            ports.find(|(_, port)| port.number == number && port.layer == PortLayer::Infiniband)
+        })
+    }
+
+    fn ethernet_port<'d>(&self, devices: &'d [Device], link: &Link) -> Option<(&'d Device, &'d Port)> {
+        let ethernet = |device: &'d Device| {
+            device
+                .ports
+                .iter()
+                .filter(|port| port.layer == PortLayer::Ethernet)
+        };
+        if let Some(behind) = self.device_behind(link) {
+            let number = self.port_number(link);
+            let same = devices
+                .iter()
+                .filter(|device| device.path.as_ref() == Some(&behind));
+            let mut ports = same.flat_map(|device| ethernet(device).map(move |port| (device, port)));
+            let found = ports
+                .clone()
+                .find(|(_, port)| Some(port.number) == number)
+                .or_else(|| ports.next());
+            if found.is_some() {
+                return found;
+            }
+        }
+        let mut ports = devices
+            .iter()
+            .flat_map(|device| ethernet(device).map(move |port| (device, port)));
+        ports.find(|(device, port)| {
+            self.netdevs(device, port)
+                .is_ok_and(|names| names.contains(&link.name))
+        })
+    }
+
+    /// The PCI function behind a link; `None` for a link made by software, or none of that name.
+    pub fn pci_of_netdev(&self, name: &str) -> Option<PciAddress> {
+        pci_of(&self.netdev_folder(name)?.join("device").canonicalize().ok()?)
+    }
+
+    /// The links on a PCI function, by name.
+    ///
+    /// # Errors
+    /// The function's folder is there but cannot be listed.
+    pub fn netdevs_of(&self, pci: PciAddress) -> io::Result<Vec<String>> {
+        let mut found = names(
+            &self
+                .root
+                .join("bus/pci/devices")
+                .join(pci.to_string())
+                .join("net"),
+        )?;
+        found.sort();
+        Ok(found)
+    }
+
+    /// The device behind `link`, unless sysfs shows another link under its name.
+    fn device_behind(&self, link: &Link) -> Option<PathBuf> {
+        let folder = self.own_folder(link)?;
+        folder.join("device").canonicalize().ok()
+    }
+
+    /// Drivers count `dev_port` from 0 and ports from 1.
+    fn port_number(&self, link: &Link) -> Option<u32> {
+        let number: u32 = attribute(&self.own_folder(link)?.join("dev_port"))?
+            .parse()
+            .ok()?;
+        number.checked_add(1)
+    }
+
+    /// The folder of `link`, unless it belongs to a link of the same name in another namespace.
+    fn own_folder(&self, link: &Link) -> Option<PathBuf> {
+        let folder = self.netdev_folder(&link.name)?;
+        let index: u32 = attribute(&folder.join("ifindex"))?.parse().ok()?;
+        (index == link.index).then_some(folder)
+    }
+
+    fn netdev_folder(&self, name: &str) -> Option<PathBuf> {
+        let plain = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
+        plain.then(|| self.root.join("class/net").join(name))
+    }
+
+    fn port_folder(&self, device: &Device, port: &Port) -> PathBuf {
+        self.root
+            .join("class/infiniband")
+            .join(&device.name)
+            .join("ports")
+            .join(port.number.to_string())
+    }
+}
+
+fn device(class: &Path, name: &str) -> Device {
+    let folder = class.join(name);
+    let numbers = names(&folder.join("ports")).unwrap_or_default();
+    let mut ports: Vec<Port> = numbers
+        .iter()
+        .filter_map(|number| Some(port(number.parse().ok()?, &folder.join("ports").join(number))))
+        .collect();
+    ports.sort_by_key(|port| port.number);
+    let path = folder.join("device").canonicalize().ok();
+    Device {
+        name: name.to_owned(),
+        node_guid: attribute(&folder.join("node_guid"))
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default(),
+        pci: path.as_deref().and_then(pci_of),
+        path,
+        ports,
+    }
+}
+
+fn port(number: u32, folder: &Path) -> Port {
+    let text = |name: &str| attribute(&folder.join(name)).unwrap_or_default();
+    let lid = |name: &str| {
+        let value = text(name);
+        u16::from_str_radix(value.trim_start_matches("0x"), 16).unwrap_or(0)
+    };
+    let phys_state = text("phys_state");
+    let gid = text("gids/0")
+        .parse()
+        .ok()
+        .filter(|gid: &std::net::Ipv6Addr| !gid.is_unspecified());
+    Port {
+        number,
+        layer: PortLayer::parse(&text("link_layer")),
+        state: PortState::parse(&text("state")),
+        phys_state: phys_state
+            .split_once(": ")
+            .map_or(phys_state.as_str(), |(_, words)| words)
+            .to_owned(),
+        rate_mbps: rate_mbps(&text("rate")),
+        lid: lid("lid"),
+        sm_lid: lid("sm_lid"),
+        gid,
+    }
+}
+
+/// Reads `200 Gb/sec (4X HDR)` or `2.5 Gb/sec (1X SDR)`.
+fn rate_mbps(text: &str) -> Option<u32> {
+    let number = text
+        .strip_suffix(')')
+        .map_or(text, |t| t)
+        .split_once(" Gb/sec")?
+        .0;
+    let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
+    let tenths: u32 = tenths.get(..1)?.parse().ok()?;
+    whole
+        .parse::<u32>()
+        .ok()?
+        .checked_mul(1000)?
+        .checked_add(tenths * 100)
+}
+
+/// The nearest folder upwards whose name is a PCI address: a subfunction (auxiliary bus) is on its parent's.
+fn pci_of(device: &Path) -> Option<PciAddress> {
+    device
+        .ancestors()
+        .find_map(|folder| folder.file_name()?.to_str()?.parse().ok())
+}
+
+/// The text of a sysfs file; `None` if it is absent, refused or empty.
+fn attribute(file: &Path) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The names in a folder; none if there is no folder.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    entries
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Takes back what was done, unless the whole work succeeds.
+//!
+//! Holds always: steps are taken back last first, each exactly once, and one that fails or panics does not stop
+//! the others. Work that ends early (`?`, a panic) is taken back by `Drop`.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A transaction over `C`: each effect leaves behind the step that takes it back.
+pub struct Undo<'c, C> {
+    target: &'c mut C,
+    steps: Vec<Step<'c, C>>,
+}
+
+/// Takes one effect back, or tells why it could not.
+type Back<'c, C> = Box<dyn FnOnce(&mut C) -> Result<(), String> + 'c>;
+
+struct Step<'c, C> {
+    name: Cow<'static, str>,
+    back: Back<'c, C>,
+}
+
+/// A step that could not be taken back: what it was meant to do, and why it did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The name the step was given, e.g. `delete the link net1`.
+    pub step: String,
+    /// The error and its causes.
+    pub reason: String,
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}: {}", self.step, self.reason)
+    }
+}
+
+impl<'c, C> Undo<'c, C> {
+    /// Starts a transaction over `target`.
+    pub fn new(target: &'c mut C) -> Self {
+        Self {
+            target,
+            steps: Vec::new(),
+        }
+    }
+
+    /// What the effects work on, for effects that need no step back.
+    pub fn target(&mut self) -> &mut C {
+        self.target
+    }
+
+    /// Remembers a step back. `name` says what the step does, as in "cannot {name}".
+    ///
+    /// Call it *before* an effect that may half succeed, such as a delegate that is killed at its time limit;
+    /// the step must then bear that there is nothing to take back.
+    pub fn remember<E: Display>(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        back: impl FnOnce(&mut C) -> Result<(), E> + 'c,
+    ) {
+        let back = Box::new(|target: &mut C| back(target).map_err(|error| error.to_string()));
+        self.steps.push(Step {
+            name: name.into(),
+            back,
+        });
+    }
+
+    /// Runs an effect that fails as a whole or not at all; if it succeeds, remembers the step back.
+    ///
+    /// `back` gets what the effect made, e.g. the index of a link.
+    ///
+    /// # Errors
+    /// The effect's own; everything done before stays until this value is dropped or rolled back.
+    pub fn run<T: Clone + 'c, E, B: Display>(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        effect: impl FnOnce(&mut C) -> Result<T, E>,
+        back: impl FnOnce(&mut C, T) -> Result<(), B> + 'c,
+    ) -> Result<T, E> {
+        let made = effect(self.target)?;
+        let kept = made.clone();
+        self.remember(name, move |target| back(target, kept));
+        Ok(made)
+    }
+
+    /// Keeps everything that was done.
+    pub fn commit(mut self) {
+        self.steps.clear();
+    }
+
+    /// Takes everything back now and tells what could not be, in the order it was tried.
+    pub fn rollback(mut self) -> Vec<Failure> {
+        self.take_back()
+    }
+
+    fn take_back(&mut self) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        while let Some(Step { name, back }) = self.steps.pop() {
+            // A second panic while a first one unwinds would abort the process and with it the steps still to come.
+            let outcome = catch_unwind(AssertUnwindSafe(|| back(self.target)))
+                .unwrap_or_else(|_| Err("panicked; this is a bug".to_owned()));
+            if let Err(reason) = outcome {
+                failures.push(Failure {
+                    step: name.into_owned(),
+                    reason,
+                });
+            }
+        }
+        failures
+    }
+}
+
+impl<C> Drop for Undo<'_, C> {
+    fn drop(&mut self) {
+        for failure in self.take_back() {
+            tracing::error!("undo: {failure}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,83 @@
-//! placeholder
+// SPDX-License-Identifier: Apache-2.0
+//! `cni-ipoib`: gives a pod an interface on an RDMA network.
+//!
+//! The way of data: [`Call`] → [`config::Config`] (cannot be invalid); the node → [`host::Host`] (read once);
+//! [`plan::child`] (pure) → [`attach::attach`] (with its undo) → result. One file per CNI verb.
+
+mod add;
+pub mod attach;
+mod check;
+pub mod config;
+mod del;
+pub mod detach;
+mod device_info;
+pub mod error;
+mod gc;
+pub mod host;
+pub mod journal;
+pub mod kernel;
+pub mod mark;
+mod netns;
+pub mod plan;
+mod status;
+
+use common::cni::dispatch::{Call, Plugin};
+use common::cni::{self, Attachment, CniResult, Env, GcConf};
+use common::netlink;
+use common::netns::Netns;
+use config::Places;
+use error::Error;
+use kernel::{Kernel, Namespaces};
+use std::path::Path;
+
+/// Opens the namespaces; tests put a kernel of theirs in between.
+pub type OpenKernel = Box<dyn for<'n> Fn(Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, netlink::Error>>;
+
+/// The plugin.
+pub struct CniIpoib {
+    places: Places,
+    open: OpenKernel,
+}
+
+impl CniIpoib {
+    /// The plugin as it runs on a node.
+    pub fn on_node(env: &Env) -> Result<Self, cni::Error> {
+        Ok(Self::new(Places::of_node(env)?, Box::new(|netns| Ok(Box::new(Namespaces::open(netns)?)))))
+    }
+
+    /// The plugin with its state and its kernel elsewhere.
+    pub fn new(places: Places, open: OpenKernel) -> Self {
+        Self { places, open }
+    }
+
+    fn open_kernel<'n>(&self, netns: Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, Error> {
+        (self.open)(netns)
+            .map_err(|source| Error::Kernel { step: "open a netlink socket; the plugin must run as root".to_owned(), source })
+    }
+}
+
+impl Plugin for CniIpoib {
+    fn about(&self) -> &'static str {
+        concat!("cni-ipoib ", env!("CARGO_PKG_VERSION"), ": gives a pod an interface on an RDMA network (IPoIB, macvlan, ipvlan)")
+    }
+
+    fn add(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<CniResult, cni::Error> {
+        self.add(call, attachment, netns)
+    }
+
+    fn del(&self, call: &Call, attachment: &Attachment, netns: Option<&Path>) -> Result<(), cni::Error> {
+        self.del(call, attachment, netns)
+    }
+
+    fn check(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<(), cni::Error> {
+        self.check(call, attachment, netns)
+    }
+
+    fn gc(&self, call: &Call, gc: &GcConf) -> Result<(), cni::Error> {
+        self.gc(call, gc)
+    }
+
+    fn status(&self, call: &Call) -> Result<(), cni::Error> {
+        self.status(call)
+    }
+}

@@ -14,6 +14,7 @@ pub mod env;
 pub mod error;
 pub mod id;
 pub mod keys;
+pub mod process;
 pub mod result;
 pub mod version;
 
@@ -24,5 +25,6 @@ pub use dispatch::{Plugin, Streams, dispatch};
 pub use env::Env;
 pub use error::{Code, Error};
 pub use id::{Attachment, ContainerId, IfName};
+pub use process::run_process;
 pub use result::{CniResult, Dns, Interface, IpConfig, Route};
 pub use version::Version;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ADD: a container gets an interface on an RDMA network.
+
+use crate::attach::{Attached, World, attach};
+use crate::config::Config;
+use crate::device_info;
+use crate::error::Error;
+use crate::host::observe;
+use crate::journal::{Entry, Intent, Journal};
+use crate::kernel::{Kernel, Side};
+use crate::mark::Mark;
+use crate::netns::pod;
+use crate::plan::{self, Plan};
+use crate::{CniIpoib, detach};
+use common::cni::dispatch::Call;
+use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
+use common::netns::Netns;
+use common::rdma::Sysfs;
+use std::path::Path;
+
+impl CniIpoib {
+    /// Attaches a container.
+    ///
+    /// # Expected flow
+    /// Read the configuration, look at the node, plan; write the intent down; addresses, link, settings, addresses on
+    /// it, routes, carrier, announcement; mark the intent done; answer.
+    ///
+    /// # Guarantees
+    /// On error nothing is left: no link, no address, no file. After a kill at any point DEL or GC finds all of it.
+    /// Nothing is changed before everything that can be checked has been.
+    ///
+    /// # Assumptions
+    /// None of the runtime: a second call at the same time waits, a repeated one first clears what the first left.
+    pub(crate) fn add(&self, call: &Call, attachment: &Attachment, path: &Path) -> Result<CniResult, cni::Error> {
+        let config = Config::read(call)?;
+        let prev = call.conf.prev_result()?.unwrap_or_default();
+        let netns = pod(path, call.netns_override)?;
+        let mut kernel = self.open_kernel(Some(&netns))?;
+        let mut entry = Journal::new(&self.places.state, &call.conf.network).open(attachment)?;
+        let attached = self.add_locked(call, attachment, &config, &mut AddTo { kernel: &mut *kernel, netns: &netns, path }, &mut entry);
+        match attached {
+            Ok((plan, attached)) => {
+                entry.finish()?;
+                Ok(result(prev, &plan, attached, &config, path))
+            }
+            Err(Refused { error, clean }) => {
+                // What could not be taken back stays written down, for DEL.
+                if clean && !entry.done && let Err(e) = entry.remove() {
+                    tracing::warn!(error = %e, "the attachment's file is left");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn add_locked(
+        &self,
+        call: &Call,
+        attachment: &Attachment,
+        config: &Config,
+        to: &mut AddTo<'_>,
+        entry: &mut Entry,
+    ) -> Result<(Plan, Attached), Refused> {
+        let sysfs = Sysfs::at(&self.places.sysfs);
+        let mark = Mark::new(&call.conf.network, attachment);
+        let ipam = config.ipam.as_deref().map(|plugin| Delegate::new(plugin, call, config.delegate_timeout)).transpose()?;
+        if entry.is_used() && !entry.done {
+            tracing::info!(%attachment, "an earlier ADD was cut short; clearing what it left");
+            detach::delete_marked(to.kernel, Side::Pod, &mark)?;
+        }
+        require_free_name(to.kernel, attachment)?;
+        let host = observe(to.kernel, &sysfs, config)?;
+        let child = plan::child(config, &host)?;
+        tracing::debug!(?child, "plan");
+        let plan = Plan { child, ifname: attachment.ifname.clone(), mark };
+        let device_info = device_info::to_write(config.device_info_file.as_deref(), &plan.child);
+        entry.begin(Intent {
+            netns: to.path.to_owned(),
+            netns_id: to.netns.id(),
+            master: host.master.name,
+            ipam: config.ipam.clone(),
+            device_info: device_info.as_ref().map(|(file, _)| file.clone()),
+        })?;
+        let mut world = World { kernel: to.kernel, ipam, attachment, netns: to.path, device_info };
+        let attached = attach(&mut world, &plan)?;
+        Ok((plan, attached))
+    }
+}
+
+/// Where ADD works.
+struct AddTo<'a> {
+    kernel: &'a mut dyn Kernel,
+    netns: &'a Netns,
+    path: &'a Path,
+}
+
+/// A refused ADD.
+struct Refused {
+    error: cni::Error,
+    /// Whether nothing is left of it.
+    clean: bool,
+}
+
+impl<E: Into<cni::Error>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), clean: true }
+    }
+}
+
+impl From<crate::attach::Failed> for Refused {
+    fn from(failed: crate::attach::Failed) -> Self {
+        let clean = failed.left.is_empty();
+        let mut error = cni::Error::from(failed.error);
+        for left in &failed.left {
+            error.details = format!("{}; not taken back: {left} (DEL will try again)", error.details);
+        }
+        Self { error, clean }
+    }
+}
+
+/// The specification asks ADD to fail if the name is taken, before anything is changed.
+fn require_free_name(kernel: &mut dyn Kernel, attachment: &Attachment) -> Result<(), Error> {
+    let name = attachment.ifname.as_str();
+    let found = kernel
+        .link(Side::Pod, name)
+        .map_err(|source| Error::Kernel { step: format!("look up {name} in the pod"), source })?;
+    if found.is_some() { Err(Error::IfnameInUse(attachment.ifname.clone())) } else { Ok(()) }
+}
+
+/// The result of the plugin before this one, if any, with ours added to it.
+fn result(prev: CniResult, plan: &Plan, attached: Attached, config: &Config, netns: &Path) -> CniResult {
+    let mut result = prev;
+    let index = result.interfaces.len();
+    result.interfaces.push(Interface {
+        name: plan.ifname.to_string(),
+        mac: attached.link.address.to_string(),
+        mtu: Some(attached.link.mtu),
+        sandbox: netns.display().to_string(),
+        socket_path: String::new(),
+        pci_id: plan.child.pci.as_ref().map(ToString::to_string).unwrap_or_default(),
+    });
+    result.ips.extend(attached.ipam.ips.into_iter().map(|ip| IpConfig { interface: Some(index), ..ip }));
+    result.routes.extend(attached.ipam.routes);
+    let dns = if config.dns.is_empty() { attached.ipam.dns } else { config.dns.clone() };
+    if !dns.is_empty() {
+        result.dns = dns;
+    }
+    result
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Carries a [`Plan`] out, or leaves everything as it was.
+//!
+//! Holds always: addresses are asked for before the link is made and given back after it is gone, so that no
+//! living interface has an address that was released; each effect's way back is known before the effect.
+
+use crate::detach;
+use crate::device_info;
+use crate::error::Error;
+use crate::kernel::{Kernel, Side};
+use crate::plan::{Child, Plan};
+use common::cni::{self, Attachment, CniResult, Delegate, IpConfig};
+use common::netlink::{Added, Link, LinkChange, NewLink, RouteEntry};
+use common::undo::{Failure, Undo};
+use ipnetwork::IpNetwork;
+use nix::errno::Errno;
+use serde_json::Value;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// Everything that ADD changes.
+pub struct World<'w> {
+    /// Both namespaces.
+    pub kernel: &'w mut dyn Kernel,
+    /// The IPAM plugin, if there is one.
+    pub ipam: Option<Delegate<'w>>,
+    /// Who is attached.
+    pub attachment: &'w Attachment,
+    /// `CNI_NETNS`.
+    pub netns: &'w Path,
+    /// The device-info file to write, and what to write.
+    pub device_info: Option<(PathBuf, Value)>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Attached {
+    /// The link in the pod, as it is now.
+    pub link: Link,
+    /// What the IPAM plugin answered; empty without one.
+    pub ipam: CniResult,
+}
+
+/// A failure, and what could not be taken back after it.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why.
+    pub error: Error,
+    /// Steps back that failed, for DEL to repeat.
+    pub left: Vec<Failure>,
+}
+
+/// Attaches the pod as planned.
+///
+/// # Guarantees
+/// On error every step is taken back, last first. What could not be is named in [`Failed::left`].
+///
+/// # Assumptions
+/// No other process works on this attachment, and its intent is written down.
+pub fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
+    let mut undo = Undo::new(world);
+    match steps(&mut undo, plan) {
+        Ok(attached) => {
+            undo.commit();
+            Ok(attached)
+        }
+        Err(error) => Err(Failed { error, left: undo.rollback() }),
+    }
+}
+
+fn steps<'w>(undo: &mut Undo<'_, World<'w>>, plan: &Plan) -> Result<Attached, Error> {
+    let ipam = allocate(undo)?;
+    let link = create(undo, plan)?;
+    configure(undo.target().kernel, &link, plan)?;
+    let kernel = &mut *undo.target().kernel;
+    address(kernel, &link, &ipam.ips)?;
+    route(kernel, &link, &ipam)?;
+    let link = settle(kernel, &link, plan)?;
+    write_device_info(undo)?;
+    let kernel = &mut *undo.target().kernel;
+    let addresses: Vec<IpAddr> = ipam.ips.iter().map(|ip| ip.address.ip()).collect();
+    // The pod works without it; neighbours that knew another owner take longer to notice.
+    if let Err(error) = kernel.announce(&link, &addresses) {
+        tracing::warn!(link = %plan.ifname, %error, "cannot announce the addresses to the neighbours");
+    }
+    Ok(Attached { link, ipam })
+}
+
+/// Asks the IPAM plugin for addresses.
+fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Error> {
+    let world = undo.target();
+    let Some(ipam) = world.ipam.clone() else { return Ok(CniResult::default()) };
+    let (attachment, netns) = (world.attachment, world.netns);
+    // Before the call: one that is killed at its time limit may have allocated already.
+    undo.remember("release the addresses", |world| match &world.ipam {
+        Some(ipam) => ipam.del(world.attachment, Some(world.netns)).map_err(|e| cni::error::causes(&e)),
+        None => Ok(()),
+    });
+    let result = ipam.add(attachment, netns)?;
+    if result.ips.is_empty() {
+        return Err(Error::NoAddress(ipam.plugin().to_owned()));
+    }
+    Ok(result)
+}
+
+/// Has the child born in the pod's namespace, under its final name where the kernel can do that.
+fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link, Error> {
+    let mark = plan.mark.clone();
+    undo.remember("delete the link", move |world| {
+        detach::delete_marked(world.kernel, Side::Pod, &mark).map(|_| ()).map_err(|e| cni::error::causes(&e))
+    });
+    let kernel = &mut *undo.target().kernel;
+    let name = plan.ifname.as_str();
+    let step = || format!("create {name} on {}", plan.child.parent);
+    match kernel.add_link(plan.child.side, &new_link(plan, name), plan.child.side == Side::Host) {
+        Ok(()) => {}
+        // Kernels before 6.14 look the new name up among the *host's* links; the pod has none of that name, which
+        // was seen before. So it is born under a name of its own and renamed where it is.
+        Err(e) if e.is(Errno::EEXIST) && plan.child.side == Side::Host => return create_and_rename(kernel, plan),
+        Err(source) => return Err(Error::Kernel { step: step(), source }),
+    }
+    born(kernel, plan, name)
+}
+
+fn create_and_rename(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
+    let name = plan.ifname.as_str();
+    let temporary = format!("rn{:08x}", plan.mark.group);
+    tracing::debug!(name, temporary, "the host has a link of this name too: renaming inside the pod");
+    let step = || format!("create {name} on {} (as {temporary}, since the host has a link {name})", plan.child.parent);
+    kernel
+        .add_link(plan.child.side, &new_link(plan, &temporary), true)
+        .map_err(|source| Error::Kernel { step: step(), source })?;
+    let link = born(kernel, plan, &temporary)?;
+    let rename = LinkChange { name: Some(name), ..LinkChange::default() };
+    kernel
+        .change_link(Side::Pod, link.index, &rename)
+        .map_err(|source| Error::Kernel { step: format!("rename {temporary} to {name} in the pod"), source })?;
+    born(kernel, plan, name)
+}
+
+fn new_link<'p>(plan: &'p Plan, name: &'p str) -> NewLink<'p> {
+    NewLink {
+        name,
+        parent: plan.child.parent_index,
+        netns: None,
+        mtu: None,
+        address: plan.child.address.as_ref(),
+        group: plan.mark.group,
+        kind: plan.child.kind,
+    }
+}
+
+fn born(kernel: &mut dyn Kernel, plan: &Plan, name: &str) -> Result<Link, Error> {
+    let step = || format!("find {name} in the pod after creating it");
+    let link = kernel.link(Side::Pod, name).map_err(|source| Error::Kernel { step: step(), source })?;
+    link.filter(|link| plan.mark.is_on(link)).ok_or_else(|| Error::Kernel {
+        step: step(),
+        source: common::netlink::Error::Kernel { errno: Errno::ENODEV, text: None },
+    })
+}
+
+/// Names its owner, sets what must be set before it is up, and brings it up.
+fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<(), Error> {
+    let name = &plan.ifname;
+    let before = LinkChange {
+        alias: Some(&plan.mark.alias),
+        mtu: plan.child.mtu,
+        addr_gen_mode: plan.child.addr_gen_mode,
+        ..LinkChange::default()
+    };
+    let step = match plan.child.mtu {
+        Some(mtu) => format!("set MTU {mtu} on {name}"),
+        None => format!("configure {name}"),
+    };
+    kernel.change_link(Side::Pod, link.index, &before).map_err(|source| Error::Kernel { step, source })?;
+    // A request of its own: the kernel brings a link up before it looks at the address generation mode.
+    let up = LinkChange { up: Some(true), ..LinkChange::default() };
+    kernel
+        .change_link(Side::Pod, link.index, &up)
+        .map_err(|source| Error::Kernel { step: format!("bring {name} up"), source })
+}
+
+fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
+    if ips.iter().any(|ip| ip.address.is_ipv6()) {
+        kernel.enable_ipv6(&link.name).map_err(|source| Error::Io {
+            what: "enable IPv6 in",
+            path: format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", link.name).into(),
+            remedy: "the node's kernel must have IPv6, or the IPAM plugin give IPv4 addresses only",
+            source,
+        })?;
+    }
+    for ip in ips {
+        match kernel.add_address(link.index, ip.address) {
+            Ok(Added::New) => {}
+            Ok(Added::Present) => tracing::debug!(address = %ip.address, "is there already"),
+            Err(source) => return Err(Error::Kernel { step: format!("give {} to {}", ip.address, link.name), source }),
+        }
+    }
+    Ok(())
+}
+
+fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), Error> {
+    for route in &ipam.routes {
+        let entry = route_entry(link.index, route, &ipam.ips);
+        match kernel.add_route(&entry) {
+            Ok(Added::New) => {}
+            Ok(Added::Present) => tracing::debug!(route = %route.dst, "is there already"),
+            Err(source) => {
+                let via = entry.gateway.map(|gw| format!(" via {gw}")).unwrap_or_default();
+                return Err(Error::Kernel { step: format!("add the route to {}{via} on {}", route.dst, link.name), source });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A route without a next hop takes the gateway of an address of its family, as the reference plugins do; a next
+/// hop outside every subnet of the interface is on the link all the same, which a /32 needs.
+pub(crate) fn route_entry(index: u32, route: &cni::Route, ips: &[IpConfig]) -> RouteEntry {
+    let family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
+    let gateway = route.gw.or_else(|| ips.iter().filter(family).find_map(|ip| ip.gateway));
+    let reachable = |gw: IpAddr| ips.iter().any(|ip| ip.address.contains(gw)) || is_link_local(gw);
+    RouteEntry {
+        dst: IpNetwork::new(route.dst.network(), route.dst.prefix()).unwrap_or(route.dst),
+        gateway,
+        index,
+        mtu: route.mtu,
+        advmss: route.advmss,
+        priority: route.priority,
+        table: route.table,
+        scope: route.scope,
+        onlink: gateway.is_some_and(|gw| !reachable(gw)),
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+/// Waits for carrier and looks at what the kernel made of it.
+fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Error> {
+    let Child { mode, carrier_timeout, mtu, .. } = &plan.child;
+    let step = || format!("wait for the carrier of {}", plan.ifname);
+    let carrier = kernel
+        .wait_for_carrier(link.index, *carrier_timeout)
+        .map_err(|source| Error::Kernel { step: step(), source })?;
+    if !carrier && *mode == crate::config::Mode::Ipoib {
+        return Err(Error::NoCarrier {
+            ifname: plan.ifname.clone(),
+            waited: *carrier_timeout,
+            reason: format!(
+                "it could not join its partition's broadcast group through {}; does the subnet manager know the partition, and is this port a full member?",
+                plan.child.parent
+            ),
+        });
+    }
+    let link = kernel
+        .link_by_index(Side::Pod, link.index)
+        .map_err(|source| Error::Kernel { step: step(), source })?
+        .ok_or_else(|| Error::Kernel {
+            step: step(),
+            source: common::netlink::Error::Kernel { errno: Errno::ENODEV, text: None },
+        })?;
+    match mtu {
+        Some(want) if link.mtu != *want => {
+            Err(Error::MtuNotApplied { ifname: plan.ifname.clone(), got: link.mtu, want: *want })
+        }
+        _ => Ok(link),
+    }
+}
+
+fn write_device_info(undo: &mut Undo<'_, World<'_>>) -> Result<(), Error> {
+    let Some((file, content)) = undo.target().device_info.clone() else { return Ok(()) };
+    device_info::write(&file, &content)?;
+    undo.remember("remove the device-info file", move |_| device_info::remove(&file));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! CHECK: is the attachment as ADD left it?
+
+use crate::CniIpoib;
+use crate::attach::route_entry;
+use crate::config::Config;
+use crate::error::Error;
+use crate::host::observe;
+use crate::kernel::{Kernel, Side};
+use crate::mark::Mark;
+use crate::netns::pod;
+use crate::plan::{self, Child};
+use common::cni::dispatch::Call;
+use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
+use common::netlink::{Link, LinkInfo, NewLinkKind, RouteEntry};
+use common::rdma::Sysfs;
+use std::path::Path;
+
+impl CniIpoib {
+    /// Compares the pod with `prevResult`, and asks the IPAM plugin to do the same.
+    ///
+    /// # Errors
+    /// Code 104 with *every* difference. What later plugins of the chain added is no difference.
+    pub(crate) fn check(&self, call: &Call, attachment: &Attachment, path: &Path) -> Result<(), cni::Error> {
+        let config = Config::read(call)?;
+        let ifname = &attachment.ifname;
+        let prev = call.conf.prev_result()?.unwrap_or_default();
+        let ours = prev.interfaces.iter().position(|i| i.name == ifname.as_str() && !i.sandbox.is_empty());
+        let Some(index) = ours else { return Err(Error::NoPrevResult(ifname.clone()).into()) };
+        let netns = pod(path, call.netns_override)?;
+        let mut kernel = self.open_kernel(Some(&netns))?;
+        let host = observe(&mut *kernel, &Sysfs::at(&self.places.sysfs), &config)?;
+        let child = plan::child(&config, &host)?;
+
+        let mut findings = Vec::new();
+        let found = lookup(&mut *kernel, ifname.as_str())?;
+        match found {
+            None => findings.push("it is gone".to_owned()),
+            Some(link) => {
+                compare_link(&link, &child, &Mark::new(&call.conf.network, attachment), &mut findings);
+                compare_interface(&link, &prev.interfaces[index], &mut findings);
+                let ips = prev.ips.iter().filter(|ip| ip.interface == Some(index)).cloned().collect::<Vec<_>>();
+                compare_addresses(&mut *kernel, &link, &ips, &mut findings)?;
+                compare_routes(&mut *kernel, &link, &prev, &ips, &mut findings)?;
+            }
+        }
+        if !findings.is_empty() {
+            return Err(Error::Changed { ifname: ifname.clone(), findings }.into());
+        }
+        match &config.ipam {
+            Some(plugin) => Delegate::new(plugin, call, config.delegate_timeout)?.check(attachment, path),
+            None => Ok(()),
+        }
+    }
+}
+
+fn lookup(kernel: &mut dyn Kernel, name: &str) -> Result<Option<Link>, Error> {
+    kernel.link(Side::Pod, name).map_err(|source| Error::Kernel { step: format!("look up {name} in the pod"), source })
+}
+
+fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<String>) {
+    if !mark.is_on(link) {
+        findings.push("it was made by somebody else (its group and alias are not this attachment's)".to_owned());
+    }
+    if link.parent != Some(child.parent_index) {
+        findings.push(format!("its parent is not {}", child.parent));
+    }
+    if !link.up {
+        findings.push("it is down".to_owned());
+    }
+    let same = match (&child.kind, &link.info) {
+        (NewLinkKind::Ipoib { pkey, mode, .. }, LinkInfo::Ipoib { pkey: is, mode: is_mode, .. }) => {
+            pkey.is_none_or(|want| want.matches(*is)) && mode.is_none_or(|want| want == *is_mode)
+        }
+        (NewLinkKind::Macvlan { mode, .. }, LinkInfo::Macvlan { mode: is }) => mode == is,
+        (NewLinkKind::Ipvlan { mode }, LinkInfo::Ipvlan { mode: is }) => mode == is,
+        _ => false,
+    };
+    if !same {
+        findings.push(format!("it is {:?}, want {:?}", link.info, child.kind));
+    }
+}
+
+fn compare_interface(link: &Link, answered: &Interface, findings: &mut Vec<String>) {
+    let mac = link.address.to_string();
+    if !answered.mac.is_empty() && !answered.mac.eq_ignore_ascii_case(&mac) {
+        findings.push(format!("its address is {mac}, was {}", answered.mac));
+    }
+    if let Some(mtu) = answered.mtu.filter(|mtu| *mtu != link.mtu) {
+        findings.push(format!("its MTU is {}, was {mtu}", link.mtu));
+    }
+}
+
+fn compare_addresses(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    ips: &[IpConfig],
+    findings: &mut Vec<String>,
+) -> Result<(), Error> {
+    let step = format!("list the addresses of {}", link.name);
+    let present = kernel.addresses(link.index).map_err(|source| Error::Kernel { step, source })?;
+    for ip in ips {
+        match present.iter().find(|p| p.address == ip.address) {
+            None => findings.push(format!("address {} is gone", ip.address)),
+            Some(p) if p.dad_failed => findings.push(format!("address {} is used by another host too", ip.address)),
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn compare_routes(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    prev: &CniResult,
+    ips: &[IpConfig],
+    findings: &mut Vec<String>,
+) -> Result<(), Error> {
+    let step = format!("list the routes of {}", link.name);
+    let present = kernel.routes(Side::Pod, link.index).map_err(|source| Error::Kernel { step, source })?;
+    for route in &prev.routes {
+        let want = route_entry(link.index, route, ips);
+        // In a chain the routes of other interfaces stand in the same list; theirs lead elsewhere.
+        let ours = want.gateway.is_none_or(|gw| ips.iter().any(|ip| ip.address.contains(gw)));
+        if ours && !present.iter().any(|is| leads_alike(is, &want)) {
+            findings.push(format!("the route to {} is gone", route.dst));
+        }
+    }
+    Ok(())
+}
+
+fn leads_alike(is: &RouteEntry, want: &RouteEntry) -> bool {
+    let table = |entry: &RouteEntry| entry.table.unwrap_or(common::netlink::TABLE_MAIN);
+    is.dst == want.dst && is.gateway == want.gateway && table(is) == table(want)
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The plugin's configuration: [`raw::RawConfig`] is the JSON as written, [`Config`] cannot be invalid.
+//!
+//! Everything that can be told without looking at the node is refused here, before anything is touched.
+//! Called as `ipoib` or `macvlan` the plugin reads those plugins' configurations as they are.
+
+mod raw;
+
+use crate::error::Error;
+use common::cni::dispatch::Call;
+use common::cni::{Dns, Env};
+use common::netlink::{HwAddress, IpoibMode, IpvlanMode, MacvlanMode};
+use common::rdma::{Guid, Pkey};
+use raw::RawConfig;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The keys of `cni-ipoib` beside those of CNI; the order is the documentation's.
+pub const KEYS: [&str; 12] = [
+    "master",
+    "mode",
+    "pkey",
+    "ipoibMode",
+    "umcast",
+    "macvlanMode",
+    "bcqueuelen",
+    "ipvlanMode",
+    "linkInContainer",
+    "mtu",
+    "mac",
+    "delegateTimeout",
+];
+
+/// How long a delegated IPAM plugin may take. Kubelet gives a whole sandbox two minutes.
+const DELEGATE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The smallest MTU that carries IPv6 is 1280, but IPv4-only networks go down to this (RFC 791).
+const MTU_MIN: u32 = 68;
+
+/// What kind of interface the pod gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// An `IPoIB` child of an `InfiniBand` parent.
+    Ipoib,
+    /// A macvlan child of an Ethernet parent.
+    Macvlan,
+    /// An ipvlan child of an Ethernet parent.
+    Ipvlan,
+}
+
+/// How the parent is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Master {
+    /// By name or altname.
+    Named(String),
+    /// The network interface of a device, by PCI address or auxiliary device name; the device comes from a device
+    /// plugin, so it goes before a name.
+    Device(String),
+    /// The link of the default route, as the reference macvlan plugin does when it is given no master.
+    DefaultRoute,
+    /// Nowhere: ADD answers with the links that could be named.
+    Unset,
+}
+
+/// A configuration that holds on any node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The parent.
+    pub master: Master,
+    /// The kind of child; none means by the parent's link layer.
+    pub mode: Option<Mode>,
+    /// The child's partition key; none means the parent's.
+    pub pkey: Option<Pkey>,
+    /// The child's `IPoIB` mode; none means the parent's.
+    pub ipoib_mode: Option<IpoibMode>,
+    /// Whether user space may join multicast groups; none means the parent's setting.
+    pub umcast: Option<bool>,
+    /// How macvlan children of one parent reach each other.
+    pub macvlan_mode: MacvlanMode,
+    /// Packets that the macvlan broadcast queue holds; none means the kernel's default.
+    pub bc_queue_len: Option<u32>,
+    /// How far ipvlan looks into packets.
+    pub ipvlan_mode: IpvlanMode,
+    /// The parent is in the pod's namespace.
+    pub link_in_container: bool,
+    /// The child's MTU in bytes; none means what the kernel gives it.
+    pub mtu: Option<u32>,
+    /// The child's hardware address; none means the kernel's choice.
+    pub mac: Option<HwAddress>,
+    /// A GUID asked for by ib-kubernetes or a user.
+    pub guid: Option<Guid>,
+    /// The IPAM plugin's type; none means no addresses.
+    pub ipam: Option<String>,
+    /// Name resolution for the result.
+    pub dns: Dns,
+    /// Where to write what the pod got (device-info-spec 1.1.0).
+    pub device_info_file: Option<PathBuf>,
+    /// How long the IPAM plugin may take.
+    pub delegate_timeout: Duration,
+    /// Which keys were set that only one mode has, for the case that the mode follows from the parent.
+    pub only_for: Vec<(&'static str, Mode)>,
+}
+
+impl Config {
+    /// Reads the configuration of `call`.
+    ///
+    /// # Errors
+    /// Code 6 for a value of a wrong type, 7 for one that cannot be right, 2 for one that is not supported,
+    /// 4 for `CNI_ARGS`.
+    pub fn read(call: &Call) -> Result<Self, common::cni::Error> {
+        raw::require_known_keys(call)?;
+        call.args.require_known(&["MAC", "IP", "GATEWAY", "GUID"])?;
+        let raw: RawConfig = call.conf.decode()?;
+        Ok(Self::validate(raw, call)?)
+    }
+
+    fn validate(raw: RawConfig, call: &Call) -> Result<Self, Error> {
+        if raw.ip_masq {
+            return Err(Error::Unsupported { key: "ipMasq", value: "true".to_owned(), remedy: "an RDMA network is not masqueraded; remove it" });
+        }
+        let (mode, macvlan_mode) = raw.modes(&call.program)?;
+        let only_for = raw.only_for();
+        if let Some(mode) = mode {
+            require_fitting_keys(&only_for, mode)?;
+        }
+        Ok(Self {
+            master: raw.parent(&call.program),
+            mode,
+            pkey: raw.pkey()?,
+            ipoib_mode: raw::parse("ipoibMode", raw.ipoib_mode.as_deref())?,
+            umcast: raw.umcast,
+            macvlan_mode,
+            bc_queue_len: raw.bcqueuelen.filter(|len| *len > 0),
+            ipvlan_mode: raw::parse("ipvlanMode", raw.ipvlan_mode.as_deref())?.unwrap_or(IpvlanMode::L2),
+            link_in_container: raw.link_in_container,
+            mtu: mtu(raw.mtu)?,
+            mac: raw.mac(&call.args)?,
+            guid: raw.guid(&call.args)?,
+            ipam: raw.ipam.and_then(|ipam| ipam.plugin).filter(|plugin| !plugin.is_empty()),
+            dns: raw.dns,
+            device_info_file: raw.runtime_config.cni_device_info_file.filter(|f| !f.as_os_str().is_empty()),
+            delegate_timeout: raw.delegate_timeout.map_or(DELEGATE_TIMEOUT, Duration::from_secs),
+            only_for,
+        })
+    }
+}
+
+/// Fails if a key was set that has no meaning in `mode`: ignoring a pkey would put a pod on the wrong network.
+pub fn require_fitting_keys(only_for: &[(&'static str, Mode)], mode: Mode) -> Result<(), Error> {
+    match only_for.iter().find(|(_, its)| *its != mode) {
+        None => Ok(()),
+        Some((key, its)) => Err(Error::KeyOfOtherMode { key, its: *its, mode }),
+    }
+}
+
+/// 0 means unset, as peers write it.
+fn mtu(mtu: Option<i64>) -> Result<Option<u32>, Error> {
+    match mtu {
+        None | Some(0) => Ok(None),
+        Some(bytes) => match u32::try_from(bytes) {
+            Ok(mtu) if mtu >= MTU_MIN => Ok(Some(mtu)),
+            _ => Err(Error::BadValue { key: "mtu", value: bytes.to_string(), want: format!("{MTU_MIN} bytes or more, or 0 for the kernel's choice") }),
+        },
+    }
+}
+
+/// What DEL and GC need of a configuration, read so that nothing ADD accepted, or would refuse, stops them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The IPAM plugin's type.
+    pub ipam: Option<String>,
+    /// How long it may take.
+    pub delegate_timeout: Duration,
+    /// Where ADD wrote the device-info file.
+    pub device_info_file: Option<PathBuf>,
+}
+
+impl Identity {
+    /// Reads what is there and passes over the rest.
+    pub fn read(call: &Call) -> Self {
+        let object = &call.conf.object;
+        let text = |value: Option<&serde_json::Value>| value.and_then(|v| v.as_str()).filter(|t| !t.is_empty()).map(str::to_owned);
+        Self {
+            ipam: text(object.get("ipam").and_then(|ipam| ipam.get("type"))),
+            delegate_timeout: object
+                .get("delegateTimeout")
+                .and_then(serde_json::Value::as_u64)
+                .map_or(DELEGATE_TIMEOUT, Duration::from_secs),
+            device_info_file: text(object.get("runtimeConfig").and_then(|r| r.get("CNIDeviceInfoFile"))).map(PathBuf::from),
+        }
+    }
+}
+
+/// Where the plugin keeps and finds things; tests point it elsewhere.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Where sysfs is mounted.
+    pub sysfs: PathBuf,
+    /// Where attachments are written down. Volatile, like the kernel objects it describes: nothing outlives a reboot.
+    pub state: PathBuf,
+}
+
+impl Places {
+    /// The node's own; `RDMANET_STATE` moves the state, for a node that mounts no /run.
+    pub fn of_node(env: &Env) -> Result<Self, common::cni::Error> {
+        let state = env.get("RDMANET_STATE")?.unwrap_or("/run/rdmanet");
+        Ok(Self { sysfs: PathBuf::from("/sys"), state: PathBuf::from(state) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

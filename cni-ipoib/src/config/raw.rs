@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration exactly as it is written.
+
+use super::{KEYS, Master, Mode};
+use crate::error::Error;
+use common::cni::dispatch::Call;
+use common::cni::keys::{self, CNI_KEYS};
+use common::cni::{Args, Dns};
+use common::netlink::{HwAddress, MacvlanMode};
+use common::rdma::{Guid, Pkey};
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct RawConfig {
+    pub(super) master: Option<String>,
+    pub(super) mode: Option<String>,
+    pub(super) pkey: Option<Value>,
+    pub(super) ipoib_mode: Option<String>,
+    pub(super) umcast: Option<bool>,
+    pub(super) macvlan_mode: Option<String>,
+    pub(super) bcqueuelen: Option<u32>,
+    pub(super) ipvlan_mode: Option<String>,
+    pub(super) link_in_container: bool,
+    pub(super) mtu: Option<i64>,
+    pub(super) mac: Option<String>,
+    pub(super) delegate_timeout: Option<u64>,
+    pub(super) ip_masq: bool,
+    pub(super) ipam: Option<RawIpam>,
+    pub(super) dns: Dns,
+    #[serde(rename = "deviceID")]
+    pub(super) device_id: Option<String>,
+    #[serde(rename = "pciBusID")]
+    pub(super) pci_bus_id: Option<String>,
+    pub(super) runtime_config: RuntimeConfig,
+    pub(super) args: RawArgs,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct RawIpam {
+    #[serde(rename = "type")]
+    pub(super) plugin: Option<String>,
+}
+
+/// `runtimeConfig`: only the capabilities that this plugin has; addresses (`ips`) are the IPAM plugin's.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RuntimeConfig {
+    pub(super) mac: Option<String>,
+    #[serde(rename = "infinibandGUID")]
+    pub(super) infiniband_guid: Option<String>,
+    #[serde(rename = "deviceID")]
+    pub(super) device_id: Option<String>,
+    #[serde(rename = "CNIDeviceInfoFile")]
+    pub(super) cni_device_info_file: Option<PathBuf>,
+}
+
+/// `args`: what a person or Multus' `cni-args` adds.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RawArgs {
+    cni: CniArgs,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CniArgs {
+    mac: Option<String>,
+    guid: Option<String>,
+}
+
+/// Refuses keys nobody knows. A peer ignores them, so under a peer's name they are ignored here too.
+pub(super) fn require_known_keys(call: &Call) -> Result<(), common::cni::Error> {
+    if is_peer(&call.program) {
+        return Ok(());
+    }
+    let known = KEYS.iter().chain(&CNI_KEYS).copied().collect::<Vec<_>>();
+    keys::require_known(&call.conf.object, &known, "")
+}
+
+fn is_peer(program: &str) -> bool {
+    matches!(program, "ipoib" | "macvlan")
+}
+
+impl RawConfig {
+    /// The kind of child and the macvlan mode; the reference macvlan plugin calls the latter `mode`.
+    pub(super) fn modes(&self, program: &str) -> Result<(Option<Mode>, MacvlanMode), Error> {
+        let (mode, macvlan, key) = match program {
+            "macvlan" => (Some(Mode::Macvlan), self.mode.as_deref(), "mode"),
+            "ipoib" => (Some(Mode::Ipoib), None, "mode"),
+            _ => (mode(self.mode.as_deref())?, self.macvlan_mode.as_deref(), "macvlanMode"),
+        };
+        if macvlan == Some("source") {
+            let remedy = "a child in source mode hears nobody until it is given a list, which CNI has no key for";
+            return Err(Error::Unsupported { key, value: "source".to_owned(), remedy });
+        }
+        Ok((mode, parse(key, macvlan)?.unwrap_or(MacvlanMode::Bridge)))
+    }
+
+    /// Keys that were set and belong to one mode only.
+    pub(super) fn only_for(&self) -> Vec<(&'static str, Mode)> {
+        let set = [
+            (self.pkey.is_some(), "pkey", Mode::Ipoib),
+            (self.ipoib_mode.is_some(), "ipoibMode", Mode::Ipoib),
+            (self.umcast.is_some(), "umcast", Mode::Ipoib),
+            (self.macvlan_mode.is_some(), "macvlanMode", Mode::Macvlan),
+            (self.bcqueuelen.is_some(), "bcqueuelen", Mode::Macvlan),
+            (self.ipvlan_mode.is_some(), "ipvlanMode", Mode::Ipvlan),
+        ];
+        set.into_iter().filter(|(is_set, ..)| *is_set).map(|(_, key, mode)| (key, mode)).collect()
+    }
+
+    pub(super) fn parent(&self, program: &str) -> Master {
+        let named = self.master.as_deref().filter(|name| !name.is_empty());
+        let device = [&self.runtime_config.device_id, &self.device_id, &self.pci_bus_id];
+        let device = device.into_iter().flatten().find(|id| !id.is_empty());
+        match (named, device) {
+            // A device plugin for shared devices hands out ids that name no device ("17"): the name decides then.
+            (Some(name), Some(id)) if !names_a_device(id) => Master::Named(name.to_owned()),
+            (_, Some(id)) => Master::Device(id.clone()),
+            (Some(name), None) => Master::Named(name.to_owned()),
+            (None, None) if program == "macvlan" => Master::DefaultRoute,
+            (None, None) => Master::Unset,
+        }
+    }
+
+    /// A number, or a text in hexadecimal; `"8001"` could be either, so it is refused.
+    pub(super) fn pkey(&self) -> Result<Option<Pkey>, Error> {
+        let number = match &self.pkey {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::Number(number)) => number.as_u64().and_then(|n| u16::try_from(n).ok()),
+            Some(Value::String(text)) => {
+                text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).and_then(|hex| u16::from_str_radix(hex, 16).ok())
+            }
+            Some(_) => None,
+        };
+        match number {
+            // ipoib_netlink.c refuses these two: they name no partition.
+            Some(number) if Pkey(number).is_valid() => Ok(Some(Pkey(number))),
+            _ => Err(Error::BadValue {
+                key: "pkey",
+                value: self.pkey.as_ref().map(Value::to_string).unwrap_or_default(),
+                want: "a partition key such as \"0x8001\", neither 0 nor 0x8000".to_owned(),
+            }),
+        }
+    }
+
+    /// `runtimeConfig.mac`, else `args.cni.mac`, else `CNI_ARGS` `MAC`, else `mac`.
+    pub(super) fn mac(&self, args: &Args) -> Result<Option<HwAddress>, Error> {
+        let first = [
+            ("runtimeConfig.mac", self.runtime_config.mac.as_deref()),
+            ("args.cni.mac", self.args.cni.mac.as_deref()),
+            ("CNI_ARGS MAC", args.get("MAC")),
+            ("mac", self.mac.as_deref()),
+        ];
+        first_of(first, "6 bytes such as \"02:42:ac:11:00:02\", not a group address", |text| {
+            HwAddress::from_str(text).ok().filter(|mac| match mac.as_bytes() {
+                [first, .., _] if mac.as_bytes().len() == 6 => first & 1 == 0 && mac.as_bytes().iter().any(|b| *b != 0),
+                bytes => bytes.len() == 20,
+            })
+        })
+    }
+
+    /// `runtimeConfig.infinibandGUID`, else `args.cni.guid`, else `CNI_ARGS` `GUID`.
+    pub(super) fn guid(&self, args: &Args) -> Result<Option<Guid>, Error> {
+        let first = [
+            ("runtimeConfig.infinibandGUID", self.runtime_config.infiniband_guid.as_deref()),
+            ("args.cni.guid", self.args.cni.guid.as_deref()),
+            ("CNI_ARGS GUID", args.get("GUID")),
+        ];
+        first_of(first, "8 bytes such as \"00:02:c9:03:00:00:00:01\"", |text| Guid::from_str(text).ok())
+    }
+}
+
+fn first_of<const N: usize, T>(
+    candidates: [(&'static str, Option<&str>); N],
+    want: &str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, Error> {
+    let set = |(key, text): (&'static str, Option<&str>)| text.filter(|t| !t.is_empty()).map(|t| (key, t.to_owned()));
+    let Some((key, text)) = candidates.into_iter().find_map(set) else { return Ok(None) };
+    match read(&text) {
+        Some(value) => Ok(Some(value)),
+        None => Err(Error::BadValue { key, value: text, want: want.to_owned() }),
+    }
+}
+
+/// Whether `id` has the form of a PCI address or of an auxiliary device (`mlx5_core.sf.4`).
+fn names_a_device(id: &str) -> bool {
+    id.contains([':', '.'])
+}
+
+/// Reads a word out of a small set; an empty one counts as unset, as peers treat it.
+pub(super) fn parse<T>(key: &'static str, text: Option<&str>) -> Result<Option<T>, Error>
+where
+    T: FromStr<Err: std::fmt::Display>,
+{
+    let Some(text) = text.filter(|t| !t.is_empty()) else { return Ok(None) };
+    text.parse().map(Some).map_err(|error: T::Err| Error::BadWord { key, reason: error.to_string() })
+}
+
+fn mode(text: Option<&str>) -> Result<Option<Mode>, Error> {
+    match text {
+        None | Some("") => Ok(None),
+        Some("ipoib") => Ok(Some(Mode::Ipoib)),
+        Some("macvlan") => Ok(Some(Mode::Macvlan)),
+        Some("ipvlan") => Ok(Some(Mode::Ipvlan)),
+        Some(other) => Err(Error::BadValue {
+            key: "mode",
+            value: format!("{other:?}"),
+            want: "ipoib, macvlan or ipvlan (macvlanMode and ipvlanMode choose within the last two)".to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Finds an attachment's link, wherever it is by now, and deletes it; and no other.
+//!
+//! A link is ours by its mark, never by its name: after a refused ADD the name in the pod belongs to somebody
+//! else, and a child that the kernel threw back lies among the host's links.
+
+use crate::error::Error;
+use crate::kernel::{Kernel, Side};
+use crate::mark::{self, Mark};
+use common::cni::{Attachment, CniResult, IfName};
+use common::netlink::Link;
+
+/// Deletes every link on `side` that bears `mark`; tells how many there were.
+///
+/// # Errors
+/// The kernel refused; what was deleted before stays deleted.
+pub fn delete_marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result<usize, Error> {
+    let links = kernel.links(side).map_err(|source| Error::Kernel { step: "list the links".to_owned(), source })?;
+    let mut deleted = 0;
+    for link in links.iter().filter(|link| is_child(link) && mark.is_on(link)) {
+        deleted += usize::from(delete(kernel, side, link)?);
+    }
+    Ok(deleted)
+}
+
+/// Deletes the link in the pod that a result names, for links that another plugin's ADD made before this binary
+/// took its name over: the hardware address must be the one that was answered then.
+pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResult) -> Result<bool, Error> {
+    let answered = |link: &Link| {
+        let mac = link.address.to_string();
+        prev.interfaces.iter().any(|i| i.name == ifname.as_str() && !i.sandbox.is_empty() && i.mac.eq_ignore_ascii_case(&mac))
+    };
+    let step = format!("look up {ifname} in the pod");
+    let link = kernel.link(Side::Pod, ifname.as_str()).map_err(|source| Error::Kernel { step, source })?;
+    match link.filter(|link| link.alias.is_none() && is_child(link) && answered(link)) {
+        Some(link) => delete(kernel, Side::Pod, &link),
+        None => Ok(false),
+    }
+}
+
+/// Links of `network` that lie among the host's, with their attachments.
+pub fn thrown_back(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, Attachment)>, Error> {
+    let links = kernel.links(Side::Host).map_err(|source| Error::Kernel { step: "list the links".to_owned(), source })?;
+    let ours = links.into_iter().filter(is_child).filter_map(|link| {
+        let attachment = mark::attachment_of(network, link.alias.as_deref()?)?;
+        Mark::new(network, &attachment).is_on(&link).then_some((link, attachment))
+    });
+    Ok(ours.collect())
+}
+
+/// Deletes one link; false if it was gone already.
+pub fn delete(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<bool, Error> {
+    let place = match side {
+        Side::Host => "on the host",
+        Side::Pod => "in the pod",
+    };
+    kernel
+        .delete_link(side, link.index)
+        .map_err(|source| Error::Kernel { step: format!("delete {} {place}", link.name), source })
+}
+
+/// Whether `link` is of a kind that ADD makes; whatever its group, nothing else is ever deleted.
+fn is_child(link: &Link) -> bool {
+    matches!(link.kind.as_deref(), Some("ipoib" | "macvlan" | "ipvlan")) && link.parent.is_some()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The device-info file: what the pod got, for Multus to put into the pod's network status
+//! (Network Plumbing Working Group, device-info-spec 1.1.0).
+
+use crate::error::Error;
+use crate::plan::Child;
+use serde_json::{Value, json};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file and its content, or none: where a device plugin wrote it already its word stands, and a device that is
+/// not on the PCI bus has no form in the specification.
+pub(crate) fn to_write(file: Option<&Path>, child: &Child) -> Option<(PathBuf, Value)> {
+    let (file, pci) = (file?, child.pci.as_ref()?);
+    if file.exists() {
+        tracing::debug!(file = %file.display(), "written by the device plugin already");
+        return None;
+    }
+    let mut device = json!({ "pci-address": pci.to_string() });
+    if let Some(rdma) = &child.rdma_device {
+        device["rdma-device"] = json!(rdma);
+    }
+    Some((file.to_owned(), json!({ "type": "pci", "version": "1.1.0", "pci": device })))
+}
+
+/// Writes the file, whole or not at all.
+pub(crate) fn write(file: &Path, content: &Value) -> Result<(), Error> {
+    let io = |source| Error::Io {
+        what: "write",
+        path: file.to_owned(),
+        remedy: "runtimeConfig.CNIDeviceInfoFile must name a file that root can write",
+        source,
+    };
+    if let Some(dir) = file.parent() {
+        fs::create_dir_all(dir).map_err(io)?;
+    }
+    let temporary = file.with_extension("rdmanet-tmp");
+    fs::write(&temporary, content.to_string()).and_then(|()| fs::rename(&temporary, file)).map_err(io)
+}
+
+/// Removes the file that [`write`] wrote.
+pub(crate) fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}

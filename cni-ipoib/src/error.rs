@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Everything that can go wrong, and the one table from there to CNI codes.
+
+use crate::config::Mode;
+use common::cni::{self, Code, IfName};
+use common::netlink;
+use common::rdma::{Guid, Pkey};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A failure of this plugin. The message names the thing, its value, the cause and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A key's value can never be right.
+    #[error("{key} is {value}, want {want}")]
+    BadValue {
+        /// The key as written.
+        key: &'static str,
+        /// Its value as written.
+        value: String,
+        /// What would be right.
+        want: String,
+    },
+    /// A key's value is not a word that it knows.
+    #[error("{key}: {reason}")]
+    BadWord {
+        /// The key as written.
+        key: &'static str,
+        /// Its value, and the words that are known.
+        reason: String,
+    },
+    /// A key's value is sound but not served here.
+    #[error("{key} {value} is not supported: {remedy}")]
+    Unsupported {
+        /// The key as written.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// A key is set that only another mode has.
+    #[error("{key} is for mode {its}, but the mode is {mode}; remove {key} or change the mode")]
+    KeyOfOtherMode {
+        /// The key.
+        key: &'static str,
+        /// The mode that has it.
+        its: Mode,
+        /// The mode that was chosen or follows from the parent.
+        mode: Mode,
+    },
+    /// The configuration names no parent.
+    #[error("master is not set; RDMA-capable links of this node: {candidates}")]
+    MasterUnset {
+        /// What could be named.
+        candidates: Candidates,
+    },
+    /// The named parent does not exist.
+    #[error("master {name:?} does not exist {place}; RDMA-capable links of this node: {candidates}")]
+    MasterMissing {
+        /// The name, altname or device.
+        name: String,
+        /// Where it was looked for.
+        place: &'static str,
+        /// What could be named.
+        candidates: Candidates,
+    },
+    /// The device a device plugin chose has no network interface here.
+    #[error("device {id} has no network interface in the host's namespace; is it bound to its driver, or already in a pod?")]
+    DeviceWithoutLink {
+        /// PCI address or auxiliary device name.
+        id: String,
+    },
+    /// The node has no default route whose link could be the parent.
+    #[error("master is not set and there is no default route to take it from; set master")]
+    NoDefaultRoute,
+    /// The parent's link layer does not carry this kind of child.
+    #[error("{master} is {layer}: {mode} needs {want}; use mode {instead}")]
+    WrongLinkLayer {
+        /// The parent.
+        master: String,
+        /// Its link layer.
+        layer: &'static str,
+        /// The mode asked for.
+        mode: Mode,
+        /// What that mode needs.
+        want: &'static str,
+        /// What to use.
+        instead: &'static str,
+    },
+    /// The parent is of a kind that carries no child at all.
+    #[error("{master} is {what}: it carries no {mode} child; {remedy}")]
+    WrongKind {
+        /// The parent.
+        master: String,
+        /// What it is.
+        what: String,
+        /// The mode.
+        mode: Mode,
+        /// What to use.
+        remedy: String,
+    },
+    /// The parent carries no traffic.
+    #[error("{master} {reason}")]
+    MasterDown {
+        /// The parent.
+        master: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The partition key is not in the port's table.
+    #[error(
+        "pkey {pkey} is not in the table of {port} (it has {}); have the subnet manager add this port to the partition",
+        list(table)
+    )]
+    PkeyAbsent {
+        /// The key.
+        pkey: Pkey,
+        /// Device and port.
+        port: String,
+        /// The table.
+        table: Vec<Pkey>,
+    },
+    /// The MTU is more than the parent carries.
+    #[error("mtu {mtu} is more than {master} carries in {what}: {max}; lower it or leave it out")]
+    MtuTooLarge {
+        /// Asked for, in bytes.
+        mtu: u32,
+        /// The parent.
+        master: String,
+        /// What limits it.
+        what: &'static str,
+        /// The limit in bytes.
+        max: u32,
+    },
+    /// The kernel gave the child another MTU than was asked for.
+    #[error("{ifname} has MTU {got}, not {want}: the multicast group of its partition allows no more; lower mtu, or raise it in the subnet manager's partition configuration")]
+    MtuNotApplied {
+        /// The child.
+        ifname: IfName,
+        /// In effect, in bytes.
+        got: u32,
+        /// Asked for, in bytes.
+        want: u32,
+    },
+    /// An `IPoIB` child cannot have the address asked for.
+    #[error("{key} {value} cannot be given to a child of {master}: its children answer at the port's GUID {guid}; remove {key}, or use a virtual function")]
+    AddressOfPort {
+        /// The key it came from.
+        key: &'static str,
+        /// The address or GUID.
+        value: String,
+        /// The parent.
+        master: String,
+        /// The port's GUID.
+        guid: Guid,
+    },
+    /// The pod has an interface of that name.
+    #[error("the pod already has an interface {0}; choose another name in the pod's network annotation")]
+    IfnameInUse(IfName),
+    /// The container's namespace is gone.
+    #[error("CNI_NETNS {0} does not exist: the container is gone")]
+    NetnsGone(PathBuf),
+    /// `CNI_NETNS` names something else.
+    #[error("CNI_NETNS {path} is {what}; want the path of the container's network namespace")]
+    NetnsWrong {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        what: String,
+    },
+    /// The kernel refused a step.
+    #[error("cannot {step}")]
+    Kernel {
+        /// What was to be done, to what.
+        step: String,
+        /// The kernel's answer.
+        #[source]
+        source: netlink::Error,
+    },
+    /// The child got no carrier in time.
+    #[error("{ifname} has no carrier after {waited:?}: {reason}")]
+    NoCarrier {
+        /// The child.
+        ifname: IfName,
+        /// How long it was waited for.
+        waited: Duration,
+        /// What may be wrong, and what to do.
+        reason: String,
+    },
+    /// The IPAM plugin answered without an address.
+    #[error("ipam plugin {0} answered without an address; check its ranges")]
+    NoAddress(String),
+    /// A file of our own, or of the kernel's, could not be read or written.
+    #[error("cannot {what} {path}; {remedy}")]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What to do about it.
+        remedy: &'static str,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another call for the same attachment is still at work.
+    #[error("another call for {0} is still running; try again")]
+    Busy(cni::Attachment),
+    /// CHECK found differences.
+    #[error("{ifname} is not as ADD left it: {}", findings.join("; "))]
+    Changed {
+        /// The interface.
+        ifname: IfName,
+        /// What differs.
+        findings: Vec<String>,
+    },
+    /// CHECK was given no result to compare with.
+    #[error("CHECK needs prevResult with the interface {0}; the runtime must pass the result of ADD")]
+    NoPrevResult(IfName),
+    /// A delegate's error, or one that has its code already.
+    #[error(transparent)]
+    Cni(#[from] cni::Error),
+}
+
+impl Error {
+    fn code(&self) -> Code {
+        match self {
+            Self::Unsupported { .. } => Code::UNSUPPORTED_FIELD,
+            Self::BadValue { .. }
+            | Self::BadWord { .. }
+            | Self::KeyOfOtherMode { .. }
+            | Self::MasterUnset { .. }
+            | Self::MasterMissing { .. }
+            | Self::DeviceWithoutLink { .. }
+            | Self::NoDefaultRoute
+            | Self::WrongLinkLayer { .. }
+            | Self::WrongKind { .. }
+            | Self::PkeyAbsent { .. }
+            | Self::MtuTooLarge { .. }
+            | Self::MtuNotApplied { .. }
+            | Self::AddressOfPort { .. }
+            | Self::NoPrevResult(_) => Code::INVALID_CONFIG,
+            Self::MasterDown { .. } | Self::NoCarrier { .. } => Code::NO_CARRIER,
+            Self::IfnameInUse(_) => Code::IFNAME_IN_USE,
+            Self::NetnsGone(_) => Code::UNKNOWN_CONTAINER,
+            Self::NetnsWrong { .. } => Code::INVALID_ENVIRONMENT,
+            Self::Kernel { .. } => Code::KERNEL,
+            Self::NoAddress(_) => Code::DELEGATE,
+            Self::Io { .. } => Code::IO,
+            Self::Busy(_) => Code::TRY_AGAIN,
+            Self::Changed { .. } => Code::CHECK_FAILED,
+            Self::Cni(error) => error.code,
+        }
+    }
+}
+
+impl From<Error> for cni::Error {
+    fn from(error: Error) -> Self {
+        if let Error::Cni(error) = error {
+            return error;
+        }
+        let details = std::error::Error::source(&error).map(cni::error::causes).unwrap_or_default();
+        Self::new(error.code(), error.to_string()).with_details(details)
+    }
+}
+
+/// Links that a configuration could name, with what a person needs to choose one.
+#[derive(Debug, Default)]
+pub struct Candidates(pub Vec<String>);
+
+impl fmt::Display for Candidates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [] => f.write_str("none (is the driver loaded?)"),
+            all => f.write_str(&all.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ipoib => "ipoib",
+            Self::Macvlan => "macvlan",
+            Self::Ipvlan => "ipvlan",
+        })
+    }
+}
+
+fn list(table: &[Pkey]) -> String {
+    table.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the plan must know of the node: read once, changed by nobody, written by hand in tests.
+
+use crate::config::{Config, Master};
+use crate::error::{Candidates, Error};
+use crate::kernel::{Kernel, Side};
+use common::netlink::{self, Link, LinkInfo, LinkLayer, TABLE_MAIN};
+use common::rdma::{Device, PciAddress, Pkey, PortState, Sysfs};
+use std::path::PathBuf;
+
+/// The parent and what it hangs on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// The namespace the parent is in.
+    pub side: Side,
+    /// The link that the configuration names.
+    pub master: Link,
+    /// The link that children are asked of: the same, or for an `IPoIB` child the one it is a child of, since the
+    /// kernel makes no child of a child.
+    pub root: Link,
+    /// The RDMA port of the root, if it has one that can be seen from here.
+    pub port: Option<Port>,
+    /// The PCI address of the root's device.
+    pub pci: Option<PciAddress>,
+    /// The names of the links that are enslaved to the master, such as a bond's ports.
+    pub slaves: Vec<String>,
+    /// The name of the link that the master is enslaved to.
+    pub enslaved_to: Option<String>,
+}
+
+/// The part of an RDMA port that the plan looks at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Port {
+    /// The RDMA device, e.g. `mlx5_0`.
+    pub device: String,
+    /// The port's number, from 1.
+    pub number: u32,
+    /// The logical state.
+    pub state: PortState,
+    /// The physical state, as sysfs words it.
+    pub phys_state: String,
+    /// The partition keys of its table.
+    pub pkeys: Vec<Pkey>,
+}
+
+/// Reads the facts that `config` asks for.
+///
+/// # Errors
+/// The parent is not set, not there or not to be seen, or the kernel does not answer.
+pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Result<Host, Error> {
+    let side = if config.link_in_container { Side::Pod } else { Side::Host };
+    let master = master(kernel, sysfs, &config.master, side)?;
+    let root = root(kernel, side, &master)?;
+    // Only InfiniBand has P_Keys and port states that a child depends on; the tables take time to read.
+    let port = if root.layer == LinkLayer::Infiniband { port(sysfs, &root)? } else { None };
+    let pci = if side == Side::Host { sysfs.pci_of_netdev(&root.name) } else { None };
+    let enslaved_to = match master.master {
+        Some(index) => link_by_index(kernel, side, index)?.map(|link| link.name),
+        None => None,
+    };
+    let slaves = if master.kind.as_deref() == Some("bond") { slaves(kernel, side, master.index)? } else { Vec::new() };
+    Ok(Host { side, master, root, port, pci, slaves, enslaved_to })
+}
+
+fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -> Result<Link, Error> {
+    let name = match master {
+        Master::Named(name) => name.clone(),
+        Master::Device(id) => {
+            let links = id.parse().map(|pci| sysfs.netdevs_of(pci).unwrap_or_default()).unwrap_or_default();
+            links.into_iter().next().ok_or_else(|| Error::DeviceWithoutLink { id: id.clone() })?
+        }
+        Master::DefaultRoute => {
+            return default_route_link(kernel, side);
+        }
+        Master::Unset => return Err(Error::MasterUnset { candidates: candidates(kernel, sysfs, side) }),
+    };
+    let found = kernel.link(side, &name).map_err(|e| refused(format!("look up master {name}"), e))?;
+    found.ok_or_else(|| Error::MasterMissing {
+        name,
+        place: match side {
+            Side::Host => "on this node",
+            Side::Pod => "in the pod (linkInContainer is set)",
+        },
+        candidates: candidates(kernel, sysfs, side),
+    })
+}
+
+/// The link that an `IPoIB` child hangs on; any other link is its own root.
+fn root(kernel: &mut dyn Kernel, side: Side, master: &Link) -> Result<Link, Error> {
+    let (LinkInfo::Ipoib { .. }, Some(parent)) = (&master.info, master.parent) else { return Ok(master.clone()) };
+    if master.parent_netnsid.is_none()
+        && let Some(root) = link_by_index(kernel, side, parent)?
+    {
+        return Ok(root);
+    }
+    Err(Error::WrongKind {
+        master: master.name.clone(),
+        what: "an IPoIB child whose parent is in another namespace".to_owned(),
+        mode: crate::config::Mode::Ipoib,
+        remedy: "name a master whose parent is beside it".to_owned(),
+    })
+}
+
+/// The link of the default route with the lowest metric, which is the one that the kernel takes.
+fn default_route_link(kernel: &mut dyn Kernel, side: Side) -> Result<Link, Error> {
+    let mut best: Option<(u32, Link)> = None;
+    for link in kernel.links(side).map_err(|e| refused("list the links", e))? {
+        let routes = kernel.routes(side, link.index).map_err(|e| refused(format!("list the routes of {}", link.name), e))?;
+        let main = routes.iter().filter(|r| r.dst.prefix() == 0 && r.table.is_none_or(|table| table == TABLE_MAIN));
+        if let Some(metric) = main.map(|r| r.priority.unwrap_or(0)).min()
+            && best.as_ref().is_none_or(|(lowest, _)| metric < *lowest)
+        {
+            best = Some((metric, link));
+        }
+    }
+    best.map(|(_, link)| link).ok_or(Error::NoDefaultRoute)
+}
+
+fn port(sysfs: &Sysfs, root: &Link) -> Result<Option<Port>, Error> {
+    let devices = devices(sysfs)?;
+    let Some((device, port)) = sysfs.port_of(&devices, root) else { return Ok(None) };
+    Ok(Some(Port {
+        device: device.name.clone(),
+        number: port.number,
+        state: port.state,
+        phys_state: port.phys_state.clone(),
+        pkeys: sysfs.pkeys(device, port).map_err(|source| Error::Io {
+            what: "read the P_Key table of",
+            path: PathBuf::from(&device.name),
+            remedy: "is the device still there?",
+            source,
+        })?,
+    }))
+}
+
+fn devices(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
+    sysfs.devices().map_err(|source| Error::Io {
+        what: "list the RDMA devices in",
+        path: PathBuf::from("/sys/class/infiniband"),
+        remedy: "is sysfs mounted?",
+        source,
+    })
+}
+
+fn slaves(kernel: &mut dyn Kernel, side: Side, bond: u32) -> Result<Vec<String>, Error> {
+    let links = kernel.links(side).map_err(|e| refused("list the links", e))?;
+    Ok(links.into_iter().filter(|link| link.master == Some(bond)).map(|link| link.name).collect())
+}
+
+fn link_by_index(kernel: &mut dyn Kernel, side: Side, index: u32) -> Result<Option<Link>, Error> {
+    kernel.link_by_index(side, index).map_err(|e| refused(format!("look up link {index}"), e))
+}
+
+/// The links that have an RDMA port, described. Part of an error already, so its own failures leave it empty.
+fn candidates(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side) -> Candidates {
+    let devices = sysfs.devices().unwrap_or_default();
+    let links = kernel.links(side).unwrap_or_default();
+    let describe = |link: &Link| {
+        let (device, port) = sysfs.port_of(&devices, link)?;
+        let layer = if link.layer == LinkLayer::Infiniband { "InfiniBand" } else { "Ethernet" };
+        Some(format!("{} ({layer}, {}/{}, {})", link.name, device.name, port.number, port.state))
+    };
+    // Children share their parent's port, and a pod's child is nobody's master.
+    Candidates(links.iter().filter(|link| link.parent.is_none()).filter_map(describe).collect())
+}
+
+/// A request that the kernel refused while looking around.
+fn refused(step: impl Into<String>, source: netlink::Error) -> Error {
+    Error::Kernel { step: step.into(), source }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One file per attachment, written before anything is made: what DEL and GC must find after a kill or a crash.
+//!
+//! Holds always: a link or an address of ours exists only while its file does; one process at a time works on an
+//! attachment, since each holds a lock on its file; a file that a kill left half-written is still a file.
+//!
+//! The files lie on a volatile file system by default. What they describe are kernel objects, which do not
+//! outlive a reboot either.
+
+use crate::error::Error;
+use common::cni::{Attachment, IfName};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a call waits for another one on the same attachment, such as an ADD that a runtime gave up on.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What ADD is about to do; the first line of the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// `CNI_NETNS`.
+    pub netns: PathBuf,
+    /// The namespace's device and inode: a path may be used again for another container.
+    pub netns_id: (u64, u64),
+    /// The parent, for people.
+    pub master: String,
+    /// The IPAM plugin that was asked for addresses.
+    pub ipam: Option<String>,
+    /// The device-info file, if ADD writes it.
+    #[serde(default)]
+    pub device_info: Option<PathBuf>,
+}
+
+/// The second line: ADD came to its end.
+const DONE: &str = "done";
+
+/// The attachments of one network.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    dir: PathBuf,
+}
+
+/// One attachment's file, locked.
+#[derive(Debug)]
+pub struct Entry {
+    path: PathBuf,
+    file: File,
+    /// What was written, if it is whole.
+    pub intent: Option<Intent>,
+    /// Whether ADD came to its end.
+    pub done: bool,
+}
+
+impl Journal {
+    /// The journal of `network` below the state directory.
+    pub fn new(state: &Path, network: &str) -> Self {
+        Self { dir: state.join("attachments").join(network) }
+    }
+
+    /// Opens and locks the entry of `attachment`; a new one is empty.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when another process works on it for longer than five seconds, [`Error::Io`].
+    pub fn open(&self, attachment: &Attachment) -> Result<Entry, Error> {
+        fs::create_dir_all(&self.dir).map_err(|e| io_error("create", &self.dir, e))?;
+        let path = self.path(attachment);
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .open(&path)
+                .map_err(|e| io_error("open", &path, e))?;
+            match file.try_lock() {
+                Ok(()) if is_at(&file, &path) => return Entry::read(path, file),
+                // Its last owner removed it while we waited.
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
+                Err(TryLockError::WouldBlock) => return Err(Error::Busy(attachment.clone())),
+                Err(TryLockError::Error(e)) => return Err(io_error("lock", &path, e)),
+            }
+        }
+    }
+
+    /// Opens and locks the entry of `attachment` if there is one.
+    pub fn existing(&self, attachment: &Attachment) -> Result<Option<Entry>, Error> {
+        if self.path(attachment).exists() { self.open(attachment).map(Some) } else { Ok(None) }
+    }
+
+    /// The attachments that have an entry.
+    pub fn attachments(&self) -> Result<Vec<Attachment>, Error> {
+        let files = match fs::read_dir(&self.dir) {
+            Ok(files) => files,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(io_error("list", &self.dir, e)),
+        };
+        let mut found = Vec::new();
+        for file in files {
+            let name = file.map_err(|e| io_error("list", &self.dir, e))?.file_name();
+            match name.to_str().and_then(attachment_of) {
+                Some(attachment) => found.push(attachment),
+                None => tracing::warn!(dir = %self.dir.display(), ?name, "not an attachment's file, left alone"),
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// `@` cannot occur in a container id, so the name is unambiguous.
+    fn path(&self, attachment: &Attachment) -> PathBuf {
+        self.dir.join(format!("{}@{}", attachment.container_id, attachment.ifname))
+    }
+}
+
+impl Entry {
+    fn read(path: PathBuf, mut file: File) -> Result<Self, Error> {
+        let mut text = String::new();
+        file.rewind().and_then(|()| file.read_to_string(&mut text)).map_err(|e| io_error("read", &path, e))?;
+        let mut lines = text.lines();
+        let intent = lines.next().and_then(|line| serde_json::from_str(line).ok());
+        let done = lines.next() == Some(DONE);
+        Ok(Self { path, file, intent, done })
+    }
+
+    /// Whether an earlier ADD left something here.
+    pub fn is_used(&self) -> bool {
+        self.intent.is_some()
+    }
+
+    /// Writes down what is about to be done.
+    pub fn begin(&mut self, intent: Intent) -> Result<(), Error> {
+        let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
+        line.push('\n');
+        // Cut off what a killed process left; the line itself goes out in one write.
+        self.file.set_len(0).and_then(|()| self.file.write_all(line.as_bytes())).map_err(|e| io_error("write", &self.path, e))?;
+        self.intent = Some(intent);
+        self.done = false;
+        Ok(())
+    }
+
+    /// Writes down that it is done.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        self.file.write_all(format!("{DONE}\n").as_bytes()).map_err(|e| io_error("write", &self.path, e))?;
+        self.done = true;
+        Ok(())
+    }
+
+    /// Forgets the attachment.
+    pub fn remove(self) -> Result<(), Error> {
+        match fs::remove_file(&self.path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &self.path, e)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+fn attachment_of(file: &str) -> Option<Attachment> {
+    let (container_id, ifname) = file.split_once('@')?;
+    let ifname: IfName = ifname.parse().ok()?;
+    Some(Attachment { container_id: container_id.parse().ok()?, ifname })
+}
+
+fn io_error(what: &'static str, path: &Path, source: io::Error) -> Error {
+    let remedy = match source.kind() {
+        io::ErrorKind::StorageFull => "free space on its file system",
+        io::ErrorKind::ReadOnlyFilesystem => "mount it writable, or set RDMANET_STATE to a directory that is",
+        io::ErrorKind::PermissionDenied => "the plugin must run as root",
+        _ => "set RDMANET_STATE to a directory that root can write",
+    };
+    Error::Io { what, path: path.to_owned(), remedy, source }
+}
+
+#[cfg(test)]
+mod tests;

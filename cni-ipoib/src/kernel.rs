@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The few things this plugin asks of the kernel.
+//!
+//! A trait, so that a test can put itself between the plugin and the real kernel and fail any one request.
+
+use common::announce;
+use common::netlink::{Added, Address, AddressOptions, Error, Link, LinkChange, NewLink, Route, RouteEntry, Socket};
+use common::netns::Netns;
+use ipnetwork::IpNetwork;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// One of the two namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The plugin's own, with the parents.
+    Host,
+    /// The container's.
+    Pod,
+}
+
+/// The host's and the pod's network namespace.
+pub trait Kernel {
+    /// The link of a name or altname.
+    fn link(&mut self, side: Side, name: &str) -> Result<Option<Link>, Error>;
+    /// The link of an index.
+    fn link_by_index(&mut self, side: Side, index: u32) -> Result<Option<Link>, Error>;
+    /// Every link.
+    fn links(&mut self, side: Side) -> Result<Vec<Link>, Error>;
+    /// Creates a link by a request made on `side`. `into_pod` has it born in the pod.
+    fn add_link(&mut self, side: Side, link: &NewLink<'_>, into_pod: bool) -> Result<(), Error>;
+    /// Changes a link.
+    fn change_link(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error>;
+    /// Deletes a link; false if it was not there.
+    fn delete_link(&mut self, side: Side, index: u32) -> Result<bool, Error>;
+    /// The addresses of a link in the pod.
+    fn addresses(&mut self, index: u32) -> Result<Vec<Address>, Error>;
+    /// Gives a link in the pod an address that nobody else has: no duplicate detection delays it.
+    fn add_address(&mut self, index: u32, address: IpNetwork) -> Result<Added, Error>;
+    /// The routes through a link.
+    fn routes(&mut self, side: Side, index: u32) -> Result<Vec<RouteEntry>, Error>;
+    /// Adds a route in the pod.
+    fn add_route(&mut self, route: &RouteEntry) -> Result<Added, Error>;
+    /// Waits until a link in the pod has carrier; false if it has none in time.
+    fn wait_for_carrier(&mut self, index: u32, timeout: Duration) -> Result<bool, Error>;
+    /// Allows IPv6 on a link in the pod, which runtimes and images like to forbid.
+    fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()>;
+    /// Tells the neighbours of a link in the pod who has these addresses now.
+    fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()>;
+}
+
+/// The real kernel.
+pub struct Namespaces<'n> {
+    host: Socket<Route>,
+    pod: Option<(Socket<Route>, &'n Netns)>,
+}
+
+impl<'n> Namespaces<'n> {
+    /// Opens a socket on each side; a pod that is gone has none.
+    pub fn open(netns: Option<&'n Netns>) -> Result<Self, Error> {
+        let pod = netns.map(|netns| Ok::<_, Error>((Socket::open_in(netns)?, netns))).transpose()?;
+        Ok(Self { host: Socket::open()?, pod })
+    }
+
+    fn on(&mut self, side: Side) -> Result<&mut Socket<Route>, Error> {
+        match side {
+            Side::Host => Ok(&mut self.host),
+            Side::Pod => Ok(self.pod()?.0),
+        }
+    }
+
+    fn pod(&mut self) -> io::Result<(&mut Socket<Route>, &'n Netns)> {
+        match &mut self.pod {
+            Some((socket, netns)) => Ok((socket, netns)),
+            None => Err(io::Error::new(io::ErrorKind::NotFound, "the container's namespace is gone")),
+        }
+    }
+}
+
+impl Kernel for Namespaces<'_> {
+    fn link(&mut self, side: Side, name: &str) -> Result<Option<Link>, Error> {
+        self.on(side)?.link(name)
+    }
+
+    fn link_by_index(&mut self, side: Side, index: u32) -> Result<Option<Link>, Error> {
+        self.on(side)?.link_by_index(index)
+    }
+
+    fn links(&mut self, side: Side) -> Result<Vec<Link>, Error> {
+        self.on(side)?.links()
+    }
+
+    fn add_link(&mut self, side: Side, link: &NewLink<'_>, into_pod: bool) -> Result<(), Error> {
+        let netns: Option<BorrowedFd<'_>> = if into_pod { Some(self.pod()?.1.as_fd()) } else { None };
+        let link = NewLink { netns, ..*link };
+        self.on(side)?.add_link(&link)
+    }
+
+    fn change_link(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
+        self.on(side)?.change_link(index, change)
+    }
+
+    fn delete_link(&mut self, side: Side, index: u32) -> Result<bool, Error> {
+        self.on(side)?.delete_link(index)
+    }
+
+    fn addresses(&mut self, index: u32) -> Result<Vec<Address>, Error> {
+        self.on(Side::Pod)?.addresses(index)
+    }
+
+    fn add_address(&mut self, index: u32, address: IpNetwork) -> Result<Added, Error> {
+        self.on(Side::Pod)?.add_address(index, address, AddressOptions { no_dad: true })
+    }
+
+    fn routes(&mut self, side: Side, index: u32) -> Result<Vec<RouteEntry>, Error> {
+        self.on(side)?.routes(index)
+    }
+
+    fn add_route(&mut self, route: &RouteEntry) -> Result<Added, Error> {
+        self.on(Side::Pod)?.add_route(route)
+    }
+
+    fn wait_for_carrier(&mut self, index: u32, timeout: Duration) -> Result<bool, Error> {
+        self.on(Side::Pod)?.wait_for_carrier(index, timeout)
+    }
+
+    fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()> {
+        let file = format!("/proc/sys/net/ipv6/conf/{ifname}/disable_ipv6");
+        // /proc/sys/net shows the namespace of the thread that opens it.
+        self.pod()?.1.run(|| match std::fs::read_to_string(&file) {
+            Ok(text) if text.trim() == "0" => Ok(()),
+            Ok(_) => std::fs::write(&file, "0"),
+            Err(e) => Err(e),
+        })?
+    }
+
+    fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {
+        let frames = announce::frames(link, addresses);
+        self.pod()?.1.run(|| announce::send(link.index, &frames))?
+    }
+}
+

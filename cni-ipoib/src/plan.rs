@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What ADD is going to do: plain data, made from [`Config`] and [`Host`] without touching anything.
+//!
+//! Every reason to refuse that can be known beforehand is found here, so that nothing has to be taken back for it.
+
+use crate::config::{Config, Mode, require_fitting_keys};
+use crate::error::Error;
+use crate::host::{Host, Port};
+use crate::kernel::Side;
+use crate::mark::Mark;
+use common::cni::IfName;
+use common::netlink::{AddrGenMode, HwAddress, IpoibMode, LinkInfo, LinkLayer, NewLinkKind};
+use common::rdma::{PciAddress, Pkey, PortState};
+use std::time::Duration;
+
+/// The most an `IPoIB` datagram carries: the largest InfiniBand MTU less the 4-byte encapsulation header (RFC 4391 § 7).
+const DATAGRAM_MTU_MAX: u32 = 4096 - 4;
+
+/// The most an `IPoIB` connection carries (`IPOIB_CM_MTU`, drivers/infiniband/ulp/ipoib/ipoib.h; RFC 4755).
+const CONNECTED_MTU_MAX: u32 = 65520;
+
+/// How long an `IPoIB` child may take to join its multicast groups. A subnet manager that is busy with a
+/// sweep of a large fabric answers within seconds.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An Ethernet child has its parent's carrier at once, or not at all.
+const ETHERNET_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The child of a parent.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// What it is.
+    pub mode: Mode,
+    /// What the kernel is asked for.
+    pub kind: NewLinkKind<'static>,
+    /// The name of the parent, for messages.
+    pub parent: String,
+    /// The parent's index.
+    pub parent_index: u32,
+    /// The namespace the parent is in.
+    pub side: Side,
+    /// The MTU to give it and to see in effect.
+    pub mtu: Option<u32>,
+    /// Its hardware address, where one was asked for.
+    pub address: Option<HwAddress>,
+    /// How it makes its link-local address; none means the kernel's default.
+    pub addr_gen_mode: Option<AddrGenMode>,
+    /// How long it may take to get carrier.
+    pub carrier_timeout: Duration,
+    /// The PCI address of the parent's device.
+    pub pci: Option<PciAddress>,
+    /// The RDMA device of the parent.
+    pub rdma_device: Option<String>,
+}
+
+/// A child and whose it is.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What to make.
+    pub child: Child,
+    /// Its name in the pod.
+    pub ifname: IfName,
+    /// The signs it bears.
+    pub mark: Mark,
+}
+
+/// Decides what `config` means on `host`.
+///
+/// # Errors
+/// The parent does not carry what is asked for, or carries nothing now.
+pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
+    let mode = config.mode.unwrap_or(match host.master.layer {
+        LinkLayer::Infiniband => Mode::Ipoib,
+        _ => Mode::Macvlan,
+    });
+    require_link_layer(mode, host)?;
+    require_fitting_keys(&config.only_for, mode)?;
+    let (kind, largest) = match mode {
+        Mode::Ipoib => ipoib(config, host)?,
+        Mode::Macvlan | Mode::Ipvlan => (ethernet(mode, config, host)?, (host.master.mtu, "an Ethernet frame")),
+    };
+    require_up(mode, host)?;
+    let (max, what) = largest;
+    if let Some(mtu) = config.mtu.filter(|mtu| *mtu > max) {
+        return Err(Error::MtuTooLarge { mtu, master: host.master.name.clone(), what, max });
+    }
+    Ok(Child {
+        mode,
+        kind,
+        parent: host.root.name.clone(),
+        parent_index: host.root.index,
+        side: host.side,
+        mtu: config.mtu,
+        address: address(mode, config, host)?,
+        // All children of a port share its GUID: made from that, their link-local addresses would be the same.
+        addr_gen_mode: (mode == Mode::Ipoib).then_some(AddrGenMode::Random),
+        carrier_timeout: if mode == Mode::Ipoib { JOIN_TIMEOUT } else { ETHERNET_TIMEOUT },
+        pci: host.pci,
+        rdma_device: host.port.as_ref().map(|port| port.device.clone()),
+    })
+}
+
+fn require_link_layer(mode: Mode, host: &Host) -> Result<(), Error> {
+    let wrong = |layer, want, instead| {
+        Err(Error::WrongLinkLayer { master: host.master.name.clone(), layer, mode, want, instead })
+    };
+    match (mode, host.master.layer) {
+        (Mode::Ipoib, LinkLayer::Infiniband) | (Mode::Macvlan | Mode::Ipvlan, LinkLayer::Ethernet) => Ok(()),
+        (Mode::Macvlan | Mode::Ipvlan, LinkLayer::Infiniband) => wrong("InfiniBand", "Ethernet", "ipoib"),
+        (Mode::Ipoib, LinkLayer::Ethernet) => wrong("Ethernet", "InfiniBand", "macvlan or ipvlan"),
+        (Mode::Ipoib, LinkLayer::Loopback) => wrong("a loopback", "InfiniBand", "ipoib with an InfiniBand master"),
+        (_, LinkLayer::Loopback) => wrong("a loopback", "Ethernet", "macvlan with an Ethernet master"),
+        (_, LinkLayer::Other(_)) => wrong("neither InfiniBand nor Ethernet", "one of them", "another master"),
+    }
+}
+
+type LargestMtu = (u32, &'static str);
+
+fn ipoib(config: &Config, host: &Host) -> Result<(NewLinkKind<'static>, LargestMtu), Error> {
+    if config.ipam.as_deref() == Some("dhcp") {
+        return Err(Error::Unsupported {
+            key: "ipam.type",
+            value: "dhcp".to_owned(),
+            remedy: "the dhcp plugin speaks Ethernet only; use rdma-ipam, host-local, static or whereabouts on InfiniBand",
+        });
+    }
+    let LinkInfo::Ipoib { pkey: masters, mode: parents, .. } = &host.master.info else {
+        return Err(no_ipoib(host));
+    };
+    let pkey = config.pkey.unwrap_or(*masters);
+    if let Some(port) = &host.port {
+        require_pkey(pkey, port)?;
+    }
+    let mode = config.ipoib_mode.unwrap_or(*parents);
+    let largest = match mode {
+        IpoibMode::Connected => (CONNECTED_MTU_MAX, "connected mode"),
+        IpoibMode::Datagram => (DATAGRAM_MTU_MAX, "datagram mode"),
+    };
+    Ok((NewLinkKind::Ipoib { pkey: Some(pkey), mode: Some(mode), umcast: config.umcast }, largest))
+}
+
+fn require_pkey(pkey: Pkey, port: &Port) -> Result<(), Error> {
+    if port.pkeys.iter().any(|of_port| of_port.matches(pkey)) {
+        return Ok(());
+    }
+    Err(Error::PkeyAbsent { pkey, port: format!("{} port {}", port.device, port.number), table: port.pkeys.clone() })
+}
+
+/// A bond of InfiniBand ports has their link layer, but the kernel makes no `IPoIB` child of it.
+fn no_ipoib(host: &Host) -> Error {
+    let kind = host.master.kind.as_deref().unwrap_or("unknown");
+    let remedy = match host.slaves.as_slice() {
+        [] => "name an IPoIB link".to_owned(),
+        slaves => format!("name one of its ports: {}", slaves.join(", ")),
+    };
+    Error::WrongKind { master: host.master.name.clone(), what: format!("a link of kind {kind}"), mode: Mode::Ipoib, remedy }
+}
+
+/// A port of a bond or a bridge has lost its frames to it, and the kernel answers `EBUSY`.
+fn ethernet(mode: Mode, config: &Config, host: &Host) -> Result<NewLinkKind<'static>, Error> {
+    if let Some(upper) = &host.enslaved_to {
+        return Err(Error::WrongKind {
+            master: host.master.name.clone(),
+            what: format!("a port of {upper}"),
+            mode,
+            remedy: format!("name {upper}"),
+        });
+    }
+    Ok(match mode {
+        Mode::Ipvlan => NewLinkKind::Ipvlan { mode: config.ipvlan_mode },
+        _ => NewLinkKind::Macvlan { mode: config.macvlan_mode, bc_queue_len: config.bc_queue_len },
+    })
+}
+
+/// An `IPoIB` parent may lack carrier because *its* partition has no group, so there the port decides.
+fn require_up(mode: Mode, host: &Host) -> Result<(), Error> {
+    let down = |link: &str, reason: String| Err(Error::MasterDown { master: link.to_owned(), reason });
+    for link in [&host.root, &host.master] {
+        if !link.up {
+            return down(&link.name, format!("is down; bring it up: ip link set {} up", link.name));
+        }
+    }
+    match (&host.port, mode) {
+        (Some(port), Mode::Ipoib) if port.state == PortState::Active => Ok(()),
+        (Some(port), Mode::Ipoib) => {
+            let remedy = match port.state {
+                PortState::Init => "no subnet manager has configured it; is one running on this fabric?",
+                PortState::Down => "check cable, switch port and subnet manager",
+                _ => "the subnet manager has not finished with it",
+            };
+            let (device, number) = (&port.device, port.number);
+            down(&host.root.name, format!("carries nothing: {device} port {number} is {} ({}); {remedy}", port.state, port.phys_state))
+        }
+        _ if host.root.carrier => Ok(()),
+        _ => down(&host.root.name, "has no carrier; check cable and switch port".to_owned()),
+    }
+}
+
+/// The hardware address to ask for.
+fn address(mode: Mode, config: &Config, host: &Host) -> Result<Option<HwAddress>, Error> {
+    match (mode, &config.mac) {
+        (Mode::Ipoib, _) => require_port_guid(config, host).map(|()| None),
+        (_, _) if config.guid.is_some() => {
+            Err(Error::KeyOfOtherMode { key: "infinibandGUID", its: Mode::Ipoib, mode })
+        }
+        (Mode::Ipvlan, Some(_)) => Err(Error::KeyOfOtherMode { key: "mac", its: Mode::Macvlan, mode }),
+        (_, Some(mac)) if mac.len() != 6 => {
+            Err(Error::BadValue { key: "mac", value: mac.to_string(), want: "6 bytes for an Ethernet master".to_owned() })
+        }
+        (_, mac) => Ok(mac.clone()),
+    }
+}
+
+/// An `IPoIB` child is reached at its port's GUID, whatever its link-layer address claims.
+fn require_port_guid(config: &Config, host: &Host) -> Result<(), Error> {
+    let Some(guid) = host.root.address.port_guid() else { return Ok(()) };
+    let refuse = |key, value: String| {
+        Err(Error::AddressOfPort { key, value, master: host.root.name.clone(), guid })
+    };
+    match (&config.mac, config.guid) {
+        (Some(mac), _) if mac.port_guid() != Some(guid) => refuse("mac", mac.to_string()),
+        (_, Some(asked)) if asked != guid => refuse("infinibandGUID", asked.to_string()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

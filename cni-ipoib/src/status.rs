@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! STATUS: could ADD succeed now?
+
+use crate::CniIpoib;
+use crate::config::{Config, Master};
+use crate::error::Error;
+use crate::host::observe;
+use crate::plan;
+use common::cni::dispatch::Call;
+use common::cni::{self, Code, Delegate};
+use common::rdma::Sysfs;
+
+impl CniIpoib {
+    /// Looks at the node as ADD would, and asks the IPAM plugin.
+    ///
+    /// # Errors
+    /// Code 51 when the parent carries nothing, since pods that hang on it are cut off too; 50 for anything else that
+    /// would make ADD fail. The message is ADD's own.
+    ///
+    /// # Caveats
+    /// A parent inside the pod (`linkInContainer`), or one that a device plugin has yet to choose, cannot be judged.
+    pub(crate) fn status(&self, call: &Call) -> Result<(), cni::Error> {
+        let config = Config::read(call).map_err(|e| cni::Error { code: Code::NOT_AVAILABLE, ..e })?;
+        if !config.link_in_container && config.master != Master::Unset {
+            self.judge(&config)?;
+        }
+        match &config.ipam {
+            Some(plugin) => Delegate::new(plugin, call, config.delegate_timeout)
+                .and_then(|ipam| ipam.status())
+                .map_err(unavailable),
+            None => Ok(()),
+        }
+    }
+
+    fn judge(&self, config: &Config) -> Result<(), cni::Error> {
+        let mut kernel = self.open_kernel(None)?;
+        let sysfs = Sysfs::at(&self.places.sysfs);
+        let child = observe(&mut *kernel, &sysfs, config).and_then(|host| plan::child(config, &host));
+        child.map(|_| ()).map_err(|error| {
+            let code = if matches!(error, Error::MasterDown { .. }) { Code::LIMITED } else { Code::NOT_AVAILABLE };
+            cni::Error { code, ..error.into() }
+        })
+    }
+}
+
+/// STATUS has two codes; a delegate that uses another one is not available.
+fn unavailable(error: cni::Error) -> cni::Error {
+    match error.code {
+        Code::NOT_AVAILABLE | Code::LIMITED => error,
+        _ => cni::Error { code: Code::NOT_AVAILABLE, ..error },
+    }
+}

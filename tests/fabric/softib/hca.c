@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One HCA as rdmavt and ib_core see it.
+ */
+#include <linux/module.h>
+#include <linux/pci.h>
+#include <linux/slab.h>
+#include <linux/version.h>
+
+#include "softib.h"
+
+/* rdmavt names the PCI device of an HCA in its messages and asks no more of it. */
+static struct pci_dev pci_stand_in = {
+	.dev.init_name = "softib",
+};
+
+static struct pci_dev *get_pci_dev(struct rvt_dev_info *rdi)
+{
+	return &pci_stand_in;
+}
+
+static int get_guid_be(struct rvt_dev_info *rdi, struct rvt_ibport *ibport,
+		       int index, __be64 *guid)
+{
+	if (index)
+		return -EINVAL;
+	*guid = rdi_to_softib(rdi)->guid;
+	return 0;
+}
+
+static int query_port_state(struct rvt_dev_info *rdi, u32 port,
+			    struct ib_port_attr *attr)
+{
+	struct softib_hca *hca = rdi_to_softib(rdi);
+	bool up = READ_ONCE(hca->up);
+
+	attr->lid = READ_ONCE(hca->lid);
+	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP :
+				IB_PORT_PHYS_STATE_POLLING;
+	attr->gid_tbl_len = 1;
+	attr->max_mtu = IB_MTU_4096;
+	attr->active_mtu = softib_port_mtu;
+	attr->active_width = IB_WIDTH_4X;
+	attr->active_speed = READ_ONCE(hca->rate)->speed;
+	attr->max_vl_num = 1;
+	return 0;
+}
+
+/* A consumer may ask for it (ibportstate does); only the cable shuts a port. */
+static int shut_down_port(struct rvt_dev_info *rdi, u32 port)
+{
+	return -EOPNOTSUPP;
+}
+
+static void cap_mask_chg(struct rvt_dev_info *rdi, u32 port)
+{
+}
+
+static void notify_new_ah(struct ib_device *ibdev, struct rdma_ah_attr *attr,
+			  struct rvt_ah *ah)
+{
+	ah->log_pmtu = ilog2(ib_mtu_enum_to_int(softib_port_mtu));
+}
+
+static int modify_device(struct ib_device *ibdev, int mask,
+			 struct ib_device_modify *attr)
+{
+	if (mask & ~IB_DEVICE_MODIFY_NODE_DESC)
+		return -EOPNOTSUPP;
+	if (mask & IB_DEVICE_MODIFY_NODE_DESC)
+		memcpy(ibdev->node_desc, attr->node_desc,
+		       sizeof(ibdev->node_desc));
+	return 0;
+}
+
+/*
+ * That it exists is what lets ib_core move the device between namespaces, or
+ * unregister it, while processes hold it open.  There is nothing to do: what
+ * user space has mapped are queues in memory that each mapping keeps alive.
+ */
+static void disassociate_ucontext(struct ib_ucontext *context)
+{
+}
+
+static const struct attribute_group *no_port_groups[] = { NULL };
+
+static const struct ib_device_ops softib_device_ops = {
+	.owner = THIS_MODULE,
+	/* Of rdmavt's drivers; rdma-core finds its user space half by it. */
+	.driver_id = RDMA_DRIVER_HFI1,
+	.port_groups = no_port_groups,
+	.modify_device = modify_device,
+	.process_mad = softib_process_mad,
+	.disassociate_ucontext = disassociate_ucontext,
+};
+
+static void set_params(struct softib_hca *hca)
+{
+	hca->rdi.dparms = (struct rvt_driver_params) {
+		.lkey_table_size = 16,
+		.qp_table_size = 256,
+		.qpn_start = 1,
+		.qpn_inc = 1,
+		.qos_shift = 1,
+		.qpn_res_start = 0x10000,
+		.qpn_res_end = 0x10000,
+		.psn_mask = 0xffffff,
+		.psn_shift = 8,
+		.psn_modify_mask = 0xffffff,
+		/*
+		 * Counts the ports for which rdmavt keeps a MAD agent to send
+		 * traps with.  softib sends none, and such an agent would be
+		 * left dangling when the device moves to another namespace.
+		 */
+		.nports = 0,
+		.npkeys = SOFTIB_PKEYS,
+		.node = 0,
+		.core_cap_flags = RDMA_CORE_PORT_IBA_IB,
+		.max_mad_size = IB_MGMT_MAD_SIZE,
+		.sge_copy_mode = RVT_SGE_COPY_MEMCPY,
+		.max_rdma_atomic = 16,
+		.props = {
+			.sys_image_guid = hca->guid,
+			.device_cap_flags = IB_DEVICE_BAD_PKEY_CNTR |
+				IB_DEVICE_BAD_QKEY_CNTR |
+				IB_DEVICE_SYS_IMAGE_GUID |
+				IB_DEVICE_PORT_ACTIVE_EVENT |
+				IB_DEVICE_RC_RNR_NAK_GEN |
+				IB_DEVICE_SRQ_RESIZE |
+				IB_DEVICE_MEM_MGT_EXTENSIONS,
+			.page_size_cap = PAGE_SIZE,
+			.max_mr_size = U64_MAX,
+			.max_mr = 0x10000,
+			.max_qp = 16384,
+			.max_qp_wr = 16383,
+			.max_send_sge = 32,
+			.max_recv_sge = 32,
+			.max_sge_rd = 32,
+			.max_cq = 65535,
+			.max_cqe = 0x2ffff,
+			.max_pd = 65535,
+			.max_ah = 65535,
+			.max_qp_rd_atom = 16,
+			.max_qp_init_rd_atom = 16,
+			.max_srq = 1024,
+			.max_srq_wr = 0x1ffff,
+			.max_srq_sge = 32,
+			.max_fast_reg_page_list_len = 256,
+			.atomic_cap = IB_ATOMIC_GLOB,
+			.masked_atomic_cap = IB_ATOMIC_NONE,
+			.max_pkeys = SOFTIB_PKEYS,
+			.max_mcast_grp = 16384,
+			.max_mcast_qp_attach = 256,
+			.max_total_mcast_qp_attach = 256 * 16384,
+		},
+	};
+}
+
+static void set_name(struct softib_hca *hca)
+{
+	struct ib_device *ibdev = &hca->rdi.ibdev;
+
+	/* rdmavt prints the name before ib_core sets it. */
+	dev_set_name(&ibdev->dev, "softib%u", hca->unit);
+	strscpy(ibdev->name, dev_name(&ibdev->dev), IB_DEVICE_NAME_MAX);
+	snprintf(ibdev->node_desc, sizeof(ibdev->node_desc), "softib%u",
+		 hca->unit);
+}
+
+static void set_ops(struct rvt_dev_info *rdi)
+{
+	rdi->driver_f.get_pci_dev = get_pci_dev;
+	rdi->driver_f.get_guid_be = get_guid_be;
+	rdi->driver_f.query_port_state = query_port_state;
+	rdi->driver_f.shut_down_port = shut_down_port;
+	rdi->driver_f.cap_mask_chg = cap_mask_chg;
+	rdi->driver_f.notify_new_ah = notify_new_ah;
+	softib_qp_ops(rdi);
+	ib_set_device_ops(&rdi->ibdev, &softib_device_ops);
+}
+
+/**
+ * softib_hca_create - allocate an HCA and fill it in
+ * @pdev: its parent, whose id is the unit
+ * @guid: node and port GUID
+ * @pkeys: P_Key table
+ * @rate: link rate
+ * @up: whether the cable is in
+ *
+ * Return: the HCA, not yet registered, or an ERR_PTR.
+ */
+struct softib_hca *softib_hca_create(struct platform_device *pdev, u64 guid,
+				     const u16 *pkeys,
+				     const struct softib_rate *rate, bool up)
+{
+	struct rvt_dev_info *rdi = rvt_alloc_device(sizeof(struct softib_hca), 1);
+	struct softib_hca *hca;
+
+	if (!rdi)
+		return ERR_PTR(-ENOMEM);
+	hca = rdi_to_softib(rdi);
+	hca->pdev = pdev;
+	hca->unit = pdev->id;
+	hca->guid = cpu_to_be64(guid);
+	hca->lid = SOFTIB_FIRST_LID + hca->unit;
+	hca->rate = rate;
+	hca->up = up;
+	mutex_init(&hca->lock);
+	memcpy(hca->pkeys, pkeys, sizeof(hca->pkeys));
+
+	spin_lock_init(&hca->ibport.lock);
+	hca->ibport.gid_prefix = cpu_to_be64(SOFTIB_GID_PREFIX);
+	hca->ibport.sm_lid = SOFTIB_SM_LID;
+	hca->ibport.subnet_timeout = SOFTIB_LIFETIME;
+	hca->ibport.port_cap_flags = IB_PORT_SYS_IMAGE_GUID_SUP |
+				     IB_PORT_CLIENT_REG_SUP;
+
+	rdi->ibdev.node_guid = hca->guid;
+	rdi->ibdev.phys_port_cnt = 1;
+	rdi->ibdev.dev.parent = &pdev->dev;
+	set_name(hca);
+	set_params(hca);
+	set_ops(rdi);
+	rvt_init_port(rdi, &hca->ibport, 0, hca->pkeys);
+	return hca;
+}
+
+/**
+ * softib_hca_register - announce an HCA, its partitions first
+ * @hca: the HCA; the switch must find it already, its clients send at once
+ *
+ * Return: 0 or a negative errno.
+ */
+int softib_hca_register(struct softib_hca *hca)
+{
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < SOFTIB_PKEYS; i++) {
+		ret = softib_partition_provide(hca->pkeys[i]);
+		if (ret)
+			return ret;
+	}
+	return rvt_register_device(&hca->rdi);
+}
+
+void softib_hca_unregister(struct softib_hca *hca)
+{
+	rvt_unregister_device(&hca->rdi);
+}
+
+void softib_hca_free(struct softib_hca *hca)
+{
+	rvt_dealloc_device(&hca->rdi);
+}

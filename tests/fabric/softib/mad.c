@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The port's agent for performance management: it backs the counters in sysfs
+ * (ports/1/counters) and answers perfquery.  Subnet management packets get no
+ * answer: the built-in subnet manager sets ports up without them.
+ */
+#include <linux/limits.h>
+#include <rdma/ib_pma.h>
+
+#include "softib.h"
+
+static u32 saturated(u64 value)
+{
+	return min_t(u64, value, U32_MAX);
+}
+
+static u16 saturated16(u64 value)
+{
+	return min_t(u64, value, U16_MAX);
+}
+
+static void get_class_port_info(struct ib_class_port_info *info)
+{
+	info->base_version = IB_MGMT_BASE_VERSION;
+	info->class_version = 1;
+	info->capability_mask = IB_PMA_CLASS_CAP_EXT_WIDTH;
+	ib_set_cpi_resp_time(info, SOFTIB_LIFETIME);
+}
+
+/* PortXmitData and PortRcvData count four octets as one (IBA 16.1.3.5). */
+static void get_counters(struct softib_hca *hca, struct ib_pma_portcounters *c)
+{
+	c->port_select = 1;
+	c->port_rcv_errors = cpu_to_be16(saturated16(hca->ibport.n_pkt_drops));
+	c->port_xmit_data =
+		cpu_to_be32(saturated(atomic64_read(&hca->sent.octets) / 4));
+	c->port_rcv_data =
+		cpu_to_be32(saturated(atomic64_read(&hca->received.octets) / 4));
+	c->port_xmit_packets =
+		cpu_to_be32(saturated(atomic64_read(&hca->sent.packets)));
+	c->port_rcv_packets =
+		cpu_to_be32(saturated(atomic64_read(&hca->received.packets)));
+}
+
+static void get_counters_ext(struct softib_hca *hca,
+			     struct ib_pma_portcounters_ext *c)
+{
+	u64 sent = atomic64_read(&hca->sent.packets);
+	u64 received = atomic64_read(&hca->received.packets);
+
+	c->port_select = 1;
+	c->port_xmit_data = cpu_to_be64(atomic64_read(&hca->sent.octets) / 4);
+	c->port_rcv_data = cpu_to_be64(atomic64_read(&hca->received.octets) / 4);
+	c->port_xmit_packets = cpu_to_be64(sent);
+	c->port_rcv_packets = cpu_to_be64(received);
+	c->port_unicast_xmit_packets = cpu_to_be64(sent);
+	c->port_unicast_rcv_packets = cpu_to_be64(received);
+}
+
+/**
+ * softib_process_mad - answer a performance management MAD
+ *
+ * See ib_core's struct ib_device_ops for the arguments.
+ *
+ * Return: IB_MAD_RESULT_SUCCESS, with IB_MAD_RESULT_REPLY when @out is filled.
+ */
+int softib_process_mad(struct ib_device *ibdev, int flags, u32 port,
+		       const struct ib_wc *in_wc, const struct ib_grh *in_grh,
+		       const struct ib_mad *in, struct ib_mad *out,
+		       size_t *out_len, u16 *pkey_index)
+{
+	struct softib_hca *hca = to_softib(ibdev);
+	struct ib_pma_mad *reply = (struct ib_pma_mad *)out;
+
+	if (in->mad_hdr.mgmt_class != IB_MGMT_CLASS_PERF_MGMT ||
+	    (in->mad_hdr.method & IB_MGMT_METHOD_RESP))
+		return IB_MAD_RESULT_SUCCESS;
+
+	memset(out, 0, sizeof(*out));
+	out->mad_hdr = in->mad_hdr;
+	out->mad_hdr.method = IB_MGMT_METHOD_GET_RESP;
+	if (in->mad_hdr.method != IB_MGMT_METHOD_GET) {
+		out->mad_hdr.status =
+			cpu_to_be16(IB_MGMT_MAD_STATUS_UNSUPPORTED_METHOD);
+		return IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
+	}
+	switch (in->mad_hdr.attr_id) {
+	case IB_PMA_CLASS_PORT_INFO:
+		get_class_port_info((void *)reply->data);
+		break;
+	case IB_PMA_PORT_COUNTERS:
+		get_counters(hca, (void *)reply->data);
+		break;
+	case IB_PMA_PORT_COUNTERS_EXT:
+		get_counters_ext(hca, (void *)reply->data);
+		break;
+	default:
+		out->mad_hdr.status =
+			cpu_to_be16(IB_MGMT_MAD_STATUS_UNSUPPORTED_METHOD_ATTRIB);
+	}
+	return IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
+}

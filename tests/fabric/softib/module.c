@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Module parameters, and the table of HCAs that the switch forwards by.
+ *
+ * An entry of the table is visible from before its HCA is registered until
+ * before its HCA goes away; readers hold rcu_read_lock().
+ */
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+
+#include "softib.h"
+
+static unsigned int devices = 1;
+module_param(devices, uint, 0444);
+MODULE_PARM_DESC(devices, "number of single-port HCAs, 1 to 16");
+
+static char *pkeys = "0xffff";
+module_param(pkeys, charp, 0444);
+MODULE_PARM_DESC(pkeys,
+		 "P_Key table, e.g. 0xffff,0x8001; one per HCA separated by '/', the last one for all that follow");
+
+static unsigned long guid_base = 0x525400fffe000001UL;
+module_param(guid_base, ulong, 0444);
+MODULE_PARM_DESC(guid_base, "GUID of softib0; each next HCA has the next one");
+
+static unsigned int rate = 200;
+module_param(rate, uint, 0444);
+MODULE_PARM_DESC(rate, "link rate in Gb/s: 10, 20, 40, 56, 100, 200 or 400");
+
+static unsigned int mtu = 4096;
+module_param(mtu, uint, 0444);
+MODULE_PARM_DESC(mtu, "active MTU of the ports: 2048 or 4096");
+
+static unsigned int group_mtu;
+module_param(group_mtu, uint, 0444);
+MODULE_PARM_DESC(group_mtu, "MTU of the IPoIB broadcast groups: 2048 or 4096 (default: mtu)");
+
+static unsigned int unplugged[SOFTIB_MAX_HCAS];
+static unsigned int unplugged_count;
+module_param_array_named(down, unplugged, uint, &unplugged_count, 0444);
+MODULE_PARM_DESC(down, "HCAs whose cable is out at the start, e.g. 0,2");
+
+struct workqueue_struct *softib_wq;
+enum ib_mtu softib_port_mtu;
+enum ib_mtu softib_group_mtu;
+
+static struct softib_hca __rcu *hcas[SOFTIB_MAX_HCAS];
+
+/* Callers of the three hold rcu_read_lock(), or are the module's own init. */
+struct softib_hca *softib_by_unit(unsigned int unit)
+{
+	return rcu_dereference_check(hcas[unit], 1);
+}
+
+struct softib_hca *softib_by_lid(u16 lid)
+{
+	unsigned int i;
+
+	for (i = 0; i < SOFTIB_MAX_HCAS; i++) {
+		struct softib_hca *hca = softib_by_unit(i);
+
+		if (hca && READ_ONCE(hca->lid) == lid)
+			return hca;
+	}
+	return NULL;
+}
+
+struct softib_hca *softib_by_gid(const union ib_gid *gid)
+{
+	unsigned int i;
+
+	for (i = 0; i < SOFTIB_MAX_HCAS; i++) {
+		struct softib_hca *hca = softib_by_unit(i);
+
+		if (hca && hca->guid == gid->global.interface_id &&
+		    hca->ibport.gid_prefix == gid->global.subnet_prefix)
+			return hca;
+	}
+	return NULL;
+}
+
+static int mtu_parse(const char *name, unsigned int value, enum ib_mtu *out)
+{
+	if (value != 2048 && value != 4096) {
+		pr_err("softib: %s=%u is neither 2048 nor 4096\n", name, value);
+		return -EINVAL;
+	}
+	*out = ib_mtu_int_to_enum(value);
+	return 0;
+}
+
+/* The table of HCA @unit in the parameter pkeys: part @unit, or the last. */
+static int pkeys_of(unsigned int unit, u16 *table)
+{
+	const char *part = pkeys, *end;
+	int ret;
+
+	for (;;) {
+		end = strchrnul(part, '/');
+		if (!*end || !unit--)
+			break;
+		part = end + 1;
+	}
+	ret = softib_pkeys_parse(part, end - part, table);
+	if (ret)
+		pr_err("softib: pkeys=%s: '%.*s' is not a list of at most %d P_Keys\n",
+		       pkeys, (int)(end - part), part, SOFTIB_PKEYS);
+	return ret;
+}
+
+static bool starts_up(unsigned int unit)
+{
+	unsigned int i;
+
+	for (i = 0; i < unplugged_count; i++)
+		if (unplugged[i] == unit)
+			return false;
+	return true;
+}
+
+static int parameters_check(void)
+{
+	unsigned int i;
+	int ret;
+
+	if (!devices || devices > SOFTIB_MAX_HCAS) {
+		pr_err("softib: devices=%u is not in 1..%d\n", devices,
+		       SOFTIB_MAX_HCAS);
+		return -EINVAL;
+	}
+	if (!softib_rate_find(rate)) {
+		pr_err("softib: rate=%u Gb/s is not a rate of a 4X link\n",
+		       rate);
+		return -EINVAL;
+	}
+	for (i = 0; i < unplugged_count; i++) {
+		if (unplugged[i] >= devices) {
+			pr_err("softib: down=%u: there are only %u HCAs\n",
+			       unplugged[i], devices);
+			return -EINVAL;
+		}
+	}
+	ret = mtu_parse("mtu", mtu, &softib_port_mtu);
+	if (ret)
+		return ret;
+	ret = mtu_parse("group_mtu", group_mtu ?: mtu, &softib_group_mtu);
+	if (!ret && softib_group_mtu > softib_port_mtu) {
+		pr_err("softib: group_mtu=%u is above mtu=%u\n", group_mtu,
+		       mtu);
+		ret = -EINVAL;
+	}
+	return ret;
+}
+
+static int hca_add(unsigned int unit)
+{
+	struct platform_device *pdev;
+	struct softib_hca *hca;
+	u16 table[SOFTIB_PKEYS];
+	int ret;
+
+	ret = pkeys_of(unit, table);
+	if (ret)
+		return ret;
+	pdev = platform_device_register_simple("softib", unit, NULL, 0);
+	if (IS_ERR(pdev))
+		return PTR_ERR(pdev);
+	hca = softib_hca_create(pdev, guid_base + unit, table,
+				softib_rate_find(rate), starts_up(unit));
+	if (IS_ERR(hca)) {
+		platform_device_unregister(pdev);
+		return PTR_ERR(hca);
+	}
+	platform_set_drvdata(pdev, hca);
+	rcu_assign_pointer(hcas[unit], hca);
+	ret = softib_hca_register(hca);
+	if (!ret) {
+		ret = sysfs_create_group(&pdev->dev.kobj, &softib_port_group);
+		if (ret)
+			softib_hca_unregister(hca);
+	}
+	if (ret) {
+		pr_err("softib: softib%u cannot be registered: %pe\n", unit,
+		       ERR_PTR(ret));
+		RCU_INIT_POINTER(hcas[unit], NULL);
+		synchronize_rcu();
+		softib_hca_free(hca);
+		platform_device_unregister(pdev);
+	}
+	return ret;
+}
+
+static void hca_remove(unsigned int unit)
+{
+	struct softib_hca *hca = softib_by_unit(unit);
+	struct platform_device *pdev;
+
+	if (!hca)
+		return;
+	pdev = hca->pdev;
+	sysfs_remove_group(&pdev->dev.kobj, &softib_port_group);
+	/*
+	 * Off the switch first: rdmavt frees the table of queue pairs while it
+	 * unregisters, and packets of other HCAs must not look there.  The SA
+	 * still answers this HCA, so that clients leave their groups.
+	 */
+	RCU_INIT_POINTER(hcas[unit], NULL);
+	synchronize_rcu();
+	softib_hca_unregister(hca);
+	softib_groups_drop_port(hca);
+	softib_hca_free(hca);
+	platform_device_unregister(pdev);
+}
+
+static void hcas_remove(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < SOFTIB_MAX_HCAS; i++)
+		hca_remove(i);
+}
+
+static int __init softib_init(void)
+{
+	unsigned int i;
+	int ret;
+
+	ret = parameters_check();
+	if (ret)
+		return ret;
+	softib_wq = alloc_workqueue("softib", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!softib_wq)
+		return -ENOMEM;
+	ret = softib_groups_init();
+	if (ret)
+		goto out_wq;
+	for (i = 0; i < devices && !ret; i++)
+		ret = hca_add(i);
+	if (!ret)
+		return 0;
+	hcas_remove();
+	softib_groups_exit();
+out_wq:
+	destroy_workqueue(softib_wq);
+	return ret;
+}
+
+static void __exit softib_exit(void)
+{
+	hcas_remove();
+	softib_groups_exit();
+	destroy_workqueue(softib_wq);
+}
+
+module_init(softib_init);
+module_exit(softib_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Software InfiniBand fabric for tests");

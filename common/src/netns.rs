@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 /// `NS_GET_NSTYPE` of `include/uapi/linux/nsfs.h`, `_IO(0xb7, 0x3)`.
-const NS_GET_NSTYPE: u32 = 0xb703;
+const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
 
 /// An open network namespace; it lives at least as long as this value.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl AsFd for Netns {
 #[expect(unsafe_code, reason = "neither std nor nix can ask a namespace for its kind")]
 fn is_network(file: &File) -> io::Result<bool> {
     // SAFETY: NS_GET_NSTYPE takes no argument and writes no memory; the descriptor is open as long as `file` is borrowed.
-    let kind = unsafe { libc::ioctl(file.as_raw_fd(), libc::Ioctl::from(NS_GET_NSTYPE)) };
+    let kind = unsafe { libc::ioctl(file.as_raw_fd(), NS_GET_NSTYPE) };
     Ok(Errno::result(kind)? == libc::CLONE_NEWNET)
 }
 

@@ -33,7 +33,7 @@ quietly() {
 	rm -f "$log"
 }
 
-# digest FILE...: hash of names (below this folder) and contents, and of standard input.
+# digest FILE...: hash of standard input and of files of this folder, names and contents.
 digest() {
 	{ cat; cd "$here" && sha256sum -- "$@"; } | sha256sum | cut -c1-16
 }
@@ -253,7 +253,7 @@ make_module() {
 	local kernel_dir=$1 out=$2 release tree=$1/tree
 	release=$(<"$kernel_dir/release")
 	mkdir -p "$out/src"
-	cp "$here"/softib/* "$out/src/"
+	cp "${sources[@]/#/$here/}" "$out/src/"
 	# The cache entry of the kernel is used at its final place only.
 	if [[ $kernel == 6.1 ]]; then
 		[[ -e $kernel_dir/relocated ]] || { relocate_headers "$tree"; : >"$kernel_dir/relocated"; }
@@ -262,7 +262,7 @@ make_module() {
 		chroot_make "$kernel_dir" "$release" "$out"
 	fi
 	[[ -e $out/src/softib.ko ]] || die "the module's build made no softib.ko"
-	mv "$out/src/softib.ko" "$out/softib.ko"
+	strip --strip-debug -o "$out/softib.ko" "$out/src/softib.ko"
 	rm -rf "$out/src"
 }
 
@@ -304,9 +304,11 @@ build_image() {
 
 # --- the layers' names ------------------------------------------------------
 
+sources=("$here"/softib/{Kbuild,*.[ch]})
+sources=("${sources[@]#"$here/"}")
 tools_key=$(digest tools image.sh </dev/null)
 kernel_key=$(echo "$kernel" | digest image.sh)
-module_key=$(echo "$kernel_key" | digest softib/* )
+module_key=$(echo "$kernel_key" | digest "${sources[@]}")
 image_key=$(echo "$tools_key $module_key" | digest init modules)
 image=$cache/image-$image_key
 if [[ -z $refresh && -d $image ]]; then

@@ -57,10 +57,8 @@ static void get_counters_ext(struct softib_hca *hca,
 	c->port_unicast_rcv_packets = cpu_to_be64(received);
 }
 
-/**
- * softib_process_mad - answer a performance management MAD
- *
- * See ib_core's struct ib_device_ops for the arguments.
+/*
+ * The process_mad operation of struct ib_device_ops.
  *
  * Return: IB_MAD_RESULT_SUCCESS, with IB_MAD_RESULT_REPLY when @out is filled.
  */

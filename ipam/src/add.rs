@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ADD: one address from each range set; again the same ones when called again.
+
+use crate::allocator::{Allocation, allocate};
+use crate::config::{Config, Requests};
+use crate::store::{Lease, Node, Store};
+use common::cni::dispatch::Call;
+use common::cni::{Attachment, CniResult, Code, Error, IpConfig};
+use ipnetwork::IpNetwork;
+
+pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment) -> Result<CniResult, Error> {
+    let config = Config::read(call)?;
+    let store = Store::new(&config.place, node)?;
+    let locked = store.enter()?;
+    if let Some(lease) = locked.lease(owner)? {
+        agree(&lease, &config.requests)?;
+        return Ok(lease.result);
+    }
+    config.log_notes();
+    let allocations = allocate(&config.sets, &config.requests, &locked).map_err(|e| config.explain(e))?;
+    let result = CniResult {
+        interfaces: Vec::new(),
+        ips: allocations.iter().map(address).collect::<Result<_, _>>()?,
+        routes: config.routes,
+        dns: config.dns,
+    };
+    let lease = locked.draft(owner, pod(call), result)?;
+    locked.commit(&lease)?;
+    for allocation in allocations.iter().filter(|allocation| !allocation.requested) {
+        locked.remember(allocation.range, allocation.ip);
+    }
+    Ok(lease.result)
+}
+
+/// A repeated ADD may not ask for other addresses than those it was given.
+fn agree(lease: &Lease, requests: &Requests) -> Result<(), Error> {
+    match requests
+        .iter()
+        .find(|request| !lease.addresses().any(|ip| ip == request.ip))
+    {
+        None => Ok(()),
+        Some(request) => {
+            let held = lease
+                .addresses()
+                .map(|ip| ip.to_string())
+                .collect::<Vec<_>>()
+                .join(", ");
+            Err(Error::new(
+                Code::INVALID_CONFIG,
+                format!(
+                    "{request} is asked for, but {} already has {held}; DEL it first",
+                    lease.describe()
+                ),
+            ))
+        }
+    }
+}
+
+fn address(allocation: &Allocation) -> Result<IpConfig, Error> {
+    let Allocation { range, ip, .. } = allocation;
+    let address = IpNetwork::new(*ip, range.subnet.prefix()).map_err(|e| {
+        Error::caused(
+            Code::INTERNAL,
+            format!("cannot write {ip} with the prefix length of {}", range.subnet),
+            &e,
+        )
+    })?;
+    Ok(IpConfig {
+        address,
+        gateway: range.gateway,
+        interface: None,
+    })
+}
+
+/// The pod's `namespace/name`, for whoever reads the lease.
+fn pod(call: &Call) -> Option<String> {
+    Some(format!(
+        "{}/{}",
+        call.args.get("K8S_POD_NAMESPACE")?,
+        call.args.get("K8S_POD_NAME")?
+    ))
+}

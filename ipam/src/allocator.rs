@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which addresses an attachment gets. Decides only; what is taken it asks of an [`Occupancy`], and what it decides
+//! takes effect when the store commits it.
+//!
+//! Allocation is next-fit: each range is gone through from the address after the last one given, so that an address
+//! comes back as late as the range allows.
+
+use crate::config::{Request, Requests};
+use crate::interval::IntervalSet;
+use crate::range::{Family, Range, Verdict, bits};
+use common::cni::{Code, Error};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How many addresses are asked about one by one before all are listed: asking costs a few microseconds each,
+/// listing costs a fraction of that for every live address.
+const PROBES: u128 = 32;
+
+/// What is known of an address in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nobody has it.
+    Free,
+    /// An attachment has it.
+    Taken,
+    /// It was released and may be given again after this long.
+    Resting(Duration),
+}
+
+/// Every address of one family that is not free.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Occupied {
+    /// Held by attachments.
+    pub taken: IntervalSet,
+    /// Released a short time ago.
+    pub resting: IntervalSet,
+    /// How long until the first of `resting` is free; zero if none rests.
+    pub next: Duration,
+}
+
+/// What the allocator must know of a store.
+pub trait Occupancy {
+    /// The state of one address.
+    fn state(&self, ip: IpAddr) -> Result<State, Error>;
+    /// Who has an address that is taken, for a person.
+    fn owner(&self, ip: IpAddr) -> String;
+    /// The state of all addresses of a family.
+    fn occupied(&self, family: Family) -> Result<Occupied, Error>;
+    /// The address that a range gave last.
+    fn cursor(&self, range: &Range) -> Option<IpAddr>;
+}
+
+/// An address decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation<'r> {
+    /// The range it comes from.
+    pub range: &'r Range,
+    /// The address.
+    pub ip: IpAddr,
+    /// Whether it was asked for; such an address does not move the range's cursor.
+    pub requested: bool,
+}
+
+/// One address from each set, requested ones first of all checked; all or nothing.
+///
+/// # Errors
+/// [`Code::EXHAUSTED`], [`Code::TRY_AGAIN`] when only resting addresses are left, and for requests
+/// [`Code::ADDRESS_IN_USE`], [`Code::ADDRESS_OUTSIDE`], [`Code::ADDRESS_EXCLUDED`] or [`Code::INVALID_CONFIG`].
+pub fn allocate<'r>(
+    sets: &'r [Vec<Range>],
+    requests: &Requests,
+    store: &impl Occupancy,
+) -> Result<Vec<Allocation<'r>>, Error> {
+    let mut asked: Vec<Option<Allocation>> = vec![None; sets.len()];
+    for request in requests.iter() {
+        let (index, range) = place(sets, request)?;
+        if let Some(earlier) = &asked[index] {
+            return Err(Error::new(
+                Code::INVALID_CONFIG,
+                format!(
+                    "{request} and {} come from one range set ({range}), which gives one address",
+                    earlier.ip
+                ),
+            ));
+        }
+        if store.state(request.ip)? == State::Taken {
+            let owner = store.owner(request.ip);
+            return Err(Error::new(
+                Code::ADDRESS_IN_USE,
+                format!("{request} is in use by {owner}"),
+            ));
+        }
+        asked[index] = Some(Allocation {
+            range,
+            ip: request.ip,
+            requested: true,
+        });
+    }
+    sets.iter()
+        .zip(asked)
+        .map(|(set, asked)| asked.map_or_else(|| next(set, store), Ok))
+        .collect()
+}
+
+/// The set and range that a requested address belongs to.
+fn place<'r>(sets: &'r [Vec<Range>], request: &Request) -> Result<(usize, &'r Range), Error> {
+    let ranges = || {
+        sets.iter()
+            .enumerate()
+            .flat_map(|(i, set)| set.iter().map(move |range| (i, range)))
+    };
+    if let Some((index, range)) = ranges().find(|(_, range)| range.verdict(request.ip) == Verdict::Usable) {
+        return match request.prefix.filter(|prefix| *prefix != range.subnet.prefix()) {
+            None => Ok((index, range)),
+            Some(prefix) => Err(Error::new(
+                Code::INVALID_CONFIG,
+                format!(
+                    "{request} is asked for with prefix length {prefix}, but its subnet is {}; leave the length away",
+                    range.subnet
+                ),
+            )),
+        };
+    }
+    for (_, range) in ranges() {
+        if let Verdict::Reserved(what) = range.verdict(request.ip) {
+            return Err(Error::new(
+                Code::ADDRESS_EXCLUDED,
+                format!(
+                    "{request} is {what} in {} ({range}) and is never handed out",
+                    range.place
+                ),
+            ));
+        }
+    }
+    let all = ranges()
+        .map(|(_, range)| range.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    Err(Error::new(
+        Code::ADDRESS_OUTSIDE,
+        format!("{request} lies outside every range of this network: {all}"),
+    ))
+}
+
+/// The next free address of the first range of `set` that has one.
+fn next<'r>(set: &'r [Range], store: &impl Occupancy) -> Result<Allocation<'r>, Error> {
+    let mut shortage = Shortage::default();
+    for range in set {
+        if let Some(ip) = probe(range, store)? {
+            return Ok(Allocation {
+                range,
+                ip,
+                requested: false,
+            });
+        }
+        let occupied = store.occupied(range.family())?;
+        let free = range.free().minus(&occupied.taken).minus(&occupied.resting);
+        let ip = successor(range, &free, store.cursor(range)).map(|number| range.family().address(number));
+        if let Some(ip) = ip {
+            return Ok(Allocation {
+                range,
+                ip,
+                requested: false,
+            });
+        }
+        shortage.add(range, &occupied);
+    }
+    Err(shortage.error())
+}
+
+/// Asks about the few addresses after the cursor; nearly always the first one is free.
+fn probe(range: &Range, store: &impl Occupancy) -> Result<Option<IpAddr>, Error> {
+    let mut cursor = store.cursor(range);
+    for _ in 0..range.free().count().min(PROBES) {
+        let Some(number) = successor(range, range.free(), cursor) else {
+            return Ok(None);
+        };
+        let ip = range.family().address(number);
+        if store.state(ip)? == State::Free {
+            return Ok(Some(ip));
+        }
+        cursor = Some(ip);
+    }
+    Ok(None)
+}
+
+/// The member of `free` that comes after `cursor`, going round at the end of the range.
+fn successor(range: &Range, free: &IntervalSet, cursor: Option<IpAddr>) -> Option<u128> {
+    let after = cursor
+        .filter(|ip| Family::of(*ip) == range.family())
+        .and_then(|ip| bits(ip).checked_add(1));
+    after
+        .and_then(|number| free.first_from(number))
+        .or_else(|| free.first_from(0))
+}
+
+/// Why a set has no address to give.
+#[derive(Default)]
+struct Shortage {
+    ranges: Vec<String>,
+    size: u128,
+    taken: u128,
+    resting: u128,
+    next: Option<Duration>,
+}
+
+impl Shortage {
+    fn add(&mut self, range: &Range, occupied: &Occupied) {
+        let size = range.free().count();
+        let without_taken = range.free().minus(&occupied.taken);
+        let resting = without_taken.count() - without_taken.minus(&occupied.resting).count();
+        self.ranges.push(range.to_string());
+        self.size = self.size.saturating_add(size);
+        self.taken = self.taken.saturating_add(size - without_taken.count());
+        self.resting = self.resting.saturating_add(resting);
+        if resting > 0 {
+            self.next = Some(self.next.map_or(occupied.next, |next| next.min(occupied.next)));
+        }
+    }
+
+    fn error(&self) -> Error {
+        let Self {
+            size, taken, resting, ..
+        } = self;
+        let ranges = self.ranges.join(", ");
+        match self.next {
+            None => Error::new(
+                Code::EXHAUSTED,
+                format!(
+                    "no address is left in {ranges}: {taken} of {size} in use; widen the range or remove pods"
+                ),
+            ),
+            Some(next) => Error::new(
+                Code::TRY_AGAIN,
+                format!(
+                    "no address is free yet in {ranges}: {taken} of {size} in use, {resting} released and resting; try again in {} s",
+                    next.as_millis().div_ceil(1000).max(1)
+                ),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

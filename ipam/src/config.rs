@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: what users write, in this plugin's spelling, host-local's or whereabouts', becomes a
+//! [`Config`] that cannot be invalid.
+//!
+//! DEL, CHECK and GC read only a [`Place`], so that an attachment can be taken away whatever has become of its ranges.
+
+mod names;
+mod ranges;
+mod raw;
+mod requests;
+mod resolv;
+mod text;
+
+use crate::range::Range;
+use common::cni::dispatch::Call;
+use common::cni::id::is_name;
+use common::cni::{Code, Conf, Dns, Error, Route, Version};
+use raw::{RawConf, RawIpam};
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use requests::{Request, Requests};
+
+/// Where leases are kept when `dataDir` is not set.
+pub const DATA_DIR: &str = "/var/lib/cni/rdma-ipam";
+
+/// How long a released address rests when `cooldown` is not set: longer than a neighbour entry stays
+/// reachable (`base_reachable_time_ms` 30 s), so that peers have noticed that the pod is gone.
+pub const COOLDOWN: Duration = Duration::from_secs(30);
+
+/// Which network is meant and where its leases are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// `ipam.network_name`, or the name of the network: within it every address is unique.
+    pub network: String,
+    /// The directory of its leases: `dataDir` and the network's name.
+    pub dir: PathBuf,
+    /// How long a released address rests before it is given again.
+    pub cooldown: Duration,
+}
+
+/// A configuration that ADD can work with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The network and its store.
+    pub place: Place,
+    /// One address is given from each set; its ranges are tried in order.
+    pub sets: Vec<Vec<Range>>,
+    /// Passed on in the result.
+    pub routes: Vec<Route>,
+    /// Passed on in the result.
+    pub dns: Dns,
+    /// The addresses asked for.
+    pub requests: Requests,
+    /// What is valid but probably not what its author means, each a sentence for a person.
+    pub notes: Vec<String>,
+}
+
+impl Place {
+    /// Reads the place of `conf`, and nothing else of it.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONFIG`] for a name or directory that ADD refuses as well, [`Code::DECODE`] for wrong types.
+    pub fn read(conf: &Conf) -> Result<Self, Error> {
+        let raw: raw::RawPlaceConf = conf.decode()?;
+        let raw = raw.ipam.unwrap_or_default();
+        let cooldown = raw
+            .cooldown
+            .and_then(|seconds| seconds.as_u64())
+            .and_then(|seconds| u32::try_from(seconds).ok());
+        Self::new(
+            &conf.network,
+            raw.network_name.as_deref(),
+            raw.data_dir.as_deref(),
+            cooldown,
+        )
+    }
+
+    fn new(
+        conf_name: &str,
+        network_name: Option<&str>,
+        data_dir: Option<&str>,
+        cooldown: Option<u32>,
+    ) -> Result<Self, Error> {
+        let network = network_name.filter(|name| !name.is_empty()).unwrap_or(conf_name);
+        // The name becomes a directory, whose name ends at 255 bytes.
+        if !is_name(network) || network.len() > 255 {
+            return Err(invalid(format!(
+                "network name {network:?} cannot name a directory: want up to 255 letters, digits, '.', '_' and '-', beginning with a letter or digit"
+            )));
+        }
+        let data_dir = PathBuf::from(data_dir.filter(|dir| !dir.is_empty()).unwrap_or(DATA_DIR));
+        if !data_dir.is_absolute() {
+            return Err(invalid(format!(
+                "ipam.dataDir {:?} is relative; write it from the root, such as {DATA_DIR}",
+                data_dir.display()
+            )));
+        }
+        let cooldown = cooldown.map_or(COOLDOWN, |seconds| Duration::from_secs(seconds.into()));
+        Ok(Self {
+            network: network.to_owned(),
+            dir: data_dir.join(network),
+            cooldown,
+        })
+    }
+}
+
+impl Config {
+    /// Reads the whole configuration of an ADD or STATUS.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONFIG`], [`Code::UNSUPPORTED_FIELD`], [`Code::DECODE`] and, for `resolvConf`, [`Code::IO`].
+    pub fn read(call: &Call) -> Result<Self, Error> {
+        names::require_known(&call.conf.object)?;
+        let raw: RawConf = call.conf.decode()?;
+        let ipam = raw.ipam.unwrap_or_default();
+        refuse_what_would_change(&ipam)?;
+        let (network, data_dir) = (ipam.network_name.as_deref(), ipam.data_dir.as_deref());
+        let place = Place::new(&call.conf.network, network, data_dir, ipam.cooldown)?;
+        let runtime = raw.runtime_config.unwrap_or_default();
+        let mut notes = Vec::new();
+        let specs = ranges::specs(&ipam, runtime.ip_ranges.as_deref(), &mut notes)?;
+        let sets = ranges::build(specs, &mut notes)?;
+        require_room(&sets, call.conf.version)?;
+        let requests = Requests::read(&runtime, raw.args.as_ref(), &call.args)?;
+        ignore_aloud(&ipam, &place, &mut notes);
+        Ok(Self {
+            place,
+            sets,
+            dns: resolv::dns(&ipam)?,
+            routes: routes(ipam.routes.unwrap_or_default())?,
+            requests,
+            notes,
+        })
+    }
+
+    /// Tells the log what is valid but probably not meant.
+    pub fn log_notes(&self) {
+        for note in &self.notes {
+            tracing::warn!("network {}: {note}", self.place.network);
+        }
+    }
+
+    /// `error` with the notes of this configuration, since they may be its reason.
+    pub fn explain(&self, error: Error) -> Error {
+        let texts = [&error.details]
+            .into_iter()
+            .chain(&self.notes)
+            .filter(|text| !text.is_empty());
+        let details = texts.map(String::as_str).collect::<Vec<_>>().join("; ");
+        Error {
+            msg: format!("network {}: {}", self.place.network, error.msg),
+            ..error
+        }
+        .with_details(details)
+    }
+}
+
+/// whereabouts' keys without which addresses would be given otherwise than their author expects.
+fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
+    let refuse = |key: &str, value: &serde_json::Value, remedy: &str| {
+        Err(Error::new(
+            Code::UNSUPPORTED_FIELD,
+            format!("ipam.{key} (value {value}) is not supported: {remedy}"),
+        ))
+    };
+    if let Some(value) = &ipam.node_slice_size {
+        return refuse(
+            "node_slice_size",
+            value,
+            "give each node its own range_start and range_end",
+        );
+    }
+    if let Some(value) = ipam
+        .addresses
+        .as_ref()
+        .filter(|v| v.as_array().is_none_or(|list| !list.is_empty()))
+    {
+        return refuse(
+            "addresses",
+            value,
+            "ask for addresses by runtimeConfig.ips or args.cni.ips, which reserve them",
+        );
+    }
+    if let Some(value) = &ipam.configuration_path {
+        return refuse("configuration_path", value, "write the keys of that file here");
+    }
+    if ipam.enable_overlapping_ranges == Some(true) && ipam.network_name.is_none() {
+        return refuse(
+            "enable_overlapping_ranges",
+            &true.into(),
+            "addresses are unique within a network; give networks that share addresses one network_name",
+        );
+    }
+    Ok(())
+}
+
+/// whereabouts' keys that have nothing to act on here.
+fn ignore_aloud(ipam: &RawIpam, place: &Place, notes: &mut Vec<String>) {
+    if ipam.datastore.is_some() || ipam.kubernetes.is_some() {
+        notes.push(
+            "ipam.datastore and ipam.kubernetes are ignored: addresses are unique on this node only, so give each node its own range"
+                .to_owned(),
+        );
+    }
+    for (key, value) in ipam.ignored() {
+        if value.is_some() {
+            tracing::debug!("network {}: ipam.{key} is ignored", place.network);
+        }
+    }
+}
+
+/// Results before 0.3.0 have room for one address per family.
+fn require_room(sets: &[Vec<Range>], version: Version) -> Result<(), Error> {
+    let families = || sets.iter().filter_map(|set| set.first()).map(Range::family);
+    let crowded = families()
+        .enumerate()
+        .any(|(i, family)| families().take(i).any(|earlier| earlier == family));
+    if version >= Version::V0_3_0 || !crowded {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "cniVersion {version} has room for one IPv4 and one IPv6 address, but there are {} range sets; use 0.3.0 or newer",
+        sets.len()
+    )))
+}
+
+fn routes(routes: Vec<Route>) -> Result<Vec<Route>, Error> {
+    let mixed = routes
+        .iter()
+        .enumerate()
+        .find(|(_, route)| route.gw.is_some_and(|gw| gw.is_ipv4() != route.dst.is_ipv4()));
+    match mixed {
+        None => Ok(routes),
+        Some((i, route)) => Err(invalid(format!(
+            "ipam.routes[{i}]: gw {} is not of the family of dst {}",
+            route.gw.map(|gw| gw.to_string()).unwrap_or_default(),
+            route.dst
+        ))),
+    }
+}
+
+fn invalid(msg: String) -> Error {
+    Error::new(Code::INVALID_CONFIG, msg)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The names of all keys: unknown ones are refused, and so are two spellings of one thing.
+
+use super::invalid;
+use common::cni::Error;
+use common::cni::keys;
+use serde_json::{Map, Value};
+
+/// Keys of `ipam`, in this plugin's and host-local's spelling.
+const OWN: [&str; 12] = [
+    "cooldown",
+    "dataDir",
+    "dns",
+    "exclude",
+    "gateway",
+    "rangeEnd",
+    "rangeStart",
+    "ranges",
+    "resolvConf",
+    "routes",
+    "subnet",
+    "type",
+];
+
+/// Keys that only whereabouts has.
+const WHEREABOUTS: [&str; 17] = [
+    "addresses",
+    "configuration_path",
+    "datastore",
+    "enable_overlapping_ranges",
+    "ipRanges",
+    "kubernetes",
+    "leader_lease_duration",
+    "leader_renew_deadline",
+    "leader_retry_period",
+    "log_file",
+    "log_level",
+    "network_name",
+    "node_slice_size",
+    "range",
+    "range_end",
+    "range_start",
+    "reconciler_cron_expression",
+];
+
+const RANGE: [&str; 5] = ["exclude", "gateway", "rangeEnd", "rangeStart", "subnet"];
+const IP_RANGE: [&str; 5] = ["exclude", "gateway", "range", "range_end", "range_start"];
+const ROUTE: [&str; 7] = ["advmss", "dst", "gw", "mtu", "priority", "scope", "table"];
+
+/// Keys that say which addresses are meant: those of one spelling do not go with those of the other.
+const SPELLINGS: [&[&str]; 2] = [
+    &["subnet", "rangeStart", "rangeEnd", "ranges"],
+    &["range", "range_start", "range_end", "ipRanges"],
+];
+
+/// Refuses keys that are unknown and spellings that are mixed.
+///
+/// # Errors
+/// `INVALID_CONFIG`, naming the key and the nearest known one, or both spellings.
+pub(super) fn require_known(conf: &Map<String, Value>) -> Result<(), Error> {
+    let ipam = match conf.get("ipam") {
+        Some(Value::Object(ipam)) => ipam,
+        // A value of a wrong type is reported with its JSON path when it is decoded.
+        Some(other) if !other.is_null() => return Ok(()),
+        _ => {
+            return Err(invalid(
+                "ipam is missing: set ipam.type to \"rdma-ipam\" and ipam.ranges".to_owned(),
+            ));
+        }
+    };
+    keys::require_known(ipam, &[&OWN[..], &WHEREABOUTS].concat(), "ipam.")?;
+    let used = |spelling: &[&'static str]| {
+        spelling
+            .iter()
+            .copied()
+            .find(|key| ipam.get(*key).is_some_and(|v| !v.is_null()))
+    };
+    if let (Some(ours), Some(theirs)) = (used(SPELLINGS[0]), used(SPELLINGS[1])) {
+        return Err(invalid(format!(
+            "ipam.{ours} (value {}) and ipam.{theirs} (value {}) are two spellings of one thing; keep one of them",
+            ipam[ours], ipam[theirs]
+        )));
+    }
+    lists(ipam.get("ranges"), &RANGE, "ipam.ranges")?;
+    lists(ipam.get("ipRanges"), &IP_RANGE, "ipam.ipRanges")?;
+    lists(ipam.get("routes"), &ROUTE, "ipam.routes")?;
+    let runtime = conf
+        .get("runtimeConfig")
+        .and_then(|runtime| runtime.get("ipRanges"));
+    lists(runtime, &RANGE, "runtimeConfig.ipRanges")
+}
+
+/// Checks every object of a list, or of a list of lists.
+fn lists(value: Option<&Value>, known: &[&str], place: &str) -> Result<(), Error> {
+    match value {
+        Some(Value::Array(list)) => list
+            .iter()
+            .enumerate()
+            .try_for_each(|(i, item)| lists(Some(item), known, &format!("{place}[{i}]"))),
+        Some(Value::Object(object)) => keys::require_known(object, known, &format!("{place}.")),
+        _ => Ok(()),
+    }
+}

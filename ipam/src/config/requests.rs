@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses that are asked for by name.
+
+use super::invalid;
+use super::raw::{RawArgs, RawRuntime};
+use super::text::{address, network};
+use common::cni::{Args, Error};
+use std::fmt;
+use std::net::IpAddr;
+
+/// One address that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The address.
+    pub ip: IpAddr,
+    /// The prefix length it was written with.
+    pub prefix: Option<u8>,
+    /// Where it was written.
+    source: &'static str,
+}
+
+/// The addresses that are asked for, no two alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests(Vec<Request>);
+
+impl Requests {
+    /// Takes the first source that names any: `runtimeConfig.ips`, `args.cni.ips`, `IP` in `CNI_ARGS`.
+    ///
+    /// `CNI_ARGS` is shared by a plugin and its delegates, so its other keys are not this plugin's to judge.
+    ///
+    /// # Errors
+    /// `INVALID_CONFIG` for a text that is no address and for an address that is named twice.
+    pub(super) fn read(runtime: &RawRuntime, args: Option<&RawArgs>, cni_args: &Args) -> Result<Self, Error> {
+        let of_runtime = runtime.ips.iter().flatten().map(String::as_str).collect();
+        let of_args = args.and_then(|a| a.cni.as_ref()).and_then(|cni| cni.ips.as_ref());
+        let of_args = of_args.into_iter().flatten().map(String::as_str).collect();
+        let of_cni_args = cni_args
+            .get("IP")
+            .into_iter()
+            .flat_map(|list| list.split(','))
+            .collect();
+        let sources: [(&'static str, Vec<&str>); 3] = [
+            ("runtimeConfig.ips", of_runtime),
+            ("args.cni.ips", of_args),
+            ("CNI_ARGS IP", of_cni_args),
+        ];
+        let mut requests: Vec<Request> = Vec::new();
+        if let Some((source, texts)) = sources.into_iter().find(|(_, texts)| !texts.is_empty()) {
+            for text in texts {
+                let request = Request::read(source, text.trim())?;
+                if requests.iter().any(|earlier| earlier.ip == request.ip) {
+                    return Err(invalid(format!("{request} is asked for twice in one call")));
+                }
+                requests.push(request);
+            }
+        }
+        Ok(Self(requests))
+    }
+
+    /// The requests in the order they were written.
+    pub fn iter(&self) -> impl Iterator<Item = &Request> {
+        self.0.iter()
+    }
+
+    /// Requests for `ips`, as if `runtimeConfig` had made them.
+    #[cfg(test)]
+    pub(crate) fn of(ips: &[&str]) -> Self {
+        let runtime = RawRuntime {
+            ips: Some(ips.iter().map(|ip| (*ip).to_owned()).collect()),
+            ip_ranges: None,
+        };
+        Self::read(&runtime, None, &Args::default()).unwrap()
+    }
+}
+
+impl Request {
+    fn read(source: &'static str, text: &str) -> Result<Self, Error> {
+        if text.contains('/') {
+            let subnet = network(source, text)?;
+            return Ok(Self {
+                ip: subnet.ip(),
+                prefix: Some(subnet.prefix()),
+                source,
+            });
+        }
+        Ok(Self {
+            ip: address(source, text)?,
+            prefix: None,
+            source,
+        })
+    }
+}
+
+/// Such as `address 10.0.0.1 (runtimeConfig.ips)`.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "address {} ({})", self.ip, self.source)
+    }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses, subnets and exclusions from text. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is IPv4.
+
+use super::invalid;
+use common::cni::Error;
+use ipnetwork::IpNetwork;
+use std::net::IpAddr;
+
+/// Reads an address.
+pub(super) fn address(key: &str, text: &str) -> Result<IpAddr, Error> {
+    let ip: IpAddr = text.parse().map_err(|_| {
+        invalid(format!(
+            "{key} {text:?} is not an address, such as 10.0.0.1 or fd00::1"
+        ))
+    })?;
+    Ok(ip.to_canonical())
+}
+
+/// Reads a subnet; host bits are kept.
+pub(super) fn network(key: &str, text: &str) -> Result<IpNetwork, Error> {
+    let subnet = text.split_once('/').and_then(|(ip, length)| {
+        // A netmask after the slash is not taken: no peer takes one.
+        IpNetwork::new(ip.parse().ok()?, length.parse().ok()?).ok()
+    });
+    match subnet {
+        None => Err(invalid(format!(
+            "{key} {text:?} is not a subnet with a prefix length, such as 10.0.0.0/24"
+        ))),
+        Some(subnet) if subnet.ip().to_canonical() != subnet.ip() => Err(invalid(format!(
+            "{key} {text:?} is IPv4 written as IPv6; write it as IPv4"
+        ))),
+        Some(subnet) => Ok(subnet),
+    }
+}
+
+/// Reads exclusions: subnets, addresses, and `first-last`.
+pub(super) fn exclusions(key: &str, texts: Option<&[String]>) -> Result<Vec<(IpAddr, IpAddr)>, Error> {
+    texts
+        .unwrap_or_default()
+        .iter()
+        .enumerate()
+        .map(|(i, text)| exclusion(&format!("{key}[{i}]"), text))
+        .collect()
+}
+
+fn exclusion(key: &str, text: &str) -> Result<(IpAddr, IpAddr), Error> {
+    if let Some((first, last)) = text.split_once('-') {
+        let (first, last) = (address(key, first.trim())?, address(key, last.trim())?);
+        if first.is_ipv4() != last.is_ipv4() || first > last {
+            return Err(invalid(format!(
+                "{key} {text:?} is inverted: {first} does not come before {last}"
+            )));
+        }
+        return Ok((first, last));
+    }
+    if text.contains('/') {
+        let subnet = network(key, text)?;
+        return Ok((subnet.network(), subnet.broadcast()));
+    }
+    let ip = address(key, text)?;
+    Ok((ip, ip))
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DEL: the addresses of an attachment rest, whatever has become of its configuration.
+
+use crate::config::Place;
+use crate::store::{Node, Store};
+use common::cni::dispatch::Call;
+use common::cni::{Attachment, Error};
+
+pub(crate) fn del(node: &Node, call: &Call, owner: &Attachment) -> Result<(), Error> {
+    let place = match Place::read(&call.conf) {
+        Ok(place) => place,
+        Err(error) => {
+            // ADD refuses such a place, so there is nothing to take away, and failing would keep the pod for ever.
+            tracing::warn!("nothing to release for {owner}: {}", error.msg);
+            return Ok(());
+        }
+    };
+    let store = Store::new(&place, node)?;
+    if let Some(locked) = store.enter_existing()? {
+        let found = locked.release(owner)?;
+        tracing::debug!(found, "released {owner} of network {}", place.network);
+    }
+    Ok(())
+}

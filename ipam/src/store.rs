@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The leases of one network on one node, as files that an administrator can read (docs/store.md).
+//!
+//! ```text
+//! <dataDir>/<network>/lock               held by the process at work (flock(2))
+//!                     cursors/<range>    the address that the range gave last
+//!                     boot-<boot id>/leases/<container id>@<ifname>   a lease; to have this name is to be one
+//!                                    addresses/<address>     hard link to the lease that holds it
+//!                                    resting/<address>       hard link to the lease that held it
+//!                                    adding                  a lease that is being made
+//!                                    removing                a lease that is being given back
+//! ```
+//!
+//! Holds always, whatever instruction a process dies at:
+//! - Two leases never hold one address: its file in `addresses/` is there before the lease is, and goes after it.
+//! - A lease takes effect by one rename (`adding` to `leases/…`) and ends by one (`leases/…` to `removing`). Whoever
+//!   takes the lock next undoes what `adding` says and finishes what `removing` says.
+//! - Leases of an earlier boot are nobody's: their namespaces ended with their kernel. Hence nothing need survive a
+//!   power loss, nothing is synced, and what a power loss damages is never read again.
+
+mod clear;
+mod disk;
+mod failure;
+mod journal;
+mod lease;
+mod lock;
+mod view;
+
+use crate::clock::Clock;
+use crate::config::Place;
+use common::cni::{Attachment, Code, Error};
+use failure::{corrupt, failed};
+use lock::Lock;
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use disk::{Disk, NodeDisk};
+pub use lease::Lease;
+
+/// How long a call waits for others on the same network. One works for about a millisecond, runtimes wait minutes.
+pub const LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// Attempts to lock a file that keeps being replaced under its name.
+const LOCK_ATTEMPTS: usize = 10;
+
+/// What a store works with.
+pub struct Node<'n> {
+    /// Its file system.
+    pub disk: &'n dyn Disk,
+    /// Its clock.
+    pub clock: &'n dyn Clock,
+    /// How long to wait for the lock.
+    pub lock_wait: Duration,
+}
+
+/// The leases of one network.
+pub struct Store<'n> {
+    node: &'n Node<'n>,
+    network: PathBuf,
+    boot: PathBuf,
+    cooldown: Duration,
+}
+
+/// The leases of one network while no other process works on them.
+pub struct Locked<'s> {
+    store: &'s Store<'s>,
+    _lock: Lock,
+}
+
+impl<'n> Store<'n> {
+    /// The store at `place`; touches no file of it.
+    ///
+    /// # Errors
+    /// [`Code::IO`] when the kernel does not tell which boot this is.
+    pub fn new(place: &Place, node: &'n Node<'n>) -> Result<Self, Error> {
+        let boot = place.dir.join(format!("boot-{}", node.clock.boot_id()?));
+        Ok(Self {
+            node,
+            network: place.dir.clone(),
+            boot,
+            cooldown: place.cooldown,
+        })
+    }
+
+    /// Takes the lock, making the store if it is not there, and puts right what a killed process left.
+    ///
+    /// # Errors
+    /// [`Code::TRY_AGAIN`] when another process holds the lock too long, [`Code::IO`] and [`Code::STORE_CORRUPT`].
+    pub fn enter(&self) -> Result<Locked<'_>, Error> {
+        let locked = Locked {
+            store: self,
+            _lock: self.lock(true)?.ok_or_else(|| self.vanishing())?,
+        };
+        if let Err(e) = self.node.disk.identity(&self.boot) {
+            match e.kind() {
+                ErrorKind::NotFound => self.begin_boot()?,
+                _ => return Err(failed("look at", &self.boot, &e)),
+            }
+        }
+        locked.recover()?;
+        Ok(locked)
+    }
+
+    /// Takes the lock if there is anything of this boot to lock; makes nothing.
+    pub fn enter_existing(&self) -> Result<Option<Locked<'_>>, Error> {
+        match self.node.disk.identity(&self.boot) {
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(failed("look at", &self.boot, &e)),
+        }
+        let Some(lock) = self.lock(false)? else {
+            return Ok(None);
+        };
+        let locked = Locked {
+            store: self,
+            _lock: lock,
+        };
+        locked.recover()?;
+        Ok(Some(locked))
+    }
+
+    /// The lease of `owner`. Needs no lock, since a lease appears and goes whole.
+    ///
+    /// # Errors
+    /// [`Code::STORE_CORRUPT`] when its file is damaged, [`Code::IO`] when it cannot be read.
+    pub fn lease(&self, owner: &Attachment) -> Result<Option<Lease>, Error> {
+        let path = self.lease_path(owner);
+        let content = match self.node.disk.read(&path) {
+            Ok(content) => content,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(failed("read the lease", &path, &e)),
+        };
+        let remedy = "DEL of this attachment gives its addresses back; others are not concerned";
+        let lease = Lease::from_file(&content).map_err(|what| corrupt(&path, &what, remedy))?;
+        if lease.owner == *owner {
+            return Ok(Some(lease));
+        }
+        Err(corrupt(
+            &path,
+            &format!("it is the lease of {}", lease.owner),
+            remedy,
+        ))
+    }
+
+    fn lock(&self, make: bool) -> Result<Option<Lock>, Error> {
+        let path = self.network.join("lock");
+        for _ in 0..LOCK_ATTEMPTS {
+            let Some(file) = self.open_lock(&path, make)? else {
+                return Ok(None);
+            };
+            let probe = file.try_clone().map_err(|e| failed("lock", &path, &e))?;
+            let lock = Lock::take(file, &path, self.node.lock_wait)?;
+            if lock::is_current(&probe, &path).map_err(|e| failed("look at", &path, &e))? {
+                return Ok(Some(lock));
+            }
+        }
+        Err(self.vanishing())
+    }
+
+    /// Opens the lock file; reading it is enough, so that a read-only disk still tells who has what.
+    fn open_lock(&self, path: &Path, make: bool) -> Result<Option<File>, Error> {
+        match File::open(path) {
+            Ok(file) => return Ok(Some(file)),
+            Err(e) if e.kind() == ErrorKind::NotFound && !make => return Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(failed("open", path, &e)),
+        }
+        let make_directory = |dir: &Path| {
+            self.node
+                .disk
+                .make_directory(dir)
+                .map_err(|e| failed("make the directory", dir, &e))
+        };
+        make_directory(&self.network)?;
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path);
+        file.map(Some).map_err(|e| failed("make", path, &e))
+    }
+
+    fn vanishing(&self) -> Error {
+        Error::new(
+            Code::TRY_AGAIN,
+            format!(
+                "{} is removed again and again by somebody; try again",
+                self.network.display()
+            ),
+        )
+    }
+
+    fn lease_path(&self, owner: &Attachment) -> PathBuf {
+        self.boot
+            .join("leases")
+            .join(format!("{}@{}", owner.container_id, owner.ifname))
+    }
+
+    fn address_path(&self, ip: IpAddr) -> PathBuf {
+        self.boot.join("addresses").join(ip.to_string())
+    }
+
+    fn resting_path(&self, ip: IpAddr) -> PathBuf {
+        self.boot.join("resting").join(ip.to_string())
+    }
+
+    fn adding_path(&self) -> PathBuf {
+        self.boot.join("adding")
+    }
+
+    fn removing_path(&self) -> PathBuf {
+        self.boot.join("removing")
+    }
+}
+
+impl Locked<'_> {
+    /// The lease of `owner`.
+    ///
+    /// # Errors
+    /// As [`Store::lease`].
+    pub fn lease(&self, owner: &Attachment) -> Result<Option<Lease>, Error> {
+        self.store.lease(owner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

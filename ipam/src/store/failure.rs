@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Errors of files as a person needs them: what was tried, on which file, why it failed, what to do.
+
+use common::cni::{Code, Error};
+use std::io;
+use std::path::Path;
+
+/// `action` on `path` failed.
+pub(super) fn failed(action: &str, path: &Path, error: &io::Error) -> Error {
+    Error::new(
+        Code::IO,
+        format!("cannot {action} {}: {error}; {}", path.display(), remedy(error)),
+    )
+}
+
+/// `path` holds something that this plugin did not write.
+pub(super) fn corrupt(path: &Path, what: &str, remedy: &str) -> Error {
+    Error::new(
+        Code::STORE_CORRUPT,
+        format!("{} is damaged or foreign: {what}; {remedy}", path.display()),
+    )
+}
+
+/// Whether the disk, or the user's part of it, is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => "free space or inodes on that file system (df, df -i)",
+        io::ErrorKind::QuotaExceeded => "raise the quota of that file system or free space",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "remount it writable; the kernel makes a file system read-only after I/O errors (dmesg)"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "the plugin must run as root; look for SELinux or AppArmor denials as well"
+        }
+        io::ErrorKind::NotADirectory => {
+            "a file stands where a directory is wanted: move it away or set ipam.dataDir"
+        }
+        io::ErrorKind::IsADirectory => "a directory stands where a file is wanted: move it away",
+        io::ErrorKind::FileTooLarge => "the process may not write files of this size (ulimit -f)",
+        io::ErrorKind::NotFound => "it was removed while it was in use; try again",
+        _ => "look into dmesg for errors of the disk",
+    }
+}

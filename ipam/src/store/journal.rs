@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Making and ending leases, and putting right what a killed process left of either.
+
+use super::failure::{failed, is_full};
+use super::lease::{Lease, date, end_line, ended};
+use super::{Locked, Store};
+use crate::range::Range;
+use common::cni::{Attachment, Code, Error};
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// How many resting addresses a DEL looks at to remove those that have rested; it adds one or two itself.
+const PURGE: usize = 4;
+
+impl Locked<'_> {
+    /// Gives `lease` to its owner: all of its addresses or, on any error, none.
+    ///
+    /// # Errors
+    /// [`Code::IO`], naming the file and the remedy.
+    pub fn commit(&self, lease: &Lease) -> Result<(), Error> {
+        let Store { node, .. } = self.store;
+        let (adding, target) = (self.store.adding_path(), self.store.lease_path(&lease.owner));
+        let line = lease
+            .to_line()
+            .map_err(|e| Error::caused(Code::INTERNAL, "cannot write the lease as JSON", &e))?;
+        let steps = || {
+            node.disk
+                .create(&adding, &line)
+                .map_err(|e| failed("write", &adding, &e))?;
+            for ip in lease.addresses() {
+                let path = self.store.address_path(ip);
+                node.disk
+                    .link(&adding, &path)
+                    .map_err(|e| failed("make", &path, &e))?;
+            }
+            node.disk
+                .rename(&adding, &target)
+                .map_err(|e| failed("make", &target, &e))
+        };
+        if let Err(error) = steps() {
+            if let Err(again) = self.undo_adding() {
+                tracing::warn!(
+                    "what is left of the lease is removed by the next call: {}",
+                    again.msg
+                );
+            }
+            return Err(error);
+        }
+        for ip in lease.addresses() {
+            // One that stays is told from a resting address by the lease that holds it.
+            let _ = node.disk.unlink(&self.store.resting_path(ip));
+        }
+        Ok(())
+    }
+
+    /// Makes `range` continue after `ip`. Losing this costs only the order of addresses.
+    pub fn remember(&self, range: &Range, ip: IpAddr) {
+        let Store { node, network, .. } = self.store;
+        let directory = network.join("cursors");
+        let path = directory.join(range.to_string());
+        let content = format!("{ip}\n");
+        let written = match node.disk.create(&path, content.as_bytes()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => node
+                .disk
+                .make_directory(&directory)
+                .and_then(|()| node.disk.create(&path, content.as_bytes())),
+            other => other,
+        };
+        if let Err(e) = written {
+            tracing::debug!(
+                "cannot write {}: {e}; the next address is looked for from the start of the range",
+                path.display()
+            );
+        }
+    }
+
+    /// Ends the lease of `owner`; its addresses rest from now. Returns whether there was one.
+    ///
+    /// # Errors
+    /// [`Code::IO`], and [`Code::STORE_CORRUPT`] if something other than a file has the lease's name.
+    pub fn release(&self, owner: &Attachment) -> Result<bool, Error> {
+        let Store { node, .. } = self.store;
+        let (path, removing) = (self.store.lease_path(owner), self.store.removing_path());
+        match node.disk.identity(&path) {
+            Ok(identity) if !identity.regular => {
+                return Err(super::corrupt(&path, "it is not a regular file", "move it away"));
+            }
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(failed("look at", &path, &e)),
+        }
+        node.disk
+            .rename(&path, &removing)
+            .map_err(|e| failed("remove the lease", &path, &e))?;
+        self.finish_removing()?;
+        self.purge();
+        Ok(true)
+    }
+
+    /// Undoes an ADD and finishes a DEL whose process died.
+    pub(super) fn recover(&self) -> Result<(), Error> {
+        self.undo_adding()?;
+        self.finish_removing()
+    }
+
+    fn undo_adding(&self) -> Result<(), Error> {
+        let adding = self.store.adding_path();
+        for ip in self.links_of(&adding)? {
+            self.remove(&self.store.address_path(ip))?;
+        }
+        self.remove(&adding)
+    }
+
+    fn finish_removing(&self) -> Result<(), Error> {
+        let removing = self.store.removing_path();
+        let ips = self.links_of(&removing)?;
+        let rested = !ips.is_empty() && self.stamp(&removing)?;
+        for ip in ips {
+            let path = self.store.address_path(ip);
+            if !rested || !self.rest(&path, ip)? {
+                self.remove(&path)?;
+            }
+        }
+        self.remove(&removing)
+    }
+
+    /// Writes the end into a lease. On a full disk the addresses go without their rest: DEL must not fail for that.
+    fn stamp(&self, removing: &Path) -> Result<bool, Error> {
+        let Store { node, .. } = self.store;
+        if node
+            .disk
+            .read(removing)
+            .is_ok_and(|content| ended(&content).is_some())
+        {
+            return Ok(true);
+        }
+        let line = end_line(node.clock.now(), node.clock.since_boot()?)
+            .map_err(|e| Error::caused(Code::INTERNAL, "cannot write the end of the lease as JSON", &e))?;
+        full_is_false(node.disk.append(removing, &line), "write to", removing)
+    }
+
+    fn rest(&self, path: &Path, ip: IpAddr) -> Result<bool, Error> {
+        full_is_false(
+            self.store.node.disk.rename(path, &self.store.resting_path(ip)),
+            "release",
+            path,
+        )
+    }
+
+    /// The addresses whose files are hard links to `file`; none if it is not there.
+    ///
+    /// A lease names its addresses; one that cannot be read is looked for among all of them.
+    fn links_of(&self, file: &Path) -> Result<Vec<IpAddr>, Error> {
+        let Store { node, .. } = self.store;
+        let identity = match node.disk.identity(file) {
+            Ok(identity) => identity,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(failed("look at", file, &e)),
+        };
+        if identity.names <= 1 {
+            return Ok(Vec::new());
+        }
+        let named = node
+            .disk
+            .read(file)
+            .ok()
+            .and_then(|content| Lease::from_file(&content).ok());
+        let candidates = match named {
+            Some(lease) => lease.addresses().collect(),
+            None => self.addresses()?,
+        };
+        let same = |ip: &IpAddr| {
+            node.disk
+                .identity(&self.store.address_path(*ip))
+                .is_ok_and(|i| i.inode == identity.inode)
+        };
+        Ok(candidates.into_iter().filter(same).collect())
+    }
+
+    /// Removes a few addresses that have rested.
+    fn purge(&self) {
+        let Store { node, boot, .. } = self.store;
+        for name in node.disk.list(&boot.join("resting"), PURGE).unwrap_or_default() {
+            let rested = name
+                .to_str()
+                .and_then(|name| name.parse().ok())
+                .filter(|ip| self.rest_of(*ip).is_none());
+            if let Some(ip) = rested {
+                // The next purge comes by again.
+                let _ = node.disk.unlink(&self.store.resting_path(ip));
+            }
+        }
+    }
+
+    pub(super) fn remove(&self, path: &Path) -> Result<(), Error> {
+        match self.store.node.disk.unlink(path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(failed("remove", path, &e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A new lease for `owner`, as of now.
+    ///
+    /// # Errors
+    /// [`Code::IO`] when the clock cannot be read.
+    pub fn draft(
+        &self,
+        owner: &Attachment,
+        pod: Option<String>,
+        result: common::cni::CniResult,
+    ) -> Result<Lease, Error> {
+        let clock = self.store.node.clock;
+        Ok(Lease {
+            owner: owner.clone(),
+            pod,
+            since: date(clock.now()),
+            since_boot: clock.since_boot()?,
+            result,
+        })
+    }
+}
+
+fn full_is_false(done: io::Result<()>, action: &str, path: &Path) -> Result<bool, Error> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(e) if is_full(&e) => {
+            tracing::warn!(
+                "cannot {action} {}: {e}; its addresses may be given again at once",
+                path.display()
+            );
+            Ok(false)
+        }
+        Err(e) => Err(failed(action, path, &e)),
+    }
+}

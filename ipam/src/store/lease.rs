@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A lease as a file: one line of JSON when it is made, one more when it ends.
+//!
+//! ```text
+//! {"container":"3f…","ifname":"net1","pod":"default/a","since":"2026-01-01T00:00:00Z","boottime_ms":912345,"result":{…}}
+//! {"released":"2026-01-01T01:00:00Z","boottime_ms":4512345}
+//! ```
+
+use common::cni::{Attachment, CniResult, ContainerId, IfName, Version};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+/// What an attachment was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Whose it is.
+    pub owner: Attachment,
+    /// The pod, as `namespace/name`, if the runtime named it.
+    pub pod: Option<String>,
+    /// When it was made, for people.
+    pub since: String,
+    /// When it was made, on the kernel's clock.
+    pub since_boot: Duration,
+    /// The answer to ADD.
+    pub result: CniResult,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    container: ContainerId,
+    ifname: IfName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
+    since: String,
+    boottime_ms: u64,
+    result: Value,
+}
+
+#[derive(Serialize, Deserialize)]
+struct End {
+    released: String,
+    boottime_ms: u64,
+}
+
+/// The time of day for people.
+pub(super) fn date(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Lease {
+    /// The addresses it holds.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.result.ips.iter().map(|ip| ip.address.ip())
+    }
+
+    /// Who has it, for a person.
+    pub fn describe(&self) -> String {
+        let pod = self
+            .pod
+            .as_ref()
+            .map(|pod| format!(" (pod {pod})"))
+            .unwrap_or_default();
+        format!("{}{pod} since {}", self.owner, self.since)
+    }
+
+    /// The file's first line.
+    pub(super) fn to_line(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut line = serde_json::to_vec(&Line {
+            container: self.owner.container_id.clone(),
+            ifname: self.owner.ifname.clone(),
+            pod: self.pod.clone(),
+            since: self.since.clone(),
+            boottime_ms: millis(self.since_boot),
+            result: self.result.to_json(Version::LATEST),
+        })?;
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    /// Reads a file's first line; the error says what is wrong with it.
+    pub(super) fn from_file(content: &[u8]) -> Result<Self, String> {
+        let line: Line = match content.split(|byte| *byte == b'\n').next() {
+            None | Some([]) => return Err("the file is empty".to_owned()),
+            Some(line) => serde_json::from_slice(line).map_err(|e| e.to_string())?,
+        };
+        Ok(Self {
+            owner: Attachment {
+                container_id: line.container,
+                ifname: line.ifname,
+            },
+            pod: line.pod,
+            since: line.since,
+            since_boot: Duration::from_millis(line.boottime_ms),
+            result: CniResult::from_json(&line.result).map_err(|e| e.msg)?,
+        })
+    }
+}
+
+/// The line that ends a lease.
+pub(super) fn end_line(now: SystemTime, since_boot: Duration) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(&End {
+        released: date(now),
+        boottime_ms: millis(since_boot),
+    })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// When a lease ended, on the kernel's clock; none if it has not, or nobody can tell.
+pub(super) fn ended(content: &[u8]) -> Option<Duration> {
+    let last = content
+        .split(|byte| *byte == b'\n')
+        .rfind(|line| !line.is_empty())?;
+    serde_json::from_slice::<End>(last)
+        .ok()
+        .map(|end| Duration::from_millis(end.boottime_ms))
+}

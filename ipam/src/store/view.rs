@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the store tells: who has an address, which addresses are free, which leases there are.
+
+use super::failure::failed;
+use super::lease::{Lease, ended};
+use super::{Locked, Store};
+use crate::allocator::{Occupancy, Occupied, State};
+use crate::interval::{Interval, IntervalSet};
+use crate::range::{Family, Range, bits};
+use common::cni::{Attachment, Code, ContainerId, Error, IfName};
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::time::Duration;
+
+impl Occupancy for Locked<'_> {
+    fn state(&self, ip: IpAddr) -> Result<State, Error> {
+        let path = self.store.address_path(ip);
+        match self.store.node.disk.identity(&path) {
+            Ok(_) => Ok(State::Taken),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                Ok(self.rest_of(ip).map_or(State::Free, State::Resting))
+            }
+            Err(e) => Err(failed("look at", &path, &e)),
+        }
+    }
+
+    fn owner(&self, ip: IpAddr) -> String {
+        let path = self.store.address_path(ip);
+        let lease = self
+            .store
+            .node
+            .disk
+            .read(&path)
+            .ok()
+            .and_then(|content| Lease::from_file(&content).ok());
+        lease.map_or_else(
+            || {
+                format!(
+                    "{}, which is no lease; remove it if nobody uses the address",
+                    path.display()
+                )
+            },
+            |lease| lease.describe(),
+        )
+    }
+
+    fn occupied(&self, family: Family) -> Result<Occupied, Error> {
+        let number = |ip: IpAddr| Interval {
+            first: bits(ip),
+            last: bits(ip),
+        };
+        let of_family = |ip: &IpAddr| Family::of(*ip) == family;
+        let taken = self
+            .addresses()?
+            .into_iter()
+            .filter(of_family)
+            .map(number)
+            .collect();
+        let resting = self.named_addresses("resting")?.into_iter().filter(of_family);
+        let resting: Vec<(IpAddr, Duration)> =
+            resting.filter_map(|ip| Some((ip, self.rest_of(ip)?))).collect();
+        Ok(Occupied {
+            taken,
+            next: resting.iter().map(|(_, rest)| *rest).min().unwrap_or_default(),
+            resting: resting
+                .into_iter()
+                .map(|(ip, _)| number(ip))
+                .collect::<IntervalSet>(),
+        })
+    }
+
+    fn cursor(&self, range: &Range) -> Option<IpAddr> {
+        let path = self.store.network.join("cursors").join(range.to_string());
+        let content = self.store.node.disk.read(&path).ok()?;
+        str::from_utf8(&content).ok()?.trim().parse().ok()
+    }
+}
+
+impl Locked<'_> {
+    /// How long `ip` must still rest; none if it need not.
+    pub(super) fn rest_of(&self, ip: IpAddr) -> Option<Duration> {
+        let Store { node, cooldown, .. } = self.store;
+        let content = node.disk.read(&self.store.resting_path(ip)).ok()?;
+        // A time that is still to come was not written by this kernel's clock.
+        let rested = node.clock.since_boot().ok()?.checked_sub(ended(&content)?)?;
+        cooldown.checked_sub(rested).filter(|rest| !rest.is_zero())
+    }
+
+    /// Every address that has a file in `addresses/`.
+    pub(super) fn addresses(&self) -> Result<Vec<IpAddr>, Error> {
+        self.named_addresses("addresses")
+    }
+
+    fn named_addresses(&self, directory: &str) -> Result<Vec<IpAddr>, Error> {
+        let path = self.store.boot.join(directory);
+        let names = self
+            .store
+            .node
+            .disk
+            .list(&path, usize::MAX)
+            .map_err(|e| failed("list", &path, &e))?;
+        Ok(names
+            .iter()
+            .filter_map(|name| name.to_str()?.parse().ok())
+            .collect())
+    }
+
+    /// The owner of every lease.
+    ///
+    /// # Errors
+    /// `IO` when the directory cannot be listed.
+    pub fn owners(&self) -> Result<Vec<Attachment>, Error> {
+        let path = self.store.boot.join("leases");
+        let names = self
+            .store
+            .node
+            .disk
+            .list(&path, usize::MAX)
+            .map_err(|e| failed("list", &path, &e))?;
+        let owner = |name: &std::ffi::OsString| {
+            let (id, ifname) = name.to_str()?.split_once('@')?;
+            let container_id = ContainerId::try_from(id.to_owned()).ok()?;
+            Some(Attachment {
+                container_id,
+                ifname: IfName::try_from(ifname.to_owned()).ok()?,
+            })
+        };
+        for foreign in names.iter().filter(|name| owner(name).is_none()) {
+            tracing::warn!("{} is no lease; remove it", path.join(foreign).display());
+        }
+        Ok(names.iter().filter_map(owner).collect())
+    }
+
+    /// Ends the hold of leases that have lost their file in `leases/`, unless `valid` has their owners; returns what
+    /// went wrong. Only a hand can bring that about.
+    ///
+    /// # Errors
+    /// `IO` when the directory cannot be listed.
+    pub fn release_ownerless(&self, valid: &HashSet<&Attachment>) -> Result<Vec<Error>, Error> {
+        let mut errors = Vec::new();
+        for ip in self.addresses()? {
+            let path = self.store.address_path(ip);
+            let Some(lease) = self
+                .store
+                .node
+                .disk
+                .read(&path)
+                .ok()
+                .and_then(|content| Lease::from_file(&content).ok())
+            else {
+                tracing::warn!(
+                    "{} is no lease and keeps its address from being given; remove it if nobody uses it",
+                    path.display()
+                );
+                continue;
+            };
+            let ownerless = self
+                .store
+                .node
+                .disk
+                .identity(&self.store.lease_path(&lease.owner))
+                .is_err();
+            if ownerless && !valid.contains(&lease.owner) {
+                errors.extend(self.remove(&path).err());
+            }
+        }
+        Ok(errors)
+    }
+
+    /// Fails unless files can be written.
+    ///
+    /// # Errors
+    /// `IO`, naming the file and the remedy.
+    pub fn require_writable(&self) -> Result<(), Error> {
+        let path = self.store.boot.join("probe");
+        let written = self
+            .store
+            .node
+            .disk
+            .create(&path, b"STATUS writes this file to see whether ADD could\n");
+        let removed = self.remove(&path);
+        written.map_err(|e| failed("write", &path, &e))?;
+        removed
+    }
+}
+
+impl Store<'_> {
+    /// Fails unless the file of `ip` in `addresses/` is that of `lease`.
+    ///
+    /// # Errors
+    /// `CHECK_FAILED` with who has the address instead.
+    pub fn require_claim(&self, lease: &Lease, ip: IpAddr) -> Result<(), Error> {
+        let path = self.address_path(ip);
+        let content = self.node.disk.read(&path);
+        let holder = content.as_deref().map(Lease::from_file);
+        let what = match holder {
+            Ok(Ok(holder)) if holder.owner == lease.owner => return Ok(()),
+            Ok(Ok(holder)) => format!("it is held by {}", holder.describe()),
+            Ok(Err(what)) => format!("{} is damaged: {what}", path.display()),
+            Err(e) => format!("{} cannot be read: {e}", path.display()),
+        };
+        Err(Error::new(
+            Code::CHECK_FAILED,
+            format!("{} should hold {ip}, but {what}", lease.owner),
+        ))
+    }
+}

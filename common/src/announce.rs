@@ -5,6 +5,11 @@
 //! has forgotten the old one. The kernel's own announcements (`arp_notify`, `ndisc_notify`) are sysctls of the
 //! pod and go out when the link comes up, before an address is there.
 
+#![allow(
+    clippy::doc_markdown,
+    reason = "ICMPv6 and InfiniBand are words of the field, not of the code"
+)]
+
 mod frame;
 mod send;
 

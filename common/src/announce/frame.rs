@@ -32,47 +32,61 @@ const TARGET_LINK_LAYER_ADDRESS: u8 = 2;
 /// Options are counted in units of this many bytes.
 const OPTION_UNIT: usize = 8;
 
+/// How a link addresses its neighbours.
+struct Layer<'l> {
+    /// ARP's number for the kind of hardware.
+    hardware: u16,
+    own: &'l [u8],
+    broadcast: &'l [u8],
+}
+
+impl<'l> Layer<'l> {
+    /// `None` for a link on which there is nobody to tell.
+    fn of(link: &'l Link) -> Option<Self> {
+        let (hardware, length) = match link.layer {
+            LinkLayer::Ethernet => (ARP_ETHERNET, 6),
+            LinkLayer::Infiniband => (ARP_INFINIBAND, 20),
+            LinkLayer::Loopback | LinkLayer::Other(_) => return None,
+        };
+        let (own, broadcast) = (link.address.as_bytes(), link.broadcast.as_bytes());
+        (own.len() == length && broadcast.len() == length).then_some(Self {
+            hardware,
+            own,
+            broadcast,
+        })
+    }
+}
+
 /// The announcements of `addresses` on `link`: for each IPv4 address an ARP request and an ARP reply, for each IPv6
 /// address an unsolicited neighbour advertisement.
 ///
 /// Both forms of ARP, because RFC 5227 § 3 prescribes the request while hosts exist that refresh their cache only on
-/// a reply; Linux takes both. Nothing for a link that is neither Ethernet nor InfiniBand, or without addresses.
+/// a reply; Linux takes both. Nothing for a link that is neither Ethernet nor InfiniBand, or has no address.
 pub fn frames(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
-    let (hardware, length) = match link.layer {
-        LinkLayer::Ethernet => (ARP_ETHERNET, 6),
-        LinkLayer::Infiniband => (ARP_INFINIBAND, 20),
-        LinkLayer::Loopback | LinkLayer::Other(_) => return Vec::new(),
-    };
-    let (own, broadcast) = (link.address.as_bytes(), link.broadcast.as_bytes());
-    if own.len() != length || broadcast.len() != length {
+    let Some(layer) = Layer::of(link) else {
         return Vec::new();
-    }
-    addresses
-        .iter()
-        .flat_map(|address| match address {
-            IpAddr::V4(v4) => vec![
-                arp(hardware, ARP_REQUEST, own, &vec![0; length], broadcast, *v4),
-                arp(hardware, ARP_REPLY, own, own, broadcast, *v4),
-            ],
-            IpAddr::V6(v6) => vec![advertisement(own, broadcast, *v6)],
-        })
-        .collect()
+    };
+    let nobody = vec![0; layer.own.len()];
+    let announce = |address: &IpAddr| match address {
+        IpAddr::V4(v4) => {
+            vec![
+                arp(&layer, ARP_REQUEST, &nobody, *v4),
+                arp(&layer, ARP_REPLY, layer.own, *v4),
+            ]
+        }
+        IpAddr::V6(v6) => vec![advertisement(layer.own, layer.broadcast, *v6)],
+    };
+    addresses.iter().flat_map(announce).collect()
 }
 
-/// ARP in which sender and target are the same address; the target's hardware address is ignored in a request and
-/// the sender's own in a reply, or Linux does not take it for an announcement (`arp_is_garp`).
-fn arp(
-    hardware: u16,
-    operation: u16,
-    own: &[u8],
-    target: &[u8],
-    broadcast: &[u8],
-    address: Ipv4Addr,
-) -> Frame {
+/// ARP in which sender and target are the same address. The target's hardware address is unknown in a request, and
+/// the sender's own in a reply, or Linux does not take the reply for an announcement (`arp_is_garp`).
+fn arp(layer: &Layer<'_>, operation: u16, target: &[u8], address: Ipv4Addr) -> Frame {
+    let own = layer.own;
     let mut bytes = Vec::with_capacity(16 + own.len() * 2);
-    bytes.extend(hardware.to_be_bytes());
+    bytes.extend(layer.hardware.to_be_bytes());
     bytes.extend(ETH_P_IP.to_be_bytes());
-    // 6 or 20, see `frames`; and the length of an IPv4 address.
+    // 6 or 20, and the length of an IPv4 address.
     bytes.extend([u8::try_from(own.len()).unwrap_or(0), 4]);
     bytes.extend(operation.to_be_bytes());
     bytes.extend(own);
@@ -81,7 +95,7 @@ fn arp(
     bytes.extend(address.octets());
     Frame {
         protocol: ETH_P_ARP,
-        destination: broadcast.to_vec(),
+        destination: layer.broadcast.to_vec(),
         bytes,
     }
 }

@@ -3,7 +3,6 @@ use super::frame::Frame;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use std::io;
-use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// `struct sockaddr_ll` of `packet(7)` with room for InfiniBand's address: the C type ends after 8 bytes, but the
@@ -21,6 +20,13 @@ struct LinkAddress {
 }
 
 const ADDRESS_BYTES: usize = 20;
+
+const LINK_ADDRESS_BYTES: libc::socklen_t = 32;
+const _: () = assert!(size_of::<LinkAddress>() == LINK_ADDRESS_BYTES as usize);
+
+/// `AF_PACKET` in the width it has in an address.
+const AF_PACKET: u16 = 17;
+const _: () = assert!(AF_PACKET as libc::c_int == libc::AF_PACKET);
 
 /// Sends `frames` over the link `index` of the calling thread's namespace; call it inside
 /// [`Netns::run`](crate::netns::Netns::run).
@@ -58,9 +64,8 @@ impl LinkAddress {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
         room.copy_from_slice(&frame.destination);
-        let family = libc::AF_PACKET as u16;
         Ok(Self {
-            family,
+            family: AF_PACKET,
             protocol: frame.protocol.to_be(),
             index,
             hatype: 0,
@@ -76,13 +81,9 @@ impl LinkAddress {
     reason = "nix knows only link addresses of 8 bytes, InfiniBand has 20"
 )]
 fn send_one(socket: BorrowedFd<'_>, address: &LinkAddress, bytes: &[u8]) -> io::Result<()> {
-    // The kernel wants the length to cover the link's address and no more than it must (`packet_snd`).
-    let length =
-        (offset_of!(LinkAddress, address) + usize::from(address.halen)).max(size_of::<libc::sockaddr_ll>());
-    debug_assert!(length <= size_of::<LinkAddress>());
     loop {
-        // SAFETY: both pointers come from references that live through the call, `bytes` is as long as said, and
-        // `length` is at most the size of `LinkAddress`, as `halen` is at most ADDRESS_BYTES (see `to`).
+        // SAFETY: both pointers come from references that live through the call and are read as far as the lengths
+        // beside them say, which are the lengths of what they point to.
         let sent = unsafe {
             libc::sendto(
                 socket.as_raw_fd(),
@@ -90,7 +91,7 @@ fn send_one(socket: BorrowedFd<'_>, address: &LinkAddress, bytes: &[u8]) -> io::
                 bytes.len(),
                 0,
                 std::ptr::from_ref(address).cast(),
-                length as libc::socklen_t,
+                LINK_ADDRESS_BYTES,
             )
         };
         match Errno::result(sent) {
@@ -100,3 +101,6 @@ fn send_one(socket: BorrowedFd<'_>, address: &LinkAddress, bytes: &[u8]) -> io::
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

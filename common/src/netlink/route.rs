@@ -11,14 +11,18 @@ pub(super) mod new_link;
 use super::error::Error;
 use super::socket::{Family, Socket, Wire};
 use link::Link;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage as Message;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage, Prop};
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use new_link::{LinkChange, NewLink};
 use nix::errno::Errno;
 
-/// `IFNAMSIZ` of `include/uapi/linux/if.h` without the final zero; anything longer can only be an altname.
+/// `IFNAMSIZ` and `ALTIFNAMSIZ` of `include/uapi/linux/if.h` without the final zero.
 const NAME_BYTES: usize = 15;
+const ALTNAME_BYTES: usize = 127;
+
+/// Of `include/uapi/linux/if_link.h`; the codec knows it only inside a list of properties.
+const IFLA_ALT_IFNAME: u16 = 53;
 
 /// The family of links, addresses and routes.
 pub enum Route {}
@@ -37,12 +41,16 @@ impl Socket<Route> {
     /// # Errors
     /// Whatever the kernel answers, except `ENODEV`, which is `None`.
     pub fn link(&mut self, name: &str) -> Result<Option<Link>, Error> {
+        if name.is_empty() || name.len() > ALTNAME_BYTES || name.contains('\0') {
+            return Ok(None);
+        }
         let mut request = LinkMessage::default();
-        // With IFLA_IFNAME the kernel looks for altnames too, but only where they fit (`rtnl_dev_get`).
+        // Either attribute finds names and altnames (`rtnl_dev_get`), but the first has no room for long ones.
         request.attributes.push(if name.len() <= NAME_BYTES {
             LinkAttribute::IfName(name.to_owned())
         } else {
-            LinkAttribute::PropList(vec![Prop::AltIfName(name.to_owned())])
+            let text = [name.as_bytes(), &[0]].concat();
+            LinkAttribute::Other(DefaultNla::new(IFLA_ALT_IFNAME, text))
         });
         self.one_link(request)
     }

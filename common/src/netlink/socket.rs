@@ -42,7 +42,7 @@ pub trait Family: Wire {}
 
 /// See the [module](super).
 pub struct Socket<F> {
-    socket: netlink_sys::Socket,
+    raw: netlink_sys::Socket,
     port: u32,
     sequence: u32,
     buffer: Vec<u8>,
@@ -71,7 +71,7 @@ impl<F: Family> Socket<F> {
         // Nobody but the kernel (port 0) can put messages into a connected netlink socket.
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self {
-            socket,
+            raw: socket,
             port,
             sequence: 0,
             buffer: vec![0; BUFFER_BYTES],
@@ -132,7 +132,7 @@ impl<F: Family> Socket<F> {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = request(message, flags, self.sequence);
         loop {
-            match self.socket.send(&bytes, 0) {
+            match self.raw.send(&bytes, 0) {
                 Ok(_) => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e.into()),
@@ -144,7 +144,7 @@ impl<F: Family> Socket<F> {
     fn receive(&mut self) -> Result<Answers<F::Message>, Error> {
         let mut answers = Answers::to(self.sequence, self.port);
         loop {
-            let size = match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_TRUNC) {
+            let size = match recv(self.raw.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_TRUNC) {
                 Ok(size) => size,
                 Err(Errno::EINTR) => continue,
                 Err(Errno::EAGAIN) => {

@@ -1,1 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::{Error, Netns};
+use nix::sched::{CloneFlags, unshare};
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+/// A namespace of its own for one test; it goes with the last descriptor.
+pub(crate) fn fresh() -> Netns {
+    let made = thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNET).expect("this test makes network namespaces and must run as root");
+        Netns::current().unwrap()
+    });
+    made.join().unwrap()
+}
+
+#[test]
+fn work_runs_inside_and_the_caller_stays_outside() {
+    let before = Netns::current().unwrap();
+    let netns = fresh();
+    let inside = netns.run(|| Netns::current().unwrap().id()).unwrap();
+    assert_eq!(inside, netns.id());
+    assert!(Netns::current().unwrap().is_same(&before));
+    assert!(!netns.is_same(&before));
+}
+
+#[test]
+fn a_panic_inside_reaches_the_caller_and_moves_nobody() {
+    let before = Netns::current().unwrap();
+    let netns = fresh();
+    let outcome = std::panic::catch_unwind(|| netns.run(|| panic!("inside")));
+    assert_eq!(outcome.unwrap_err().downcast_ref::<&str>(), Some(&"inside"));
+    assert!(Netns::current().unwrap().is_same(&before));
+}
+
+#[test]
+fn a_path_without_anything_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    for path in [folder.path().join("gone"), file.join("below-a-file")] {
+        let error = Netns::open(&path).unwrap_err();
+        assert!(
+            matches!(&error, Error::Missing { path: p } if *p == path),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
+fn other_files_are_not_namespaces() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for path in [
+        &file,
+        &pipe,
+        folder.path(),
+        Path::new("/dev/null"),
+        Path::new("/proc/self/ns/mnt"),
+    ] {
+        let error = Netns::open(path).unwrap_err();
+        assert!(
+            matches!(&error, Error::NotANamespace { path: p } if p == path),
+            "{error:?}"
+        );
+    }
+}

@@ -82,48 +82,28 @@ impl Sysfs {
 
     fn infiniband_port<'d>(&self, devices: &'d [Device], link: &Link) -> Option<(&'d Device, &'d Port)> {
         let behind = self.device_behind(link);
-        let ours = |device: &&Device| behind.is_none() || device.path == behind;
+        let ours = |device: &Device| behind.is_none() || device.path == behind;
+        let ports = || ports(devices, PortLayer::Infiniband).filter(|(device, _)| ours(device));
         let guid = link.address.port_guid()?;
-        let mut ports = devices
-            .iter()
-            .filter(ours)
-            .flat_map(|d| d.ports.iter().map(move |port| (d, port)));
-        let by_guid = ports.clone().find(|(_, port)| port.guid() == Some(guid));
         // A child may have been given an address of its own; the number of its port still stands.
-        by_guid.or_else(|| {
+        ports().find(|(_, port)| port.guid() == Some(guid)).or_else(|| {
             behind.as_ref()?;
             let number = self.port_number(link)?;
-            ports.find(|(_, port)| port.number == number && port.layer == PortLayer::Infiniband)
+            ports().find(|(_, port)| port.number == number)
         })
     }
 
     fn ethernet_port<'d>(&self, devices: &'d [Device], link: &Link) -> Option<(&'d Device, &'d Port)> {
-        let ethernet = |device: &'d Device| {
-            device
-                .ports
-                .iter()
-                .filter(|port| port.layer == PortLayer::Ethernet)
-        };
-        if let Some(behind) = self.device_behind(link) {
-            let number = self.port_number(link);
-            let same = devices
-                .iter()
-                .filter(|device| device.path.as_ref() == Some(&behind));
-            let mut ports = same.flat_map(|device| ethernet(device).map(move |port| (device, port)));
-            let found = ports
-                .clone()
-                .find(|(_, port)| Some(port.number) == number)
-                .or_else(|| ports.next());
-            if found.is_some() {
-                return found;
-            }
-        }
-        let mut ports = devices
-            .iter()
-            .flat_map(|device| ethernet(device).map(move |port| (device, port)));
-        ports.find(|(device, port)| {
-            self.netdevs(device, port)
-                .is_ok_and(|names| names.contains(&link.name))
+        let ports = || ports(devices, PortLayer::Ethernet);
+        let behind = self.device_behind(link);
+        let same = || ports().filter(|(device, _)| behind.is_some() && device.path == behind);
+        let number = self.port_number(link);
+        let by_number = same().find(|(_, port)| Some(port.number) == number);
+        by_number.or_else(|| same().next()).or_else(|| {
+            ports().find(|(device, port)| {
+                self.netdevs(device, port)
+                    .is_ok_and(|names| names.contains(&link.name))
+            })
         })
     }
 
@@ -181,6 +161,14 @@ impl Sysfs {
             .join("ports")
             .join(port.number.to_string())
     }
+}
+
+/// Every port that speaks `layer`, with its device.
+fn ports(devices: &[Device], layer: PortLayer) -> impl Iterator<Item = (&Device, &Port)> {
+    let all = devices
+        .iter()
+        .flat_map(|device| device.ports.iter().map(move |port| (device, port)));
+    all.filter(move |(_, port)| port.layer == layer)
 }
 
 fn device(class: &Path, name: &str) -> Device {

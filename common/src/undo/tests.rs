@@ -1,1 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::{Failure, Undo};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type Log = Vec<String>;
+
+/// Does `word`, and remembers `-word`.
+fn step(undo: &mut Undo<'_, Log>, word: &'static str) -> Result<&'static str, String> {
+    let effect = |log: &mut Log| {
+        log.push(word.to_owned());
+        Ok(word)
+    };
+    undo.run(format!("undo {word}"), effect, |log, made| {
+        log.push(format!("-{made}"));
+        Ok::<(), String>(())
+    })
+}
+
+#[test]
+fn steps_go_back_last_first_when_work_ends_early() {
+    let mut log = Log::new();
+    let mut undo = Undo::new(&mut log);
+    assert_eq!(step(&mut undo, "a"), Ok("a"));
+    step(&mut undo, "b").unwrap();
+    drop(undo);
+    assert_eq!(log, ["a", "b", "-b", "-a"]);
+}
+
+#[test]
+fn commit_keeps_everything() {
+    let mut log = Log::new();
+    let mut undo = Undo::new(&mut log);
+    step(&mut undo, "a").unwrap();
+    undo.commit();
+    assert_eq!(log, ["a"]);
+}
+
+#[test]
+fn an_effect_that_fails_leaves_no_step() {
+    let mut log = Log::new();
+    let mut undo = Undo::new(&mut log);
+    step(&mut undo, "a").unwrap();
+    let back = |log: &mut Log, ()| {
+        log.push("-b".to_owned());
+        Ok::<(), String>(())
+    };
+    assert_eq!(undo.run("undo b", |_| Err("refused"), back), Err("refused"));
+    assert_eq!(undo.rollback(), []);
+    assert_eq!(log, ["a", "-a"]);
+}
+
+#[test]
+fn a_step_remembered_before_its_effect_goes_back_too() {
+    let mut log = Log::new();
+    let mut undo = Undo::new(&mut log);
+    undo.remember("release the address", |log: &mut Log| {
+        log.push("released".to_owned());
+        Ok::<(), String>(())
+    });
+    undo.target().push("half done".to_owned());
+    drop(undo);
+    assert_eq!(log, ["half done", "released"]);
+}
+
+#[test]
+fn failures_and_panics_are_told_and_stop_nothing() {
+    let mut log = Log::new();
+    let mut undo = Undo::new(&mut log);
+    step(&mut undo, "a").unwrap();
+    undo.remember("delete the link net1", |_| Err("EBUSY"));
+    undo.remember("release the address", |_| -> Result<(), String> {
+        panic!("a bug")
+    });
+    let failures = undo.rollback();
+    let expected = [
+        ("release the address", "panicked; this is a bug"),
+        ("delete the link net1", "EBUSY"),
+    ];
+    let expected = expected.map(|(step, reason)| Failure {
+        step: step.to_owned(),
+        reason: reason.to_owned(),
+    });
+    assert_eq!(failures, expected);
+    assert_eq!(failures[1].to_string(), "cannot delete the link net1: EBUSY");
+    assert_eq!(log, ["a", "-a"]);
+}
+
+#[test]
+fn a_panic_of_the_work_takes_everything_back() {
+    let mut log = Log::new();
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut undo = Undo::new(&mut log);
+        step(&mut undo, "a").unwrap();
+        panic!("in the middle");
+    }));
+    assert!(outcome.is_err());
+    assert_eq!(log, ["a", "-a"]);
+}

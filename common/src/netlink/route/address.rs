@@ -11,6 +11,10 @@ use std::net::IpAddr;
 
 /// An address of a link (`RTM_NEWADDR`).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the kernel keeps them as independent flags"
+)]
 pub struct Address {
     /// The address with its prefix length.
     pub address: IpNetwork,

@@ -157,7 +157,7 @@ impl Link {
                 self.altnames.extend(props.into_iter().filter_map(|p| match p {
                     Prop::AltIfName(name) => Some(name),
                     _ => None,
-                }))
+                }));
             }
             LinkAttribute::Address(bytes) => self.address = HwAddress::new(bytes),
             LinkAttribute::Broadcast(bytes) => self.broadcast = HwAddress::new(bytes),

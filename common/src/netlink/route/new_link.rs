@@ -66,7 +66,7 @@ pub enum NewLinkKind<'a> {
 /// What to change about a link; `None` leaves a thing as it is (`RTM_SETLINK`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkChange<'a> {
-    /// New name, at most 15 bytes. Before Linux 6.4 only for a link that is down (`EBUSY`).
+    /// New name, at most 15 bytes. Before Linux 6.2 only for a link that is down (`EBUSY`).
     pub name: Option<&'a str>,
     /// MTU in bytes.
     pub mtu: Option<u32>,

@@ -1,1 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::{AddrGenMode, IpoibMode, IpvlanMode, MacvlanMode};
+use netlink_packet_route::link as wire;
+
+#[test]
+fn names_and_wire_values_lead_back_to_the_mode() {
+    for mode in MacvlanMode::ALL {
+        assert_eq!(mode.to_string().parse::<MacvlanMode>().as_ref(), Ok(mode));
+        assert_eq!(MacvlanMode::decode(mode.encode()), Some(*mode));
+    }
+    for mode in AddrGenMode::ALL {
+        assert_eq!(mode.to_string().parse::<AddrGenMode>().as_ref(), Ok(mode));
+        assert_eq!(AddrGenMode::decode(mode.encode()), Some(*mode));
+    }
+}
+
+#[test]
+fn an_unknown_name_is_told_with_the_known_ones() {
+    let error = "ud".parse::<IpoibMode>().unwrap_err();
+    assert_eq!(error.to_string(), r#""ud" is not one of datagram, connected"#);
+    let error = "L2".parse::<IpvlanMode>().unwrap_err();
+    assert_eq!(error.to_string(), r#""L2" is not one of l2, l3, l3s"#);
+}
+
+#[test]
+fn a_mode_of_a_newer_kernel_is_not_taken_for_another() {
+    assert_eq!(IpoibMode::decode(wire::IpoibMode::Other(9)), None);
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! IPoIB's messages byte by byte, after `include/uapi/linux/if_link.h` and `drivers/infiniband/ulp/ipoib/ipoib_netlink.c`.
+//! The numbers are little endian, so on other machines these tests are not built.
+#![cfg(target_endian = "little")]
+
+use super::super::super::socket::request;
+use super::super::super::{
+    AddrGenMode, IpoibMode, Link, LinkChange, LinkInfo, LinkLayer, NewLink, NewLinkKind,
+};
+use super::new;
+use crate::rdma::{Guid, Pkey};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, Parseable};
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::link::LinkMessage;
+use std::os::fd::BorrowedFd;
+
+/// `ip link add link #5 name net1 netns FD type ipoib pkey 0x8001 mode connected umcast 1`
+#[rustfmt::skip]
+const NEW_CHILD: &[u8] = &[
+    0x68, 0, 0, 0,  0x10, 0,  0x05, 0x06,  9, 0, 0, 0,  0, 0, 0, 0,      // 104 bytes, RTM_NEWLINK, flags, sequence 9
+    0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,                   // struct ifinfomsg
+    0x09, 0, 0x03, 0,  b'n', b'e', b't', b'1', 0, 0, 0, 0,               // IFLA_IFNAME
+    0x08, 0, 0x05, 0,  0x05, 0, 0, 0,                                    // IFLA_LINK
+    0x08, 0, 0x1c, 0,  0, 0, 0, 0,                                       // IFLA_NET_NS_FD
+    0x2c, 0, 0x12, 0x00,                                                 // IFLA_LINKINFO
+    0x0a, 0, 0x01, 0,  b'i', b'p', b'o', b'i', b'b', 0, 0, 0,            // IFLA_INFO_KIND
+    0x1c, 0, 0x02, 0x00,                                                 // IFLA_INFO_DATA
+    0x06, 0, 0x01, 0,  0x01, 0x80, 0, 0,                                 // IFLA_IPOIB_PKEY
+    0x06, 0, 0x02, 0,  0x01, 0, 0, 0,                                    // IFLA_IPOIB_MODE
+    0x06, 0, 0x03, 0,  0x01, 0, 0, 0,                                    // IFLA_IPOIB_UMCAST
+];
+
+#[test]
+fn an_ipoib_child_is_asked_for_in_the_kernels_layout() {
+    let kind = NewLinkKind::Ipoib {
+        pkey: Some(Pkey(0x8001)),
+        mode: Some(IpoibMode::Connected),
+        umcast: Some(true),
+    };
+    let stdin = std::io::stdin();
+    let netns: BorrowedFd<'_> = std::os::fd::AsFd::as_fd(&stdin);
+    let child = NewLink {
+        parent: 5,
+        netns: Some(netns),
+        ..new("net1", kind)
+    };
+    let bytes = request(
+        Message::NewLink(child.encode()),
+        NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+        9,
+    );
+    assert_eq!(hex(&bytes), hex(NEW_CHILD));
+}
+
+/// The child above as `ip link show` gets to see it, shortened to the attributes that are read.
+#[rustfmt::skip]
+const CHILD: &[u8] = &[
+    0, 0, 0x20, 0,  7, 0, 0, 0,  0x43, 0x10, 0x01, 0,  0, 0, 0, 0,       // ARPHRD_INFINIBAND, UP|BROADCAST|RUNNING|MULTICAST|LOWER_UP
+    0x09, 0, 0x03, 0,  b'n', b'e', b't', b'1', 0, 0, 0, 0,               // IFLA_IFNAME
+    0x08, 0, 0x04, 0,  0xfc, 0x07, 0, 0,                                 // IFLA_MTU 2044
+    0x08, 0, 0x33, 0,  0xec, 0xff, 0, 0,                                 // IFLA_MAX_MTU 65516
+    0x08, 0, 0x05, 0,  0x05, 0, 0, 0,                                    // IFLA_LINK
+    0x08, 0, 0x25, 0,  0, 0, 0, 0,                                       // IFLA_LINK_NETNSID
+    0x05, 0, 0x10, 0,  6, 0, 0, 0,                                       // IFLA_OPERSTATE
+    0x18, 0, 0x01, 0,  0, 0, 0x10, 0x49, 0xfe, 0x80, 0, 0, 0, 0, 0, 0,   // IFLA_ADDRESS
+    0x24, 0x8a, 0x07, 0x03, 0, 0xb4, 0x0c, 0x5e,
+    0x18, 0, 0x02, 0,  0, 0xff, 0xff, 0xff, 0xff, 0x12, 0x40, 0x1b, 0x80, 0x01, 0, 0, // IFLA_BROADCAST
+    0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
+    0x2c, 0, 0x12, 0,                                                    // IFLA_LINKINFO
+    0x0a, 0, 0x01, 0,  b'i', b'p', b'o', b'i', b'b', 0, 0, 0,            // IFLA_INFO_KIND
+    0x1c, 0, 0x02, 0,                                                    // IFLA_INFO_DATA
+    0x06, 0, 0x01, 0,  0x01, 0x80, 0, 0,
+    0x06, 0, 0x02, 0,  0x01, 0, 0, 0,
+    0x06, 0, 0x03, 0,  0x01, 0, 0, 0,
+    0x10, 0, 0x1a, 0,  0x0c, 0, 0x0a, 0,  0x05, 0, 0x08, 0,  1, 0, 0, 0, // IFLA_AF_SPEC, AF_INET6, IFLA_INET6_ADDR_GEN_MODE
+];
+
+#[test]
+fn an_ipoib_child_is_read_from_the_kernels_layout() {
+    let link = Link::decode(LinkMessage::parse(CHILD).unwrap());
+    assert_eq!(
+        (link.index, link.name.as_str(), link.layer),
+        (7, "net1", LinkLayer::Infiniband)
+    );
+    assert_eq!(
+        (link.mtu, link.max_mtu, link.up, link.carrier),
+        (2044, Some(65516), true, true)
+    );
+    assert_eq!((link.parent, link.parent_netnsid), (Some(5), Some(0)));
+    assert_eq!(link.kind.as_deref(), Some("ipoib"));
+    let info = LinkInfo::Ipoib {
+        pkey: Pkey(0x8001),
+        mode: IpoibMode::Connected,
+        umcast: true,
+    };
+    assert_eq!(link.info, info);
+    assert_eq!(link.address.port_guid(), Some(Guid(0x248a_0703_00b4_0c5e)));
+    assert_eq!(link.broadcast.as_bytes()[8..10], [0x80, 0x01]);
+    assert_eq!(link.addr_gen_mode, Some(AddrGenMode::None));
+}
+
+#[test]
+fn a_link_that_names_itself_has_no_parent_unless_it_lies_elsewhere() {
+    let mut message = LinkMessage::parse(CHILD).unwrap();
+    message.header.index = 5;
+    assert_eq!(
+        Link::decode(message.clone()).parent,
+        Some(5),
+        "the parent is number 5 of another namespace"
+    );
+    message
+        .attributes
+        .retain(|a| !matches!(a, netlink_packet_route::link::LinkAttribute::LinkNetNsId(_)));
+    assert_eq!(Link::decode(message).parent, None);
+}
+
+/// `ip link set #7 up addrgenmode none`
+#[rustfmt::skip]
+const CHANGE: &[u8] = &[
+    0x30, 0, 0, 0,  0x13, 0,  0x01, 0,  3, 0, 0, 0,  0, 0, 0, 0,         // 48 bytes, RTM_SETLINK, sequence 3
+    0, 0, 0, 0,  7, 0, 0, 0,  1, 0, 0, 0,  1, 0, 0, 0,                   // IFF_UP and its mask
+    0x10, 0, 0x1a, 0,  0x0c, 0, 0x0a, 0,  0x05, 0, 0x08, 0,  1, 0, 0, 0,
+];
+
+#[test]
+fn a_change_is_asked_for_in_the_kernels_layout() {
+    let change = LinkChange {
+        up: Some(true),
+        addr_gen_mode: Some(AddrGenMode::None),
+        ..LinkChange::default()
+    };
+    let bytes = request(Message::SetLink(change.encode(7)), 0, 3);
+    assert_eq!(hex(&bytes), hex(CHANGE));
+}
+
+/// Four bytes a word, so that a difference is found by eye.
+fn hex(bytes: &[u8]) -> Vec<String> {
+    bytes.chunks(4).map(|word| format!("{word:02x?}")).collect()
+}

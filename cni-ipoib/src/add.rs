@@ -31,13 +31,28 @@ impl CniIpoib {
     ///
     /// # Assumptions
     /// None of the runtime: a second call at the same time waits, a repeated one first clears what the first left.
-    pub(crate) fn add(&self, call: &Call, attachment: &Attachment, path: &Path) -> Result<CniResult, cni::Error> {
+    pub(crate) fn add(
+        &self,
+        call: &Call,
+        attachment: &Attachment,
+        path: &Path,
+    ) -> Result<CniResult, cni::Error> {
         let config = Config::read(call)?;
         let prev = call.conf.prev_result()?.unwrap_or_default();
         let netns = pod(path, call.netns_override)?;
         let mut kernel = self.open_kernel(Some(&netns))?;
         let mut entry = Journal::new(&self.places.state, &call.conf.network).open(attachment)?;
-        let attached = self.add_locked(call, attachment, &config, &mut AddTo { kernel: &mut *kernel, netns: &netns, path }, &mut entry);
+        let attached = self.add_locked(
+            call,
+            attachment,
+            &config,
+            &mut AddTo {
+                kernel: &mut *kernel,
+                netns: &netns,
+                path,
+            },
+            &mut entry,
+        );
         match attached {
             Ok((plan, attached)) => {
                 entry.finish()?;
@@ -45,7 +60,10 @@ impl CniIpoib {
             }
             Err(Refused { error, clean }) => {
                 // What could not be taken back stays written down, for DEL.
-                if clean && !entry.done && let Err(e) = entry.remove() {
+                if clean
+                    && !entry.done
+                    && let Err(e) = entry.remove()
+                {
                     tracing::warn!(error = %e, "the attachment's file is left");
                 }
                 Err(error)
@@ -63,7 +81,11 @@ impl CniIpoib {
     ) -> Result<(Plan, Attached), Refused> {
         let sysfs = Sysfs::at(&self.places.sysfs);
         let mark = Mark::new(&call.conf.network, attachment);
-        let ipam = config.ipam.as_deref().map(|plugin| Delegate::new(plugin, call, config.delegate_timeout)).transpose()?;
+        let ipam = config
+            .ipam
+            .as_deref()
+            .map(|plugin| Delegate::new(plugin, call, config.delegate_timeout))
+            .transpose()?;
         if entry.is_used() && !entry.done {
             tracing::info!(%attachment, "an earlier ADD was cut short; clearing what it left");
             detach::delete_marked(to.kernel, Side::Pod, &mark)?;
@@ -72,7 +94,11 @@ impl CniIpoib {
         let host = observe(to.kernel, &sysfs, config)?;
         let child = plan::child(config, &host)?;
         tracing::debug!(?child, "plan");
-        let plan = Plan { child, ifname: attachment.ifname.clone(), mark };
+        let plan = Plan {
+            child,
+            ifname: attachment.ifname.clone(),
+            mark,
+        };
         let device_info = device_info::to_write(config.device_info_file.as_deref(), &plan.child);
         entry.begin(Intent {
             netns: to.path.to_owned(),
@@ -81,7 +107,13 @@ impl CniIpoib {
             ipam: config.ipam.clone(),
             device_info: device_info.as_ref().map(|(file, _)| file.clone()),
         })?;
-        let mut world = World { kernel: to.kernel, ipam, attachment, netns: to.path, device_info };
+        let mut world = World {
+            kernel: to.kernel,
+            ipam,
+            attachment,
+            netns: to.path,
+            device_info,
+        };
         let attached = attach(&mut world, &plan)?;
         Ok((plan, attached))
     }
@@ -103,7 +135,10 @@ struct Refused {
 
 impl<E: Into<cni::Error>> From<E> for Refused {
     fn from(error: E) -> Self {
-        Self { error: error.into(), clean: true }
+        Self {
+            error: error.into(),
+            clean: true,
+        }
     }
 }
 
@@ -121,10 +156,15 @@ impl From<crate::attach::Failed> for Refused {
 /// The specification asks ADD to fail if the name is taken, before anything is changed.
 fn require_free_name(kernel: &mut dyn Kernel, attachment: &Attachment) -> Result<(), Error> {
     let name = attachment.ifname.as_str();
-    let found = kernel
-        .link(Side::Pod, name)
-        .map_err(|source| Error::Kernel { step: format!("look up {name} in the pod"), source })?;
-    if found.is_some() { Err(Error::IfnameInUse(attachment.ifname.clone())) } else { Ok(()) }
+    let found = kernel.link(Side::Pod, name).map_err(|source| Error::Kernel {
+        step: format!("look up {name} in the pod"),
+        source,
+    })?;
+    if found.is_some() {
+        Err(Error::IfnameInUse(attachment.ifname.clone()))
+    } else {
+        Ok(())
+    }
 }
 
 /// The result of the plugin before this one, if any, with ours added to it.
@@ -137,11 +177,25 @@ fn result(prev: CniResult, plan: &Plan, attached: Attached, config: &Config, net
         mtu: Some(attached.link.mtu),
         sandbox: netns.display().to_string(),
         socket_path: String::new(),
-        pci_id: plan.child.pci.as_ref().map(ToString::to_string).unwrap_or_default(),
+        pci_id: plan
+            .child
+            .pci
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
     });
-    result.ips.extend(attached.ipam.ips.into_iter().map(|ip| IpConfig { interface: Some(index), ..ip }));
+    result
+        .ips
+        .extend(attached.ipam.ips.into_iter().map(|ip| IpConfig {
+            interface: Some(index),
+            ..ip
+        }));
     result.routes.extend(attached.ipam.routes);
-    let dns = if config.dns.is_empty() { attached.ipam.dns } else { config.dns.clone() };
+    let dns = if config.dns.is_empty() {
+        attached.ipam.dns
+    } else {
+        config.dns.clone()
+    };
     if !dns.is_empty() {
         result.dns = dns;
     }

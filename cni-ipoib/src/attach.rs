@@ -64,7 +64,10 @@ pub fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
             undo.commit();
             Ok(attached)
         }
-        Err(error) => Err(Failed { error, left: undo.rollback() }),
+        Err(error) => Err(Failed {
+            error,
+            left: undo.rollback(),
+        }),
     }
 }
 
@@ -89,11 +92,15 @@ fn steps<'w>(undo: &mut Undo<'_, World<'w>>, plan: &Plan) -> Result<Attached, Er
 /// Asks the IPAM plugin for addresses.
 fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Error> {
     let world = undo.target();
-    let Some(ipam) = world.ipam.clone() else { return Ok(CniResult::default()) };
+    let Some(ipam) = world.ipam.clone() else {
+        return Ok(CniResult::default());
+    };
     let (attachment, netns) = (world.attachment, world.netns);
     // Before the call: one that is killed at its time limit may have allocated already.
     undo.remember("release the addresses", |world| match &world.ipam {
-        Some(ipam) => ipam.del(world.attachment, Some(world.netns)).map_err(|e| cni::error::causes(&e)),
+        Some(ipam) => ipam
+            .del(world.attachment, Some(world.netns))
+            .map_err(|e| cni::error::causes(&e)),
         None => Ok(()),
     });
     let result = ipam.add(attachment, netns)?;
@@ -107,16 +114,24 @@ fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Error> {
 fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link, Error> {
     let mark = plan.mark.clone();
     undo.remember("delete the link", move |world| {
-        detach::delete_marked(world.kernel, Side::Pod, &mark).map(|_| ()).map_err(|e| cni::error::causes(&e))
+        detach::delete_marked(world.kernel, Side::Pod, &mark)
+            .map(|_| ())
+            .map_err(|e| cni::error::causes(&e))
     });
     let kernel = &mut *undo.target().kernel;
     let name = plan.ifname.as_str();
     let step = || format!("create {name} on {}", plan.child.parent);
-    match kernel.add_link(plan.child.side, &new_link(plan, name), plan.child.side == Side::Host) {
+    match kernel.add_link(
+        plan.child.side,
+        &new_link(plan, name),
+        plan.child.side == Side::Host,
+    ) {
         Ok(()) => {}
         // Kernels before 6.14 look the new name up among the *host's* links; the pod has none of that name, which
         // was seen before. So it is born under a name of its own and renamed where it is.
-        Err(e) if e.is(Errno::EEXIST) && plan.child.side == Side::Host => return create_and_rename(kernel, plan),
+        Err(e) if e.is(Errno::EEXIST) && plan.child.side == Side::Host => {
+            return create_and_rename(kernel, plan);
+        }
         Err(source) => return Err(Error::Kernel { step: step(), source }),
     }
     born(kernel, plan, name)
@@ -125,16 +140,31 @@ fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link, Error> {
 fn create_and_rename(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
     let name = plan.ifname.as_str();
     let temporary = format!("rn{:08x}", plan.mark.group);
-    tracing::debug!(name, temporary, "the host has a link of this name too: renaming inside the pod");
-    let step = || format!("create {name} on {} (as {temporary}, since the host has a link {name})", plan.child.parent);
+    tracing::debug!(
+        name,
+        temporary,
+        "the host has a link of this name too: renaming inside the pod"
+    );
+    let step = || {
+        format!(
+            "create {name} on {} (as {temporary}, since the host has a link {name})",
+            plan.child.parent
+        )
+    };
     kernel
         .add_link(plan.child.side, &new_link(plan, &temporary), true)
         .map_err(|source| Error::Kernel { step: step(), source })?;
     let link = born(kernel, plan, &temporary)?;
-    let rename = LinkChange { name: Some(name), ..LinkChange::default() };
+    let rename = LinkChange {
+        name: Some(name),
+        ..LinkChange::default()
+    };
     kernel
         .change_link(Side::Pod, link.index, &rename)
-        .map_err(|source| Error::Kernel { step: format!("rename {temporary} to {name} in the pod"), source })?;
+        .map_err(|source| Error::Kernel {
+            step: format!("rename {temporary} to {name} in the pod"),
+            source,
+        })?;
     born(kernel, plan, name)
 }
 
@@ -152,11 +182,17 @@ fn new_link<'p>(plan: &'p Plan, name: &'p str) -> NewLink<'p> {
 
 fn born(kernel: &mut dyn Kernel, plan: &Plan, name: &str) -> Result<Link, Error> {
     let step = || format!("find {name} in the pod after creating it");
-    let link = kernel.link(Side::Pod, name).map_err(|source| Error::Kernel { step: step(), source })?;
-    link.filter(|link| plan.mark.is_on(link)).ok_or_else(|| Error::Kernel {
-        step: step(),
-        source: common::netlink::Error::Kernel { errno: Errno::ENODEV, text: None },
-    })
+    let link = kernel
+        .link(Side::Pod, name)
+        .map_err(|source| Error::Kernel { step: step(), source })?;
+    link.filter(|link| plan.mark.is_on(link))
+        .ok_or_else(|| Error::Kernel {
+            step: step(),
+            source: common::netlink::Error::Kernel {
+                errno: Errno::ENODEV,
+                text: None,
+            },
+        })
 }
 
 /// Names its owner, sets what must be set before it is up, and brings it up.
@@ -172,12 +208,20 @@ fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<(), Er
         Some(mtu) => format!("set MTU {mtu} on {name}"),
         None => format!("configure {name}"),
     };
-    kernel.change_link(Side::Pod, link.index, &before).map_err(|source| Error::Kernel { step, source })?;
+    kernel
+        .change_link(Side::Pod, link.index, &before)
+        .map_err(|source| Error::Kernel { step, source })?;
     // A request of its own: the kernel brings a link up before it looks at the address generation mode.
-    let up = LinkChange { up: Some(true), ..LinkChange::default() };
+    let up = LinkChange {
+        up: Some(true),
+        ..LinkChange::default()
+    };
     kernel
         .change_link(Side::Pod, link.index, &up)
-        .map_err(|source| Error::Kernel { step: format!("bring {name} up"), source })
+        .map_err(|source| Error::Kernel {
+            step: format!("bring {name} up"),
+            source,
+        })
 }
 
 fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
@@ -193,7 +237,12 @@ fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(),
         match kernel.add_address(link.index, ip.address) {
             Ok(Added::New) => {}
             Ok(Added::Present) => tracing::debug!(address = %ip.address, "is there already"),
-            Err(source) => return Err(Error::Kernel { step: format!("give {} to {}", ip.address, link.name), source }),
+            Err(source) => {
+                return Err(Error::Kernel {
+                    step: format!("give {} to {}", ip.address, link.name),
+                    source,
+                });
+            }
         }
     }
     Ok(())
@@ -207,7 +256,10 @@ fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), E
             Ok(Added::Present) => tracing::debug!(route = %route.dst, "is there already"),
             Err(source) => {
                 let via = entry.gateway.map(|gw| format!(" via {gw}")).unwrap_or_default();
-                return Err(Error::Kernel { step: format!("add the route to {}{via} on {}", route.dst, link.name), source });
+                return Err(Error::Kernel {
+                    step: format!("add the route to {}{via} on {}", route.dst, link.name),
+                    source,
+                });
             }
         }
     }
@@ -218,7 +270,9 @@ fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), E
 /// hop outside every subnet of the interface is on the link all the same, which a /32 needs.
 pub(crate) fn route_entry(index: u32, route: &cni::Route, ips: &[IpConfig]) -> RouteEntry {
     let family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
-    let gateway = route.gw.or_else(|| ips.iter().filter(family).find_map(|ip| ip.gateway));
+    let gateway = route
+        .gw
+        .or_else(|| ips.iter().filter(family).find_map(|ip| ip.gateway));
     let reachable = |gw: IpAddr| ips.iter().any(|ip| ip.address.contains(gw)) || is_link_local(gw);
     RouteEntry {
         dst: IpNetwork::new(route.dst.network(), route.dst.prefix()).unwrap_or(route.dst),
@@ -239,7 +293,12 @@ fn is_link_local(address: IpAddr) -> bool {
 
 /// Waits for carrier and looks at what the kernel made of it.
 fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Error> {
-    let Child { mode, carrier_timeout, mtu, .. } = &plan.child;
+    let Child {
+        mode,
+        carrier_timeout,
+        mtu,
+        ..
+    } = &plan.child;
     let step = || format!("wait for the carrier of {}", plan.ifname);
     let carrier = kernel
         .wait_for_carrier(link.index, *carrier_timeout)
@@ -259,18 +318,25 @@ fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Err
         .map_err(|source| Error::Kernel { step: step(), source })?
         .ok_or_else(|| Error::Kernel {
             step: step(),
-            source: common::netlink::Error::Kernel { errno: Errno::ENODEV, text: None },
+            source: common::netlink::Error::Kernel {
+                errno: Errno::ENODEV,
+                text: None,
+            },
         })?;
     match mtu {
-        Some(want) if link.mtu != *want => {
-            Err(Error::MtuNotApplied { ifname: plan.ifname.clone(), got: link.mtu, want: *want })
-        }
+        Some(want) if link.mtu != *want => Err(Error::MtuNotApplied {
+            ifname: plan.ifname.clone(),
+            got: link.mtu,
+            want: *want,
+        }),
         _ => Ok(link),
     }
 }
 
 fn write_device_info(undo: &mut Undo<'_, World<'_>>) -> Result<(), Error> {
-    let Some((file, content)) = undo.target().device_info.clone() else { return Ok(()) };
+    let Some((file, content)) = undo.target().device_info.clone() else {
+        return Ok(());
+    };
     device_info::write(&file, &content)?;
     undo.remember("remove the device-info file", move |_| device_info::remove(&file));
     Ok(())

@@ -25,8 +25,13 @@ impl CniIpoib {
         let config = Config::read(call)?;
         let ifname = &attachment.ifname;
         let prev = call.conf.prev_result()?.unwrap_or_default();
-        let ours = prev.interfaces.iter().position(|i| i.name == ifname.as_str() && !i.sandbox.is_empty());
-        let Some(index) = ours else { return Err(Error::NoPrevResult(ifname.clone()).into()) };
+        let ours = prev
+            .interfaces
+            .iter()
+            .position(|i| i.name == ifname.as_str() && !i.sandbox.is_empty());
+        let Some(index) = ours else {
+            return Err(Error::NoPrevResult(ifname.clone()).into());
+        };
         let netns = pod(path, call.netns_override)?;
         let mut kernel = self.open_kernel(Some(&netns))?;
         let host = observe(&mut *kernel, &Sysfs::at(&self.places.sysfs), &config)?;
@@ -37,15 +42,29 @@ impl CniIpoib {
         match found {
             None => findings.push("it is gone".to_owned()),
             Some(link) => {
-                compare_link(&link, &child, &Mark::new(&call.conf.network, attachment), &mut findings);
+                compare_link(
+                    &link,
+                    &child,
+                    &Mark::new(&call.conf.network, attachment),
+                    &mut findings,
+                );
                 compare_interface(&link, &prev.interfaces[index], &mut findings);
-                let ips = prev.ips.iter().filter(|ip| ip.interface == Some(index)).cloned().collect::<Vec<_>>();
+                let ips = prev
+                    .ips
+                    .iter()
+                    .filter(|ip| ip.interface == Some(index))
+                    .cloned()
+                    .collect::<Vec<_>>();
                 compare_addresses(&mut *kernel, &link, &ips, &mut findings)?;
                 compare_routes(&mut *kernel, &link, &prev, &ips, &mut findings)?;
             }
         }
         if !findings.is_empty() {
-            return Err(Error::Changed { ifname: ifname.clone(), findings }.into());
+            return Err(Error::Changed {
+                ifname: ifname.clone(),
+                findings,
+            }
+            .into());
         }
         match &config.ipam {
             Some(plugin) => Delegate::new(plugin, call, config.delegate_timeout)?.check(attachment, path),
@@ -55,23 +74,34 @@ impl CniIpoib {
 }
 
 fn lookup(kernel: &mut dyn Kernel, name: &str) -> Result<Option<Link>, Error> {
-    kernel.link(Side::Pod, name).map_err(|source| Error::Kernel { step: format!("look up {name} in the pod"), source })
+    kernel.link(Side::Pod, name).map_err(|source| Error::Kernel {
+        step: format!("look up {name} in the pod"),
+        source,
+    })
 }
 
 fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<String>) {
     if !mark.is_on(link) {
-        findings.push("it was made by somebody else (its group and alias are not this attachment's)".to_owned());
+        findings
+            .push("it was made by somebody else (its group and alias are not this attachment's)".to_owned());
     }
-    if link.parent != Some(child.parent_index) {
+    // The kernel leaves IFLA_LINK out when it is the link's own index, and IPoIB does not name the parent's
+    // namespace, so a pod's first link looks parentless on a parent that is the host's first, too.
+    if link.parent.unwrap_or(link.index) != child.parent_index {
         findings.push(format!("its parent is not {}", child.parent));
     }
     if !link.up {
         findings.push("it is down".to_owned());
     }
     let same = match (&child.kind, &link.info) {
-        (NewLinkKind::Ipoib { pkey, mode, .. }, LinkInfo::Ipoib { pkey: is, mode: is_mode, .. }) => {
-            pkey.is_none_or(|want| want.matches(*is)) && mode.is_none_or(|want| want == *is_mode)
-        }
+        (
+            NewLinkKind::Ipoib { pkey, mode, .. },
+            LinkInfo::Ipoib {
+                pkey: is,
+                mode: is_mode,
+                ..
+            },
+        ) => pkey.is_none_or(|want| want.matches(*is)) && mode.is_none_or(|want| want == *is_mode),
         (NewLinkKind::Macvlan { mode, .. }, LinkInfo::Macvlan { mode: is }) => mode == is,
         (NewLinkKind::Ipvlan { mode }, LinkInfo::Ipvlan { mode: is }) => mode == is,
         _ => false,
@@ -98,11 +128,15 @@ fn compare_addresses(
     findings: &mut Vec<String>,
 ) -> Result<(), Error> {
     let step = format!("list the addresses of {}", link.name);
-    let present = kernel.addresses(link.index).map_err(|source| Error::Kernel { step, source })?;
+    let present = kernel
+        .addresses(link.index)
+        .map_err(|source| Error::Kernel { step, source })?;
     for ip in ips {
         match present.iter().find(|p| p.address == ip.address) {
             None => findings.push(format!("address {} is gone", ip.address)),
-            Some(p) if p.dad_failed => findings.push(format!("address {} is used by another host too", ip.address)),
+            Some(p) if p.dad_failed => {
+                findings.push(format!("address {} is used by another host too", ip.address))
+            }
             Some(_) => {}
         }
     }
@@ -117,11 +151,15 @@ fn compare_routes(
     findings: &mut Vec<String>,
 ) -> Result<(), Error> {
     let step = format!("list the routes of {}", link.name);
-    let present = kernel.routes(Side::Pod, link.index).map_err(|source| Error::Kernel { step, source })?;
+    let present = kernel
+        .routes(Side::Pod, link.index)
+        .map_err(|source| Error::Kernel { step, source })?;
     for route in &prev.routes {
         let want = route_entry(link.index, route, ips);
         // In a chain the routes of other interfaces stand in the same list; theirs lead elsewhere.
-        let ours = want.gateway.is_none_or(|gw| ips.iter().any(|ip| ip.address.contains(gw)));
+        let ours = want
+            .gateway
+            .is_none_or(|gw| ips.iter().any(|ip| ip.address.contains(gw)));
         if ours && !present.iter().any(|is| leads_alike(is, &want)) {
             findings.push(format!("the route to {} is gone", route.dst));
         }

@@ -116,7 +116,11 @@ impl Config {
 
     fn validate(raw: RawConfig, call: &Call) -> Result<Self, Error> {
         if raw.ip_masq {
-            return Err(Error::Unsupported { key: "ipMasq", value: "true".to_owned(), remedy: "an RDMA network is not masqueraded; remove it" });
+            return Err(Error::Unsupported {
+                key: "ipMasq",
+                value: "true".to_owned(),
+                remedy: "an RDMA network is not masqueraded; remove it",
+            });
         }
         let (mode, macvlan_mode) = raw.modes(&call.program)?;
         let only_for = raw.only_for();
@@ -136,9 +140,15 @@ impl Config {
             mtu: mtu(raw.mtu)?,
             mac: raw.mac(&call.args)?,
             guid: raw.guid(&call.args)?,
-            ipam: raw.ipam.and_then(|ipam| ipam.plugin).filter(|plugin| !plugin.is_empty()),
+            ipam: raw
+                .ipam
+                .and_then(|ipam| ipam.plugin)
+                .filter(|plugin| !plugin.is_empty()),
             dns: raw.dns,
-            device_info_file: raw.runtime_config.cni_device_info_file.filter(|f| !f.as_os_str().is_empty()),
+            device_info_file: raw
+                .runtime_config
+                .cni_device_info_file
+                .filter(|f| !f.as_os_str().is_empty()),
             delegate_timeout: raw.delegate_timeout.map_or(DELEGATE_TIMEOUT, Duration::from_secs),
             only_for,
         })
@@ -159,7 +169,11 @@ fn mtu(mtu: Option<i64>) -> Result<Option<u32>, Error> {
         None | Some(0) => Ok(None),
         Some(bytes) => match u32::try_from(bytes) {
             Ok(mtu) if mtu >= MTU_MIN => Ok(Some(mtu)),
-            _ => Err(Error::BadValue { key: "mtu", value: bytes.to_string(), want: format!("{MTU_MIN} bytes or more, or 0 for the kernel's choice") }),
+            _ => Err(Error::BadValue {
+                key: "mtu",
+                value: bytes.to_string(),
+                want: format!("{MTU_MIN} bytes or more, or 0 for the kernel's choice"),
+            }),
         },
     }
 }
@@ -179,14 +193,24 @@ impl Identity {
     /// Reads what is there and passes over the rest.
     pub fn read(call: &Call) -> Self {
         let object = &call.conf.object;
-        let text = |value: Option<&serde_json::Value>| value.and_then(|v| v.as_str()).filter(|t| !t.is_empty()).map(str::to_owned);
+        let text = |value: Option<&serde_json::Value>| {
+            value
+                .and_then(|v| v.as_str())
+                .filter(|t| !t.is_empty())
+                .map(str::to_owned)
+        };
         Self {
             ipam: text(object.get("ipam").and_then(|ipam| ipam.get("type"))),
             delegate_timeout: object
                 .get("delegateTimeout")
                 .and_then(serde_json::Value::as_u64)
                 .map_or(DELEGATE_TIMEOUT, Duration::from_secs),
-            device_info_file: text(object.get("runtimeConfig").and_then(|r| r.get("CNIDeviceInfoFile"))).map(PathBuf::from),
+            device_info_file: text(
+                object
+                    .get("runtimeConfig")
+                    .and_then(|r| r.get("CNIDeviceInfoFile")),
+            )
+            .map(PathBuf::from),
         }
     }
 }
@@ -204,7 +228,10 @@ impl Places {
     /// The node's own; `RDMANET_STATE` moves the state, for a node that mounts no /run.
     pub fn of_node(env: &Env) -> Result<Self, common::cni::Error> {
         let state = env.get("RDMANET_STATE")?.unwrap_or("/run/rdmanet");
-        Ok(Self { sysfs: PathBuf::from("/sys"), state: PathBuf::from(state) })
+        Ok(Self {
+            sysfs: PathBuf::from("/sys"),
+            state: PathBuf::from(state),
+        })
     }
 }
 

@@ -22,7 +22,12 @@ impl CniIpoib {
     ///
     /// # Caveats
     /// If the link cannot be deleted the addresses stay allocated, and the error makes the runtime try again.
-    pub(crate) fn del(&self, call: &Call, attachment: &Attachment, netns: Option<&Path>) -> Result<(), cni::Error> {
+    pub(crate) fn del(
+        &self,
+        call: &Call,
+        attachment: &Attachment,
+        netns: Option<&Path>,
+    ) -> Result<(), cni::Error> {
         let identity = Identity::read(call);
         let entry = self.entry_for_del(call, attachment)?;
         let intent = entry.as_ref().and_then(|entry| entry.intent.clone());
@@ -50,7 +55,9 @@ impl CniIpoib {
     fn entry_for_del(&self, call: &Call, attachment: &Attachment) -> Result<Option<Entry>, Error> {
         match Journal::new(&self.places.state, &call.conf.network).open(attachment) {
             Ok(entry) => Ok(Some(entry)),
-            Err(Error::Io { what, path, source, .. }) => {
+            Err(Error::Io {
+                what, path, source, ..
+            }) => {
                 tracing::warn!(%source, "cannot {what} {}; going on without it", path.display());
                 Ok(None)
             }

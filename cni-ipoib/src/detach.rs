@@ -15,7 +15,10 @@ use common::netlink::Link;
 /// # Errors
 /// The kernel refused; what was deleted before stays deleted.
 pub fn delete_marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result<usize, Error> {
-    let links = kernel.links(side).map_err(|source| Error::Kernel { step: "list the links".to_owned(), source })?;
+    let links = kernel.links(side).map_err(|source| Error::Kernel {
+        step: "list the links".to_owned(),
+        source,
+    })?;
     let mut deleted = 0;
     for link in links.iter().filter(|link| is_child(link) && mark.is_on(link)) {
         deleted += usize::from(delete(kernel, side, link)?);
@@ -28,10 +31,14 @@ pub fn delete_marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result
 pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResult) -> Result<bool, Error> {
     let answered = |link: &Link| {
         let mac = link.address.to_string();
-        prev.interfaces.iter().any(|i| i.name == ifname.as_str() && !i.sandbox.is_empty() && i.mac.eq_ignore_ascii_case(&mac))
+        prev.interfaces
+            .iter()
+            .any(|i| i.name == ifname.as_str() && !i.sandbox.is_empty() && i.mac.eq_ignore_ascii_case(&mac))
     };
     let step = format!("look up {ifname} in the pod");
-    let link = kernel.link(Side::Pod, ifname.as_str()).map_err(|source| Error::Kernel { step, source })?;
+    let link = kernel
+        .link(Side::Pod, ifname.as_str())
+        .map_err(|source| Error::Kernel { step, source })?;
     match link.filter(|link| link.alias.is_none() && is_child(link) && answered(link)) {
         Some(link) => delete(kernel, Side::Pod, &link),
         None => Ok(false),
@@ -40,10 +47,15 @@ pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResul
 
 /// Links of `network` that lie among the host's, with their attachments.
 pub fn thrown_back(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, Attachment)>, Error> {
-    let links = kernel.links(Side::Host).map_err(|source| Error::Kernel { step: "list the links".to_owned(), source })?;
+    let links = kernel.links(Side::Host).map_err(|source| Error::Kernel {
+        step: "list the links".to_owned(),
+        source,
+    })?;
     let ours = links.into_iter().filter(is_child).filter_map(|link| {
         let attachment = mark::attachment_of(network, link.alias.as_deref()?)?;
-        Mark::new(network, &attachment).is_on(&link).then_some((link, attachment))
+        Mark::new(network, &attachment)
+            .is_on(&link)
+            .then_some((link, attachment))
     });
     Ok(ours.collect())
 }
@@ -56,12 +68,15 @@ pub fn delete(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<bool, 
     };
     kernel
         .delete_link(side, link.index)
-        .map_err(|source| Error::Kernel { step: format!("delete {} {place}", link.name), source })
+        .map_err(|source| Error::Kernel {
+            step: format!("delete {} {place}", link.name),
+            source,
+        })
 }
 
 /// Whether `link` is of a kind that ADD makes; whatever its group, nothing else is ever deleted.
 fn is_child(link: &Link) -> bool {
-    matches!(link.kind.as_deref(), Some("ipoib" | "macvlan" | "ipvlan")) && link.parent.is_some()
+    matches!(link.kind.as_deref(), Some("ipoib" | "macvlan" | "ipvlan"))
 }
 
 #[cfg(test)]

@@ -21,7 +21,10 @@ pub(crate) fn to_write(file: Option<&Path>, child: &Child) -> Option<(PathBuf, V
     if let Some(rdma) = &child.rdma_device {
         device["rdma-device"] = json!(rdma);
     }
-    Some((file.to_owned(), json!({ "type": "pci", "version": "1.1.0", "pci": device })))
+    Some((
+        file.to_owned(),
+        json!({ "type": "pci", "version": "1.1.0", "pci": device }),
+    ))
 }
 
 /// Writes the file, whole or not at all.
@@ -36,7 +39,9 @@ pub(crate) fn write(file: &Path, content: &Value) -> Result<(), Error> {
         fs::create_dir_all(dir).map_err(io)?;
     }
     let temporary = file.with_extension("rdmanet-tmp");
-    fs::write(&temporary, content.to_string()).and_then(|()| fs::rename(&temporary, file)).map_err(io)
+    fs::write(&temporary, content.to_string())
+        .and_then(|()| fs::rename(&temporary, file))
+        .map_err(io)
 }
 
 /// Removes the file that [`write`] wrote.

@@ -67,7 +67,9 @@ pub enum Error {
         candidates: Candidates,
     },
     /// The device a device plugin chose has no network interface here.
-    #[error("device {id} has no network interface in the host's namespace; is it bound to its driver, or already in a pod?")]
+    #[error(
+        "device {id} has no network interface in the host's namespace; is it bound to its driver, or already in a pod?"
+    )]
     DeviceWithoutLink {
         /// PCI address or auxiliary device name.
         id: String,
@@ -135,7 +137,9 @@ pub enum Error {
         max: u32,
     },
     /// The kernel gave the child another MTU than was asked for.
-    #[error("{ifname} has MTU {got}, not {want}: the multicast group of its partition allows no more; lower mtu, or raise it in the subnet manager's partition configuration")]
+    #[error(
+        "{ifname} has MTU {got}, not {want}: the multicast group of its partition allows no more; lower mtu, or raise it in the subnet manager's partition configuration"
+    )]
     MtuNotApplied {
         /// The child.
         ifname: IfName,
@@ -145,7 +149,9 @@ pub enum Error {
         want: u32,
     },
     /// An `IPoIB` child cannot have the address asked for.
-    #[error("{key} {value} cannot be given to a child of {master}: its children answer at the port's GUID {guid}; remove {key}, or use a virtual function")]
+    #[error(
+        "{key} {value} cannot be given to a child of {master}: its children answer at the port's GUID {guid}; remove {key}, or use a virtual function"
+    )]
     AddressOfPort {
         /// The key it came from.
         key: &'static str,
@@ -261,7 +267,9 @@ impl From<Error> for cni::Error {
         if let Error::Cni(error) = error {
             return error;
         }
-        let details = std::error::Error::source(&error).map(cni::error::causes).unwrap_or_default();
+        let details = std::error::Error::source(&error)
+            .map(cni::error::causes)
+            .unwrap_or_default();
         Self::new(error.code(), error.to_string()).with_details(details)
     }
 }
@@ -290,5 +298,9 @@ impl fmt::Display for Mode {
 }
 
 fn list(table: &[Pkey]) -> String {
-    table.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    table
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

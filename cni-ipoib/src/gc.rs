@@ -32,7 +32,8 @@ impl CniIpoib {
             errors.push(error);
         }
         if let Some(plugin) = &identity.ipam
-            && let Err(error) = Delegate::new(plugin, call, identity.delegate_timeout).and_then(|ipam| ipam.gc(&gc.valid))
+            && let Err(error) =
+                Delegate::new(plugin, call, identity.delegate_timeout).and_then(|ipam| ipam.gc(&gc.valid))
         {
             errors.push(error);
         }
@@ -46,16 +47,26 @@ impl CniIpoib {
         journal: &Journal,
         stale: &Attachment,
     ) -> Result<(), cni::Error> {
-        let Some(entry) = journal.existing(stale)? else { return Ok(()) };
+        let Some(entry) = journal.existing(stale)? else {
+            return Ok(());
+        };
         let intent = entry.intent.clone();
         let netns = intent.as_ref().map(|intent| intent.netns.clone());
-        self.remove_link(call, stale, intent.as_ref().map(|intent| (intent.netns.clone(), Some(intent.netns_id))))?;
+        self.remove_link(
+            call,
+            stale,
+            intent
+                .as_ref()
+                .map(|intent| (intent.netns.clone(), Some(intent.netns_id))),
+        )?;
         if let Some(file) = intent.as_ref().and_then(|intent| intent.device_info.as_deref())
             && let Err(error) = device_info::remove(file)
         {
             tracing::warn!(file = %file.display(), %error, "the device-info file is left");
         }
-        let ipam = intent.and_then(|intent| intent.ipam).or_else(|| identity.ipam.clone());
+        let ipam = intent
+            .and_then(|intent| intent.ipam)
+            .or_else(|| identity.ipam.clone());
         if let Some(plugin) = ipam {
             Delegate::new(&plugin, call, identity.delegate_timeout)?.del(stale, netns.as_deref())?;
         }
@@ -78,7 +89,9 @@ impl CniIpoib {
 /// One error for all: the first one's code, every message.
 fn together(errors: Vec<cni::Error>) -> Result<(), cni::Error> {
     let mut errors = errors.into_iter();
-    let Some(mut first) = errors.next() else { return Ok(()) };
+    let Some(mut first) = errors.next() else {
+        return Ok(());
+    };
     for error in errors {
         first.msg = format!("{}; {}", first.msg, error.msg);
         if !error.details.is_empty() {

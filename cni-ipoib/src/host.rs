@@ -48,33 +48,69 @@ pub struct Port {
 /// # Errors
 /// The parent is not set, not there or not to be seen, or the kernel does not answer.
 pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Result<Host, Error> {
-    let side = if config.link_in_container { Side::Pod } else { Side::Host };
+    let side = if config.link_in_container {
+        Side::Pod
+    } else {
+        Side::Host
+    };
     let master = master(kernel, sysfs, &config.master, side)?;
     let root = root(kernel, side, &master)?;
     // Only InfiniBand has P_Keys and port states that a child depends on; the tables take time to read.
-    let port = if root.layer == LinkLayer::Infiniband { port(sysfs, &root)? } else { None };
-    let pci = if side == Side::Host { sysfs.pci_of_netdev(&root.name) } else { None };
+    let port = if root.layer == LinkLayer::Infiniband {
+        port(sysfs, &root)?
+    } else {
+        None
+    };
+    let pci = if side == Side::Host {
+        sysfs.pci_of_netdev(&root.name)
+    } else {
+        None
+    };
     let enslaved_to = match master.master {
         Some(index) => link_by_index(kernel, side, index)?.map(|link| link.name),
         None => None,
     };
-    let slaves = if master.kind.as_deref() == Some("bond") { slaves(kernel, side, master.index)? } else { Vec::new() };
-    Ok(Host { side, master, root, port, pci, slaves, enslaved_to })
+    let slaves = if master.kind.as_deref() == Some("bond") {
+        slaves(kernel, side, master.index)?
+    } else {
+        Vec::new()
+    };
+    Ok(Host {
+        side,
+        master,
+        root,
+        port,
+        pci,
+        slaves,
+        enslaved_to,
+    })
 }
 
 fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -> Result<Link, Error> {
     let name = match master {
         Master::Named(name) => name.clone(),
         Master::Device(id) => {
-            let links = id.parse().map(|pci| sysfs.netdevs_of(pci).unwrap_or_default()).unwrap_or_default();
-            links.into_iter().next().ok_or_else(|| Error::DeviceWithoutLink { id: id.clone() })?
+            let links = id
+                .parse()
+                .map(|pci| sysfs.netdevs_of(pci).unwrap_or_default())
+                .unwrap_or_default();
+            links
+                .into_iter()
+                .next()
+                .ok_or_else(|| Error::DeviceWithoutLink { id: id.clone() })?
         }
         Master::DefaultRoute => {
             return default_route_link(kernel, side);
         }
-        Master::Unset => return Err(Error::MasterUnset { candidates: candidates(kernel, sysfs, side) }),
+        Master::Unset => {
+            return Err(Error::MasterUnset {
+                candidates: candidates(kernel, sysfs, side),
+            });
+        }
     };
-    let found = kernel.link(side, &name).map_err(|e| refused(format!("look up master {name}"), e))?;
+    let found = kernel
+        .link(side, &name)
+        .map_err(|e| refused(format!("look up master {name}"), e))?;
     found.ok_or_else(|| Error::MasterMissing {
         name,
         place: match side {
@@ -87,7 +123,9 @@ fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -
 
 /// The link that an `IPoIB` child hangs on; any other link is its own root.
 fn root(kernel: &mut dyn Kernel, side: Side, master: &Link) -> Result<Link, Error> {
-    let (LinkInfo::Ipoib { .. }, Some(parent)) = (&master.info, master.parent) else { return Ok(master.clone()) };
+    let (LinkInfo::Ipoib { .. }, Some(parent)) = (&master.info, master.parent) else {
+        return Ok(master.clone());
+    };
     if master.parent_netnsid.is_none()
         && let Some(root) = link_by_index(kernel, side, parent)?
     {
@@ -105,8 +143,12 @@ fn root(kernel: &mut dyn Kernel, side: Side, master: &Link) -> Result<Link, Erro
 fn default_route_link(kernel: &mut dyn Kernel, side: Side) -> Result<Link, Error> {
     let mut best: Option<(u32, Link)> = None;
     for link in kernel.links(side).map_err(|e| refused("list the links", e))? {
-        let routes = kernel.routes(side, link.index).map_err(|e| refused(format!("list the routes of {}", link.name), e))?;
-        let main = routes.iter().filter(|r| r.dst.prefix() == 0 && r.table.is_none_or(|table| table == TABLE_MAIN));
+        let routes = kernel
+            .routes(side, link.index)
+            .map_err(|e| refused(format!("list the routes of {}", link.name), e))?;
+        let main = routes
+            .iter()
+            .filter(|r| r.dst.prefix() == 0 && r.table.is_none_or(|table| table == TABLE_MAIN));
         if let Some(metric) = main.map(|r| r.priority.unwrap_or(0)).min()
             && best.as_ref().is_none_or(|(lowest, _)| metric < *lowest)
         {
@@ -118,7 +160,9 @@ fn default_route_link(kernel: &mut dyn Kernel, side: Side) -> Result<Link, Error
 
 fn port(sysfs: &Sysfs, root: &Link) -> Result<Option<Port>, Error> {
     let devices = devices(sysfs)?;
-    let Some((device, port)) = sysfs.port_of(&devices, root) else { return Ok(None) };
+    let Some((device, port)) = sysfs.port_of(&devices, root) else {
+        return Ok(None);
+    };
     Ok(Some(Port {
         device: device.name.clone(),
         number: port.number,
@@ -144,11 +188,17 @@ fn devices(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
 
 fn slaves(kernel: &mut dyn Kernel, side: Side, bond: u32) -> Result<Vec<String>, Error> {
     let links = kernel.links(side).map_err(|e| refused("list the links", e))?;
-    Ok(links.into_iter().filter(|link| link.master == Some(bond)).map(|link| link.name).collect())
+    Ok(links
+        .into_iter()
+        .filter(|link| link.master == Some(bond))
+        .map(|link| link.name)
+        .collect())
 }
 
 fn link_by_index(kernel: &mut dyn Kernel, side: Side, index: u32) -> Result<Option<Link>, Error> {
-    kernel.link_by_index(side, index).map_err(|e| refused(format!("look up link {index}"), e))
+    kernel
+        .link_by_index(side, index)
+        .map_err(|e| refused(format!("look up link {index}"), e))
 }
 
 /// The links that have an RDMA port, described. Part of an error already, so its own failures leave it empty.
@@ -157,14 +207,30 @@ fn candidates(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side) -> Candidates 
     let links = kernel.links(side).unwrap_or_default();
     let describe = |link: &Link| {
         let (device, port) = sysfs.port_of(&devices, link)?;
-        let layer = if link.layer == LinkLayer::Infiniband { "InfiniBand" } else { "Ethernet" };
-        Some(format!("{} ({layer}, {}/{}, {})", link.name, device.name, port.number, port.state))
+        let layer = if link.layer == LinkLayer::Infiniband {
+            "InfiniBand"
+        } else {
+            "Ethernet"
+        };
+        Some(format!(
+            "{} ({layer}, {}/{}, {})",
+            link.name, device.name, port.number, port.state
+        ))
     };
     // Children share their parent's port, and a pod's child is nobody's master.
-    Candidates(links.iter().filter(|link| link.parent.is_none()).filter_map(describe).collect())
+    Candidates(
+        links
+            .iter()
+            .filter(|link| link.parent.is_none())
+            .filter_map(describe)
+            .collect(),
+    )
 }
 
 /// A request that the kernel refused while looking around.
 fn refused(step: impl Into<String>, source: netlink::Error) -> Error {
-    Error::Kernel { step: step.into(), source }
+    Error::Kernel {
+        step: step.into(),
+        source,
+    }
 }

@@ -59,7 +59,9 @@ pub struct Entry {
 impl Journal {
     /// The journal of `network` below the state directory.
     pub fn new(state: &Path, network: &str) -> Self {
-        Self { dir: state.join("attachments").join(network) }
+        Self {
+            dir: state.join("attachments").join(network),
+        }
     }
 
     /// Opens and locks the entry of `attachment`; a new one is empty.
@@ -91,7 +93,11 @@ impl Journal {
 
     /// Opens and locks the entry of `attachment` if there is one.
     pub fn existing(&self, attachment: &Attachment) -> Result<Option<Entry>, Error> {
-        if self.path(attachment).exists() { self.open(attachment).map(Some) } else { Ok(None) }
+        if self.path(attachment).exists() {
+            self.open(attachment).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// The attachments that have an entry.
@@ -106,7 +112,9 @@ impl Journal {
             let name = file.map_err(|e| io_error("list", &self.dir, e))?.file_name();
             match name.to_str().and_then(attachment_of) {
                 Some(attachment) => found.push(attachment),
-                None => tracing::warn!(dir = %self.dir.display(), ?name, "not an attachment's file, left alone"),
+                None => {
+                    tracing::warn!(dir = %self.dir.display(), ?name, "not an attachment's file, left alone")
+                }
             }
         }
         found.sort();
@@ -115,18 +123,26 @@ impl Journal {
 
     /// `@` cannot occur in a container id, so the name is unambiguous.
     fn path(&self, attachment: &Attachment) -> PathBuf {
-        self.dir.join(format!("{}@{}", attachment.container_id, attachment.ifname))
+        self.dir
+            .join(format!("{}@{}", attachment.container_id, attachment.ifname))
     }
 }
 
 impl Entry {
     fn read(path: PathBuf, mut file: File) -> Result<Self, Error> {
         let mut text = String::new();
-        file.rewind().and_then(|()| file.read_to_string(&mut text)).map_err(|e| io_error("read", &path, e))?;
+        file.rewind()
+            .and_then(|()| file.read_to_string(&mut text))
+            .map_err(|e| io_error("read", &path, e))?;
         let mut lines = text.lines();
         let intent = lines.next().and_then(|line| serde_json::from_str(line).ok());
         let done = lines.next() == Some(DONE);
-        Ok(Self { path, file, intent, done })
+        Ok(Self {
+            path,
+            file,
+            intent,
+            done,
+        })
     }
 
     /// Whether an earlier ADD left something here.
@@ -139,7 +155,10 @@ impl Entry {
         let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
         line.push('\n');
         // Cut off what a killed process left; the line itself goes out in one write.
-        self.file.set_len(0).and_then(|()| self.file.write_all(line.as_bytes())).map_err(|e| io_error("write", &self.path, e))?;
+        self.file
+            .set_len(0)
+            .and_then(|()| self.file.write_all(line.as_bytes()))
+            .map_err(|e| io_error("write", &self.path, e))?;
         self.intent = Some(intent);
         self.done = false;
         Ok(())
@@ -147,7 +166,9 @@ impl Entry {
 
     /// Writes down that it is done.
     pub fn finish(&mut self) -> Result<(), Error> {
-        self.file.write_all(format!("{DONE}\n").as_bytes()).map_err(|e| io_error("write", &self.path, e))?;
+        self.file
+            .write_all(format!("{DONE}\n").as_bytes())
+            .map_err(|e| io_error("write", &self.path, e))?;
         self.done = true;
         Ok(())
     }
@@ -171,7 +192,10 @@ fn is_at(file: &File, path: &Path) -> bool {
 fn attachment_of(file: &str) -> Option<Attachment> {
     let (container_id, ifname) = file.split_once('@')?;
     let ifname: IfName = ifname.parse().ok()?;
-    Some(Attachment { container_id: container_id.parse().ok()?, ifname })
+    Some(Attachment {
+        container_id: container_id.parse().ok()?,
+        ifname,
+    })
 }
 
 fn io_error(what: &'static str, path: &Path, source: io::Error) -> Error {
@@ -181,7 +205,12 @@ fn io_error(what: &'static str, path: &Path, source: io::Error) -> Error {
         io::ErrorKind::PermissionDenied => "the plugin must run as root",
         _ => "set RDMANET_STATE to a directory that root can write",
     };
-    Error::Io { what, path: path.to_owned(), remedy, source }
+    Error::Io {
+        what,
+        path: path.to_owned(),
+        remedy,
+        source,
+    }
 }
 
 #[cfg(test)]

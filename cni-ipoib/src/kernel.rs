@@ -4,7 +4,9 @@
 //! A trait, so that a test can put itself between the plugin and the real kernel and fail any one request.
 
 use common::announce;
-use common::netlink::{Added, Address, AddressOptions, Error, Link, LinkChange, NewLink, Route, RouteEntry, Socket};
+use common::netlink::{
+    Added, Address, AddressOptions, Error, Link, LinkChange, NewLink, Route, RouteEntry, Socket,
+};
 use common::netns::Netns;
 use ipnetwork::IpNetwork;
 use std::io;
@@ -60,8 +62,13 @@ pub struct Namespaces<'n> {
 impl<'n> Namespaces<'n> {
     /// Opens a socket on each side; a pod that is gone has none.
     pub fn open(netns: Option<&'n Netns>) -> Result<Self, Error> {
-        let pod = netns.map(|netns| Ok::<_, Error>((Socket::open_in(netns)?, netns))).transpose()?;
-        Ok(Self { host: Socket::open()?, pod })
+        let pod = netns
+            .map(|netns| Ok::<_, Error>((Socket::open_in(netns)?, netns)))
+            .transpose()?;
+        Ok(Self {
+            host: Socket::open()?,
+            pod,
+        })
     }
 
     fn on(&mut self, side: Side) -> Result<&mut Socket<Route>, Error> {
@@ -74,7 +81,10 @@ impl<'n> Namespaces<'n> {
     fn pod(&mut self) -> io::Result<(&mut Socket<Route>, &'n Netns)> {
         match &mut self.pod {
             Some((socket, netns)) => Ok((socket, netns)),
-            None => Err(io::Error::new(io::ErrorKind::NotFound, "the container's namespace is gone")),
+            None => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the container's namespace is gone",
+            )),
         }
     }
 }
@@ -93,7 +103,11 @@ impl Kernel for Namespaces<'_> {
     }
 
     fn add_link(&mut self, side: Side, link: &NewLink<'_>, into_pod: bool) -> Result<(), Error> {
-        let netns: Option<BorrowedFd<'_>> = if into_pod { Some(self.pod()?.1.as_fd()) } else { None };
+        let netns: Option<BorrowedFd<'_>> = if into_pod {
+            Some(self.pod()?.1.as_fd())
+        } else {
+            None
+        };
         let link = NewLink { netns, ..*link };
         self.on(side)?.add_link(&link)
     }
@@ -111,7 +125,8 @@ impl Kernel for Namespaces<'_> {
     }
 
     fn add_address(&mut self, index: u32, address: IpNetwork) -> Result<Added, Error> {
-        self.on(Side::Pod)?.add_address(index, address, AddressOptions { no_dad: true })
+        self.on(Side::Pod)?
+            .add_address(index, address, AddressOptions { no_dad: true })
     }
 
     fn routes(&mut self, side: Side, index: u32) -> Result<Vec<RouteEntry>, Error> {
@@ -141,4 +156,3 @@ impl Kernel for Namespaces<'_> {
         self.pod()?.1.run(|| announce::send(link.index, &frames))?
     }
 }
-

@@ -42,7 +42,10 @@ pub struct CniIpoib {
 impl CniIpoib {
     /// The plugin as it runs on a node.
     pub fn on_node(env: &Env) -> Result<Self, cni::Error> {
-        Ok(Self::new(Places::of_node(env)?, Box::new(|netns| Ok(Box::new(Namespaces::open(netns)?)))))
+        Ok(Self::new(
+            Places::of_node(env)?,
+            Box::new(|netns| Ok(Box::new(Namespaces::open(netns)?))),
+        ))
     }
 
     /// The plugin with its state and its kernel elsewhere.
@@ -51,14 +54,20 @@ impl CniIpoib {
     }
 
     fn open_kernel<'n>(&self, netns: Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, Error> {
-        (self.open)(netns)
-            .map_err(|source| Error::Kernel { step: "open a netlink socket; the plugin must run as root".to_owned(), source })
+        (self.open)(netns).map_err(|source| Error::Kernel {
+            step: "open a netlink socket; the plugin must run as root".to_owned(),
+            source,
+        })
     }
 }
 
 impl Plugin for CniIpoib {
     fn about(&self) -> &'static str {
-        concat!("cni-ipoib ", env!("CARGO_PKG_VERSION"), ": gives a pod an interface on an RDMA network (IPoIB, macvlan, ipvlan)")
+        concat!(
+            "cni-ipoib ",
+            env!("CARGO_PKG_VERSION"),
+            ": gives a pod an interface on an RDMA network (IPoIB, macvlan, ipvlan)"
+        )
     }
 
     fn add(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<CniResult, cni::Error> {

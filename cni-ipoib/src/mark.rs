@@ -24,7 +24,12 @@ pub struct Mark {
 impl Mark {
     /// The mark of `attachment` to `network`.
     pub fn new(network: &str, attachment: &Attachment) -> Self {
-        let mut alias = format!("{}{}@{}", prefix(network), attachment.container_id, attachment.ifname);
+        let mut alias = format!(
+            "{}{}@{}",
+            prefix(network),
+            attachment.container_id,
+            attachment.ifname
+        );
         let group = fnv1a(alias.as_bytes()).max(1);
         // Names are ASCII, so any cut is between characters.
         alias.truncate(ALIAS_MAX);
@@ -46,12 +51,17 @@ fn prefix(network: &str) -> String {
 pub fn attachment_of(network: &str, alias: &str) -> Option<Attachment> {
     let (container_id, ifname) = alias.strip_prefix(&prefix(network))?.split_once('@')?;
     let ifname: IfName = ifname.parse().ok()?;
-    Some(Attachment { container_id: container_id.parse().ok()?, ifname })
+    Some(Attachment {
+        container_id: container_id.parse().ok()?,
+        ifname,
+    })
 }
 
 /// FNV-1a, 32 bits: the same in every release, which the standard library's hashes do not promise.
 fn fnv1a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
 }
 
 #[cfg(test)]

@@ -11,7 +11,10 @@ use std::path::Path;
 /// It is gone (code 3), something else, or the plugin's own (code 4): an interface that is meant for a pod would be
 /// put among the host's. `CNI_NETNS_OVERRIDE` allows the latter, as in the CNI project's own skeleton.
 pub(crate) fn pod(path: &Path, own_allowed: bool) -> Result<Netns, Error> {
-    let wrong = |what: String| Error::NetnsWrong { path: path.to_owned(), what };
+    let wrong = |what: String| Error::NetnsWrong {
+        path: path.to_owned(),
+        what,
+    };
     let netns = Netns::open(path).map_err(|e| match e {
         netns::Error::Missing { .. } => Error::NetnsGone(path.to_owned()),
         netns::Error::NotANamespace { .. } => wrong("no network namespace".to_owned()),

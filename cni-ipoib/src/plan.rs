@@ -77,12 +77,20 @@ pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
     require_fitting_keys(&config.only_for, mode)?;
     let (kind, largest) = match mode {
         Mode::Ipoib => ipoib(config, host)?,
-        Mode::Macvlan | Mode::Ipvlan => (ethernet(mode, config, host)?, (host.master.mtu, "an Ethernet frame")),
+        Mode::Macvlan | Mode::Ipvlan => (
+            ethernet(mode, config, host)?,
+            (host.master.mtu, "an Ethernet frame"),
+        ),
     };
     require_up(mode, host)?;
     let (max, what) = largest;
     if let Some(mtu) = config.mtu.filter(|mtu| *mtu > max) {
-        return Err(Error::MtuTooLarge { mtu, master: host.master.name.clone(), what, max });
+        return Err(Error::MtuTooLarge {
+            mtu,
+            master: host.master.name.clone(),
+            what,
+            max,
+        });
     }
     Ok(Child {
         mode,
@@ -94,7 +102,11 @@ pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
         address: address(mode, config, host)?,
         // All children of a port share its GUID: made from that, their link-local addresses would be the same.
         addr_gen_mode: (mode == Mode::Ipoib).then_some(AddrGenMode::Random),
-        carrier_timeout: if mode == Mode::Ipoib { JOIN_TIMEOUT } else { ETHERNET_TIMEOUT },
+        carrier_timeout: if mode == Mode::Ipoib {
+            JOIN_TIMEOUT
+        } else {
+            ETHERNET_TIMEOUT
+        },
         pci: host.pci,
         rdma_device: host.port.as_ref().map(|port| port.device.clone()),
     })
@@ -102,13 +114,21 @@ pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
 
 fn require_link_layer(mode: Mode, host: &Host) -> Result<(), Error> {
     let wrong = |layer, want, instead| {
-        Err(Error::WrongLinkLayer { master: host.master.name.clone(), layer, mode, want, instead })
+        Err(Error::WrongLinkLayer {
+            master: host.master.name.clone(),
+            layer,
+            mode,
+            want,
+            instead,
+        })
     };
     match (mode, host.master.layer) {
         (Mode::Ipoib, LinkLayer::Infiniband) | (Mode::Macvlan | Mode::Ipvlan, LinkLayer::Ethernet) => Ok(()),
         (Mode::Macvlan | Mode::Ipvlan, LinkLayer::Infiniband) => wrong("InfiniBand", "Ethernet", "ipoib"),
         (Mode::Ipoib, LinkLayer::Ethernet) => wrong("Ethernet", "InfiniBand", "macvlan or ipvlan"),
-        (Mode::Ipoib, LinkLayer::Loopback) => wrong("a loopback", "InfiniBand", "ipoib with an InfiniBand master"),
+        (Mode::Ipoib, LinkLayer::Loopback) => {
+            wrong("a loopback", "InfiniBand", "ipoib with an InfiniBand master")
+        }
         (_, LinkLayer::Loopback) => wrong("a loopback", "Ethernet", "macvlan with an Ethernet master"),
         (_, LinkLayer::Other(_)) => wrong("neither InfiniBand nor Ethernet", "one of them", "another master"),
     }
@@ -124,7 +144,12 @@ fn ipoib(config: &Config, host: &Host) -> Result<(NewLinkKind<'static>, LargestM
             remedy: "the dhcp plugin speaks Ethernet only; use rdma-ipam, host-local, static or whereabouts on InfiniBand",
         });
     }
-    let LinkInfo::Ipoib { pkey: masters, mode: parents, .. } = &host.master.info else {
+    let LinkInfo::Ipoib {
+        pkey: masters,
+        mode: parents,
+        ..
+    } = &host.master.info
+    else {
         return Err(no_ipoib(host));
     };
     let pkey = config.pkey.unwrap_or(*masters);
@@ -136,14 +161,25 @@ fn ipoib(config: &Config, host: &Host) -> Result<(NewLinkKind<'static>, LargestM
         IpoibMode::Connected => (CONNECTED_MTU_MAX, "connected mode"),
         IpoibMode::Datagram => (DATAGRAM_MTU_MAX, "datagram mode"),
     };
-    Ok((NewLinkKind::Ipoib { pkey: Some(pkey), mode: Some(mode), umcast: config.umcast }, largest))
+    Ok((
+        NewLinkKind::Ipoib {
+            pkey: Some(pkey),
+            mode: Some(mode),
+            umcast: config.umcast,
+        },
+        largest,
+    ))
 }
 
 fn require_pkey(pkey: Pkey, port: &Port) -> Result<(), Error> {
     if port.pkeys.iter().any(|of_port| of_port.matches(pkey)) {
         return Ok(());
     }
-    Err(Error::PkeyAbsent { pkey, port: format!("{} port {}", port.device, port.number), table: port.pkeys.clone() })
+    Err(Error::PkeyAbsent {
+        pkey,
+        port: format!("{} port {}", port.device, port.number),
+        table: port.pkeys.clone(),
+    })
 }
 
 /// A bond of InfiniBand ports has their link layer, but the kernel makes no `IPoIB` child of it.
@@ -153,7 +189,12 @@ fn no_ipoib(host: &Host) -> Error {
         [] => "name an IPoIB link".to_owned(),
         slaves => format!("name one of its ports: {}", slaves.join(", ")),
     };
-    Error::WrongKind { master: host.master.name.clone(), what: format!("a link of kind {kind}"), mode: Mode::Ipoib, remedy }
+    Error::WrongKind {
+        master: host.master.name.clone(),
+        what: format!("a link of kind {kind}"),
+        mode: Mode::Ipoib,
+        remedy,
+    }
 }
 
 /// A port of a bond or a bridge has lost its frames to it, and the kernel answers `EBUSY`.
@@ -167,17 +208,30 @@ fn ethernet(mode: Mode, config: &Config, host: &Host) -> Result<NewLinkKind<'sta
         });
     }
     Ok(match mode {
-        Mode::Ipvlan => NewLinkKind::Ipvlan { mode: config.ipvlan_mode },
-        _ => NewLinkKind::Macvlan { mode: config.macvlan_mode, bc_queue_len: config.bc_queue_len },
+        Mode::Ipvlan => NewLinkKind::Ipvlan {
+            mode: config.ipvlan_mode,
+        },
+        _ => NewLinkKind::Macvlan {
+            mode: config.macvlan_mode,
+            bc_queue_len: config.bc_queue_len,
+        },
     })
 }
 
 /// An `IPoIB` parent may lack carrier because *its* partition has no group, so there the port decides.
 fn require_up(mode: Mode, host: &Host) -> Result<(), Error> {
-    let down = |link: &str, reason: String| Err(Error::MasterDown { master: link.to_owned(), reason });
+    let down = |link: &str, reason: String| {
+        Err(Error::MasterDown {
+            master: link.to_owned(),
+            reason,
+        })
+    };
     for link in [&host.root, &host.master] {
         if !link.up {
-            return down(&link.name, format!("is down; bring it up: ip link set {} up", link.name));
+            return down(
+                &link.name,
+                format!("is down; bring it up: ip link set {} up", link.name),
+            );
         }
     }
     match (&host.port, mode) {
@@ -189,10 +243,19 @@ fn require_up(mode: Mode, host: &Host) -> Result<(), Error> {
                 _ => "the subnet manager has not finished with it",
             };
             let (device, number) = (&port.device, port.number);
-            down(&host.root.name, format!("carries nothing: {device} port {number} is {} ({}); {remedy}", port.state, port.phys_state))
+            down(
+                &host.root.name,
+                format!(
+                    "carries nothing: {device} port {number} is {} ({}); {remedy}",
+                    port.state, port.phys_state
+                ),
+            )
         }
         _ if host.root.carrier => Ok(()),
-        _ => down(&host.root.name, "has no carrier; check cable and switch port".to_owned()),
+        _ => down(
+            &host.root.name,
+            "has no carrier; check cable and switch port".to_owned(),
+        ),
     }
 }
 
@@ -200,22 +263,37 @@ fn require_up(mode: Mode, host: &Host) -> Result<(), Error> {
 fn address(mode: Mode, config: &Config, host: &Host) -> Result<Option<HwAddress>, Error> {
     match (mode, &config.mac) {
         (Mode::Ipoib, _) => require_port_guid(config, host).map(|()| None),
-        (_, _) if config.guid.is_some() => {
-            Err(Error::KeyOfOtherMode { key: "infinibandGUID", its: Mode::Ipoib, mode })
-        }
-        (Mode::Ipvlan, Some(_)) => Err(Error::KeyOfOtherMode { key: "mac", its: Mode::Macvlan, mode }),
-        (_, Some(mac)) if mac.len() != 6 => {
-            Err(Error::BadValue { key: "mac", value: mac.to_string(), want: "6 bytes for an Ethernet master".to_owned() })
-        }
+        (_, _) if config.guid.is_some() => Err(Error::KeyOfOtherMode {
+            key: "infinibandGUID",
+            its: Mode::Ipoib,
+            mode,
+        }),
+        (Mode::Ipvlan, Some(_)) => Err(Error::KeyOfOtherMode {
+            key: "mac",
+            its: Mode::Macvlan,
+            mode,
+        }),
+        (_, Some(mac)) if mac.len() != 6 => Err(Error::BadValue {
+            key: "mac",
+            value: mac.to_string(),
+            want: "6 bytes for an Ethernet master".to_owned(),
+        }),
         (_, mac) => Ok(mac.clone()),
     }
 }
 
 /// An `IPoIB` child is reached at its port's GUID, whatever its link-layer address claims.
 fn require_port_guid(config: &Config, host: &Host) -> Result<(), Error> {
-    let Some(guid) = host.root.address.port_guid() else { return Ok(()) };
+    let Some(guid) = host.root.address.port_guid() else {
+        return Ok(());
+    };
     let refuse = |key, value: String| {
-        Err(Error::AddressOfPort { key, value, master: host.root.name.clone(), guid })
+        Err(Error::AddressOfPort {
+            key,
+            value,
+            master: host.root.name.clone(),
+            guid,
+        })
     };
     match (&config.mac, config.guid) {
         (Some(mac), _) if mac.port_guid() != Some(guid) => refuse("mac", mac.to_string()),

@@ -20,7 +20,10 @@ impl CniIpoib {
     /// # Caveats
     /// A parent inside the pod (`linkInContainer`), or one that a device plugin has yet to choose, cannot be judged.
     pub(crate) fn status(&self, call: &Call) -> Result<(), cni::Error> {
-        let config = Config::read(call).map_err(|e| cni::Error { code: Code::NOT_AVAILABLE, ..e })?;
+        let config = Config::read(call).map_err(|e| cni::Error {
+            code: Code::NOT_AVAILABLE,
+            ..e
+        })?;
         if !config.link_in_container && config.master != Master::Unset {
             self.judge(&config)?;
         }
@@ -37,7 +40,11 @@ impl CniIpoib {
         let sysfs = Sysfs::at(&self.places.sysfs);
         let child = observe(&mut *kernel, &sysfs, config).and_then(|host| plan::child(config, &host));
         child.map(|_| ()).map_err(|error| {
-            let code = if matches!(error, Error::MasterDown { .. }) { Code::LIMITED } else { Code::NOT_AVAILABLE };
+            let code = if matches!(error, Error::MasterDown { .. }) {
+                Code::LIMITED
+            } else {
+                Code::NOT_AVAILABLE
+            };
             cni::Error { code, ..error.into() }
         })
     }
@@ -47,6 +54,9 @@ impl CniIpoib {
 fn unavailable(error: cni::Error) -> cni::Error {
     match error.code {
         Code::NOT_AVAILABLE | Code::LIMITED => error,
-        _ => cni::Error { code: Code::NOT_AVAILABLE, ..error },
+        _ => cni::Error {
+            code: Code::NOT_AVAILABLE,
+            ..error
+        },
     }
 }

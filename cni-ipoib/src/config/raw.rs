@@ -91,11 +91,20 @@ impl RawConfig {
         let (mode, macvlan, key) = match program {
             "macvlan" => (Some(Mode::Macvlan), self.mode.as_deref(), "mode"),
             "ipoib" => (Some(Mode::Ipoib), None, "mode"),
-            _ => (mode(self.mode.as_deref())?, self.macvlan_mode.as_deref(), "macvlanMode"),
+            _ => (
+                mode(self.mode.as_deref())?,
+                self.macvlan_mode.as_deref(),
+                "macvlanMode",
+            ),
         };
         if macvlan == Some("source") {
-            let remedy = "a child in source mode hears nobody until it is given a list, which CNI has no key for";
-            return Err(Error::Unsupported { key, value: "source".to_owned(), remedy });
+            let remedy =
+                "a child in source mode hears nobody until it is given a list, which CNI has no key for";
+            return Err(Error::Unsupported {
+                key,
+                value: "source".to_owned(),
+                remedy,
+            });
         }
         Ok((mode, parse(key, macvlan)?.unwrap_or(MacvlanMode::Bridge)))
     }
@@ -110,7 +119,10 @@ impl RawConfig {
             (self.bcqueuelen.is_some(), "bcqueuelen", Mode::Macvlan),
             (self.ipvlan_mode.is_some(), "ipvlanMode", Mode::Ipvlan),
         ];
-        set.into_iter().filter(|(is_set, ..)| *is_set).map(|(_, key, mode)| (key, mode)).collect()
+        set.into_iter()
+            .filter(|(is_set, ..)| *is_set)
+            .map(|(_, key, mode)| (key, mode))
+            .collect()
     }
 
     pub(super) fn parent(&self, program: &str) -> Master {
@@ -132,9 +144,10 @@ impl RawConfig {
         let number = match &self.pkey {
             None | Some(Value::Null) => return Ok(None),
             Some(Value::Number(number)) => number.as_u64().and_then(|n| u16::try_from(n).ok()),
-            Some(Value::String(text)) => {
-                text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).and_then(|hex| u16::from_str_radix(hex, 16).ok())
-            }
+            Some(Value::String(text)) => text
+                .strip_prefix("0x")
+                .or_else(|| text.strip_prefix("0X"))
+                .and_then(|hex| u16::from_str_radix(hex, 16).ok()),
             Some(_) => None,
         };
         match number {
@@ -156,22 +169,33 @@ impl RawConfig {
             ("CNI_ARGS MAC", args.get("MAC")),
             ("mac", self.mac.as_deref()),
         ];
-        first_of(first, "6 bytes such as \"02:42:ac:11:00:02\", not a group address", |text| {
-            HwAddress::from_str(text).ok().filter(|mac| match mac.as_bytes() {
-                [first, .., _] if mac.as_bytes().len() == 6 => first & 1 == 0 && mac.as_bytes().iter().any(|b| *b != 0),
-                bytes => bytes.len() == 20,
-            })
-        })
+        first_of(
+            first,
+            "6 bytes such as \"02:42:ac:11:00:02\", not a group address",
+            |text| {
+                HwAddress::from_str(text).ok().filter(|mac| match mac.as_bytes() {
+                    [first, .., _] if mac.as_bytes().len() == 6 => {
+                        first & 1 == 0 && mac.as_bytes().iter().any(|b| *b != 0)
+                    }
+                    bytes => bytes.len() == 20,
+                })
+            },
+        )
     }
 
     /// `runtimeConfig.infinibandGUID`, else `args.cni.guid`, else `CNI_ARGS` `GUID`.
     pub(super) fn guid(&self, args: &Args) -> Result<Option<Guid>, Error> {
         let first = [
-            ("runtimeConfig.infinibandGUID", self.runtime_config.infiniband_guid.as_deref()),
+            (
+                "runtimeConfig.infinibandGUID",
+                self.runtime_config.infiniband_guid.as_deref(),
+            ),
             ("args.cni.guid", self.args.cni.guid.as_deref()),
             ("CNI_ARGS GUID", args.get("GUID")),
         ];
-        first_of(first, "8 bytes such as \"00:02:c9:03:00:00:00:01\"", |text| Guid::from_str(text).ok())
+        first_of(first, "8 bytes such as \"00:02:c9:03:00:00:00:01\"", |text| {
+            Guid::from_str(text).ok()
+        })
     }
 }
 
@@ -180,11 +204,19 @@ fn first_of<const N: usize, T>(
     want: &str,
     read: impl Fn(&str) -> Option<T>,
 ) -> Result<Option<T>, Error> {
-    let set = |(key, text): (&'static str, Option<&str>)| text.filter(|t| !t.is_empty()).map(|t| (key, t.to_owned()));
-    let Some((key, text)) = candidates.into_iter().find_map(set) else { return Ok(None) };
+    let set = |(key, text): (&'static str, Option<&str>)| {
+        text.filter(|t| !t.is_empty()).map(|t| (key, t.to_owned()))
+    };
+    let Some((key, text)) = candidates.into_iter().find_map(set) else {
+        return Ok(None);
+    };
     match read(&text) {
         Some(value) => Ok(Some(value)),
-        None => Err(Error::BadValue { key, value: text, want: want.to_owned() }),
+        None => Err(Error::BadValue {
+            key,
+            value: text,
+            want: want.to_owned(),
+        }),
     }
 }
 
@@ -198,8 +230,13 @@ pub(super) fn parse<T>(key: &'static str, text: Option<&str>) -> Result<Option<T
 where
     T: FromStr<Err: std::fmt::Display>,
 {
-    let Some(text) = text.filter(|t| !t.is_empty()) else { return Ok(None) };
-    text.parse().map(Some).map_err(|error: T::Err| Error::BadWord { key, reason: error.to_string() })
+    let Some(text) = text.filter(|t| !t.is_empty()) else {
+        return Ok(None);
+    };
+    text.parse().map(Some).map_err(|error: T::Err| Error::BadWord {
+        key,
+        reason: error.to_string(),
+    })
 }
 
 fn mode(text: Option<&str>) -> Result<Option<Mode>, Error> {
@@ -211,7 +248,8 @@ fn mode(text: Option<&str>) -> Result<Option<Mode>, Error> {
         Some(other) => Err(Error::BadValue {
             key: "mode",
             value: format!("{other:?}"),
-            want: "ipoib, macvlan or ipvlan (macvlanMode and ipvlanMode choose within the last two)".to_owned(),
+            want: "ipoib, macvlan or ipvlan (macvlanMode and ipvlanMode choose within the last two)"
+                .to_owned(),
         }),
     }
 }

@@ -13,11 +13,14 @@
 mod answer;
 mod error;
 mod hardware;
+mod rdma;
 mod route;
 mod socket;
 
 pub use error::Error;
 pub use hardware::{HwAddress, HwAddressError};
+pub use rdma::Rdma;
+pub use rdma::device::{NetnsMode, NetnsModeError, RdmaDevice, RdmaPort};
 pub use route::Route;
 pub use route::address::{Added, Address, AddressOptions};
 pub use route::carrier::CARRIER_POLL;

@@ -37,7 +37,7 @@ pub trait Wire {
     type Message: NetlinkSerializable + NetlinkDeserializable + std::fmt::Debug;
 }
 
-/// A netlink family: [`Route`](super::Route).
+/// A netlink family: [`Route`](super::Route) or [`Rdma`](super::Rdma).
 pub trait Family: Wire {}
 
 /// See the [module](super).

@@ -126,12 +126,18 @@ impl PortLayer {
 impl PortState {
     /// Reads sysfs' `4: ACTIVE`; the number is the specification's.
     pub(super) fn parse(text: &str) -> Self {
-        match text.split(':').next() {
-            Some("1") => Self::Down,
-            Some("2") => Self::Init,
-            Some("3") => Self::Armed,
-            Some("4") => Self::Active,
-            Some("5") => Self::ActiveDefer,
+        let code = text.split(':').next().and_then(|number| number.parse().ok());
+        code.map_or(Self::Unknown, Self::from_code)
+    }
+
+    /// The state with the specification's number.
+    pub(crate) fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Down,
+            2 => Self::Init,
+            3 => Self::Armed,
+            4 => Self::Active,
+            5 => Self::ActiveDefer,
             _ => Self::Unknown,
         }
     }

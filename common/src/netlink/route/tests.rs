@@ -3,6 +3,7 @@
 //! fabric's tests.
 
 mod bytes;
+mod fabric;
 mod links;
 mod routes;
 

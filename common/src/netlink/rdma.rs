@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `NETLINK_RDMA`: RDMA devices, their ports, and the namespace they are in (`include/uapi/rdma/rdma_netlink.h`).
+//!
+//! Holds always: a device is addressed by its index, which stays while its name and namespace change.
+
+pub(super) mod device;
+mod message;
+
+use super::error::Error;
+use super::socket::{Family, Socket, Wire};
+use crate::netns::Netns;
+use device::{NetnsMode, RdmaDevice, RdmaPort};
+use message::{Attribute, Command, Message};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The family of RDMA devices.
+///
+/// Opening a socket fails with `EPROTONOSUPPORT` while the kernel's `ib_core` is not loaded.
+pub enum Rdma {}
+
+impl Wire for Rdma {
+    const PROTOCOL: isize = netlink_sys::protocols::NETLINK_RDMA;
+    const STRICT: bool = false;
+    type Message = Message;
+}
+
+impl Family for Rdma {}
+
+impl Socket<Rdma> {
+    /// Every RDMA device that the socket's namespace sees: its own, and in shared mode all of the node.
+    pub fn devices(&mut self) -> Result<Vec<RdmaDevice>, Error> {
+        let answers = self.dump(|| Message::new(Command::Get, []))?;
+        answers.into_iter().map(RdmaDevice::decode).collect()
+    }
+
+    /// The ports of the device `device`.
+    ///
+    /// A port's netdev is told only to a socket of the namespace the netdev is in, and for IPoIB never.
+    ///
+    /// # Errors
+    /// `EINVAL`: the socket's namespace sees no such device.
+    pub fn ports(&mut self, device: u32) -> Result<Vec<RdmaPort>, Error> {
+        let answers = self.dump(|| Message::new(Command::PortGet, [Attribute::DeviceIndex(device)]))?;
+        answers.into_iter().map(RdmaPort::decode).collect()
+    }
+
+    /// Whether the node's namespaces share the RDMA devices.
+    pub fn netns_mode(&mut self) -> Result<NetnsMode, Error> {
+        let answer = self.get(Message::new(Command::SystemGet, []))?;
+        let mode =
+            answer
+                .iter()
+                .flat_map(|message| &message.attributes)
+                .find_map(|attribute| match attribute {
+                    Attribute::NetnsMode(mode) => Some(NetnsMode::decode(*mode)),
+                    _ => None,
+                });
+        // Linux before 5.2 knows no mode and shares.
+        Ok(mode.unwrap_or(NetnsMode::Shared))
+    }
+
+    /// Sets the mode of the whole node.
+    ///
+    /// # Errors
+    /// `EBUSY`: there are namespaces beside the first one. It is a setting for the start of a node, before any pod.
+    pub fn set_netns_mode(&mut self, mode: NetnsMode) -> Result<(), Error> {
+        self.change(
+            Message::new(Command::SystemSet, [Attribute::NetnsMode(mode.encode())]),
+            0,
+        )
+    }
+
+    /// Moves the device `index` from the namespace `from`, where it is now, to `to`.
+    ///
+    /// The socket must be one of `from`. Everybody who uses the device loses it, and its IPoIB links are made anew,
+    /// with the children gone: before Linux 6.17 in the first namespace, since then in `to` (commit f1208b05574f).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: the node is in shared mode, or the driver cannot let go of its users. `ENODEV`: the device is not
+    /// in `from`. [`Error::Netns`]: `from` cannot be entered.
+    pub fn move_device(&mut self, index: u32, from: &Netns, to: &Netns) -> Result<(), Error> {
+        let fd = to.as_fd().as_raw_fd();
+        let request = Message::new(
+            Command::Set,
+            [Attribute::DeviceIndex(index), Attribute::NetnsFd(fd)],
+        );
+        // The kernel takes the calling thread's namespace for the one to leave, not the socket's
+        // (`ib_device_set_netns_put` of drivers/infiniband/core/device.c).
+        from.run(|| self.change(request, 0)).map_err(Error::Netns)?
+    }
+
+    /// Renames the device `index`; names have at most 63 bytes.
+    ///
+    /// # Errors
+    /// `EEXIST`: another device of the node has the name, in whatever namespace. `EINVAL`: no such device.
+    pub fn rename_device(&mut self, index: u32, name: &str) -> Result<(), Error> {
+        let name = Attribute::DeviceName(name.to_owned());
+        self.change(
+            Message::new(Command::Set, [Attribute::DeviceIndex(index), name]),
+            0,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! With the software HCAs of `tests/fabric`, in exclusive mode: `tests/fabric/run --hcas 2 --netns-mode exclusive`.
+
+use super::super::super::{NetnsMode, Rdma, Route, Socket};
+use crate::netns::{Netns, tests::fresh};
+use crate::rdma::{PortState, Sysfs};
+use nix::errno::Errno;
+
+fn index_of(socket: &mut Socket<Rdma>, name: &str) -> Option<u32> {
+    socket
+        .devices()
+        .unwrap()
+        .into_iter()
+        .find(|device| device.name == name)
+        .map(|device| device.index)
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn netlink_and_sysfs_tell_the_same() {
+    let mut socket = Socket::<Rdma>::open().unwrap();
+    let told = socket.devices().unwrap();
+    let shown = Sysfs::host().devices().unwrap();
+    assert!(!shown.is_empty());
+    for device in &shown {
+        let same = told.iter().find(|other| other.name == device.name).unwrap();
+        assert_eq!(same.node_guid, device.node_guid);
+        assert_eq!(same.protocol.as_deref(), Some("ib"));
+        let ports = socket.ports(same.index).unwrap();
+        assert_eq!(ports.len(), device.ports.len());
+        for (told, shown) in ports.iter().zip(&device.ports) {
+            assert_eq!((told.number, told.state), (shown.number, shown.state));
+            assert_eq!(told.phys_state, shown.phys_state);
+            assert_eq!(told.lid, Some(u32::from(shown.lid)));
+            assert_eq!(told.subnet_prefix, shown.subnet_prefix());
+            assert_eq!(told.state, PortState::Active);
+        }
+    }
+    assert_eq!(socket.ports(4711).unwrap_err().errno(), Some(Errno::EINVAL));
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric in exclusive mode"]
+fn a_device_moves_to_a_pod_and_back() {
+    let (host, pod) = (Netns::current().unwrap(), fresh());
+    let mut outside = Socket::<Rdma>::open().unwrap();
+    let mut inside = Socket::<Rdma>::open_in(&pod).unwrap();
+    assert_eq!(outside.netns_mode().unwrap(), NetnsMode::Exclusive);
+    let index = index_of(&mut outside, "softib1").expect("the fabric has a second HCA");
+    outside.move_device(index, &host, &pod).unwrap();
+    assert_eq!(index_of(&mut outside, "softib1"), None);
+    assert_eq!(index_of(&mut inside, "softib1"), Some(index));
+    let error = inside.move_device(index, &host, &pod).unwrap_err();
+    assert_eq!(
+        error.errno(),
+        Some(Errno::ENODEV),
+        "it is not in the host's namespace"
+    );
+    inside.move_device(index, &pod, &host).unwrap();
+    assert_eq!(index_of(&mut outside, "softib1"), Some(index));
+    assert!(
+        Socket::<Route>::open().unwrap().links().unwrap().len() >= 3,
+        "lo and two IPoIB links"
+    );
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric in exclusive mode"]
+fn the_mode_stays_while_there_are_pods() {
+    let pod = fresh();
+    let error = Socket::<Rdma>::open()
+        .unwrap()
+        .set_netns_mode(NetnsMode::Shared)
+        .unwrap_err();
+    assert_eq!(error.errno(), Some(Errno::EBUSY));
+    drop(pod);
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn a_device_is_renamed_unless_the_name_is_taken() {
+    let mut socket = Socket::<Rdma>::open().unwrap();
+    let index = index_of(&mut socket, "softib0").unwrap();
+    socket.rename_device(index, "rail0").unwrap();
+    assert_eq!(index_of(&mut socket, "rail0"), Some(index));
+    assert_eq!(
+        socket.rename_device(index, "softib1").unwrap_err().errno(),
+        Some(Errno::EEXIST)
+    );
+    socket.rename_device(index, "softib0").unwrap();
+}

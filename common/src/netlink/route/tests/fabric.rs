@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What this machine's kernel may lack: IPoIB, ipvlan and dummy, with the software HCAs of `tests/fabric`.
+
+use super::super::super::{
+    AddrGenMode, HwAddress, IpoibMode, IpvlanMode, Link, LinkChange, LinkInfo, LinkLayer, NewLink,
+    NewLinkKind, Route, Socket,
+};
+use super::{new, socket};
+use crate::announce;
+use crate::netns::tests::fresh;
+use crate::rdma::{Pkey, Sysfs};
+use nix::errno::Errno;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+const IPOIB: NewLinkKind<'_> = NewLinkKind::Ipoib {
+    pkey: None,
+    mode: None,
+    umcast: None,
+};
+
+/// The first IPoIB link, with carrier.
+fn parent(host: &mut Socket<Route>) -> Link {
+    let link = host.link("ib0").unwrap().expect("the fabric has an ib0");
+    host.change_link(
+        link.index,
+        &LinkChange {
+            up: Some(true),
+            ..LinkChange::default()
+        },
+    )
+    .unwrap();
+    assert!(
+        host.wait_for_carrier(link.index, Duration::from_secs(10))
+            .unwrap(),
+        "ib0 joins its broadcast group"
+    );
+    host.link("ib0").unwrap().unwrap()
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn an_ipoib_child_is_born_in_the_pod_and_gets_carrier() {
+    let mut host = Socket::<Route>::open().unwrap();
+    let parent = parent(&mut host);
+    assert_eq!(
+        (parent.layer, parent.address.len(), parent.parent),
+        (LinkLayer::Infiniband, 20, None)
+    );
+    let pod = fresh();
+    let kind = NewLinkKind::Ipoib {
+        pkey: Some(Pkey(0x7fff)),
+        mode: Some(IpoibMode::Connected),
+        umcast: Some(true),
+    };
+    host.add_link(&NewLink {
+        parent: parent.index,
+        netns: Some(pod.as_fd()),
+        ..new("ib0", kind)
+    })
+    .unwrap();
+    let mut inside = socket(&pod);
+    let child = inside.link("ib0").unwrap().unwrap();
+    let info = LinkInfo::Ipoib {
+        pkey: Pkey::DEFAULT,
+        mode: IpoibMode::Connected,
+        umcast: true,
+    };
+    assert_eq!((child.kind.as_deref(), &child.info), (Some("ipoib"), &info));
+    assert_eq!(child.parent, Some(parent.index));
+    assert_eq!(child.address.port_guid(), parent.address.port_guid());
+    let silent = LinkChange {
+        addr_gen_mode: Some(AddrGenMode::None),
+        ..LinkChange::default()
+    };
+    inside.change_link(child.index, &silent).unwrap();
+    inside
+        .change_link(
+            child.index,
+            &LinkChange {
+                up: Some(true),
+                ..LinkChange::default()
+            },
+        )
+        .unwrap();
+    assert!(
+        inside
+            .wait_for_carrier(child.index, Duration::from_secs(10))
+            .unwrap()
+    );
+    let child = inside.link_by_index(child.index).unwrap().unwrap();
+    assert_eq!(child.addr_gen_mode, Some(AddrGenMode::None));
+    assert_eq!(inside.addresses(child.index).unwrap(), []);
+    assert!(inside.delete_link(child.index).unwrap());
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn announcements_go_out_over_ipoib() {
+    let mut host = Socket::<Route>::open().unwrap();
+    let parent = parent(&mut host);
+    let pod = fresh();
+    host.add_link(&NewLink {
+        parent: parent.index,
+        netns: Some(pod.as_fd()),
+        ..new("net1", IPOIB)
+    })
+    .unwrap();
+    let mut inside = socket(&pod);
+    let index = inside.link("net1").unwrap().unwrap().index;
+    inside
+        .change_link(
+            index,
+            &LinkChange {
+                up: Some(true),
+                ..LinkChange::default()
+            },
+        )
+        .unwrap();
+    assert!(inside.wait_for_carrier(index, Duration::from_secs(10)).unwrap());
+    let child = inside.link_by_index(index).unwrap().unwrap();
+    let frames = announce::frames(
+        &child,
+        &["10.1.0.2".parse().unwrap(), "fd00:1::2".parse().unwrap()],
+    );
+    assert_eq!(frames.len(), 3);
+    pod.run(|| announce::send(index, &frames)).unwrap().unwrap();
+    inside.delete_link(index).unwrap();
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn the_port_of_an_ipoib_link_and_its_pkeys_are_found() {
+    let mut host = Socket::<Route>::open().unwrap();
+    let sysfs = Sysfs::host();
+    let devices = sysfs.devices().unwrap();
+    for (link, name) in [("ib0", "softib0"), ("ib1", "softib1")] {
+        let link = host.link(link).unwrap().unwrap();
+        let (device, port) = sysfs.port_of(&devices, &link).unwrap();
+        assert_eq!((device.name.as_str(), port.number), (name, 1));
+        assert_eq!(sysfs.pkeys(device, port).unwrap()[0], Pkey::DEFAULT);
+    }
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn a_child_of_a_child_is_refused() {
+    let mut host = Socket::<Route>::open().unwrap();
+    let parent = parent(&mut host);
+    host.add_link(&NewLink {
+        parent: parent.index,
+        ..new("child", IPOIB)
+    })
+    .unwrap();
+    let child = host.link("child").unwrap().unwrap();
+    let error = host
+        .add_link(&NewLink {
+            parent: child.index,
+            ..new("grandchild", IPOIB)
+        })
+        .unwrap_err();
+    assert_eq!(error.errno(), Some(Errno::EINVAL));
+    assert!(host.delete_link(child.index).unwrap());
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn a_child_takes_the_address_it_is_given() {
+    let mut host = Socket::<Route>::open().unwrap();
+    let parent = parent(&mut host);
+    let own: HwAddress = "00:00:00:00:fe:80:00:00:00:00:00:00:02:00:00:00:00:00:00:99"
+        .parse()
+        .unwrap();
+    let child = NewLink {
+        parent: parent.index,
+        address: Some(&own),
+        ..new("own", IPOIB)
+    };
+    host.add_link(&child).unwrap();
+    let child = host.link("own").unwrap().unwrap();
+    assert!(host.delete_link(child.index).unwrap());
+    // The driver puts the queue pair into the first four bytes.
+    assert_eq!(child.address.as_bytes()[4..], own.as_bytes()[4..]);
+}
+
+#[test]
+#[ignore = "needs a kernel with ipvlan and dummy, as in the InfiniBand fabric"]
+fn an_ipvlan_is_born_on_a_dummy() {
+    let mut host = socket(&fresh());
+    host.add_link(&new("d0", NewLinkKind::Dummy)).unwrap();
+    let parent = host.link("d0").unwrap().unwrap();
+    assert_eq!(parent.kind.as_deref(), Some("dummy"));
+    let pod = fresh();
+    for mode in IpvlanMode::ALL {
+        let kind = NewLinkKind::Ipvlan { mode: *mode };
+        host.add_link(&NewLink {
+            parent: parent.index,
+            netns: Some(pod.as_fd()),
+            ..new("net1", kind)
+        })
+        .unwrap();
+        let mut inside = socket(&pod);
+        let child = inside.link("net1").unwrap().unwrap();
+        assert_eq!(child.info, LinkInfo::Ipvlan { mode: *mode });
+        assert!(inside.delete_link(child.index).unwrap());
+    }
+}

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds what the fabric VM boots from and prints the folder that holds it
-# (`vmlinuz`, `initrd`, `release`). Called by tests/fabric/run as
+# (`vmlinux`, `initrd`, `release`, `packages`). Called by tests/fabric/run as
 #     image.sh 6.1|current [--refresh]
 #
 # Four layers, each a cache entry named after the hash of what it is made from and
 # renamed into place when it is whole:
 #     tools   Debian's userland: packages and programs of the file `tools`
-#     kernel  Debian's kernel, its modules, and what is needed to build one more
+#     kernel  Debian's kernel, its modules, and what is needed to build one more:
+#             6.1 with this host's compiler, current in a chroot of Debian sid
 #     module  softib.ko for that kernel
 #     image   tools + kernel + module + init, as an initramfs
 # Package versions are those of the day a layer is made; --refresh makes them anew.
@@ -65,6 +66,7 @@ require_host() {
 		[[ -e /usr/lib/x86_64-linux-gnu/libelf.so.1 ]] || missing+=(libelf1)
 	else
 		need debootstrap debootstrap
+		need zstd zstd
 	fi
 	install_missing
 }
@@ -216,10 +218,8 @@ build_tools() {
 	rm -rf "$tree" "$debs"
 }
 
-# dependency PACKAGE PATTERN: the one dependency whose name matches.
-dependency() {
-	apt-cache depends "$1" | sed -n "s/^ *Depends: \($2\)\$/\1/p" | head -n 1
-}
+# Reads the answer of `apt-cache depends`; prints the first dependency that matches.
+first_dependency() { sed -n "s/^ *Depends: \($1\)\$/\1/p" | sed -n 1p; }
 
 # Headers name each other by absolute path; they are kept in the cache instead.
 relocate_headers() {
@@ -229,7 +229,7 @@ relocate_headers() {
 build_kernel_host() {
 	local out=$1 image release
 	apt_lists
-	image=$(dependency linux-image-amd64 'linux-image-.*')
+	image=$(apt-cache depends linux-image-amd64 | first_dependency 'linux-image-.*')
 	release=${image#linux-image-}
 	[[ $release == 6.1.* ]] || die "apt offers kernel '$release', not Debian 12's 6.1: the host must be Debian 12"
 	mkdir -p "$out/debs" "$out/tree"
@@ -239,14 +239,77 @@ build_kernel_host() {
 	finish_kernel "$out" "$release"
 }
 
+# in_chroot ROOT COMMAND...: with /proc, which objtool reads. The mounts live in a namespace
+# of their own and end with it, whatever happens.
+in_chroot() {
+	local root=$1
+	shift
+	# shellcheck disable=SC2016 # the inner shell expands it
+	unshare --mount --fork sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$root" \
+		env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
+}
+
+# Debian's mirror as this machine has it.
+mirror() {
+	# shellcheck disable=SC2016 # apt expands it
+	apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' | sed -n 's/^Debian //p' | sed -n 1p
+}
+
+build_kernel_chroot() {
+	local out=$1 release root=$1/chroot image
+	[[ $(id -u) == 0 ]] || die "--kernel current is built in a chroot, which takes root"
+	apt_lists
+	quietly unshare --mount --fork debootstrap --variant=minbase sid "$root" "$(mirror)"
+	# The packages are trusted as they come: nobody boots this root.
+	quietly in_chroot "$root" apt-get install -y --no-install-recommends linux-headers-amd64 make
+	release=$(in_chroot "$root" apt-cache depends linux-headers-amd64 | first_dependency 'linux-headers-.*')
+	release=${release#linux-headers-}
+	mapfile -t image < <(in_chroot "$root" apt-cache depends --recurse --no-recommends --no-suggests \
+		--no-conflicts --no-breaks --no-replaces --no-enhances "linux-image-$release" |
+		grep -E "^linux-(image|modules|binary)[^ ]*-$release\$")
+	quietly in_chroot "$root" sh -c 'cd /var/cache/apt/archives && rm -f ./*.deb && apt-get -o APT::Sandbox::User=root download "$@"' sh "${image[@]}"
+	mkdir -p "$out/debs"
+	mv "$root"/var/cache/apt/archives/*.deb "$out/debs/"
+	in_chroot "$root" apt-get clean
+	rm -rf "${root:?}"/var/lib/apt/lists/*
+	merged_root "$out/tree"
+	unpack "$out/tree" "$out"/debs/*.deb
+	finish_kernel "$out" "$release"
+}
+
+# extract_vmlinux BZIMAGE VMLINUX: without its own decompressor, which takes an emulated
+# machine four seconds; QEMU starts the bare kernel by its PVH entry.
+extract_vmlinux() {
+	local offset
+	for offset in $(LC_ALL=C grep -obUaP '\xfd7zXZ\x00' "$1" | cut -d : -f 1); do
+		tail -c "+$((offset + 1))" "$1" | xz -dcq >"$2" 2>/dev/null || true
+		[[ $(head -c 4 "$2" | tr -d '\177') == ELF ]] && return
+	done
+	for offset in $(LC_ALL=C grep -obUaP '\x28\xb5\x2f\xfd' "$1" | cut -d : -f 1); do
+		tail -c "+$((offset + 1))" "$1" | zstd -dcq >"$2" 2>/dev/null || true
+		[[ $(head -c 4 "$2" | tr -d '\177') == ELF ]] && return
+	done
+	die "cannot find the kernel inside $1"
+}
+
 finish_kernel() {
 	local out=$1 release=$2
 	echo "$release" >"$out/release"
 	(cd "$out/debs" && ls -- *.deb) >"$out/packages"
-	mv "$out/tree/boot/vmlinuz-$release" "$out/vmlinuz"
+	extract_vmlinux "$out/tree/boot/vmlinuz-$release" "$out/vmlinux"
 	find "$out/tree/lib/modules/$release/" -name '*.ko.xz' -exec xz -d {} +
 	depmod -b "$out/tree" "$release"
 	rm -rf "$out/debs" "$out/tree/boot" "$out/tree/usr/share"
+}
+
+# chroot_make KERNEL_LAYER RELEASE OUT: builds OUT/src with the chroot's compiler.
+chroot_make() {
+	local root=$1/chroot release=$2 out=$3 build
+	build=$(mktemp -d "$root/tmp/softib.XXXXXX")
+	cp "$out"/src/* "$build/"
+	quietly in_chroot "$root" make -C "/usr/src/linux-headers-$release" "M=${build#"$root"}" modules
+	cp "$build/softib.ko" "$out/src/"
+	rm -rf "$build"
 }
 
 make_module() {
@@ -278,7 +341,8 @@ copy_modules() {
 			file=${file#"$tree/"}
 			file=${file#usr/}
 			mkdir -p "$root/$(dirname "$file")"
-			cp "$tree/$file" "$root/$file"
+			# Without the signature too, whose check is slow under emulation.
+			strip --strip-debug -o "$root/$file" "$tree/$file"
 		done
 	cp "$tree/lib/modules/$release/"modules.{order,builtin,builtin.modinfo} "$root/lib/modules/$release/"
 }
@@ -296,7 +360,7 @@ build_image() {
 	cp "$here/modules" "$out/root/etc/fabric-modules"
 	(cd "$out/root" && find . -print0 | LC_ALL=C sort -z |
 		cpio --quiet --null -o -H newc -R 0:0) >"$out/initrd"
-	cp "$kernel_dir/vmlinuz" "$out/vmlinuz"
+	cp "$kernel_dir/vmlinux" "$out/vmlinux"
 	echo "$release" >"$out/release"
 	cat "$kernel_dir/packages" "$tools/packages" >"$out/packages"
 	rm -rf "$out/root"

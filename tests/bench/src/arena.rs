@@ -53,15 +53,16 @@ impl Arena {
         mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), NONE)
             .context(|| "cannot mount the new namespace's /sys".into())?;
         let arena = Self { dir, pods: 0 };
-        fs::create_dir(arena.pods_dir()).context(|| "cannot make the folder of pods".into())?;
+        fs::create_dir(arena.run_dir()).context(|| "cannot make the run-time folder".into())?;
         mount(
             Some("tmpfs"),
-            &arena.pods_dir(),
+            &arena.run_dir(),
             Some("tmpfs"),
             MsFlags::empty(),
-            Some("size=1m"),
+            Some("size=16m"),
         )
-        .context(|| "cannot mount the folder of pods".into())?;
+        .context(|| "cannot mount the run-time folder".into())?;
+        fs::create_dir(arena.pods_dir()).context(|| "cannot make the folder of pods".into())?;
         ip(&["link", "add", MASTER, "type", "veth", "peer", "name", PEER])?;
         ip(&["link", "set", PEER, "up"])?;
         ip(&["link", "set", MASTER, "up"])?;
@@ -98,15 +99,24 @@ impl Arena {
         Ok(Pod { netns })
     }
 
+    /// Where a plugin keeps what it knows until the next boot: in memory, as `/run` is on a node.
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.run_dir().join("state")
+    }
+
     fn pods_dir(&self) -> PathBuf {
-        self.dir.path().join("pods")
+        self.run_dir().join("pods")
+    }
+
+    fn run_dir(&self) -> PathBuf {
+        self.dir.path().join("run")
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
         // One detach takes the tmpfs with every namespace mounted in it; the directory below can go only after that.
-        let _ = umount2(&self.pods_dir(), MntFlags::MNT_DETACH);
+        let _ = umount2(&self.run_dir(), MntFlags::MNT_DETACH);
     }
 }
 

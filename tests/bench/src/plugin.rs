@@ -36,6 +36,7 @@ pub(crate) struct Programs {
 pub(crate) struct Plugin {
     program: PathBuf,
     cni_path: PathBuf,
+    state_dir: PathBuf,
     config: Value,
     live: HashSet<IpAddr>,
 }
@@ -109,6 +110,7 @@ impl Programs {
     pub(crate) fn macvlan(&self, side: Side, arena: &Arena) -> Plugin {
         Plugin::new(
             &self.link,
+            &arena.state_dir(),
             config(side, &arena.data_dir(&format!("macvlan-{side:?}"))),
         )
     }
@@ -117,6 +119,7 @@ impl Programs {
     pub(crate) fn ipam(&self, side: Side, arena: &Arena) -> Plugin {
         Plugin::new(
             &self.ipam,
+            &arena.state_dir(),
             config(side, &arena.data_dir(&format!("ipam-{side:?}"))),
         )
     }
@@ -148,11 +151,12 @@ impl<'a> Attachment<'a> {
 }
 
 impl Plugin {
-    fn new(program: &Path, config: Value) -> Self {
+    fn new(program: &Path, state_dir: &Path, config: Value) -> Self {
         let cni_path = program.parent().unwrap_or(Path::new("/")).to_path_buf();
         Self {
             program: program.to_path_buf(),
             cni_path,
+            state_dir: state_dir.to_path_buf(),
             config,
             live: HashSet::new(),
         }
@@ -236,6 +240,8 @@ impl Plugin {
             ("CNI_NETNS", attachment.pod.netns.as_os_str()),
             ("CNI_IFNAME", IFNAME.as_ref()),
             ("CNI_PATH", self.cni_path.as_os_str()),
+            // Our plugins' state folder; the reference plugins keep none outside dataDir.
+            ("RDMANET_STATE", self.state_dir.as_os_str()),
             ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".as_ref()),
         ];
         process::start(&self.program, &[], &env, config.to_string().as_bytes())

@@ -113,6 +113,16 @@ fn a_plugin_that_fails_ends_the_run_with_its_own_words() {
 }
 
 #[test]
+fn the_state_of_a_plugin_lies_in_the_runs_own_folder() {
+    let scene = Scene::new(r#"echo "state $RDMANET_STATE" >&2; exit 1"#);
+    let told = failure(&scene.run());
+    assert!(
+        told.contains(&format!("state {}/", scene.tmp().display())),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_plugin_that_claims_a_link_it_has_not_made_is_found_out() {
     let scene = Scene::new(GOOD_ANSWER);
     let told = failure(&scene.run());

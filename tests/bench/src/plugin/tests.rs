@@ -33,7 +33,7 @@ fn script(dir: &Path, body: &str) -> Plugin {
         .status()
         .unwrap();
     assert!(status.success());
-    Plugin::new(&program, json!({"name": "bench"}))
+    Plugin::new(&program, dir, json!({"name": "bench"}))
 }
 
 fn add(plugin: &mut Plugin) -> Result<Added> {

@@ -37,7 +37,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use disk::{Disk, NodeDisk};
+pub use disk::{Disk, Identity, NodeDisk};
 pub use lease::Lease;
 
 /// How long a call waits for others on the same network. One works for about a millisecond, runtimes wait minutes.

@@ -86,7 +86,8 @@ impl Socket<Route> {
     /// Creates a link, down, in the socket's namespace or straight in [`NewLink::netns`].
     ///
     /// # Errors
-    /// `EEXIST`: the name is taken. What else the kernel refuses depends on the kind: `EINVAL` for an IPoIB child
+    /// `EEXIST`: the name is taken where the link is to be born, or, on older kernels, in the socket's own namespace
+    /// (Linux 6.1 refuses, 6.18 does not); nothing was made or changed. What else the kernel refuses depends on the kind: `EINVAL` for an IPoIB child
     /// of a child or a macvlan on InfiniBand, `EBUSY` for a macvlan on a parent that an ipvlan or bridge holds.
     pub fn add_link(&mut self, link: &NewLink<'_>) -> Result<(), Error> {
         self.change(Message::NewLink(link.encode()), NLM_F_CREATE | NLM_F_EXCL)

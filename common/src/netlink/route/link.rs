@@ -29,6 +29,9 @@ pub struct Link {
     /// The largest MTU the driver admits; `None` if it does not say.
     pub max_mtu: Option<u32>,
     /// Index of the link this one sits on (`IFLA_LINK`), counted in the parent's namespace.
+    ///
+    /// An IPoIB child in a pod never tells [`parent_netnsid`](Self::parent_netnsid) (`ipoib_link_ops` has no
+    /// `get_link_net`), and not even its parent if both have the same number in their namespaces.
     pub parent: Option<u32>,
     /// The parent's namespace by its number in this one; `None` if it is this one.
     pub parent_netnsid: Option<i32>,

@@ -89,7 +89,6 @@ fn a_child_is_born_in_the_pod_under_its_final_name() {
     let (_host, mut host, v0, _) = cable();
     let pod = fresh();
     let address: HwAddress = "02:00:00:00:0a:0b".parse().unwrap();
-    // The host has a link of the child's name, which must not matter.
     let kind = NewLinkKind::Macvlan {
         mode: MacvlanMode::Bridge,
         bc_queue_len: Some(2000),
@@ -97,11 +96,11 @@ fn a_child_is_born_in_the_pod_under_its_final_name() {
     let mut child = NewLink {
         parent: v0,
         netns: Some(pod.as_fd()),
-        ..new("v1", kind)
+        ..new("net1", kind)
     };
     (child.mtu, child.address, child.group) = (Some(1400), Some(&address), 7);
     host.add_link(&child).unwrap();
-    let link = socket(&pod).link("v1").unwrap().unwrap();
+    let link = socket(&pod).link("net1").unwrap().unwrap();
     assert_eq!(link.kind.as_deref(), Some("macvlan"));
     assert_eq!(
         link.info,
@@ -117,6 +116,32 @@ fn a_child_is_born_in_the_pod_under_its_final_name() {
         3,
         "lo, v0 and v1 are all the host has"
     );
+}
+
+#[test]
+fn a_child_called_like_a_link_of_the_host_leaves_that_link_alone() {
+    let (_host, mut host, v0, v1) = cable();
+    let before = host.link_by_index(v1).unwrap();
+    let pod = fresh();
+    let kind = NewLinkKind::Macvlan {
+        mode: MacvlanMode::Bridge,
+        bc_queue_len: None,
+    };
+    let child = NewLink {
+        parent: v0,
+        netns: Some(pod.as_fd()),
+        mtu: Some(1400),
+        ..new("v1", kind)
+    };
+    let born = match host.add_link(&child) {
+        Ok(()) => true,
+        Err(e) => {
+            assert_eq!(e.errno(), Some(Errno::EEXIST), "the answer of older kernels");
+            false
+        }
+    };
+    assert_eq!(socket(&pod).link("v1").unwrap().is_some(), born);
+    assert_eq!(host.link_by_index(v1).unwrap(), before);
 }
 
 #[test]

@@ -59,12 +59,13 @@ impl Locked<'_> {
         let Store { node, network, .. } = self.store;
         let directory = network.join("cursors");
         let path = directory.join(range.to_string());
-        let content = format!("{ip}\n");
-        let written = match node.disk.create(&path, content.as_bytes()) {
+        // As wide as the longest address, so that a shorter one leaves nothing of it.
+        let content = format!("{:<45}\n", ip.to_string());
+        let written = match node.disk.overwrite(&path, content.as_bytes()) {
             Err(e) if e.kind() == ErrorKind::NotFound => node
                 .disk
                 .make_directory(&directory)
-                .and_then(|()| node.disk.create(&path, content.as_bytes())),
+                .and_then(|()| node.disk.overwrite(&path, content.as_bytes())),
             other => other,
         };
         if let Err(e) = written {
@@ -106,7 +107,11 @@ impl Locked<'_> {
 
     fn undo_adding(&self) -> Result<(), Error> {
         let adding = self.store.adding_path();
-        for ip in self.links_of(&adding)? {
+        // Not even tried when there is nothing to remove: a read-only disk would refuse.
+        let Some(ips) = self.links_of(&adding)? else {
+            return Ok(());
+        };
+        for ip in ips {
             self.remove(&self.store.address_path(ip))?;
         }
         self.remove(&adding)
@@ -114,7 +119,9 @@ impl Locked<'_> {
 
     fn finish_removing(&self) -> Result<(), Error> {
         let removing = self.store.removing_path();
-        let ips = self.links_of(&removing)?;
+        let Some(ips) = self.links_of(&removing)? else {
+            return Ok(());
+        };
         let rested = !ips.is_empty() && self.stamp(&removing)?;
         for ip in ips {
             let path = self.store.address_path(ip);
@@ -148,18 +155,18 @@ impl Locked<'_> {
         )
     }
 
-    /// The addresses whose files are hard links to `file`; none if it is not there.
+    /// The addresses whose files are hard links to `file`, if that is there.
     ///
     /// A lease names its addresses; one that cannot be read is looked for among all of them.
-    fn links_of(&self, file: &Path) -> Result<Vec<IpAddr>, Error> {
+    fn links_of(&self, file: &Path) -> Result<Option<Vec<IpAddr>>, Error> {
         let Store { node, .. } = self.store;
         let identity = match node.disk.identity(file) {
             Ok(identity) => identity,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(failed("look at", file, &e)),
         };
         if identity.names <= 1 {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let named = node
             .disk
@@ -175,7 +182,7 @@ impl Locked<'_> {
                 .identity(&self.store.address_path(*ip))
                 .is_ok_and(|i| i.inode == identity.inode)
         };
-        Ok(candidates.into_iter().filter(same).collect())
+        Ok(Some(candidates.into_iter().filter(same).collect()))
     }
 
     /// Removes a few addresses that have rested.

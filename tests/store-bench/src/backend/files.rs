@@ -88,6 +88,9 @@ impl Disk for Synced {
         NodeDisk.create(path, content)?;
         sync(path)
     }
+    fn overwrite(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        NodeDisk.overwrite(path, content)
+    }
     fn append(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         NodeDisk.append(path, content)?;
         sync(path)

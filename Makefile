@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Two commands matter: `make demo` shows the main job for real, `make test` passes every test.
+# Each sets up what it needs on a Debian 12 machine that has Rust and Go.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+TARGET := x86_64-unknown-linux-musl
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
+PREFIX ?= /opt/cni/bin
+
+.PHONY: help demo test bench build aarch64 lint install setup clean
+
+help: ## Lists the commands
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+demo: build ## Two pods on a software InfiniBand fabric: ADD, ping, RDMA, DEL (a minute, more the first time)
+	@tests/fabric/run --hcas 2 --bin "$$(tests/go/build cnitool)" --share "$(CURDIR)/conf:/etc/cni/net.d" \
+	  --env DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/demo.sh
+
+test: setup ## Every test: lints, units, namespaces, the fabric in VMs on two kernels
+	@tests/all
+
+bench: build ## Whole-process ADD and DEL beside the reference plugins (root)
+	@cargo run --quiet --release -p bench -- --bin "$(BIN)" --peers "$$(tests/go/build macvlan host-local)"
+
+build: setup ## Both plugins as static binaries
+	@cargo build --quiet --release --target $(TARGET) -p cni-ipoib -p ipam
+
+aarch64: setup ## The same for aarch64 (Grace nodes)
+	@cargo build --quiet --release --target aarch64-unknown-linux-musl -p cni-ipoib -p ipam
+
+lint: setup ## Formatting, clippy, rustdoc, shell scripts, licences and duplicate dependencies
+	@tests/lint
+
+install: build ## Installs both plugins into PREFIX (/opt/cni/bin), each by one rename
+	@for plugin in cni-ipoib rdma-ipam; do \
+	  install -D -m 0755 "$(BIN)/$$plugin" "$(PREFIX)/.$$plugin.new" && mv -f "$(PREFIX)/.$$plugin.new" "$(PREFIX)/$$plugin"; \
+	done
+
+setup:
+	@tests/setup
+
+clean: ## Removes what was built here, and the caches of the tests
+	rm -rf "$(CARGO_TARGET_DIR)" "$${RDMANET_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rdmanet}"

@@ -14,23 +14,28 @@ use crate::{NOOP, progress};
 /// Runs before the first sample of each side, so that no sample reads a program from the disk.
 const WARM_UP: usize = 3;
 
-/// The samples of one operation on both sides, and of a process that does nothing.
+/// What was measured on whole attachments.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub(crate) samples: Samples,
+    pub(crate) floor: Vec<Cost>,
+}
+
+/// The samples of ADD and DEL on both sides.
 #[derive(Default)]
 pub(crate) struct Samples {
     pub(crate) add: Pair<Vec<Cost>>,
     pub(crate) del: Pair<Vec<Cost>>,
-    pub(crate) floor: Vec<Cost>,
 }
 
 /// One step of the random order.
 #[derive(Clone, Copy)]
-pub(crate) enum Trial {
+enum Trial {
     Of(Side),
     Floor,
 }
 
-/// All that can be drawn.
-pub(crate) const TRIALS: [Trial; 3] = [Trial::Of(Side::Ours), Trial::Of(Side::Reference), Trial::Floor];
+const TRIALS: [Trial; 3] = [Trial::Of(Side::Ours), Trial::Of(Side::Reference), Trial::Floor];
 
 /// Measures `runs` attachments on each side.
 pub(crate) fn measure(
@@ -38,7 +43,7 @@ pub(crate) fn measure(
     programs: &Pair<Programs>,
     runs: usize,
     order: &mut Order,
-) -> Result<Samples> {
+) -> Result<Measured> {
     let mut plugins = Pair::of(|side| programs[side].macvlan(side, arena));
     progress(&format!(
         "bench: macvlan with IPAM, {runs} attachments on each side"
@@ -48,17 +53,17 @@ pub(crate) fn measure(
     }
     let trials = order.interleave(&TRIALS, runs);
     let pods: Vec<Pod> = trials.iter().map(|_| arena.pod()).collect::<Result<_>>()?;
-    let mut samples = Samples::default();
+    let mut measured = Measured::default();
     for (trial, pod) in trials.into_iter().zip(&pods) {
         let Trial::Of(side) = trial else {
-            samples.floor.push(do_nothing()?);
+            measured.floor.push(do_nothing()?);
             continue;
         };
         let (add, del) = attach_and_detach(&mut plugins[side], pod, order)?;
-        samples.add[side].push(add);
-        samples.del[side].push(del);
+        measured.samples.add[side].push(add);
+        measured.samples.del[side].push(del);
     }
-    Ok(samples)
+    Ok(measured)
 }
 
 fn attach_and_detach(plugin: &mut Plugin, pod: &Pod, order: &mut Order) -> Result<(Cost, Cost)> {

@@ -4,14 +4,14 @@
 use std::time::{Duration, Instant};
 
 use crate::arena::{Arena, Pod};
-use crate::attach::{Samples, TRIALS, Trial, do_nothing};
+use crate::attach::{Samples, do_nothing};
 use crate::error::Result;
 use crate::options::Options;
 use crate::order::Order;
 use crate::plugin::{Added, Attachment, Plugin, Programs, Verb};
 use crate::process::{Cost, Finished, Running};
 use crate::progress;
-use crate::sides::{Pair, SIDES};
+use crate::sides::{Pair, SIDES, Side};
 
 /// Processes that are started at once.
 pub(crate) const BURST: usize = 50;
@@ -20,7 +20,14 @@ const BURSTS: usize = 5;
 /// How many leases are made between two signs of life.
 const PROGRESS_STEP: usize = 500;
 
+/// What was measured on the IPAM plugins alone.
+pub(crate) struct Measured {
+    pub(crate) levels: Vec<Level>,
+    pub(crate) floor: Vec<Cost>,
+}
+
 /// What was measured at one number of live leases.
+#[derive(Default)]
 pub(crate) struct Level {
     pub(crate) leases: usize,
     pub(crate) single: Samples,
@@ -34,35 +41,49 @@ pub(crate) struct Bursts {
     pub(crate) del: Pair<Vec<Duration>>,
 }
 
-/// Fills both stores to each level in turn, through the plugins themselves, and measures there.
+/// One step of the random order: an operation at the level of this index, or on nothing.
+#[derive(Clone, Copy)]
+enum Trial {
+    Of(usize, Side),
+    Floor,
+}
+
+/// Fills a store for each level and side, through the plugins themselves, and then measures all of them in one random
+/// order: what else the machine does meanwhile falls on every level alike.
 pub(crate) fn measure(
     arena: &mut Arena,
     programs: &Pair<Programs>,
     options: &Options,
     order: &mut Order,
-) -> Result<Vec<Level>> {
+) -> Result<Measured> {
     let pod = arena.pod()?;
-    let mut plugins = Pair::of(|side| programs[side].ipam(side, arena));
-    for side in SIDES {
-        prove_that_del_releases(&mut plugins[side], &pod, order)?;
-    }
-    let levels = options.leases.iter().map(|&leases| {
+    let mut stores = Vec::new();
+    for &leases in &options.leases {
+        let mut plugins = Pair::of(|side| programs[side].ipam(side, leases, arena));
         for side in SIDES {
+            prove_that_del_releases(&mut plugins[side], &pod, order)?;
             fill(&mut plugins[side], leases, &pod, order)?;
         }
-        progress(&format!(
-            "bench: IPAM alone at {leases} leases, {} of each on each side",
-            options.runs
-        ));
-        let single = one_more(&mut plugins, options.runs, &pod, order)?;
-        let burst = bursts(&mut plugins, &pod, order)?;
-        Ok(Level {
-            leases,
-            single,
-            burst,
-        })
-    });
-    levels.collect()
+        stores.push(plugins);
+    }
+    progress(&format!(
+        "bench: IPAM alone, {} of each operation and {BURSTS} bursts at each level",
+        options.runs
+    ));
+    let mut measured = Measured {
+        levels: options
+            .leases
+            .iter()
+            .map(|&leases| Level {
+                leases,
+                ..Level::default()
+            })
+            .collect(),
+        floor: Vec::new(),
+    };
+    one_more(&mut stores, &mut measured, options.runs, &pod, order)?;
+    bursts(&mut stores, &mut measured.levels, &pod, order)?;
+    Ok(measured)
 }
 
 /// A DEL that only says yes would look fast: CHECK must find the lease before it, and miss it afterwards.
@@ -95,47 +116,65 @@ fn fill(plugin: &mut Plugin, leases: usize, pod: &Pod, order: &mut Order) -> Res
     Ok(())
 }
 
-fn one_more(plugins: &mut Pair<Plugin>, runs: usize, pod: &Pod, order: &mut Order) -> Result<Samples> {
-    let mut samples = Samples::default();
-    for trial in order.interleave(&TRIALS, runs) {
-        let Trial::Of(side) = trial else {
-            samples.floor.push(do_nothing()?);
-            continue;
-        };
-        let attachment = Attachment::new(pod, order);
-        let added = plugins[side].add(&attachment)?;
-        samples.add[side].push(added.cost);
-        samples.del[side].push(plugins[side].del(&attachment, &added)?);
-    }
-    Ok(samples)
+/// Each level on each side.
+fn every_store(levels: usize) -> impl Iterator<Item = (usize, Side)> {
+    (0..levels).flat_map(|level| SIDES.map(|side| (level, side)))
 }
 
-fn bursts(plugins: &mut Pair<Plugin>, pod: &Pod, order: &mut Order) -> Result<Bursts> {
-    let mut bursts = Bursts::default();
-    for side in order.interleave(&SIDES, BURSTS) {
-        let plugin = &mut plugins[side];
-        let attachments: Vec<Attachment> = (0..BURST).map(|_| Attachment::new(pod, order)).collect();
-
-        let (answers, took) = at_once(attachments.iter().map(|attachment| plugin.start_add(attachment)))?;
-        let added: Vec<Added> = answers
-            .iter()
-            .map(|answer| plugin.added(answer))
-            .collect::<Result<_>>()?;
-        bursts.add[side].push(took);
-
-        let starts = attachments
-            .iter()
-            .zip(&added)
-            .map(|(attachment, added)| plugin.start_del(attachment, added));
-        let (answers, took) = at_once(starts)?;
-        let deleted = answers
-            .iter()
-            .zip(&added)
-            .map(|(answer, added)| plugin.deleted(answer, added));
-        deleted.collect::<Result<Vec<Cost>>>()?;
-        bursts.del[side].push(took);
+fn one_more(
+    stores: &mut [Pair<Plugin>],
+    measured: &mut Measured,
+    runs: usize,
+    pod: &Pod,
+    order: &mut Order,
+) -> Result<()> {
+    let mut kinds: Vec<Trial> = every_store(stores.len())
+        .map(|(level, side)| Trial::Of(level, side))
+        .collect();
+    kinds.push(Trial::Floor);
+    for trial in order.interleave(&kinds, runs) {
+        let Trial::Of(level, side) = trial else {
+            measured.floor.push(do_nothing()?);
+            continue;
+        };
+        let plugin = &mut stores[level][side];
+        let attachment = Attachment::new(pod, order);
+        let added = plugin.add(&attachment)?;
+        let samples = &mut measured.levels[level].single;
+        samples.add[side].push(added.cost);
+        samples.del[side].push(plugin.del(&attachment, &added)?);
     }
-    Ok(bursts)
+    Ok(())
+}
+
+fn bursts(stores: &mut [Pair<Plugin>], levels: &mut [Level], pod: &Pod, order: &mut Order) -> Result<()> {
+    let kinds: Vec<(usize, Side)> = every_store(stores.len()).collect();
+    for (level, side) in order.interleave(&kinds, BURSTS) {
+        let (add, del) = one_burst(&mut stores[level][side], pod, order)?;
+        levels[level].burst.add[side].push(add);
+        levels[level].burst.del[side].push(del);
+    }
+    Ok(())
+}
+
+/// How long [`BURST`] ADDs at once took, and their DELs.
+fn one_burst(plugin: &mut Plugin, pod: &Pod, order: &mut Order) -> Result<(Duration, Duration)> {
+    let attachments: Vec<Attachment> = (0..BURST).map(|_| Attachment::new(pod, order)).collect();
+    let (answers, add) = at_once(attachments.iter().map(|attachment| plugin.start_add(attachment)))?;
+    let added: Vec<Added> = answers
+        .iter()
+        .map(|answer| plugin.added(answer))
+        .collect::<Result<_>>()?;
+
+    let starts = attachments
+        .iter()
+        .zip(&added)
+        .map(|(attachment, added)| plugin.start_del(attachment, added));
+    let (answers, del) = at_once(starts)?;
+    for (answer, added) in answers.iter().zip(&added) {
+        plugin.deleted(answer, added)?;
+    }
+    Ok((add, del))
 }
 
 /// Starts all processes, waits for all of them, and only then looks at what they answered: none is left running.

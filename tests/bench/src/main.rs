@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use arena::Arena;
 use error::{Error, IoContext, Result};
-use machine::Machine;
+use machine::{Load, Machine};
 use options::{Command, Options};
 use order::Order;
 use report::Report;
@@ -64,6 +64,7 @@ fn measure(options: &Options) -> Result<()> {
 
     let mut order = Order::new(options.seed);
     let machine = Machine::read()?;
+    let load = Load::watch()?;
     let mut arena = Arena::enter()?;
     let attach = attach::measure(&mut arena, &programs, options.runs, &mut order)?;
     let leases = leases::measure(&mut arena, &programs, options, &mut order)?;
@@ -73,6 +74,7 @@ fn measure(options: &Options) -> Result<()> {
         options,
         arena: arena.describe(),
         programs: &programs,
+        others_percent: load.others_percent()?,
         attach,
         leases,
     };

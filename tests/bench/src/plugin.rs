@@ -115,12 +115,12 @@ impl Programs {
         )
     }
 
-    /// The IPAM plugin alone, with leases of its own.
-    pub(crate) fn ipam(&self, side: Side, arena: &Arena) -> Plugin {
+    /// The IPAM plugin alone, with a store of its own for this level of leases.
+    pub(crate) fn ipam(&self, side: Side, leases: usize, arena: &Arena) -> Plugin {
         Plugin::new(
             &self.ipam,
             &arena.state_dir(),
-            config(side, &arena.data_dir(&format!("ipam-{side:?}"))),
+            config(side, &arena.data_dir(&format!("ipam-{side:?}-{leases}"))),
         )
     }
 }

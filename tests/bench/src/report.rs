@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The report: Markdown whose tables are aligned, so that the same text serves the terminal and the file.
 
-use std::fmt::Write;
 use std::fs;
 use std::time::Duration;
 
 use table::Table;
 
-use crate::attach::Samples;
-use crate::leases::{BURST, Level};
+use crate::attach::{self, Samples};
+use crate::leases::{self, BURST, Level};
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::plugin::Programs;
+use crate::process::Cost;
 use crate::sides::{Pair, SIDES, Side};
 use crate::stats::{Summary, median};
 
@@ -39,52 +39,54 @@ pub(crate) struct Report<'a> {
     /// The node that the run made for itself.
     pub(crate) arena: String,
     pub(crate) programs: &'a Pair<Programs>,
-    pub(crate) attach: Samples,
-    pub(crate) leases: Vec<Level>,
+    /// How busy other programs kept the machine, in percent of all processors.
+    pub(crate) others_percent: u64,
+    pub(crate) attach: attach::Measured,
+    pub(crate) leases: leases::Measured,
 }
 
 impl Report<'_> {
     /// The whole report.
     pub(crate) fn render(&self) -> String {
-        let links = Pair {
+        let mut ratios = Table::new(RATIO);
+        let attach = self.attach_table(&mut ratios).render();
+        let ipam = self.ipam_table(&mut ratios).render();
+        format!(
+            "{heading}\n\
+             ### An attachment: macvlan link with an address\n\n{attach}\n\
+             ### The IPAM plugin alone, by live leases\n\n{ipam}\n\
+             ### {BURST} processes at once\n\n{bursts}\n\
+             ### Ours divided by the reference's\n\n{ratios}{flatness}",
+            heading = self.heading(),
+            bursts = bursts(&self.leases.levels).render(),
+            ratios = ratios.render(),
+            flatness = flatness(&self.leases.levels),
+        )
+    }
+
+    fn attach_table(&self, ratios: &mut Table) -> Table {
+        let names = Pair {
             ours: "cni-ipoib + rdma-ipam",
             reference: "macvlan + host-local",
         };
-        let mut text = self.heading();
-        text += "\n### An attachment: macvlan link with an address\n\n";
-        let mut ratios = Table::new(RATIO);
         let mut operations = Table::new(OPERATION);
         add_samples(
             &mut operations,
-            &mut ratios,
-            &self.attach,
-            &links.map(|&name| name.to_owned()),
+            ratios,
+            &self.attach.samples,
+            &names.map(|&name| name.to_owned()),
         );
-        text += &operations.render();
+        operations.extend(floor(&self.attach.floor));
+        operations
+    }
 
-        text += "\n### The IPAM plugin alone, by live leases\n\n";
+    fn ipam_table(&self, ratios: &mut Table) -> Table {
         let mut operations = Table::new(OPERATION);
-        for level in &self.leases {
-            add_samples(
-                &mut operations,
-                &mut ratios,
-                &level.single,
-                &ipam_names(level.leases),
-            );
+        for level in &self.leases.levels {
+            add_samples(&mut operations, ratios, &level.single, &ipam_names(level.leases));
         }
-        text += &operations.render();
-        let _ = write!(
-            text,
-            "\n### {BURST} processes at once\n\n{}",
-            bursts(&self.leases).render()
-        );
-        let _ = write!(
-            text,
-            "\n### Ours divided by the reference's\n\n{}",
-            ratios.render()
-        );
-        text += &flatness(&self.leases);
-        text
+        operations.extend(floor(&self.leases.floor));
+        operations
     }
 
     fn heading(&self) -> String {
@@ -98,7 +100,7 @@ impl Report<'_> {
             .collect();
         format!(
             "## {date}\n\n\
-             Machine: {machine}; {arena}.\n\
+             Machine: {machine}; {arena}. Other programs kept it {others} % busy during the run.\n\
              Command: `bench --bin DIR --peers DIR --runs {runs} --leases {levels} --seed {seed}`, one run, both \
              sides and the no-op in one random order.\n\
              Binaries: {sizes}.\n\n\
@@ -108,6 +110,7 @@ impl Report<'_> {
             date = self.machine.date,
             machine = self.machine.describe(),
             arena = self.arena,
+            others = self.others_percent,
             levels = levels.join(","),
             sizes = sizes.join(", "),
         )
@@ -154,7 +157,11 @@ fn add_samples(operations: &mut Table, ratios: &mut Table, samples: &Samples, na
             ratios.extend([ratio(case, op, &ours, &reference)]);
         }
     }
-    operations.extend(Summary::of(&samples.floor).map(|summary| operation("no-op", "exec", &summary)));
+}
+
+/// The row of the process that does nothing.
+fn floor(costs: &[Cost]) -> Option<Vec<String>> {
+    Summary::of(costs).map(|summary| operation("no-op", "exec", &summary))
 }
 
 fn operation(case: &str, op: &str, summary: &Summary) -> Vec<String> {

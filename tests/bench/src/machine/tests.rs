@@ -26,3 +26,17 @@ fn fields_of_proc_are_found_by_their_whole_name() {
 fn memory_is_told_in_whole_gibibytes() {
     assert_eq!(gibibytes("MemTotal:       24593428 kB\n"), 24);
 }
+
+#[test]
+fn the_work_of_others_is_what_neither_idles_nor_is_ours() {
+    let before = Ticks::parse("cpu  100 0 50 800 50 0 0 0 100 0\ncpu0 1 1\n");
+    let after = Ticks::parse("cpu  180 0 80 1230 60 5 5 0 180 0\n");
+    assert_eq!((before.all, before.idle), (1000, 850));
+    assert_eq!(
+        after.busy_percent_without(60, &before),
+        10,
+        "120 of 560 ticks were busy, 60 of them ours"
+    );
+    assert_eq!(after.busy_percent_without(500, &before), 0);
+    assert_eq!(before.busy_percent_without(0, &before), 0);
+}

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::leases::Bursts;
-use crate::process::Cost;
 
-fn samples(ours: u64, reference: u64) -> Samples {
-    let cost = |millis| Cost {
+fn cost(millis: u64) -> Cost {
+    Cost {
         wall: Duration::from_millis(millis),
         cpu: Duration::from_millis(millis),
         peak_kib: 1024 * millis,
         minor_faults: millis,
-    };
+    }
+}
+
+fn samples(ours: u64, reference: u64) -> Samples {
     let pair = || Pair {
         ours: vec![cost(ours)],
         reference: vec![cost(reference)],
@@ -17,7 +19,6 @@ fn samples(ours: u64, reference: u64) -> Samples {
     Samples {
         add: pair(),
         del: pair(),
-        floor: vec![cost(1)],
     }
 }
 
@@ -46,8 +47,15 @@ fn report(options: &Options) -> String {
         options,
         arena: "a test".into(),
         programs: &programs,
-        attach: samples(3, 12),
-        leases: vec![level(10, 2, 8), level(5000, 2, 64)],
+        others_percent: 23,
+        attach: attach::Measured {
+            samples: samples(3, 12),
+            floor: vec![cost(1)],
+        },
+        leases: leases::Measured {
+            levels: vec![level(10, 2, 8), level(5000, 2, 64)],
+            floor: vec![cost(1)],
+        },
     };
     report.render()
 }
@@ -74,6 +82,7 @@ fn every_operation_has_its_row_and_its_ratio() {
         "| cni-ipoib + rdma-ipam / macvlan + host-local     | ADD |   0.25 | 0.25 | 0.25 |        0.25 |",
         "| rdma-ipam, 5000 leases / host-local, 5000 leases | DEL |   0.03 |",
         "|        5000 | ADD |        50.00 |        200.00 |  0.25 |",
+        "Other programs kept it 23 % busy during the run.",
         "ADD at 5000 leases takes 1.00 times as long as at 10 with rdma-ipam, 8.00 times with host-local.",
     ] {
         assert!(text.contains(row), "{row}\nis not in\n{text}");

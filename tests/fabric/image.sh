@@ -36,7 +36,7 @@ quietly() {
 
 # digest FILE...: hash of standard input and of files of this folder, names and contents.
 digest() {
-	{ cat; cd "$here" && sha256sum -- "$@"; } | sha256sum | cut -c1-16
+	{ cat; cd "$here" && (($# == 0)) || sha256sum -- "$@"; } | sha256sum | cut -c1-16
 }
 
 # --- what the host must have ------------------------------------------------
@@ -130,7 +130,10 @@ layer() {
 	local name=$1 key=$2 work
 	shift 2
 	layer=$cache/$name-$key
-	[[ ! -d $layer ]] || return 0
+	if [[ -d $layer ]]; then
+		touch "$layer"
+		return
+	fi
 	work=$(mktemp -d "$cache/.making-$name.XXXXXX")
 	chmod 755 "$work"
 	unfinished=$work
@@ -264,9 +267,10 @@ build_kernel_chroot() {
 	quietly in_chroot "$root" apt-get install -y --no-install-recommends linux-headers-amd64 make
 	release=$(in_chroot "$root" apt-cache depends linux-headers-amd64 | first_dependency 'linux-headers-.*')
 	release=${release#linux-headers-}
-	mapfile -t image < <(in_chroot "$root" apt-cache depends --recurse --no-recommends --no-suggests \
-		--no-conflicts --no-breaks --no-replaces --no-enhances "linux-image-$release" |
-		grep -E "^linux-(image|modules|binary)[^ ]*-$release\$")
+	# The kernel, its modules and their lists are packages that the image's only depends on.
+	mapfile -t image < <(in_chroot "$root" apt-cache depends "linux-image-$release" |
+		sed -n 's/^ *Depends: \(linux-\(base\|binary\|modules\)-.*\)/\1/p')
+	image+=("linux-image-$release")
 	quietly in_chroot "$root" sh -c 'cd /var/cache/apt/archives && rm -f ./*.deb && apt-get -o APT::Sandbox::User=root download "$@"' sh "${image[@]}"
 	mkdir -p "$out/debs"
 	mv "$root"/var/cache/apt/archives/*.deb "$out/debs/"
@@ -293,10 +297,13 @@ extract_vmlinux() {
 }
 
 finish_kernel() {
-	local out=$1 release=$2
+	local out=$1 release=$2 bzimage
 	echo "$release" >"$out/release"
 	(cd "$out/debs" && ls -- *.deb) >"$out/packages"
-	extract_vmlinux "$out/tree/boot/vmlinuz-$release" "$out/vmlinux"
+	# Debian moved it in 2026.
+	bzimage=$out/tree/boot/vmlinuz-$release
+	[[ -e $bzimage ]] || bzimage=$out/tree/lib/modules/$release/vmlinuz
+	extract_vmlinux "$bzimage" "$out/vmlinux"
 	find "$out/tree/lib/modules/$release/" -name '*.ko.xz' -exec xz -d {} +
 	depmod -b "$out/tree" "$release"
 	rm -rf "$out/debs" "$out/tree/boot" "$out/tree/usr/share"
@@ -329,21 +336,27 @@ make_module() {
 	rm -rf "$out/src"
 }
 
-# copy_modules TREE RELEASE ROOT: the listed modules with what they depend on.
+# module_files TREE RELEASE: the listed modules with what they depend on.
+module_files() {
+	local use name files
+	while read -r use name; do
+		if files=$(modprobe -C /dev/null -S "$2" -d "$1" --show-depends "$name" 2>/dev/null); then
+			sed -n 's/^insmod \([^ ]*\).*/\1/p' <<<"$files"
+		elif [[ $use != some ]]; then
+			die "kernel $2 has no module $name: correct tests/fabric/modules"
+		fi
+	done < <(grep -v '^#' "$here/modules") | sort -u
+}
+
 copy_modules() {
-	local tree=$1 release=$2 root=$3 file name
-	while read -r name; do
-		modprobe -C /dev/null -S "$release" -d "$tree" --show-depends "$name" ||
-			die "kernel $release has no module $name: correct tests/fabric/modules"
-	done < <(sed -n 's/^\(boot\|load\|have\) //p' "$here/modules") |
-		sed -n "s|^insmod \(.*\)|\1|p" | sed 's/ *$//' | sort -u |
-		while read -r file; do
-			file=${file#"$tree/"}
-			file=${file#usr/}
-			mkdir -p "$root/$(dirname "$file")"
-			# Without the signature too, whose check is slow under emulation.
-			strip --strip-debug -o "$root/$file" "$tree/$file"
-		done
+	local tree=$1 release=$2 root=$3 file
+	while read -r file; do
+		file=${file#"$tree/"}
+		file=${file#usr/}
+		mkdir -p "$root/$(dirname "$file")"
+		# Without the signature too, whose check is slow under emulation.
+		strip --strip-debug -o "$root/$file" "$tree/$file"
+	done < <(module_files "$tree" "$release")
 	cp "$tree/lib/modules/$release/"modules.{order,builtin,builtin.modinfo} "$root/lib/modules/$release/"
 }
 
@@ -368,14 +381,21 @@ build_image() {
 
 # --- the layers' names ------------------------------------------------------
 
+# A layer depends on the files it reads, on the functions that make it, and on the layers below.
+packages_code=(fetch fetch_closure unpack merged_root)
+tools_code=(needed_libraries wanted_files link_applets write_etc build_tools)
+kernel_code=(build_kernel_host build_kernel_chroot extract_vmlinux finish_kernel)
+module_code=(relocate_headers make_module chroot_make in_chroot)
+image_code=(module_files copy_modules build_image)
 sources=("$here"/softib/{Kbuild,*.[ch]})
 sources=("${sources[@]#"$here/"}")
-tools_key=$(digest tools image.sh </dev/null)
-kernel_key=$(echo "$kernel" | digest image.sh)
-module_key=$(echo "$kernel_key" | digest "${sources[@]}")
-image_key=$(echo "$tools_key $module_key" | digest init modules)
+tools_key=$(declare -f "${packages_code[@]}" "${tools_code[@]}" | digest tools)
+kernel_key=$({ echo "$kernel"; declare -f "${packages_code[@]}" "${kernel_code[@]}"; } | digest)
+module_key=$({ echo "$kernel_key"; declare -f "${module_code[@]}"; } | digest "${sources[@]}")
+image_key=$({ echo "$tools_key $module_key"; declare -f "${image_code[@]}"; } | digest init modules)
 image=$cache/image-$image_key
 if [[ -z $refresh && -d $image ]]; then
+	touch "$image"
 	echo "$image"
 	exit 0
 fi
@@ -390,6 +410,9 @@ if [[ -n $refresh ]]; then
 fi
 if [[ ! -d $image ]]; then
 	require_host
+	# What a killed build left, and layers that nothing was built of for a week.
+	rm -rf "$cache"/.making-*
+	find "$cache" -mindepth 1 -maxdepth 1 -type d -mtime +7 -exec rm -rf {} +
 	layer tools "$tools_key" build_tools
 	tools=$layer
 	if [[ $kernel == 6.1 ]]; then

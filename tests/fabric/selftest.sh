@@ -1,0 +1,411 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What the fabric promises, shown with the tools a person would use. Runs in the VM:
+#     tests/fabric/run [--kernel current] tests/fabric/selftest.sh
+# Prints a sentence per case and a closing line; exits 1 when one does not hold.
+# "# ..." lines record what differs between kernels.
+set -uo pipefail
+
+passed=0 failed=0
+
+# holds SENTENCE COMMAND...: the case passes when the command succeeds.
+holds() {
+	local sentence=$1 log
+	shift
+	if log=$("$@" 2>&1); then
+		echo "ok - $sentence"
+		passed=$((passed + 1))
+	else
+		echo "not ok - $sentence"
+		echo "    $*"
+		tail -n 12 <<<"$log" | sed 's/^/    /'
+		failed=$((failed + 1))
+	fi
+}
+
+no() { ! "$@"; }
+
+# soon COMMAND...: it succeeds within fifteen seconds.
+soon() {
+	local last
+	last=$((SECONDS + 15))
+	until "$@" >/dev/null 2>&1; do
+		((SECONDS < last)) || { "$@"; return 1; }
+		sleep 0.2
+	done
+}
+
+all() { local command; for command in "$@"; do eval "$command" || { echo "failed: $command"; return 1; }; done; }
+
+hca() { echo "/sys/devices/platform/softib.$1"; }
+groups() { cat /sys/kernel/debug/softib/groups; }
+in_pod() { ip netns exec "$@"; }
+pings() { in_pod "$1" ping -q -c 1 -W 1 "$2"; }
+carrier() { [[ $(ip -n "$1" -j link show "$2" | jq -r '.[0].operstate') == UP ]]; }
+port_state() { [[ $(rdma -j link show "$1/1" | jq -r '.[0].state') == "$2" ]]; }
+
+# fabric PARAMETER...: the module anew; all netdevs of the old one go with it.
+fabric() {
+	modprobe -r softib && modprobe softib "$@"
+	local dev
+	for dev in /sys/class/net/ib*; do
+		ip link set "${dev##*/}" up
+	done
+}
+
+# pod NAME PARENT ADDRESS [LINK ATTRIBUTE...]: a namespace with an IPoIB child born in it.
+pod() {
+	local name=$1 parent=$2 address=$3
+	shift 3
+	ip netns add "$name"
+	ip -n "$name" link set lo up
+	in_pod "$name" sysctl -q -w net.ipv6.conf.default.addr_gen_mode=1
+	ip link add link "$parent" name net1 netns "$name" type ipoib "$@" || return
+	ip -n "$name" addr add "$address" dev net1
+	ip -n "$name" link set net1 up
+}
+
+# drop_pods NAME...: child first, else the kernel throws it back into this namespace.
+drop_pods() {
+	local name
+	for name in "$@"; do
+		ip -n "$name" link del net1 2>/dev/null
+		ip netns del "$name"
+	done
+}
+
+# perf PROGRAM OPTION... : a server on softib0 and a client on softib1, both must finish.
+perf() {
+	local program=$1 server
+	shift
+	"$program" -d softib0 -F "${server_options[@]}" "$@" >/tmp/server 2>&1 &
+	server=$!
+	sleep 0.7
+	if ! "$program" -d softib1 -F "${client_options[@]}" "$@" localhost >/tmp/client 2>&1; then
+		kill "$server" 2>/dev/null
+		wait "$server"
+		tail -n 5 /tmp/client
+		return 1
+	fi
+	wait "$server"
+}
+server_options=() client_options=()
+
+device_cases() {
+	fabric devices=3 rate=100 down=2
+	holds "every HCA is one InfiniBand port with a LID, below a subnet manager" \
+		all '[[ $(rdma -j link | jq -c "[.[] | [.ifname, .lid, .sm_lid]]") == "[[\"softib0\",2,1],[\"softib1\",3,1],[\"softib2\",4,1]]" ]]'
+	holds "a port whose cable is in is ACTIVE, one whose cable is out is DOWN" \
+		all 'port_state softib0 ACTIVE' 'port_state softib2 DOWN'
+	holds "the rate that was asked for is the one that sysfs and ibstat tell" \
+		all '[[ $(< /sys/class/infiniband/softib0/ports/1/rate) == "100 Gb/sec (4X EDR)" ]]' 'ibstat softib0 | grep -q "Rate: 100"'
+	holds "ibv_devinfo reads transport, GUID and active MTU" \
+		all 'ibv_devinfo -d softib1 | grep -q "InfiniBand (0)"' 'ibv_devinfo -d softib1 | grep -q "node_guid:.*5254:00ff:fe00:0002"' \
+		'ibv_devinfo -d softib1 | grep -q "active_mtu:.*4096"'
+	holds "IPoIB netdevs ib0, ib1, ib2 carry the GUIDs of their ports" \
+		all '[[ $(< /sys/class/net/ib2/address) == *:52:54:00:ff:fe:00:00:03 ]]'
+	holds "the kernel refuses a macvlan on an InfiniBand parent" \
+		no ip link add link ib0 name mv0 type macvlan
+	holds "the kernel refuses an ipvlan on an InfiniBand parent" \
+		no ip link add link ib0 name iv0 type ipvlan
+	holds "the module refuses 17 HCAs, an unknown rate and a broken P_Key list" \
+		all 'modprobe -r softib' 'no modprobe softib devices=17' 'no modprobe softib rate=13' 'no modprobe softib pkeys=0xffff,x'
+	holds "sixteen HCAs come up, each with its netdev" \
+		all 'fabric devices=16' '[[ $(rdma link | grep -c "state ACTIVE") == 16 ]]' '[[ -e /sys/class/net/ib15 ]]'
+}
+
+ipoib_cases() {
+	fabric devices=3
+	pod a ib0 10.0.0.1/24
+	pod b ib0 10.0.0.2/24
+	pod c ib1 10.0.0.3/24
+	holds "two pods on one HCA reach each other over IPoIB" soon pings a 10.0.0.2
+	holds "two pods on two HCAs reach each other over IPoIB" soon pings a 10.0.0.3
+	holds "the children report the port's MTU after the join" \
+		all '[[ $(ip -n a -j link show net1 | jq ".[0].mtu") == 4092 ]]'
+	holds "a packet larger than the MTU arrives in fragments" in_pod a ping -q -c 1 -W 2 -s 9000 10.0.0.3
+	ip -n a addr add fd00::1/64 dev net1 nodad
+	ip -n c addr add fd00::3/64 dev net1 nodad
+	holds "neighbour discovery finds a pod on another HCA" soon pings a fd00::3
+	holds "the broadcast group lists the ports that joined it" \
+		all 'groups | grep "^ff12:401b:ffff:.*:ffff:ffff mlid 0xc001" | grep -q "softib0:full softib1:full"'
+	in_pod c ip maddr show >/dev/null
+	holds "a group exists from the first join on, and is forgotten with the last leave" \
+		all 'soon eval "groups | grep -q 601b:ffff:.*:0001:ff00:0003.*softib1:full"' 'ip -n c link set net1 down' \
+		'soon no eval "groups | grep -q 601b:ffff:.*:0001:ff00:0003"' 'ip -n c link set net1 up'
+	holds "the port's counters tell of the traffic" \
+		all '(( $(< /sys/class/infiniband/softib1/ports/1/counters/port_rcv_packets) > 3 ))'
+	ip netns del b
+	holds "a child whose pod died is thrown back into the host under the pod's name" \
+		all 'soon eval "ip -j link show net1 | jq -e \".[0].link == \\\"ib0\\\"\""' 'ip link del net1'
+	drop_pods a c
+}
+
+connected_mode_cases() {
+	pod a ib0 10.0.0.1/24 mode connected
+	pod b ib1 10.0.0.2/24 mode connected
+	ip -n a link set net1 mtu 65520
+	ip -n b link set net1 mtu 65520
+	holds "children in connected mode reach each other" soon pings a 10.0.0.2
+	holds "connected mode carries 60000 octets in one packet" \
+		soon in_pod a ping -q -c 1 -W 1 -M do -s 60000 10.0.0.2
+	drop_pods a b
+}
+
+link_cases() {
+	pod a ib0 10.0.0.1/24
+	pod b ib1 10.0.0.2/24
+	soon pings a 10.0.0.2
+	echo 0 >"$(hca 1)/link"
+	holds "pulling the cable takes the port down and the carrier from its children" \
+		all 'soon port_state softib1 DOWN' 'soon no carrier b net1'
+	holds "a port without cable passes nothing" no pings a 10.0.0.2
+	holds "the subnet manager forgets the memberships of a port without cable" \
+		no eval 'groups | grep -q softib1'
+	echo 1 >"$(hca 1)/link"
+	holds "putting the cable back brings port, carrier, memberships and traffic back" \
+		all 'soon port_state softib1 ACTIVE' 'soon carrier b net1' 'soon eval "groups | grep -q softib1:full"' 'soon pings a 10.0.0.2'
+	echo 77 >"$(hca 1)/lid"
+	holds "a new LID is seen by the port, and traffic follows it" \
+		all 'soon eval "[[ \$(rdma -j link show softib1/1 | jq .[0].lid) == 77 ]]"' 'ip -n a neigh flush all' 'soon pings a 10.0.0.2'
+	holds "a LID that another port has is refused" no eval "echo 2 >$(hca 1)/lid"
+	drop_pods a b
+}
+
+pkey_cases() {
+	# Partition 1: full members 0 and 1. Partition 2: full member 0, limited members 1 and 2.
+	fabric devices=3 pkeys=0xffff,0x8001,0x8002/0xffff,0x8001,0x0002/0xffff,0x0002
+	holds "each HCA has its own P_Key table" \
+		all '[[ $(< /sys/class/infiniband/softib0/ports/1/pkeys/1) == 0x8001 ]]' '[[ $(< /sys/class/infiniband/softib2/ports/1/pkeys/1) == 0x0002 ]]'
+	pod a ib0 10.0.0.1/24
+	pod one0 ib0 10.0.0.2/24 pkey 0x8001
+	pod one1 ib1 10.0.0.3/24 pkey 0x8001
+	holds "two pods in partition 0x8001 reach each other" soon pings one0 10.0.0.3
+	holds "a pod in 0x8001 and one in 0xffff do not, in either direction" \
+		all 'no pings one0 10.0.0.1' 'no pings a 10.0.0.2'
+	pod two0 ib0 10.0.2.1/24 pkey 0x8002
+	pod two1 ib1 10.0.2.2/24 pkey 0x8002
+	pod two2 ib2 10.0.2.3/24 pkey 0x8002
+	holds "a full and a limited member of one partition reach each other" \
+		all 'soon pings two0 10.0.2.2' 'soon pings two2 10.0.2.1'
+	holds "two limited members of one partition do not" no pings two1 10.0.2.3
+	pod none ib2 10.0.1.9/24 pkey 0x8001
+	sleep 1
+	holds "a child whose P_Key the port lacks gets no carrier and no membership" \
+		all 'no carrier none net1' 'no eval "groups | grep 401b:8001 | grep -q softib2"'
+	echo 0xffff,0x0002,0x8001 >"$(hca 2)/pkeys"
+	ip -n one1 addr add 10.0.1.3/24 dev net1
+	holds "it gets both when the P_Key appears in the table" \
+		all 'soon carrier none net1' 'soon pings none 10.0.1.3'
+	holds "the group of a partition is told with that partition's P_Key" \
+		eval 'groups | grep -q "^ff12:401b:8001:.*pkey 0x8001.*softib0:full"'
+	drop_pods a one0 one1 two0 two1 two2 none
+	server_options=(--pkey_index 0) client_options=(--pkey_index 1)
+	holds "an RC queue pair gets no data from another partition" \
+		all 'no perf ib_write_bw -n 5' 'grep -qi "status 12\|retry" /tmp/client'
+	server_options=(--pkey_index 1)
+	holds "RC queue pairs of one partition exchange data" perf ib_write_bw -n 50
+	server_options=() client_options=()
+}
+
+verbs_cases() {
+	fabric devices=2
+	holds "RDMA writes over RC cross HCAs" perf ib_write_bw -n 200
+	holds "RDMA reads over RC cross HCAs" perf ib_read_bw -n 100
+	holds "atomics over RC cross HCAs" perf ib_atomic_bw -n 100
+	holds "sends over RC cross HCAs" perf ib_send_bw -n 100
+	holds "sends over UC cross HCAs" perf ib_send_bw -c UC -n 100
+	holds "datagrams over UD cross HCAs" perf ib_send_bw -c UD -n 100 -s 2048
+	holds "an RC request to a port without cable fails when its retries are used up" cable_pulled_under_rc
+	pod a ib0 10.0.0.1/24
+	pod b ib1 10.0.0.2/24
+	soon pings a 10.0.0.2
+	holds "the RDMA connection manager connects two pods by their IPoIB addresses" rping_between_pods
+	holds "multicast over the RDMA connection manager reaches a pod on another HCA" mckey_between_pods
+	drop_pods a b
+}
+
+cable_pulled_under_rc() {
+	ib_write_bw -d softib0 -F -D 8 >/tmp/server 2>&1 &
+	local server=$! status
+	sleep 0.7
+	ib_write_bw -d softib1 -F -D 8 localhost >/tmp/client 2>&1 &
+	local client=$!
+	sleep 2
+	echo 0 >"$(hca 0)/link"
+	wait "$client"
+	status=$?
+	echo 1 >"$(hca 0)/link"
+	kill "$server" 2>/dev/null
+	wait "$server"
+	tail -n 4 /tmp/client
+	((status != 0)) && grep -qi 'status 12\|retry' /tmp/client
+}
+
+rping_between_pods() {
+	in_pod a timeout 20 rping -s -a 10.0.0.1 -C 3 >/tmp/server 2>&1 &
+	sleep 1
+	in_pod b timeout 20 rping -c -a 10.0.0.1 -C 3 -v >/tmp/client 2>&1
+	local status=$?
+	cat /tmp/client
+	((status == 0)) && grep -q 'ping data: rdma-ping-2' /tmp/client
+}
+
+mckey_between_pods() {
+	in_pod a timeout 20 mckey -m 239.1.1.1 -b 10.0.0.1 -C 4 >/tmp/server 2>&1 &
+	local server=$!
+	sleep 2
+	in_pod b timeout 20 mckey -m 239.1.1.1 -b 10.0.0.2 -s -C 4 >/tmp/client 2>&1
+	cat /tmp/client
+	wait "$server" && grep -q 'receiving data transfers' /tmp/server && grep -q 'data transfers complete' /tmp/server
+}
+
+mtu_cases() {
+	fabric devices=2 group_mtu=2048
+	ip netns add a
+	ip link add link ib0 name net1 netns a type ipoib
+	holds "a child starts with the port's MTU" all '[[ $(ip -n a -j link show net1 | jq ".[0].mtu") == 4092 ]]'
+	ip -n a link set net1 up
+	holds "and takes the group's when it has joined" \
+		soon eval '[[ $(ip -n a -j link show net1 | jq ".[0].mtu") == 2044 ]]'
+	drop_pods a
+	fabric devices=1 mtu=2048
+	holds "a port of active MTU 2048 says so" all 'ibv_devinfo -d softib0 | grep -q "active_mtu:.*2048"'
+}
+
+bond_cases() {
+	fabric devices=3
+	pod peer ib2 10.0.0.9/24
+	ip netns add a
+	ip link add link ib0 name s0 netns a type ipoib
+	ip link add link ib1 name s1 netns a type ipoib
+	ip -n a link add bond0 type bond mode active-backup fail_over_mac active miimon 100
+	ip -n a link set s0 master bond0
+	ip -n a link set s1 master bond0
+	ip -n a addr add 10.0.0.1/24 dev bond0
+	ip -n a link set bond0 up
+	holds "two children bonded in a pod reach a pod on a third HCA" soon pings a 10.0.0.9
+	echo 0 >"$(hca 0)/link"
+	holds "and still do when the cable of the active one is pulled" \
+		all 'soon eval "[[ \$(in_pod a cat /sys/class/net/bond0/bonding/active_slave) == s1 ]]"' 'soon pings a 10.0.0.9'
+	echo 1 >"$(hca 0)/link"
+	ip -n a link del bond0
+	ip -n a link del s0
+	ip -n a link del s1
+	drop_pods peer a
+}
+
+roce_cases() {
+	ip link add v0 type veth peer name v1
+	ip addr add 10.9.0.1/24 dev v0
+	ip link set v0 up
+	ip link set v1 up
+	holds "rdma_rxe makes a RoCE device on a veth" \
+		all 'rdma link add rxe0 type rxe netdev v0' 'soon port_state rxe0 ACTIVE' '[[ $(< /sys/class/infiniband/rxe0/ports/1/link_layer) == Ethernet ]]'
+	ip link del v0
+	local kind
+	for kind in dummy macvtap ipvlan vrf; do modprobe "$kind"; done
+	ip link add d0 type dummy
+	holds "macvlan, ipvlan, VLAN, bridge and vrf work on Ethernet in the VM" \
+		all 'ip link add link d0 name mv0 type macvlan mode bridge' 'ip link add link d0 name vl0 type vlan id 5' \
+		'ip link add br0 type bridge' 'ip link add vrf0 type vrf table 10' 'ip link del mv0' 'ip link add link d0 name iv0 type ipvlan'
+	ip link del d0
+	ip link del br0
+	ip link del vrf0
+}
+
+netdev_of_softib1() {
+	ip "$@" -j link | jq -r '.[] | select((.address // "") | endswith(":52:54:00:ff:fe:00:00:02")) | .ifname' | sed -n 1p
+}
+
+namespace_cases() {
+	fabric devices=3
+	holds "the RDMA subsystem goes into exclusive mode" rdma system set netns exclusive
+	ip netns add a
+	ip netns add b
+	ip -n a link set lo up
+	ip link add v0 netns a type veth peer name v1 netns b
+	ip -n a addr add 10.8.0.1/24 dev v0
+	ip -n b addr add 10.8.0.2/24 dev v1
+	ip -n a link set v0 up
+	ip -n b link set v1 up
+	holds "an HCA moves into a namespace" all 'rdma dev set softib1 netns a' 'rdma dev set softib2 netns b'
+	holds "and is seen only there" all 'no rdma dev show softib1' 'in_pod a rdma dev show softib1' 'no in_pod b rdma dev show softib1'
+	holds "its netdev reappears" soon eval '[[ -n $(netdev_of_softib1)$(netdev_of_softib1 -n a) ]]'
+	if [[ -n $(netdev_of_softib1 -n a) ]]; then
+		echo "# kernel $(uname -r): the IPoIB netdev follows the HCA into the namespace, as $(netdev_of_softib1 -n a)"
+	else
+		echo "# kernel $(uname -r): the IPoIB netdev reappears in the host's namespace, as $(netdev_of_softib1)"
+	fi
+	holds "a process in it cannot be robbed of the device: it sees a fatal event, the move succeeds" move_while_open
+	holds "RDMA writes go from namespace to namespace" write_between_namespaces
+	ip netns del a
+	holds "an HCA comes back to the host when its namespace dies, netdev and all" \
+		all 'soon rdma dev show softib1' 'soon eval "[[ -n \$(netdev_of_softib1) ]]"'
+	ip netns del b
+	soon rdma dev show softib2
+	rdma system set netns shared
+}
+
+write_between_namespaces() {
+	in_pod a ib_write_bw -d softib1 -F -n 100 >/tmp/server 2>&1 &
+	local server=$!
+	sleep 0.7
+	in_pod b ib_write_bw -d softib2 -F -n 100 10.8.0.1 >/tmp/client 2>&1 || { cat /tmp/client; kill "$server"; return 1; }
+	wait "$server"
+}
+
+# A program that holds softib0 open while it moves away and back.
+move_while_open() {
+	ip netns add m
+	ibv_asyncwatch -d softib0 >/tmp/watch 2>&1 &
+	local watcher=$!
+	sleep 0.5
+	rdma dev set softib0 netns m || return
+	ip netns del m
+	soon rdma dev show softib0 || return
+	sleep 0.5
+	kill "$watcher" 2>/dev/null
+	wait "$watcher"
+	cat /tmp/watch
+	grep -qi 'fatal\|event_type' /tmp/watch
+}
+
+unload_cases() {
+	holds "the module unloads and loads again, five times, with children and traffic" reload_under_load
+	holds "nothing of it is left behind" \
+		all 'modprobe -r softib' 'no test -e /sys/class/infiniband/softib0' 'no test -e /sys/class/net/ib0' 'no test -e /sys/kernel/debug/softib'
+	holds "the kernel made no complaint about the module" no eval 'dmesg | grep -E "WARNING.*softib|\[softib\]|BUG:|memory leak|use-after-free"'
+}
+
+reload_under_load() {
+	local n
+	for n in 1 2 3 4 5; do
+		fabric devices=2 || return
+		pod a ib0 10.0.0.1/24 || return
+		pod b ib1 10.0.0.2/24 || return
+		soon pings a 10.0.0.2 || return
+		in_pod a ping -q -f -w 1 10.0.0.2 >/dev/null &
+		sleep 0.3
+		modprobe -r softib || return
+		wait
+		ip netns del a
+		ip netns del b
+	done
+	fabric devices=1
+}
+
+echo "# kernel $(uname -r)"
+device_cases
+ipoib_cases
+connected_mode_cases
+link_cases
+pkey_cases
+verbs_cases
+mtu_cases
+bond_cases
+roce_cases
+namespace_cases
+unload_cases
+echo "$passed passed, $failed failed"
+((failed == 0))

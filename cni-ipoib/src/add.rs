@@ -2,8 +2,8 @@
 //! ADD: a container gets an interface on an RDMA network.
 
 use crate::attach::{Attached, World, attach};
-use crate::config::Config;
-use crate::device_info;
+use crate::config::{Config, Identity};
+use crate::del::Remains;
 use crate::error::Error;
 use crate::host::observe;
 use crate::journal::{Entry, Intent, Journal};
@@ -11,7 +11,7 @@ use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
 use crate::netns::pod;
 use crate::plan::{self, Plan};
-use crate::{CniIpoib, detach};
+use crate::{CniIpoib, device_info};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
 use common::netns::Netns;
@@ -42,22 +42,14 @@ impl CniIpoib {
         let netns = pod(path, call.netns_override)?;
         let mut kernel = self.open_kernel(Some(&netns))?;
         let mut entry = Journal::new(&self.places.state, &call.conf.network).open(attachment)?;
-        let attached = self.add_locked(
-            call,
-            attachment,
-            &config,
-            &mut AddTo {
-                kernel: &mut *kernel,
-                netns: &netns,
-                path,
-            },
-            &mut entry,
-        );
-        match attached {
-            Ok((plan, attached)) => {
-                entry.finish()?;
-                Ok(result(prev, &plan, attached, &config, path))
-            }
+        self.clear_earlier(call, attachment, &netns, &mut entry)?;
+        let mut to = AddTo {
+            kernel: &mut *kernel,
+            netns: &netns,
+            path,
+        };
+        match self.add_locked(call, attachment, &config, &mut to, &mut entry) {
+            Ok((plan, attached)) => Ok(result(prev, &plan, attached, &config, path)),
             Err(Refused { error, clean }) => {
                 // What could not be taken back stays written down, for DEL.
                 if clean
@@ -71,6 +63,31 @@ impl CniIpoib {
         }
     }
 
+    /// Takes away what an earlier ADD left that was cut short, or whose namespace is not the container's any more.
+    /// One that is complete stays: the name it holds in the pod refuses this ADD.
+    fn clear_earlier(
+        &self,
+        call: &Call,
+        attachment: &Attachment,
+        netns: &Netns,
+        entry: &mut Entry,
+    ) -> Result<(), cni::Error> {
+        let intent = match &entry.intent {
+            Some(intent) if !entry.done || intent.netns_id != netns.id() => intent.clone(),
+            _ => return Ok(()),
+        };
+        tracing::info!(%attachment, "an earlier ADD was cut short; clearing what it left");
+        let remains = Remains {
+            attachment,
+            netns: None,
+            ipam: intent.ipam.clone(),
+            intent: Some(intent),
+            answered: None,
+        };
+        self.take_down(call, &Identity::read(call), &remains)?;
+        Ok(entry.clear()?)
+    }
+
     fn add_locked(
         &self,
         call: &Call,
@@ -80,16 +97,11 @@ impl CniIpoib {
         entry: &mut Entry,
     ) -> Result<(Plan, Attached), Refused> {
         let sysfs = Sysfs::at(&self.places.sysfs);
-        let mark = Mark::new(&call.conf.network, attachment);
         let ipam = config
             .ipam
             .as_deref()
             .map(|plugin| Delegate::new(plugin, call, config.delegate_timeout))
             .transpose()?;
-        if entry.is_used() && !entry.done {
-            tracing::info!(%attachment, "an earlier ADD was cut short; clearing what it left");
-            detach::delete_marked(to.kernel, Side::Pod, &mark)?;
-        }
         require_free_name(to.kernel, attachment)?;
         let host = observe(to.kernel, &sysfs, config)?;
         let child = plan::child(config, &host)?;
@@ -97,7 +109,7 @@ impl CniIpoib {
         let plan = Plan {
             child,
             ifname: attachment.ifname.clone(),
-            mark,
+            mark: Mark::new(&call.conf.network, attachment),
         };
         let device_info = device_info::to_write(config.device_info_file.as_deref(), &plan.child);
         entry.begin(Intent {
@@ -113,6 +125,8 @@ impl CniIpoib {
             attachment,
             netns: to.path,
             device_info,
+            done: &mut || entry.finish(),
+            link_may_live: false,
         };
         let attached = attach(&mut world, &plan)?;
         Ok((plan, attached))
@@ -201,3 +215,6 @@ fn result(prev: CniResult, plan: &Plan, attached: Attached, config: &Config, net
     }
     result
 }
+
+#[cfg(test)]
+mod tests;

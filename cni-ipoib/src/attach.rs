@@ -18,6 +18,9 @@ use serde_json::Value;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+/// `RT_SCOPE_LINK` of `include/uapi/linux/rtnetlink.h`: from here on a route leads to neighbours, not over one.
+const SCOPE_LINK: u8 = 253;
+
 /// Everything that ADD changes.
 pub struct World<'w> {
     /// Both namespaces.
@@ -30,6 +33,10 @@ pub struct World<'w> {
     pub netns: &'w Path,
     /// The device-info file to write, and what to write.
     pub device_info: Option<(PathBuf, Value)>,
+    /// Writes down that the attachment is complete: the last step, taken back like any other.
+    pub done: &'w mut dyn FnMut() -> Result<(), Error>,
+    /// Whether a link was asked for that has not surely been deleted since; its addresses are not released then.
+    pub link_may_live: bool,
 }
 
 /// What came of it.
@@ -86,6 +93,7 @@ fn steps<'w>(undo: &mut Undo<'_, World<'w>>, plan: &Plan) -> Result<Attached, Er
     if let Err(error) = kernel.announce(&link, &addresses) {
         tracing::warn!(link = %plan.ifname, %error, "cannot announce the addresses to the neighbours");
     }
+    (undo.target().done)()?;
     Ok(Attached { link, ipam })
 }
 
@@ -98,6 +106,7 @@ fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Error> {
     let (attachment, netns) = (world.attachment, world.netns);
     // Before the call: one that is killed at its time limit may have allocated already.
     undo.remember("release the addresses", |world| match &world.ipam {
+        Some(_) if world.link_may_live => Err("the link that has them could not be deleted".to_owned()),
         Some(ipam) => ipam
             .del(world.attachment, Some(world.netns))
             .map_err(|e| cni::error::causes(&e)),
@@ -115,9 +124,10 @@ fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link, Error> {
     let mark = plan.mark.clone();
     undo.remember("delete the link", move |world| {
         detach::delete_marked(world.kernel, Side::Pod, &mark)
-            .map(|_| ())
+            .map(|_| world.link_may_live = false)
             .map_err(|e| cni::error::causes(&e))
     });
+    undo.target().link_may_live = true;
     let kernel = &mut *undo.target().kernel;
     let name = plan.ifname.as_str();
     let step = || format!("create {name} on {}", plan.child.parent);
@@ -266,13 +276,16 @@ fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), E
     Ok(())
 }
 
-/// A route without a next hop takes the gateway of an address of its family, as the reference plugins do; a next
-/// hop outside every subnet of the interface is on the link all the same, which a /32 needs.
+/// A route without a next hop takes the gateway of an address of its family, as the reference plugins do, unless its
+/// scope says that it has none; a next hop outside every subnet of the interface is on the link all the same, which
+/// a /32 needs.
 pub(crate) fn route_entry(index: u32, route: &cni::Route, ips: &[IpConfig]) -> RouteEntry {
     let family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
-    let gateway = route
-        .gw
-        .or_else(|| ips.iter().filter(family).find_map(|ip| ip.gateway));
+    let direct = route.scope.is_some_and(|scope| scope >= SCOPE_LINK);
+    let gateway = route.gw.or_else(|| match direct {
+        true => None,
+        false => ips.iter().filter(family).find_map(|ip| ip.gateway),
+    });
     let reachable = |gw: IpAddr| ips.iter().any(|ip| ip.address.contains(gw)) || is_link_local(gw);
     RouteEntry {
         dst: IpNetwork::new(route.dst.network(), route.dst.prefix()).unwrap_or(route.dst),
@@ -337,9 +350,11 @@ fn write_device_info(undo: &mut Undo<'_, World<'_>>) -> Result<(), Error> {
     let Some((file, content)) = undo.target().device_info.clone() else {
         return Ok(());
     };
-    device_info::write(&file, &content)?;
-    undo.remember("remove the device-info file", move |_| device_info::remove(&file));
-    Ok(())
+    let written = file.clone();
+    undo.remember("remove the device-info file", move |_| {
+        device_info::remove(&written)
+    });
+    device_info::write(&file, &content)
 }
 
 #[cfg(test)]

@@ -3,14 +3,27 @@
 
 use crate::config::Identity;
 use crate::error::Error;
-use crate::journal::{Entry, Journal};
+use crate::journal::{Entry, Intent, Journal};
 use crate::kernel::Side;
 use crate::mark::Mark;
 use crate::netns::pod_if_there;
 use crate::{CniIpoib, detach, device_info};
 use common::cni::dispatch::Call;
-use common::cni::{self, Attachment, Delegate};
+use common::cni::{self, Attachment, CniResult, Delegate};
 use std::path::{Path, PathBuf};
+
+/// What may be left of an attachment, and where.
+pub(crate) struct Remains<'a> {
+    pub(crate) attachment: &'a Attachment,
+    /// `CNI_NETNS`, if the runtime says where the container is.
+    pub(crate) netns: Option<&'a Path>,
+    /// What ADD wrote down.
+    pub(crate) intent: Option<Intent>,
+    /// What ADD answered, for links that bear no mark.
+    pub(crate) answered: Option<CniResult>,
+    /// The IPAM plugin to tell.
+    pub(crate) ipam: Option<String>,
+}
 
 impl CniIpoib {
     /// Detaches a container.
@@ -31,22 +44,17 @@ impl CniIpoib {
         let identity = Identity::read(call);
         let entry = self.entry_for_del(call, attachment)?;
         let intent = entry.as_ref().and_then(|entry| entry.intent.clone());
-        // The runtime's word on where the container is goes before ours.
-        let place = match (netns, &intent) {
-            (Some(path), _) => Some((path.to_owned(), None)),
-            (None, Some(intent)) => Some((intent.netns.clone(), Some(intent.netns_id))),
-            (None, None) => None,
+        let remains = Remains {
+            attachment,
+            netns,
+            ipam: identity
+                .ipam
+                .clone()
+                .or_else(|| intent.as_ref().and_then(|intent| intent.ipam.clone())),
+            intent,
+            answered: call.conf.prev_result().unwrap_or_default(),
         };
-        self.remove_link(call, attachment, place)?;
-        let info = intent.and_then(|intent| intent.device_info);
-        if let Some(file) = info
-            && let Err(error) = device_info::remove(&file)
-        {
-            tracing::warn!(file = %file.display(), %error, "the device-info file is left");
-        }
-        if let Some(plugin) = &identity.ipam {
-            Delegate::new(plugin, call, identity.delegate_timeout)?.del(attachment, netns)?;
-        }
+        self.take_down(call, &identity, &remains)?;
         entry.map_or(Ok(()), Entry::remove)?;
         Ok(())
     }
@@ -65,29 +73,68 @@ impl CniIpoib {
         }
     }
 
-    /// Deletes the attachment's link in the container, or where the kernel put it when the container died.
-    pub(crate) fn remove_link(
+    /// Takes an attachment's remains away: its link, then its file, and its addresses when nobody has them any more.
+    pub(crate) fn take_down(
         &self,
         call: &Call,
-        attachment: &Attachment,
-        place: Option<(PathBuf, Option<(u64, u64)>)>,
+        identity: &Identity,
+        remains: &Remains<'_>,
     ) -> Result<(), cni::Error> {
-        let mark = Mark::new(&call.conf.network, attachment);
-        let netns = place.and_then(|(path, id)| pod_if_there(&path, id));
-        let mut kernel = self.open_kernel(netns.as_ref())?;
-        if netns.is_some() {
-            let mut deleted = detach::delete_marked(&mut *kernel, Side::Pod, &mark)? > 0;
-            if !deleted && let Ok(Some(prev)) = call.conf.prev_result() {
-                deleted = detach::delete_answered(&mut *kernel, &attachment.ifname, &prev)?;
+        self.remove_link(call, remains)?;
+        let intent = remains.intent.as_ref();
+        if let Some(file) = intent.and_then(|intent| intent.device_info.as_deref())
+            && let Err(error) = device_info::remove(file)
+        {
+            tracing::warn!(file = %file.display(), %error, "the device-info file is left");
+        }
+        match &remains.ipam {
+            Some(plugin) => Delegate::new(plugin, call, identity.delegate_timeout)?.del(
+                remains.attachment,
+                remains.netns.or(intent.map(|intent| intent.netns.as_path())),
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the attachment's link in the container, or where the kernel put it when the container died.
+    fn remove_link(&self, call: &Call, remains: &Remains<'_>) -> Result<(), cni::Error> {
+        let mark = Mark::new(&call.conf.network, remains.attachment);
+        let mut seen = Vec::new();
+        for (path, id) in remains.places() {
+            let Some(netns) = pod_if_there(&path, id)?.filter(|netns| !seen.contains(&netns.id())) else {
+                continue;
+            };
+            seen.push(netns.id());
+            let mut kernel = self.open_kernel(Some(&netns))?;
+            if detach::delete_marked(&mut *kernel, Side::Pod, &mark)? > 0 {
+                return Ok(());
             }
-            if deleted {
+            if let Some(answered) = &remains.answered
+                && detach::delete_answered(&mut *kernel, &remains.attachment.ifname, answered)?
+            {
                 return Ok(());
             }
         }
-        let found = detach::delete_marked(&mut *kernel, Side::Host, &mark)?;
-        if found > 0 {
-            tracing::info!(%attachment, "deleted the link that the kernel had put back among the host's");
+        let mut kernel = self.open_kernel(None)?;
+        if detach::delete_marked(&mut *kernel, Side::Host, &mark)? > 0 {
+            tracing::info!(attachment = %remains.attachment, "deleted the link that the kernel had put back among the host's");
         }
         Ok(())
     }
 }
+
+impl Remains<'_> {
+    /// The namespaces to look into: where the runtime says the container is, and where ADD saw it. The first may be
+    /// the wrong one, and a link that is overlooked would outlive its addresses.
+    fn places(&self) -> Vec<(PathBuf, Option<(u64, u64)>)> {
+        let runtime = self.netns.map(|path| (path.to_owned(), None));
+        let written = self
+            .intent
+            .as_ref()
+            .map(|intent| (intent.netns.clone(), Some(intent.netns_id)));
+        runtime.into_iter().chain(written).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -39,7 +39,7 @@ pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResul
     let link = kernel
         .link(Side::Pod, ifname.as_str())
         .map_err(|source| Error::Kernel { step, source })?;
-    match link.filter(|link| link.alias.is_none() && is_child(link) && answered(link)) {
+    match link.filter(|link| link.alias.is_none() && link.group == 0 && is_child(link) && answered(link)) {
         Some(link) => delete(kernel, Side::Pod, &link),
         None => Ok(false),
     }

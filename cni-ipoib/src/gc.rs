@@ -1,12 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GC: every attachment of this network that the runtime does not know any more goes away.
+//!
+//! Holds always: an attachment that another call works on is left alone, though the specification asks runtimes to
+//! let no ADD run beside GC; the IPAM plugin is told to keep the addresses of everything that is still written down,
+//! since a link may have them.
 
+use crate::CniIpoib;
 use crate::config::Identity;
+use crate::del::Remains;
+use crate::detach;
+use crate::error::Error;
 use crate::journal::{Entry, Journal};
 use crate::kernel::Side;
-use crate::{CniIpoib, detach, device_info};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, Delegate, GcConf};
+
+/// The attachments that are written down and not valid.
+#[derive(Default)]
+struct Stale {
+    /// Locked for the whole of GC, so that no ADD begins on one.
+    idle: Vec<(Attachment, Entry)>,
+    /// At work in another call, or not to be opened.
+    left: Vec<Attachment>,
+}
 
 impl CniIpoib {
     /// Removes what is not valid.
@@ -18,22 +34,17 @@ impl CniIpoib {
         let identity = Identity::read(call);
         let journal = Journal::new(&self.places.state, &call.conf.network);
         let mut errors = Vec::new();
-        let known = journal.attachments().unwrap_or_else(|e| {
-            errors.push(e.into());
-            Vec::new()
-        });
-        for stale in known.iter().filter(|known| !gc.valid.contains(known)) {
-            tracing::info!(attachment = %stale, "not valid any more");
-            if let Err(error) = self.collect(call, &identity, &journal, stale) {
+        let stale = stale(&journal, &gc.valid, &mut errors);
+        for (attachment, entry) in stale.idle {
+            tracing::info!(%attachment, "not valid any more");
+            if let Err(error) = self.collect(call, &identity, &attachment, entry) {
                 errors.push(error);
             }
         }
-        if let Err(error) = self.collect_thrown_back(call, &gc.valid) {
-            errors.push(error);
-        }
+        let kept = [gc.valid.clone(), stale.left].concat();
+        self.collect_thrown_back(call, &identity, &kept, &mut errors);
         if let Some(plugin) = &identity.ipam
-            && let Err(error) =
-                Delegate::new(plugin, call, identity.delegate_timeout).and_then(|ipam| ipam.gc(&gc.valid))
+            && let Err(error) = forward(call, &identity, plugin, &journal, &gc.valid)
         {
             errors.push(error);
         }
@@ -44,46 +55,95 @@ impl CniIpoib {
         &self,
         call: &Call,
         identity: &Identity,
-        journal: &Journal,
-        stale: &Attachment,
+        attachment: &Attachment,
+        entry: Entry,
     ) -> Result<(), cni::Error> {
-        let Some(entry) = journal.existing(stale)? else {
-            return Ok(());
-        };
         let intent = entry.intent.clone();
-        let netns = intent.as_ref().map(|intent| intent.netns.clone());
-        self.remove_link(
-            call,
-            stale,
-            intent
+        let remains = Remains {
+            attachment,
+            netns: None,
+            ipam: intent
                 .as_ref()
-                .map(|intent| (intent.netns.clone(), Some(intent.netns_id))),
-        )?;
-        if let Some(file) = intent.as_ref().and_then(|intent| intent.device_info.as_deref())
-            && let Err(error) = device_info::remove(file)
-        {
-            tracing::warn!(file = %file.display(), %error, "the device-info file is left");
-        }
-        let ipam = intent
-            .and_then(|intent| intent.ipam)
-            .or_else(|| identity.ipam.clone());
-        if let Some(plugin) = ipam {
-            Delegate::new(&plugin, call, identity.delegate_timeout)?.del(stale, netns.as_deref())?;
-        }
-        Ok(Entry::remove(entry)?)
+                .and_then(|intent| intent.ipam.clone())
+                .or_else(|| identity.ipam.clone()),
+            intent,
+            answered: None,
+        };
+        self.take_down(call, identity, &remains)?;
+        Ok(entry.remove()?)
     }
 
     /// Links whose namespace died, and whose file is gone as well: a link says itself whose it is.
-    fn collect_thrown_back(&self, call: &Call, valid: &[Attachment]) -> Result<(), cni::Error> {
-        let mut kernel = self.open_kernel(None)?;
-        for (link, attachment) in detach::thrown_back(&mut *kernel, &call.conf.network)? {
-            if !valid.contains(&attachment) {
-                tracing::info!(link = link.name, %attachment, "deleting a link that the kernel had put back");
-                detach::delete(&mut *kernel, Side::Host, &link)?;
+    fn collect_thrown_back(
+        &self,
+        call: &Call,
+        identity: &Identity,
+        kept: &[Attachment],
+        errors: &mut Vec<cni::Error>,
+    ) {
+        let lookup = || {
+            let mut kernel = self.open_kernel(None)?;
+            let found = detach::thrown_back(&mut *kernel, &call.conf.network)?;
+            Ok::<_, Error>((kernel, found))
+        };
+        let (mut kernel, found) = match lookup() {
+            Ok(found) => found,
+            Err(error) => return errors.push(error.into()),
+        };
+        for (link, attachment) in found.into_iter().filter(|(_, of)| !kept.contains(of)) {
+            tracing::info!(link = link.name, %attachment, "deleting a link that the kernel had put back");
+            let collected = detach::delete(&mut *kernel, Side::Host, &link)
+                .map_err(cni::Error::from)
+                .and_then(|_| match &identity.ipam {
+                    Some(plugin) => {
+                        Delegate::new(plugin, call, identity.delegate_timeout)?.del(&attachment, None)
+                    }
+                    None => Ok(()),
+                });
+            errors.extend(collected.err());
+        }
+    }
+}
+
+fn stale(journal: &Journal, valid: &[Attachment], errors: &mut Vec<cni::Error>) -> Stale {
+    let mut stale = Stale::default();
+    let known = journal.attachments().unwrap_or_else(|e| {
+        errors.push(e.into());
+        Vec::new()
+    });
+    for attachment in known.into_iter().filter(|known| !valid.contains(known)) {
+        match journal.idle(&attachment) {
+            Ok(Some(entry)) => stale.idle.push((attachment, entry)),
+            Ok(None) => {}
+            Err(Error::Busy(_)) => {
+                tracing::info!(%attachment, "another call works on it; left for the next GC");
+                stale.left.push(attachment);
+            }
+            Err(error) => {
+                errors.push(error.into());
+                stale.left.push(attachment);
             }
         }
-        Ok(())
     }
+    stale
+}
+
+/// Has the IPAM plugin collect, too. What is written down now is valid, could not be removed, or is being made.
+fn forward(
+    call: &Call,
+    identity: &Identity,
+    plugin: &str,
+    journal: &Journal,
+    valid: &[Attachment],
+) -> Result<(), cni::Error> {
+    let mut keep = valid.to_vec();
+    keep.extend(
+        journal
+            .attachments()?
+            .into_iter()
+            .filter(|known| !valid.contains(known)),
+    );
+    Delegate::new(plugin, call, identity.delegate_timeout)?.gc(&keep)
 }
 
 /// One error for all: the first one's code, every message.
@@ -100,3 +160,6 @@ fn together(errors: Vec<cni::Error>) -> Result<(), cni::Error> {
     }
     Err(first)
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,9 +69,13 @@ impl Journal {
     /// # Errors
     /// [`Error::Busy`] when another process works on it for longer than five seconds, [`Error::Io`].
     pub fn open(&self, attachment: &Attachment) -> Result<Entry, Error> {
+        self.open_within(attachment, LOCK_TIMEOUT)
+    }
+
+    fn open_within(&self, attachment: &Attachment, wait: Duration) -> Result<Entry, Error> {
         fs::create_dir_all(&self.dir).map_err(|e| io_error("create", &self.dir, e))?;
         let path = self.path(attachment);
-        let deadline = Instant::now() + LOCK_TIMEOUT;
+        let deadline = Instant::now() + wait;
         loop {
             let file = OpenOptions::new()
                 .read(true)
@@ -91,10 +95,13 @@ impl Journal {
         }
     }
 
-    /// Opens and locks the entry of `attachment` if there is one.
-    pub fn existing(&self, attachment: &Attachment) -> Result<Option<Entry>, Error> {
+    /// Opens and locks the entry of `attachment` if there is one, without waiting for anybody.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when another process works on it at this moment, [`Error::Io`].
+    pub fn idle(&self, attachment: &Attachment) -> Result<Option<Entry>, Error> {
         if self.path(attachment).exists() {
-            self.open(attachment).map(Some)
+            self.open_within(attachment, Duration::ZERO).map(Some)
         } else {
             Ok(None)
         }
@@ -130,13 +137,14 @@ impl Journal {
 
 impl Entry {
     fn read(path: PathBuf, mut file: File) -> Result<Self, Error> {
-        let mut text = String::new();
+        let mut content = Vec::new();
         file.rewind()
-            .and_then(|()| file.read_to_string(&mut text))
+            .and_then(|()| file.read_to_end(&mut content))
             .map_err(|e| io_error("read", &path, e))?;
-        let mut lines = text.lines();
-        let intent = lines.next().and_then(|line| serde_json::from_str(line).ok());
-        let done = lines.next() == Some(DONE);
+        // Bytes, not text: what is no record of ours must not keep a container from being removed.
+        let mut lines = content.split(|byte| *byte == b'\n');
+        let intent = lines.next().and_then(|line| serde_json::from_slice(line).ok());
+        let done = lines.next() == Some(DONE.as_bytes());
         Ok(Self {
             path,
             file,
@@ -145,9 +153,14 @@ impl Entry {
         })
     }
 
-    /// Whether an earlier ADD left something here.
-    pub fn is_used(&self) -> bool {
-        self.intent.is_some()
+    /// Forgets what an earlier ADD left, once it is taken away.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.file
+            .set_len(0)
+            .map_err(|e| io_error("write", &self.path, e))?;
+        self.intent = None;
+        self.done = false;
+        Ok(())
     }
 
     /// Writes down what is about to be done.
@@ -155,12 +168,11 @@ impl Entry {
         let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
         line.push('\n');
         // Cut off what a killed process left; the line itself goes out in one write.
+        self.clear()?;
         self.file
-            .set_len(0)
-            .and_then(|()| self.file.write_all(line.as_bytes()))
+            .write_all(line.as_bytes())
             .map_err(|e| io_error("write", &self.path, e))?;
         self.intent = Some(intent);
-        self.done = false;
         Ok(())
     }
 
@@ -203,6 +215,7 @@ fn io_error(what: &'static str, path: &Path, source: io::Error) -> Error {
         io::ErrorKind::StorageFull => "free space on its file system",
         io::ErrorKind::ReadOnlyFilesystem => "mount it writable, or set RDMANET_STATE to a directory that is",
         io::ErrorKind::PermissionDenied => "the plugin must run as root",
+        io::ErrorKind::InvalidFilename => "a network's name becomes a directory: it may have 255 characters",
         _ => "set RDMANET_STATE to a directory that root can write",
     };
     Error::Io {

@@ -17,6 +17,8 @@ pub mod host;
 pub mod journal;
 pub mod kernel;
 pub mod mark;
+#[cfg(test)]
+mod model;
 mod netns;
 pub mod plan;
 mod status;

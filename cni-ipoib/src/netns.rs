@@ -3,6 +3,8 @@
 
 use crate::error::Error;
 use common::netns::{self, Netns};
+use nix::errno::Errno;
+use std::io;
 use std::path::Path;
 
 /// Opens the container's namespace for ADD and CHECK.
@@ -28,19 +30,44 @@ pub(crate) fn pod(path: &Path, own_allowed: bool) -> Result<Netns, Error> {
 
 /// Opens the container's namespace for DEL and GC, for which one that is gone is no error. `id` is what ADD saw at
 /// this path: another namespace there belongs to another container.
-pub(crate) fn pod_if_there(path: &Path, id: Option<(u64, u64)>) -> Option<Netns> {
+///
+/// # Errors
+/// Something is there that could not be opened: a link may live in it, so its addresses must not be released.
+pub(crate) fn pod_if_there(path: &Path, id: Option<(u64, u64)>) -> Result<Option<Netns>, Error> {
     let netns = match Netns::open(path) {
         Ok(netns) => netns,
+        Err(netns::Error::Io { path, source }) if is_passing(&source) => {
+            return Err(Error::Io {
+                what: "open the container's namespace",
+                path,
+                remedy: "the plugin must run as root, and the node have memory and open files to spare",
+                source,
+            });
+        }
         Err(error) => {
             tracing::debug!(%error, "the container's namespace is gone");
-            return None;
+            return Ok(None);
         }
     };
     if is_own(&netns) || id.is_some_and(|id| id != netns.id()) {
         tracing::debug!(path = %path.display(), "another namespace is at this path now");
-        return None;
+        return Ok(None);
     }
-    Some(netns)
+    Ok(Some(netns))
+}
+
+/// Whether the same path may well be opened later: the failure tells of this process or node, not of the path.
+fn is_passing(error: &io::Error) -> bool {
+    let passing = [
+        Errno::EACCES,
+        Errno::EPERM,
+        Errno::EMFILE,
+        Errno::ENFILE,
+        Errno::ENOMEM,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|errno| passing.contains(&Errno::from_raw(errno)))
 }
 
 fn is_own(netns: &Netns) -> bool {

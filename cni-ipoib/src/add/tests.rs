@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::mark::Mark;
+use crate::model::{Fault, Ipam, Pod, Rig, State, attachment, ipoib};
+use common::cni::Code;
+use common::netlink::AddrGenMode;
+use serde_json::json;
+
+/// Whether nothing of an attachment is left anywhere.
+fn assert_clean(rig: &Rig, before: &State, case: &str) {
+    assert_eq!(&rig.kernel.state(), before, "{case}");
+    assert_eq!(rig.written_down(), [""; 0], "{case}");
+    assert!(!rig.info_file().exists(), "{case}");
+    let verbs = rig.ipam.verbs();
+    assert_ne!(verbs.last().map(String::as_str), Some("ADD"), "{case}: {verbs:?}");
+}
+
+/// Runs `case` with a failure at the first request, then at the second, ... until ADD has no more.
+fn at_every_request(fault: fn(usize) -> Fault, mut case: impl FnMut(usize) -> usize) -> usize {
+    let mut number = 0;
+    while number < case(number) {
+        number += 1;
+        assert!(number < 100, "{:?} never ends", fault(number));
+    }
+    number
+}
+
+fn a_failure_leaves_nothing(rig: &Rig, fault: fn(usize) -> Fault) {
+    let before = rig.kernel.state();
+    let requests = at_every_request(fault, |number| {
+        rig.kernel.fail(fault(number));
+        rig.ipam.forget_calls();
+        let added = rig.add("c1");
+        let log = rig.kernel.get().log.clone();
+        match log.get(number) {
+            Some(failed) if !failed.starts_with("announce") => {
+                let case = format!("{:?}, which is {failed:?}", fault(number));
+                let code = if failed.contains("ipv6") {
+                    Code::IO
+                } else {
+                    Code::KERNEL
+                };
+                assert_eq!(added.unwrap_err().code, code, "{case}");
+                assert_clean(rig, &before, &case);
+                let asked = rig.ipam.verbs();
+                assert!(asked.is_empty() || asked == ["ADD", "DEL"], "{case}: {asked:?}");
+            }
+            _ => {
+                added.unwrap();
+                rig.kernel.fail(Fault::None);
+                rig.del("c1").unwrap();
+                assert_clean(rig, &before, "after DEL");
+            }
+        }
+        log.len()
+    });
+    assert!(requests >= 13, "ADD makes {requests} requests");
+}
+
+#[test]
+fn a_failure_at_any_step_leaves_nothing() {
+    let rig = Rig::new();
+    a_failure_leaves_nothing(&rig, Fault::Refused);
+    a_failure_leaves_nothing(&rig, Fault::AnswerLost);
+}
+
+#[test]
+fn a_failure_at_any_step_of_a_rename_leaves_nothing() {
+    let rig = Rig::new();
+    rig.kernel.set().names_of_host_count = true;
+    rig.kernel.set().state.host.push(ipoib(9, "net1", 0x8001));
+    a_failure_leaves_nothing(&rig, Fault::Refused);
+    a_failure_leaves_nothing(&rig, Fault::AnswerLost);
+}
+
+/// Kills ADD at every request in turn, neither kernel nor IPAM plugin reachable from there on, and has `after` clean up.
+fn after_a_kill(rig: &Rig, after: impl Fn(&Rig, &str)) {
+    let before = rig.kernel.state();
+    at_every_request(Fault::From, |number| {
+        rig.kernel.fail(Fault::From(number));
+        rig.ipam.forget_calls();
+        // The plugin's own DEL must fail as well, as a dead process makes none.
+        let last = rig.ipam.dir().join("dead");
+        std::fs::write(&last, "").unwrap();
+        let added = rig.add("c1");
+        std::fs::remove_file(&last).unwrap();
+        let log = rig.kernel.get().log.clone();
+        let case = format!("killed at {number}, which is {:?}", log.get(number));
+        assert_eq!(
+            added.is_ok(),
+            log.get(number).is_none_or(|r| r.starts_with("announce")),
+            "{case}"
+        );
+        rig.kernel.fail(Fault::None);
+        after(rig, &case);
+        assert_clean(rig, &before, &case);
+        log.len()
+    });
+}
+
+/// A node whose IPAM plugin cannot be reached by DEL while the file `dead` is there.
+fn mortal() -> Rig {
+    let result =
+        json!({"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.2/24"}, {"address": "fd00:1::2/64"}]});
+    let script = format!(
+        "[ $CNI_COMMAND = DEL ] && [ -e dead ] && exit 1; [ $CNI_COMMAND = ADD ] && echo '{result}'; exit 0"
+    );
+    Rig::with(Ipam::running(&script))
+}
+
+#[test]
+fn after_a_kill_at_any_step_del_finds_everything() {
+    after_a_kill(&mortal(), |rig, case| rig.del("c1").expect(case));
+}
+
+#[test]
+fn after_a_kill_at_any_step_del_without_netns_finds_everything() {
+    after_a_kill(&mortal(), |rig, case| rig.del_without_netns("c1").expect(case));
+}
+
+#[test]
+fn after_a_kill_at_any_step_gc_finds_everything() {
+    after_a_kill(&mortal(), |rig, case| rig.gc(&["other"]).expect(case));
+}
+
+#[test]
+fn after_a_kill_at_any_step_and_the_pods_death_del_finds_everything() {
+    after_a_kill(&mortal(), |rig, case| {
+        rig.kernel.set().state.pod_dies();
+        rig.del_without_netns("c1").expect(case);
+    });
+}
+
+#[test]
+fn after_a_kill_at_any_step_another_add_starts_afresh() {
+    after_a_kill(&mortal(), |rig, case| {
+        // Complete already, if only the announcement was cut off: the name is taken then.
+        if rig.entry("c1").done {
+            assert_eq!(rig.add("c1").unwrap_err().code, Code::IFNAME_IN_USE, "{case}");
+        } else {
+            rig.add("c1").expect(case);
+        }
+        let state = rig.kernel.state();
+        assert_eq!((state.pod.len(), state.addresses.len()), (1, 2), "{case}");
+        rig.del("c1").expect(case);
+    });
+}
+
+#[test]
+fn an_add_that_is_refused_keeps_what_an_earlier_one_left_written_down() {
+    let rig = mortal();
+    let before = rig.kernel.state();
+    rig.kernel.fail(Fault::Every("delete"));
+    rig.kernel.set().carrier = false;
+    let error = rig.add("c1").unwrap_err();
+    assert_eq!(error.code, Code::NO_CARRIER);
+    assert!(
+        error.details.contains("not taken back: cannot delete the link"),
+        "{}",
+        error.details
+    );
+    assert!(
+        error
+            .details
+            .contains("cannot release the addresses: the link that has them"),
+        "{}",
+        error.details
+    );
+    assert_eq!(
+        rig.ipam.verbs(),
+        ["ADD"],
+        "no address is released under a living link"
+    );
+    assert_eq!(rig.written_down(), ["c1"]);
+
+    let error = rig.add("c1").unwrap_err();
+    assert_eq!(error.code, Code::KERNEL, "{}", error.msg);
+    assert_eq!(rig.written_down(), ["c1"]);
+    assert_eq!(rig.ipam.verbs(), ["ADD"]);
+
+    rig.kernel.fail(Fault::None);
+    rig.del("c1").unwrap();
+    assert_clean(&rig, &before, "after DEL");
+}
+
+#[test]
+fn a_repeated_add_is_refused_and_the_first_stays() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    let before = rig.kernel.state();
+    let error = rig.add("c1").unwrap_err();
+    assert_eq!(error.code, Code::IFNAME_IN_USE);
+    assert_eq!(rig.kernel.state(), before);
+    assert_eq!(rig.ipam.verbs(), ["ADD"]);
+    assert!(rig.entry("c1").done);
+}
+
+#[test]
+fn what_was_made_in_a_namespace_that_is_gone_is_cleared_by_the_next_add() {
+    let mut rig = Rig::new();
+    rig.add("c1").unwrap();
+    rig.kernel.set().state.pod_dies();
+    rig.pod = Pod::new();
+    rig.add("c1").unwrap();
+    assert_eq!(rig.ipam.verbs(), ["ADD", "DEL", "ADD"]);
+    let state = rig.kernel.state();
+    assert_eq!((state.host.len(), state.pod.len()), (1, 1));
+    assert_eq!(rig.entry("c1").intent.as_ref().unwrap().netns_id, rig.pod.id());
+}
+
+#[test]
+fn a_foreign_interface_of_the_name_is_left_alone() {
+    let rig = Rig::new();
+    rig.kernel.set().state.pod.push(ipoib(7, "net1", 0xffff));
+    let before = rig.kernel.state();
+    let error = rig.add("c1").unwrap_err();
+    assert_eq!(error.code, Code::IFNAME_IN_USE);
+    assert_clean(&rig, &before, "name taken");
+    assert_eq!(rig.ipam.verbs(), [""; 0]);
+}
+
+#[test]
+fn the_delegates_refusal_is_passed_on_and_nothing_is_made() {
+    for (script, code, text) in [
+        (
+            "echo '{\"code\":110,\"msg\":\"pool is full\"}'; exit 1",
+            Code::EXHAUSTED,
+            "ranges: pool is full",
+        ),
+        ("echo nonsense", Code::DELEGATE, "something that is no CNI result"),
+        ("exit 3", Code::DELEGATE, "ipam plugin ranges failed at ADD"),
+        (
+            "echo '{\"cniVersion\":\"1.1.0\"}'",
+            Code::DELEGATE,
+            "ipam plugin ranges answered without an address; check its ranges",
+        ),
+        (
+            "[ $CNI_COMMAND = ADD ] && exec sleep 60",
+            Code::DELEGATE,
+            "did not end within 1s and was killed",
+        ),
+    ] {
+        let script = format!("[ $CNI_COMMAND = ADD ] || exit 0\n{script}");
+        let rig = Rig::with(Ipam::running(&script));
+        let before = rig.kernel.state();
+        let error = rig.add_with("c1", &json!({"delegateTimeout": 1})).unwrap_err();
+        assert_eq!(error.code, code, "{}", error.msg);
+        assert!(error.msg.contains(text), "{}", error.msg);
+        assert_clean(&rig, &before, text);
+        assert_eq!(rig.ipam.verbs(), ["ADD", "DEL"], "{text}");
+        let created = rig
+            .kernel
+            .get()
+            .log
+            .iter()
+            .any(|request| request.starts_with("create"));
+        assert!(!created, "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_before_anything_is_touched() {
+    for (keys, code) in [
+        (json!({"ipam": {"type": "dhcp"}}), Code::UNSUPPORTED_FIELD),
+        (json!({"ipam": {"type": "../ranges"}}), Code::INVALID_CONFIG),
+        (json!({"pkey": "0x8007"}), Code::INVALID_CONFIG),
+        (json!({"mtu": 9000}), Code::INVALID_CONFIG),
+        (json!({"master": "ib9"}), Code::INVALID_CONFIG),
+        (json!({"mode": "macvlan"}), Code::INVALID_CONFIG),
+    ] {
+        let rig = Rig::new();
+        let before = rig.kernel.state();
+        assert_eq!(rig.add_with("c1", &keys).unwrap_err().code, code, "{keys}");
+        assert_clean(&rig, &before, &keys.to_string());
+        assert_eq!(rig.ipam.verbs(), [""; 0], "{keys}");
+    }
+}
+
+#[test]
+fn the_child_has_what_was_asked_for() {
+    let rig = Rig::new();
+    rig.add_with("c1", &json!({"pkey": "0x8001", "mtu": 2000}))
+        .unwrap();
+    let state = rig.kernel.state();
+    let [link] = state.pod.as_slice() else {
+        panic!("{:?}", state.pod)
+    };
+    let mark = Mark::new("fabric", &attachment("c1"));
+    assert_eq!((link.name.as_str(), link.mtu, link.up), ("net1", 2000, true));
+    assert_eq!((link.group, link.alias.as_ref()), (mark.group, Some(&mark.alias)));
+    assert_eq!(link.addr_gen_mode, Some(AddrGenMode::Random));
+    let addresses: Vec<String> = state
+        .addresses
+        .iter()
+        .map(|(_, address)| address.to_string())
+        .collect();
+    assert_eq!(addresses, ["10.0.0.2/24", "fd00:1::2/64"]);
+    assert_eq!(state.routes[0].gateway, Some("10.0.0.1".parse().unwrap()));
+    let log = rig.kernel.get().log.clone();
+    assert_eq!(log.last().map(String::as_str), Some("announce 2 of net1"));
+}
+
+#[test]
+fn the_answer_says_what_the_pod_got() {
+    let rig = Rig::new();
+    let result = rig.add("c1").unwrap();
+    let interface = &result.interfaces[0];
+    assert_eq!(interface.name, "net1");
+    assert_eq!(interface.mac, rig.kernel.state().pod[0].address.to_string());
+    assert_eq!(
+        (interface.mtu, interface.pci_id.as_str()),
+        (Some(2000), "0000:3b:00.0")
+    );
+    assert_eq!(interface.sandbox, rig.pod.path().display().to_string());
+    assert!(result.ips.iter().all(|ip| ip.interface == Some(0)));
+    assert_eq!(result.dns.nameservers, ["10.0.0.53"]);
+    let info = std::fs::read_to_string(rig.info_file()).unwrap();
+    assert!(info.contains(r#""rdma-device":"mlx5_0""#), "{info}");
+}
+
+#[test]
+fn in_a_chain_the_answer_is_added_to_the_one_before() {
+    let rig = Rig::new();
+    let prev = json!({
+        "cniVersion": "1.1.0",
+        "interfaces": [{"name": "br0"}, {"name": "eth0", "sandbox": "/run/netns/a"}],
+        "ips": [{"address": "192.0.2.7/24", "interface": 1}],
+        "dns": {"nameservers": ["192.0.2.53"]},
+    });
+    let keys = json!({"prevResult": prev, "dns": {"nameservers": ["10.0.0.54"]}});
+    let result = rig.add_with("c1", &keys).unwrap();
+    let names: Vec<&str> = result.interfaces.iter().map(|i| i.name.as_str()).collect();
+    assert_eq!(names, ["br0", "eth0", "net1"]);
+    let owners: Vec<Option<usize>> = result.ips.iter().map(|ip| ip.interface).collect();
+    assert_eq!(owners, [Some(1), Some(2), Some(2)]);
+    assert_eq!(result.dns.nameservers, ["10.0.0.54"]);
+}

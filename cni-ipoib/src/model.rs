@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node for tests: two namespaces behind [`Kernel`](crate::kernel::Kernel), a sysfs, an IPAM plugin and a pod.
+//!
+//! The kernel knows links, addresses and routes, counts the requests made of it, and fails any one of them: before it
+//! takes effect, after, or that one and every later one.
+
+mod ipam;
+mod kernel;
+mod node;
+mod pod;
+mod rig;
+mod start;
+
+pub(crate) use ipam::{Ipam, alone};
+pub(crate) use kernel::{Fault, ModelKernel, State};
+pub(crate) use node::Node;
+pub(crate) use pod::Pod;
+pub(crate) use rig::Rig;
+pub(crate) use start::{GUID, attachment, bond, call, call_with, ethernet, ipoib, link, of_kind};

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::start::link;
+use crate::kernel::{Kernel, Side};
+use common::netlink::{
+    Added, Address, Error, HwAddress, Link, LinkChange, LinkInfo, NewLink, NewLinkKind, RouteEntry,
+};
+use ipnetwork::IpNetwork;
+use nix::errno::Errno;
+use std::cell::{Ref, RefCell, RefMut};
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What the two namespaces hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct State {
+    pub(crate) host: Vec<Link>,
+    pub(crate) pod: Vec<Link>,
+    /// Addresses in the pod, by the index of their link.
+    pub(crate) addresses: Vec<(u32, IpNetwork)>,
+    /// Routes in the pod.
+    pub(crate) routes: Vec<RouteEntry>,
+    pub(crate) host_routes: Vec<RouteEntry>,
+}
+
+/// Which requests fail; they are counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// This one is refused.
+    Refused(usize),
+    /// This one takes effect, but its answer is an error.
+    AnswerLost(usize),
+    /// This one and all that follow are refused: to the world the caller was killed.
+    From(usize),
+    /// Every request whose text begins so is refused.
+    Every(&'static str),
+}
+
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) state: State,
+    /// Every request, in words.
+    pub(crate) log: Vec<String>,
+    pub(crate) fault: Fault,
+    /// Kernels before 6.14: a new link's name is looked up among the host's, too.
+    pub(crate) names_of_host_count: bool,
+    pub(crate) carrier: bool,
+    /// The most that a link's MTU becomes, whatever is asked for.
+    pub(crate) mtu_cap: u32,
+    next_index: u32,
+}
+
+/// Both namespaces, shared by the test and the plugin.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelKernel {
+    model: Rc<RefCell<Model>>,
+    /// Whether this one was opened with the pod's namespace.
+    sees_pod: bool,
+}
+
+impl ModelKernel {
+    pub(crate) fn new(host: Vec<Link>) -> Self {
+        let model = Model {
+            state: State {
+                host,
+                ..State::default()
+            },
+            log: Vec::new(),
+            fault: Fault::None,
+            names_of_host_count: false,
+            carrier: true,
+            mtu_cap: u32::MAX,
+            next_index: 100,
+        };
+        Self {
+            model: Rc::new(RefCell::new(model)),
+            sees_pod: true,
+        }
+    }
+
+    /// The same, as it is opened for a call.
+    pub(crate) fn seeing_pod(&self, sees_pod: bool) -> Self {
+        Self {
+            sees_pod,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn get(&self) -> Ref<'_, Model> {
+        self.model.borrow()
+    }
+
+    pub(crate) fn set(&self) -> RefMut<'_, Model> {
+        self.model.borrow_mut()
+    }
+
+    /// From now on requests are counted anew and fail so.
+    pub(crate) fn fail(&self, fault: Fault) {
+        let mut model = self.set();
+        model.log.clear();
+        model.fault = fault;
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.get().state.clone()
+    }
+
+    fn ask<T>(&self, text: String, effect: impl FnOnce(&mut Model) -> Result<T, Error>) -> Result<T, Error> {
+        if text.ends_with("in Pod") && !self.sees_pod {
+            return Err(Error::Socket(io::Error::from(io::ErrorKind::NotFound)));
+        }
+        let mut model = self.model.borrow_mut();
+        let number = model.log.len();
+        let fault = model.fault;
+        let refused = match fault {
+            Fault::Refused(n) => n == number,
+            Fault::From(n) => n <= number,
+            Fault::Every(prefix) => text.starts_with(prefix),
+            Fault::None | Fault::AnswerLost(_) => false,
+        };
+        model.log.push(text);
+        if refused {
+            return errno(Errno::EIO);
+        }
+        let answer = effect(&mut model);
+        if fault == Fault::AnswerLost(number) {
+            return errno(Errno::EIO);
+        }
+        answer
+    }
+}
+
+pub(crate) fn errno<T>(errno: Errno) -> Result<T, Error> {
+    Err(Error::Kernel { errno, text: None })
+}
+
+fn to_io(error: Error) -> io::Error {
+    io::Error::other(error)
+}
+
+impl State {
+    pub(crate) fn on(&self, side: Side) -> &Vec<Link> {
+        match side {
+            Side::Host => &self.host,
+            Side::Pod => &self.pod,
+        }
+    }
+
+    fn on_mut(&mut self, side: Side) -> &mut Vec<Link> {
+        match side {
+            Side::Host => &mut self.host,
+            Side::Pod => &mut self.pod,
+        }
+    }
+
+    /// The pod's namespace dies without DEL: `IPoIB` children come back to the host, everything else is gone.
+    pub(crate) fn pod_dies(&mut self) {
+        let refunded = std::mem::take(&mut self.pod).into_iter();
+        self.host
+            .extend(refunded.filter(|link| link.kind.as_deref() == Some("ipoib")));
+        self.addresses.clear();
+        self.routes.clear();
+    }
+
+    fn forget(&mut self, index: u32) {
+        self.addresses.retain(|(of, _)| *of != index);
+        self.routes.retain(|route| route.index != index);
+    }
+}
+
+impl Model {
+    fn create(&mut self, side: Side, new: &NewLink<'_>, into_pod: bool) -> Result<(), Error> {
+        let target = if into_pod { Side::Pod } else { side };
+        let taken = |links: &Vec<Link>| links.iter().any(|link| link.is_called(new.name));
+        if taken(self.state.on(target)) || self.names_of_host_count && taken(self.state.on(side)) {
+            return errno(Errno::EEXIST);
+        }
+        let parents = self.state.on(side);
+        let Some(parent) = parents.iter().find(|link| link.index == new.parent).cloned() else {
+            return errno(Errno::ENODEV);
+        };
+        self.next_index += 1;
+        let mut made = link(parent.layer, self.next_index, new.name, "");
+        made.address = new.address.cloned().unwrap_or_else(|| parent.address.clone());
+        made.mtu = parent.mtu;
+        made.parent = Some(parent.index);
+        made.group = new.group;
+        made.up = false;
+        made.carrier = false;
+        (made.kind, made.info) = kind(new.kind);
+        if made.kind.as_deref() == Some("ipoib") && parent.parent.is_some() {
+            return errno(Errno::EINVAL);
+        }
+        if made.kind.as_deref() == Some("macvlan") && new.address.is_none() {
+            made.address = HwAddress::new([0x02, 0, 0, 0, 0, 0x77]);
+        }
+        self.state.on_mut(target).push(made);
+        Ok(())
+    }
+
+    fn change(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
+        let (cap, carrier) = (self.mtu_cap, self.carrier);
+        let Some(link) = self
+            .state
+            .on_mut(side)
+            .iter_mut()
+            .find(|link| link.index == index)
+        else {
+            return errno(Errno::ENODEV);
+        };
+        if change.name.is_some() && link.up {
+            return errno(Errno::EBUSY);
+        }
+        change.name.inspect(|name| link.name = (*name).to_owned());
+        change
+            .alias
+            .inspect(|alias| link.alias = Some((*alias).to_owned()));
+        change.mtu.inspect(|mtu| link.mtu = cap.min(*mtu));
+        link.addr_gen_mode = change.addr_gen_mode.or(link.addr_gen_mode);
+        change.up.inspect(|up| {
+            link.up = *up;
+            link.carrier = *up && carrier;
+        });
+        Ok(())
+    }
+
+    fn route(&mut self, route: &RouteEntry) -> Result<Added, Error> {
+        let Some(link) = self.state.pod.iter().find(|link| link.index == route.index) else {
+            return errno(Errno::ENODEV);
+        };
+        if !link.up {
+            return errno(Errno::ENETDOWN);
+        }
+        let near = |gw: IpAddr| {
+            let link_local = matches!(gw, IpAddr::V6(v6) if v6.is_unicast_link_local());
+            route.onlink || link_local || self.state.addresses.iter().any(|(_, net)| net.contains(gw))
+        };
+        if route.gateway.is_some_and(|gw| !near(gw)) {
+            return errno(Errno::ENETUNREACH);
+        }
+        // fib_check_nh: a route whose scope is the link has no next hop.
+        if route.gateway.is_some() && route.scope.is_some_and(|scope| scope >= 253) {
+            return errno(Errno::EINVAL);
+        }
+        if self.state.routes.contains(route) {
+            return Ok(Added::Present);
+        }
+        self.state.routes.push(route.clone());
+        Ok(Added::New)
+    }
+}
+
+fn kind(kind: NewLinkKind<'_>) -> (Option<String>, LinkInfo) {
+    let (name, info) = match kind {
+        NewLinkKind::Ipoib { pkey, mode, umcast } => (
+            "ipoib",
+            LinkInfo::Ipoib {
+                pkey: pkey.unwrap().as_full_member(),
+                mode: mode.unwrap(),
+                umcast: umcast.unwrap_or_default(),
+            },
+        ),
+        NewLinkKind::Macvlan { mode, .. } => ("macvlan", LinkInfo::Macvlan { mode }),
+        NewLinkKind::Ipvlan { mode } => ("ipvlan", LinkInfo::Ipvlan { mode }),
+        other => panic!("the plugin makes no {other:?}"),
+    };
+    (Some(name.to_owned()), info)
+}
+
+impl Kernel for ModelKernel {
+    fn link(&mut self, side: Side, name: &str) -> Result<Option<Link>, Error> {
+        self.ask(format!("look up {name} in {side:?}"), |model| {
+            let links = model.state.on(side);
+            Ok(links.iter().find(|link| link.is_called(name)).cloned())
+        })
+    }
+
+    fn link_by_index(&mut self, side: Side, index: u32) -> Result<Option<Link>, Error> {
+        self.ask(format!("look up #{index} in {side:?}"), |model| {
+            let links = model.state.on(side);
+            Ok(links.iter().find(|link| link.index == index).cloned())
+        })
+    }
+
+    fn links(&mut self, side: Side) -> Result<Vec<Link>, Error> {
+        self.ask(format!("list links in {side:?}"), |model| {
+            Ok(model.state.on(side).clone())
+        })
+    }
+
+    fn add_link(&mut self, side: Side, link: &NewLink<'_>, into_pod: bool) -> Result<(), Error> {
+        self.ask(format!("create {} from {side:?}", link.name), |model| {
+            model.create(side, link, into_pod)
+        })
+    }
+
+    fn change_link(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
+        let text = match (change.name, change.up) {
+            (Some(name), _) => format!("rename #{index} to {name} in {side:?}"),
+            (None, Some(_)) => format!("bring #{index} up in {side:?}"),
+            (None, None) => format!("change #{index} in {side:?}"),
+        };
+        self.ask(text, |model| model.change(side, index, change))
+    }
+
+    fn delete_link(&mut self, side: Side, index: u32) -> Result<bool, Error> {
+        self.ask(format!("delete #{index} in {side:?}"), |model| {
+            let links = model.state.on_mut(side);
+            let before = links.len();
+            links.retain(|link| link.index != index);
+            let deleted = links.len() < before;
+            if deleted && side == Side::Pod {
+                model.state.forget(index);
+            }
+            Ok(deleted)
+        })
+    }
+
+    fn addresses(&mut self, index: u32) -> Result<Vec<Address>, Error> {
+        self.ask(format!("list addresses of #{index}"), |model| {
+            let of_link = model.state.addresses.iter().filter(|(of, _)| *of == index);
+            Ok(of_link
+                .map(|(_, address)| Address {
+                    address: *address,
+                    tentative: false,
+                    dad_failed: false,
+                    no_dad: true,
+                    permanent: true,
+                    scope: 0,
+                })
+                .collect())
+        })
+    }
+
+    fn add_address(&mut self, index: u32, address: IpNetwork) -> Result<Added, Error> {
+        self.ask(format!("give {address} to #{index}"), |model| {
+            let addresses = &mut model.state.addresses;
+            if addresses.contains(&(index, address)) {
+                return Ok(Added::Present);
+            }
+            addresses.push((index, address));
+            Ok(Added::New)
+        })
+    }
+
+    fn routes(&mut self, side: Side, index: u32) -> Result<Vec<RouteEntry>, Error> {
+        self.ask(format!("list routes of #{index} in {side:?}"), |model| {
+            let all = match side {
+                Side::Host => &model.state.host_routes,
+                Side::Pod => &model.state.routes,
+            };
+            Ok(all.iter().filter(|route| route.index == index).cloned().collect())
+        })
+    }
+
+    fn add_route(&mut self, route: &RouteEntry) -> Result<Added, Error> {
+        self.ask(format!("route {} over #{}", route.dst, route.index), |model| {
+            model.route(route)
+        })
+    }
+
+    fn wait_for_carrier(&mut self, index: u32, _timeout: Duration) -> Result<bool, Error> {
+        self.ask(format!("wait for #{index}"), |model| Ok(model.carrier))
+    }
+
+    fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()> {
+        self.ask(format!("enable ipv6 on {ifname}"), |_| Ok(()))
+            .map_err(to_io)
+    }
+
+    fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {
+        self.ask(format!("announce {} of {}", addresses.len(), link.name), |_| {
+            Ok(())
+        })
+        .map_err(to_io)
+    }
+}

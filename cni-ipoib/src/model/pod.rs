@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+use common::netns::Netns;
+use nix::sched::{CloneFlags, unshare};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::thread;
+
+/// A network namespace that is not the test's own; the model says what is in it.
+pub(crate) struct Pod {
+    netns: Netns,
+}
+
+impl Pod {
+    pub(crate) fn new() -> Self {
+        let made = thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET)
+                .expect("this test makes a network namespace and must run as root");
+            Netns::current().unwrap()
+        });
+        Self {
+            netns: made.join().unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.netns.as_fd().as_raw_fd()))
+    }
+
+    pub(crate) fn id(&self) -> (u64, u64) {
+        self.netns.id()
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::{Ipam, ModelKernel, Node, Pod, attachment, call, ipoib};
+use crate::CniIpoib;
+use crate::config::Places;
+use crate::journal::{Entry, Journal};
+use common::cni::dispatch::Call;
+use common::cni::{self, CniResult, GcConf};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// The whole plugin on a node with `ib0`, with the IPAM plugin `ranges` and one pod.
+pub(crate) struct Rig {
+    pub(crate) kernel: ModelKernel,
+    pub(crate) ipam: Ipam,
+    pub(crate) node: Node,
+    pub(crate) pod: Pod,
+    pub(crate) state: TempDir,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self::with(Ipam::dual_stack())
+    }
+
+    pub(crate) fn with(ipam: Ipam) -> Self {
+        Self {
+            kernel: ModelKernel::new(vec![ipoib(4, "ib0", 0xffff)]),
+            ipam,
+            node: Node::with_ib0(),
+            pod: Pod::new(),
+            state: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn plugin(&self) -> CniIpoib {
+        let kernel = self.kernel.clone();
+        let places = Places {
+            sysfs: self.node.path().to_owned(),
+            state: self.state.path().to_owned(),
+        };
+        CniIpoib::new(
+            places,
+            Box::new(move |netns| Ok(Box::new(kernel.seeing_pod(netns.is_some())))),
+        )
+    }
+
+    /// A call for a child of `ib0` with these keys added.
+    pub(crate) fn call(&self, keys: &Value) -> Call {
+        let mut all = json!({"master": "ib0", "ipam": {"type": "ranges"}});
+        let more = keys.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(more);
+        Call {
+            path: vec![self.ipam.dir().to_owned()],
+            ..call(all)
+        }
+    }
+
+    pub(crate) fn info_file(&self) -> PathBuf {
+        self.state.path().join("devinfo/pod.json")
+    }
+
+    /// ADD with everything that can be undone: an MTU and a device-info file.
+    pub(crate) fn add(&self, container: &str) -> Result<CniResult, cni::Error> {
+        let keys = json!({"mtu": 2000, "runtimeConfig": {"CNIDeviceInfoFile": self.info_file()}});
+        self.add_with(container, &keys)
+    }
+
+    pub(crate) fn add_with(&self, container: &str, keys: &Value) -> Result<CniResult, cni::Error> {
+        self.plugin()
+            .add(&self.call(keys), &attachment(container), &self.pod.path())
+    }
+
+    /// DEL as a runtime calls it that knows where the container is.
+    pub(crate) fn del(&self, container: &str) -> Result<(), cni::Error> {
+        let netns = self.pod.path();
+        self.plugin()
+            .del(&self.call(&json!({})), &attachment(container), Some(&netns))
+    }
+
+    /// DEL without `CNI_NETNS`.
+    pub(crate) fn del_without_netns(&self, container: &str) -> Result<(), cni::Error> {
+        self.plugin()
+            .del(&self.call(&json!({})), &attachment(container), None)
+    }
+
+    pub(crate) fn gc(&self, valid: &[&str]) -> Result<(), cni::Error> {
+        let valid = valid.iter().map(|container| attachment(container)).collect();
+        self.plugin().gc(&self.call(&json!({})), &GcConf { valid })
+    }
+
+    /// The entry of a container, locked as a call at work holds it.
+    pub(crate) fn entry(&self, container: &str) -> Entry {
+        self.journal().open(&attachment(container)).unwrap()
+    }
+
+    /// The containers that are written down.
+    pub(crate) fn written_down(&self) -> Vec<String> {
+        let known = self.journal().attachments().unwrap();
+        known.iter().map(|known| known.container_id.to_string()).collect()
+    }
+
+    fn journal(&self) -> Journal {
+        Journal::new(self.state.path(), "fabric")
+    }
+}

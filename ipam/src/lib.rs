@@ -20,6 +20,8 @@ mod check;
 mod del;
 mod gc;
 mod status;
+#[cfg(test)]
+mod testing;
 
 use clock::{Clock, KernelClock};
 use common::cni::dispatch::{Call, Plugin};

@@ -10,8 +10,9 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// How many resting addresses a DEL looks at to remove those that have rested; it adds one or two itself.
-const PURGE: usize = 4;
+/// How many resting addresses a DEL looks at to remove those that have rested. It adds one per range set itself, so
+/// with one set an eighth of all resting addresses, with two a quarter, are there longer than they need.
+const PURGE: usize = 8;
 
 impl Locked<'_> {
     /// Gives `lease` to its owner: all of its addresses or, on any error, none.
@@ -185,10 +186,20 @@ impl Locked<'_> {
         Ok(Some(candidates.into_iter().filter(same).collect()))
     }
 
-    /// Removes a few addresses that have rested.
+    /// Removes a few addresses that have rested, taken from anywhere in the directory: always the first ones would be
+    /// looked at again and again while those behind them pile up.
     fn purge(&self) {
         let Store { node, boot, .. } = self.store;
-        for name in node.disk.list(&boot.join("resting"), PURGE).unwrap_or_default() {
+        let names = node
+            .disk
+            .list(&boot.join("resting"), usize::MAX)
+            .unwrap_or_default();
+        let moment = node.clock.since_boot().map_or(0, |time| time.as_micros());
+        let start = moment
+            .checked_rem(names.len() as u128)
+            .and_then(|start| usize::try_from(start).ok())
+            .unwrap_or_default();
+        for name in names.iter().cycle().skip(start).take(PURGE.min(names.len())) {
             let rested = name
                 .to_str()
                 .and_then(|name| name.parse().ok())

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files that are damaged, or that somebody else put there.
+
+use super::{dual, single};
+use crate::testing::Rig;
+use common::cni::Code;
+use std::fs;
+use std::time::Duration;
+
+/// Lets a lease be damaged in every way and hands it to `then`.
+fn with_damage(mut then: impl FnMut(&Rig, &str)) {
+    let damages: [(&str, &[u8]); 5] = [
+        ("emptied by a power loss", b""),
+        (
+            "cut short",
+            b"{\"container\":\"a\",\"ifname\":\"eth0\",\"since\":\"2026",
+        ),
+        ("zeros", &[0; 200]),
+        ("not UTF-8", b"\xff\xfe\xfd"),
+        ("foreign", b"{\"containerID\":\"a\"}"),
+    ];
+    for (name, content) in damages {
+        let rig = dual(4);
+        rig.add("a");
+        // In place, so that lease and addresses stay one file.
+        fs::OpenOptions::new()
+            .write(true)
+            .open(rig.file("leases/a@eth0"))
+            .unwrap()
+            .set_len(0)
+            .unwrap();
+        fs::write(rig.file("leases/a@eth0"), content).unwrap();
+        then(&rig, name);
+    }
+}
+
+#[test]
+fn a_damaged_lease_concerns_its_owner_only() {
+    with_damage(|rig, damage| {
+        let error = rig.try_add("a").unwrap_err();
+        assert_eq!(error.code, Code::STORE_CORRUPT, "{damage}: {error}");
+        assert!(
+            error.msg.contains("leases/a@eth0") && error.msg.contains("DEL"),
+            "{damage}: {error}"
+        );
+        assert_eq!(rig.add("b"), ["10.0.0.2", "fd00::2"], "{damage}");
+        rig.status().unwrap();
+    });
+}
+
+#[test]
+fn del_of_a_damaged_lease_gives_its_addresses_back() {
+    with_damage(|rig, damage| {
+        rig.del("a").unwrap_or_else(|e| panic!("{damage}: {e}"));
+        rig.assert_sound(damage);
+        assert_eq!(rig.names("addresses"), [""; 0], "{damage}");
+        rig.request("b", &["10.0.0.1", "fd00::1"])
+            .unwrap_or_else(|e| panic!("{damage}: {e}"));
+    });
+}
+
+#[test]
+fn gc_gives_back_what_damaged_leases_held() {
+    with_damage(|rig, damage| {
+        rig.gc(&[]).unwrap_or_else(|e| panic!("{damage}: {e}"));
+        assert_eq!(rig.names("addresses"), [""; 0], "{damage}");
+    });
+}
+
+#[test]
+fn the_lease_of_another_is_not_taken_for_ones_own() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    fs::copy(rig.file("leases/a@eth0"), rig.file("leases/b@eth0")).unwrap();
+    let error = rig.try_add("b").unwrap_err();
+    assert_eq!(error.code, Code::STORE_CORRUPT, "{error}");
+    assert!(
+        error.msg.contains("it is the lease of eth0 of container a"),
+        "{error}"
+    );
+    rig.del("b").unwrap();
+    assert_eq!(
+        rig.add("a"),
+        ["10.0.0.1"],
+        "DEL of the copy must not free what the original holds"
+    );
+    rig.assert_sound("after the copy is gone");
+}
+
+#[test]
+fn a_foreign_file_keeps_its_own_address_and_no_other() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    fs::write(rig.file("addresses/10.0.0.2"), "kept for the storage head\n").unwrap();
+    fs::write(rig.file("addresses/README"), "not an address\n").unwrap();
+    fs::write(rig.file("leases/README"), "not a lease\n").unwrap();
+    fs::write(rig.file("resting/10.0.0.3"), "never released\n").unwrap();
+    assert_eq!(rig.add("b"), ["10.0.0.3"]);
+    let error = rig.request("c", &["10.0.0.2"]).unwrap_err();
+    assert_eq!(error.code, Code::ADDRESS_IN_USE);
+    assert!(
+        error
+            .msg
+            .contains("addresses/10.0.0.2, which is no lease; remove it if nobody uses the address"),
+        "{error}"
+    );
+    rig.gc(&[]).unwrap();
+    assert_eq!(
+        rig.names("addresses"),
+        ["10.0.0.2", "README"],
+        "GC removes only what the plugin wrote"
+    );
+}
+
+#[test]
+fn a_directory_in_place_of_a_lease_is_named() {
+    let rig = single("10.0.0.0/24");
+    rig.add("b");
+    fs::create_dir(rig.file("leases/a@eth0")).unwrap();
+    let error = rig.del("a").unwrap_err();
+    assert_eq!(error.code, Code::STORE_CORRUPT);
+    assert!(
+        error.msg.contains("leases/a@eth0") && error.msg.contains("move it away"),
+        "{error}"
+    );
+    assert_eq!(rig.add("c"), ["10.0.0.2"]);
+}
+
+#[test]
+fn a_file_in_place_of_the_store_is_named() {
+    let rig = single("10.0.0.0/24");
+    fs::write(rig.network(), "").unwrap();
+    for error in [
+        rig.try_add("a").map(|_| ()).unwrap_err(),
+        rig.status().unwrap_err(),
+    ] {
+        assert!(
+            error.msg.contains("/net") && error.msg.contains("a file stands where a directory is wanted"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_damaged_cursor_costs_the_order_only() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    rig.add("b");
+    fs::write(
+        rig.network().join("cursors/10.0.0.1-10.0.0.254"),
+        b"\xff\x00garbage",
+    )
+    .unwrap();
+    assert_eq!(rig.add("c"), ["10.0.0.3"]);
+    rig.del("a").unwrap();
+    rig.pass(Duration::from_secs(60));
+    assert_eq!(rig.add("d"), ["10.0.0.4"]);
+}
+
+#[test]
+fn a_lease_file_removed_by_hand_does_not_free_a_valid_attachment() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    rig.add("b");
+    fs::remove_file(rig.file("leases/a@eth0")).unwrap();
+    fs::remove_file(rig.file("leases/b@eth0")).unwrap();
+    rig.gc(&["a"]).unwrap();
+    assert_eq!(rig.names("addresses"), ["10.0.0.1"]);
+}
+
+#[test]
+fn a_network_file_system_is_refused() {
+    let rig = single("10.0.0.0/24");
+    rig.plugin.disk.shared.set(Some("NFS"));
+    let error = rig.try_add("a").unwrap_err();
+    assert_eq!(error.code, Code::INVALID_CONFIG);
+    assert!(
+        error.msg.contains("lies on NFS") && error.msg.contains("ipam.dataDir"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_administrator_can_read_who_has_an_address_since_when() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    let text = fs::read_to_string(rig.file("addresses/10.0.0.1")).unwrap();
+    let lease: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&lease["container"], &lease["ifname"], &lease["pod"]),
+        (&"a".into(), &"eth0".into(), &"ns/pod".into())
+    );
+    assert_eq!(lease["since"], "2027-01-15T08:00:00Z");
+    rig.del("a").unwrap();
+    let text = fs::read_to_string(rig.file("resting/10.0.0.1")).unwrap();
+    assert!(
+        text.lines()
+            .nth(1)
+            .unwrap()
+            .contains("\"released\":\"2027-01-15T08:00:00Z\""),
+        "{text}"
+    );
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every change of every verb fails or is the last one of its process, one after the other.
+
+use super::{dual, single};
+use crate::testing::{Fault, Rig};
+use common::cni::Code;
+use nix::libc::{EIO, ENOSPC};
+use std::time::Duration;
+
+/// Calls `case` with the number of each change in turn until it says that there was no such change.
+fn at_every_step(mut case: impl FnMut(usize) -> bool) {
+    let steps = (0..100).take_while(|at| case(*at)).count();
+    assert!(
+        (3..100).contains(&steps),
+        "{steps} steps were tried, which cannot be all"
+    );
+}
+
+/// What must hold in the end, whatever happened: the store is sound, works, and lost no address for good.
+fn assert_recovers(rig: &Rig, when: &str) {
+    rig.fault(Fault::None);
+    rig.add("later");
+    rig.assert_sound(when);
+    for id in ["a", "b", "later"] {
+        rig.del(id).unwrap_or_else(|e| panic!("{when}: DEL {id}: {e:?}"));
+        rig.del(id)
+            .unwrap_or_else(|e| panic!("{when}: second DEL {id}: {e:?}"));
+    }
+    rig.assert_sound(when);
+    assert!(
+        rig.names("leases").is_empty(),
+        "{when}: {:?}",
+        rig.names("leases")
+    );
+    rig.pass(Duration::from_secs(60));
+    for i in 0..6 {
+        rig.add(&format!("all-{i}"));
+    }
+    assert_eq!(
+        rig.try_add("one-more").unwrap_err().code,
+        Code::EXHAUSTED,
+        "{when}"
+    );
+    rig.assert_sound(when);
+}
+
+#[test]
+fn a_failure_at_any_step_of_add_leaves_nothing() {
+    for errno in [EIO, ENOSPC] {
+        at_every_step(|at| {
+            let rig = dual(3);
+            rig.add("b");
+            rig.fault(Fault::Fail { at, errno });
+            let answer = rig.try_add("a");
+            let met = rig.fault_was_met();
+            let when = format!("ADD failed with {errno} at {at}");
+            rig.fault(Fault::None);
+            match answer {
+                Ok(_) => assert_eq!(rig.names("leases"), ["a@eth0", "b@eth0"], "{when}"),
+                Err(error) => {
+                    assert_eq!(error.code, Code::IO, "{when}: {error:?}");
+                    assert!(error.msg.contains("/net/"), "{when}: {error} names no file");
+                    assert_eq!(rig.names("leases"), ["b@eth0"], "{when}");
+                    rig.assert_sound(&when);
+                }
+            }
+            assert_recovers(&rig, &when);
+            met
+        });
+    }
+}
+
+#[test]
+fn a_failure_at_any_step_of_the_first_add_leaves_nothing() {
+    at_every_step(|at| {
+        let rig = dual(3);
+        rig.fault(Fault::Fail { at, errno: ENOSPC });
+        let answer = rig.try_add("a");
+        let met = rig.fault_was_met();
+        if let Err(error) = &answer {
+            assert!(error.msg.contains("free space or inodes"), "{error}");
+        }
+        assert_recovers(&rig, &format!("the first ADD failed at {at}"));
+        met
+    });
+}
+
+#[test]
+fn add_may_die_at_any_step() {
+    for torn in [false, true] {
+        at_every_step(|at| {
+            let rig = dual(3);
+            let of_b = rig.add("b");
+            rig.fault(Fault::Die { at, torn });
+            let answer = rig.try_add("a");
+            let met = rig.fault_was_met();
+            let when = format!("ADD died at {at}, torn {torn}");
+            rig.fault(Fault::None);
+            let again = rig.add("a");
+            if let Ok(result) = answer {
+                let first: Vec<String> = result.ips.iter().map(|ip| ip.address.ip().to_string()).collect();
+                assert_eq!(again, first, "{when}: an answer that was given must hold");
+            }
+            assert!(
+                again.iter().all(|ip| !of_b.contains(ip)),
+                "{when}: {again:?} and {of_b:?}"
+            );
+            assert_eq!(rig.add("b"), of_b, "{when}");
+            assert_recovers(&rig, &when);
+            met
+        });
+    }
+}
+
+#[test]
+fn the_first_add_of_a_boot_may_die_at_any_step() {
+    at_every_step(|at| {
+        let rig = dual(3);
+        rig.add("old");
+        *rig.plugin.clock.boot.borrow_mut() = "b0071111".to_owned();
+        rig.fault(Fault::Die { at, torn: true });
+        // Whether it lived long enough to answer does not matter here.
+        let _ = rig.try_add("a");
+        let met = rig.fault_was_met();
+        assert_recovers(&rig, &format!("the first ADD of a boot died at {at}"));
+        met
+    });
+}
+
+#[test]
+fn del_may_die_at_any_step() {
+    for torn in [false, true] {
+        at_every_step(|at| {
+            let rig = dual(3);
+            rig.add("a");
+            rig.add("b");
+            rig.fault(Fault::Die { at, torn });
+            // Whether it lived long enough to answer does not matter here.
+            let _ = rig.del("a");
+            let met = rig.fault_was_met();
+            assert_recovers(&rig, &format!("DEL died at {at}, torn {torn}"));
+            met
+        });
+    }
+}
+
+#[test]
+fn a_failure_at_any_step_of_del_is_mended_by_the_next_call() {
+    at_every_step(|at| {
+        let rig = dual(3);
+        rig.add("a");
+        rig.add("b");
+        rig.fault(Fault::Fail { at, errno: EIO });
+        let answer = rig.del("a");
+        let met = rig.fault_was_met();
+        if let Err(error) = answer {
+            assert_eq!(error.code, Code::IO, "{error:?}");
+            assert!(
+                error.msg.contains("/net/") && error.msg.contains("dmesg"),
+                "{error}"
+            );
+        }
+        assert_recovers(&rig, &format!("DEL failed at {at}"));
+        met
+    });
+}
+
+#[test]
+fn whoever_puts_things_right_may_die_as_well() {
+    for first in 0..12 {
+        for second in 0..8 {
+            let rig = dual(3);
+            rig.add("a");
+            rig.fault(Fault::Die {
+                at: first,
+                torn: true,
+            });
+            // What they answer does not matter: both are killed.
+            let _ = if first % 2 == 0 {
+                rig.try_add("b").map(|_| ())
+            } else {
+                rig.del("a")
+            };
+            rig.fault(Fault::Die {
+                at: second,
+                torn: true,
+            });
+            let _ = rig.try_add("c");
+            let when = format!("died at {first}, then at {second}");
+            rig.fault(Fault::None);
+            rig.del("c").unwrap();
+            rig.pass(Duration::from_secs(60));
+            assert_recovers(&rig, &when);
+        }
+    }
+}
+
+#[test]
+fn del_succeeds_on_a_full_disk_and_frees_the_address() {
+    let rig = single("10.0.0.4/32");
+    rig.add("a");
+    rig.fault(Fault::Full);
+    rig.del("a").unwrap();
+    assert_eq!(rig.names("addresses"), [""; 0]);
+    let error = rig.try_add("b").unwrap_err();
+    assert_eq!(error.code, Code::IO, "{error}");
+    assert!(
+        error
+            .msg
+            .contains("free space or inodes on that file system (df, df -i)"),
+        "{error}"
+    );
+    rig.fault(Fault::None);
+    assert_eq!(rig.add("b"), ["10.0.0.4"]);
+    rig.assert_sound("after a full disk");
+}
+
+#[test]
+fn a_read_only_disk_still_answers_what_is_known() {
+    let rig = single("10.0.0.0/24");
+    let held = rig.try_add("a").unwrap();
+    rig.fault(Fault::ReadOnly);
+    assert_eq!(rig.try_add("a").unwrap(), held, "ADD again");
+    rig.check("a", &held).unwrap();
+    rig.del("unknown").unwrap();
+    for error in [
+        rig.try_add("b").map(|_| ()).unwrap_err(),
+        rig.del("a").unwrap_err(),
+    ] {
+        assert_eq!(error.code, Code::IO, "{error}");
+        assert!(error.msg.contains("remount it writable"), "{error}");
+    }
+    let error = rig.status().unwrap_err();
+    assert_eq!(
+        (error.code, error.msg.contains("remount it writable")),
+        (Code::NOT_AVAILABLE, true),
+        "{error}"
+    );
+    rig.fault(Fault::None);
+    rig.del("a").unwrap();
+    rig.assert_sound("after a read-only disk");
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The verbs on a sound store.
+
+use super::{dual, single};
+use crate::testing::{Rig, attachment};
+use common::cni::dispatch::Plugin;
+use common::cni::{Code, Route};
+use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
+
+#[test]
+fn add_again_answers_what_it_answered_whatever_has_become_of_the_configuration() {
+    let mut rig = Rig::new(&json!({
+        "subnet": "10.0.0.0/24", "gateway": "10.0.0.9",
+        "routes": [{"dst": "10.9.0.0/16", "gw": "10.0.0.9", "mtu": 2044, "table": 7}], "dns": {"nameservers": ["10.0.0.53"]},
+    }));
+    let first = rig.try_add("a").unwrap();
+    assert_eq!(
+        first.routes[0],
+        Route {
+            mtu: Some(2044),
+            table: Some(7),
+            ..Route::new("10.9.0.0/16".parse().unwrap(), Some("10.0.0.9".parse().unwrap()))
+        }
+    );
+    let dir = rig.ipam["dataDir"].clone();
+    rig.ipam = json!({"subnet": "172.16.0.0/24", "dataDir": dir});
+    let again = rig.try_add("a").unwrap();
+    assert_eq!(again, first);
+    for version in common::cni::Version::ALL {
+        assert_eq!(
+            again.to_json(version).to_string(),
+            first.to_json(version).to_string()
+        );
+    }
+    assert_eq!(rig.add("b"), ["172.16.0.2"]);
+}
+
+#[test]
+fn add_again_may_not_ask_for_another_address() {
+    let rig = single("10.0.0.0/24");
+    rig.request("a", &["10.0.0.5"]).unwrap();
+    rig.request("a", &["10.0.0.5"]).unwrap();
+    let error = rig.request("a", &["10.0.0.6"]).unwrap_err();
+    assert_eq!(error.code, Code::INVALID_CONFIG);
+    assert!(
+        error.msg.contains("10.0.0.6") && error.msg.contains("already has 10.0.0.5"),
+        "{error}"
+    );
+}
+
+#[test]
+fn interfaces_of_one_container_have_leases_of_their_own() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    let mut second = attachment("a");
+    second.ifname = "net@1".parse().unwrap();
+    let result = rig
+        .plugin
+        .add(&rig.call(&json!({})), &second, Path::new("/x"))
+        .unwrap();
+    assert_eq!(result.ips[0].address.to_string(), "10.0.0.2/24");
+    rig.gc(&["a"]).unwrap();
+    assert_eq!(
+        rig.names("leases"),
+        ["a@eth0"],
+        "an interface name may hold what separates it from the container"
+    );
+}
+
+#[test]
+fn an_address_in_use_is_refused_with_its_owner() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    let error = rig.request("b", &["10.0.0.1"]).unwrap_err();
+    assert_eq!(error.code, Code::ADDRESS_IN_USE);
+    assert!(
+        error
+            .msg
+            .contains("in use by eth0 of container a (pod ns/pod) since 2027-01-15T08:00:00Z"),
+        "{error}"
+    );
+    assert_eq!(rig.names("leases"), ["a@eth0"]);
+}
+
+#[test]
+fn all_sets_or_none() {
+    let rig = Rig::new(&json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::4/128"}]]}));
+    rig.add("a");
+    let error = rig.try_add("b").unwrap_err();
+    assert_eq!(error.code, Code::EXHAUSTED);
+    assert!(
+        error.msg.starts_with("network net: ") && error.msg.contains("fd00::4-fd00::4: 1 of 1 in use"),
+        "{error}"
+    );
+    assert_eq!(rig.names("addresses"), ["10.0.0.2", "fd00::4"]);
+    rig.assert_sound("after half an ADD");
+}
+
+#[test]
+fn requested_addresses_do_not_move_the_cursor() {
+    let rig = single("10.0.0.0/24");
+    rig.request("a", &["10.0.0.200"]).unwrap();
+    assert_eq!(rig.add("b"), ["10.0.0.1"]);
+}
+
+#[test]
+fn check_finds_what_has_changed() {
+    let rig = dual(4);
+    let result = rig.try_add("a").unwrap();
+    rig.check("a", &result).unwrap();
+    let mut changed = result.clone();
+    changed.ips[1].address = "fd00::9/124".parse().unwrap();
+    let error = rig.check("a", &changed).unwrap_err();
+    assert_eq!(
+        (
+            error.code,
+            error.msg.contains("fd00::1/124, which prevResult lacks")
+        ),
+        (Code::CHECK_FAILED, true),
+        "{error}"
+    );
+    let mut more = result.clone();
+    more.ips.push(changed.ips[1].clone());
+    rig.check("a", &more).unwrap();
+    let error = rig.check("b", &result).unwrap_err();
+    assert_eq!(
+        (error.code, error.msg.contains("has no lease")),
+        (Code::CHECK_FAILED, true),
+        "{error}"
+    );
+    std::fs::remove_file(rig.file("addresses/fd00::1")).unwrap();
+    assert_eq!(rig.check("a", &result).unwrap_err().code, Code::CHECK_FAILED);
+    let without = rig
+        .plugin
+        .check(&rig.call(&json!({})), &attachment("a"), Path::new("/x"))
+        .unwrap_err();
+    assert_eq!(
+        (without.code, without.msg.contains("prevResult")),
+        (Code::INVALID_CONFIG, true)
+    );
+}
+
+#[test]
+fn gc_releases_what_is_not_valid_and_nothing_of_other_networks() {
+    let mut rig = dual(4);
+    for id in ["a", "b", "c"] {
+        rig.add(id);
+    }
+    rig.ipam["network_name"] = json!("other");
+    rig.add("d");
+    rig.ipam.as_object_mut().unwrap().remove("network_name");
+    rig.gc(&["b", "unknown"]).unwrap();
+    assert_eq!(rig.names("leases"), ["b@eth0"]);
+    rig.assert_sound("after GC");
+    rig.ipam["network_name"] = json!("other");
+    assert_eq!(rig.add("d"), ["10.0.0.1", "fd00::1"]);
+}
+
+#[test]
+fn gc_keeps_leases_that_are_younger_than_its_list() {
+    let rig = dual(4);
+    rig.add("a");
+    rig.pass(Duration::from_secs(1));
+    rig.add("b");
+    rig.plugin.clock.since_boot.set(Duration::from_millis(1_000_500));
+    rig.gc(&[]).unwrap();
+    assert_eq!(rig.names("leases"), ["b@eth0"]);
+}
+
+#[test]
+fn gc_goes_on_after_an_error_and_tells_it() {
+    let rig = dual(4);
+    for id in ["a", "b", "c"] {
+        rig.add(id);
+    }
+    std::fs::remove_file(rig.file("leases/b@eth0")).unwrap();
+    std::fs::create_dir(rig.file("leases/b@eth0")).unwrap();
+    let error = rig.gc(&[]).unwrap_err();
+    assert_eq!(error.code, Code::STORE_CORRUPT);
+    assert!(
+        error.msg.contains("leases/b@eth0") && error.msg.contains("GC has released all it could"),
+        "{error}"
+    );
+    assert_eq!(rig.names("leases"), ["b@eth0"]);
+    assert_eq!(
+        rig.names("addresses"),
+        ["10.0.0.2", "fd00::2"],
+        "those of a lease that cannot be read stay taken"
+    );
+}
+
+#[test]
+fn status_tells_what_add_would_meet() {
+    let rig = single("10.0.0.4/31");
+    rig.status().unwrap();
+    rig.add("a");
+    rig.add("b");
+    let error = rig.status().unwrap_err();
+    assert_eq!(error.code, Code::NOT_AVAILABLE);
+    assert!(
+        error
+            .msg
+            .contains("2 of 2 in use; widen the range or remove pods"),
+        "{error}"
+    );
+    assert_eq!(rig.names("leases"), ["a@eth0", "b@eth0"]);
+}
+
+#[test]
+fn status_tells_the_trap_of_a_subnet_written_by_one_of_its_addresses() {
+    let rig = Rig::new(&json!({"range": "192.168.5.158/31"}));
+    rig.status().unwrap();
+    let rig = Rig::new(&json!({"range": "192.168.5.153/30"}));
+    rig.add("a");
+    rig.add("b");
+    let error = rig.status().unwrap_err();
+    assert!(
+        error.details.contains("addresses begin at 192.168.5.153")
+            || error.details.contains("not at 192.168.5.153"),
+        "{error:?}"
+    );
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the module tests share: a plugin in a directory of its own, on a disk and a clock that do as they are told.
+
+use crate::RdmaIpam;
+use crate::clock::Clock;
+use crate::store::{Disk, Identity, NodeDisk};
+use common::cni::dispatch::{Call, Plugin};
+use common::cni::{Args, Attachment, CniResult, Conf, Error, GcConf};
+use serde_json::{Value, json};
+use std::cell::{Cell, RefCell};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+/// When a disk stops doing as it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// The change with this number fails; the others do not.
+    Fail {
+        at: usize,
+        errno: i32,
+    },
+    /// The process dies at the change with this number; `torn` writes half of it first.
+    Die {
+        at: usize,
+        torn: bool,
+    },
+    /// Nothing new fits.
+    Full,
+    /// Nothing can be changed.
+    ReadOnly,
+}
+
+/// The node's disk with a fault.
+pub(crate) struct FaultyDisk {
+    pub(crate) fault: Cell<Fault>,
+    pub(crate) changes: Cell<usize>,
+    pub(crate) shared: Cell<Option<&'static str>>,
+}
+
+impl FaultyDisk {
+    fn dead(&self) -> bool {
+        matches!(self.fault.get(), Fault::Die { at, .. } if self.changes.get() > at)
+    }
+
+    fn look<T>(&self, look: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if self.dead() {
+            Err(io::Error::other("the process is dead"))
+        } else {
+            look()
+        }
+    }
+
+    /// Makes a change, or part of it, or none. `grows` is whether it needs room on the disk.
+    fn change(
+        &self,
+        grows: bool,
+        whole: impl FnOnce() -> io::Result<()>,
+        part: impl FnOnce(),
+    ) -> io::Result<()> {
+        let number = self.changes.replace(self.changes.get() + 1);
+        match self.fault.get() {
+            Fault::Fail { at, errno } if at == number => Err(io::Error::from_raw_os_error(errno)),
+            Fault::Die { at, torn } if at <= number => {
+                if at == number && torn {
+                    part();
+                }
+                Err(io::Error::other("the process is dead"))
+            }
+            Fault::Full if grows => Err(io::Error::from_raw_os_error(nix::libc::ENOSPC)),
+            Fault::ReadOnly => Err(io::Error::from_raw_os_error(nix::libc::EROFS)),
+            _ => whole(),
+        }
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.look(|| NodeDisk.read(path))
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<Identity> {
+        self.look(|| NodeDisk.identity(path))
+    }
+
+    fn list(&self, path: &Path, most: usize) -> io::Result<Vec<OsString>> {
+        self.look(|| NodeDisk.list(path, most))
+    }
+
+    fn shared(&self, path: &Path) -> io::Result<Option<&'static str>> {
+        self.look(|| NodeDisk.shared(path))
+            .map(|real| self.shared.get().or(real))
+    }
+
+    fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let half = || drop(NodeDisk.create(path, &content[..content.len() / 2]));
+        self.change(true, || NodeDisk.create(path, content), half)
+    }
+
+    fn overwrite(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let half = || drop(NodeDisk.overwrite(path, &content[..content.len() / 2]));
+        self.change(true, || NodeDisk.overwrite(path, content), half)
+    }
+
+    fn append(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let half = || drop(NodeDisk.append(path, &content[..content.len() / 2]));
+        self.change(true, || NodeDisk.append(path, content), half)
+    }
+
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        self.change(true, || NodeDisk.link(file, name), || ())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(false, || NodeDisk.rename(from, to), || ())
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.change(false, || NodeDisk.unlink(path), || ())
+    }
+
+    fn make_directory(&self, path: &Path) -> io::Result<()> {
+        self.change(true, || NodeDisk.make_directory(path), || ())
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        self.change(false, || NodeDisk.remove_tree(path), || ())
+    }
+}
+
+/// A clock that a test moves.
+pub(crate) struct HandClock {
+    pub(crate) boot: RefCell<String>,
+    pub(crate) since_boot: Cell<Duration>,
+    pub(crate) now: Cell<SystemTime>,
+}
+
+impl Clock for HandClock {
+    fn boot_id(&self) -> Result<String, Error> {
+        Ok(self.boot.borrow().clone())
+    }
+
+    fn since_boot(&self) -> Result<Duration, Error> {
+        Ok(self.since_boot.get())
+    }
+
+    fn now(&self) -> SystemTime {
+        self.now.get()
+    }
+}
+
+/// The plugin, with one network in a directory that goes with it.
+pub(crate) struct Rig {
+    pub(crate) plugin: RdmaIpam<FaultyDisk, HandClock>,
+    pub(crate) ipam: Value,
+    dir: TempDir,
+}
+
+pub(crate) fn attachment(id: &str) -> Attachment {
+    Attachment {
+        container_id: id.parse().unwrap(),
+        ifname: "eth0".parse().unwrap(),
+    }
+}
+
+impl Rig {
+    /// A rig whose `ipam` is `ipam` and a `dataDir` of its own.
+    pub(crate) fn new(ipam: &Value) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ipam = ipam.clone();
+        ipam["dataDir"] = json!(dir.path());
+        let disk = FaultyDisk {
+            fault: Cell::new(Fault::None),
+            changes: Cell::new(0),
+            shared: Cell::new(None),
+        };
+        let clock = HandClock {
+            boot: RefCell::new("b00710".to_owned()),
+            since_boot: Cell::new(Duration::from_secs(1000)),
+            now: Cell::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
+        };
+        Self {
+            plugin: RdmaIpam {
+                disk,
+                clock,
+                lock_wait: Duration::from_millis(200),
+            },
+            ipam,
+            dir,
+        }
+    }
+
+    /// From here on the disk has `fault`, and changes are counted from zero.
+    pub(crate) fn fault(&self, fault: Fault) {
+        self.plugin.disk.changes.set(0);
+        self.plugin.disk.fault.set(fault);
+    }
+
+    /// Whether the fault's change has been reached.
+    pub(crate) fn fault_was_met(&self) -> bool {
+        match self.plugin.disk.fault.get() {
+            Fault::Fail { at, .. } | Fault::Die { at, .. } => self.plugin.disk.changes.get() > at,
+            _ => true,
+        }
+    }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        self.plugin
+            .clock
+            .since_boot
+            .set(self.plugin.clock.since_boot.get() + time);
+    }
+
+    pub(crate) fn network(&self) -> PathBuf {
+        self.dir.path().join("net")
+    }
+
+    /// A file below the directory of this boot.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.network()
+            .join(format!("boot-{}", self.plugin.clock.boot.borrow()))
+            .join(name)
+    }
+
+    pub(crate) fn call(&self, more: &Value) -> Call {
+        let mut conf = json!({"cniVersion": "1.1.0", "name": "net", "ipam": self.ipam});
+        conf.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        Call {
+            program: "rdma-ipam".to_owned(),
+            conf: Conf::read(conf.to_string().as_bytes()).unwrap(),
+            args: Args::parse("K8S_POD_NAMESPACE=ns;K8S_POD_NAME=pod").unwrap(),
+            args_text: String::new(),
+            path: Vec::new(),
+            netns_override: false,
+        }
+    }
+
+    pub(crate) fn try_add(&self, id: &str) -> Result<CniResult, Error> {
+        self.plugin
+            .add(&self.call(&json!({})), &attachment(id), Path::new("/netns"))
+    }
+
+    /// ADD, which must succeed; the addresses it gives.
+    pub(crate) fn add(&self, id: &str) -> Vec<String> {
+        let result = self.try_add(id).unwrap_or_else(|e| panic!("ADD {id}: {e:?}"));
+        result.ips.iter().map(|ip| ip.address.ip().to_string()).collect()
+    }
+
+    pub(crate) fn request(&self, id: &str, ips: &[&str]) -> Result<CniResult, Error> {
+        let call = self.call(&json!({"runtimeConfig": {"ips": ips}}));
+        self.plugin.add(&call, &attachment(id), Path::new("/netns"))
+    }
+
+    pub(crate) fn del(&self, id: &str) -> Result<(), Error> {
+        self.plugin.del(&self.call(&json!({})), &attachment(id), None)
+    }
+
+    pub(crate) fn check(&self, id: &str, previous: &CniResult) -> Result<(), Error> {
+        let previous = previous.to_json(common::cni::Version::LATEST);
+        self.plugin.check(
+            &self.call(&json!({"prevResult": previous})),
+            &attachment(id),
+            Path::new("/netns"),
+        )
+    }
+
+    pub(crate) fn gc(&self, valid: &[&str]) -> Result<(), Error> {
+        self.plugin.gc(
+            &self.call(&json!({})),
+            &GcConf {
+                valid: valid.iter().map(|id| attachment(id)).collect(),
+            },
+        )
+    }
+
+    pub(crate) fn status(&self) -> Result<(), Error> {
+        self.plugin.status(&self.call(&json!({})))
+    }
+
+    /// The names in a directory of this boot, sorted.
+    pub(crate) fn names(&self, directory: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.file(directory)).into_iter().flatten();
+        let mut names: Vec<String> = entries
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Fails unless the files are those of a store in which nobody is at work: every lease holds its addresses, every
+    /// address belongs to a lease, no address to two.
+    pub(crate) fn assert_sound(&self, when: &str) {
+        use std::os::unix::fs::MetadataExt;
+        let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
+        let mut held = Vec::new();
+        for name in self.names("leases") {
+            let path = self.file("leases").join(&name);
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lease: Value = serde_json::from_str(text.lines().next().unwrap_or_default())
+                .unwrap_or_else(|e| panic!("{when}: lease {name} is {text:?}: {e}"));
+            for ip in lease["result"]["ips"].as_array().unwrap() {
+                let ip = ip["address"]
+                    .as_str()
+                    .unwrap()
+                    .split('/')
+                    .next()
+                    .unwrap()
+                    .to_owned();
+                let address = self.file("addresses").join(&ip);
+                assert!(address.exists(), "{when}: lease {name} has lost {ip}");
+                assert_eq!(
+                    inode(&address),
+                    inode(&path),
+                    "{when}: {ip} of {name} belongs to another lease"
+                );
+                held.push(ip);
+            }
+        }
+        held.sort();
+        assert_eq!(
+            self.names("addresses"),
+            held,
+            "{when}: addresses without a lease, or with two"
+        );
+        for leftover in ["adding", "removing"] {
+            assert!(!self.file(leftover).exists(), "{when}: {leftover} is left");
+        }
+    }
+}

@@ -105,8 +105,9 @@ impl Report<'_> {
              sides and the no-op in one random order.\n\
              Binaries: {sizes}.\n\n\
              Times are of whole processes with their delegates, from fork to exit. CPU is user and system time, peak \
-             memory that of the larger of plugin and delegate (the largest sample); the no-op is a static program \
-             that does nothing, and the least that can be measured.\n",
+             memory that of the larger of plugin and delegate (the largest sample); the no-op is a {linkage} \
+             program that does nothing, and the least that can be measured.\n",
+            linkage = if cfg!(target_feature = "crt-static") { "static" } else { "dynamically linked" },
             date = self.machine.date,
             machine = self.machine.describe(),
             arena = self.arena,

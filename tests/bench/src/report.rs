@@ -107,7 +107,11 @@ impl Report<'_> {
              Times are of whole processes with their delegates, from fork to exit. CPU is user and system time, peak \
              memory that of the larger of plugin and delegate (the largest sample); the no-op is a {linkage} \
              program that does nothing, and the least that can be measured.\n",
-            linkage = if cfg!(target_feature = "crt-static") { "static" } else { "dynamically linked" },
+            linkage = if cfg!(target_feature = "crt-static") {
+                "static"
+            } else {
+                "dynamically linked"
+            },
             date = self.machine.date,
             machine = self.machine.describe(),
             arena = self.arena,

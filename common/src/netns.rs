@@ -5,12 +5,14 @@
 //! so [`Netns::run`] spends a thread on it, and a netlink socket stays for life where it was opened.
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::sched::{CloneFlags, setns};
+use nix::sys::stat::Mode;
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -59,22 +61,25 @@ impl Netns {
             path: path.to_owned(),
             source,
         };
-        // Without O_NONBLOCK a named pipe at this path would hold the caller until somebody writes to it.
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(path);
-        let file = match opened {
-            Ok(file) => file,
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        // Only a handle: to open a pipe waits for its other end, and to open a device may set it off.
+        // (std's OpenOptions cannot ask for one: where libc is musl it takes O_PATH for an access mode and drops it.)
+        let handle = match open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
+            Ok(handle) => handle,
+            Err(Errno::ENOENT | Errno::ENOTDIR) => {
                 return Err(Error::Missing {
                     path: path.to_owned(),
                 });
             }
-            Err(e) => return Err(failed(e)),
+            Err(e) => return Err(failed(e.into())),
         };
-        let system = fstatfs(&file).map_err(|e| failed(e.into()))?;
-        if system.filesystem_type() != NSFS_MAGIC || !is_network(&file).map_err(failed)? {
+        let system = fstatfs(&handle).map_err(|e| failed(e.into()))?;
+        if system.filesystem_type() != NSFS_MAGIC {
+            return Err(Error::NotANamespace {
+                path: path.to_owned(),
+            });
+        }
+        let file = File::open(format!("/proc/self/fd/{}", handle.as_raw_fd())).map_err(failed)?;
+        if !is_network(&file).map_err(failed)? {
             return Err(Error::NotANamespace {
                 path: path.to_owned(),
             });

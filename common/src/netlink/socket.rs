@@ -114,18 +114,14 @@ impl<F: Family> Socket<F> {
     /// An object that the codec cannot read is left out with a warning: a link of some other subsystem with a new
     /// kind of attribute must not keep a pod from starting.
     pub(super) fn dump(&mut self, message: impl Fn() -> F::Message) -> Result<Vec<F::Message>, Error> {
-        for _ in 0..DUMP_ATTEMPTS {
+        let answers = whole(|| {
             self.send(message(), NLM_F_DUMP)?;
-            let answers = self.receive()?;
-            if answers.interrupted {
-                continue;
-            }
-            for reason in &answers.undecoded {
-                tracing::warn!("netlink: an object is left out of a list: {reason}");
-            }
-            return Ok(answers.objects);
+            self.receive()
+        })?;
+        for reason in &answers.undecoded {
+            tracing::warn!("netlink: an object is left out of a list: {reason}");
         }
-        Err(Error::Interrupted)
+        Ok(answers.objects)
     }
 
     fn send(&mut self, message: F::Message, flags: u16) -> Result<(), Error> {
@@ -165,6 +161,17 @@ impl<F: Family> Socket<F> {
     }
 }
 
+/// The first reading during which the list did not change.
+fn whole<M>(mut read: impl FnMut() -> Result<Answers<M>, Error>) -> Result<Answers<M>, Error> {
+    for _ in 0..DUMP_ATTEMPTS {
+        let answers = read()?;
+        if !answers.interrupted {
+            return Ok(answers);
+        }
+    }
+    Err(Error::Interrupted)
+}
+
 /// The bytes of one request.
 pub(super) fn request<M: NetlinkSerializable>(message: M, flags: u16, sequence: u32) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
@@ -176,3 +183,6 @@ pub(super) fn request<M: NetlinkSerializable>(message: M, flags: u16, sequence: 
     packet.serialize(&mut bytes);
     bytes
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,32 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::{Frame, frames};
-use crate::netlink::{HwAddress, Link, LinkInfo, LinkLayer, OperState};
+use crate::netlink::{HwAddress, Link, LinkLayer};
 use std::net::IpAddr;
 
 /// A link with nothing but what an announcement needs.
-pub(in crate::announce) fn link(layer: LinkLayer, address: &str, broadcast: &str) -> Link {
-    let hardware = |text: &str| text.parse::<HwAddress>().unwrap_or_default();
+fn link(layer: LinkLayer, address: &str, broadcast: &str) -> Link {
+    let hardware = |text: &str| text.parse::<HwAddress>().unwrap();
     Link {
-        index: 7,
-        name: "net1".to_owned(),
-        altnames: Vec::new(),
-        layer,
         address: hardware(address),
         broadcast: hardware(broadcast),
-        perm_address: None,
-        mtu: 2044,
-        max_mtu: None,
-        parent: None,
-        parent_netnsid: None,
-        master: None,
-        up: true,
-        carrier: true,
-        oper_state: OperState::Up,
-        alias: None,
-        group: 0,
-        kind: None,
-        info: LinkInfo::Other,
-        addr_gen_mode: None,
+        ..Link::new(7, "net1", layer)
     }
 }
 
@@ -124,7 +107,10 @@ fn links_without_neighbours_get_no_frames() {
         ),
         []
     );
-    assert_eq!(frames(&link(LinkLayer::Other(65534), "", ""), &addresses), []);
+    assert_eq!(
+        frames(&Link::new(7, "tun0", LinkLayer::Other(65534)), &addresses),
+        []
+    );
     assert_eq!(
         frames(
             &link(LinkLayer::Infiniband, "02:00:00:00:0a:0b", "ff:ff:ff:ff:ff:ff"),

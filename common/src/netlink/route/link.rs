@@ -114,18 +114,13 @@ pub enum LinkInfo {
 }
 
 impl Link {
-    /// Whether `name` is the name or an altname.
-    pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.altnames.iter().any(|altname| altname == name)
-    }
-
-    pub(super) fn decode(message: LinkMessage) -> Self {
-        let flags = message.header.flags;
-        let mut link = Self {
-            index: message.header.index,
-            name: String::new(),
+    /// A link of which nothing else is known: down, without addresses, MTU 0.
+    pub fn new(index: u32, name: impl Into<String>, layer: LinkLayer) -> Self {
+        Self {
+            index,
+            name: name.into(),
             altnames: Vec::new(),
-            layer: LinkLayer::decode(message.header.link_layer_type),
+            layer,
             address: HwAddress::default(),
             broadcast: HwAddress::default(),
             perm_address: None,
@@ -134,15 +129,27 @@ impl Link {
             parent: None,
             parent_netnsid: None,
             master: None,
-            up: flags.contains(LinkFlags::Up),
-            carrier: flags.contains(LinkFlags::LowerUp),
+            up: false,
+            carrier: false,
             oper_state: OperState::Unknown,
             alias: None,
             group: 0,
             kind: None,
             info: LinkInfo::Other,
             addr_gen_mode: None,
-        };
+        }
+    }
+
+    /// Whether `name` is the name or an altname.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.altnames.iter().any(|altname| altname == name)
+    }
+
+    pub(super) fn decode(message: LinkMessage) -> Self {
+        let header = &message.header;
+        let mut link = Self::new(header.index, "", LinkLayer::decode(header.link_layer_type));
+        link.up = header.flags.contains(LinkFlags::Up);
+        link.carrier = header.flags.contains(LinkFlags::LowerUp);
         for attribute in message.attributes {
             link.read(attribute);
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::{Guid, Pkey, Port, PortLayer, PortState};
 use super::{Sysfs, rate_mbps};
-use crate::netlink::{HwAddress, Link, LinkInfo, LinkLayer, OperState};
+use crate::netlink::{HwAddress, Link, LinkLayer};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -81,26 +81,8 @@ impl Node {
 
 fn link(layer: LinkLayer, index: u32, name: &str, address: &str) -> Link {
     Link {
-        index,
-        name: name.to_owned(),
-        altnames: Vec::new(),
-        layer,
         address: address.parse::<HwAddress>().unwrap(),
-        broadcast: HwAddress::default(),
-        perm_address: None,
-        mtu: 2044,
-        max_mtu: None,
-        parent: None,
-        parent_netnsid: None,
-        master: None,
-        up: true,
-        carrier: true,
-        oper_state: OperState::Up,
-        alias: None,
-        group: 0,
-        kind: None,
-        info: LinkInfo::Other,
-        addr_gen_mode: None,
+        ..Link::new(index, name, layer)
     }
 }
 

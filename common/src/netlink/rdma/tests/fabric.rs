@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! With the software HCAs of `tests/fabric`, in exclusive mode: `tests/fabric/run --hcas 2 --netns-mode exclusive`.
+//! With the software HCAs of `tests/fabric` in exclusive mode; for the command see `route/tests/fabric.rs`.
 
 use super::super::super::{NetnsMode, Rdma, Route, Socket};
 use crate::netns::{Netns, tests::fresh};
@@ -46,10 +46,11 @@ fn a_device_moves_to_a_pod_and_back() {
     let mut outside = Socket::<Rdma>::open().unwrap();
     let mut inside = Socket::<Rdma>::open_in(&pod).unwrap();
     assert_eq!(outside.netns_mode().unwrap(), NetnsMode::Exclusive);
-    let index = index_of(&mut outside, "softib1").expect("the fabric has a second HCA");
+    let index = index_of(&mut outside, "softib2")
+        .expect("the fabric has a third HCA, of which no other test needs the links");
     outside.move_device(index, &host, &pod).unwrap();
-    assert_eq!(index_of(&mut outside, "softib1"), None);
-    assert_eq!(index_of(&mut inside, "softib1"), Some(index));
+    assert_eq!(index_of(&mut outside, "softib2"), None);
+    assert_eq!(index_of(&mut inside, "softib2"), Some(index));
     let error = inside.move_device(index, &host, &pod).unwrap_err();
     assert_eq!(
         error.errno(),
@@ -57,7 +58,7 @@ fn a_device_moves_to_a_pod_and_back() {
         "it is not in the host's namespace"
     );
     inside.move_device(index, &pod, &host).unwrap();
-    assert_eq!(index_of(&mut outside, "softib1"), Some(index));
+    assert_eq!(index_of(&mut outside, "softib2"), Some(index));
     assert!(
         Socket::<Route>::open().unwrap().links().unwrap().len() >= 3,
         "lo and two IPoIB links"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this machine's kernel may lack: IPoIB, ipvlan and dummy, with the software HCAs of `tests/fabric`.
+//! What this machine's kernel may lack: IPoIB, ipvlan and dummy, with the software HCAs of `tests/fabric`:
+//! `tests/fabric/run --hcas 3 --netns-mode exclusive TEST-BINARY --include-ignored --test-threads 1`. One thread, because
+//! the tests share the HCAs and the first namespace.
 
 use super::super::super::{
     AddrGenMode, HwAddress, IpoibMode, IpvlanMode, Link, LinkChange, LinkInfo, LinkLayer, NewLink,
@@ -7,10 +9,14 @@ use super::super::super::{
 };
 use super::{new, socket};
 use crate::announce;
-use crate::netns::tests::fresh;
+use crate::netns::{Netns, tests::fresh};
 use crate::rdma::{Pkey, Sysfs};
 use nix::errno::Errno;
-use std::os::fd::AsFd;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, setsockopt, sockopt::ReceiveTimeout,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 const IPOIB: NewLinkKind<'_> = NewLinkKind::Ipoib {
@@ -99,11 +105,17 @@ fn an_ipoib_child_is_born_in_the_pod_and_gets_carrier() {
     assert!(inside.delete_link(child.index).unwrap());
 }
 
-#[test]
-#[ignore = "needs the InfiniBand fabric"]
-fn announcements_go_out_over_ipoib() {
-    let mut host = Socket::<Route>::open().unwrap();
-    let parent = parent(&mut host);
+/// A pod with a child of `parent` that has carrier.
+fn pod_on(host: &mut Socket<Route>, parent: &str) -> (Netns, Link) {
+    let parent = host.link(parent).unwrap().unwrap();
+    host.change_link(
+        parent.index,
+        &LinkChange {
+            up: Some(true),
+            ..LinkChange::default()
+        },
+    )
+    .unwrap();
     let pod = fresh();
     host.add_link(&NewLink {
         parent: parent.index,
@@ -124,13 +136,52 @@ fn announcements_go_out_over_ipoib() {
         .unwrap();
     assert!(inside.wait_for_carrier(index, Duration::from_secs(10)).unwrap());
     let child = inside.link_by_index(index).unwrap().unwrap();
+    (pod, child)
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn announcements_arrive_in_a_pod_on_another_hca() {
+    let mut host = Socket::<Route>::open().unwrap();
+    let (sender, link) = pod_on(&mut host, "ib0");
+    let (receiver, other) = pod_on(&mut host, "ib1");
     let frames = announce::frames(
-        &child,
+        &link,
         &["10.1.0.2".parse().unwrap(), "fd00:1::2".parse().unwrap()],
     );
     assert_eq!(frames.len(), 3);
-    pod.run(|| announce::send(index, &frames)).unwrap().unwrap();
-    inside.delete_link(index).unwrap();
+    let listener = receiver.run(|| listener().unwrap()).unwrap();
+    let mut buffer = [0; 4096];
+    for frame in &frames {
+        // The first packets to a multicast group may be lost while the port joins it, so each is sent until it is seen.
+        let arrived = (0..20).any(|_| {
+            sender
+                .run(|| announce::send(link.index, std::slice::from_ref(frame)))
+                .unwrap()
+                .unwrap();
+            std::iter::from_fn(|| {
+                recv(listener.as_raw_fd(), &mut buffer, MsgFlags::empty())
+                    .ok()
+                    .map(|n| buffer[..n].to_vec())
+            })
+            .any(|bytes| bytes == frame.bytes)
+        });
+        assert!(arrived, "{frame:?} did not arrive");
+    }
+    socket(&sender).delete_link(link.index).unwrap();
+    socket(&receiver).delete_link(other.index).unwrap();
+}
+
+/// Packets that arrive in the calling thread's namespace, without their link-layer header; waits 200 ms for one.
+fn listener() -> nix::Result<OwnedFd> {
+    let opened = nix::sys::socket::socket(
+        AddressFamily::Packet,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::EthAll,
+    )?;
+    setsockopt(&opened, ReceiveTimeout, &TimeVal::milliseconds(200))?;
+    Ok(opened)
 }
 
 #[test]

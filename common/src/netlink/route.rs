@@ -52,7 +52,11 @@ impl Socket<Route> {
             let text = [name.as_bytes(), &[0]].concat();
             LinkAttribute::Other(DefaultNla::new(IFLA_ALT_IFNAME, text))
         });
-        self.one_link(request)
+        match self.one_link(request) {
+            // Linux before 5.5 has no altnames.
+            Err(e) if e.is(Errno::EINVAL) && name.len() > NAME_BYTES => Ok(None),
+            answer => answer,
+        }
     }
 
     /// The link with this index; `None` if there is none.

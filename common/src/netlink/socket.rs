@@ -64,7 +64,11 @@ impl<F: Family> Socket<F> {
         // Refusals then repeat only the request's header, so that the kernel's words are found behind it.
         socket.set_cap_ack(true)?;
         if F::STRICT {
-            socket.set_netlink_get_strict_chk(true)?;
+            match socket.set_netlink_get_strict_chk(true) {
+                // Before Linux 4.20 filters are ignored, so every list is filtered once more where it is read.
+                Err(e) if e.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
+                answer => answer?,
+            }
         }
         setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(ANSWER_SECONDS)).map_err(io::Error::from)?;
         let port = socket.bind_auto()?.port_number();

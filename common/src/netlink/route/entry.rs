@@ -82,8 +82,12 @@ impl Socket<Route> {
                 Message::GetRoute(message)
             })?;
             for message in answers {
-                if let Message::NewRoute(route) = message {
-                    decode(&route, index, &mut routes);
+                match message {
+                    // Without IPv6 the kernel answers a question about it with the routes of all families.
+                    Message::NewRoute(route) if route.header.address_family == family => {
+                        decode(&route, index, &mut routes);
+                    }
+                    _ => {}
                 }
             }
         }

@@ -88,6 +88,17 @@ fn the_lease_of_another_is_not_taken_for_ones_own() {
 }
 
 #[test]
+fn an_address_that_was_taken_from_a_lease_by_hand_stays_with_its_new_owner() {
+    let rig = dual(4);
+    rig.add("a");
+    fs::remove_file(rig.file("addresses/10.0.0.1")).unwrap();
+    rig.request("b", &["10.0.0.1"]).unwrap();
+    rig.del("a").unwrap();
+    assert_eq!(rig.names("addresses"), ["10.0.0.1", "fd00::2"]);
+    rig.assert_sound("after DEL of the first owner");
+}
+
+#[test]
 fn a_foreign_file_keeps_its_own_address_and_no_other() {
     let rig = single("10.0.0.0/24");
     rig.add("a");

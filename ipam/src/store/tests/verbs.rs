@@ -209,16 +209,21 @@ fn status_tells_what_add_would_meet() {
 }
 
 #[test]
-fn status_tells_the_trap_of_a_subnet_written_by_one_of_its_addresses() {
-    let rig = Rig::new(&json!({"range": "192.168.5.158/31"}));
-    rig.status().unwrap();
-    let rig = Rig::new(&json!({"range": "192.168.5.153/30"}));
-    rig.add("a");
-    rig.add("b");
-    let error = rig.status().unwrap_err();
-    assert!(
-        error.details.contains("addresses begin at 192.168.5.153")
-            || error.details.contains("not at 192.168.5.153"),
-        "{error:?}"
+fn an_exhausted_range_tells_the_trap_of_a_subnet_written_by_one_of_its_addresses() {
+    let rig = Rig::new(&json!({"range": "192.168.5.154/30"}));
+    assert_eq!(
+        [rig.add("a"), rig.add("b")],
+        [["192.168.5.153"], ["192.168.5.154"]]
     );
+    for error in [
+        rig.try_add("c").map(|_| ()).unwrap_err(),
+        rig.status().unwrap_err(),
+    ] {
+        assert!(
+            error
+                .details
+                .contains("addresses begin at 192.168.5.153, not at 192.168.5.154"),
+            "{error:?}"
+        );
+    }
 }

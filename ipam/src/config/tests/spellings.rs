@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What each spelling means.
+
+use super::*;
+
+#[test]
+fn host_local_configurations_mean_what_they_mean_there() {
+    means(
+        &json!({"type": "rdma-ipam", "subnet": "10.1.0.0/16"}),
+        &[&["10.1.0.2 of 10.1.0.1-10.1.255.254 in 10.1.0.0/16 via 10.1.0.1"]],
+    );
+    means(
+        &json!({"subnet": "10.1.0.0/16", "rangeStart": "10.1.1.0", "rangeEnd": "10.1.1.9", "gateway": "10.1.255.1",
+            "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "/run/leases", "resolvConf": ""}),
+        &[&["10.1.1.0 of 10.1.1.0-10.1.1.9 in 10.1.0.0/16 via 10.1.255.1"]],
+    );
+    means(
+        &json!({"ranges": [
+            [{"subnet": "10.1.0.0/24"}, {"subnet": "10.2.0.0/24", "rangeStart": "10.2.0.9"}],
+            [{"subnet": "fd01::/64", "gateway": "fd01::ff"}],
+        ]}),
+        &[
+            &[
+                "10.1.0.2 of 10.1.0.1-10.1.0.254 in 10.1.0.0/24 via 10.1.0.1",
+                "10.2.0.9 of 10.2.0.9-10.2.0.254 in 10.2.0.0/24 via 10.2.0.1",
+            ],
+            &["fd01::1 of fd01::1-fd01::ffff:ffff:ffff:ffff in fd01::/64 via fd01::ff"],
+        ],
+    );
+    means(
+        &json!({"subnet": "10.1.0.0/24", "ranges": [[{"subnet": "fd01::/64"}]]}),
+        &[
+            &["10.1.0.2 of 10.1.0.1-10.1.0.254 in 10.1.0.0/24 via 10.1.0.1"],
+            &["fd01::2 of fd01::1-fd01::ffff:ffff:ffff:ffff in fd01::/64 via fd01::1"],
+        ],
+    );
+}
+
+#[test]
+fn whereabouts_configurations_mean_what_they_mean_there() {
+    let cluster = json!({
+        "type": "rdma-ipam", "datastore": "kubernetes", "kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
+        "range": "192.168.2.225/28", "exclude": ["192.168.2.229/30", "192.168.2.236/32"],
+        "log_file": "/tmp/whereabouts.log", "log_level": "debug", "gateway": "192.168.2.226",
+        "leader_lease_duration": 1500, "leader_renew_deadline": 1000, "leader_retry_period": 500,
+        "reconciler_cron_expression": "30 4 * * *", "enable_overlapping_ranges": false,
+    });
+    means(
+        &cluster,
+        &[&["192.168.2.225 of 192.168.2.225-192.168.2.238 in 192.168.2.224/28 via 192.168.2.226"]],
+    );
+    let range = &read(&cluster).unwrap().sets[0][0];
+    assert_eq!(
+        range.verdict(ip("192.168.2.228")),
+        Verdict::Reserved("excluded"),
+        "the /30 begins at .228"
+    );
+    assert_eq!(range.verdict(ip("192.168.2.232")), Verdict::Usable);
+    means(
+        &json!({"range": "192.168.2.225-192.168.2.230/28"}),
+        &[&["192.168.2.225 of 192.168.2.225-192.168.2.230 in 192.168.2.224/28"]],
+    );
+    means(
+        &json!({"range": "10.0.0.0/8", "range_start": "10.5.0.7", "range_end": "10.5.0.9"}),
+        &[&["10.5.0.7 of 10.5.0.7-10.5.0.9 in 10.0.0.0/8"]],
+    );
+    means(
+        &json!({"ipRanges": [{"range": "192.168.10.0/24", "exclude": ["192.168.10.1"]}, {"range": "abcd::/64", "range_start": "abcd::10"}]}),
+        &[
+            &["192.168.10.2 of 192.168.10.1-192.168.10.254 in 192.168.10.0/24"],
+            &["abcd::10 of abcd::10-abcd::ffff:ffff:ffff:ffff in abcd::/64"],
+        ],
+    );
+    means(
+        &json!({"range": "10.0.0.4/31"}),
+        &[&["10.0.0.4 of 10.0.0.4-10.0.0.5 in 10.0.0.4/31"]],
+    );
+}
+
+#[test]
+fn a_subnet_written_by_one_of_its_addresses_is_told() {
+    let config = read(&json!({"range": "192.168.5.152/27", "exclude": ["192.168.5.151/32"]})).unwrap();
+    assert_eq!(
+        outline(&config),
+        [["192.168.5.129 of 192.168.5.129-192.168.5.158 in 192.168.5.128/27"]]
+    );
+    assert_eq!(config.notes.len(), 1, "{:?}", config.notes);
+    for part in [
+        "192.168.5.152/27",
+        "192.168.5.128/27",
+        "begin at 192.168.5.129, not at 192.168.5.152",
+        "set ipam.range_start",
+    ] {
+        assert!(
+            config.notes[0].contains(part),
+            "{:?} lacks {part:?}",
+            config.notes
+        );
+    }
+    let explained = config.explain(Error::new(Code::EXHAUSTED, "no address is left"));
+    assert_eq!(explained.msg, "network ibnet: no address is left");
+    assert!(
+        explained.details.contains("begin at 192.168.5.129"),
+        "{explained:?}"
+    );
+    let meant = read(&json!({"range": "192.168.5.152/27", "range_start": "192.168.5.152"})).unwrap();
+    assert!(meant.notes.is_empty(), "{:?}", meant.notes);
+}
+
+#[test]
+fn addresses_that_are_unique_on_one_node_only_are_told() {
+    let config = read(&json!({"range": "10.0.0.0/24", "datastore": "kubernetes"})).unwrap();
+    assert!(
+        config.notes[0].contains("unique on this node only"),
+        "{:?}",
+        config.notes
+    );
+}
+
+#[test]
+fn an_exclusion_that_excludes_nothing_is_told() {
+    let config =
+        read(&json!({"ranges": [[{"subnet": "10.0.0.0/24", "exclude": ["10.0.1.0/24", "10.0.0.7"]}]]}))
+            .unwrap();
+    assert_eq!(
+        config.notes,
+        ["the exclusion 10.0.1.0-10.0.1.255 lies outside every subnet and excludes nothing"]
+    );
+}
+
+#[test]
+fn exclusions_are_subnets_addresses_and_spans() {
+    let exclude = json!([
+        "10.0.0.0/28",
+        "10.0.0.20",
+        "10.0.0.30 - 10.0.0.39",
+        "::ffff:10.0.0.50"
+    ]);
+    let config = read(&json!({"subnet": "10.0.0.0/24", "gateway": "none", "exclude": exclude})).unwrap();
+    let range = &config.sets[0][0];
+    for excluded in [
+        "10.0.0.1",
+        "10.0.0.15",
+        "10.0.0.20",
+        "10.0.0.30",
+        "10.0.0.39",
+        "10.0.0.50",
+    ] {
+        assert_eq!(
+            range.verdict(ip(excluded)),
+            Verdict::Reserved("excluded"),
+            "{excluded}"
+        );
+    }
+    assert_eq!(range.free().count(), 254 - 15 - 1 - 10 - 1);
+}
+
+#[test]
+fn a_million_excluded_addresses_take_no_time() {
+    let start = std::time::Instant::now();
+    let config = read(&json!({"subnet": "10.0.0.0/8", "exclude": ["10.0.0.0/12"]})).unwrap();
+    assert_eq!(config.sets[0][0].free().first_from(0), Some(0x0a10_0000));
+    let single: Vec<String> = (0..60_000_u32)
+        .map(|n| std::net::Ipv4Addr::from(0x0a00_0000 + 2 * n).to_string())
+        .collect();
+    let config = read(&json!({"subnet": "10.0.0.0/8", "exclude": single})).unwrap();
+    assert_eq!(config.sets[0][0].free().count(), (1 << 24) - 2 - 60_000);
+    let config = read(&json!({"ranges": [[{"subnet": "fd00::/64", "exclude": ["fd00::/65"]}]]})).unwrap();
+    assert_eq!(config.sets[0][0].free().count(), 1 << 63);
+    // Generous for a loaded machine without optimization; walking over the addresses would take hours.
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_gateway_goes_to_the_subnet_it_lies_in_and_none_means_none() {
+    means(
+        &json!({"gateway": "10.0.0.9", "ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]}),
+        &[
+            &["10.0.0.1 of 10.0.0.1-10.0.0.254 in 10.0.0.0/24 via 10.0.0.9"],
+            &["fd00::2 of fd00::1-fd00::ffff:ffff:ffff:ffff in fd00::/64 via fd00::1"],
+        ],
+    );
+    means(
+        &json!({"gateway": "none", "subnet": "10.0.0.0/24"}),
+        &[&["10.0.0.1 of 10.0.0.1-10.0.0.254 in 10.0.0.0/24"]],
+    );
+    means(
+        &json!({"ranges": [[{"subnet": "10.0.0.0/24", "gateway": "none"}]]}),
+        &[&["10.0.0.1 of 10.0.0.1-10.0.0.254 in 10.0.0.0/24"]],
+    );
+}
+
+#[test]
+fn ranges_of_the_runtime_replace_those_of_the_configuration() {
+    let runtime =
+        json!({"runtimeConfig": {"ipRanges": [[{"subnet": "10.9.0.0/24", "gateway": "10.9.0.1"}]]}});
+    let config = Config::read(&call(
+        &json!({"subnet": "10.0.0.0/24", "exclude": ["10.9.0.2"]}),
+        &runtime,
+    ))
+    .unwrap();
+    assert_eq!(
+        outline(&config),
+        [["10.9.0.3 of 10.9.0.1-10.9.0.254 in 10.9.0.0/24 via 10.9.0.1"]]
+    );
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The binary itself: many at once, killed at any moment, on disks that fail.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_rdma-ipam");
+
+fn conf(dir: &Path, ipam: &Value) -> Value {
+    let mut ipam = ipam.clone();
+    ipam["type"] = json!("rdma-ipam");
+    ipam["dataDir"] = json!(dir);
+    json!({"cniVersion": "1.1.0", "name": "ibnet", "ipam": ipam})
+}
+
+fn start(mut command: Command, verb: &str, id: &str, conf: &Value) -> Child {
+    command
+        .env("CNI_COMMAND", verb)
+        .env("CNI_CONTAINERID", id)
+        .env("CNI_IFNAME", "net1");
+    command
+        .env("CNI_NETNS", "/no/such/netns")
+        .env("CNI_PATH", "/opt/cni/bin");
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A process that is killed before it reads leaves a broken pipe, which is what this test is about.
+    let _ = child.stdin.take().unwrap().write_all(conf.to_string().as_bytes());
+    child
+}
+
+fn run(verb: &str, id: &str, conf: &Value) -> Output {
+    start(Command::new(BINARY), verb, id, conf)
+        .wait_with_output()
+        .unwrap()
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+}
+
+/// The addresses of a successful ADD.
+fn addresses(output: &Output) -> Vec<String> {
+    assert!(output.status.success(), "{output:?}");
+    let ips = document(output)["ips"].clone();
+    ips.as_array()
+        .unwrap()
+        .iter()
+        .map(|ip| ip["address"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_configuration_of_a_whereabouts_user_works_with_one_word_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let ipam = json!({
+        "datastore": "kubernetes", "kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
+        "range": "192.168.5.152/27", "exclude": ["192.168.5.151/32"],
+        "log_file": "/var/log/whereabouts.log", "log_level": "info",
+    });
+    let mut conf = conf(dir.path(), &ipam);
+    for version in ["0.3.1", "1.1.0"] {
+        conf["cniVersion"] = json!(version);
+        let output = run("ADD", version, &conf);
+        assert_eq!(document(&output)["cniVersion"], version, "{output:?}");
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            log.contains("addresses begin at 192.168.5.129, not at 192.168.5.152"),
+            "{log:?}"
+        );
+        assert!(log.contains("unique on this node only"), "{log:?}");
+    }
+    let status = run("STATUS", "", &conf);
+    assert!(
+        status.status.success() && String::from_utf8_lossy(&status.stderr).contains("192.168.5.129"),
+        "{status:?}"
+    );
+    // 30 hosts less the excluded one, of which two are given already.
+    let rest: BTreeSet<String> = (0..27)
+        .flat_map(|i| addresses(&run("ADD", &format!("pod-{i}"), &conf)))
+        .collect();
+    assert!(rest.len() == 27 && !rest.contains("192.168.5.151/27"), "{rest:?}");
+    let error = document(&run("ADD", "one-more", &conf));
+    assert_eq!(error["code"], 110, "{error}");
+    assert!(
+        error["details"]
+            .as_str()
+            .unwrap()
+            .contains("begin at 192.168.5.129"),
+        "{error}"
+    );
+}
+
+#[test]
+fn fifty_at_once_get_fifty_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let conf = conf(
+        dir.path(),
+        &json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]}),
+    );
+    let children: Vec<Child> = (0..50)
+        .map(|i| start(Command::new(BINARY), "ADD", &format!("pod-{i}"), &conf))
+        .collect();
+    let outputs: Vec<Output> = children
+        .into_iter()
+        .map(|child| child.wait_with_output().unwrap())
+        .collect();
+    let given: BTreeSet<String> = outputs.iter().flat_map(addresses).collect();
+    assert_eq!(given.len(), 100, "{given:?}");
+    // Half of them go while as many others come.
+    let children: Vec<Child> = (0..50)
+        .map(|i| {
+            let (verb, id) = if i % 2 == 0 { ("DEL", i) } else { ("ADD", 100 + i) };
+            start(Command::new(BINARY), verb, &format!("pod-{id}"), &conf)
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let live = (0..50)
+        .filter(|i| i % 2 == 1)
+        .chain((101..150).filter(|i| i % 2 == 1));
+    let given: BTreeSet<String> = live
+        .flat_map(|i| addresses(&run("ADD", &format!("pod-{i}"), &conf)))
+        .collect();
+    assert_eq!(given.len(), 100, "{given:?}");
+}
+
+/// Numbers without pattern, the same in every run (Knuth's MMIX generator).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// How long one ADD of this build takes here, in microseconds.
+fn usual_time(conf: &Value) -> u64 {
+    let mut times: Vec<Duration> = (0..11)
+        .map(|_| {
+            let begin = Instant::now();
+            assert!(run("ADD", "timing", conf).status.success());
+            assert!(run("DEL", "timing", conf).status.success());
+            begin.elapsed() / 2
+        })
+        .collect();
+    times.sort();
+    u64::try_from(times[5].as_micros()).unwrap()
+}
+
+#[test]
+fn three_hundred_kills_make_no_duplicate_and_lose_no_address() {
+    let dir = tempfile::tempdir().unwrap();
+    let conf = conf(
+        dir.path(),
+        &json!({"subnet": "10.0.0.0/27", "gateway": "none", "cooldown": 0}),
+    );
+    let usual = usual_time(&conf);
+    let mut dice = Dice(42);
+    let mut live: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut killed = 0;
+    let mut round = 0;
+    while killed < 300 {
+        round += 1;
+        assert!(round < 6000, "only {killed} processes were killed at work");
+        let id = format!("pod-{}", dice.below(20));
+        let verb = if dice.below(2) == 0 { "ADD" } else { "DEL" };
+        let mut child = start(Command::new(BINARY), verb, &id, &conf);
+        std::thread::sleep(Duration::from_micros(dice.below(usual)));
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        killed += u32::from(output.status.signal() == Some(9));
+        let answered = output
+            .stdout
+            .ends_with(b"\n")
+            .then(|| addresses_of_json(&output.stdout));
+        if verb == "DEL" {
+            assert!(run("DEL", &id, &conf).status.success(), "round {round}");
+            live.remove(&id);
+            continue;
+        }
+        let now = addresses(&run("ADD", &id, &conf));
+        if let Some(before) = answered.as_ref().or(live.get(&id)) {
+            assert_eq!(&now, before, "round {round}: {id} was told another address");
+        }
+        live.insert(id, now);
+        let distinct: BTreeSet<&String> = live.values().flatten().collect();
+        assert_eq!(distinct.len(), live.len(), "round {round}: {live:?}");
+    }
+    for (id, held) in &live {
+        assert_eq!(
+            &addresses(&run("ADD", id, &conf)),
+            held,
+            "{id} has lost its lease"
+        );
+    }
+    for i in 0..30 - live.len() {
+        addresses(&run("ADD", &format!("rest-{i}"), &conf));
+    }
+    assert_eq!(
+        document(&run("ADD", "one-more", &conf))["code"],
+        110,
+        "an address was lost or given twice"
+    );
+}
+
+fn addresses_of_json(stdout: &[u8]) -> Vec<String> {
+    let result: Value = serde_json::from_slice(stdout).unwrap();
+    result["ips"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|ip| ip["address"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Runs `script` with a small tmpfs of its own mounted at `$1`; `$2` is the plugin. Needs no rights of root where user
+/// namespaces are allowed; where they are not, the test fails and says so.
+fn on_small_disk(dir: &Path, script: &str, conf: &Value) -> Output {
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--mount", "sh", "-euc"]);
+    command.arg(format!(
+        "mount -t tmpfs -o size=256k,nr_inodes=200 tmpfs \"$1\"\n{script}"
+    ));
+    command
+        .arg("sh")
+        .arg(dir)
+        .arg(BINARY)
+        .env("CONF", conf.to_string());
+    start(command, "ADD", "a", conf).wait_with_output().unwrap()
+}
+
+#[test]
+fn a_full_disk_fails_add_with_the_remedy_and_does_not_keep_del() {
+    let dir = tempfile::tempdir().unwrap();
+    let conf = conf(dir.path(), &json!({"subnet": "10.0.0.0/24", "gateway": "none"}));
+    let script = r#"
+        add() { printf '%s' "$CONF" | CNI_CONTAINERID=$1 "$2" || true; }
+        add a "$2"
+        dd if=/dev/zero of="$1/filler" bs=1k 2>/dev/null || true
+        add b "$2"
+        printf '%s' "$CONF" | CNI_COMMAND=STATUS "$2" || true
+        printf '%s' "$CONF" | CNI_COMMAND=DEL CNI_CONTAINERID=a "$2"
+        find "$1/ibnet" -path '*/addresses/*' >&2
+        rm "$1/filler"
+        add c "$2"
+    "#;
+    let output = on_small_disk(dir.path(), script, &conf);
+    assert!(output.status.success(), "{output:?}");
+    let answers: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    let [first, full, status, last] = answers.as_slice() else {
+        panic!("{output:?}")
+    };
+    assert_eq!(first["ips"][0]["address"], "10.0.0.1/24");
+    assert_eq!(
+        (&full["code"], &status["code"]),
+        (&json!(5), &json!(50)),
+        "{full} {status}"
+    );
+    for error in [full, status] {
+        assert!(
+            error["msg"]
+                .as_str()
+                .unwrap()
+                .contains("free space or inodes on that file system"),
+            "{error}"
+        );
+    }
+    assert!(
+        !String::from_utf8_lossy(&output.stderr).contains("/addresses/"),
+        "DEL left an address: {output:?}"
+    );
+    assert_eq!(last["ips"][0]["address"], "10.0.0.2/24");
+}
+
+#[test]
+fn a_read_only_disk_still_answers_a_repeated_add() {
+    let dir = tempfile::tempdir().unwrap();
+    let conf = conf(dir.path(), &json!({"subnet": "10.0.0.0/24", "gateway": "none"}));
+    let script = r#"
+        add() { printf '%s' "$CONF" | CNI_CONTAINERID=$1 "$2" || true; }
+        add a "$2"
+        mount -o remount,ro "$1"
+        add a "$2"
+        add b "$2"
+        printf '%s' "$CONF" | CNI_COMMAND=DEL CNI_CONTAINERID=unknown "$2"
+        printf '%s' "$CONF" | CNI_COMMAND=DEL CNI_CONTAINERID=a "$2" || true
+    "#;
+    let output = on_small_disk(dir.path(), script, &conf);
+    assert!(output.status.success(), "{output:?}");
+    let answers: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    let [first, again, refused, kept] = answers.as_slice() else {
+        panic!("{output:?}")
+    };
+    assert_eq!(first, again);
+    for error in [refused, kept] {
+        assert_eq!(error["code"], 5, "{error}");
+        assert!(
+            error["msg"].as_str().unwrap().contains("remount it writable"),
+            "{error}"
+        );
+    }
+}

@@ -1,1 +1,148 @@
 // SPDX-License-Identifier: Apache-2.0
+use crate::journal::Journal;
+use crate::model::{Fault, Rig, attachment};
+use common::cni::Code;
+use serde_json::json;
+use std::fs;
+
+/// The containers that the IPAM plugin was told to keep.
+fn kept(rig: &Rig) -> Vec<String> {
+    let conf = rig.ipam.conf_of("GC");
+    let list = conf["cni.dev/valid-attachments"].as_array().unwrap();
+    list.iter()
+        .map(|of| of["containerID"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn what_is_not_valid_goes_away_and_what_is_stays() {
+    let rig = Rig::new();
+    let before = rig.kernel.state();
+    rig.add("c1").unwrap();
+    rig.gc(&["c1"]).unwrap();
+    assert_eq!(rig.kernel.state().pod.len(), 1);
+    assert_eq!(
+        (rig.ipam.verbs(), kept(&rig)),
+        (vec!["ADD".to_owned(), "GC".to_owned()], vec!["c1".to_owned()])
+    );
+    rig.gc(&["c2"]).unwrap();
+    assert_eq!(rig.kernel.state(), before);
+    assert_eq!(rig.written_down(), [""; 0]);
+    assert_eq!(rig.ipam.calls()[2..], ["DEL c1 net1", "GC"]);
+    assert_eq!(kept(&rig), ["c2"]);
+}
+
+#[test]
+fn an_attachment_that_another_call_works_on_is_left_alone() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    let before = rig.kernel.state();
+    let at_work = rig.entry("c1");
+    rig.gc(&[]).unwrap();
+    assert_eq!(rig.kernel.state(), before);
+    assert_eq!(rig.ipam.verbs(), ["ADD", "GC"]);
+    assert_eq!(kept(&rig), ["c1"], "nor may the IPAM plugin take its addresses");
+    drop(at_work);
+    rig.gc(&[]).unwrap();
+    assert!(rig.kernel.state().pod.is_empty());
+    assert_eq!(kept(&rig), [""; 0]);
+}
+
+#[test]
+fn a_link_that_was_thrown_back_while_another_call_works_on_it_is_left_to_that_call() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    rig.kernel.set().state.pod_dies();
+    let at_work = rig.entry("c1");
+    rig.gc(&[]).unwrap();
+    assert_eq!(rig.kernel.state().host.len(), 2);
+    drop(at_work);
+}
+
+#[test]
+fn a_link_that_was_thrown_back_goes_away_even_without_its_file() {
+    for with_file in [true, false] {
+        let rig = Rig::new();
+        let before = rig.kernel.state();
+        rig.add("c1").unwrap();
+        rig.kernel.set().state.pod_dies();
+        if !with_file {
+            fs::remove_dir_all(rig.state.path().join("attachments")).unwrap();
+        }
+        rig.gc(&[]).unwrap();
+        assert_eq!(rig.kernel.state(), before);
+        assert_eq!(rig.ipam.verbs(), ["ADD", "DEL", "GC"]);
+    }
+}
+
+#[test]
+fn a_link_that_cannot_be_deleted_keeps_its_addresses() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    rig.kernel.fail(Fault::Every("delete"));
+    let error = rig.gc(&[]).unwrap_err();
+    assert_eq!(
+        (error.code, error.msg.as_str()),
+        (Code::KERNEL, "cannot delete net1 in the pod")
+    );
+    assert_eq!(rig.ipam.verbs(), ["ADD", "GC"]);
+    assert_eq!(kept(&rig), ["c1"]);
+    assert_eq!(rig.written_down(), ["c1"]);
+}
+
+#[test]
+fn every_failure_is_told_and_none_stops_the_others() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    let second = rig.add("c2");
+    assert_eq!(second.unwrap_err().code, Code::IFNAME_IN_USE);
+    let journal = Journal::new(rig.state.path(), "fabric");
+    let written = rig.entry("c1").intent.clone().unwrap();
+    journal.open(&attachment("c0")).unwrap().begin(written).unwrap();
+    rig.ipam.fail(true);
+    let error = rig.gc(&[]).unwrap_err();
+    assert_eq!(
+        (error.code, error.msg.as_str()),
+        (Code(99), "ranges: no; ranges: no; ranges: no")
+    );
+    assert!(rig.kernel.state().pod.is_empty(), "both links were tried");
+    assert_eq!(rig.written_down(), ["c0", "c1"]);
+}
+
+#[test]
+fn attachments_of_other_networks_stay() {
+    let rig = Rig::new();
+    rig.add_with("c1", &json!({"name": "other"})).unwrap();
+    let before = rig.kernel.state();
+    rig.gc(&[]).unwrap();
+    assert_eq!(rig.kernel.state(), before);
+    rig.kernel.set().state.pod_dies();
+    rig.gc(&[]).unwrap();
+    assert_eq!(rig.kernel.state().host.len(), 2);
+    let other = Journal::new(rig.state.path(), "other");
+    assert_eq!(other.attachments().unwrap(), [attachment("c1")]);
+    assert_eq!(rig.ipam.verbs(), ["ADD", "GC", "GC"]);
+}
+
+#[test]
+fn a_node_without_state_has_nothing_to_collect() {
+    let rig = Rig::new();
+    rig.gc(&[]).unwrap();
+    assert_eq!(rig.ipam.verbs(), ["GC"]);
+    assert!(!rig.state.path().join("attachments").exists());
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_read_stops_the_ipam_plugin_too() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    fs::remove_dir_all(rig.state.path().join("attachments")).unwrap();
+    fs::write(rig.state.path().join("attachments"), "in the way").unwrap();
+    let error = rig.gc(&[]).unwrap_err();
+    assert_eq!(error.code, Code::IO);
+    assert_eq!(
+        rig.ipam.verbs(),
+        ["ADD"],
+        "whose addresses it may take is not known"
+    );
+}

@@ -1,1 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::model::{alone, attachment};
+use std::thread;
+use tempfile::TempDir;
 
+const SHORT: Duration = Duration::from_millis(40);
+
+fn journal() -> (TempDir, Journal) {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = Journal::new(dir.path(), "fabric");
+    (dir, journal)
+}
+
+fn intent() -> Intent {
+    Intent {
+        netns: "/run/netns/a".into(),
+        netns_id: (4, 4_026_532_000),
+        master: "ib0".to_owned(),
+        ipam: Some("ranges".to_owned()),
+        device_info: None,
+    }
+}
+
+fn file(dir: &TempDir) -> PathBuf {
+    dir.path().join("attachments/fabric/c1@net1")
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let (_dir, journal) = journal();
+    let _alone = alone();
+    let mut entry = journal.open(&attachment("c1")).unwrap();
+    assert_eq!((&entry.intent, entry.done), (&None, false));
+    entry.begin(intent()).unwrap();
+    drop(entry);
+    let mut entry = journal.open(&attachment("c1")).unwrap();
+    assert_eq!((&entry.intent, entry.done), (&Some(intent()), false));
+    entry.finish().unwrap();
+    drop(entry);
+    let entry = journal.open(&attachment("c1")).unwrap();
+    assert_eq!((&entry.intent, entry.done), (&Some(intent()), true));
+}
+
+#[test]
+fn the_file_is_readable_for_people_and_for_root_only() {
+    let (dir, journal) = journal();
+    let mut entry = journal.open(&attachment("c1")).unwrap();
+    entry.begin(intent()).unwrap();
+    entry.finish().unwrap();
+    let text = fs::read_to_string(file(&dir)).unwrap();
+    let line = r#"{"netns":"/run/netns/a","netns_id":[4,4026532000],"master":"ib0","ipam":"ranges","device_info":null}"#;
+    assert_eq!(text, format!("{line}\ndone\n"));
+    assert_eq!(fs::metadata(file(&dir)).unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn beginning_again_replaces_what_was_there() {
+    let (dir, journal) = journal();
+    let mut entry = journal.open(&attachment("c1")).unwrap();
+    entry.begin(intent()).unwrap();
+    entry.finish().unwrap();
+    let other = Intent {
+        master: "ib1".to_owned(),
+        ..intent()
+    };
+    entry.begin(other.clone()).unwrap();
+    assert_eq!((&entry.intent, entry.done), (&Some(other), false));
+    assert_eq!(fs::read_to_string(file(&dir)).unwrap().lines().count(), 1);
+    entry.clear().unwrap();
+    assert_eq!(
+        (&entry.intent, fs::metadata(file(&dir)).unwrap().len()),
+        (&None, 0)
+    );
+}
+
+#[test]
+fn a_file_that_is_no_record_of_ours_is_an_entry_without_intent() {
+    let whole = serde_json::to_vec(&intent()).unwrap();
+    let half = &whole[..whole.len() / 2];
+    for content in [
+        &b""[..],
+        b"\n",
+        half,
+        b"hello\ndone\n",
+        b"\xff\xfe\x00\xd8",
+        b"{}\ndone\n",
+        b"null\n",
+    ] {
+        let _alone = alone();
+        let (dir, journal) = journal();
+        fs::create_dir_all(file(&dir).parent().unwrap()).unwrap();
+        fs::write(file(&dir), content).unwrap();
+        assert_eq!(journal.attachments().unwrap(), [attachment("c1")]);
+        let mut entry = journal.open(&attachment("c1")).unwrap();
+        assert_eq!(entry.intent, None, "{content:?}");
+        entry.begin(intent()).unwrap();
+        drop(entry);
+        let entry = journal.open(&attachment("c1")).unwrap();
+        assert_eq!(
+            (&entry.intent, entry.done),
+            (&Some(intent()), false),
+            "{content:?}"
+        );
+    }
+}
+
+#[test]
+fn a_half_written_last_line_is_not_done() {
+    let _alone = alone();
+    let (dir, journal) = journal();
+    journal.open(&attachment("c1")).unwrap().begin(intent()).unwrap();
+    let mut content = fs::read(file(&dir)).unwrap();
+    content.extend(b"don");
+    fs::write(file(&dir), content).unwrap();
+    let entry = journal.open(&attachment("c1")).unwrap();
+    assert_eq!((&entry.intent, entry.done), (&Some(intent()), false));
+}
+
+#[test]
+fn a_record_of_an_older_release_is_read() {
+    let _alone = alone();
+    let (dir, journal) = journal();
+    fs::create_dir_all(file(&dir).parent().unwrap()).unwrap();
+    let line = r#"{"netns":"/run/netns/a","netns_id":[4,4026532000],"master":"ib0","ipam":"ranges"}"#;
+    fs::write(file(&dir), format!("{line}\n")).unwrap();
+    assert_eq!(journal.open(&attachment("c1")).unwrap().intent, Some(intent()));
+}
+
+#[test]
+fn a_second_call_is_told_to_try_again_when_its_patience_ends() {
+    let _alone = alone();
+    let (_dir, journal) = journal();
+    let held = journal.open(&attachment("c1")).unwrap();
+    let started = Instant::now();
+    let error = journal.open_within(&attachment("c1"), SHORT).unwrap_err();
+    let waited = started.elapsed();
+    assert!(waited >= SHORT && waited < SHORT * 20, "{waited:?}");
+    assert!(
+        matches!(&error, Error::Busy(of) if *of == attachment("c1")),
+        "{error:?}"
+    );
+    assert!(matches!(journal.idle(&attachment("c1")), Err(Error::Busy(_))));
+    assert!(
+        journal.open_within(&attachment("c2"), SHORT).is_ok(),
+        "another attachment is free"
+    );
+    drop(held);
+    assert!(journal.open_within(&attachment("c1"), SHORT).is_ok());
+}
+
+#[test]
+fn a_call_waits_for_the_one_before_it() {
+    let _alone = alone();
+    let (_dir, journal) = journal();
+    let mut held = journal.open(&attachment("c1")).unwrap();
+    held.begin(intent()).unwrap();
+    let waiting = thread::spawn({
+        let journal = journal.clone();
+        move || journal.open(&attachment("c1")).unwrap().done
+    });
+    sleep(SHORT);
+    held.finish().unwrap();
+    drop(held);
+    assert!(waiting.join().unwrap());
+}
+
+#[test]
+fn a_file_that_is_removed_while_a_call_waits_for_it_is_made_anew() {
+    let _alone = alone();
+    let (dir, journal) = journal();
+    let mut held = journal.open(&attachment("c1")).unwrap();
+    held.begin(intent()).unwrap();
+    let waiting = thread::spawn({
+        let journal = journal.clone();
+        move || {
+            let mut entry = journal.open(&attachment("c1")).unwrap();
+            assert_eq!(entry.intent, None);
+            entry
+                .begin(Intent {
+                    master: "ib1".to_owned(),
+                    ..intent()
+                })
+                .unwrap();
+        }
+    });
+    sleep(SHORT);
+    held.remove().unwrap();
+    waiting.join().unwrap();
+    assert!(fs::read_to_string(file(&dir)).unwrap().contains("ib1"));
+}
+
+#[test]
+fn every_call_of_many_at_once_is_alone() {
+    let _alone = alone();
+    let (dir, journal) = journal();
+    let inside = dir.path().join("inside");
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let mut entry = journal.open(&attachment("c1")).unwrap();
+                    let mark = OpenOptions::new().write(true).create_new(true).open(&inside);
+                    mark.expect("nobody else is inside");
+                    entry.begin(intent()).unwrap();
+                    fs::remove_file(&inside).unwrap();
+                    entry.remove().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(journal.attachments().unwrap(), []);
+}
+
+#[test]
+fn an_entry_that_is_not_there_is_not_made_by_looking() {
+    let (dir, journal) = journal();
+    assert!(journal.idle(&attachment("c1")).unwrap().is_none());
+    assert_eq!(journal.attachments().unwrap(), []);
+    assert!(!dir.path().join("attachments").exists());
+}
+
+#[test]
+fn removing_twice_is_no_error() {
+    let (dir, journal) = journal();
+    let entry = journal.open(&attachment("c1")).unwrap();
+    fs::remove_file(file(&dir)).unwrap();
+    entry.remove().unwrap();
+}
+
+#[test]
+fn attachments_are_listed_by_network_and_foreign_files_are_left_alone() {
+    let (dir, journal) = journal();
+    for container in ["c2", "c1"] {
+        journal.open(&attachment(container)).unwrap();
+    }
+    Journal::new(dir.path(), "other").open(&attachment("c3")).unwrap();
+    let folder = dir.path().join("attachments/fabric");
+    for foreign in [
+        "README",
+        "@net1",
+        "c1@",
+        ".c4@net1.swp",
+        "c 5@net1",
+        "c6@a/b".split('/').next().unwrap(),
+    ] {
+        fs::write(folder.join(foreign), "x").unwrap();
+    }
+    let odd: Vec<String> = journal
+        .attachments()
+        .unwrap()
+        .iter()
+        .map(|a| format!("{}@{}", a.container_id, a.ifname))
+        .collect();
+    assert_eq!(odd, ["c1@net1", "c2@net1", "c6@a"]);
+    assert!(folder.join("README").exists());
+}
+
+#[test]
+fn odd_names_of_networks_and_interfaces_do_not_meet() {
+    let (dir, _) = journal();
+    let interfaces = ["net1", "net@1", "@", "ü", "%2f", "a-b", "..."];
+    let networks = ["a", "a.b", "a..b", "A_-.", "0", &"n".repeat(255)];
+    for network in networks {
+        let journal = Journal::new(dir.path(), network);
+        for interface in interfaces {
+            let attachment = Attachment {
+                ifname: interface.parse().unwrap(),
+                ..attachment("c-1.x_")
+            };
+            journal.open(&attachment).unwrap().begin(intent()).unwrap();
+        }
+        let mut found: Vec<String> = journal
+            .attachments()
+            .unwrap()
+            .into_iter()
+            .map(|a| a.ifname.to_string())
+            .collect();
+        found.sort();
+        let mut expected = interfaces.map(str::to_owned);
+        expected.sort();
+        assert_eq!(found, expected, "{network}");
+    }
+    assert_eq!(
+        fs::read_dir(dir.path().join("attachments")).unwrap().count(),
+        networks.len()
+    );
+}
+
+fn refused(journal: &Journal) -> (String, std::io::ErrorKind) {
+    match journal.open(&attachment("c1")).unwrap_err() {
+        error @ Error::Io { .. } => {
+            let text = error.to_string();
+            let Error::Io { source, .. } = error else {
+                unreachable!()
+            };
+            (text, source.kind())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named_with_the_remedy() {
+    let (dir, _) = journal();
+    let network = "n".repeat(256);
+    let (text, kind) = refused(&Journal::new(dir.path(), &network));
+    assert_eq!(kind, io::ErrorKind::InvalidFilename);
+    assert!(
+        text.ends_with("; a network's name becomes a directory: it may have 255 characters"),
+        "{text}"
+    );
+
+    let plain = dir.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    let (text, _) = refused(&Journal::new(&plain, "fabric"));
+    let directory = plain.join("attachments/fabric");
+    let expected = format!(
+        "cannot create {}; set RDMANET_STATE to a directory that root can write",
+        directory.display()
+    );
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn causes_have_their_own_remedies() {
+    let text = |kind: io::ErrorKind| io_error("write", Path::new("/run/x"), kind.into()).to_string();
+    assert_eq!(
+        text(io::ErrorKind::StorageFull),
+        "cannot write /run/x; free space on its file system"
+    );
+    assert_eq!(
+        text(io::ErrorKind::ReadOnlyFilesystem),
+        "cannot write /run/x; mount it writable, or set RDMANET_STATE to a directory that is"
+    );
+    assert_eq!(
+        text(io::ErrorKind::PermissionDenied),
+        "cannot write /run/x; the plugin must run as root"
+    );
+}
+
+/// `/proc` takes no file, whoever asks.
+#[test]
+fn a_directory_that_takes_no_file_is_an_error_and_not_a_lost_record() {
+    let (text, _) = refused(&Journal::new(Path::new("/proc/self"), "fabric"));
+    assert!(
+        text.starts_with("cannot create /proc/self/attachments/fabric; "),
+        "{text}"
+    );
+}

@@ -3,8 +3,10 @@ use super::{Ipam, ModelKernel, Node, Pod, attachment, call, ipoib};
 use crate::CniIpoib;
 use crate::config::Places;
 use crate::journal::{Entry, Journal};
+use crate::kernel::Kernel;
 use common::cni::dispatch::Call;
 use common::cni::{self, CniResult, GcConf};
+use common::netns::Netns;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -34,15 +36,18 @@ impl Rig {
     }
 
     pub(crate) fn plugin(&self) -> CniIpoib {
-        let kernel = self.kernel.clone();
+        let (kernel, pod) = (self.kernel.clone(), self.pod.id());
+        let open = move |netns: Option<&Netns>| -> Box<dyn Kernel> {
+            match netns {
+                Some(other) if other.id() != pod => Box::new(ModelKernel::new(Vec::new())),
+                netns => Box::new(kernel.seeing_pod(netns.is_some())),
+            }
+        };
         let places = Places {
             sysfs: self.node.path().to_owned(),
             state: self.state.path().to_owned(),
         };
-        CniIpoib::new(
-            places,
-            Box::new(move |netns| Ok(Box::new(kernel.seeing_pod(netns.is_some())))),
-        )
+        CniIpoib::new(places, Box::new(move |netns| Ok(open(netns))))
     }
 
     /// A call for a child of `ib0` with these keys added.

@@ -31,8 +31,10 @@ impl Mark {
             attachment.ifname
         );
         let group = fnv1a(alias.as_bytes()).max(1);
-        // Names are ASCII, so any cut is between characters.
-        alias.truncate(ALIAS_MAX);
+        // An interface name need not be ASCII, and half a character is no text.
+        while alias.len() > ALIAS_MAX {
+            alias.pop();
+        }
         Self { group, alias }
     }
 

@@ -12,6 +12,7 @@ use common::cni::{Dns, Env};
 use common::netlink::{HwAddress, IpoibMode, IpvlanMode, MacvlanMode};
 use common::rdma::{Guid, Pkey};
 use raw::RawConfig;
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ pub const KEYS: [&str; 12] = [
 
 /// How long a delegated IPAM plugin may take. Kubelet gives a whole sandbox two minutes.
 const DELEGATE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The longest time an IPAM plugin may be given. Every runtime has given up on the sandbox by then.
+const DELEGATE_TIMEOUT_MAX: u64 = 3600;
 
 /// The smallest MTU that carries IPv6 is 1280, but IPv4-only networks go down to this (RFC 791).
 const MTU_MIN: u32 = 68;
@@ -110,7 +114,7 @@ impl Config {
     pub fn read(call: &Call) -> Result<Self, common::cni::Error> {
         raw::require_known_keys(call)?;
         call.args.require_known(&["MAC", "IP", "GATEWAY", "GUID"])?;
-        let raw: RawConfig = call.conf.decode()?;
+        let raw: RawConfig = common::cni::conf::decode(&without_nulls(&call.conf.object))?;
         Ok(Self::validate(raw, call)?)
     }
 
@@ -149,10 +153,22 @@ impl Config {
                 .runtime_config
                 .cni_device_info_file
                 .filter(|f| !f.as_os_str().is_empty()),
-            delegate_timeout: raw.delegate_timeout.map_or(DELEGATE_TIMEOUT, Duration::from_secs),
+            delegate_timeout: delegate_timeout(raw.delegate_timeout)?,
             only_for,
         })
     }
+}
+
+/// Go's JSON, which templates and peers are written for, takes null for a key that is absent, at any depth.
+fn without_nulls(object: &Map<String, Value>) -> Value {
+    let kept = object
+        .iter()
+        .filter(|(key, value)| !value.is_null() && *key != "prevResult");
+    let deep = |value: &Value| match value {
+        Value::Object(inner) => without_nulls(inner),
+        other => other.clone(),
+    };
+    Value::Object(kept.map(|(key, value)| (key.clone(), deep(value))).collect())
 }
 
 /// Fails if a key was set that has no meaning in `mode`: ignoring a pkey would put a pod on the wrong network.
@@ -178,6 +194,22 @@ fn mtu(mtu: Option<i64>) -> Result<Option<u32>, Error> {
     }
 }
 
+/// 0 means unset, as with `mtu`.
+fn delegate_timeout(seconds: Option<u64>) -> Result<Duration, Error> {
+    match seconds.unwrap_or_default() {
+        0 => Ok(DELEGATE_TIMEOUT),
+        1..=DELEGATE_TIMEOUT_MAX => Ok(Duration::from_secs(seconds.unwrap_or_default())),
+        other => Err(Error::BadValue {
+            key: "delegateTimeout",
+            value: other.to_string(),
+            want: format!(
+                "seconds, up to {DELEGATE_TIMEOUT_MAX}, or 0 for {}",
+                DELEGATE_TIMEOUT.as_secs()
+            ),
+        }),
+    }
+}
+
 /// What DEL and GC need of a configuration, read so that nothing ADD accepted, or would refuse, stops them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -185,34 +217,30 @@ pub struct Identity {
     pub ipam: Option<String>,
     /// How long it may take.
     pub delegate_timeout: Duration,
-    /// Where ADD wrote the device-info file.
-    pub device_info_file: Option<PathBuf>,
 }
 
 impl Identity {
     /// Reads what is there and passes over the rest.
     pub fn read(call: &Call) -> Self {
         let object = &call.conf.object;
-        let text = |value: Option<&serde_json::Value>| {
+        let text = |value: Option<&Value>| {
             value
                 .and_then(|v| v.as_str())
                 .filter(|t| !t.is_empty())
                 .map(str::to_owned)
         };
         Self {
-            ipam: text(object.get("ipam").and_then(|ipam| ipam.get("type"))),
-            delegate_timeout: object
-                .get("delegateTimeout")
-                .and_then(serde_json::Value::as_u64)
-                .map_or(DELEGATE_TIMEOUT, Duration::from_secs),
-            device_info_file: text(
-                object
-                    .get("runtimeConfig")
-                    .and_then(|r| r.get("CNIDeviceInfoFile")),
-            )
-            .map(PathBuf::from),
+            // ADD refuses a type that is a path, so that nothing was allocated by it.
+            ipam: text(object.get("ipam").and_then(|ipam| ipam.get("type")))
+                .filter(|plugin| is_plugin_name(plugin)),
+            delegate_timeout: delegate_timeout(object.get("delegateTimeout").and_then(Value::as_u64))
+                .unwrap_or(DELEGATE_TIMEOUT),
         }
     }
+}
+
+fn is_plugin_name(text: &str) -> bool {
+    !text.contains('/') && text != "." && text != ".."
 }
 
 /// Where the plugin keeps and finds things; tests point it elsewhere.

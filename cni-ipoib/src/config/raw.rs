@@ -147,6 +147,7 @@ impl RawConfig {
             Some(Value::String(text)) => text
                 .strip_prefix("0x")
                 .or_else(|| text.strip_prefix("0X"))
+                .filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
                 .and_then(|hex| u16::from_str_radix(hex, 16).ok()),
             Some(_) => None,
         };

@@ -396,7 +396,7 @@ static void show_members(struct seq_file *s, const struct group *group)
 	}
 }
 
-/* One line a group: MGID, MLID, P_Key, Q_Key, MTU, rate, then its members. */
+/* A line a group: MGID, MLID, P_Key, Q_Key, MTU, rate (Gb/s), its members. */
 static int groups_show(struct seq_file *s, void *unused)
 {
 	const struct group *group;
@@ -408,7 +408,7 @@ static int groups_show(struct seq_file *s, void *unused)
 			   be16_to_cpu(group->rec.pkey),
 			   be32_to_cpu(group->rec.qkey),
 			   mtu_weight(group->rec.mtu & 0x3f),
-			   rate_weight(group->rec.rate & 0x3f) / 1000);
+			   ib_rate_to_mult(group->rec.rate & 0x3f) * 5 / 2);
 		show_members(s, group);
 		seq_putc(s, '\n');
 	}

@@ -45,8 +45,9 @@ enum ib_mtu softib_port_mtu;
 enum ib_mtu softib_group_mtu;
 
 static struct softib_hca __rcu *hcas[SOFTIB_MAX_HCAS];
+static DEFINE_MUTEX(hcas_lock);	/* an HCA that is in the table stays there */
 
-/* Callers of the three hold rcu_read_lock(), or are the module's own init. */
+/* Callers of the three hold rcu_read_lock() or hcas_lock. */
 struct softib_hca *softib_by_unit(unsigned int unit)
 {
 	return rcu_dereference_check(hcas[unit], 1);
@@ -77,6 +78,30 @@ struct softib_hca *softib_by_gid(const union ib_gid *gid)
 			return hca;
 	}
 	return NULL;
+}
+
+/* Calls @fn for each HCA, none of which goes away meanwhile. */
+void softib_for_each(void (*fn)(struct softib_hca *hca))
+{
+	struct softib_hca *hca;
+	unsigned int i;
+
+	mutex_lock(&hcas_lock);
+	for (i = 0; i < SOFTIB_MAX_HCAS; i++) {
+		hca = softib_by_unit(i);
+		if (hca)
+			fn(hca);
+	}
+	mutex_unlock(&hcas_lock);
+}
+
+static void table_set(unsigned int unit, struct softib_hca *hca)
+{
+	mutex_lock(&hcas_lock);
+	rcu_assign_pointer(hcas[unit], hca);
+	mutex_unlock(&hcas_lock);
+	if (!hca)
+		synchronize_rcu();
 }
 
 static int mtu_parse(const char *name, unsigned int value, enum ib_mtu *out)
@@ -172,7 +197,7 @@ static int hca_add(unsigned int unit)
 		return PTR_ERR(hca);
 	}
 	platform_set_drvdata(pdev, hca);
-	rcu_assign_pointer(hcas[unit], hca);
+	table_set(unit, hca);
 	ret = softib_hca_register(hca);
 	if (!ret) {
 		ret = sysfs_create_group(&pdev->dev.kobj, &softib_port_group);
@@ -182,8 +207,7 @@ static int hca_add(unsigned int unit)
 	if (ret) {
 		pr_err("softib: softib%u cannot be registered: %pe\n", unit,
 		       ERR_PTR(ret));
-		RCU_INIT_POINTER(hcas[unit], NULL);
-		synchronize_rcu();
+		table_set(unit, NULL);
 		softib_hca_free(hca);
 		platform_device_unregister(pdev);
 	}
@@ -204,8 +228,7 @@ static void hca_remove(unsigned int unit)
 	 * unregisters, and packets of other HCAs must not look there.  The SA
 	 * still answers this HCA, so that clients leave their groups.
 	 */
-	RCU_INIT_POINTER(hcas[unit], NULL);
-	synchronize_rcu();
+	table_set(unit, NULL);
 	softib_hca_unregister(hca);
 	softib_groups_drop_port(hca);
 	softib_hca_free(hca);

@@ -113,6 +113,12 @@ static void port_event(struct softib_hca *hca, enum ib_event_type type)
 	ib_dispatch_event(&event);
 }
 
+/* The subnet manager asks a port's clients to join again and to find paths anew. */
+static void reregister(struct softib_hca *hca)
+{
+	port_event(hca, IB_EVENT_CLIENT_REREGISTER);
+}
+
 static struct softib_hca *dev_to_softib(struct device *dev)
 {
 	return dev_get_drvdata(dev);
@@ -142,7 +148,7 @@ static ssize_t link_store(struct device *dev, struct device_attribute *attr,
 			 * away, and says so: clients must join again.
 			 */
 			port_event(hca, IB_EVENT_PORT_ACTIVE);
-			port_event(hca, IB_EVENT_CLIENT_REREGISTER);
+			reregister(hca);
 		} else {
 			softib_groups_drop_port(hca);
 			port_event(hca, IB_EVENT_PORT_ERR);
@@ -176,12 +182,11 @@ static ssize_t lid_store(struct device *dev, struct device_attribute *attr,
 	owner = softib_by_lid(lid);
 	rcu_read_unlock();
 	if (!owner) {
-		mutex_lock(&hca->lock);
 		WRITE_ONCE(hca->lid, lid);
 		softib_groups_drop_port(hca);
 		port_event(hca, IB_EVENT_LID_CHANGE);
-		port_event(hca, IB_EVENT_CLIENT_REREGISTER);
-		mutex_unlock(&hca->lock);
+		/* All ports ask for their paths again: they hold the old LID. */
+		softib_for_each(reregister);
 	} else if (owner != hca) {
 		ret = -EEXIST;
 	}
@@ -221,7 +226,7 @@ static ssize_t pkeys_store(struct device *dev, struct device_attribute *attr,
 		WRITE_ONCE(hca->pkeys[i], table[i]);
 	softib_groups_drop_port(hca);
 	port_event(hca, IB_EVENT_PKEY_CHANGE);
-	port_event(hca, IB_EVENT_CLIENT_REREGISTER);
+	reregister(hca);
 	mutex_unlock(&hca->lock);
 	return count;
 }

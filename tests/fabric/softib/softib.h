@@ -47,7 +47,7 @@ struct softib_rate {
  * @pdev: parent in sysfs, carries the attributes of port.c
  * @unit: number N of softibN
  * @guid: node and port GUID
- * @lock: serialises changes of the port's state (link, LID, P_Keys)
+ * @lock: serialises changes of link and P_Keys
  * @lid: unicast LID
  * @up: whether the cable is in
  * @pkeys: P_Key table, 0 = no entry
@@ -61,7 +61,7 @@ struct softib_hca {
 	struct platform_device *pdev;
 	unsigned int unit;
 	__be64 guid;
-	struct mutex lock;	/* link, LID, P_Keys */
+	struct mutex lock;	/* link, P_Keys */
 	u16 lid;
 	bool up;
 	u16 pkeys[SOFTIB_PKEYS];
@@ -142,6 +142,7 @@ extern enum ib_mtu softib_group_mtu;
 struct softib_hca *softib_by_unit(unsigned int unit);
 struct softib_hca *softib_by_lid(u16 lid);
 struct softib_hca *softib_by_gid(const union ib_gid *gid);
+void softib_for_each(void (*fn)(struct softib_hca *hca));
 
 /* hca.c */
 struct softib_hca *softib_hca_create(struct platform_device *pdev, u64 guid,
@@ -162,7 +163,7 @@ void softib_port_gid(const struct softib_hca *hca, union ib_gid *gid);
 /* qp.c */
 void softib_qp_ops(struct rvt_dev_info *rdi);
 
-/* What became of a work request. */
+/* What became of a work request */
 enum softib_verdict {
 	SOFTIB_DONE,		/* complete it with the status */
 	SOFTIB_LOST,		/* no acknowledge came */

@@ -1,0 +1,224 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What tests/fabric/run itself promises, seen from the host:
+#     tests/fabric/selftest-host.sh
+# Prints a sentence per case and a closing line; exits 1 when one does not hold.
+set -uo pipefail
+
+run=$(cd "$(dirname "$0")" && pwd)/run
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+# No plugins of this repository unless a case gives some: what is built must not matter.
+export RDMANET_BIN=$dir/bin TMPDIR=$dir/tmp
+unset RDMANET_FABRIC_ARGS
+mkdir "$RDMANET_BIN" "$TMPDIR"
+passed=0 failed=0
+
+# holds SENTENCE COMMAND...: the case passes when the command succeeds.
+holds() {
+	local sentence=$1 log
+	shift
+	if log=$("$@" 2>&1); then
+		echo "ok - $sentence"
+		passed=$((passed + 1))
+	else
+		echo "not ok - $sentence"
+		tail -n 15 <<<"$log" | sed 's/^/    /'
+		failed=$((failed + 1))
+	fi
+}
+
+# script NAME: makes a script of standard input, prints its path.
+script() {
+	{ echo '#!/bin/bash'; cat; } >"$dir/$1"
+	chmod +x "$dir/$1"
+	echo "$dir/$1"
+}
+
+# is VALUE EXPECTED
+is() { [[ $1 == "$2" ]] || { echo "got: '$1'"; echo "expected: '$2'"; return 1; }; }
+
+# gives STATUS COMMAND...: output to $dir/out and $dir/err.
+gives() {
+	local expected=$1 status=0
+	shift
+	"$@" >"$dir/out" 2>"$dir/err" || status=$?
+	((status == expected)) || { echo "status $status, not $expected"; cat "$dir/out" "$dir/err"; return 1; }
+}
+
+says() { grep -qE "$2" "$dir/$1" || { echo "no '$2' in $1:"; cat "$dir/$1"; return 1; }; }
+
+exit_status() {
+	local s
+	s=$(script status <<<'exit "$1"')
+	gives 0 "$run" "$s" 0 && gives 7 "$run" "$s" 7 && gives 255 "$run" "$s" 255
+}
+
+arguments() {
+	local s odd
+	s=$(script args <<<'printf "<%s>" "$#" "$@"')
+	odd=$'two\nlines'
+	gives 0 "$run" "$s" 'a b' '' '"q" $x `y`' "it's" "$odd" --hcas '*' || return
+	is "$(<"$dir/out")" "<7><a b><><\"q\" \$x \`y\`><it's><$odd><--hcas><*>"
+}
+
+folder() {
+	mkdir -p "$dir/a folder, of mine/sub"
+	echo neighbour >"$dir/a folder, of mine/sub/data"
+	local s
+	s=$(script 'a folder, of mine/look' <<<'cat sub/data && ! touch new 2>/dev/null && touch /tmp/t /run/t /var/t && hostname && ls /run/netns')
+	(cd / && gives 0 "$run" "$s") && is "$(<"$dir/out")" $'neighbour\nfabric'
+}
+
+program() {
+	cp "$(type -P busybox)" "$dir/echo"
+	gives 0 "$run" "$dir/echo" one two && is "$(<"$dir/out")" 'one two'
+}
+
+both_streams() {
+	local s
+	s=$(script streams <<<'echo one; echo two >&2; ip link set ib0 up; echo three; modprobe dummy; echo four >&2')
+	gives 0 "$run" "$s" && is "$(<"$dir/out")" $'one\ntwo\nthree\nfour'
+}
+
+streamed() {
+	local s
+	s=$(script slow <<<'echo early; sleep 8; echo late')
+	{ IFS= read -r line; SECONDS=0; cat >/dev/null; } < <("$run" "$s" 2>/dev/null)
+	((SECONDS >= 6)) || { echo "first line came $SECONDS s before the end"; return 1; }
+	is "$line" early
+}
+
+much_output() {
+	local s
+	s=$(script much <<<'seq 1 1500000')
+	gives 0 "$run" "$s" && is "$(sha256sum <"$dir/out")" "$(seq 1 1500000 | sha256sum)"
+}
+
+reader_that_leaves() {
+	local s
+	s=$(script chatty <<<'seq 1 200000')
+	is "$(timeout 120 "$run" "$s" 2>/dev/null | sed -n '1{p;q}')" 1
+}
+
+hang() {
+	local s
+	s=$(script hang <<<'echo before; sleep 1000')
+	gives 125 "$run" --timeout 20 "$s" && says out '^before$' && says err 'ended after 20 s' && says err 'had started and had not finished'
+}
+
+panic() {
+	local s
+	s=$(script panic <<<'sleep 1; echo c >/proc/sysrq-trigger; sleep 60')
+	gives 125 "$run" "$s" && says err "fabric: the VM's kernel failed: Kernel panic" && says err 'sysrq_handle_crash|Call Trace|sysrq triggered crash' &&
+		[[ -s $(sed -n 's/.*(all of it: \(.*\)):/\1/p' "$dir/err") ]]
+}
+
+dead_vm() {
+	local s
+	s=$(script dead <<<'echo alive; poweroff -f; sleep 60')
+	gives 125 "$run" "$s" && says err "ended without the script's status"
+}
+
+plugins() {
+	local s
+	mkdir -p "$dir/one" "$dir/two"
+	echo ours >"$RDMANET_BIN/cni-ipoib"
+	echo 1 >"$dir/one/peer"
+	printf '#!/bin/sh\necho "peer $0"\n' >"$dir/two/peer"
+	echo other >"$dir/two/other"
+	chmod +x "$dir/two/peer"
+	s=$(script plugins <<<'cd /opt/cni/bin && ls && cat cni-ipoib && ./peer && touch own')
+	gives 0 "$run" --bin "$dir/one" --bin "$dir/two" "$s" || return
+	rm "$RDMANET_BIN/cni-ipoib"
+	is "$(<"$dir/out")" $'cni-ipoib\nother\npeer\nours\npeer ./peer' && says err 'without rdma-ipam: not built' && is "$(wc -l <"$dir/err")" 1
+}
+
+options() {
+	local s
+	s=$(script options <<<'rdma link | grep -c ACTIVE; cat /sys/class/infiniband/softib{0,1}/ports/1/pkeys/1 /sys/devices/platform/softib.2/link; rdma system show; echo "$NAME"; cat /shared/file; cat /sys/class/infiniband/softib0/ports/1/rate')
+	mkdir -p "$dir/shared"
+	echo content >"$dir/shared/file"
+	gives 0 env RDMANET_FABRIC_ARGS='--netns-mode exclusive --hcas 4' "$run" --hcas 3 --pkeys 0xffff,0x8001/0xffff,0x8002 --down 2 \
+		--env 'NAME=a b' --share "$dir/shared:/shared" --softib rate=40 "$s" || return
+	is "$(grep -v copy-on-fork "$dir/out"; grep -o 'netns exclusive' "$dir/out")" $'2\n0x8001\n0x8002\n0\na b\ncontent\n40 Gb/sec (4X QDR)\nnetns exclusive'
+}
+
+# one_line STATUS PATTERN COMMAND...: it fails with that one line.
+one_line() {
+	local pattern=$2
+	gives "$1" "${@:3}" && says err "$pattern" && is "$(wc -l <"$dir/err")" 1 && is "$(<"$dir/out")" ''
+}
+
+bad_use() {
+	local s
+	s=$(script fine <<<'true')
+	: >"$dir/plain"
+	one_line 125 "$dir/none: no such file" "$run" "$dir/none" &&
+		one_line 125 'not executable' "$run" "$dir/plain" &&
+		one_line 125 "hcas '17' is not a number from 1 to 16" "$run" --hcas 17 "$s" &&
+		one_line 125 "netns-mode 'private' is none of: shared exclusive" "$run" --netns-mode private "$s" &&
+		one_line 125 'option --frobnicate is unknown' "$run" --frobnicate 1 "$s" &&
+		one_line 125 "bin '$dir/none' is not a folder" "$run" --bin "$dir/none" "$s"
+}
+
+bad_parameter() {
+	local s
+	s=$(script fine <<<'true')
+	gives 125 "$run" --softib rate=13 "$s" && says err 'had not started' && says err 'rate=13 Gb/s is not a rate'
+}
+
+ended_by_signal() {
+	local s pid qemu status=0
+	s=$(script wait <<<'echo up; sleep 1000')
+	"$run" "$s" >"$dir/out" 2>/dev/null &
+	pid=$!
+	until grep -q up "$dir/out"; do sleep 0.2; done
+	qemu=$(pgrep -P "$(pgrep -P "$pid" timeout)" qemu)
+	kill "$pid"
+	wait "$pid" || status=$?
+	is "$status" 143 && ! kill -0 "$qemu" 2>/dev/null && is "$(find "$TMPDIR" -name 'fabric.*')" ''
+}
+
+side_by_side() {
+	local s n pids=()
+	s=$(script both <<<'ip link set ib0 up; sleep 2; echo "vm $1"')
+	for n in 1 2 3; do
+		"$run" "$s" "$n" >"$dir/vm$n" 2>/dev/null &
+		pids+=($!)
+	done
+	wait "${pids[@]}" && is "$(cat "$dir"/vm[123])" $'vm 1\nvm 2\nvm 3'
+}
+
+cached() {
+	local first copy=$dir/copy/tests/fabric
+	first=$("$run" --build-only) || return
+	SECONDS=0
+	is "$("$run" --build-only)" "$first" && ((SECONDS < 3)) || return
+	mkdir -p "$copy"
+	cp -r "$(dirname "$run")"/. "$copy"
+	is "$("$copy/run" --build-only)" "$first" || return
+	echo '# changed' >>"$copy/init"
+	[[ $("$copy/run" --build-only) != "$first" ]]
+}
+
+holds "the script's exit status is the command's" exit_status
+holds "arguments arrive as they are: spaces, quotes, nothing, line ends, options" arguments
+holds "a script outside the repository sees its folder, read-only, and writes elsewhere" folder
+holds "a static program runs as well as a script" program
+holds "output and errors come out in order, without the kernel's messages" both_streams
+holds "output is streamed while the script runs" streamed
+holds "ten megabytes of output arrive whole" much_output
+holds "a reader that leaves early does no harm" reader_that_leaves
+holds "a hang is an error at the time limit, with the output so far" hang
+holds "a kernel panic is an error with the console's last lines" panic
+holds "a VM that dies is an error" dead_vm
+holds "/opt/cni/bin has our plugins and those of --bin, the last wins, and is writable" plugins
+holds "options reach the fabric, RDMANET_FABRIC_ARGS first" options
+holds "bad use is told in one line" bad_use
+holds "a parameter that the module refuses is an error with the module's words" bad_parameter
+holds "TERM ends the VM and leaves nothing behind" ended_by_signal
+holds "three VMs run side by side" side_by_side
+holds "the image is built once, and anew when an input changes" cached
+echo "$passed passed, $failed failed"
+((failed == 0))

@@ -17,8 +17,16 @@ pub trait Backend {
 }
 
 /// Each candidate as it is and, where it can, with every ADD forced to the disk.
-pub const KINDS: [&str; 8] =
-    ["files", "files, synced", "sqlite", "sqlite, synced", "redb", "redb, synced", "lmdb", "lmdb, synced"];
+pub const KINDS: [&str; 8] = [
+    "files",
+    "files, synced",
+    "sqlite",
+    "sqlite, synced",
+    "redb",
+    "redb, synced",
+    "lmdb",
+    "lmdb, synced",
+];
 
 /// The first address of 10.0.0.0/16 that is given.
 pub const FIRST: u32 = 0x0a00_0001;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long one ADD takes, as a whole process, on each candidate for rdma-ipam's store.
 //!
-//! Called as `store-bench [ROUNDS]` (default 200). Every candidate does the same work: look for the attachment,
+//! Called as `store-bench [ROUNDS]` (default 200), or as `store-bench plugin PATH [ROUNDS]` for the rdma-ipam binary at
+//! PATH itself, with its configuration read and its result written. Every candidate does the same work: look for the attachment,
 //! find the next free address after a cursor, write lease, address and cursor. Candidates take turns within each
 //! round, so that a slow moment of the machine meets all of them. Prints a table in Markdown.
 
 mod backend;
 mod measure;
+mod plugin;
 
 use backend::KINDS;
 use measure::{Sample, crowd, process};
@@ -14,7 +16,7 @@ use std::error::Error;
 use std::path::Path;
 
 /// Live leases before the first measured ADD.
-const LIVE: [usize; 3] = [10, 1_000, 5_000];
+pub const LIVE: [usize; 3] = [10, 1_000, 5_000];
 
 /// Processes started at once.
 const CROWD: usize = 50;
@@ -22,12 +24,17 @@ const CROWD: usize = 50;
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["add", kind, dir, key] => backend::open(kind, Path::new(dir))?.add(key).map(|_| ()).and_then(|()| last_words()),
+        ["add", kind, dir, key] => backend::open(kind, Path::new(dir))?
+            .add(key)
+            .map(|_| ())
+            .and_then(|()| last_words()),
         ["fill", kind, dir, count] => backend::fill(kind, Path::new(dir), count.parse()?),
         ["nothing"] => last_words(),
+        ["plugin", path] => plugin::run(Path::new(path), 200),
+        ["plugin", path, rounds] => plugin::run(Path::new(path), rounds.parse()?),
         [] => run(200),
         [rounds] => run(rounds.parse()?),
-        _ => Err("usage: store-bench [ROUNDS]".into()),
+        _ => Err("usage: store-bench [ROUNDS] | plugin PATH [ROUNDS]".into()),
     }
 }
 
@@ -38,10 +45,17 @@ fn last_words() -> Result<(), Box<dyn Error>> {
 }
 
 fn run(rounds: usize) -> Result<(), Box<dyn Error>> {
-    println!("| store | live | ADD median ms | p95 ms | peak memory MiB | {CROWD} at once, ms | on disk KiB |");
+    println!(
+        "| store | live | ADD median ms | p95 ms | peak memory MiB | {CROWD} at once, ms | on disk KiB |"
+    );
     println!("|---|---|---|---|---|---|---|");
-    let empty: Vec<Sample> = (0..rounds).map(|_| process(&["nothing"])).collect::<Result<_, _>>()?;
-    println!("| a process that does nothing | | {} | | |", measure::columns(&empty));
+    let empty: Vec<Sample> = (0..rounds)
+        .map(|_| process(&["nothing"]))
+        .collect::<Result<_, _>>()?;
+    println!(
+        "| a process that does nothing | | {} | | |",
+        measure::columns(&empty)
+    );
     for live in LIVE {
         let root = tempfile::tempdir_in(std::env::current_dir()?)?;
         for kind in KINDS {
@@ -53,14 +67,30 @@ fn run(rounds: usize) -> Result<(), Box<dyn Error>> {
         for round in 0..rounds {
             for (i, kind) in KINDS.iter().enumerate() {
                 let dir = root.path().join(kind);
-                samples[i].push(process(&["add", kind, &dir.to_string_lossy(), &format!("round-{round}@eth0")])?);
+                samples[i].push(process(&[
+                    "add",
+                    kind,
+                    &dir.to_string_lossy(),
+                    &format!("round-{round}@eth0"),
+                ])?);
             }
         }
         for (kind, samples) in KINDS.iter().zip(&samples) {
             let dir = root.path().join(kind);
-            let at_once = crowd(CROWD, |i| ["add".into(), (*kind).into(), dir.display().to_string(), format!("crowd-{i}@eth0")])?;
+            let at_once = crowd(CROWD, |i| {
+                [
+                    "add".into(),
+                    (*kind).into(),
+                    dir.display().to_string(),
+                    format!("crowd-{i}@eth0"),
+                ]
+            })?;
             let kib = measure::disk_use(&dir)? / 1024;
-            println!("| {kind} | {live} | {} | {:.0} | {kib} |", measure::columns(samples), at_once.as_secs_f64() * 1e3);
+            println!(
+                "| {kind} | {live} | {} | {:.0} | {kib} |",
+                measure::columns(samples),
+                at_once.as_secs_f64() * 1e3
+            );
         }
     }
     Ok(())

@@ -11,12 +11,18 @@ use std::time::{Duration, Instant};
 /// One process' life.
 #[derive(Clone, Copy)]
 pub struct Sample {
-    elapsed: Duration,
-    peak_kib: u64,
+    /// From before its start to after its end.
+    pub elapsed: Duration,
+    /// Its peak memory; zero if it did not tell.
+    pub peak_kib: u64,
 }
 
 fn spawn<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> io::Result<Child> {
-    Command::new(std::env::current_exe()?).args(words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+    Command::new(std::env::current_exe()?)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
 }
 
 /// Runs this program with `words` and tells how long it took; it must succeed.
@@ -24,14 +30,21 @@ pub fn process(words: &[&str]) -> Result<Sample, Box<dyn Error>> {
     let start = Instant::now();
     let mut child = spawn(words)?;
     let peak_kib = wait(&mut child)?;
-    Ok(Sample { elapsed: start.elapsed(), peak_kib })
+    Ok(Sample {
+        elapsed: start.elapsed(),
+        peak_kib,
+    })
 }
 
 /// Starts `count` processes at once and tells how long it takes until the last has ended.
 pub fn crowd(count: usize, words: impl Fn(usize) -> [String; 4]) -> Result<Duration, Box<dyn Error>> {
     let start = Instant::now();
-    let mut children = (0..count).map(|i| spawn(&words(i))).collect::<Result<Vec<_>, _>>()?;
-    children.iter_mut().try_for_each(|child| wait(child).map(|_| ()))?;
+    let mut children = (0..count)
+        .map(|i| spawn(&words(i)))
+        .collect::<Result<Vec<_>, _>>()?;
+    children
+        .iter_mut()
+        .try_for_each(|child| wait(child).map(|_| ()))?;
     Ok(start.elapsed())
 }
 
@@ -83,5 +96,7 @@ pub fn disk_use(dir: &Path) -> io::Result<u64> {
 pub fn peak_kib() -> io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    Ok(line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default())
+    Ok(line
+        .and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
+        .unwrap_or_default())
 }

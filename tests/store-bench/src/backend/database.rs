@@ -20,7 +20,10 @@ pub struct Redb {
 impl Redb {
     pub fn open(dir: &Path, synced: bool) -> Result<Self, Box<dyn Error>> {
         loop {
-            match Database::builder().set_cache_size(1 << 20).create(dir.join("leases.redb")) {
+            match Database::builder()
+                .set_cache_size(1 << 20)
+                .create(dir.join("leases.redb"))
+            {
                 Ok(database) => return Ok(Self { database, synced }),
                 Err(DatabaseError::DatabaseAlreadyOpen) => std::thread::sleep(Duration::from_millis(1)),
                 Err(e) => return Err(e.into()),
@@ -32,7 +35,11 @@ impl Redb {
 impl Backend for Redb {
     fn add(&mut self, key: &str) -> Result<Ipv4Addr, Box<dyn Error>> {
         let mut change = self.database.begin_write()?;
-        change.set_durability(if self.synced { Durability::Immediate } else { Durability::None })?;
+        change.set_durability(if self.synced {
+            Durability::Immediate
+        } else {
+            Durability::None
+        })?;
         let address = {
             let (mut leases, mut addresses) = (change.open_table(LEASE)?, change.open_table(ADDRESS)?);
             let mut cursors = change.open_table(CURSOR)?;

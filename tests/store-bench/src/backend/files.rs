@@ -32,30 +32,61 @@ impl Files {
             gateway: None,
             exclude: Vec::new(),
         };
-        Ok(Self { dir: dir.to_owned(), synced, sets: vec![vec![Range::new(spec, &[])?]] })
+        Ok(Self {
+            dir: dir.to_owned(),
+            synced,
+            sets: vec![vec![Range::new(spec, &[])?]],
+        })
     }
 }
 
 impl Backend for Files {
     fn add(&mut self, key: &str) -> Result<Ipv4Addr, Box<dyn Error>> {
         let disk: &dyn Disk = if self.synced { &Synced } else { &NodeDisk };
-        let node = Node { disk, clock: &KernelClock, lock_wait: Duration::from_secs(10) };
-        let place = Place { network: "bench".to_owned(), dir: self.dir.clone(), cooldown: Duration::from_secs(30) };
+        let node = Node {
+            disk,
+            clock: &KernelClock,
+            lock_wait: Duration::from_secs(10),
+        };
+        let place = Place {
+            network: "bench".to_owned(),
+            dir: self.dir.clone(),
+            cooldown: Duration::from_secs(30),
+        };
         let (container, ifname) = key.split_once('@').ok_or("want container@ifname")?;
-        let owner = Attachment { container_id: container.parse()?, ifname: ifname.parse()? };
+        let owner = Attachment {
+            container_id: container.parse()?,
+            ifname: ifname.parse()?,
+        };
         let store = Store::new(&place, &node)?;
         let locked = store.enter()?;
         if locked.lease(&owner)?.is_some() {
             return Err("there is a lease already".into());
         }
         let given = allocate(&self.sets, &Requests::default(), &locked)?;
-        let ips = given.iter().map(|a| IpConfig { address: a.ip.into(), gateway: None, interface: None }).collect();
-        let lease = locked.draft(&owner, None, CniResult { ips, ..CniResult::default() })?;
+        let ips = given
+            .iter()
+            .map(|a| IpConfig {
+                address: a.ip.into(),
+                gateway: None,
+                interface: None,
+            })
+            .collect();
+        let lease = locked.draft(
+            &owner,
+            None,
+            CniResult {
+                ips,
+                ..CniResult::default()
+            },
+        )?;
         locked.commit(&lease)?;
         given.iter().for_each(|a| locked.remember(a.range, a.ip));
         match given[0].ip {
             IpAddr::V4(ip) => Ok(ip),
-            IpAddr::V6(_) => Err(CniError::new(common::cni::Code::INTERNAL, "an IPv4 range gave IPv6").into()),
+            IpAddr::V6(_) => {
+                Err(CniError::new(common::cni::Code::INTERNAL, "an IPv4 range gave IPv6").into())
+            }
         }
     }
 }

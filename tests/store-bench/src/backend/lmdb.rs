@@ -2,9 +2,9 @@
 //! LMDB by way of heed.
 
 use super::{Backend, FIRST, record};
+use heed::byteorder::BigEndian;
 use heed::types::{Str, U32};
 use heed::{Database, Env, EnvFlags, EnvOpenOptions};
-use heed::byteorder::BigEndian;
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -28,7 +28,8 @@ impl Backend for Lmdb {
     fn add(&mut self, key: &str) -> Result<Ipv4Addr, Box<dyn Error>> {
         let mut change = self.0.write_txn()?;
         let leases: Database<Str, Str> = self.0.create_database(&mut change, Some("lease"))?;
-        let addresses: Database<U32<BigEndian>, Str> = self.0.create_database(&mut change, Some("address"))?;
+        let addresses: Database<U32<BigEndian>, Str> =
+            self.0.create_database(&mut change, Some("address"))?;
         let cursors: Database<Str, U32<BigEndian>> = self.0.create_database(&mut change, Some("cursor"))?;
         if leases.get(&change, key)?.is_some() {
             return Err("there is a lease already".into());

@@ -28,18 +28,28 @@ impl Sqlite {
 impl Backend for Sqlite {
     fn add(&mut self, key: &str) -> Result<Ipv4Addr, Box<dyn Error>> {
         let change = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let known: Option<String> =
-            change.query_row("SELECT record FROM lease WHERE key = ?1", [key], |row| row.get(0)).optional()?;
+        let known: Option<String> = change
+            .query_row("SELECT record FROM lease WHERE key = ?1", [key], |row| row.get(0))
+            .optional()?;
         if known.is_some() {
             return Err("there is a lease already".into());
         }
-        let cursor: Option<u32> = change.query_row("SELECT ip FROM cursor WHERE id = 0", [], |row| row.get(0)).optional()?;
+        let cursor: Option<u32> = change
+            .query_row("SELECT ip FROM cursor WHERE id = 0", [], |row| row.get(0))
+            .optional()?;
         let mut ip = cursor.map_or(FIRST, |ip| ip + 1);
-        while change.query_row("SELECT 1 FROM address WHERE ip = ?1", [ip], |_| Ok(())).optional()?.is_some() {
+        while change
+            .query_row("SELECT 1 FROM address WHERE ip = ?1", [ip], |_| Ok(()))
+            .optional()?
+            .is_some()
+        {
             ip += 1;
         }
         let address = Ipv4Addr::from(ip);
-        change.execute("INSERT INTO lease VALUES (?1, ?2)", params![key, record(key, address)])?;
+        change.execute(
+            "INSERT INTO lease VALUES (?1, ?2)",
+            params![key, record(key, address)],
+        )?;
         change.execute("INSERT INTO address VALUES (?1, ?2)", params![ip, key])?;
         change.execute("INSERT OR REPLACE INTO cursor VALUES (0, ?1)", [ip])?;
         change.commit()?;

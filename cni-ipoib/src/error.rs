@@ -78,7 +78,7 @@ pub enum Error {
     #[error("master is not set and there is no default route to take it from; set master")]
     NoDefaultRoute,
     /// The parent's link layer does not carry this kind of child.
-    #[error("{master} is {layer}: {mode} needs {want}; use mode {instead}")]
+    #[error("{master} is {layer}: {mode} needs {want}; use {instead}")]
     WrongLinkLayer {
         /// The parent.
         master: String,
@@ -304,3 +304,6 @@ fn list(table: &[Pkey]) -> String {
         .collect::<Vec<_>>()
         .join(", ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -122,15 +122,18 @@ fn require_link_layer(mode: Mode, host: &Host) -> Result<(), Error> {
             instead,
         })
     };
+    let other = |layer| match layer {
+        LinkLayer::Loopback => "a loopback",
+        _ => "neither InfiniBand nor Ethernet",
+    };
     match (mode, host.master.layer) {
         (Mode::Ipoib, LinkLayer::Infiniband) | (Mode::Macvlan | Mode::Ipvlan, LinkLayer::Ethernet) => Ok(()),
-        (Mode::Macvlan | Mode::Ipvlan, LinkLayer::Infiniband) => wrong("InfiniBand", "Ethernet", "ipoib"),
-        (Mode::Ipoib, LinkLayer::Ethernet) => wrong("Ethernet", "InfiniBand", "macvlan or ipvlan"),
-        (Mode::Ipoib, LinkLayer::Loopback) => {
-            wrong("a loopback", "InfiniBand", "ipoib with an InfiniBand master")
+        (Mode::Macvlan | Mode::Ipvlan, LinkLayer::Infiniband) => {
+            wrong("InfiniBand", "Ethernet", "mode ipoib")
         }
-        (_, LinkLayer::Loopback) => wrong("a loopback", "Ethernet", "macvlan with an Ethernet master"),
-        (_, LinkLayer::Other(_)) => wrong("neither InfiniBand nor Ethernet", "one of them", "another master"),
+        (Mode::Ipoib, LinkLayer::Ethernet) => wrong("Ethernet", "InfiniBand", "mode macvlan or ipvlan"),
+        (Mode::Ipoib, layer) => wrong(other(layer), "InfiniBand", "an InfiniBand master"),
+        (_, layer) => wrong(other(layer), "Ethernet", "an Ethernet master"),
     }
 }
 

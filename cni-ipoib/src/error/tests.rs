@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::model::attachment;
+use nix::errno::Errno;
+
+fn ifname() -> IfName {
+    "net1".parse().unwrap()
+}
+
+fn links() -> Candidates {
+    Candidates(vec![
+        "ib0 (InfiniBand, mlx5_0/1, active)".to_owned(),
+        "eth1 (Ethernet, mlx5_1/1, down)".to_owned(),
+    ])
+}
+
+fn refusal() -> netlink::Error {
+    netlink::Error::Kernel {
+        errno: Errno::EBUSY,
+        text: Some("port is enslaved".to_owned()),
+    }
+}
+
+fn full() -> std::io::Error {
+    std::io::Error::from_raw_os_error(Errno::ENOSPC as i32)
+}
+
+/// The number of a variant. Without a wildcard: a new variant does not compile until it has a line in [`table`], too.
+fn number(error: &Error) -> usize {
+    match error {
+        Error::BadValue { .. } => 0,
+        Error::BadWord { .. } => 1,
+        Error::Unsupported { .. } => 2,
+        Error::KeyOfOtherMode { .. } => 3,
+        Error::MasterUnset { .. } => 4,
+        Error::MasterMissing { .. } => 5,
+        Error::DeviceWithoutLink { .. } => 6,
+        Error::NoDefaultRoute => 7,
+        Error::WrongLinkLayer { .. } => 8,
+        Error::WrongKind { .. } => 9,
+        Error::MasterDown { .. } => 10,
+        Error::PkeyAbsent { .. } => 11,
+        Error::MtuTooLarge { .. } => 12,
+        Error::MtuNotApplied { .. } => 13,
+        Error::AddressOfPort { .. } => 14,
+        Error::IfnameInUse(_) => 15,
+        Error::NetnsGone(_) => 16,
+        Error::NetnsWrong { .. } => 17,
+        Error::Kernel { .. } => 18,
+        Error::NoCarrier { .. } => 19,
+        Error::NoAddress(_) => 20,
+        Error::Io { .. } => 21,
+        Error::Busy(_) => 22,
+        Error::Changed { .. } => 23,
+        Error::NoPrevResult(_) => 24,
+        Error::Cni(_) => 25,
+    }
+}
+
+const VARIANTS: usize = 26;
+
+/// Every variant with its code, its message, and its details.
+fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
+    let mut table = of_configuration();
+    table.extend(of_the_node());
+    table.extend(of_the_work());
+    table
+}
+
+fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
+    vec![
+        (
+            Error::BadValue {
+                key: "mtu",
+                value: "7".to_owned(),
+                want: "68 bytes or more".to_owned(),
+            },
+            7,
+            "mtu is 7, want 68 bytes or more",
+            "",
+        ),
+        (
+            Error::BadWord {
+                key: "ipvlanMode",
+                reason: "\"l4\" is not one of l2, l3, l3s".to_owned(),
+            },
+            7,
+            "ipvlanMode: \"l4\" is not one of l2, l3, l3s",
+            "",
+        ),
+        (
+            Error::Unsupported {
+                key: "ipMasq",
+                value: "true".to_owned(),
+                remedy: "remove it",
+            },
+            2,
+            "ipMasq true is not supported: remove it",
+            "",
+        ),
+        (
+            Error::KeyOfOtherMode {
+                key: "pkey",
+                its: Mode::Ipoib,
+                mode: Mode::Ipvlan,
+            },
+            7,
+            "pkey is for mode ipoib, but the mode is ipvlan; remove pkey or change the mode",
+            "",
+        ),
+        (
+            Error::MasterUnset { candidates: links() },
+            7,
+            "master is not set; RDMA-capable links of this node: ib0 (InfiniBand, mlx5_0/1, active), eth1 (Ethernet, mlx5_1/1, down)",
+            "",
+        ),
+        (
+            Error::MasterMissing {
+                name: "ib7".to_owned(),
+                place: "on this node",
+                candidates: Candidates::default(),
+            },
+            7,
+            "master \"ib7\" does not exist on this node; RDMA-capable links of this node: none (is the driver loaded?)",
+            "",
+        ),
+        (
+            Error::DeviceWithoutLink {
+                id: "0000:3b:00.1".to_owned(),
+            },
+            7,
+            "device 0000:3b:00.1 has no network interface in the host's namespace; is it bound to its driver, or already in a pod?",
+            "",
+        ),
+        (
+            Error::NoDefaultRoute,
+            7,
+            "master is not set and there is no default route to take it from; set master",
+            "",
+        ),
+        (
+            Error::NoPrevResult(ifname()),
+            7,
+            "CHECK needs prevResult with the interface net1; the runtime must pass the result of ADD",
+            "",
+        ),
+    ]
+}
+
+fn of_the_node() -> Vec<(Error, u32, &'static str, &'static str)> {
+    let master = || "ib0".to_owned();
+    vec![
+        (
+            Error::WrongLinkLayer {
+                master: master(),
+                layer: "InfiniBand",
+                mode: Mode::Macvlan,
+                want: "Ethernet",
+                instead: "mode ipoib",
+            },
+            7,
+            "ib0 is InfiniBand: macvlan needs Ethernet; use mode ipoib",
+            "",
+        ),
+        (
+            Error::WrongKind {
+                master: master(),
+                what: "a port of br0".to_owned(),
+                mode: Mode::Macvlan,
+                remedy: "name br0".to_owned(),
+            },
+            7,
+            "ib0 is a port of br0: it carries no macvlan child; name br0",
+            "",
+        ),
+        (
+            Error::MasterDown {
+                master: master(),
+                reason: "is down; bring it up: ip link set ib0 up".to_owned(),
+            },
+            102,
+            "ib0 is down; bring it up: ip link set ib0 up",
+            "",
+        ),
+        (
+            Error::PkeyAbsent {
+                pkey: Pkey(0x8003),
+                port: "mlx5_0 port 1".to_owned(),
+                table: vec![Pkey(0xffff), Pkey(1)],
+            },
+            7,
+            "pkey 0x8003 is not in the table of mlx5_0 port 1 (it has 0xffff, 0x0001); have the subnet manager add this port to the partition",
+            "",
+        ),
+        (
+            Error::MtuTooLarge {
+                mtu: 9000,
+                master: master(),
+                what: "datagram mode",
+                max: 4092,
+            },
+            7,
+            "mtu 9000 is more than ib0 carries in datagram mode: 4092; lower it or leave it out",
+            "",
+        ),
+        (
+            Error::MtuNotApplied {
+                ifname: ifname(),
+                got: 2044,
+                want: 4092,
+            },
+            7,
+            "net1 has MTU 2044, not 4092: the multicast group of its partition allows no more; lower mtu, or raise it in the subnet manager's partition configuration",
+            "",
+        ),
+        (
+            Error::AddressOfPort {
+                key: "infinibandGUID",
+                value: "0000:0000:0000:0007".to_owned(),
+                master: master(),
+                guid: Guid(8),
+            },
+            7,
+            "infinibandGUID 0000:0000:0000:0007 cannot be given to a child of ib0: its children answer at the port's GUID 0000:0000:0000:0008; remove infinibandGUID, or use a virtual function",
+            "",
+        ),
+    ]
+}
+
+fn of_the_work() -> Vec<(Error, u32, &'static str, &'static str)> {
+    vec![
+        (
+            Error::IfnameInUse(ifname()),
+            101,
+            "the pod already has an interface net1; choose another name in the pod's network annotation",
+            "",
+        ),
+        (
+            Error::NetnsGone("/run/netns/a".into()),
+            3,
+            "CNI_NETNS /run/netns/a does not exist: the container is gone",
+            "",
+        ),
+        (
+            Error::NetnsWrong {
+                path: "/etc/passwd".into(),
+                what: "no network namespace".to_owned(),
+            },
+            4,
+            "CNI_NETNS /etc/passwd is no network namespace; want the path of the container's network namespace",
+            "",
+        ),
+        (
+            Error::Kernel {
+                step: "create net1 on ib0".to_owned(),
+                source: refusal(),
+            },
+            100,
+            "cannot create net1 on ib0",
+            "the kernel refused: EBUSY: Device or resource busy (port is enslaved)",
+        ),
+        (
+            Error::NoCarrier {
+                ifname: ifname(),
+                waited: Duration::from_secs(10),
+                reason: "no group; add one".to_owned(),
+            },
+            102,
+            "net1 has no carrier after 10s: no group; add one",
+            "",
+        ),
+        (
+            Error::NoAddress("ranges".to_owned()),
+            103,
+            "ipam plugin ranges answered without an address; check its ranges",
+            "",
+        ),
+        (
+            Error::Io {
+                what: "write",
+                path: "/run/x".into(),
+                remedy: "free space on its file system",
+                source: full(),
+            },
+            5,
+            "cannot write /run/x; free space on its file system",
+            "No space left on device (os error 28)",
+        ),
+        (
+            Error::Busy(attachment("c1")),
+            11,
+            "another call for net1 of container c1 is still running; try again",
+            "",
+        ),
+        (
+            Error::Changed {
+                ifname: ifname(),
+                findings: vec!["it is down".to_owned(), "its MTU is 1, was 2".to_owned()],
+            },
+            104,
+            "net1 is not as ADD left it: it is down; its MTU is 1, was 2",
+            "",
+        ),
+        (
+            cni::Error::new(Code::EXHAUSTED, "ranges: pool is full")
+                .with_details("3 of 3")
+                .into(),
+            110,
+            "ranges: pool is full",
+            "3 of 3",
+        ),
+    ]
+}
+
+#[test]
+fn every_failure_has_its_code_its_message_and_its_cause() {
+    for (error, code, msg, details) in table() {
+        let told = cni::Error::from(error);
+        assert_eq!(
+            (told.code.0, told.msg.as_str(), told.details.as_str()),
+            (code, msg, details)
+        );
+    }
+}
+
+#[test]
+fn no_failure_is_missing_in_the_table() {
+    let mut numbers: Vec<usize> = table().iter().map(|(error, ..)| number(error)).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..VARIANTS).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_message_is_one_line_that_neither_ends_nor_repeats_itself() {
+    for (error, ..) in table() {
+        let text = error.to_string();
+        assert!(
+            !text.contains('\n') && !text.ends_with(['.', ' ', ':', ';']),
+            "{text:?}"
+        );
+        assert!(
+            !text.contains("  ") && !text.contains("cannot cannot"),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
+fn codes_are_those_of_the_specification_or_our_own() {
+    for (error, code, ..) in table() {
+        assert!(matches!(code, 2..=7 | 11 | 100..=999), "{error}: {code}");
+    }
+}

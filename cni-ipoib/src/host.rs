@@ -89,16 +89,7 @@ pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Resul
 fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -> Result<Link, Error> {
     let name = match master {
         Master::Named(name) => name.clone(),
-        Master::Device(id) => {
-            let links = id
-                .parse()
-                .map(|pci| sysfs.netdevs_of(pci).unwrap_or_default())
-                .unwrap_or_default();
-            links
-                .into_iter()
-                .next()
-                .ok_or_else(|| Error::DeviceWithoutLink { id: id.clone() })?
-        }
+        Master::Device(id) => return device_link(kernel, sysfs, side, id),
         Master::DefaultRoute => {
             return default_route_link(kernel, side);
         }
@@ -119,6 +110,24 @@ fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -
         },
         candidates: candidates(kernel, sysfs, side),
     })
+}
+
+/// The link of a device. sysfs lists children beside it, such as one that a dead pod left under any name.
+fn device_link(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, id: &str) -> Result<Link, Error> {
+    let names = match id.parse() {
+        Ok(pci) => sysfs.netdevs_of(pci).unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    let mut links = Vec::new();
+    for name in names {
+        let found = kernel.link(side, &name);
+        links.extend(found.map_err(|e| refused(format!("look up {name}"), e))?);
+    }
+    let own = links.iter().position(|link| link.parent.is_none()).unwrap_or(0);
+    links
+        .into_iter()
+        .nth(own)
+        .ok_or_else(|| Error::DeviceWithoutLink { id: id.to_owned() })
 }
 
 /// The link that an `IPoIB` child hangs on; any other link is its own root.
@@ -234,3 +243,6 @@ fn refused(step: impl Into<String>, source: netlink::Error) -> Error {
         source,
     }
 }
+
+#[cfg(test)]
+mod tests;

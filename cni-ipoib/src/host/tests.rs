@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::model::{Fault, ModelKernel, Node, bond, call, ethernet, ipoib, link, of_kind};
+use common::netlink::RouteEntry;
+use serde_json::{Value, json};
+
+fn config(keys: Value) -> Config {
+    Config::read(&call(keys)).unwrap()
+}
+
+/// Observes the parent that `keys` name among `links`.
+fn seen(node: &Node, links: Vec<Link>, keys: Value) -> Result<Host, Error> {
+    observe(&mut ModelKernel::new(links), &node.sysfs(), &config(keys))
+}
+
+fn text(node: &Node, links: Vec<Link>, keys: Value) -> String {
+    seen(node, links, keys).unwrap_err().to_string()
+}
+
+fn child_of(parent: u32, child: Link) -> Link {
+    Link {
+        parent: Some(parent),
+        ..child
+    }
+}
+
+#[test]
+fn an_infiniband_parent_comes_with_its_port() {
+    let host = seen(
+        &Node::with_ib0(),
+        vec![ipoib(4, "ib0", 0xffff)],
+        json!({"master": "ib0"}),
+    )
+    .unwrap();
+    assert_eq!(
+        (host.side, host.master.name.as_str(), host.root.index),
+        (Side::Host, "ib0", 4)
+    );
+    let expected = Port {
+        device: "mlx5_0".to_owned(),
+        number: 1,
+        state: PortState::Active,
+        phys_state: "LinkUp".to_owned(),
+        pkeys: vec![Pkey(0xffff), Pkey(0x8001), Pkey(0x0002)],
+    };
+    assert_eq!(host.port, Some(expected));
+    assert_eq!(host.pci.unwrap().to_string(), "0000:3b:00.0");
+}
+
+#[test]
+fn a_parent_is_found_by_its_altname() {
+    let link = Link {
+        altnames: vec!["ibp59s0".to_owned()],
+        ..ipoib(4, "ib0", 0xffff)
+    };
+    let host = seen(&Node::with_ib0(), vec![link], json!({"master": "ibp59s0"})).unwrap();
+    assert_eq!(host.master.name, "ib0");
+    assert!(host.port.is_some(), "sysfs is asked for the name");
+}
+
+#[test]
+fn a_child_of_a_child_is_asked_of_the_root() {
+    let links = vec![ipoib(4, "ib0", 0xffff), child_of(4, ipoib(5, "ib0.8001", 0x8001))];
+    let host = seen(&Node::with_ib0(), links, json!({"master": "ib0.8001"})).unwrap();
+    assert_eq!(
+        (host.master.name.as_str(), host.root.name.as_str()),
+        ("ib0.8001", "ib0")
+    );
+    assert_eq!(
+        (host.port.unwrap().device.as_str(), host.pci.is_some()),
+        ("mlx5_0", true)
+    );
+}
+
+#[test]
+fn a_child_whose_parent_is_elsewhere_is_no_master() {
+    let want = "net1 is an IPoIB child whose parent is in another namespace: it carries no ipoib child; name a master whose parent is beside it";
+    let stranger = child_of(4, ipoib(5, "net1", 0x8001));
+    let by_number = Link {
+        parent_netnsid: Some(0),
+        ..stranger.clone()
+    };
+    for links in [vec![stranger], vec![ipoib(4, "ib0", 0xffff), by_number]] {
+        assert_eq!(text(&Node::with_ib0(), links, json!({"master": "net1"})), want);
+    }
+}
+
+#[test]
+fn a_vlan_is_its_own_root_and_ethernet_has_no_port_to_read() {
+    let vlan = child_of(2, of_kind("vlan", ethernet(3, "eth0.5")));
+    let host = seen(
+        &Node::bare(),
+        vec![ethernet(2, "eth0"), vlan],
+        json!({"master": "eth0.5"}),
+    )
+    .unwrap();
+    assert_eq!(
+        (host.root.name.as_str(), host.port, host.pci),
+        ("eth0.5", None, None)
+    );
+}
+
+/// Two InfiniBand links, an Ethernet link with RDMA, one without, and a child that a dead pod left.
+fn crowd() -> (Node, Vec<Link>) {
+    let node = Node::with_ib0();
+    node.device("mlx5_1", "0000:3b:00.1")
+        .port("mlx5_1", 1, "Ethernet", "1: DOWN")
+        .netdev("eth1", 6, "0000:3b:00.1");
+    let links = vec![
+        link(common::netlink::LinkLayer::Loopback, 1, "lo", "00:00:00:00:00:00"),
+        ethernet(2, "eth0"),
+        ipoib(4, "ib0", 0xffff),
+        child_of(4, ipoib(5, "net1", 0x8001)),
+        ethernet(6, "eth1"),
+    ];
+    (node, links)
+}
+
+#[test]
+fn a_parent_that_is_not_named_is_answered_with_those_that_could_be() {
+    let (node, links) = crowd();
+    let candidates = "RDMA-capable links of this node: ib0 (InfiniBand, mlx5_0/1, active), eth1 (Ethernet, mlx5_1/1, down)";
+    assert_eq!(
+        text(&node, links.clone(), json!({})),
+        format!("master is not set; {candidates}")
+    );
+    let missing = format!("master \"ib7\" does not exist on this node; {candidates}");
+    assert_eq!(text(&node, links, json!({"master": "ib7"})), missing);
+    let none = "master is not set; RDMA-capable links of this node: none (is the driver loaded?)";
+    assert_eq!(text(&Node::bare(), vec![ethernet(2, "eth0")], json!({})), none);
+}
+
+#[test]
+fn a_failure_to_list_candidates_does_not_hide_the_error() {
+    let (node, links) = crowd();
+    let mut kernel = ModelKernel::new(links);
+    kernel.fail(Fault::Every("list"));
+    let error = observe(&mut kernel, &node.sysfs(), &config(json!({"master": "ib7"}))).unwrap_err();
+    assert!(
+        matches!(&error, Error::MasterMissing { candidates, .. } if candidates.0.is_empty()),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_parent_in_the_pod_is_looked_for_there() {
+    let mut kernel = ModelKernel::new(vec![ipoib(4, "ib0", 0xffff)]);
+    let config = config(json!({"master": "ib0", "linkInContainer": true}));
+    let node = Node::with_ib0();
+    let error = observe(&mut kernel, &node.sysfs(), &config)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("master \"ib0\" does not exist in the pod (linkInContainer is set); "),
+        "{error}"
+    );
+    kernel.set().state.pod.push(ipoib(3, "ib0", 0x8001));
+    let host = observe(&mut kernel, &node.sysfs(), &config).unwrap();
+    assert_eq!((host.side, host.master.index), (Side::Pod, 3));
+    assert_eq!(
+        host.port.map(|port| port.device).as_deref(),
+        Some("mlx5_0"),
+        "by GUID: the host's sysfs has another ib0"
+    );
+    assert_eq!(host.pci, None);
+}
+
+#[test]
+fn a_device_is_found_by_its_pci_address() {
+    let (node, links) = crowd();
+    let host = seen(
+        &node,
+        links.clone(),
+        json!({"master": "ib0", "deviceID": "0000:3b:00.1"}),
+    )
+    .unwrap();
+    assert_eq!(host.master.name, "eth1");
+    for id in ["0000:3b:00.7", "mlx5_core.sf.4", "17"] {
+        let want = format!(
+            "device {id} has no network interface in the host's namespace; is it bound to its driver, or already in a pod?"
+        );
+        assert_eq!(text(&node, links.clone(), json!({"deviceID": id})), want);
+    }
+}
+
+#[test]
+fn a_child_on_the_device_is_not_taken_for_it() {
+    let node = Node::with_ib0();
+    node.netdev("a1", 5, "0000:3b:00.0");
+    let links = vec![ipoib(4, "ib0", 0xffff), child_of(4, ipoib(5, "a1", 0x8001))];
+    let host = seen(&node, links, json!({"deviceID": "0000:3b:00.0"})).unwrap();
+    assert_eq!(host.master.name, "ib0");
+}
+
+fn route(dst: &str, index: u32, priority: Option<u32>) -> RouteEntry {
+    RouteEntry {
+        priority,
+        ..RouteEntry::new(dst.parse().unwrap(), index)
+    }
+}
+
+fn default_link(routes: Vec<RouteEntry>) -> Result<Host, Error> {
+    let mut kernel = ModelKernel::new(vec![
+        ethernet(2, "eth0"),
+        ethernet(3, "eth1"),
+        ethernet(4, "eth2"),
+    ]);
+    kernel.set().state.host_routes = routes;
+    let config = Config {
+        master: Master::DefaultRoute,
+        ..config(json!({}))
+    };
+    observe(&mut kernel, &Node::bare().sysfs(), &config)
+}
+
+#[test]
+fn the_default_route_that_the_kernel_would_take_names_the_parent() {
+    let cases = [
+        ("the only one", vec![route("0.0.0.0/0", 3, None)], "eth1"),
+        (
+            "the lowest metric",
+            vec![route("0.0.0.0/0", 2, Some(100)), route("0.0.0.0/0", 4, Some(50))],
+            "eth2",
+        ),
+        (
+            "no metric is 0",
+            vec![route("0.0.0.0/0", 2, Some(1)), route("0.0.0.0/0", 3, None)],
+            "eth1",
+        ),
+        (
+            "equal metrics",
+            vec![route("0.0.0.0/0", 4, None), route("0.0.0.0/0", 2, None)],
+            "eth0",
+        ),
+        (
+            "IPv6 only",
+            vec![route("10.0.0.0/8", 2, None), route("::/0", 4, Some(1024))],
+            "eth2",
+        ),
+        (
+            "both families",
+            vec![route("::/0", 4, Some(1024)), route("0.0.0.0/0", 3, Some(100))],
+            "eth1",
+        ),
+    ];
+    for (case, routes, want) in cases {
+        assert_eq!(default_link(routes).unwrap().master.name, want, "{case}");
+    }
+}
+
+#[test]
+fn routes_of_other_tables_and_to_somewhere_name_nobody() {
+    let elsewhere = RouteEntry {
+        table: Some(100),
+        ..route("0.0.0.0/0", 2, None)
+    };
+    for routes in [vec![], vec![route("0.0.0.0/1", 2, None)], vec![elsewhere.clone()]] {
+        let error = default_link(routes).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "master is not set and there is no default route to take it from; set master"
+        );
+    }
+    let main = RouteEntry {
+        table: Some(254),
+        ..route("0.0.0.0/0", 4, Some(9))
+    };
+    assert_eq!(default_link(vec![elsewhere, main]).unwrap().master.name, "eth2");
+}
+
+#[test]
+fn a_bond_comes_with_its_ports_and_a_port_with_its_bond() {
+    let port = |index, name: &str| Link {
+        master: Some(9),
+        ..ipoib(index, name, 0xffff)
+    };
+    let links = vec![
+        bond(9, "bond0"),
+        port(4, "ib0"),
+        port(5, "ib1"),
+        ipoib(6, "ib2", 0xffff),
+    ];
+    let host = seen(&Node::with_ib0(), links.clone(), json!({"master": "bond0"})).unwrap();
+    assert_eq!(
+        (host.slaves, host.enslaved_to),
+        (vec!["ib0".to_owned(), "ib1".to_owned()], None)
+    );
+    let host = seen(&Node::with_ib0(), links, json!({"master": "ib1"})).unwrap();
+    assert_eq!(
+        (host.slaves, host.enslaved_to.as_deref()),
+        (Vec::new(), Some("bond0"))
+    );
+}
+
+#[test]
+fn what_the_kernel_refuses_is_told_with_its_step() {
+    let told = |fault, keys| {
+        let port = Link {
+            master: Some(9),
+            ..ipoib(4, "ib0", 0xffff)
+        };
+        let mut kernel = ModelKernel::new(vec![port, bond(9, "bond0"), child_of(4, ipoib(5, "ib0.1", 1))]);
+        kernel.fail(fault);
+        observe(&mut kernel, &Node::with_ib0().sysfs(), &config(keys))
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        told(Fault::Refused(0), json!({"master": "ib0"})),
+        "cannot look up master ib0"
+    );
+    assert_eq!(
+        told(Fault::Refused(1), json!({"master": "ib0"})),
+        "cannot look up link 9"
+    );
+    assert_eq!(
+        told(Fault::Refused(1), json!({"master": "ib0.1"})),
+        "cannot look up link 4"
+    );
+    assert_eq!(
+        told(Fault::Refused(1), json!({"master": "bond0"})),
+        "cannot list the links"
+    );
+    assert_eq!(
+        told(Fault::Refused(0), json!({"deviceID": "0000:3b:00.0"})),
+        "cannot look up ib0"
+    );
+}
+
+#[test]
+fn an_infiniband_link_without_a_port_in_sight_is_seen_all_the_same() {
+    let host = seen(
+        &Node::bare(),
+        vec![ipoib(4, "ib0", 0xffff)],
+        json!({"master": "ib0"}),
+    )
+    .unwrap();
+    assert_eq!((host.port, host.pci), (None, None));
+}

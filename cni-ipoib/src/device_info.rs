@@ -39,9 +39,12 @@ pub(crate) fn write(file: &Path, content: &Value) -> Result<(), Error> {
         fs::create_dir_all(dir).map_err(io)?;
     }
     let temporary = file.with_extension("rdmanet-tmp");
-    fs::write(&temporary, content.to_string())
-        .and_then(|()| fs::rename(&temporary, file))
-        .map_err(io)
+    let written = fs::write(&temporary, content.to_string()).and_then(|()| fs::rename(&temporary, file));
+    if written.is_err() {
+        // Nobody would look for it under this name; that it may not be there is no further failure.
+        let _ = fs::remove_file(&temporary);
+    }
+    written.map_err(io)
 }
 
 /// Removes the file that [`write`] wrote.
@@ -51,3 +54,6 @@ pub(crate) fn remove(file: &Path) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::config::Mode;
+use crate::kernel::Side;
+use common::netlink::{MacvlanMode, NewLinkKind};
+use std::time::Duration;
+
+fn child(pci: Option<&str>, rdma: Option<&str>) -> Child {
+    Child {
+        mode: Mode::Macvlan,
+        kind: NewLinkKind::Macvlan {
+            mode: MacvlanMode::Bridge,
+            bc_queue_len: None,
+        },
+        parent: "eth0".to_owned(),
+        parent_index: 2,
+        side: Side::Host,
+        mtu: None,
+        address: None,
+        addr_gen_mode: None,
+        carrier_timeout: Duration::ZERO,
+        pci: pci.map(|pci| pci.parse().unwrap()),
+        rdma_device: rdma.map(str::to_owned),
+    }
+}
+
+#[test]
+fn the_file_has_the_form_of_the_specification() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("made/on/the/way/pod.json");
+    let (path, content) = to_write(Some(&file), &child(Some("0000:3b:00.1"), Some("mlx5_1"))).unwrap();
+    write(&path, &content).unwrap();
+    let written: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let expected = json!({
+        "type": "pci",
+        "version": "1.1.0",
+        "pci": {"pci-address": "0000:3b:00.1", "rdma-device": "mlx5_1"},
+    });
+    assert_eq!(written, expected);
+    assert_eq!(
+        fs::read_dir(file.parent().unwrap()).unwrap().count(),
+        1,
+        "no temporary file is left"
+    );
+}
+
+#[test]
+fn without_an_rdma_device_its_key_is_left_out() {
+    let (_, content) = to_write(Some(Path::new("/nowhere/x")), &child(Some("0000:3b:00.1"), None)).unwrap();
+    assert_eq!(content["pci"], json!({"pci-address": "0000:3b:00.1"}));
+}
+
+#[test]
+fn nothing_is_written_where_nothing_is_to_be_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let there = dir.path().join("pod.json");
+    fs::write(&there, "the device plugin's").unwrap();
+    assert_eq!(
+        to_write(None, &child(Some("0000:3b:00.1"), None)),
+        None,
+        "nobody asked"
+    );
+    assert_eq!(
+        to_write(Some(&dir.path().join("new")), &child(None, Some("rxe0"))),
+        None,
+        "no PCI device"
+    );
+    assert_eq!(
+        to_write(Some(&there), &child(Some("0000:3b:00.1"), None)),
+        None,
+        "written already"
+    );
+    assert_eq!(fs::read_to_string(&there).unwrap(), "the device plugin's");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = dir.path().join("taken");
+    fs::create_dir(&taken).unwrap();
+    let below_a_file = dir.path().join("file/pod.json");
+    fs::write(dir.path().join("file"), "").unwrap();
+    for file in [taken, below_a_file] {
+        let error = write(&file, &json!({})).unwrap_err().to_string();
+        let remedy = "runtimeConfig.CNIDeviceInfoFile must name a file that root can write";
+        assert_eq!(error, format!("cannot write {}; {remedy}", file.display()));
+    }
+    let mut left: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["file", "taken"]);
+}
+
+#[test]
+fn removing_is_quiet_about_a_file_that_is_gone_and_not_about_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pod.json");
+    fs::write(&file, "{}").unwrap();
+    remove(&file).unwrap();
+    assert!(!file.exists());
+    remove(&file).unwrap();
+    assert!(remove(dir.path()).is_err());
+}

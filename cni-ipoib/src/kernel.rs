@@ -9,6 +9,7 @@ use common::netlink::{
 };
 use common::netns::Netns;
 use ipnetwork::IpNetwork;
+use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -47,8 +48,9 @@ pub trait Kernel {
     fn add_route(&mut self, route: &RouteEntry) -> Result<Added, Error>;
     /// Waits until a link in the pod has carrier; false if it has none in time.
     fn wait_for_carrier(&mut self, index: u32, timeout: Duration) -> Result<bool, Error>;
-    /// Allows IPv6 on a link in the pod, which runtimes and images like to forbid.
-    fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()>;
+    /// Has the kernel announce the addresses of a link in the pod when it comes up, and, for `ipv6`, allows IPv6 on it,
+    /// which runtimes and images like to forbid.
+    fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()>;
     /// Tells the neighbours of a link in the pod who has these addresses now.
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()>;
 }
@@ -141,13 +143,25 @@ impl Kernel for Namespaces<'_> {
         self.on(Side::Pod)?.wait_for_carrier(index, timeout)
     }
 
-    fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()> {
-        let file = format!("/proc/sys/net/ipv6/conf/{ifname}/disable_ipv6");
+    fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()> {
+        let file = |family: &str, key: &str| format!("/proc/sys/net/{family}/conf/{ifname}/{key}");
         // /proc/sys/net shows the namespace of the thread that opens it.
-        self.pod()?.1.run(|| match std::fs::read_to_string(&file) {
-            Ok(text) if text.trim() == "0" => Ok(()),
-            Ok(_) => std::fs::write(&file, "0"),
-            Err(e) => Err(e),
+        self.pod()?.1.run(|| {
+            for notify in [file("ipv4", "arp_notify"), file("ipv6", "ndisc_notify")] {
+                // A kernel without IPv6 has nobody to tell over it.
+                if let Err(error) = fs::write(&notify, "1") {
+                    tracing::debug!(notify, %error, "cannot be set");
+                }
+            }
+            if !ipv6 {
+                return Ok(());
+            }
+            let disable = file("ipv6", "disable_ipv6");
+            if fs::read_to_string(&disable)?.trim() == "0" {
+                Ok(())
+            } else {
+                fs::write(&disable, "0")
+            }
         })?
     }
 

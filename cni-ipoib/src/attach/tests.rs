@@ -278,9 +278,27 @@ fn ipv6_is_enabled_only_for_an_ipv6_address() {
         !bench
             .log()
             .iter()
-            .any(|request| request.starts_with("enable ipv6")),
+            .any(|request| request.starts_with("prepare addresses and IPv6")),
         "{:?}",
         bench.log()
+    );
+}
+
+#[test]
+fn the_kernel_announces_for_an_ethernet_child_because_it_comes_up_with_its_addresses() {
+    let mut bench = Bench::new(Mode::Macvlan, Ipam::dual_stack());
+    bench.attach(&plan(Mode::Macvlan, MACVLAN)).unwrap();
+    let place = |start: &str| bench.log().iter().position(|request| request.starts_with(start));
+    assert!(
+        place("prepare addresses and IPv6 on net1") < place("give "),
+        "{:?}",
+        bench.log()
+    );
+    assert!(place("give ") < place("bring "), "{:?}", bench.log());
+    assert_eq!(
+        place("announce"),
+        None,
+        "closing a packet socket costs more than the rest of ADD"
     );
 }
 

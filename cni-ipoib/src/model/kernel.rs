@@ -365,8 +365,9 @@ impl Kernel for ModelKernel {
         self.ask(format!("wait for #{index}"), |model| Ok(model.carrier))
     }
 
-    fn enable_ipv6(&mut self, ifname: &str) -> io::Result<()> {
-        self.ask(format!("enable ipv6 on {ifname}"), |_| Ok(()))
+    fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()> {
+        let ipv6 = if ipv6 { " and IPv6" } else { "" };
+        self.ask(format!("prepare addresses{ipv6} on {ifname}"), |_| Ok(()))
             .map_err(to_io)
     }
 

@@ -24,7 +24,7 @@ test: setup ## Every test: lints, units, namespaces, the fabric in VMs on two ke
 	@tests/all
 
 bench: build ## Whole-process ADD and DEL beside the reference plugins (root)
-	@cargo run --quiet --release -p bench -- --bin "$(BIN)" --peers "$$(tests/go/build macvlan host-local)"
+	@cargo run --quiet --release --target $(TARGET) -p bench -- --bin "$(BIN)" --peers "$$(tests/go/build macvlan host-local)" $(BENCH)
 
 build: setup ## Both plugins as static binaries
 	@cargo build --quiet --release --target $(TARGET) -p cni-ipoib -p ipam

@@ -136,6 +136,8 @@ ipoib_cases() {
 		'soon no eval "groups | grep -q 601b:ffff:.*:0001:ff00:0033"' 'ip -n c link set net1 up'
 	holds "the port's counters tell of the traffic" \
 		all '(( $(< /sys/class/infiniband/softib1/ports/1/counters/port_rcv_packets) > 3 ))'
+	holds "perfquery finds a port of another HCA by its GUID and reads its counters" \
+		all 'perfquery -C softib0 -G 0x525400fffe000002 | grep -q "PortXmitPkts:[.]*[1-9]"'
 	ip netns del b
 	holds "a child whose pod died is thrown back into the host under the pod's name" \
 		all 'soon eval "ip -j link show net1 | jq -e \".[0].link == \\\"ib0\\\"\""' 'ip link del net1'

@@ -105,7 +105,7 @@ static bool retry_later(struct rvt_qp *qp)
 	else if (qp->timeout)
 		qp->s_retry--;
 	if (again && (ib_rvt_state_ops[qp->state] & RVT_PROCESS_NEXT_SEND_OK))
-		rvt_add_retry_timer(qp);
+		rvt_mod_retry_timer(qp);
 	unlock_qp(qp);
 	return again;
 }

@@ -24,8 +24,8 @@ pub use requests::{Request, Requests};
 /// Where leases are kept when `dataDir` is not set.
 pub const DATA_DIR: &str = "/var/lib/cni/rdma-ipam";
 
-/// How long a released address rests when `cooldown` is not set: longer than a neighbour entry stays
-/// reachable (`base_reachable_time_ms` 30 s), so that peers have noticed that the pod is gone.
+/// How long a released address rests when `cooldown` is not set: about as long as a peer takes its neighbour entry
+/// for good without asking (`base_reachable_time_ms`, 30 s), so that few still send to the old owner.
 pub const COOLDOWN: Duration = Duration::from_secs(30);
 
 /// Which network is meant and where its leases are.

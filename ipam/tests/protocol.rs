@@ -94,6 +94,7 @@ fn every_verb_of_a_life() {
     let dir = tempfile::tempdir().unwrap();
     let mut conf = conf("1.1.0", &dir);
     assert_eq!(verb("STATUS", &conf), (0, Value::Null));
+    conf["prevResult"] = json!("not for an IPAM plugin to read");
     let (status, result) = verb("ADD", &conf);
     assert_eq!(status, 0, "{result}");
     conf["prevResult"] = result;

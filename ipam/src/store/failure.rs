@@ -37,7 +37,7 @@ fn remedy(error: &io::Error) -> &'static str {
             "remount it writable; the kernel makes a file system read-only after I/O errors (dmesg)"
         }
         io::ErrorKind::PermissionDenied => {
-            "the plugin must run as root; look for SELinux or AppArmor denials as well"
+            "run as root on a file system that has hard links; look for SELinux or AppArmor denials as well"
         }
         io::ErrorKind::NotADirectory => {
             "a file stands where a directory is wanted: move it away or set ipam.dataDir"

@@ -156,9 +156,9 @@ impl Locked<'_> {
         )
     }
 
-    /// The addresses whose files are hard links to `file`, if that is there.
+    /// The addresses that the lease in `file` holds, if there is such a file.
     ///
-    /// A lease names its addresses; one that cannot be read is looked for among all of them.
+    /// A lease that cannot be read is looked for among all addresses: they are hard links to it.
     fn links_of(&self, file: &Path) -> Result<Option<Vec<IpAddr>>, Error> {
         let Store { node, .. } = self.store;
         let identity = match node.disk.identity(file) {
@@ -166,24 +166,38 @@ impl Locked<'_> {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(failed("look at", file, &e)),
         };
-        if identity.names <= 1 {
-            return Ok(Some(Vec::new()));
-        }
-        let named = node
+        let lease = node
             .disk
             .read(file)
             .ok()
             .and_then(|content| Lease::from_file(&content).ok());
-        let candidates = match named {
+        let candidates = match &lease {
             Some(lease) => lease.addresses().collect(),
-            None => self.addresses()?,
+            None if identity.names > 1 => self.addresses()?,
+            None => Vec::new(),
         };
-        let same = |ip: &IpAddr| {
-            node.disk
-                .identity(&self.store.address_path(*ip))
-                .is_ok_and(|i| i.inode == identity.inode)
+        let held = |ip: &IpAddr| {
+            let path = self.store.address_path(*ip);
+            node.disk.identity(&path).is_ok_and(|i| i.inode == identity.inode)
+                || lease.as_ref().is_some_and(|lease| self.is_copy(&path, lease))
         };
-        Ok(Some(candidates.into_iter().filter(same).collect()))
+        Ok(Some(candidates.into_iter().filter(held).collect()))
+    }
+
+    /// Whether `path` is a copy of `lease`, as when the store was moved without its hard links; not so while its owner
+    /// has a lease, to which the file then belongs.
+    fn is_copy(&self, path: &Path, lease: &Lease) -> bool {
+        let Store { node, .. } = self.store;
+        let copy = node
+            .disk
+            .read(path)
+            .ok()
+            .and_then(|content| Lease::from_file(&content).ok());
+        copy.is_some_and(|copy| copy.owner == lease.owner)
+            && node
+                .disk
+                .identity(&self.store.lease_path(&lease.owner))
+                .is_err_and(|e| e.kind() == ErrorKind::NotFound)
     }
 
     /// Removes a few addresses that have rested, taken from anywhere in the directory: always the first ones would be

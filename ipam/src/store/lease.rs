@@ -76,7 +76,8 @@ impl Lease {
             ifname: self.owner.ifname.clone(),
             pod: self.pod.clone(),
             since: self.since.clone(),
-            boottime_ms: millis(self.since_boot),
+            // Rounded up, so that a lease never seems older than what happened before it.
+            boottime_ms: millis(self.since_boot + Duration::from_nanos(999_999)),
             result: self.result.to_json(Version::LATEST),
         })?;
         line.push(b'\n');

@@ -11,38 +11,31 @@ use common::cni::{Attachment, Code, ContainerId, Error, IfName};
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Occupancy for Locked<'_> {
     fn state(&self, ip: IpAddr) -> Result<State, Error> {
-        let path = self.store.address_path(ip);
-        match self.store.node.disk.identity(&path) {
-            Ok(_) => Ok(State::Taken),
-            Err(e) if e.kind() == ErrorKind::NotFound => {
-                Ok(self.rest_of(ip).map_or(State::Free, State::Resting))
+        for path in [self.store.address_path(ip), self.host_local_path(ip)] {
+            match self.store.node.disk.identity(&path) {
+                Ok(_) => return Ok(State::Taken),
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(failed("look at", &path, &e)),
             }
-            Err(e) => Err(failed("look at", &path, &e)),
         }
+        Ok(self.rest_of(ip).map_or(State::Free, State::Resting))
     }
 
     fn owner(&self, ip: IpAddr) -> String {
+        let foreign = |path: &Path, what: &str| {
+            format!("{}, {what}; remove it if nobody uses the address", path.display())
+        };
         let path = self.store.address_path(ip);
-        let lease = self
-            .store
-            .node
-            .disk
-            .read(&path)
-            .ok()
-            .and_then(|content| Lease::from_file(&content).ok());
-        lease.map_or_else(
-            || {
-                format!(
-                    "{}, which is no lease; remove it if nobody uses the address",
-                    path.display()
-                )
-            },
-            |lease| lease.describe(),
-        )
+        match self.store.node.disk.read(&path) {
+            Ok(content) => Lease::from_file(&content)
+                .map_or_else(|_| foreign(&path, "which is no lease"), |lease| lease.describe()),
+            Err(_) => foreign(&self.host_local_path(ip), "a lease of host-local"),
+        }
     }
 
     fn occupied(&self, family: Family) -> Result<Occupied, Error> {
@@ -54,14 +47,15 @@ impl Occupancy for Locked<'_> {
         let taken = self
             .addresses()?
             .into_iter()
+            .chain(self.named_addresses(&self.store.network)?);
+        let resting = self.named_addresses(&self.store.boot.join("resting"))?;
+        let resting: Vec<(IpAddr, Duration)> = resting
+            .into_iter()
             .filter(of_family)
-            .map(number)
+            .filter_map(|ip| Some((ip, self.rest_of(ip)?)))
             .collect();
-        let resting = self.named_addresses("resting")?.into_iter().filter(of_family);
-        let resting: Vec<(IpAddr, Duration)> =
-            resting.filter_map(|ip| Some((ip, self.rest_of(ip)?))).collect();
         Ok(Occupied {
-            taken,
+            taken: taken.filter(of_family).map(number).collect(),
             next: resting.iter().map(|(_, rest)| *rest).min().unwrap_or_default(),
             resting: resting
                 .into_iter()
@@ -89,17 +83,23 @@ impl Locked<'_> {
 
     /// Every address that has a file in `addresses/`.
     pub(super) fn addresses(&self) -> Result<Vec<IpAddr>, Error> {
-        self.named_addresses("addresses")
+        self.named_addresses(&self.store.boot.join("addresses"))
     }
 
-    fn named_addresses(&self, directory: &str) -> Result<Vec<IpAddr>, Error> {
-        let path = self.store.boot.join(directory);
+    /// Where host-local keeps the lease of `ip`, if this network was its own before and has kept its `dataDir`
+    /// (containernetworking/plugins `plugins/ipam/host-local/backend/disk`). Its pods live on, so their addresses
+    /// are taken until its own DEL removes the file.
+    fn host_local_path(&self, ip: IpAddr) -> PathBuf {
+        self.store.network.join(ip.to_string())
+    }
+
+    fn named_addresses(&self, path: &Path) -> Result<Vec<IpAddr>, Error> {
         let names = self
             .store
             .node
             .disk
-            .list(&path, usize::MAX)
-            .map_err(|e| failed("list", &path, &e))?;
+            .list(path, usize::MAX)
+            .map_err(|e| failed("list", path, &e))?;
         Ok(names
             .iter()
             .filter_map(|name| name.to_str()?.parse().ok())

@@ -10,7 +10,7 @@ mod backend;
 mod measure;
 mod plugin;
 
-use backend::KINDS;
+use backend::GROUPS;
 use measure::{Sample, crowd, process};
 use std::error::Error;
 use std::path::Path;
@@ -56,42 +56,50 @@ fn run(rounds: usize) -> Result<(), Box<dyn Error>> {
         "| a process that does nothing | | {} | | |",
         measure::columns(&empty)
     );
-    for live in LIVE {
-        let root = tempfile::tempdir_in(std::env::current_dir()?)?;
-        for kind in KINDS {
+    for kinds in GROUPS {
+        for live in LIVE {
+            group(kinds, live, rounds)?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints a line for each of `kinds`.
+fn group(kinds: [&str; 4], live: usize, rounds: usize) -> Result<(), Box<dyn Error>> {
+    let root = tempfile::tempdir_in(std::env::current_dir()?)?;
+    for kind in kinds {
+        let dir = root.path().join(kind);
+        std::fs::create_dir(&dir)?;
+        process(&["fill", kind, &dir.to_string_lossy(), &live.to_string()])?;
+    }
+    let mut samples = kinds.map(|_| Vec::new());
+    for round in 0..rounds {
+        for (kind, samples) in kinds.iter().zip(&mut samples) {
             let dir = root.path().join(kind);
-            std::fs::create_dir(&dir)?;
-            process(&["fill", kind, &dir.to_string_lossy(), &live.to_string()])?;
+            samples.push(process(&[
+                "add",
+                kind,
+                &dir.to_string_lossy(),
+                &format!("round-{round}@eth0"),
+            ])?);
         }
-        let mut samples = vec![Vec::new(); KINDS.len()];
-        for round in 0..rounds {
-            for (i, kind) in KINDS.iter().enumerate() {
-                let dir = root.path().join(kind);
-                samples[i].push(process(&[
-                    "add",
-                    kind,
-                    &dir.to_string_lossy(),
-                    &format!("round-{round}@eth0"),
-                ])?);
-            }
-        }
-        for (kind, samples) in KINDS.iter().zip(&samples) {
-            let dir = root.path().join(kind);
-            let at_once = crowd(CROWD, |i| {
-                [
-                    "add".into(),
-                    (*kind).into(),
-                    dir.display().to_string(),
-                    format!("crowd-{i}@eth0"),
-                ]
-            })?;
-            let kib = measure::disk_use(&dir)? / 1024;
-            println!(
-                "| {kind} | {live} | {} | {:.0} | {kib} |",
-                measure::columns(samples),
-                at_once.as_secs_f64() * 1e3
-            );
-        }
+    }
+    for (kind, samples) in kinds.iter().zip(&samples) {
+        let dir = root.path().join(kind);
+        let words = |i| {
+            [
+                "add".into(),
+                (*kind).into(),
+                dir.display().to_string(),
+                format!("crowd-{i}@eth0"),
+            ]
+        };
+        let at_once = crowd(CROWD, words)?.as_secs_f64() * 1e3;
+        let kib = measure::disk_use(&dir)? / 1024;
+        println!(
+            "| {kind} | {live} | {} | {at_once:.0} | {kib} |",
+            measure::columns(samples)
+        );
     }
     Ok(())
 }

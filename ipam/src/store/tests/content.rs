@@ -99,6 +99,46 @@ fn an_address_that_was_taken_from_a_lease_by_hand_stays_with_its_new_owner() {
 }
 
 #[test]
+fn a_store_moved_without_its_hard_links_still_gives_addresses_back() {
+    let rig = dual(4);
+    rig.add("a");
+    rig.add("b");
+    for name in rig.names("addresses") {
+        let path = rig.file("addresses").join(name);
+        let content = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, content).unwrap();
+    }
+    assert_eq!(rig.add("b"), ["10.0.0.2", "fd00::2"]);
+    rig.del("a").unwrap();
+    assert_eq!(rig.names("addresses"), ["10.0.0.2", "fd00::2"]);
+}
+
+#[test]
+fn addresses_that_host_local_gave_stay_taken_until_it_takes_them_back() {
+    let rig = Rig::new(&serde_json::json!({"subnet": "10.0.0.0/29"}));
+    fs::create_dir(rig.network()).unwrap();
+    fs::write(rig.network().join("lock"), "").unwrap();
+    fs::write(rig.network().join("last_reserved_ip.0"), "10.0.0.3").unwrap();
+    for ip in ["10.0.0.2", "10.0.0.3"] {
+        fs::write(rig.network().join(ip), "older-pod\r\neth0").unwrap();
+    }
+    assert_eq!(
+        [rig.add("a"), rig.add("b"), rig.add("c")],
+        [["10.0.0.4"], ["10.0.0.5"], ["10.0.0.6"]]
+    );
+    assert!(rig.try_add("d").unwrap_err().msg.contains("5 of 5 in use"));
+    let error = rig.request("d", &["10.0.0.3"]).unwrap_err();
+    assert_eq!(error.code, Code::ADDRESS_IN_USE);
+    assert!(
+        error.msg.contains("net/10.0.0.3, a lease of host-local"),
+        "{error}"
+    );
+    fs::remove_file(rig.network().join("10.0.0.3")).unwrap();
+    assert_eq!(rig.add("d"), ["10.0.0.3"]);
+}
+
+#[test]
 fn a_foreign_file_keeps_its_own_address_and_no_other() {
     let rig = single("10.0.0.0/24");
     rig.add("a");

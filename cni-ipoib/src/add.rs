@@ -44,11 +44,12 @@ impl CniIpoib {
         let mut entry = Journal::new(&self.places.state, &call.conf.network).open(attachment)?;
         self.clear_earlier(call, attachment, &netns, &mut entry)?;
         let mut to = AddTo {
+            attachment,
             kernel: &mut *kernel,
             netns: &netns,
             path,
         };
-        match self.add_locked(call, attachment, &config, &mut to, &mut entry) {
+        match self.add_locked(call, &config, &mut to, &mut entry) {
             Ok((plan, attached)) => Ok(result(prev, &plan, attached, &config, path)),
             Err(Refused { error, clean }) => {
                 // What could not be taken back stays written down, for DEL.
@@ -91,7 +92,6 @@ impl CniIpoib {
     fn add_locked(
         &self,
         call: &Call,
-        attachment: &Attachment,
         config: &Config,
         to: &mut AddTo<'_>,
         entry: &mut Entry,
@@ -102,14 +102,14 @@ impl CniIpoib {
             .as_deref()
             .map(|plugin| Delegate::new(plugin, call, config.delegate_timeout))
             .transpose()?;
-        require_free_name(to.kernel, attachment)?;
+        require_free_name(to.kernel, to.attachment)?;
         let host = observe(to.kernel, &sysfs, config)?;
         let child = plan::child(config, &host)?;
         tracing::debug!(?child, "plan");
         let plan = Plan {
             child,
-            ifname: attachment.ifname.clone(),
-            mark: Mark::new(&call.conf.network, attachment),
+            ifname: to.attachment.ifname.clone(),
+            mark: Mark::new(&call.conf.network, to.attachment),
         };
         let device_info = device_info::to_write(config.device_info_file.as_deref(), &plan.child);
         entry.begin(Intent {
@@ -122,7 +122,7 @@ impl CniIpoib {
         let mut world = World {
             kernel: to.kernel,
             ipam,
-            attachment,
+            attachment: to.attachment,
             netns: to.path,
             device_info,
             done: &mut || entry.finish(),
@@ -133,8 +133,9 @@ impl CniIpoib {
     }
 }
 
-/// Where ADD works.
+/// Who is attached, and where.
 struct AddTo<'a> {
+    attachment: &'a Attachment,
     kernel: &'a mut dyn Kernel,
     netns: &'a Netns,
     path: &'a Path,

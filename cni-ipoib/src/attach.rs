@@ -79,7 +79,7 @@ pub fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
     }
 }
 
-fn steps<'w>(undo: &mut Undo<'_, World<'w>>, plan: &Plan) -> Result<Attached, Error> {
+fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error> {
     let ipam = allocate(undo)?;
     let link = create(undo, plan)?;
     let kernel = &mut *undo.target().kernel;
@@ -290,10 +290,8 @@ fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), E
 pub(crate) fn route_entry(index: u32, route: &cni::Route, ips: &[IpConfig]) -> RouteEntry {
     let family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
     let direct = route.scope.is_some_and(|scope| scope >= SCOPE_LINK);
-    let gateway = route.gw.or_else(|| match direct {
-        true => None,
-        false => ips.iter().filter(family).find_map(|ip| ip.gateway),
-    });
+    let of_family = || ips.iter().filter(family).find_map(|ip| ip.gateway);
+    let gateway = route.gw.or_else(|| if direct { None } else { of_family() });
     let reachable = |gw: IpAddr| ips.iter().any(|ip| ip.address.contains(gw)) || is_link_local(gw);
     RouteEntry {
         dst: IpNetwork::new(route.dst.network(), route.dst.prefix()).unwrap_or(route.dst),

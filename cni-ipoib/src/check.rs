@@ -135,7 +135,7 @@ fn compare_addresses(
         match present.iter().find(|p| p.address == ip.address) {
             None => findings.push(format!("address {} is gone", ip.address)),
             Some(p) if p.dad_failed => {
-                findings.push(format!("address {} is used by another host too", ip.address))
+                findings.push(format!("address {} is used by another host too", ip.address));
             }
             Some(_) => {}
         }
@@ -171,3 +171,6 @@ fn leads_alike(is: &RouteEntry, want: &RouteEntry) -> bool {
     let table = |entry: &RouteEntry| entry.table.unwrap_or(common::netlink::TABLE_MAIN);
     is.dst == want.dst && is.gateway == want.gateway && table(is) == table(want)
 }
+
+#[cfg(test)]
+mod tests;

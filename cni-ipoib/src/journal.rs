@@ -120,7 +120,7 @@ impl Journal {
             match name.to_str().and_then(attachment_of) {
                 Some(attachment) => found.push(attachment),
                 None => {
-                    tracing::warn!(dir = %self.dir.display(), ?name, "not an attachment's file, left alone")
+                    tracing::warn!(dir = %self.dir.display(), ?name, "not an attachment's file, left alone");
                 }
             }
         }

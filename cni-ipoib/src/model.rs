@@ -16,4 +16,4 @@ pub(crate) use kernel::{Fault, ModelKernel, State};
 pub(crate) use node::Node;
 pub(crate) use pod::Pod;
 pub(crate) use rig::Rig;
-pub(crate) use start::{GUID, attachment, bond, call, call_with, ethernet, ipoib, link, of_kind};
+pub(crate) use start::{attachment, bond, call, call_with, ethernet, ipoib, link, of_kind};

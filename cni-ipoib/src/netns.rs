@@ -73,3 +73,6 @@ fn is_passing(error: &io::Error) -> bool {
 fn is_own(netns: &Netns) -> bool {
     Netns::current().is_ok_and(|own| own.is_same(netns))
 }
+
+#[cfg(test)]
+mod tests;

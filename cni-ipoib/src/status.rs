@@ -60,3 +60,6 @@ fn unavailable(error: cni::Error) -> cni::Error {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,7 @@ fn a_failure_leaves_nothing(rig: &Rig, fault: fn(usize) -> Fault) {
         match log.get(number) {
             Some(failed) if !failed.starts_with("announce") => {
                 let case = format!("{:?}, which is {failed:?}", fault(number));
-                let code = if failed.contains("ipv6") {
+                let code = if failed.starts_with("prepare") {
                     Code::IO
                 } else {
                     Code::KERNEL

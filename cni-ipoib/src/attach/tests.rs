@@ -320,8 +320,8 @@ fn ip(address: &str, gateway: Option<&str>) -> IpConfig {
     }
 }
 
-fn entry(route: Route, ips: &[IpConfig]) -> (String, Option<String>, bool) {
-    let entry = route_entry(7, &route, ips);
+fn entry(route: &Route, ips: &[IpConfig]) -> (String, Option<String>, bool) {
+    let entry = route_entry(7, route, ips);
     assert_eq!(entry.index, 7);
     (
         entry.dst.to_string(),
@@ -338,7 +338,7 @@ fn a_route_without_a_next_hop_takes_the_gateway_of_its_family() {
         ip("10.2.0.2/24", Some("10.2.0.1")),
         ip("fd00::2/64", Some("fe80::1")),
     ];
-    let plain = |dst: &str| entry(Route::new(dst.parse().unwrap(), None), &ips);
+    let plain = |dst: &str| entry(&Route::new(dst.parse().unwrap(), None), &ips);
     assert_eq!(
         plain("0.0.0.0/0"),
         ("0.0.0.0/0".to_owned(), Some("10.1.0.1".to_owned()), false)
@@ -348,7 +348,7 @@ fn a_route_without_a_next_hop_takes_the_gateway_of_its_family() {
         ("::/0".to_owned(), Some("fe80::1".to_owned()), false)
     );
     assert_eq!(
-        entry(Route::new("10.9.0.0/16".parse().unwrap(), None), &ips[..1]).1,
+        entry(&Route::new("10.9.0.0/16".parse().unwrap(), None), &ips[..1]).1,
         None
     );
 }
@@ -356,7 +356,8 @@ fn a_route_without_a_next_hop_takes_the_gateway_of_its_family() {
 #[test]
 fn a_next_hop_outside_every_subnet_is_on_the_link() {
     let ips = [ip("10.0.0.2/32", Some("10.0.0.1")), ip("fd00::2/128", None)];
-    let to = |dst: &str, gw: &str| entry(Route::new(dst.parse().unwrap(), Some(gw.parse().unwrap())), &ips).2;
+    let to =
+        |dst: &str, gw: &str| entry(&Route::new(dst.parse().unwrap(), Some(gw.parse().unwrap())), &ips).2;
     assert!(to("0.0.0.0/0", "10.0.0.1"));
     assert!(to("::/0", "fd00::1"));
     assert!(
@@ -373,14 +374,14 @@ fn a_route_whose_scope_is_the_link_has_no_next_hop() {
         scope: Some(scope),
         ..Route::new("10.7.0.0/16".parse().unwrap(), None)
     };
-    assert_eq!(entry(scoped(253), &ips).1, None);
-    assert_eq!(entry(scoped(0), &ips).1.as_deref(), Some("10.0.0.1"));
+    assert_eq!(entry(&scoped(253), &ips).1, None);
+    assert_eq!(entry(&scoped(0), &ips).1.as_deref(), Some("10.0.0.1"));
 }
 
 #[test]
 fn a_destination_loses_the_bits_that_the_kernel_refuses() {
     let route = Route::new("10.7.3.9/16".parse().unwrap(), None);
-    assert_eq!(entry(route, &[]).0, "10.7.0.0/16");
+    assert_eq!(entry(&route, &[]).0, "10.7.0.0/16");
 }
 
 #[test]

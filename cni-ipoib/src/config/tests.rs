@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "a table reads better without a reference before each value"
+)]
+#![expect(clippy::too_many_lines, reason = "tables")]
+
 use super::*;
 use crate::model::{call, call_with};
 use serde_json::json;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#![expect(clippy::too_many_lines, reason = "tables")]
+
 use super::*;
 use crate::model::attachment;
 use nix::errno::Errno;

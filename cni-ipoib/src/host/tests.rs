@@ -126,8 +126,8 @@ fn a_parent_that_is_not_named_is_answered_with_those_that_could_be() {
     );
     let missing = format!("master \"ib7\" does not exist on this node; {candidates}");
     assert_eq!(text(&node, links, json!({"master": "ib7"})), missing);
-    let none = "master is not set; RDMA-capable links of this node: none (is the driver loaded?)";
-    assert_eq!(text(&Node::bare(), vec![ethernet(2, "eth0")], json!({})), none);
+    let bare = "master is not set; RDMA-capable links of this node: none (is the driver loaded?)";
+    assert_eq!(text(&Node::bare(), vec![ethernet(2, "eth0")], json!({})), bare);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::config::Places;
 use crate::journal::{Entry, Journal};
 use crate::kernel::Kernel;
 use common::cni::dispatch::Call;
-use common::cni::{self, CniResult, GcConf};
+use common::cni::{self, CniResult, GcConf, Version};
 use common::netns::Netns;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -92,6 +92,18 @@ impl Rig {
     pub(crate) fn gc(&self, valid: &[&str]) -> Result<(), cni::Error> {
         let valid = valid.iter().map(|container| attachment(container)).collect();
         self.plugin().gc(&self.call(&json!({})), &GcConf { valid })
+    }
+
+    /// CHECK of an attachment that ADD answered with `prev`.
+    pub(crate) fn check(&self, container: &str, prev: &CniResult) -> Result<(), cni::Error> {
+        let prev = prev.to_json(Version::V1_1_0);
+        let call = self.call(&json!({"prevResult": prev, "mtu": 2000}));
+        self.plugin()
+            .check(&call, &attachment(container), &self.pod.path())
+    }
+
+    pub(crate) fn status(&self, keys: &Value) -> Result<(), cni::Error> {
+        self.plugin().status(&self.call(keys))
     }
 
     /// The entry of a container, locked as a call at work holds it.

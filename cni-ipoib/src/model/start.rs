@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use common::cni::dispatch::Call;
 use common::cni::{Args, Attachment, Conf};
-use common::netlink::{IpoibMode, Link, LinkInfo, LinkLayer, OperState};
+use common::netlink::{HwAddress, IpoibMode, Link, LinkInfo, LinkLayer, OperState};
 use common::rdma::Pkey;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) fn link(layer: LinkLayer, index: u32, name: &str, address: &str) -> L
         altnames: Vec::new(),
         layer,
         address: address.parse().unwrap_or_default(),
-        broadcast: Default::default(),
+        broadcast: HwAddress::default(),
         perm_address: None,
         mtu: 1500,
         max_mtu: None,

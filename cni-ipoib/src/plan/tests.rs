@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "a table reads better without a reference before each value"
+)]
+
 use super::*;
 use crate::model::{bond, call, call_with, ethernet, ipoib, link};
 use common::cni;

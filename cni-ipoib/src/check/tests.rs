@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::model::{Fault, Rig, attachment, ethernet};
+use common::cni::{self, CniResult, Code};
+use common::netlink::{IpoibMode, Link, LinkInfo, RouteEntry};
+use common::rdma::Pkey;
+use serde_json::json;
+
+fn attached() -> (Rig, CniResult) {
+    let rig = Rig::new();
+    let result = rig.add("c1").unwrap();
+    (rig, result)
+}
+
+/// CHECK after `change` was done to the link in the pod.
+fn after(change: impl FnOnce(&mut Link)) -> Result<(), cni::Error> {
+    let (rig, prev) = attached();
+    change(&mut rig.kernel.set().state.pod[0]);
+    rig.check("c1", &prev)
+}
+
+#[test]
+fn what_add_left_is_found_right_and_the_ipam_plugin_is_asked() {
+    let (rig, prev) = attached();
+    rig.check("c1", &prev).unwrap();
+    assert_eq!(rig.ipam.verbs(), ["ADD", "CHECK"]);
+    rig.ipam.fail(true);
+    assert_eq!(rig.check("c1", &prev).unwrap_err().code, Code(99));
+}
+
+/// Something that happens to the link in the pod.
+type Change = Box<dyn FnOnce(&mut Link)>;
+
+#[test]
+fn every_change_of_the_link_is_told() {
+    let ipoib = |pkey, mode| LinkInfo::Ipoib {
+        pkey: Pkey(pkey),
+        mode,
+        umcast: false,
+    };
+    let cases: [(&str, Change); 8] = [
+        ("it is down", Box::new(|link| link.up = false)),
+        ("its MTU is 1999, was 2000", Box::new(|link| link.mtu = 1999)),
+        ("its parent is not ib0", Box::new(|link| link.parent = Some(77))),
+        (
+            "it was made by somebody else (its group and alias are not this attachment's)",
+            Box::new(|link| link.group = 0),
+        ),
+        (
+            "it was made by somebody else (its group and alias are not this attachment's)",
+            Box::new(|link| link.alias = Some("x".to_owned())),
+        ),
+        (
+            "its address is 02:00:00:00:00:05, was 00:00:10:49:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e",
+            Box::new(|link| link.address = "02:00:00:00:00:05".parse().unwrap()),
+        ),
+        (
+            "it is Ipoib { pkey: Pkey(32769), mode: Datagram, umcast: false }",
+            Box::new(move |link| link.info = ipoib(0x8001, IpoibMode::Datagram)),
+        ),
+        (
+            "it is Ipoib { pkey: Pkey(65535), mode: Connected, umcast: false }",
+            Box::new(move |link| link.info = ipoib(0xffff, IpoibMode::Connected)),
+        ),
+    ];
+    for (finding, change) in cases {
+        let error = after(change).unwrap_err();
+        assert_eq!(error.code, Code::CHECK_FAILED, "{finding}");
+        let text = format!("net1 is not as ADD left it: {finding}");
+        assert!(error.msg.starts_with(&text), "{}", error.msg);
+    }
+}
+
+#[test]
+fn all_differences_are_told_at_once() {
+    let (rig, prev) = attached();
+    {
+        let state = &mut rig.kernel.set().state;
+        state.pod[0].up = false;
+        state.addresses.remove(0);
+        state.routes.clear();
+    }
+    let error = rig.check("c1", &prev).unwrap_err();
+    let text =
+        "net1 is not as ADD left it: it is down; address 10.0.0.2/24 is gone; the route to 0.0.0.0/0 is gone";
+    assert_eq!((error.code, error.msg.as_str()), (Code::CHECK_FAILED, text));
+    assert_eq!(rig.ipam.verbs(), ["ADD"]);
+}
+
+#[test]
+fn a_link_that_is_gone_is_told() {
+    let (rig, prev) = attached();
+    rig.kernel.set().state.pod.clear();
+    assert_eq!(
+        rig.check("c1", &prev).unwrap_err().msg,
+        "net1 is not as ADD left it: it is gone"
+    );
+}
+
+#[test]
+fn what_others_added_is_no_difference() {
+    let (rig, prev) = attached();
+    {
+        let state = &mut rig.kernel.set().state;
+        let index = state.pod[0].index;
+        state.addresses.push((index, "192.0.2.1/24".parse().unwrap()));
+        state
+            .routes
+            .push(RouteEntry::new("192.0.2.0/24".parse().unwrap(), index));
+        state.pod.push(ethernet(900, "eth0"));
+    }
+    rig.check("c1", &prev).unwrap();
+}
+
+#[test]
+fn other_interfaces_of_the_chain_are_not_judged() {
+    let (rig, mut prev) = attached();
+    let chain = json!({
+        "interfaces": [{"name": "eth0", "sandbox": "/ns"}],
+        "ips": [{"address": "192.0.2.7/24", "interface": 0}],
+        "routes": [{"dst": "198.51.100.0/24", "gw": "192.0.2.1"}],
+    });
+    let chain = CniResult::from_json(&chain).unwrap();
+    for ip in &mut prev.ips {
+        ip.interface = Some(1);
+    }
+    prev.interfaces.insert(0, chain.interfaces[0].clone());
+    prev.ips.extend(chain.ips);
+    prev.routes.extend(chain.routes);
+    rig.check("c1", &prev).unwrap();
+}
+
+#[test]
+fn without_a_result_there_is_nothing_to_compare() {
+    let (rig, _) = attached();
+    let call = rig.call(&json!({}));
+    for call in [
+        call,
+        rig.call(&json!({"prevResult": {"interfaces": [{"name": "net1"}]}})),
+    ] {
+        let error = rig
+            .plugin()
+            .check(&call, &attachment("c1"), &rig.pod.path())
+            .unwrap_err();
+        let text = "CHECK needs prevResult with the interface net1; the runtime must pass the result of ADD";
+        assert_eq!((error.code, error.msg.as_str()), (Code::INVALID_CONFIG, text));
+    }
+}
+
+#[test]
+fn a_kernel_that_does_not_answer_is_no_finding() {
+    let (rig, prev) = attached();
+    for number in 0.. {
+        rig.kernel.fail(Fault::Refused(number));
+        let checked = rig.check("c1", &prev);
+        if rig.kernel.get().log.len() <= number {
+            assert!(number >= 4, "CHECK makes {number} requests");
+            return checked.unwrap();
+        }
+        assert_eq!(checked.unwrap_err().code, Code::KERNEL);
+    }
+}
+
+#[test]
+fn checking_changes_nothing() {
+    let (rig, prev) = attached();
+    let before = rig.kernel.state();
+    rig.check("c1", &prev).unwrap();
+    assert_eq!(rig.kernel.state(), before);
+    assert!(rig.entry("c1").done);
+}

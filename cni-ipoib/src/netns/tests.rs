@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::model::Pod;
+use common::cni::{self, Code};
+
+fn refused(path: &str, own_allowed: bool) -> (Code, String) {
+    let error = cni::Error::from(pod(Path::new(path), own_allowed).unwrap_err());
+    (error.code, error.msg)
+}
+
+#[test]
+fn only_a_namespace_that_is_not_the_plugins_own_is_a_pod() {
+    let there = Pod::new();
+    assert_eq!(pod(&there.path(), false).unwrap().id(), there.id());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let file = file.path().to_str().unwrap();
+    let want = "want the path of the container's network namespace";
+    for (path, code, text) in [
+        (
+            "/nowhere",
+            Code::UNKNOWN_CONTAINER,
+            "CNI_NETNS /nowhere does not exist: the container is gone".to_owned(),
+        ),
+        (
+            file,
+            Code::INVALID_ENVIRONMENT,
+            format!("CNI_NETNS {file} is no network namespace; {want}"),
+        ),
+        (
+            "/tmp",
+            Code::INVALID_ENVIRONMENT,
+            format!("CNI_NETNS /tmp is no network namespace; {want}"),
+        ),
+        (
+            "/proc/self/ns/mnt",
+            Code::INVALID_ENVIRONMENT,
+            format!("CNI_NETNS /proc/self/ns/mnt is no network namespace; {want}"),
+        ),
+        (
+            "/proc/self/ns/net",
+            Code::INVALID_ENVIRONMENT,
+            format!("CNI_NETNS /proc/self/ns/net is the namespace of the plugin itself, the host's; {want}"),
+        ),
+    ] {
+        assert_eq!(refused(path, false), (code, text));
+    }
+    assert!(
+        pod(Path::new("/proc/self/ns/net"), true).is_ok(),
+        "CNI_NETNS_OVERRIDE"
+    );
+}
+
+#[test]
+fn what_is_gone_or_another_containers_is_not_there() {
+    let there = Pod::new();
+    let found = |path: &Path, id| pod_if_there(path, id).unwrap().map(|netns| netns.id());
+    assert_eq!(found(&there.path(), None), Some(there.id()));
+    assert_eq!(found(&there.path(), Some(there.id())), Some(there.id()));
+    assert_eq!(found(&there.path(), Some(Pod::new().id())), None);
+    for path in [
+        "/nowhere",
+        "/etc/passwd",
+        "/etc/passwd/x",
+        "/tmp",
+        "/proc/self/ns/net",
+        "/proc/self/ns/mnt",
+    ] {
+        assert_eq!(found(Path::new(path), None), None, "{path}");
+    }
+    let loops = tempfile::tempdir().unwrap();
+    let knot = loops.path().join("knot");
+    std::os::unix::fs::symlink(&knot, &knot).unwrap();
+    assert_eq!(
+        found(&knot, None),
+        None,
+        "ADD refuses it, so DEL need not find it"
+    );
+}
+
+#[test]
+fn a_failure_that_will_pass_does_not_tell_that_a_pod_is_gone() {
+    let of = |errno: Errno| is_passing(&io::Error::from_raw_os_error(errno as i32));
+    for errno in [
+        Errno::EACCES,
+        Errno::EPERM,
+        Errno::EMFILE,
+        Errno::ENFILE,
+        Errno::ENOMEM,
+    ] {
+        assert!(of(errno), "{errno}");
+    }
+    for errno in [Errno::ELOOP, Errno::ENAMETOOLONG, Errno::ENXIO] {
+        assert!(!of(errno), "{errno}");
+    }
+    assert!(!is_passing(&io::Error::other("no number")));
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::model::{Ipam, Rig};
+use common::cni::Code;
+use serde_json::json;
+
+fn told(rig: &Rig, keys: &serde_json::Value) -> (u32, String) {
+    let error = rig.status(keys).unwrap_err();
+    (error.code.0, error.msg)
+}
+
+#[test]
+fn a_node_that_is_ready_asks_the_ipam_plugin() {
+    let rig = Rig::new();
+    let before = rig.kernel.state();
+    rig.status(&json!({})).unwrap();
+    assert_eq!(rig.ipam.verbs(), ["STATUS"]);
+    assert_eq!(rig.kernel.state(), before);
+    rig.status(&json!({"ipam": {}})).unwrap();
+    assert_eq!(rig.ipam.verbs(), ["STATUS"]);
+}
+
+#[test]
+fn a_parent_that_carries_nothing_limits_pods_that_are_there_too() {
+    let rig = Rig::new();
+    rig.kernel.set().state.host[0].up = false;
+    assert_eq!(
+        told(&rig, &json!({})),
+        (51, "ib0 is down; bring it up: ip link set ib0 up".to_owned())
+    );
+    rig.kernel.set().state.host[0].up = true;
+    rig.node.write("class/infiniband/mlx5_0/ports/1/state", "2: INIT");
+    let (code, text) = told(&rig, &json!({}));
+    assert_eq!(code, 51);
+    assert!(
+        text.starts_with("ib0 carries nothing: mlx5_0 port 1 is initializing"),
+        "{text}"
+    );
+}
+
+#[test]
+fn whatever_else_add_would_refuse_is_not_available() {
+    let rig = Rig::new();
+    for (keys, text) in [
+        (
+            json!({"master": "ib9"}),
+            "master \"ib9\" does not exist on this node",
+        ),
+        (
+            json!({"pkey": "0x8003"}),
+            "pkey 0x8003 is not in the table of mlx5_0 port 1",
+        ),
+        (
+            json!({"mode": "macvlan"}),
+            "ib0 is InfiniBand: macvlan needs Ethernet; use mode ipoib",
+        ),
+        (json!({"mtu": -1}), "mtu is -1, want 68 bytes or more"),
+        (json!({"mtu": "x"}), "network configuration: mtu: invalid type"),
+        (json!({"pkye": 1}), "unknown key pkye"),
+        (
+            json!({"ipam": {"type": "dhcp"}}),
+            "ipam.type dhcp is not supported",
+        ),
+        (
+            json!({"ipam": {"type": "nowhere"}}),
+            "ipam plugin \"nowhere\" is not in CNI_PATH",
+        ),
+    ] {
+        let (code, told) = told(&rig, &keys);
+        assert_eq!(code, 50, "{told}");
+        assert!(told.starts_with(text), "{told}");
+    }
+}
+
+#[test]
+fn the_ipam_plugins_word_is_passed_on_in_one_of_the_two_codes() {
+    for (its, ours) in [
+        (50, Code::NOT_AVAILABLE),
+        (51, Code::LIMITED),
+        (7, Code::NOT_AVAILABLE),
+        (999, Code::NOT_AVAILABLE),
+    ] {
+        let script = format!("echo '{{\"code\":{its},\"msg\":\"pool is full\"}}'; exit 1");
+        let rig = Rig::with(Ipam::running(&script));
+        assert_eq!(
+            told(&rig, &json!({})),
+            (ours.0, "ranges: pool is full".to_owned())
+        );
+    }
+}
+
+#[test]
+fn a_parent_that_is_known_only_at_add_is_not_judged() {
+    let rig = Rig::new();
+    rig.status(&json!({"master": "eth9", "linkInContainer": true}))
+        .unwrap();
+    rig.status(&json!({"master": null})).unwrap();
+}

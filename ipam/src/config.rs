@@ -31,7 +31,9 @@ pub const COOLDOWN: Duration = Duration::from_secs(30);
 /// Which network is meant and where its leases are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// `ipam.network_name`, or the name of the network: within it every address is unique.
+    /// The name of the network configuration, which attachments belong to.
+    pub name: String,
+    /// `ipam.network_name`, or `name`: within it every address is unique. Several configurations may share it.
     pub network: String,
     /// The directory of its leases: `dataDir` and the network's name.
     pub dir: PathBuf,
@@ -98,6 +100,7 @@ impl Place {
         }
         let cooldown = cooldown.map_or(COOLDOWN, |seconds| Duration::from_secs(seconds.into()));
         Ok(Self {
+            name: conf_name.to_owned(),
             network: network.to_owned(),
             dir: data_dir.join(network),
             cooldown,

@@ -17,12 +17,16 @@ pub(crate) fn gc(node: &Node, call: &Call, conf: &GcConf) -> Result<(), Error> {
     let valid: HashSet<&Attachment> = conf.valid.iter().collect();
     let mut errors = Vec::new();
     for owner in locked.owners()?.iter().filter(|owner| !valid.contains(owner)) {
-        // The list of valid attachments is older than this call, so it cannot know of leases that are younger.
-        if locked
-            .lease(owner)
-            .is_ok_and(|lease| lease.is_some_and(|lease| lease.since_boot > started))
-        {
-            continue;
+        match locked.lease(owner) {
+            // The list names attachments of this configuration alone, while others may share the network.
+            Ok(Some(lease)) if lease.network != place.name => continue,
+            // The list is older than this call, so it cannot know of leases that are younger.
+            Ok(Some(lease)) if lease.since_boot > started => continue,
+            Err(error) if place.network != place.name => {
+                errors.push(error);
+                continue;
+            }
+            _ => {}
         }
         match locked.release(owner) {
             Ok(_) => tracing::info!(

@@ -59,6 +59,7 @@ pub struct Node<'n> {
 /// The leases of one network.
 pub struct Store<'n> {
     node: &'n Node<'n>,
+    name: String,
     network: PathBuf,
     boot: PathBuf,
     cooldown: Duration,
@@ -79,6 +80,7 @@ impl<'n> Store<'n> {
         let boot = place.dir.join(format!("boot-{}", node.clock.boot_id()?));
         Ok(Self {
             node,
+            name: place.name.clone(),
             network: place.dir.clone(),
             boot,
             cooldown: place.cooldown,

@@ -90,6 +90,7 @@ fn a_place_needs_nothing_but_names() {
     assert_eq!(
         place,
         Place {
+            name: "ibnet".to_owned(),
             network: "ibnet".to_owned(),
             dir: "/run/x/ibnet".into(),
             cooldown: COOLDOWN
@@ -100,6 +101,7 @@ fn a_place_needs_nothing_but_names() {
     assert_eq!(
         place,
         Place {
+            name: "ibnet".to_owned(),
             network: "space".to_owned(),
             dir: "/var/lib/cni/rdma-ipam/space".into(),
             cooldown: Duration::from_secs(5)

@@ -245,6 +245,7 @@ impl Locked<'_> {
         let clock = self.store.node.clock;
         Ok(Lease {
             owner: owner.clone(),
+            network: self.store.name.clone(),
             pod,
             since: date(clock.now()),
             since_boot: clock.since_boot()?,

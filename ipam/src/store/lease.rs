@@ -2,7 +2,7 @@
 //! A lease as a file: one line of JSON when it is made, one more when it ends.
 //!
 //! ```text
-//! {"container":"3f…","ifname":"net1","pod":"default/a","since":"2026-01-01T00:00:00Z","boottime_ms":912345,"result":{…}}
+//! {"container":"3f…","ifname":"net1","network":"rail0","pod":"default/a","since":"2026-01-01T00:00:00Z","boottime_ms":912345,"result":{…}}
 //! {"released":"2026-01-01T01:00:00Z","boottime_ms":4512345}
 //! ```
 
@@ -17,6 +17,8 @@ use std::time::{Duration, SystemTime};
 pub struct Lease {
     /// Whose it is.
     pub owner: Attachment,
+    /// The name of the network configuration it was made under.
+    pub network: String,
     /// The pod, as `namespace/name`, if the runtime named it.
     pub pod: Option<String>,
     /// When it was made, for people.
@@ -31,6 +33,7 @@ pub struct Lease {
 struct Line {
     container: ContainerId,
     ifname: IfName,
+    network: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pod: Option<String>,
     since: String,
@@ -66,7 +69,10 @@ impl Lease {
             .as_ref()
             .map(|pod| format!(" (pod {pod})"))
             .unwrap_or_default();
-        format!("{}{pod} since {}", self.owner, self.since)
+        format!(
+            "{}{pod} of network {} since {}",
+            self.owner, self.network, self.since
+        )
     }
 
     /// The file's first line.
@@ -74,6 +80,7 @@ impl Lease {
         let mut line = serde_json::to_vec(&Line {
             container: self.owner.container_id.clone(),
             ifname: self.owner.ifname.clone(),
+            network: self.network.clone(),
             pod: self.pod.clone(),
             since: self.since.clone(),
             // Rounded up, so that a lease never seems older than what happened before it.
@@ -95,6 +102,7 @@ impl Lease {
                 container_id: line.container,
                 ifname: line.ifname,
             },
+            network: line.network,
             pod: line.pod,
             since: line.since,
             since_boot: Duration::from_millis(line.boottime_ms),

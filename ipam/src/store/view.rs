@@ -161,7 +161,7 @@ impl Locked<'_> {
                 .disk
                 .identity(&self.store.lease_path(&lease.owner))
                 .is_err();
-            if ownerless && !valid.contains(&lease.owner) {
+            if ownerless && lease.network == self.store.name && !valid.contains(&lease.owner) {
                 errors.extend(self.remove(&path).err());
             }
         }

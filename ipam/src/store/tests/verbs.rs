@@ -4,7 +4,7 @@
 use super::{dual, single};
 use crate::testing::{Rig, attachment};
 use common::cni::dispatch::Plugin;
-use common::cni::{Code, Route};
+use common::cni::{Code, GcConf, Route};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
@@ -78,7 +78,7 @@ fn an_address_in_use_is_refused_with_its_owner() {
     assert!(
         error
             .msg
-            .contains("in use by eth0 of container a (pod ns/pod) since 2027-01-15T08:00:00Z"),
+            .contains("in use by eth0 of container a (pod ns/pod) of network net since 2027-01-15T08:00:00Z"),
         "{error}"
     );
     assert_eq!(rig.names("leases"), ["a@eth0"]);
@@ -156,6 +156,36 @@ fn gc_releases_what_is_not_valid_and_nothing_of_other_networks() {
     rig.assert_sound("after GC");
     rig.ipam["network_name"] = json!("other");
     assert_eq!(rig.add("d"), ["10.0.0.1", "fd00::1"]);
+}
+
+#[test]
+fn gc_keeps_leases_of_other_configurations_that_share_the_network() {
+    let mut rig = dual(4);
+    rig.ipam["network_name"] = json!("net");
+    let rail1 = rig.call(&json!({"name": "rail1"}));
+    rig.plugin.add(&rail1, &attachment("a"), Path::new("/x")).unwrap();
+    rig.plugin
+        .add(&rail1, &attachment("damaged"), Path::new("/x"))
+        .unwrap();
+    rig.add("b");
+    let gc = GcConf { valid: Vec::new() };
+    let rail0 = rig.call(&json!({"name": "rail0"}));
+    rig.plugin.gc(&rail0, &gc).unwrap();
+    assert_eq!(rig.names("leases"), ["a@eth0", "b@eth0", "damaged@eth0"]);
+    std::fs::write(rig.file("leases/damaged@eth0"), "x").unwrap();
+    let error = rig.plugin.gc(&rail0, &gc).unwrap_err();
+    assert!(
+        error.code == Code::STORE_CORRUPT && error.msg.contains("leases/damaged@eth0"),
+        "{error}"
+    );
+    rig.plugin.gc(&rail1, &gc).unwrap_err();
+    assert_eq!(
+        rig.names("leases"),
+        ["b@eth0", "damaged@eth0"],
+        "nobody can tell whose the damaged one is"
+    );
+    rig.gc(&[]).unwrap();
+    assert_eq!(rig.names("leases"), [""; 0]);
 }
 
 #[test]

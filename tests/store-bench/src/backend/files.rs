@@ -49,6 +49,7 @@ impl Backend for Files {
             lock_wait: Duration::from_secs(10),
         };
         let place = Place {
+            name: "bench".to_owned(),
             network: "bench".to_owned(),
             dir: self.dir.clone(),
             cooldown: Duration::from_secs(30),

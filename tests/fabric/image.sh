@@ -305,6 +305,10 @@ finish_kernel() {
 	[[ -e $bzimage ]] || bzimage=$out/tree/lib/modules/$release/vmlinuz
 	extract_vmlinux "$bzimage" "$out/vmlinux"
 	find "$out/tree/lib/modules/$release/" -name '*.ko.xz' -exec xz -d {} +
+	# Most of a kernel drives hardware that the VM does not have.
+	(cd "$out/tree/lib/modules/$release/kernel" &&
+		rm -rf sound drivers/{ata,bluetooth,gpu,hid,iio,input,leds,md,media,mmc,mtd,nvme,platform,scsi,staging,thunderbolt,usb,video} \
+			drivers/net/{ethernet,wireless,usb} drivers/infiniband/{hw,ulp/srpt} net/{bluetooth,mac80211,sctp,wireless})
 	depmod -b "$out/tree" "$release"
 	rm -rf "$out/debs" "$out/tree/boot" "$out/tree/usr/share"
 }

@@ -138,6 +138,11 @@ ipoib_cases() {
 		all '(( $(< /sys/class/infiniband/softib1/ports/1/counters/port_rcv_packets) > 3 ))'
 	holds "perfquery finds a port of another HCA by its GUID and reads its counters" \
 		all 'perfquery -C softib0 -G 0x525400fffe000002 | grep -q "PortXmitPkts:[.]*[1-9]"'
+	holds "smpquery reads what a port is, by LID and by directed route" \
+		all 'smpquery -C softib0 nodedesc 3 | grep -q "[.]softib1"' 'smpquery -C softib0 -D nodeinfo 0 | grep -q 0x525400fffe000001' \
+		'smpquery -C softib0 portinfo 3 1 | grep -q "LinkState.*Active"'
+	holds "the SA refuses what it does not know as unsupported" \
+		all '{ saquery -C softib0 -s 2>&1 || true; } | grep -q "Method/Attribute combination is not supported"'
 	ip netns del b
 	holds "a child whose pod died is thrown back into the host under the pod's name" \
 		all 'soon eval "ip -j link show net1 | jq -e \".[0].link == \\\"ib0\\\"\""' 'ip link del net1'

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The port's agent for performance management: it backs the counters in sysfs
- * (ports/1/counters) and answers perfquery.  Subnet management packets get no
- * answer: the built-in subnet manager sets ports up without them.
+ * MADs that come to a port: its agent for performance management, which backs
+ * the counters in sysfs (ports/1/counters) and answers perfquery, and the way
+ * to its agent for subnet management.
  */
 #include <linux/limits.h>
 #include <rdma/ib_pma.h>
@@ -57,22 +57,10 @@ static void get_counters_ext(struct softib_hca *hca,
 	c->port_unicast_rcv_packets = cpu_to_be64(received);
 }
 
-/*
- * The process_mad operation of struct ib_device_ops.
- *
- * Return: IB_MAD_RESULT_SUCCESS, with IB_MAD_RESULT_REPLY when @out is filled.
- */
-int softib_process_mad(struct ib_device *ibdev, int flags, u32 port,
-		       const struct ib_wc *in_wc, const struct ib_grh *in_grh,
-		       const struct ib_mad *in, struct ib_mad *out,
-		       size_t *out_len, u16 *pkey_index)
+static int answer_perf(struct softib_hca *hca, const struct ib_mad *in,
+		       struct ib_mad *out)
 {
-	struct softib_hca *hca = to_softib(ibdev);
 	struct ib_pma_mad *reply = (struct ib_pma_mad *)out;
-
-	if (in->mad_hdr.mgmt_class != IB_MGMT_CLASS_PERF_MGMT ||
-	    (in->mad_hdr.method & IB_MGMT_METHOD_RESP))
-		return IB_MAD_RESULT_SUCCESS;
 
 	memset(out, 0, sizeof(*out));
 	out->mad_hdr = in->mad_hdr;
@@ -97,4 +85,32 @@ int softib_process_mad(struct ib_device *ibdev, int flags, u32 port,
 			cpu_to_be16(IB_MGMT_MAD_STATUS_UNSUPPORTED_METHOD_ATTRIB);
 	}
 	return IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
+}
+
+/*
+ * The process_mad operation of struct ib_device_ops.
+ *
+ * Return: IB_MAD_RESULT_SUCCESS, with IB_MAD_RESULT_REPLY when @out is filled.
+ */
+int softib_process_mad(struct ib_device *ibdev, int flags, u32 port,
+		       const struct ib_wc *in_wc, const struct ib_grh *in_grh,
+		       const struct ib_mad *in, struct ib_mad *out,
+		       size_t *out_len, u16 *pkey_index)
+{
+	struct softib_hca *hca = to_softib(ibdev);
+
+	if (in->mad_hdr.method != IB_MGMT_METHOD_GET &&
+	    in->mad_hdr.method != IB_MGMT_METHOD_SET)
+		return IB_MAD_RESULT_SUCCESS;
+	switch (in->mad_hdr.mgmt_class) {
+	case IB_MGMT_CLASS_PERF_MGMT:
+		return answer_perf(hca, in, out);
+	case IB_MGMT_CLASS_SUBN_LID_ROUTED:
+	case IB_MGMT_CLASS_SUBN_DIRECTED_ROUTE:
+		*out = *in;
+		softib_smp_answer(hca, (struct ib_smp *)out);
+		return IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
+	default:
+		return IB_MAD_RESULT_SUCCESS;
+	}
 }

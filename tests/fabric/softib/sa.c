@@ -131,8 +131,8 @@ static enum softib_sa_status path_between(struct softib_hca *from,
 }
 
 static enum softib_sa_status path_query(struct softib_hca *asker,
-				      struct softib_path *rec,
-				      ib_sa_comp_mask mask)
+					struct softib_path *rec,
+					ib_sa_comp_mask mask)
 {
 	struct softib_hca *from = asker, *to;
 	enum softib_sa_status status;

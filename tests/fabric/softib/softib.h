@@ -197,6 +197,10 @@ enum softib_sa_status softib_group_get(struct softib_hca *hca,
 				       struct softib_mcmember *rec);
 u16 softib_group_receivers(u16 mlid);
 
+/* smp.c */
+struct ib_smp;
+void softib_smp_answer(struct softib_hca *hca, struct ib_smp *smp);
+
 /* mad.c */
 int softib_process_mad(struct ib_device *ibdev, int flags, u32 port,
 		       const struct ib_wc *in_wc, const struct ib_grh *in_grh,

@@ -156,10 +156,12 @@ fn compare_routes(
         .map_err(|source| Error::Kernel { step, source })?;
     for route in &prev.routes {
         let want = route_entry(link.index, route, ips);
-        // In a chain the routes of other interfaces stand in the same list; theirs lead elsewhere.
-        let ours = want
-            .gateway
-            .is_none_or(|gw| ips.iter().any(|ip| ip.address.contains(gw)));
+        // In a chain the routes of other interfaces stand in the same list. Theirs lead elsewhere, or, without a next
+        // hop, through a gateway that may be any interface's.
+        let of_family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
+        let alone = prev.ips.iter().filter(of_family).count() == ips.iter().filter(of_family).count();
+        let near = |gw| ips.iter().any(|ip| ip.address.contains(gw));
+        let ours = want.gateway.is_none_or(near) && (route.gw.is_some() || alone);
         if ours && !present.iter().any(|is| leads_alike(is, &want)) {
             findings.push(format!("the route to {} is gone", route.dst));
         }

@@ -88,10 +88,9 @@ impl CniIpoib {
             tracing::warn!(file = %file.display(), %error, "the device-info file is left");
         }
         match &remains.ipam {
-            Some(plugin) => Delegate::new(plugin, call, identity.delegate_timeout)?.del(
-                remains.attachment,
-                remains.netns.or(intent.map(|intent| intent.netns.as_path())),
-            ),
+            Some(plugin) => {
+                Delegate::new(plugin, call, identity.delegate_timeout)?.del(remains.attachment, remains.netns)
+            }
             None => Ok(()),
         }
     }

@@ -117,7 +117,7 @@ fn other_interfaces_of_the_chain_are_not_judged() {
     let chain = json!({
         "interfaces": [{"name": "eth0", "sandbox": "/ns"}],
         "ips": [{"address": "192.0.2.7/24", "interface": 0}],
-        "routes": [{"dst": "198.51.100.0/24", "gw": "192.0.2.1"}],
+        "routes": [{"dst": "198.51.100.0/24", "gw": "192.0.2.1"}, {"dst": "203.0.113.0/24"}],
     });
     let chain = CniResult::from_json(&chain).unwrap();
     for ip in &mut prev.ips {

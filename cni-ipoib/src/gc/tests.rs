@@ -4,6 +4,8 @@ use crate::model::{Fault, Rig, attachment};
 use common::cni::Code;
 use serde_json::json;
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 /// The containers that the IPAM plugin was told to keep.
 fn kept(rig: &Rig) -> Vec<String> {
@@ -46,6 +48,22 @@ fn an_attachment_that_another_call_works_on_is_left_alone() {
     rig.gc(&[]).unwrap();
     assert!(rig.kernel.state().pod.is_empty());
     assert_eq!(kept(&rig), [""; 0]);
+}
+
+#[test]
+fn an_add_that_ends_while_gc_runs_is_left_alone() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    let before = rig.kernel.state();
+    let at_work = rig.entry("c1");
+    let ends = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        drop(at_work);
+    });
+    rig.gc(&[]).unwrap();
+    ends.join().unwrap();
+    assert_eq!(rig.kernel.state(), before);
+    assert_eq!(rig.written_down(), ["c1"]);
 }
 
 #[test]

@@ -110,7 +110,8 @@ impl<'n> Store<'n> {
     pub fn enter_existing(&self) -> Result<Option<Locked<'_>>, Error> {
         match self.node.disk.identity(&self.boot) {
             Ok(_) => {}
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            // Where ADD could not make a store, there is none to take from.
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             Err(e) => return Err(failed("look at", &self.boot, &e)),
         }
         let Some(lock) = self.lock(false)? else {

@@ -190,6 +190,8 @@ fn a_file_in_place_of_the_store_is_named() {
             "{error}"
         );
     }
+    rig.del("a").unwrap();
+    rig.gc(&[]).unwrap();
 }
 
 #[test]

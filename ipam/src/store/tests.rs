@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 mod content;
 mod faults;
+mod model;
 mod time;
 mod verbs;
 

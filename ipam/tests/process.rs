@@ -300,7 +300,7 @@ fn a_read_only_disk_still_answers_a_repeated_add() {
     let script = r#"
         add() { printf '%s' "$CONF" | CNI_CONTAINERID=$1 "$2" || true; }
         add a "$2"
-        mount -o remount,ro "$1"
+        mount -o remount,bind,ro "$1"
         add a "$2"
         add b "$2"
         printf '%s' "$CONF" | CNI_COMMAND=DEL CNI_CONTAINERID=unknown "$2"

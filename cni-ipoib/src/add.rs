@@ -161,9 +161,12 @@ impl From<crate::attach::Failed> for Refused {
     fn from(failed: crate::attach::Failed) -> Self {
         let clean = failed.left.is_empty();
         let mut error = cni::Error::from(failed.error);
-        for left in &failed.left {
-            error.details = format!("{}; not taken back: {left} (DEL will try again)", error.details);
-        }
+        let cause = (!error.details.is_empty()).then_some(error.details);
+        let left = failed
+            .left
+            .iter()
+            .map(|left| format!("not taken back: {left} (DEL will try again)"));
+        error.details = cause.into_iter().chain(left).collect::<Vec<_>>().join("; ");
         Self { error, clean }
     }
 }

@@ -154,7 +154,9 @@ fn an_add_that_is_refused_keeps_what_an_earlier_one_left_written_down() {
     let error = rig.add("c1").unwrap_err();
     assert_eq!(error.code, Code::NO_CARRIER);
     assert!(
-        error.details.contains("not taken back: cannot delete the link"),
+        error
+            .details
+            .starts_with("not taken back: cannot delete the link"),
         "{}",
         error.details
     );
@@ -255,6 +257,25 @@ fn the_delegates_refusal_is_passed_on_and_nothing_is_made() {
             .any(|request| request.starts_with("create"));
         assert!(!created, "{text}");
     }
+}
+
+#[test]
+fn what_is_about_to_be_done_is_written_down_before_the_first_effect() {
+    let answer = json!({"ips": [{"address": "10.0.0.2/24"}]});
+    let script = format!(
+        "[ $CNI_COMMAND = ADD ] && cat $(cat state)/attachments/fabric/c1@net1 > seen; echo '{answer}'"
+    );
+    let rig = Rig::with(Ipam::running(&script));
+    let note = |name: &str| rig.ipam.dir().join(name);
+    std::fs::write(note("state"), rig.state.path().to_str().unwrap()).unwrap();
+    rig.add("c1").unwrap();
+    let seen = std::fs::read_to_string(note("seen")).unwrap();
+    assert!(
+        seen.contains(r#""master":"ib0","ipam":"ranges""#) && seen.ends_with("}\n"),
+        "{seen:?}"
+    );
+    let file = rig.state.path().join("attachments/fabric/c1@net1");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), format!("{seen}done\n"));
 }
 
 #[test]

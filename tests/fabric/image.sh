@@ -36,7 +36,10 @@ quietly() {
 
 # digest FILE...: hash of standard input and of files of this folder, names and contents.
 digest() {
-	{ cat; cd "$here" && (($# == 0)) || sha256sum -- "$@"; } | sha256sum | cut -c1-16
+	{
+		cat
+		if (($#)); then (cd "$here" && sha256sum -- "$@"); fi
+	} | sha256sum | cut -c1-16
 }
 
 # --- what the host must have ------------------------------------------------
@@ -259,7 +262,7 @@ mirror() {
 }
 
 build_kernel_chroot() {
-	local out=$1 release root=$1/chroot image
+	local out=$1 release root=$1/chroot packages
 	[[ $(id -u) == 0 ]] || die "--kernel current is built in a chroot, which takes root"
 	apt_lists
 	quietly unshare --mount --fork debootstrap --variant=minbase sid "$root" "$(mirror)"
@@ -268,10 +271,11 @@ build_kernel_chroot() {
 	release=$(in_chroot "$root" apt-cache depends linux-headers-amd64 | first_dependency 'linux-headers-.*')
 	release=${release#linux-headers-}
 	# The kernel, its modules and their lists are packages that the image's only depends on.
-	mapfile -t image < <(in_chroot "$root" apt-cache depends "linux-image-$release" |
+	mapfile -t packages < <(in_chroot "$root" apt-cache depends "linux-image-$release" |
 		sed -n 's/^ *Depends: \(linux-\(base\|binary\|modules\)-.*\)/\1/p')
-	image+=("linux-image-$release")
-	quietly in_chroot "$root" sh -c 'cd /var/cache/apt/archives && rm -f ./*.deb && apt-get -o APT::Sandbox::User=root download "$@"' sh "${image[@]}"
+	packages+=("linux-image-$release")
+	# shellcheck disable=SC2016
+	quietly in_chroot "$root" sh -c 'cd /var/cache/apt/archives && rm -f ./*.deb && apt-get -o APT::Sandbox::User=root download "$@"' sh "${packages[@]}"
 	mkdir -p "$out/debs"
 	mv "$root"/var/cache/apt/archives/*.deb "$out/debs/"
 	in_chroot "$root" apt-get clean
@@ -284,15 +288,16 @@ build_kernel_chroot() {
 # extract_vmlinux BZIMAGE VMLINUX: without its own decompressor, which takes an emulated
 # machine four seconds; QEMU starts the bare kernel by its PVH entry.
 extract_vmlinux() {
-	local offset
-	for offset in $(LC_ALL=C grep -obUaP '\xfd7zXZ\x00' "$1" | cut -d : -f 1); do
-		tail -c "+$((offset + 1))" "$1" | xz -dcq >"$2" 2>/dev/null || true
-		[[ $(head -c 4 "$2" | tr -d '\177') == ELF ]] && return
-	done
-	for offset in $(LC_ALL=C grep -obUaP '\x28\xb5\x2f\xfd' "$1" | cut -d : -f 1); do
-		tail -c "+$((offset + 1))" "$1" | zstd -dcq >"$2" 2>/dev/null || true
-		[[ $(head -c 4 "$2" | tr -d '\177') == ELF ]] && return
-	done
+	local unpack magic offset
+	while read -r unpack magic; do
+		while read -r offset; do
+			tail -c "+$((offset + 1))" "$1" | "$unpack" -dcq >"$2" 2>/dev/null || true
+			[[ $(head -c 4 "$2" | tr -d '\177') != ELF ]] || return 0
+		done < <(LC_ALL=C grep -obUaP "$magic" "$1" | LC_ALL=C cut -d : -f 1)
+	done <<-'END'
+		xz \xfd7zXZ\x00
+		zstd \x28\xb5\x2f\xfd
+	END
 	die "cannot find the kernel inside $1"
 }
 

@@ -3,6 +3,7 @@
 # What tests/fabric/run itself promises, seen from the host:
 #     tests/fabric/selftest-host.sh
 # Prints a sentence per case and a closing line; exits 1 when one does not hold.
+# shellcheck disable=SC2016 # expanded in the VM
 set -uo pipefail
 
 run=$(cd "$(dirname "$0")" && pwd)/run

@@ -111,6 +111,10 @@ impl CniIpoib {
             ifname: to.attachment.ifname.clone(),
             mark: Mark::new(&call.conf.network, to.attachment),
         };
+        // One that is not there allocates nothing, nor could it give anything back.
+        if let Some(ipam) = &ipam {
+            ipam.program()?;
+        }
         let device_info = device_info::to_write(config.device_info_file.as_deref(), &plan.child);
         entry.begin(Intent {
             netns: to.path.to_owned(),

@@ -279,6 +279,20 @@ fn what_is_about_to_be_done_is_written_down_before_the_first_effect() {
 }
 
 #[test]
+fn a_missing_ipam_plugin_is_told_and_nothing_is_written_down() {
+    let rig = Rig::new();
+    let before = rig.kernel.state();
+    let error = rig
+        .add_with("c1", &json!({"ipam": {"type": "nowhere"}}))
+        .unwrap_err();
+    assert_eq!(error.code, Code::DELEGATE);
+    let text = "ipam plugin \"nowhere\" is not in CNI_PATH";
+    assert!(error.msg.starts_with(text), "{}", error.msg);
+    assert_eq!(error.details, "", "nothing was allocated that could be left");
+    assert_clean(&rig, &before, "missing plugin");
+}
+
+#[test]
 fn what_cannot_be_served_is_refused_before_anything_is_touched() {
     for (keys, code) in [
         (json!({"ipam": {"type": "dhcp"}}), Code::UNSUPPORTED_FIELD),

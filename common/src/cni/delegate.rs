@@ -98,7 +98,7 @@ impl<'c> Delegate<'c> {
         netns: Option<&Path>,
         conf: Option<&Value>,
     ) -> Result<Vec<u8>, Error> {
-        let program = self.find()?;
+        let program = self.program()?;
         let mut process = std::process::Command::new(&program);
         for stale in ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"] {
             process.env_remove(stale);
@@ -130,7 +130,11 @@ impl<'c> Delegate<'c> {
         Err(self.failure(command, &output))
     }
 
-    fn find(&self) -> Result<PathBuf, Error> {
+    /// The plugin's file.
+    ///
+    /// # Errors
+    /// [`Code::DELEGATE`] if no folder of `CNI_PATH` has it.
+    pub fn program(&self) -> Result<PathBuf, Error> {
         let candidates = self.call.path.iter().map(|dir| dir.join(&self.plugin));
         candidates.into_iter().find(|file| file.is_file()).ok_or_else(|| {
             let path = self

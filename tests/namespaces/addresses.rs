@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an IPAM plugin answers, and what of it is then in the pod. The answers come from the reference `static` plugin
+//! or, where it cannot say something, from a script.
+
+use common::netlink::TABLE_MAIN;
+use tests::{Conf, Node, Pod, Value, json};
+
+/// A network whose IPAM plugin answers `result`.
+fn scripted(node: &Node, result: &Value) -> Conf {
+    node.install_script(
+        "scripted",
+        &format!("[ \"$CNI_COMMAND\" = ADD ] && cat <<'END'\n{result}\nEND\nexit 0"),
+    );
+    node.conf(json!({"ipam": {"type": "scripted"}}))
+}
+
+fn attached<'n>(node: &'n Node, result: &Value) -> (Pod<'n>, Value) {
+    let pod = node.pod();
+    let answer = pod.attach(&scripted(node, result), "net1");
+    (pod, answer)
+}
+
+#[test]
+fn both_families_are_in_the_pod_and_usable_at_once() {
+    Node::run(|node| {
+        let mut ipam = node.rdma_ipam("10.7.0.0/24");
+        ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+        let pod = node.pod();
+        let result = pod.attach(&node.conf(json!({"ipam": ipam})), "net1");
+        let mut want = result["ips"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|ip| ip["address"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>();
+        let mut got = pod.global("net1");
+        want.sort();
+        got.sort();
+        assert_eq!(got, want);
+        let v6 = pod
+            .addresses("net1")
+            .into_iter()
+            .find(|a| a.address.is_ipv6() && a.scope == 0)
+            .unwrap();
+        assert!(!v6.tentative && !v6.dad_failed, "{v6:?}");
+    });
+}
+
+#[test]
+fn ipv6_is_switched_on_where_the_image_forbids_it() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let off = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+        pod.open().run(off).unwrap().unwrap();
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("fd00:7::/64")}));
+        pod.attach(&conf, "net1");
+        assert_eq!(pod.sysctl("ipv6/conf/net1/disable_ipv6"), "0");
+        assert_eq!(pod.global("net1").len(), 1);
+        pod.check(&conf, "net1").done();
+    });
+}
+
+#[test]
+fn every_field_of_a_route_reaches_the_kernel() {
+    Node::run(|node| {
+        let (pod, result) = attached(
+            node,
+            &json!({
+                "cniVersion": "1.1.0",
+                "ips": [{"address": "10.7.0.5/24", "gateway": "10.7.0.1"}],
+                "routes": [
+                    {"dst": "10.8.0.0/16", "mtu": 1300, "advmss": 1200, "priority": 77},
+                    {"dst": "10.9.0.0/16", "gw": "10.7.0.9", "table": 1000},
+                    {"dst": "10.10.0.0/16", "gw": "10.7.0.10", "scope": 0},
+                ],
+            }),
+        );
+        assert_eq!(result["routes"].as_array().unwrap().len(), 3);
+        let first = pod.route("net1", "10.8.0.0/16");
+        assert_eq!(
+            first.gateway,
+            Some("10.7.0.1".parse().unwrap()),
+            "the address' gateway"
+        );
+        assert_eq!(
+            (first.mtu, first.advmss, first.priority, first.table),
+            (Some(1300), Some(1200), Some(77), Some(TABLE_MAIN))
+        );
+        let second = pod.route("net1", "10.9.0.0/16");
+        assert_eq!(
+            (second.gateway, second.table),
+            (Some("10.7.0.9".parse().unwrap()), Some(1000))
+        );
+        assert_eq!(pod.route("net1", "10.10.0.0/16").scope, Some(0));
+    });
+}
+
+#[test]
+fn a_link_scoped_route_without_gateway_leads_to_the_link() {
+    Node::run(|node| {
+        let (pod, _) = attached(
+            node,
+            &json!({
+                "cniVersion": "1.1.0",
+                "ips": [{"address": "10.7.0.5/24"}],
+                "routes": [{"dst": "10.8.0.0/16", "scope": 253}, {"dst": "10.9.0.0/16"}],
+            }),
+        );
+        for dst in ["10.8.0.0/16", "10.9.0.0/16"] {
+            let route = pod.route("net1", dst);
+            assert_eq!((route.gateway, route.scope), (None, Some(253)), "{dst}");
+        }
+    });
+}
+
+#[test]
+fn a_host_route_address_reaches_its_gateway_over_the_link() {
+    Node::run(|node| {
+        let (pod, _) = attached(
+            node,
+            &json!({
+                "cniVersion": "1.1.0",
+                "ips": [
+                    {"address": "10.7.0.5/32", "gateway": "10.99.0.1"},
+                    {"address": "fd00:7::5/128", "gateway": "fd00:99::1"},
+                ],
+                "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}, {"dst": "fd00:8::/32", "gw": "fe80::1"}],
+            }),
+        );
+        let v4 = pod.route("net1", "0.0.0.0/0");
+        assert_eq!(
+            (v4.gateway, v4.onlink),
+            (Some("10.99.0.1".parse().unwrap()), true)
+        );
+        let v6 = pod.route("net1", "::/0");
+        assert_eq!(
+            (v6.gateway, v6.onlink),
+            (Some("fd00:99::1".parse().unwrap()), true)
+        );
+        let link_local = pod.route("net1", "fd00:8::/32");
+        assert!(!link_local.onlink, "a link-local gateway is on every link");
+    });
+}
+
+#[test]
+fn two_routes_to_one_destination_stand_side_by_side() {
+    Node::run(|node| {
+        let (pod, _) = attached(
+            node,
+            &json!({
+                "cniVersion": "1.1.0",
+                "ips": [{"address": "10.7.0.5/24"}],
+                "routes": [{"dst": "10.8.0.0/16", "gw": "10.7.0.1"}, {"dst": "10.8.0.0/16", "gw": "10.7.0.2"}],
+            }),
+        );
+        let gateways = pod
+            .routes("net1")
+            .iter()
+            .filter(|r| r.dst.to_string() == "10.8.0.0/16")
+            .count();
+        assert_eq!(gateways, 2);
+    });
+}
+
+#[test]
+fn a_route_that_the_kernel_refuses_undoes_everything_and_is_named() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let conf = scripted(
+            node,
+            &json!({
+                "cniVersion": "1.1.0",
+                "ips": [{"address": "10.7.0.5/24"}],
+                "routes": [{"dst": "10.8.0.0/16", "gw": "10.7.0.1", "scope": 253}],
+            }),
+        );
+        pod.add(&conf, "net1")
+            .refused(100, &["route to 10.8.0.0/16 via 10.7.0.1 on net1", "Nexthop has invalid gateway"]);
+        tests::traces::assert_same(&before, &node.traces(&[&pod]), "after a refused route");
+    });
+}
+
+#[test]
+fn without_ipam_the_link_is_up_and_has_no_address() {
+    Node::run(|node| {
+        for keys in [json!({}), json!({"ipam": {}})] {
+            let pod = node.pod();
+            let conf = node.conf(keys);
+            let result = pod.attach(&conf, "net1");
+            assert!(
+                result.get("ips").is_none() && result.get("routes").is_none(),
+                "{result}"
+            );
+            assert!(pod.link("net1").up);
+            assert!(pod.global("net1").is_empty());
+            pod.check(&conf, "net1").done();
+            pod.detach(&conf, "net1");
+            assert!(pod.links().is_empty());
+        }
+    });
+}
+
+#[test]
+fn name_resolution_comes_from_the_configuration_before_the_ipam_plugin() {
+    Node::run(|node| {
+        let result = json!({
+            "cniVersion": "1.1.0",
+            "ips": [{"address": "10.7.0.5/24"}],
+            "dns": {"nameservers": ["192.0.2.1"], "search": ["ipam.example"]},
+        });
+        let conf = scripted(node, &result);
+        let answer = node.pod().attach(&conf, "net1");
+        assert_eq!(answer["dns"], result["dns"]);
+        let own = json!({"nameservers": ["192.0.2.9"], "domain": "own.example", "options": ["ndots:2"]});
+        let answer = node.pod().attach(&conf.with("dns", own.clone()), "net1");
+        assert_eq!(answer["dns"], own);
+    });
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! CHECK finds whatever was changed in the pod behind the runtime's back.
+
+use tests::{Conf, Node, Pod, json};
+
+/// Attaches a pod, lets `tamper` change it, and expects CHECK to say every one of `findings`.
+fn found(tamper: impl FnOnce(&Node, &Pod<'_>) + Send, findings: &[&str]) {
+    Node::run(|node| {
+        let pod = node.pod();
+        let conf = network(node);
+        pod.attach(&conf, "net1");
+        pod.check(&conf, "net1").done();
+        tamper(node, &pod);
+        pod.check(&conf, "net1")
+            .refused(104, &[&["net1"], findings].concat());
+    });
+}
+
+fn network(node: &Node) -> Conf {
+    let mut ipam = node.rdma_ipam("10.7.0.0/24");
+    ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+    ipam["routes"] = json!([{"dst": "10.8.0.0/16"}, {"dst": "10.9.0.0/16", "table": 1000}]);
+    node.conf(json!({"ipam": ipam}))
+}
+
+#[test]
+fn another_mtu_is_found() {
+    found(
+        |_, pod| drop(pod.ip("link set net1 mtu 1300")),
+        &["MTU is 1300, was 1500"],
+    );
+}
+
+#[test]
+fn another_hardware_address_is_found() {
+    found(
+        |_, pod| drop(pod.ip("link set net1 address 02:00:00:00:00:77")),
+        &["its address is 02:00:00:00:00:77"],
+    );
+}
+
+#[test]
+fn a_missing_address_of_either_family_is_found() {
+    for family in ["-4", "-6"] {
+        found(
+            |_, pod| {
+                let addresses = pod.global("net1");
+                let of_family = |a: &&String| a.contains(':') == (family == "-6");
+                let address = addresses.iter().find(of_family).unwrap();
+                pod.ip(&format!("addr del {address} dev net1"));
+            },
+            &["address ", " is gone"],
+        );
+    }
+}
+
+#[test]
+fn a_missing_route_in_any_table_is_found() {
+    found(
+        |_, pod| drop(pod.ip("route del 10.8.0.0/16 dev net1")),
+        &["route to 10.8.0.0/16 is gone"],
+    );
+    found(
+        |_, pod| drop(pod.ip("route del 10.9.0.0/16 dev net1 table 1000")),
+        &["route to 10.9.0.0/16 is gone"],
+    );
+}
+
+#[test]
+fn a_link_that_is_down_is_found_with_all_that_went_with_it() {
+    found(
+        |_, pod| drop(pod.ip("link set net1 down")),
+        &["it is down", "route to 10.8.0.0/16 is gone"],
+    );
+}
+
+#[test]
+fn a_missing_link_is_found() {
+    found(|_, pod| drop(pod.ip("link del net1")), &["it is gone"]);
+}
+
+#[test]
+fn a_foreign_link_of_the_same_name_is_found() {
+    found(
+        |_, pod| {
+            pod.ip("link del net1");
+            pod.ip("link add net1 type veth peer name far");
+        },
+        &["made by somebody else"],
+    );
+}
+
+#[test]
+fn another_mode_is_found() {
+    found(
+        |_, pod| drop(pod.ip("link set net1 type macvlan mode private")),
+        &["Private", "Bridge"],
+    );
+}
+
+#[test]
+fn a_lease_that_is_gone_is_found_by_the_ipam_plugin() {
+    found(
+        |node, _| {
+            // The lease's name carries its owner; the store's layout is told in docs/store.md.
+            for lease in node.leases().iter().filter(|name| name.contains("/leases/")) {
+                std::fs::remove_file(node.path("rdma-ipam").join(lease)).unwrap();
+            }
+        },
+        &["rdma-ipam", "no lease"],
+    );
+}
+
+#[test]
+fn everything_is_reported_at_once() {
+    found(
+        |_, pod| {
+            pod.ip("link set net1 mtu 1300");
+            pod.ip("route del 10.8.0.0/16 dev net1");
+        },
+        &["MTU is 1300", "10.8.0.0/16"],
+    );
+}
+
+#[test]
+fn check_without_the_result_of_add_is_refused() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let conf = network(node);
+        pod.attach(&conf, "net1");
+        pod.forget();
+        pod.check(&conf, "net1").refused(7, &["prevResult", "net1"]);
+    });
+}
+
+#[test]
+fn a_namespace_that_is_gone_is_told_by_its_code() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let conf = network(node);
+        pod.attach(&conf, "net1");
+        pod.die();
+        pod.check(&conf, "net1").refused(3, &["CNI_NETNS", "gone"]);
+    });
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Calls at the same time, as after a node came back and kubelet starts all its pods.
+
+use std::collections::BTreeSet;
+use std::thread;
+use tests::{Node, Pod, json, traces::assert_same};
+
+const PODS: usize = 50;
+
+#[test]
+fn fifty_adds_at_once_succeed_with_fifty_addresses_and_fifty_dels_leave_nothing() {
+    Node::run(|node| {
+        let mut ipam = node.rdma_ipam("10.7.0.0/24");
+        ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+        let conf = node.conf(json!({"ipam": ipam}));
+        let pods: Vec<Pod<'_>> = (0..PODS).map(|_| node.pod()).collect();
+        let all = pods.iter().collect::<Vec<_>>();
+        let before = node.traces(&all);
+        at_once(&pods, |pod| drop(pod.attach(&conf, "net1")));
+        let mut addresses = BTreeSet::new();
+        for pod in &pods {
+            let of_pod = pod.global("net1");
+            assert_eq!(of_pod.len(), 2);
+            for address in of_pod {
+                assert!(
+                    addresses.insert(address.clone()),
+                    "{address} was given to two pods"
+                );
+            }
+        }
+        at_once(&pods, |pod| pod.check(&conf, "net1").done());
+        at_once(&pods, |pod| pod.detach(&conf, "net1"));
+        assert_same(&before, &node.traces(&all), "after all DELs");
+    });
+}
+
+fn at_once<'n>(pods: &[Pod<'n>], work: impl Fn(&Pod<'n>) + Sync) {
+    thread::scope(|scope| {
+        let threads: Vec<_> = pods.iter().map(|pod| scope.spawn(|| work(pod))).collect();
+        for thread in threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}
+
+#[test]
+fn add_and_del_of_one_attachment_at_once_end_in_one_of_the_two_orders() {
+    Node::run(|node| {
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
+        for _ in 0..20 {
+            let pod = node.pod();
+            let before = node.traces(&[&pod]);
+            let (add, del) = (pod.call("ADD", &conf, "net1"), pod.call("DEL", &conf, "net1"));
+            let (added, deleted) = thread::scope(|scope| {
+                let adding = scope.spawn(|| add.run());
+                let deleting = scope.spawn(|| del.run());
+                (adding.join().unwrap(), deleting.join().unwrap())
+            });
+            deleted.done();
+            let result = added.result();
+            if pod.links().is_empty() {
+                assert_same(&before, &node.traces(&[&pod]), "after ADD, then DEL");
+            } else {
+                pod.keep(&conf, "net1", &result);
+                pod.check(&conf, "net1").done();
+                pod.detach(&conf, "net1");
+                assert_same(&before, &node.traces(&[&pod]), "after DEL, then ADD, then DEL");
+            }
+        }
+    });
+}
+
+#[test]
+fn of_two_adds_of_one_attachment_at_once_exactly_one_succeeds() {
+    Node::run(|node| {
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
+        for _ in 0..20 {
+            let pod = node.pod();
+            let before = node.traces(&[&pod]);
+            let add = pod.call("ADD", &conf, "net1");
+            let answers = thread::scope(|scope| {
+                let both = [scope.spawn(|| add.run()), scope.spawn(|| add.run())];
+                both.map(|thread| thread.join().unwrap())
+            });
+            let (good, bad): (Vec<_>, Vec<_>) = answers.iter().partition(|a| a.status.success());
+            assert_eq!(good.len(), 1, "{} {}", answers[0], answers[1]);
+            bad[0].refused(101, &["net1"]);
+            pod.keep(&conf, "net1", &good[0].result());
+            pod.check(&conf, "net1").done();
+            pod.detach(&conf, "net1");
+            assert_same(&before, &node.traces(&[&pod]), "after DEL");
+        }
+    });
+}
+
+#[test]
+fn gc_at_the_same_time_as_adds_takes_no_valid_attachment() {
+    Node::run(|node| {
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
+        let pods: Vec<Pod<'_>> = (0..8).map(|_| node.pod()).collect();
+        let valid: Vec<_> = pods.iter().map(|pod| (pod.id.as_str(), "net1")).collect();
+        thread::scope(|scope| {
+            scope.spawn(|| (0..8).for_each(|_| node.gc(&conf, &valid).done()));
+            at_once(&pods, |pod| drop(pod.attach(&conf, "net1")));
+        });
+        for pod in &pods {
+            pod.check(&conf, "net1").done();
+        }
+    });
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! IPAM plugins that are missing, fail, print garbage or hang: an error that names them, and nothing left.
+
+use std::time::Duration;
+use tests::{Node, json, traces::assert_same};
+
+/// ADD with the IPAM plugin `script` is refused with `code` and `pieces`, and leaves nothing.
+fn refused(script: &str, code: u64, pieces: &[&str]) {
+    Node::run(|node| {
+        node.install_script("scripted", script);
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let conf = node.conf(json!({"ipam": {"type": "scripted"}, "delegateTimeout": 1}));
+        let answer = pod.add(&conf, "net1");
+        answer.refused(code, &[&["scripted"], pieces].concat());
+        assert!(answer.took < Duration::from_secs(10), "took {:?}", answer.took);
+        assert_same(&before, &node.traces(&[&pod]), "after a failed ADD");
+    });
+}
+
+#[test]
+fn one_that_is_missing_is_named_with_the_path_that_was_searched() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let conf = node.conf(json!({"ipam": {"type": "absent-ipam"}}));
+        let folder = node.path("bin").display().to_string();
+        pod.add(&conf, "net1")
+            .refused(103, &["absent-ipam", &folder, "install it"]);
+        assert_same(&before, &node.traces(&[&pod]), "after a failed ADD");
+        pod.detach(&conf, "net1");
+        assert_same(&before, &node.traces(&[&pod]), "after DEL of what ADD refused");
+    });
+}
+
+#[test]
+fn one_that_went_missing_keeps_del_failing_until_it_is_back_so_that_no_address_is_lost() {
+    Node::run(|node| {
+        let answer = r#"{"cniVersion":"1.1.0","ips":[{"address":"10.7.0.5/24"}]}"#;
+        let script = format!("[ $CNI_COMMAND = DEL ] || echo '{answer}'");
+        node.install_script("scripted", &script);
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let conf = node.conf(json!({"ipam": {"type": "scripted"}}));
+        pod.attach(&conf, "net1");
+        let del = pod.call("DEL", &conf, "net1");
+        std::fs::remove_file(node.path("bin/scripted")).unwrap();
+        del.run().refused(103, &["scripted", "install it"]);
+        assert_eq!(node.traces(&[&pod]).attachments.len(), 1, "it stays written down");
+        node.install_script("scripted", &script);
+        pod.detach(&conf, "net1");
+        assert_same(&before, &node.traces(&[&pod]), "after DEL");
+    });
+}
+
+#[test]
+fn one_whose_type_is_a_path_is_refused() {
+    Node::run(|node| {
+        for plugin in ["../bin/sh", "/bin/sh", ".."] {
+            let conf = node.conf(json!({"ipam": {"type": plugin}}));
+            node.pod().add(&conf, "net1").refused(7, &["ipam.type", plugin]);
+        }
+    });
+}
+
+#[test]
+fn its_own_code_and_message_reach_the_runtime() {
+    refused(
+        r#"[ $CNI_COMMAND = DEL ] || { echo '{"code":133,"msg":"no address left","details":"pool 7"}'; exit 1; }"#,
+        133,
+        &["no address left", "pool 7"],
+    );
+}
+
+#[test]
+fn one_that_fails_without_a_word_is_named_with_its_status() {
+    refused(
+        "[ $CNI_COMMAND = DEL ] || exit 3",
+        103,
+        &["ADD", "exit status: 3", "without a CNI error"],
+    );
+}
+
+#[test]
+fn one_that_dies_by_a_signal_is_named() {
+    refused("[ $CNI_COMMAND = DEL ] || kill -9 $$", 103, &["ADD", "signal: 9"]);
+}
+
+#[test]
+fn garbage_is_shown_and_refused() {
+    refused(
+        "[ $CNI_COMMAND = DEL ] || echo 'panic: runtime error'",
+        103,
+        &["no CNI result", "panic: runtime error"],
+    );
+    refused(
+        "[ $CNI_COMMAND = DEL ] || echo '[1,2]'",
+        103,
+        &["no CNI result", "[1,2]"],
+    );
+}
+
+#[test]
+fn an_answer_without_an_address_is_refused() {
+    refused(
+        "[ $CNI_COMMAND = DEL ] || echo '{\"cniVersion\":\"1.1.0\"}'",
+        103,
+        &["without an address"],
+    );
+}
+
+#[test]
+fn a_flood_is_cut_off() {
+    refused(
+        "[ $CNI_COMMAND = DEL ] || while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done",
+        103,
+        &["ADD"],
+    );
+}
+
+#[test]
+fn one_that_hangs_is_killed_with_its_children_at_the_time_limit() {
+    refused(
+        "[ $CNI_COMMAND = DEL ] || { sleep 600 & sleep 600; }",
+        103,
+        &["did not end within 1s", "killed"],
+    );
+}
+
+#[test]
+fn one_that_hangs_after_it_allocated_is_told_to_release() {
+    Node::run(|node| {
+        let told = node.path("told");
+        let script = format!(
+            "echo $CNI_COMMAND >>{}; [ $CNI_COMMAND = DEL ] || sleep 600",
+            told.display()
+        );
+        node.install_script("scripted", &script);
+        let conf = node.conf(json!({"ipam": {"type": "scripted"}, "delegateTimeout": 1}));
+        node.pod().add(&conf, "net1").refused(103, &["did not end"]);
+        assert_eq!(std::fs::read_to_string(told).unwrap(), "ADD\nDEL\n");
+    });
+}
+
+#[test]
+fn one_that_cannot_release_keeps_the_attachment_written_down_until_it_can() {
+    Node::run(|node| {
+        let answer = r#"{"cniVersion":"1.1.0","ips":[{"address":"10.7.0.5/24"}]}"#;
+        let broken = format!(
+            "[ $CNI_COMMAND = ADD ] && echo '{answer}' || {{ echo '{{\"code\":11,\"msg\":\"database away\"}}'; exit 1; }}"
+        );
+        node.install_script("scripted", &broken);
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let conf = node.conf(json!({"ipam": {"type": "scripted"}}));
+        pod.attach(&conf, "net1");
+        let del = pod.call("DEL", &conf, "net1");
+        del.run().refused(11, &["scripted", "database away"]);
+        assert!(
+            pod.links().is_empty(),
+            "no living link has the address that is to be released"
+        );
+        assert_eq!(node.traces(&[&pod]).attachments.len(), 1);
+        node.install_script("scripted", "exit 0");
+        del.run().done();
+        assert_same(&before, &node.traces(&[&pod]), "after the second DEL");
+    });
+}
+
+#[test]
+fn it_gets_the_configuration_and_the_environment_unchanged() {
+    Node::run(|node| {
+        let seen = node.path("seen");
+        let script = format!(
+            "[ $CNI_COMMAND = ADD ] || exit 0\n{{ env | grep ^CNI_ | sort; cat; }} >{}\necho '{{\"cniVersion\":\"1.1.0\",\"ips\":[{{\"address\":\"10.7.0.5/24\"}}]}}'",
+            seen.display()
+        );
+        node.install_script("scripted", &script);
+        let conf = node.conf(json!({
+            "ipam": {"type": "scripted", "own": [1, 2]}, "runtimeConfig": {"ips": ["10.7.0.5"]},
+        }));
+        let pod = node.pod();
+        pod.call("ADD", &conf, "net1")
+            .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAME=p")
+            .run()
+            .result();
+        let text = std::fs::read_to_string(seen).unwrap();
+        let (env, stdin) = text.split_at(text.find('{').unwrap());
+        for line in [
+            "CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAME=p",
+            &format!("CNI_CONTAINERID={}", pod.id),
+            "CNI_IFNAME=net1",
+            &format!("CNI_NETNS={}", pod.netns.display()),
+        ] {
+            assert!(env.lines().any(|l| l == line), "{line} is not in {env}");
+        }
+        let stdin: tests::Value = serde_json::from_str(stdin).unwrap();
+        assert_eq!(stdin, conf.to_value());
+    });
+}

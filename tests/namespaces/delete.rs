@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DEL succeeds whatever is left of the container, releases the address always, and takes nothing of others.
+
+use tests::{Conf, Node, json, traces::assert_same};
+
+fn networks(node: &Node) -> [Conf; 2] {
+    [node.rdma_ipam("10.7.0.0/24"), node.host_local("10.8.0.0/24")]
+        .map(|ipam| node.conf(json!({"ipam": ipam})))
+}
+
+#[test]
+fn del_leaves_nothing() {
+    Node::run(|node| {
+        for conf in networks(node) {
+            let pod = node.pod();
+            let before = node.traces(&[&pod]);
+            pod.attach(&conf, "net1");
+            assert_ne!(node.traces(&[&pod]), before, "ADD leaves traces that can be seen");
+            pod.detach(&conf, "net1");
+            assert_same(&before, &node.traces(&[&pod]), "after DEL");
+        }
+    });
+}
+
+#[test]
+fn del_twice_succeeds_and_so_does_del_without_add() {
+    Node::run(|node| {
+        for conf in networks(node) {
+            let pod = node.pod();
+            pod.detach(&conf, "net1");
+            pod.attach(&conf, "net1");
+            pod.detach(&conf, "net1");
+            pod.detach(&conf, "net1");
+            assert!(node.leases().is_empty());
+        }
+    });
+}
+
+#[test]
+fn del_without_the_result_of_add_leaves_nothing() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let [conf, _] = networks(node);
+        pod.attach(&conf, "net1");
+        pod.forget();
+        pod.detach(&conf, "net1");
+        assert_same(&before, &node.traces(&[&pod]), "after DEL without prevResult");
+    });
+}
+
+#[test]
+fn del_with_a_damaged_result_of_add_leaves_nothing() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let [conf, _] = networks(node);
+        pod.attach(&conf, "net1");
+        pod.keep(&conf, "net1", &json!({"interfaces": "damaged"}));
+        pod.detach(&conf, "net1");
+        assert_same(&before, &node.traces(&[&pod]), "after DEL with a damaged prevResult");
+    });
+}
+
+#[test]
+fn del_without_a_namespace_finds_the_link_by_what_add_wrote_down() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let [conf, _] = networks(node);
+        pod.attach(&conf, "net1");
+        pod.call("DEL", &conf, "net1").env_remove("CNI_NETNS").run().done();
+        assert_same(&before, &node.traces(&[&pod]), "after DEL without CNI_NETNS");
+    });
+}
+
+#[test]
+fn del_after_the_namespace_died_releases_the_address() {
+    Node::run(|node| {
+        for conf in networks(node) {
+            let pod = node.pod();
+            let before = node.traces(&[]);
+            pod.attach(&conf, "net1");
+            pod.die();
+            pod.detach(&conf, "net1");
+            assert_same(
+                &before,
+                &node.traces(&[]),
+                "after DEL of a pod whose namespace died",
+            );
+        }
+    });
+}
+
+#[test]
+fn del_with_a_plain_file_or_the_nodes_own_namespace_releases_the_address() {
+    Node::run(|node| {
+        let file = node.path("plain");
+        std::fs::write(&file, "").unwrap();
+        for path in [file.as_path(), "/proc/self/ns/net".as_ref(), "/nowhere".as_ref()] {
+            let pod = node.pod();
+            let [conf, _] = networks(node);
+            pod.attach(&conf, "net1");
+            pod.call("DEL", &conf, "net1").env("CNI_NETNS", path).run().done();
+            assert!(node.leases().is_empty(), "with CNI_NETNS {}", path.display());
+        }
+    });
+}
+
+#[test]
+fn del_succeeds_when_the_parent_is_gone() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let [conf, _] = networks(node);
+        pod.attach(&conf, "net1");
+        node.ip("link del eth0");
+        pod.detach(&conf, "net1");
+        assert!(pod.links().is_empty() && node.leases().is_empty());
+    });
+}
+
+#[test]
+fn del_succeeds_with_a_configuration_that_add_would_refuse() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let [conf, _] = networks(node);
+        pod.attach(&conf, "net1");
+        let spoilt = conf.with("mtu", "large").with("mastr", "eth0");
+        pod.detach(&spoilt, "net1");
+        assert_same(&before, &node.traces(&[&pod]), "after DEL");
+    });
+}
+
+#[test]
+fn after_a_refused_add_the_foreign_link_of_that_name_survives_del() {
+    Node::run(|node| {
+        let pod = node.pod();
+        pod.ip("link add net1 type veth peer name net1-far");
+        let foreign = pod.link("net1");
+        let [conf, _] = networks(node);
+        pod.add(&conf, "net1")
+            .refused(101, &["already has an interface net1"]);
+        assert!(node.leases().is_empty());
+        pod.detach(&conf, "net1");
+        assert_eq!(pod.link("net1"), foreign);
+    });
+}
+
+#[test]
+fn a_macvlan_of_somebody_else_with_our_name_survives_del() {
+    Node::run(|node| {
+        let pod = node.pod();
+        pod.ip("link add base type veth peer name base-far");
+        pod.ip("link add net1 link base type macvlan mode bridge");
+        let [conf, _] = networks(node);
+        pod.add(&conf, "net1").refused(101, &["net1"]);
+        pod.detach(&conf, "net1");
+        assert!(
+            pod.link_names().contains(&"net1".to_owned()),
+            "a foreign macvlan was deleted"
+        );
+    });
+}
+
+#[test]
+fn a_second_add_of_an_attachment_is_refused_and_the_first_one_stays_whole() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let [conf, _] = networks(node);
+        pod.attach(&conf, "net1");
+        let before = node.traces(&[&pod]);
+        let again = pod.call("ADD", &conf, "net1").run();
+        again.refused(101, &["already has an interface net1"]);
+        assert_same(&before, &node.traces(&[&pod]), "after the second ADD");
+        pod.check(&conf, "net1").done();
+        pod.detach(&conf, "net1");
+    });
+}
+
+#[test]
+fn the_released_address_is_free_for_the_next_pod() {
+    Node::run(|node| {
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/30")}));
+        for _ in 0..3 {
+            let pod = node.pod();
+            pod.attach(&conf, "net1");
+            pod.detach(&conf, "net1");
+        }
+    });
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every IPAM plugin with `cni-ipoib`, and `rdma-ipam` with the reference plugins.
+
+use tests::{Conf, Node, Pod, json, traces::assert_same};
+
+/// ADD, CHECK, DEL of `conf`; afterwards nothing is left. Returns the pod's address.
+fn life(node: &Node, conf: &Conf) -> String {
+    let pod = node.pod();
+    let before = node.traces(&[&pod]);
+    let result = pod.attach(conf, "net1");
+    let address = result["ips"][0]["address"].as_str().unwrap().to_owned();
+    assert_eq!(pod.global("net1"), [address.clone()]);
+    pod.check(conf, "net1").done();
+    pod.detach(conf, "net1");
+    assert_same(&before, &node.traces(&[&pod]), "after DEL");
+    address
+}
+
+#[test]
+fn cni_ipoib_works_with_rdma_ipam() {
+    Node::run(|node| {
+        assert_eq!(
+            life(node, &node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}))),
+            "10.7.0.2/24"
+        );
+    });
+}
+
+#[test]
+fn cni_ipoib_works_with_host_local() {
+    Node::run(|node| {
+        assert_eq!(
+            life(node, &node.conf(json!({"ipam": node.host_local("10.8.0.0/24")}))),
+            "10.8.0.2/24"
+        );
+    });
+}
+
+#[test]
+fn cni_ipoib_works_with_static() {
+    Node::run(|node| {
+        let ipam = json!({
+            "type": "static",
+            "addresses": [{"address": "10.9.0.7/24", "gateway": "10.9.0.1"}],
+            "routes": [{"dst": "0.0.0.0/0"}],
+            "dns": {"nameservers": ["10.9.0.53"]},
+        });
+        let conf = node.conf(json!({"ipam": ipam}));
+        assert_eq!(life(node, &conf), "10.9.0.7/24");
+        let pod = node.pod();
+        let result = pod.attach(&conf, "net1");
+        assert_eq!(result["dns"]["nameservers"][0], "10.9.0.53");
+        assert_eq!(
+            pod.route("net1", "0.0.0.0/0").gateway,
+            Some("10.9.0.1".parse().unwrap())
+        );
+    });
+}
+
+/// `plugin` with `rdma-ipam` in the reference plugin's own life.
+fn reference(plugin: &str, keys: &tests::Value) {
+    Node::run(|node| {
+        let mut conf = node
+            .conf(json!({"type": plugin, "ipam": node.rdma_ipam("10.7.0.0/24")}))
+            .without("master");
+        for (key, value) in keys.as_object().unwrap() {
+            conf = conf.with(key, value.clone());
+        }
+        let pod = node.pod();
+        let result = pod.attach(&conf, "net1");
+        assert_eq!(result["ips"][0]["address"], "10.7.0.2/24", "{result}");
+        assert!(!node.leases().is_empty());
+        pod.check(&conf, "net1").done();
+        pod.detach(&conf, "net1");
+        assert!(pod.links().is_empty());
+        assert_eq!(node.leases(), [""; 0]);
+    });
+}
+
+#[test]
+fn the_reference_macvlan_works_with_rdma_ipam() {
+    reference("macvlan", &json!({"master": "eth0"}));
+}
+
+#[test]
+fn the_reference_bridge_works_with_rdma_ipam() {
+    reference("bridge", &json!({"bridge": "cni0", "isGateway": true}));
+}
+
+#[test]
+fn the_reference_ptp_works_with_rdma_ipam() {
+    reference("ptp", &json!({}));
+}
+
+/// ADD with these additions, refused with `code`.
+fn asked<'n>(
+    node: &'n Node,
+    keys: &tests::Value,
+    args: &str,
+) -> (Pod<'n>, tests::Answer) {
+    let mut conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
+    for (key, value) in keys.as_object().unwrap() {
+        conf = conf.with(key, value.clone());
+    }
+    let pod = node.pod();
+    let answer = pod.call("ADD", &conf, "net1").env("CNI_ARGS", args).run();
+    (pod, answer)
+}
+
+#[test]
+fn an_address_asked_for_in_any_of_three_places_is_given() {
+    Node::run(|node| {
+        for (keys, args, want) in [
+            (
+                json!({"runtimeConfig": {"ips": ["10.7.0.50"]}}),
+                "IP=10.7.0.52",
+                "10.7.0.50/24",
+            ),
+            (
+                json!({"args": {"cni": {"ips": ["10.7.0.51/24"]}}}),
+                "IP=10.7.0.52",
+                "10.7.0.51/24",
+            ),
+            (json!({}), "IP=10.7.0.52", "10.7.0.52/24"),
+        ] {
+            let (pod, answer) = asked(node, &keys, args);
+            answer.result();
+            assert_eq!(pod.global("net1"), [want]);
+        }
+    });
+}
+
+#[test]
+fn an_address_that_belongs_to_another_pod_is_refused_by_the_owners_name() {
+    Node::run(|node| {
+        let keys = json!({"runtimeConfig": {"ips": ["10.7.0.50"]}});
+        let (owner, answer) = asked(node, &keys, "");
+        answer.result();
+        let (pod, answer) = asked(node, &keys, "");
+        answer.refused(111, &["10.7.0.50", &owner.id]);
+        assert!(pod.links().is_empty());
+    });
+}
+
+#[test]
+fn an_address_outside_excluded_or_asked_twice_is_refused() {
+    Node::run(|node| {
+        for (address, code) in [("10.99.0.1", 112), ("10.7.0.0", 113), ("10.7.0.1", 113), ("10.7.0.255", 113)] {
+            let (pod, answer) = asked(node, &json!({"runtimeConfig": {"ips": [address]}}), "");
+            answer.refused(code, &[address]);
+            assert!(pod.links().is_empty());
+        }
+        let twice = json!({"runtimeConfig": {"ips": ["10.7.0.9", "10.7.0.9"]}});
+        asked(node, &twice, "").1.refused(7, &["10.7.0.9"]);
+        assert_eq!(node.leases(), [""; 0]);
+    });
+}
+
+#[test]
+fn whereabouts_if_it_is_built_speaks_the_protocol_that_we_delegate_with() {
+    Node::run(|node| {
+        let path = node.cni_path();
+        let Some(binary) = path
+            .iter()
+            .map(|dir| dir.join("whereabouts"))
+            .find(|file| file.is_file())
+        else {
+            // tests/go/README.md says why it cannot be built from verified sources; its configuration is tested.
+            assert!(!node.path("bin").join("whereabouts").exists());
+            return;
+        };
+        let answer = tests::Call::new(&binary)
+            .env("CNI_COMMAND", "VERSION")
+            .stdin(r#"{"cniVersion":"1.0.0"}"#)
+            .run()
+            .result();
+        let versions = answer["supportedVersions"].as_array().unwrap();
+        assert!(versions.contains(&json!("1.0.0")), "{answer}");
+    });
+}
+
+#[test]
+fn a_whereabouts_configuration_works_when_only_its_type_is_changed() {
+    Node::run(|node| {
+        let ipam = json!({
+            "type": "rdma-ipam", "dataDir": node.path("rdma-ipam"),
+            "datastore": "kubernetes",
+            "kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
+            "range": "192.168.5.152/27", "exclude": ["192.168.5.151/32"],
+            "log_file": "/var/log/whereabouts.log", "log_level": "info",
+        });
+        let conf = node.conf(json!({"ipam": ipam}));
+        let pod = node.pod();
+        let answer = pod.add(&conf, "net1");
+        answer.result();
+        assert_eq!(
+            pod.global("net1"),
+            ["192.168.5.129/27"],
+            "without range_start it begins at the subnet's start"
+        );
+        assert!(
+            answer.stderr.contains("192.168.5.129"),
+            "the trap is told: {answer}"
+        );
+    });
+}

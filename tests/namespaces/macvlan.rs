@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the keys of a macvlan child do to the link in the pod.
+
+use common::netlink::{LinkInfo, MacvlanMode};
+use tests::{Node, json};
+
+#[test]
+fn every_macvlan_mode_reaches_the_kernel() {
+    Node::run(|node| {
+        for (word, mode) in [
+            ("private", MacvlanMode::Private),
+            ("vepa", MacvlanMode::Vepa),
+            ("bridge", MacvlanMode::Bridge),
+        ] {
+            let pod = node.pod();
+            let conf = node.conf(json!({"mode": "macvlan", "macvlanMode": word}));
+            pod.attach(&conf, "net1");
+            assert_eq!(pod.link("net1").info, LinkInfo::Macvlan { mode });
+        }
+    });
+}
+
+#[test]
+fn passthru_takes_the_parent_for_itself() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let conf = node.conf(json!({"macvlanMode": "passthru"}));
+        pod.attach(&conf, "net1");
+        let link = pod.link("net1");
+        assert_eq!(
+            link.info,
+            LinkInfo::Macvlan {
+                mode: MacvlanMode::Passthru
+            }
+        );
+        assert_eq!(link.address, node.link("eth0").address);
+        let second = node.pod();
+        second
+            .add(&conf, "net1")
+            .refused(100, &["create net1 on eth0", "EINVAL"]);
+    });
+}
+
+#[test]
+fn bridge_is_the_mode_of_an_ethernet_parent_when_none_is_named() {
+    Node::run(|node| {
+        let pod = node.pod();
+        pod.attach(&node.conf(json!({})), "net1");
+        assert_eq!(
+            pod.link("net1").info,
+            LinkInfo::Macvlan {
+                mode: MacvlanMode::Bridge
+            }
+        );
+    });
+}
+
+#[test]
+fn an_unknown_mode_is_refused_with_the_known_ones() {
+    Node::run(|node| {
+        let pod = node.pod();
+        for (keys, code, pieces) in [
+            (
+                json!({"macvlanMode": "brige"}),
+                7,
+                ["macvlanMode", "brige", "bridge"],
+            ),
+            (
+                json!({"macvlanMode": "source"}),
+                2,
+                ["macvlanMode", "source", "list"],
+            ),
+            (json!({"mode": "bridge"}), 7, ["mode", "bridge", "macvlanMode"]),
+        ] {
+            pod.add(&node.conf(keys), "net1").refused(code, &pieces);
+        }
+        assert!(pod.links().is_empty());
+    });
+}
+
+#[test]
+fn mtu_is_applied_and_reported() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let result = pod.attach(&node.conf(json!({"mtu": 1400})), "net1");
+        assert_eq!(pod.link("net1").mtu, 1400);
+        assert_eq!(result["interfaces"][0]["mtu"], 1400);
+        assert_eq!(node.link("eth0").mtu, 1500, "the parent keeps its own");
+    });
+}
+
+#[test]
+fn the_parents_mtu_is_taken_when_none_is_set() {
+    Node::run(|node| {
+        node.ip("link set eth0 mtu 9000");
+        for keys in [json!({}), json!({"mtu": 0})] {
+            let pod = node.pod();
+            let result = pod.attach(&node.conf(keys), "net1");
+            assert_eq!(pod.link("net1").mtu, 9000);
+            assert_eq!(result["interfaces"][0]["mtu"], 9000);
+        }
+    });
+}
+
+#[test]
+fn a_larger_mtu_than_the_parents_is_refused_before_anything_is_made() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let conf = node.conf(json!({"mtu": 1501, "ipam": node.rdma_ipam("10.7.0.0/24")}));
+        pod.add(&conf, "net1")
+            .refused(7, &["mtu 1501", "eth0", "1500", "lower it"]);
+        for mtu in [-1, 67] {
+            let conf = node.conf(json!({"mtu": mtu}));
+            pod.add(&conf, "net1").refused(7, &["mtu", &mtu.to_string(), "68"]);
+        }
+        tests::traces::assert_same(&before, &node.traces(&[&pod]), "after refused ADDs");
+    });
+}
+
+#[test]
+fn the_hardware_address_comes_from_the_first_of_four_places() {
+    Node::run(|node| {
+        let all = json!({
+            "mac": "02:00:00:00:00:04",
+            "args": {"cni": {"mac": "02:00:00:00:00:02"}},
+            "runtimeConfig": {"mac": "02:00:00:00:00:01"},
+        });
+        let args = "MAC=02:00:00:00:00:03";
+        let without = |keys: &[&str]| {
+            let conf = node.conf(all.clone());
+            keys.iter().fold(conf, |conf, key| conf.without(key))
+        };
+        for (conf, args, want) in [
+            (without(&[]), args, "02:00:00:00:00:01"),
+            (without(&["runtimeConfig"]), args, "02:00:00:00:00:02"),
+            (without(&["runtimeConfig", "args"]), args, "02:00:00:00:00:03"),
+            (without(&["runtimeConfig", "args"]), "", "02:00:00:00:00:04"),
+        ] {
+            let pod = node.pod();
+            let call = pod.call("ADD", &conf, "net1").env("CNI_ARGS", args);
+            let result = call.run().result();
+            assert_eq!(pod.link("net1").address.to_string(), want);
+            assert_eq!(result["interfaces"][0]["mac"], want);
+        }
+    });
+}
+
+#[test]
+fn a_hardware_address_that_cannot_be_one_is_refused() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let group = "01:00:5e:00:00:01";
+        let infiniband = "00:00:00:00:fe:80:00:00:00:00:00:00:52:54:00:ff:fe:00:00:01";
+        for mac in [group, infiniband, "00:00:00:00:00:00", "02:00:00:00:00", "nonsense"] {
+            pod.add(&node.conf(json!({"mac": mac})), "net1")
+                .refused(7, &["mac", mac]);
+        }
+        assert!(pod.links().is_empty());
+    });
+}
+
+#[test]
+fn two_children_with_one_hardware_address_are_refused_by_the_kernel() {
+    Node::run(|node| {
+        let (first, second) = (node.pod(), node.pod());
+        let conf =
+            node.conf(json!({"mac": "02:00:00:00:00:01", "ipam": node.rdma_ipam("10.7.0.0/24")}));
+        first.attach(&conf, "net1");
+        let before = node.traces(&[&first, &second]);
+        second
+            .add(&conf, "net1")
+            .refused(100, &["bring net1 up", "EADDRINUSE"]);
+        let after = node.traces(&[&first, &second]);
+        tests::traces::assert_same(&before, &after, "after the kernel's refusal");
+    });
+}
+
+#[test]
+fn the_broadcast_queue_is_as_long_as_asked() {
+    Node::run(|node| {
+        let pod = node.pod();
+        pod.attach(&node.conf(json!({"bcqueuelen": 4321})), "net1");
+        let shown = pod.ip("-d link show net1");
+        assert!(
+            shown.contains("bcqueuelen 4321") && shown.contains("usedbcqueuelen 4321"),
+            "{shown}"
+        );
+    });
+}
+
+#[test]
+fn keys_of_another_mode_are_refused_by_name() {
+    Node::run(|node| {
+        let pod = node.pod();
+        for (keys, key) in [
+            (json!({"pkey": "0x8001"}), "pkey"),
+            (json!({"ipoibMode": "connected"}), "ipoibMode"),
+            (json!({"umcast": true}), "umcast"),
+            (json!({"ipvlanMode": "l2"}), "ipvlanMode"),
+            (
+                json!({"runtimeConfig": {"infinibandGUID": "00:02:c9:03:00:00:00:01"}}),
+                "infinibandGUID",
+            ),
+        ] {
+            pod.add(&node.conf(keys), "net1")
+                .refused(7, &[key, "mode macvlan", "mode is macvlan"][..1].as_ref());
+        }
+    });
+}
+
+#[test]
+fn children_of_one_parent_reach_each_other() {
+    Node::run(|node| {
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
+        let (first, second) = (node.pod(), node.pod());
+        first.attach(&conf, "net1");
+        second.attach(&conf, "net1");
+        let there = second.global("net1")[0].clone();
+        let there = there.split('/').next().unwrap();
+        let reached = first.open().run(|| udp_reaches(&second, there)).unwrap();
+        assert!(reached, "no packet from one pod to the other");
+    });
+}
+
+/// Whether a datagram from the calling thread's namespace reaches `address` in `pod`; needs no ping(8).
+fn udp_reaches(pod: &tests::Pod<'_>, address: &str) -> bool {
+    let bind = || std::net::UdpSocket::bind((address, 7)).unwrap();
+    let receiver = pod.open().run(bind).unwrap();
+    receiver
+        .set_read_timeout(Some(std::time::Duration::from_secs(5)))
+        .unwrap();
+    let sender = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    sender.send_to(b"here", (address, 7)).unwrap();
+    let mut buffer = [0; 8];
+    receiver.recv(&mut buffer).is_ok_and(|size| &buffer[..size] == b"here")
+}

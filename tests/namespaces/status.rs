@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! STATUS says whether ADD would succeed: 50 if not, 51 if pods that are attached are cut off, too.
+
+use tests::{Node, json};
+
+#[test]
+fn a_node_that_can_serve_says_so() {
+    Node::run(|node| {
+        for ipam in [
+            json!({}),
+            node.rdma_ipam("10.7.0.0/24"),
+            node.host_local("10.8.0.0/24"),
+        ] {
+            node.status(&node.conf(json!({"ipam": ipam}))).done();
+        }
+    });
+}
+
+#[test]
+fn a_parent_that_is_down_or_unplugged_limits_pods_that_are_attached() {
+    Node::run(|node| {
+        let conf = node.conf(json!({}));
+        node.ip("link set eth0-far down");
+        node.status(&conf).refused(51, &["eth0", "carrier", "cable"]);
+        node.ip("link set eth0 down");
+        node.status(&conf)
+            .refused(51, &["eth0 is down", "ip link set eth0 up"]);
+    });
+}
+
+#[test]
+fn whatever_add_would_refuse_makes_the_plugin_unavailable() {
+    Node::run(|node| {
+        for (keys, piece) in [
+            (json!({"master": "ib7"}), "ib7"),
+            (json!({"mode": "ipoib"}), "InfiniBand"),
+            (json!({"mtu": 9000}), "9000"),
+            (json!({"mastr": "eth0"}), "mastr"),
+            (json!({"ipam": {"type": "absent-ipam"}}), "absent-ipam"),
+        ] {
+            node.status(&node.conf(keys)).refused(50, &[piece]);
+        }
+    });
+}
+
+#[test]
+fn a_pool_without_a_free_address_makes_the_plugin_unavailable() {
+    Node::run(|node| {
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/30")}));
+        node.status(&conf).done();
+        node.pod().attach(&conf, "net1");
+        node.status(&conf)
+            .refused(50, &["rdma-ipam", "net-a", "10.7.0.1-10.7.0.2", "1 of 1 in use"]);
+    });
+}
+
+#[test]
+fn a_failing_ipam_plugin_is_unavailable_unless_it_says_limited() {
+    Node::run(|node| {
+        for (says, code) in [(50, 50), (51, 51), (999, 50)] {
+            node.install_script(
+                "failing",
+                &format!("echo '{{\"code\":{says},\"msg\":\"no database\"}}'; exit 1"),
+            );
+            let conf = node.conf(json!({"ipam": {"type": "failing"}}));
+            node.status(&conf).refused(code, &["failing", "no database"]);
+        }
+    });
+}
+
+#[test]
+fn a_parent_that_only_the_pod_or_a_device_plugin_knows_is_not_judged() {
+    Node::run(|node| {
+        node.status(&node.conf(json!({"master": "inner", "linkInContainer": true})))
+            .done();
+        node.status(&node.conf(json!({})).without("master")).done();
+    });
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Device kinds that the fabric's VM has for certain: ipvlan, vlan, dummy, bond. Run elsewhere, these fail where
+//! the kernel lacks them; `--skip vm_only` leaves them out.
+
+use common::netlink::{LinkInfo, IpvlanMode};
+use tests::{Node, json, traces::assert_same};
+
+#[test]
+fn every_ipvlan_mode_reaches_the_kernel_and_the_child_lives_its_life() {
+    Node::run(|node| {
+        for (word, mode) in [
+            ("l2", IpvlanMode::L2),
+            ("l3", IpvlanMode::L3),
+            ("l3s", IpvlanMode::L3s),
+        ] {
+            let pod = node.pod();
+            let before = node.traces(&[&pod]);
+            let conf = node.conf(json!({
+                "mode": "ipvlan", "ipvlanMode": word, "ipam": node.rdma_ipam("10.7.0.0/24"),
+            }));
+            let result = pod.attach(&conf, "net1");
+            let link = pod.link("net1");
+            assert_eq!(link.info, LinkInfo::Ipvlan { mode });
+            assert_eq!(
+                link.address,
+                node.link("eth0").address,
+                "ipvlan shares its parent's address"
+            );
+            assert_eq!(result["interfaces"][0]["mac"], link.address.to_string());
+            pod.check(&conf, "net1").done();
+            pod.detach(&conf, "net1");
+            assert_same(&before, &node.traces(&[&pod]), "after DEL");
+        }
+    });
+}
+
+#[test]
+fn a_hardware_address_for_an_ipvlan_child_is_refused() {
+    Node::run(|node| {
+        let conf = node.conf(json!({"mode": "ipvlan", "mac": "02:00:00:00:00:01"}));
+        node.pod().add(&conf, "net1").refused(7, &["mac", "macvlan"]);
+    });
+}
+
+#[test]
+fn macvlan_and_ipvlan_on_one_parent_are_refused_by_the_kernel_without_a_trace() {
+    Node::run(|node| {
+        let (first, second) = (node.pod(), node.pod());
+        first.attach(&node.conf(json!({"mode": "ipvlan"})), "net1");
+        let before = node.traces(&[&first, &second]);
+        let conf = node.conf(json!({"mode": "macvlan", "ipam": node.rdma_ipam("10.7.0.0/24")}));
+        second
+            .add(&conf, "net1")
+            .refused(100, &["create net1 on eth0", "EBUSY"]);
+        assert_same(
+            &before,
+            &node.traces(&[&first, &second]),
+            "after the kernel's refusal",
+        );
+    });
+}
+
+#[test]
+fn a_vlan_a_dummy_and_a_bond_carry_children() {
+    Node::run(|node| {
+        node.cable("port0");
+        node.cable("port1");
+        for command in [
+            "link add link eth0 name eth0.100 type vlan id 100",
+            "link add dummy0 type dummy",
+            "link add bond0 type bond mode active-backup miimon 50",
+            "link set port0 down",
+            "link set port0 master bond0",
+            "link set port1 down",
+            "link set port1 master bond0",
+            "link set eth0.100 up",
+            "link set dummy0 up",
+            "link set bond0 up",
+        ] {
+            node.ip(command);
+        }
+        node.socket()
+            .wait_for_carrier(node.link("bond0").index, std::time::Duration::from_secs(10))
+            .unwrap();
+        for master in ["eth0.100", "dummy0", "bond0"] {
+            for mode in ["macvlan", "ipvlan"] {
+                let pod = node.pod();
+                let conf = node.conf(json!({
+                    "master": master, "mode": mode, "ipam": node.rdma_ipam("10.7.0.0/24"),
+                }));
+                pod.attach(&conf, "net1");
+                pod.check(&conf, "net1").done();
+                pod.detach(&conf, "net1");
+            }
+        }
+        let port = node.conf(json!({"master": "port0"}));
+        node.pod()
+            .add(&port, "net1")
+            .refused(7, &["port0 is a port of bond0", "name bond0"]);
+    });
+}
+
+#[test]
+fn a_link_of_the_node_with_the_pods_interface_name_forces_no_move() {
+    Node::run(|node| {
+        node.ip("link add net1 type dummy");
+        let pod = node.pod();
+        for mode in ["macvlan", "ipvlan"] {
+            let conf = node.conf(json!({"mode": mode}));
+            pod.attach(&conf, "net1");
+            assert_eq!(pod.link_names(), ["net1"]);
+            pod.detach(&conf, "net1");
+        }
+        assert_eq!(node.link("net1").kind.as_deref(), Some("dummy"));
+    });
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One call of a plugin as a process, and what it answered.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A call that takes longer hangs; kubelet gives up after two minutes.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// A call that is about to be made.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub(crate) program: PathBuf,
+    pub(crate) env: BTreeMap<String, OsString>,
+    pub(crate) stdin: Vec<u8>,
+    /// A program and arguments to put before it.
+    pub(crate) under: Vec<OsString>,
+}
+
+/// What a plugin answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    what: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Call {
+    /// A call of `program` with nothing but `PATH` in its environment.
+    pub fn new(program: &Path) -> Self {
+        Self {
+            program: program.to_owned(),
+            env: BTreeMap::from([(
+                "PATH".to_owned(),
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into(),
+            )]),
+            stdin: Vec::new(),
+            under: Vec::new(),
+        }
+    }
+
+    /// The same with an environment variable set.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.env.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The same without an environment variable.
+    #[must_use]
+    pub fn env_remove(mut self, name: &str) -> Self {
+        self.env.remove(name);
+        self
+    }
+
+    /// The same with other bytes on standard input.
+    #[must_use]
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = bytes.into();
+        self
+    }
+
+    /// Makes the call and reads everything that it, and whatever it started, has to say.
+    pub fn run(&self) -> Answer {
+        let mut words = self.under.iter().cloned();
+        let mut command = match words.next() {
+            None => Command::new(&self.program),
+            Some(first) => {
+                let mut command = Command::new(first);
+                command.args(words).arg(&self.program);
+                command
+            }
+        };
+        command
+            .env_clear()
+            .envs(&self.env)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let start = Instant::now();
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let mut stdin = child.stdin.take().unwrap();
+        let output = thread::scope(|scope| {
+            let (ended, watch) = mpsc::channel::<()>();
+            // A plugin that answers without reading everything closes the pipe.
+            scope.spawn(move || stdin.write_all(&self.stdin));
+            scope.spawn(move || {
+                if watch.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+                }
+            });
+            let output = child.wait_with_output().unwrap();
+            drop(ended);
+            output
+        });
+        let shown = |name: &str| self.env.get(name).cloned().unwrap_or_default();
+        Answer {
+            what: format!(
+                "{} {} {} of {}",
+                self.program.file_name().unwrap_or_default().display(),
+                shown("CNI_COMMAND").display(),
+                shown("CNI_IFNAME").display(),
+                shown("CNI_CONTAINERID").display()
+            ),
+            status: output.status,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            took: start.elapsed(),
+        }
+    }
+}
+
+impl Answer {
+    /// The document of a call that succeeded.
+    #[track_caller]
+    pub fn result(&self) -> Value {
+        assert!(
+            self.status.success(),
+            "{} failed, should have succeeded: {self}",
+            self.what
+        );
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|e| panic!("{} answered no single JSON document ({e}): {self}", self.what))
+    }
+
+    /// Asserts that the call succeeded without a word on standard output, as every verb but ADD and VERSION does.
+    #[track_caller]
+    pub fn done(&self) {
+        assert!(
+            self.status.success(),
+            "{} failed, should have succeeded: {self}",
+            self.what
+        );
+        assert_eq!(
+            self.stdout, "",
+            "{}: standard output belongs to results: {self}",
+            self.what
+        );
+    }
+
+    /// Asserts that the call was refused with `code` and a message or details with every one of `pieces`; returns
+    /// the document.
+    #[track_caller]
+    pub fn refused(&self, code: u64, pieces: &[&str]) -> Value {
+        assert!(
+            self.status.code() == Some(1),
+            "{} ended with {}, should have been refused with code {code}: {self}",
+            self.what,
+            self.status
+        );
+        let error: Value = serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|e| panic!("{} answered no single JSON document ({e}): {self}", self.what));
+        assert_eq!(
+            error["code"], code,
+            "{}: another code than {code}: {error}",
+            self.what
+        );
+        let text = format!("{} {}", error["msg"], error["details"]);
+        for piece in pieces {
+            assert!(
+                text.contains(piece),
+                "{}: the message does not say {piece:?}: {error}",
+                self.what
+            );
+        }
+        error
+    }
+
+    /// Whether SIGKILL ended it.
+    pub fn was_killed(&self) -> bool {
+        self.status.signal() == Some(9)
+    }
+}
+
+impl std::fmt::Display for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} after {:?}; stdout: {:?}; stderr: {:?}",
+            self.status,
+            self.took,
+            self.stdout.chars().take(2000).collect::<String>(),
+            self.stderr.chars().take(2000).collect::<String>()
+        )
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A kernel that refuses chosen requests and passes on all others to the real one.
+
+use cni_ipoib::kernel::{Kernel, Namespaces, Side};
+use cni_ipoib::{CniIpoib, OpenKernel, config::Places};
+use common::netlink::{Added, Address, Error, Link, LinkChange, NewLink, RouteEntry};
+use ipnetwork::IpNetwork;
+use nix::errno::Errno;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Which requests are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refuse {
+    /// The one with this number, from 1.
+    Only(u32),
+    /// The one with this number and every one after it: nothing can be taken back either.
+    From(u32),
+}
+
+/// Counts requests and says which to refuse.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    refuse: Refuse,
+    seen: Arc<AtomicU32>,
+}
+
+impl Faults {
+    /// Refuses as told.
+    pub fn new(refuse: Refuse) -> Self {
+        Self {
+            refuse,
+            seen: Arc::default(),
+        }
+    }
+
+    /// Whether any request was refused.
+    pub fn struck(&self) -> bool {
+        let (Refuse::Only(number) | Refuse::From(number)) = self.refuse;
+        self.seen.load(Ordering::SeqCst) >= number
+    }
+
+    /// `cni-ipoib` on this kernel, with its attachments below `state`.
+    pub fn plugin(&self, state: &Path) -> CniIpoib {
+        let faults = self.clone();
+        let open: OpenKernel = Box::new(move |netns| {
+            Ok(Box::new(Faulty {
+                kernel: Namespaces::open(netns)?,
+                faults: faults.clone(),
+            }))
+        });
+        CniIpoib::new(
+            Places {
+                sysfs: "/sys".into(),
+                state: state.to_owned(),
+            },
+            open,
+        )
+    }
+
+    fn refused(&self) -> bool {
+        let number = self.seen.fetch_add(1, Ordering::SeqCst) + 1;
+        match self.refuse {
+            Refuse::Only(only) => number == only,
+            Refuse::From(first) => number >= first,
+        }
+    }
+
+    fn netlink(&self) -> Result<(), Error> {
+        if self.refused() {
+            return Err(Error::Kernel {
+                errno: Errno::ENOBUFS,
+                text: Some("refused by the test".to_owned()),
+            });
+        }
+        Ok(())
+    }
+
+    fn io(&self) -> io::Result<()> {
+        if self.refused() {
+            return Err(io::Error::other("refused by the test"));
+        }
+        Ok(())
+    }
+}
+
+struct Faulty<'n> {
+    kernel: Namespaces<'n>,
+    faults: Faults,
+}
+
+impl Kernel for Faulty<'_> {
+    fn link(&mut self, side: Side, name: &str) -> Result<Option<Link>, Error> {
+        self.faults.netlink()?;
+        self.kernel.link(side, name)
+    }
+
+    fn link_by_index(&mut self, side: Side, index: u32) -> Result<Option<Link>, Error> {
+        self.faults.netlink()?;
+        self.kernel.link_by_index(side, index)
+    }
+
+    fn links(&mut self, side: Side) -> Result<Vec<Link>, Error> {
+        self.faults.netlink()?;
+        self.kernel.links(side)
+    }
+
+    fn add_link(&mut self, side: Side, link: &NewLink<'_>, into_pod: bool) -> Result<(), Error> {
+        self.faults.netlink()?;
+        self.kernel.add_link(side, link, into_pod)
+    }
+
+    fn change_link(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
+        self.faults.netlink()?;
+        self.kernel.change_link(side, index, change)
+    }
+
+    fn delete_link(&mut self, side: Side, index: u32) -> Result<bool, Error> {
+        self.faults.netlink()?;
+        self.kernel.delete_link(side, index)
+    }
+
+    fn addresses(&mut self, index: u32) -> Result<Vec<Address>, Error> {
+        self.faults.netlink()?;
+        self.kernel.addresses(index)
+    }
+
+    fn add_address(&mut self, index: u32, address: IpNetwork) -> Result<Added, Error> {
+        self.faults.netlink()?;
+        self.kernel.add_address(index, address)
+    }
+
+    fn routes(&mut self, side: Side, index: u32) -> Result<Vec<RouteEntry>, Error> {
+        self.faults.netlink()?;
+        self.kernel.routes(side, index)
+    }
+
+    fn add_route(&mut self, route: &RouteEntry) -> Result<Added, Error> {
+        self.faults.netlink()?;
+        self.kernel.add_route(route)
+    }
+
+    fn wait_for_carrier(&mut self, index: u32, timeout: Duration) -> Result<bool, Error> {
+        self.faults.netlink()?;
+        self.kernel.wait_for_carrier(index, timeout)
+    }
+
+    fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()> {
+        self.faults.io()?;
+        self.kernel.prepare_addresses(ifname, ipv6)
+    }
+
+    fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {
+        self.faults.io()?;
+        self.kernel.announce(link, addresses)
+    }
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the end-to-end suites stand on: a node with namespaces of its own, its pods, and a runtime that calls
+//! plugins as containerd does.
+//!
+//! Holds always: no test sees or changes the network, the mounts or the files of the machine it runs on, except
+//! in the fabric's VM, whose own network is the node; whatever a test lacks (a binary, root) fails it in one line.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a fixture that cannot be made fails its test, and says why"
+)]
+
+pub mod call;
+pub mod conf;
+pub mod fail;
+pub mod kill;
+pub mod node;
+pub mod pod;
+pub mod programs;
+pub mod traces;
+
+pub use call::{Answer, Call};
+pub use conf::Conf;
+pub use node::Node;
+pub use pod::Pod;
+pub use serde_json::{Value, json};
+pub use traces::Traces;

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node: where the parents are and the plugins run.
+
+use crate::{Answer, Call, Conf, Pod, programs};
+use common::netlink::{Link, Route, Socket};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use tempfile::TempDir;
+
+const NONE: Option<&str> = None;
+
+/// A node whose network, mounts and files are its own.
+pub struct Node {
+    dir: TempDir,
+    pods: AtomicU32,
+}
+
+impl Node {
+    /// Runs `test` on a fresh node with one Ethernet link, `eth0`, whose cable is plugged in.
+    ///
+    /// A thread is the node: it leaves the namespaces of this process, and everything it starts follows it.
+    pub fn run(test: impl FnOnce(&Self) + Send) {
+        Self::on_thread(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS, |node| {
+            node.ip("link set lo up");
+            node.cable("eth0");
+            test(node);
+        });
+    }
+
+    /// Runs `test` on this very machine's network; for the fabric's VM, whose HCAs are bound to it.
+    pub fn on_this_machine(test: impl FnOnce(&Self) + Send) {
+        Self::on_thread(CloneFlags::CLONE_NEWNS, test);
+    }
+
+    fn on_thread(leave: CloneFlags, test: impl FnOnce(&Self) + Send) {
+        let work = || {
+            unshare(leave).expect("leave the machine's namespaces; this suite must run as root");
+            mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).unwrap();
+            if leave.contains(CloneFlags::CLONE_NEWNET) {
+                mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), NONE).unwrap();
+            }
+            let node = Self {
+                dir: TempDir::with_prefix("rdmanet-node-").unwrap(),
+                pods: AtomicU32::new(0),
+            };
+            for folder in ["bin", "netns"] {
+                fs::create_dir(node.path(folder)).unwrap();
+            }
+            test(&node);
+        };
+        thread::scope(|scope| {
+            let node = thread::Builder::new()
+                .name("node".to_owned())
+                .spawn_scoped(scope, work)
+                .unwrap();
+            if let Err(panic) = node.join() {
+                std::panic::resume_unwind(panic);
+            }
+        });
+    }
+
+    /// A path in the node's own folder: `state` has the attachments, `rdma-ipam` and `host-local` the leases.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A pair of Ethernet links with a cable between them: `name` and `name`-far.
+    pub fn cable(&self, name: &str) {
+        self.ip(&format!("link add {name} type veth peer name {name}-far"));
+        self.ip(&format!("link set {name} up"));
+        self.ip(&format!("link set {name}-far up"));
+    }
+
+    /// A new pod.
+    pub fn pod(&self) -> Pod<'_> {
+        let number = self.pods.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = format!("pod-{number}");
+        let netns = self.path("netns").join(&id);
+        Pod::new(self, &id, netns)
+    }
+
+    /// A configuration for `cni-ipoib` with these keys; by default network `net-a` on master `eth0` in version 1.1.0.
+    pub fn conf(&self, keys: Value) -> Conf {
+        let defaults =
+            json!({"cniVersion": "1.1.0", "name": "net-a", "type": "cni-ipoib", "master": "eth0"});
+        let mut conf = Conf::new(defaults);
+        for (key, value) in keys.as_object().expect("keys are an object") {
+            conf = conf.with(key, value.clone());
+        }
+        conf
+    }
+
+    /// An `ipam` block for `rdma-ipam` that gives addresses of `subnet` at once again when they are released.
+    pub fn rdma_ipam(&self, subnet: &str) -> Value {
+        json!({
+            "type": "rdma-ipam", "dataDir": self.path("rdma-ipam"), "cooldown": 0,
+            "ranges": [[{"subnet": subnet}]],
+        })
+    }
+
+    /// An `ipam` block for the reference `host-local`.
+    pub fn host_local(&self, subnet: &str) -> Value {
+        json!({"type": "host-local", "dataDir": self.path("host-local"), "ranges": [[{"subnet": subnet}]]})
+    }
+
+    /// The folders of `CNI_PATH`: the node's own, ours, the reference plugins'.
+    pub fn cni_path(&self) -> Vec<PathBuf> {
+        vec![
+            self.path("bin"),
+            programs::ours().to_owned(),
+            programs::peers().to_owned(),
+        ]
+    }
+
+    /// The plugin of this name, found as a runtime finds it.
+    pub fn plugin(&self, name: &str) -> PathBuf {
+        let path = self.cni_path();
+        let found = path.iter().map(|dir| dir.join(name)).find(|file| file.is_file());
+        found.unwrap_or_else(|| panic!("no plugin {name} in {path:?}"))
+    }
+
+    /// Installs a plugin that is this shell script.
+    pub fn install_script(&self, name: &str, script: &str) {
+        let file = self.path("bin").join(name);
+        // Under another name first: a program that is open for writing cannot be started (ETXTBSY).
+        let unfinished = self.path("unfinished");
+        fs::write(&unfinished, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(&unfinished, file).unwrap();
+    }
+
+    /// Installs `cni-ipoib` under another plugin's name.
+    pub fn install_as(&self, name: &str) {
+        symlink(programs::ours().join("cni-ipoib"), self.path("bin").join(name)).unwrap();
+    }
+
+    /// A call that is about no container, such as GC and STATUS, of the plugin that the configuration names.
+    pub fn call(&self, command: &str, conf: &Conf) -> Call {
+        Call::new(&self.plugin(conf.text("type")))
+            .env("CNI_COMMAND", command)
+            .env("CNI_PATH", std::env::join_paths(self.cni_path()).unwrap())
+            .env("RDMANET_STATE", self.path("state"))
+            .stdin(conf.to_value().to_string())
+    }
+
+    /// GC, keeping these attachments.
+    pub fn gc(&self, conf: &Conf, valid: &[(&str, &str)]) -> Answer {
+        self.call("GC", &conf.clone().keeping(valid)).run()
+    }
+
+    /// STATUS.
+    pub fn status(&self, conf: &Conf) -> Answer {
+        self.call("STATUS", conf).run()
+    }
+
+    /// A netlink socket of the node.
+    pub fn socket(&self) -> Socket<Route> {
+        Socket::open().unwrap()
+    }
+
+    /// Every link of the node.
+    pub fn links(&self) -> Vec<Link> {
+        self.socket().links().unwrap()
+    }
+
+    /// The names of [`Node::links`].
+    pub fn link_names(&self) -> Vec<String> {
+        self.links().into_iter().map(|link| link.name).collect()
+    }
+
+    /// The link `name`.
+    #[track_caller]
+    pub fn link(&self, name: &str) -> Link {
+        let link = self.socket().link(name).unwrap();
+        link.unwrap_or_else(|| panic!("the node has no {name}, only {:?}", self.link_names()))
+    }
+
+    /// Runs `ip` with these words on the node; it succeeds.
+    #[track_caller]
+    pub fn ip(&self, words: &str) -> String {
+        text_of(&format!("ip {words}"), &self.exec("ip", words))
+    }
+
+    /// Runs a program on the node.
+    pub fn exec(&self, program: &str, words: &str) -> Output {
+        let output = Command::new(program).args(words.split_whitespace()).output();
+        output.unwrap_or_else(|e| panic!("cannot start {program}: {e}; is it installed?"))
+    }
+}
+
+/// What a program that should have succeeded wrote to standard output.
+#[track_caller]
+pub(crate) fn text_of(what: &str, output: &Output) -> String {
+    assert!(
+        output.status.success(),
+        "{what}: {}: {}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The names in `dir` and below that `wanted` takes, relative to it, sorted.
+pub(crate) fn files_below(dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = path.strip_prefix(dir).unwrap().display().to_string();
+            if path.is_dir() {
+                folders.push(path);
+            } else if wanted(&name) {
+                found.push(name);
+            }
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A pod: a network namespace behind a path, and what its runtime remembers of it.
+
+use crate::{Answer, Call, Conf, Node};
+use common::netlink::{Address, Link, Route, RouteEntry, Socket};
+use common::netns::Netns;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::thread;
+
+/// A pod of a node.
+pub struct Pod<'n> {
+    node: &'n Node,
+    /// `CNI_CONTAINERID`.
+    pub id: String,
+    /// `CNI_NETNS`.
+    pub netns: PathBuf,
+    /// What ADD answered, by network and interface, as libcni's cache keeps it.
+    results: Mutex<BTreeMap<(String, String), Value>>,
+}
+
+impl<'n> Pod<'n> {
+    pub(crate) fn new(node: &'n Node, id: &str, netns: PathBuf) -> Self {
+        let pod = Self {
+            node,
+            id: id.to_owned(),
+            netns,
+            results: Mutex::default(),
+        };
+        pod.make_netns();
+        pod
+    }
+
+    /// Makes a namespace at the pod's path.
+    fn make_netns(&self) {
+        File::create(&self.netns).unwrap();
+        let made = || {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            mount(
+                Some("/proc/thread-self/ns/net"),
+                &self.netns,
+                None::<&str>,
+                MsFlags::MS_BIND,
+                None::<&str>,
+            )
+        };
+        thread::scope(|scope| scope.spawn(made).join().unwrap())
+            .expect("make a network namespace; this suite must run as root");
+        self.ip("link set lo up");
+    }
+
+    /// The namespace dies, as when a node's runtime is killed: DEL was never called.
+    pub fn die(&self) {
+        umount2(&self.netns, MntFlags::MNT_DETACH).unwrap();
+        fs::remove_file(&self.netns).unwrap();
+    }
+
+    /// Opens the namespace. It lives as long as the value does.
+    pub fn open(&self) -> Netns {
+        Netns::open(&self.netns).unwrap()
+    }
+
+    /// A call for the interface `ifname`; CHECK and DEL come with what ADD answered.
+    pub fn call(&self, command: &str, conf: &Conf, ifname: &str) -> Call {
+        let key = (conf.text("name").to_owned(), ifname.to_owned());
+        let prev = self.results.lock().unwrap().get(&key).cloned();
+        let conf = match prev {
+            Some(prev) if command != "ADD" => conf.clone().with("prevResult", prev),
+            _ => conf.clone(),
+        };
+        self.node
+            .call(command, &conf)
+            .env("CNI_CONTAINERID", &self.id)
+            .env("CNI_IFNAME", ifname)
+            .env("CNI_NETNS", &self.netns)
+    }
+
+    /// ADD, which may fail.
+    pub fn add(&self, conf: &Conf, ifname: &str) -> Answer {
+        let answer = self.call("ADD", conf, ifname).run();
+        if answer.status.success() {
+            self.keep(conf, ifname, &answer.result());
+        }
+        answer
+    }
+
+    /// ADD, which succeeds; returns the result.
+    #[track_caller]
+    pub fn attach(&self, conf: &Conf, ifname: &str) -> Value {
+        self.add(conf, ifname).result()
+    }
+
+    /// Remembers `result` as a runtime does.
+    pub fn keep(&self, conf: &Conf, ifname: &str, result: &Value) {
+        let key = (conf.text("name").to_owned(), ifname.to_owned());
+        self.results.lock().unwrap().insert(key, result.clone());
+    }
+
+    /// Forgets what ADD answered, as after a reboot or a damaged cache.
+    pub fn forget(&self) {
+        self.results.lock().unwrap().clear();
+    }
+
+    /// DEL, which succeeds.
+    #[track_caller]
+    pub fn detach(&self, conf: &Conf, ifname: &str) {
+        self.call("DEL", conf, ifname).run().done();
+        self.results
+            .lock()
+            .unwrap()
+            .remove(&(conf.text("name").to_owned(), ifname.to_owned()));
+    }
+
+    /// CHECK, which may fail.
+    pub fn check(&self, conf: &Conf, ifname: &str) -> Answer {
+        self.call("CHECK", conf, ifname).run()
+    }
+
+    /// Every link of the pod but `lo`.
+    pub fn links(&self) -> Vec<Link> {
+        let mut links = self.socket().links().unwrap();
+        links.retain(|link| link.name != "lo");
+        links
+    }
+
+    /// The names of [`Pod::links`].
+    pub fn link_names(&self) -> Vec<String> {
+        self.links().into_iter().map(|link| link.name).collect()
+    }
+
+    /// The link `name`.
+    #[track_caller]
+    pub fn link(&self, name: &str) -> Link {
+        let link = self.socket().link(name).unwrap();
+        link.unwrap_or_else(|| panic!("pod {} has no {name}, only {:?}", self.id, self.link_names()))
+    }
+
+    /// The addresses of the link `name`.
+    #[track_caller]
+    pub fn addresses(&self, name: &str) -> Vec<Address> {
+        let index = self.link(name).index;
+        self.socket().addresses(index).unwrap()
+    }
+
+    /// The addresses of the link `name` that are not link-local, as text.
+    #[track_caller]
+    pub fn global(&self, name: &str) -> Vec<String> {
+        let global = self.addresses(name).into_iter().filter(|a| a.scope == 0);
+        global.map(|a| a.address.to_string()).collect()
+    }
+
+    /// The routes through the link `name`.
+    #[track_caller]
+    pub fn routes(&self, name: &str) -> Vec<RouteEntry> {
+        let index = self.link(name).index;
+        self.socket().routes(index).unwrap()
+    }
+
+    /// The route to `dst` through the link `name`.
+    #[track_caller]
+    pub fn route(&self, name: &str, dst: &str) -> RouteEntry {
+        let routes = self.routes(name);
+        let found = routes.iter().find(|route| route.dst.to_string() == dst);
+        found
+            .cloned()
+            .unwrap_or_else(|| panic!("no route to {dst} through {name}, only {routes:#?}"))
+    }
+
+    /// A netlink socket of the pod.
+    pub fn socket(&self) -> Socket<Route> {
+        Socket::open_in(&self.open()).unwrap()
+    }
+
+    /// Runs `ip` with these words in the pod; it succeeds.
+    #[track_caller]
+    pub fn ip(&self, words: &str) -> String {
+        let output = self.exec("ip", words);
+        crate::node::text_of(&format!("ip {words} (in pod {})", self.id), &output)
+    }
+
+    /// Runs a program in the pod's namespace.
+    pub fn exec(&self, program: &str, words: &str) -> Output {
+        let run = || Command::new(program).args(words.split_whitespace()).output();
+        self.open()
+            .run(run)
+            .unwrap()
+            .unwrap_or_else(|e| panic!("cannot start {program}: {e}; is it installed?"))
+    }
+
+    /// The value of a file of `/proc/sys/net` in the pod.
+    pub fn sysctl(&self, file: &str) -> String {
+        let path = Path::new("/proc/sys/net").join(file);
+        let read = || fs::read_to_string(&path);
+        self.open().run(read).unwrap().unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for Pod<'_> {
+    fn drop(&mut self) {
+        // It may have died in the test.
+        let _ = umount2(&self.netns, MntFlags::MNT_DETACH);
+        let _ = fs::remove_file(&self.netns);
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the programs under test are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Where the fabric's VM has every plugin.
+const IN_VM: &str = "/opt/cni/bin";
+
+/// The folder of our static binaries: `RDMANET_BIN`, else what the workspace built, else (in the VM, where no
+/// workspace is) `/opt/cni/bin`.
+pub fn ours() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let built = workspace().map(|root| {
+            let target =
+                std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+            target.join("x86_64-unknown-linux-musl/release")
+        });
+        let dir = given("RDMANET_BIN")
+            .or(built)
+            .unwrap_or_else(|| PathBuf::from(IN_VM));
+        for plugin in ["cni-ipoib", "rdma-ipam"] {
+            assert!(
+                dir.join(plugin).is_file(),
+                "{plugin} is not in {}: run `cargo build --release --target x86_64-unknown-linux-musl`, or set RDMANET_BIN",
+                dir.display()
+            );
+        }
+        dir
+    })
+}
+
+/// The folder of the reference plugins: `RDMANET_PEERS`, else what `tests/go/build` makes, else `/opt/cni/bin`.
+pub fn peers() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let dir = given("RDMANET_PEERS")
+            .or_else(|| workspace().map(|root| built_by(&root.join("tests/go/build"))))
+            .unwrap_or_else(|| PathBuf::from(IN_VM));
+        for plugin in ["macvlan", "bridge", "ptp", "host-local", "static", "dhcp", "tuning"] {
+            assert!(
+                dir.join(plugin).is_file(),
+                "the reference plugin {plugin} is not in {}: run tests/go/build and set RDMANET_PEERS to what it prints",
+                dir.display()
+            );
+        }
+        dir
+    })
+}
+
+fn given(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
+/// The workspace this was built from, if it is on this machine.
+fn workspace() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
+    root.join("Cargo.toml").is_file().then(|| root.to_owned())
+}
+
+fn built_by(script: &Path) -> PathBuf {
+    let output = Command::new(script).output().expect("start tests/go/build");
+    assert!(
+        output.status.success(),
+        "tests/go/build failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What attachments leave on a node; comparing two of these tells whether something was left behind.
+
+use crate::node::files_below;
+use crate::{Node, Pod};
+
+/// Everything that ADD makes and DEL takes away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traces {
+    /// Links of the node.
+    pub node: Vec<String>,
+    /// Links of the pods, with their addresses.
+    pub pods: Vec<(String, String)>,
+    /// Files of attachments.
+    pub attachments: Vec<String>,
+    /// Leases and claimed addresses of `rdma-ipam` and `host-local`.
+    pub leases: Vec<String>,
+}
+
+impl Node {
+    /// The traces on this node and in these pods.
+    pub fn traces(&self, pods: &[&Pod<'_>]) -> Traces {
+        let of_pod = |pod: &&Pod<'_>| {
+            let links = pod.links();
+            let name = |link: common::netlink::Link| (pod.id.clone(), link.name);
+            links.into_iter().map(name).collect::<Vec<_>>()
+        };
+        Traces {
+            node: self.link_names(),
+            pods: pods
+                .iter()
+                .filter(|pod| pod.netns.exists())
+                .flat_map(of_pod)
+                .collect(),
+            attachments: files_below(&self.path("state"), &|_| true),
+            leases: self.leases(),
+        }
+    }
+
+    /// The leases and claimed addresses of `rdma-ipam` and `host-local`; released addresses that rest are none.
+    pub fn leases(&self) -> Vec<String> {
+        let ours = |name: &str| name.contains("/leases/") || name.contains("/addresses/");
+        let theirs = |name: &str| !name.ends_with("/lock") && !name.contains("/last_reserved_ip");
+        let mut all = files_below(&self.path("rdma-ipam"), &ours);
+        all.extend(files_below(&self.path("host-local"), &theirs));
+        all
+    }
+}
+
+/// Asserts that nothing was left, and nothing else was taken.
+#[track_caller]
+pub fn assert_same(before: &Traces, after: &Traces, when: &str) {
+    assert_eq!(after.node, before.node, "links of the node {when}");
+    assert_eq!(after.pods, before.pods, "links of the pods {when}");
+    assert_eq!(
+        after.attachments, before.attachments,
+        "files of attachments {when}"
+    );
+    assert_eq!(after.leases, before.leases, "leases {when}");
+}

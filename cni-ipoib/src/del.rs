@@ -44,13 +44,21 @@ impl CniIpoib {
         let identity = Identity::read(call);
         let entry = self.entry_for_del(call, attachment)?;
         let intent = entry.as_ref().and_then(|entry| entry.intent.clone());
+        let mut ipam = identity
+            .ipam
+            .clone()
+            .or_else(|| intent.as_ref().and_then(|intent| intent.ipam.clone()));
+        if let (Some(plugin), Some(_), None) = (&ipam, &entry, &intent)
+            && let Err(error) = Delegate::new(plugin, call, identity.delegate_timeout)?.program()
+        {
+            // ADD was refused for the same reason, so nothing is allocated; failing would keep the pod for ever.
+            tracing::warn!(%error, "nothing to release");
+            ipam = None;
+        }
         let remains = Remains {
             attachment,
             netns,
-            ipam: identity
-                .ipam
-                .clone()
-                .or_else(|| intent.as_ref().and_then(|intent| intent.ipam.clone())),
+            ipam,
             intent,
             answered: call.conf.prev_result().unwrap_or_default(),
         };

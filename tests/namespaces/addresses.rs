@@ -175,8 +175,13 @@ fn a_route_that_the_kernel_refuses_undoes_everything_and_is_named() {
                 "routes": [{"dst": "10.8.0.0/16", "gw": "10.7.0.1", "scope": 253}],
             }),
         );
-        pod.add(&conf, "net1")
-            .refused(100, &["route to 10.8.0.0/16 via 10.7.0.1 on net1", "Nexthop has invalid gateway"]);
+        pod.add(&conf, "net1").refused(
+            100,
+            &[
+                "route to 10.8.0.0/16 via 10.7.0.1 on net1",
+                "Nexthop has invalid gateway",
+            ],
+        );
         tests::traces::assert_same(&before, &node.traces(&[&pod]), "after a refused route");
     });
 }

@@ -114,11 +114,7 @@ fn values_that_cannot_be_right_are_refused_with_what_would_be() {
         let pod = node.pod();
         for (keys, code, pieces) in [
             (json!({"ipMasq": true}), 2, ["ipMasq", "true"]),
-            (
-                json!({"mode": "ipoib", "pkey": "8001"}),
-                7,
-                ["pkey", "0x8001"],
-            ),
+            (json!({"mode": "ipoib", "pkey": "8001"}), 7, ["pkey", "0x8001"]),
             (json!({"mode": "ipoib", "pkey": 0}), 7, ["pkey", "0x8000"]),
             (
                 json!({"mode": "ipoib", "ipoibMode": "fast"}),

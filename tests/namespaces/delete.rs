@@ -58,7 +58,11 @@ fn del_with_a_damaged_result_of_add_leaves_nothing() {
         pod.attach(&conf, "net1");
         pod.keep(&conf, "net1", &json!({"interfaces": "damaged"}));
         pod.detach(&conf, "net1");
-        assert_same(&before, &node.traces(&[&pod]), "after DEL with a damaged prevResult");
+        assert_same(
+            &before,
+            &node.traces(&[&pod]),
+            "after DEL with a damaged prevResult",
+        );
     });
 }
 
@@ -69,7 +73,10 @@ fn del_without_a_namespace_finds_the_link_by_what_add_wrote_down() {
         let before = node.traces(&[&pod]);
         let [conf, _] = networks(node);
         pod.attach(&conf, "net1");
-        pod.call("DEL", &conf, "net1").env_remove("CNI_NETNS").run().done();
+        pod.call("DEL", &conf, "net1")
+            .env_remove("CNI_NETNS")
+            .run()
+            .done();
         assert_same(&before, &node.traces(&[&pod]), "after DEL without CNI_NETNS");
     });
 }

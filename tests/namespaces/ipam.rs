@@ -9,7 +9,7 @@ fn life(node: &Node, conf: &Conf) -> String {
     let before = node.traces(&[&pod]);
     let result = pod.attach(conf, "net1");
     let address = result["ips"][0]["address"].as_str().unwrap().to_owned();
-    assert_eq!(pod.global("net1"), [address.clone()]);
+    assert_eq!(pod.global("net1"), std::slice::from_ref(&address));
     pod.check(conf, "net1").done();
     pod.detach(conf, "net1");
     assert_same(&before, &node.traces(&[&pod]), "after DEL");
@@ -93,11 +93,7 @@ fn the_reference_ptp_works_with_rdma_ipam() {
 }
 
 /// ADD with these additions, refused with `code`.
-fn asked<'n>(
-    node: &'n Node,
-    keys: &tests::Value,
-    args: &str,
-) -> (Pod<'n>, tests::Answer) {
+fn asked<'n>(node: &'n Node, keys: &tests::Value, args: &str) -> (Pod<'n>, tests::Answer) {
     let mut conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
     for (key, value) in keys.as_object().unwrap() {
         conf = conf.with(key, value.clone());
@@ -145,7 +141,12 @@ fn an_address_that_belongs_to_another_pod_is_refused_by_the_owners_name() {
 #[test]
 fn an_address_outside_excluded_or_asked_twice_is_refused() {
     Node::run(|node| {
-        for (address, code) in [("10.99.0.1", 112), ("10.7.0.0", 113), ("10.7.0.1", 113), ("10.7.0.255", 113)] {
+        for (address, code) in [
+            ("10.99.0.1", 112),
+            ("10.7.0.0", 113),
+            ("10.7.0.1", 113),
+            ("10.7.0.255", 113),
+        ] {
             let (pod, answer) = asked(node, &json!({"runtimeConfig": {"ips": [address]}}), "");
             answer.refused(code, &[address]);
             assert!(pod.links().is_empty());

@@ -22,7 +22,12 @@ fn a_master_that_is_missing_or_unset_is_refused() {
         let pod = node.pod();
         pod.add(&node.conf(json!({"master": "ib7"})), "net1").refused(
             7,
-            &["master", "ib7", "does not exist on this node", "RDMA-capable links"],
+            &[
+                "master",
+                "ib7",
+                "does not exist on this node",
+                "RDMA-capable links",
+            ],
         );
         pod.add(&node.conf(json!({})).without("master"), "net1")
             .refused(7, &["master is not set", "RDMA-capable links"]);

@@ -25,15 +25,18 @@ fn an_empty_range_is_refused() {
 
 #[test]
 fn an_inverted_range_is_refused_with_both_ends() {
-    let ranges =
-        json!([[{"subnet": "10.7.0.0/24", "rangeStart": "10.7.0.20", "rangeEnd": "10.7.0.10"}]]);
+    let ranges = json!([[{"subnet": "10.7.0.0/24", "rangeStart": "10.7.0.20", "rangeEnd": "10.7.0.10"}]]);
     refused(&ranges, 7, &["10.7.0.20", "10.7.0.10"]);
 }
 
 #[test]
 fn a_fully_excluded_range_is_refused() {
     let ranges = json!([[{"subnet": "10.7.0.0/29", "exclude": ["10.7.0.0/29"]}]]);
-    refused(&ranges, 7, &["ipam.ranges[0][0]", "10.7.0.1-10.7.0.6", "exclude less"]);
+    refused(
+        &ranges,
+        7,
+        &["ipam.ranges[0][0]", "10.7.0.1-10.7.0.6", "exclude less"],
+    );
 }
 
 #[test]
@@ -82,7 +85,10 @@ fn a_released_address_rests_before_it_is_given_again() {
         let pod = node.pod();
         pod.attach(&conf, "net1");
         pod.detach(&conf, "net1");
-        pod.add(&conf, "net1").refused(11, &["10.7.0.1-10.7.0.2", "1 released and resting", "try again in"]);
+        pod.add(&conf, "net1").refused(
+            11,
+            &["10.7.0.1-10.7.0.2", "1 released and resting", "try again in"],
+        );
     });
 }
 

@@ -2,7 +2,7 @@
 //! Device kinds that the fabric's VM has for certain: ipvlan, vlan, dummy, bond. Run elsewhere, these fail where
 //! the kernel lacks them; `--skip vm_only` leaves them out.
 
-use common::netlink::{LinkInfo, IpvlanMode};
+use common::netlink::{IpvlanMode, LinkInfo};
 use tests::{Node, json, traces::assert_same};
 
 #[test]

@@ -88,13 +88,12 @@ impl Node {
 
     /// A configuration for `cni-ipoib` with these keys; by default network `net-a` on master `eth0` in version 1.1.0.
     pub fn conf(&self, keys: Value) -> Conf {
-        let defaults =
-            json!({"cniVersion": "1.1.0", "name": "net-a", "type": "cni-ipoib", "master": "eth0"});
-        let mut conf = Conf::new(defaults);
-        for (key, value) in keys.as_object().expect("keys are an object") {
-            conf = conf.with(key, value.clone());
-        }
-        conf
+        let defaults = json!({"cniVersion": "1.1.0", "name": "net-a", "type": "cni-ipoib", "master": "eth0"});
+        let Value::Object(keys) = keys else {
+            panic!("keys are an object, not {keys}");
+        };
+        keys.into_iter()
+            .fold(Conf::new(defaults), |conf, (key, value)| conf.with(&key, value))
     }
 
     /// An `ipam` block for `rdma-ipam` that gives addresses of `subnet` at once again when they are released.

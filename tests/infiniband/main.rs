@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises of `cni-ipoib` and `rdma-ipam` that need InfiniBand: the real binaries on the fabric's VM, whose own network
-//! is the node. Run by `tests/fabric/run`.
+//! Promises of `cni-ipoib` on InfiniBand: the real binaries on the fabric's VM, whose own network is the node.
+//!
+//! One module per promise. The HCAs belong to the whole VM, so that one test runs at a time, however many threads
+//! libtest has: [`fabric::run`] holds a lock. It also asserts that every test leaves the node as it found it.
+//!
+//! Wants three HCAs whose ports have the P_Keys 0xffff and 0x8001, the files of `conf/` in `/etc/cni/net.d`, and the
+//! reference plugins with `cnitool` in `/opt/cni/bin`; whatever is missing fails a test, which says so.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,10 +13,15 @@
     reason = "a test that cannot go on fails"
 )]
 
-#[test]
-fn a_fabric_is_here() {
-    assert!(
-        std::path::Path::new("/sys/class/infiniband/softib0").exists(),
-        "no InfiniBand device softib0; run this suite with tests/fabric/run"
-    );
-}
+mod announcement;
+mod death;
+mod fabric;
+mod killed;
+mod link;
+mod mtu;
+mod partition;
+mod port;
+mod reach;
+mod refused;
+mod runtime;
+mod verbs;

@@ -14,10 +14,17 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
     let env = Env::of_process();
     crate::log::init(env.get("RDMANET_LOG").unwrap_or_default());
     let program = std::env::args_os().next().unwrap_or_default();
-    let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
+    let program = Path::new(&program)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
     let status = match make(&env) {
         Ok(plugin) => {
-            let streams = Streams { stdin: stdin().lock(), stdout: stdout().lock(), stderr: stderr().lock() };
+            let streams = Streams {
+                stdin: stdin().lock(),
+                stdout: stdout().lock(),
+                stderr: stderr().lock(),
+            };
             dispatch(&plugin, &program, &env, streams)
         }
         Err(error) => {

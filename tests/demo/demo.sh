@@ -80,11 +80,8 @@ show ip netns exec pod-a ib_write_bw -d softib0 -D 1 -F "$b"
 wait "$server" || broken "the server failed: $(tail -n 3 /tmp/server.log)"
 
 step '7. The runtime takes the pods away again'
-for rail in 0 1; do
-	pod=pod-a
-	[[ $rail == 1 ]] && pod=pod-b
-	show env CNI_IFNAME=net1 cnitool del "rail$rail" "/run/netns/$pod"
-done
+show env CNI_IFNAME=net1 cnitool del rail0 /run/netns/pod-a
+show env CNI_IFNAME=net1 cnitool del rail1 /run/netns/pod-b
 for pod in pod-a pod-b; do
 	! ip -n "$pod" link show net1 >/dev/null 2>&1 || broken "$pod still has net1"
 done

@@ -4,7 +4,7 @@
 //! One module per promise. The HCAs belong to the whole VM, so that one test runs at a time, however many threads
 //! libtest has: [`fabric::run`] holds a lock. It also asserts that every test leaves the node as it found it.
 //!
-//! Wants three HCAs whose ports have the P_Keys 0xffff and 0x8001, the files of `conf/` in `/etc/cni/net.d`, and the
+//! Wants three HCAs whose ports have the partition keys 0xffff and 0x8001, the files of `conf/` in `/etc/cni/net.d`, and the
 //! reference plugins with `cnitool` in `/opt/cni/bin`; whatever is missing fails a test, which says so.
 
 #![allow(

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An address that comes to another pod: its neighbours hear of it, in frames of InfiniBand's width.
+
+use crate::fabric::{network, reaches, run, soon};
+use common::netlink::HwAddress;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, setsockopt, socket,
+    sockopt::ReceiveTimeout,
+};
+use nix::sys::time::TimeVal;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use tests::{Conf, Node, Pod, json};
+
+const V4: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 5);
+const V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 7, 0, 0, 0, 0, 0, 5);
+
+/// A network that gives every pod the same addresses.
+fn one_address(node: &Node, master: &str) -> Conf {
+    let addresses = json!([{"address": format!("{V4}/24")}, {"address": format!("{V6}/64")}]);
+    network(
+        node,
+        &json!({"master": master, "ipam": {"type": "static", "addresses": addresses}}),
+    )
+}
+
+fn peer(node: &Node) -> (Pod<'_>, Conf) {
+    let addresses = json!([{"address": "10.7.0.9/24"}, {"address": "fd00:7::9/64"}]);
+    let conf = network(
+        node,
+        &json!({"name": "peers", "ipam": {"type": "static", "addresses": addresses}}),
+    );
+    let pod = node.pod();
+    pod.attach(&conf, "net1");
+    (pod, conf)
+}
+
+/// Hears every packet that reaches the pod, without its link-layer header.
+fn listen(pod: &Pod<'_>) -> OwnedFd {
+    let open = || {
+        socket(
+            AddressFamily::Packet,
+            SockType::Datagram,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::EthAll,
+        )
+    };
+    let ear = pod.open().run(open).unwrap().unwrap();
+    setsockopt(&ear, ReceiveTimeout, &TimeVal::new(1, 0)).unwrap();
+    ear
+}
+
+/// Everything heard until there is silence.
+fn heard(ear: &OwnedFd) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(length) = recv(ear.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+        packets.push(buffer[..length].to_vec());
+        assert!(packets.len() < 1000, "the fabric never falls silent");
+    }
+    packets
+}
+
+/// Gratuitous ARP on InfiniBand: hardware type 32, addresses of 20 and 4 bytes (RFC 4391 § 9.1.1).
+fn arp(operation: u8, sender: &HwAddress) -> Vec<u8> {
+    [
+        &[0, 32, 8, 0, 20, 4, 0, operation][..],
+        sender.as_bytes(),
+        &V4.octets(),
+    ]
+    .concat()
+}
+
+/// Whether `packet` is an unsolicited neighbour advertisement of [`V6`] with the 20-byte address of `sender`
+/// (RFC 4391 § 9.3).
+fn is_advertisement(packet: &[u8], sender: &HwAddress) -> bool {
+    let option = [&[2, 3, 0, 0][..], sender.as_bytes()].concat();
+    packet.len() == 40 + 24 + 24
+        && packet[6] == 58
+        && packet[7] == 255
+        && packet[40] == 136
+        && packet[44] == 0x20
+        && packet[48..64] == V6.octets()
+        && packet[64..] == option
+}
+
+#[test]
+fn the_addresses_of_a_new_pod_are_announced_with_its_20_byte_address() {
+    run(|node| {
+        let (peer, peers) = peer(node);
+        let ear = listen(&peer);
+        let (pod, conf) = (node.pod(), one_address(node, "ib1"));
+        pod.attach(&conf, "net1");
+        let own = pod.link("net1").address;
+        assert_eq!(own.len(), 20);
+        let packets = heard(&ear);
+        for operation in [1, 2] {
+            let want = arp(operation, &own);
+            assert!(
+                packets
+                    .iter()
+                    .any(|packet| packet.starts_with(&want) && packet.ends_with(&V4.octets())),
+                "no ARP of operation {operation} from {own} for {V4} in {packets:02x?}"
+            );
+        }
+        assert!(
+            packets.iter().any(|packet| is_advertisement(packet, &own)),
+            "no advertisement of {V6} with {own} in {packets:02x?}"
+        );
+        pod.detach(&conf, "net1");
+        peer.detach(&peers, "net1");
+    });
+}
+
+#[test]
+fn a_neighbour_follows_an_address_to_another_pod_at_once() {
+    run(|node| {
+        let (peer, peers) = peer(node);
+        let entry = |address: String| peer.ip(&format!("neigh show {address} dev net1"));
+        for master in ["ib1", "ib2", "ib1"] {
+            let (pod, conf) = (node.pod(), one_address(node, master));
+            pod.attach(&conf, "net1");
+            let own = pod.link("net1").address.to_string();
+            // The first time there is no entry yet, and nobody makes one for an announcement.
+            if entry(V4.to_string()).contains("lladdr") {
+                for address in [V4.to_string(), V6.to_string()] {
+                    soon(
+                        &format!("{address} is known to be at {own}, without having asked"),
+                        || entry(address.clone()).contains(&own),
+                    );
+                }
+            }
+            reaches(&peer, &V4.to_string());
+            reaches(&peer, &V6.to_string());
+            for address in [V4.to_string(), V6.to_string()] {
+                assert!(
+                    entry(address.clone()).contains(&own),
+                    "{address}: {}",
+                    entry(address.clone())
+                );
+            }
+            pod.detach(&conf, "net1");
+        }
+        peer.detach(&peers, "net1");
+    });
+}

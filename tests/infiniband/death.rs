@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A pod whose namespace dies without DEL: the kernel puts its child back among the node's links under the pod's
+//! name. DEL and GC find it there, and take no other.
+
+use crate::fabric::{network, run, soon};
+use std::fs;
+use tests::{Conf, Node, json};
+
+/// Attaches a pod and lets its namespace die; the child is on the node then.
+fn dead<'n>(node: &'n Node, conf: &Conf) -> tests::Pod<'n> {
+    let pod = node.pod();
+    pod.attach(conf, "net1");
+    let ours = node.links().len();
+    pod.die();
+    soon("the kernel puts the child back", || {
+        node.links().len() == ours + 1
+    });
+    pod
+}
+
+#[test]
+fn del_removes_the_child_that_the_kernel_put_back() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let before = node.traces(&[]);
+        let pod = dead(node, &conf);
+        assert_eq!(node.link("net1").kind.as_deref(), Some("ipoib"));
+        pod.detach(&conf, "net1");
+        tests::traces::assert_same(&before, &node.traces(&[]), "after DEL");
+    });
+}
+
+#[test]
+fn del_without_anything_but_the_name_removes_it_too() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let before = node.traces(&[]);
+        let pod = dead(node, &conf);
+        pod.forget();
+        fs::remove_dir_all(node.path("state")).unwrap();
+        pod.call("DEL", &conf, "net1")
+            .env_remove("CNI_NETNS")
+            .run()
+            .done();
+        assert_eq!((node.link_names(), node.leases()), (before.node, before.leases));
+    });
+}
+
+#[test]
+fn gc_removes_it_and_keeps_what_is_valid() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let living = node.pod();
+        living.attach(&conf, "net1");
+        let before = node.traces(&[&living]);
+        dead(node, &conf);
+        node.gc(&conf, &[(&living.id, "net1")]).done();
+        tests::traces::assert_same(&before, &node.traces(&[&living]), "after GC");
+        living.check(&conf, "net1").done();
+        living.detach(&conf, "net1");
+    });
+}
+
+#[test]
+fn gc_finds_it_by_its_alias_when_what_add_wrote_down_is_lost() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let before = node.traces(&[]);
+        dead(node, &conf);
+        fs::remove_dir_all(node.path("state")).unwrap();
+        node.gc(&conf, &[]).done();
+        assert_eq!((node.link_names(), node.leases()), (before.node, before.leases));
+    });
+}
+
+#[test]
+fn a_foreign_link_of_the_same_name_survives_del_and_gc() {
+    run(|node| {
+        node.ip("link add link ib0 name net1 type ipoib pkey 0x8001");
+        let foreign = node.link("net1");
+        let conf = network(node, &json!({}));
+        let before = node.traces(&[]);
+        // Put back, the kernel calls it something else, because the name is taken.
+        let pod = dead(node, &conf);
+        pod.detach(&conf, "net1");
+        tests::traces::assert_same(&before, &node.traces(&[]), "after DEL");
+        dead(node, &conf);
+        node.gc(&conf, &[]).done();
+        tests::traces::assert_same(&before, &node.traces(&[]), "after GC");
+        assert_eq!(node.link("net1"), foreign);
+        node.ip("link del net1");
+    });
+}
+
+#[test]
+fn the_children_of_other_dead_pods_and_of_other_networks_are_not_taken() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let other = conf.clone().named("net-b");
+        let first = dead(node, &conf);
+        let second = dead(node, &conf);
+        let third = dead(node, &other);
+        let aliases = || {
+            let mut all: Vec<_> = node.links().into_iter().filter_map(|link| link.alias).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(aliases().len(), 3);
+        first.detach(&conf, "net1");
+        assert_eq!(
+            aliases(),
+            [
+                format!("rdmanet:net-a/{}@net1", second.id),
+                format!("rdmanet:net-b/{}@net1", third.id)
+            ]
+        );
+        node.gc(&conf, &[]).done();
+        assert_eq!(aliases(), [format!("rdmanet:net-b/{}@net1", third.id)]);
+        third.detach(&other, "net1");
+        assert!(aliases().is_empty());
+    });
+}
+
+#[test]
+fn the_next_pod_is_attached_while_a_dead_ones_child_lies_about() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let dead = dead(node, &conf);
+        let pod = node.pod();
+        pod.attach(&conf, "net1");
+        pod.check(&conf, "net1").done();
+        dead.detach(&conf, "net1");
+        pod.check(&conf, "net1").done();
+        pod.detach(&conf, "net1");
+    });
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The fabric as a node: its ports up, its cables in, one test at a time.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tests::traces::assert_same;
+use tests::{Conf, Node, Pod, Value, json};
+
+/// How long the fabric may take for anything, in emulation on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(15);
+const PORTS: [&str; 3] = ["ib0", "ib1", "ib2"];
+const MODULE: &str = "devices=3 pkeys=0xffff,0x8001";
+
+/// Runs `test` on the VM's own network, and asserts that it leaves nothing behind.
+pub(crate) fn run(test: impl FnOnce(&Node) + Send) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(
+        Path::new("/sys/class/infiniband/softib2").exists(),
+        "this node has no softib2: these tests run in the VM, tests/fabric/run --hcas 3 --pkeys 0xffff,0x8001"
+    );
+    Node::on_this_machine(|node| {
+        bring_up(node);
+        let before = node.traces(&[]);
+        match catch_unwind(AssertUnwindSafe(|| test(node))) {
+            Ok(()) => assert_same(&before, &node.traces(&[]), "after the test"),
+            Err(failure) => {
+                put_right(node);
+                resume_unwind(failure);
+            }
+        }
+    });
+}
+
+/// The same on a fabric whose module has another parameter, such as `group_mtu=2048`.
+pub(crate) fn run_with(parameter: &str, test: impl FnOnce(&Node) + Send) {
+    run(|node| {
+        reload(node, &format!("{MODULE} {parameter}"));
+        let outcome = catch_unwind(AssertUnwindSafe(|| test(node)));
+        reload(node, MODULE);
+        outcome.unwrap_or_else(|failure| resume_unwind(failure));
+    });
+}
+
+fn reload(node: &Node, parameters: &str) {
+    for words in ["-r softib".to_owned(), format!("softib {parameters}")] {
+        let output = node.exec("modprobe", &words);
+        assert!(output.status.success(), "modprobe {words}: {output:?}");
+    }
+    bring_up(node);
+}
+
+fn bring_up(node: &Node) {
+    for port in PORTS {
+        node.ip(&format!("link set {port} up"));
+    }
+    for port in PORTS {
+        soon(&format!("{port} has carrier"), || node.link(port).carrier);
+    }
+}
+
+/// After a failed test, so that the next one does not fail for it.
+fn put_right(node: &Node) {
+    for number in 0..PORTS.len() {
+        cable(number, true);
+    }
+    // Until the kernel has put back the children of the pods that just ended.
+    sleep(Duration::from_secs(1));
+    for name in node.link_names() {
+        if name != "lo" && !PORTS.contains(&name.as_str()) {
+            node.exec("ip", &format!("link del {name}"));
+        }
+    }
+}
+
+/// Pulls the cable of an HCA, or puts it back.
+pub(crate) fn cable(hca: usize, plugged: bool) {
+    fs::write(
+        format!("/sys/devices/platform/softib.{hca}/link"),
+        if plugged { "1" } else { "0" },
+    )
+    .unwrap();
+    let want = if plugged { "ACTIVE" } else { "DOWN" };
+    let state = format!("/sys/class/infiniband/softib{hca}/ports/1/state");
+    soon(&format!("softib{hca} is {want}"), || {
+        fs::read_to_string(&state).unwrap().contains(want)
+    });
+}
+
+/// Multicast groups that ports have joined, each with its members.
+pub(crate) fn groups() -> Vec<String> {
+    let text = fs::read_to_string("/sys/kernel/debug/softib/groups").unwrap();
+    let mut groups: Vec<_> = text.lines().map(str::to_owned).collect();
+    groups.sort();
+    groups
+}
+
+/// Waits until `holds`, and fails if it does not.
+#[track_caller]
+pub(crate) fn soon(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        sleep(Duration::from_millis(30));
+    }
+}
+
+/// A configuration with master `ib0` and addresses of 10.7.0.0/24 from `rdma-ipam`, with these keys besides.
+pub(crate) fn network(node: &Node, keys: &Value) -> Conf {
+    let conf = node.conf(json!({"master": "ib0", "ipam": node.rdma_ipam("10.7.0.0/24")}));
+    let keys = keys.as_object().unwrap().clone();
+    keys.into_iter()
+        .fold(conf, |conf, (key, value)| conf.with(&key, value))
+}
+
+/// The first address of a family that a result gives, without prefix length.
+pub(crate) fn address(result: &Value, ipv6: bool) -> String {
+    let ips = result["ips"].as_array().unwrap();
+    let found = ips
+        .iter()
+        .filter_map(|ip| ip["address"].as_str())
+        .find(|address| address.contains(':') == ipv6);
+    let found = found.unwrap_or_else(|| panic!("no address of that family in {result}"));
+    found.split('/').next().unwrap().to_owned()
+}
+
+/// Whether one echo request from `pod` is answered within a second.
+pub(crate) fn pings(pod: &Pod<'_>, target: &str) -> bool {
+    pod.exec("ping", &format!("-q -c 1 -W 1 {target}"))
+        .status
+        .success()
+}
+
+/// Asserts that `pod` reaches `target`.
+#[track_caller]
+pub(crate) fn reaches(pod: &Pod<'_>, target: &str) {
+    soon(&format!("{} reaches {target}", pod.id), || pings(pod, target));
+}
+
+/// What a program that succeeded printed.
+#[track_caller]
+pub(crate) fn printed(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}; is it in the VM?"));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "{command:?}: {}: {out}{err}",
+        output.status
+    );
+    out.into_owned()
+}

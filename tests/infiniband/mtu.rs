@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The MTU: what the partition's group allows, what connected mode allows, and what is reported.
+
+use crate::fabric::{address, network, reaches, run, run_with};
+use common::netlink::{IpoibMode, LinkInfo};
+use std::thread::sleep;
+use std::time::Duration;
+use tests::json;
+
+#[test]
+fn without_an_mtu_the_child_has_the_ports_and_the_result_says_so() {
+    run(|node| {
+        let pod = node.pod();
+        let conf = network(node, &json!({}));
+        let result = pod.attach(&conf, "net1");
+        assert_eq!(
+            (pod.link("net1").mtu, &result["interfaces"][0]["mtu"]),
+            (4092, &json!(4092))
+        );
+        pod.detach(&conf, "net1");
+    });
+}
+
+#[test]
+fn a_lower_mtu_is_in_effect_after_the_join_too_and_check_finds_a_change() {
+    run(|node| {
+        let pod = node.pod();
+        let conf = network(node, &json!({"mtu": 2044}));
+        let result = pod.attach(&conf, "net1");
+        assert_eq!(
+            (pod.link("net1").mtu, &result["interfaces"][0]["mtu"]),
+            (2044, &json!(2044))
+        );
+        pod.check(&conf, "net1").done();
+        pod.ip("link set net1 mtu 1500");
+        pod.check(&conf, "net1").refused(104, &["MTU is 1500, was 2044"]);
+        pod.detach(&conf, "net1");
+    });
+}
+
+#[test]
+fn an_mtu_that_the_mode_cannot_carry_is_refused_with_the_most_it_can() {
+    run(|node| {
+        let pod = node.pod();
+        for (keys, max) in [
+            (json!({"mtu": 4093}), "datagram mode: 4092"),
+            (
+                json!({"mtu": 65521, "ipoibMode": "connected"}),
+                "connected mode: 65520",
+            ),
+        ] {
+            pod.add(&network(node, &keys), "net1")
+                .refused(7, &["mtu", "ib0", max]);
+        }
+        assert!(pod.links().is_empty() && node.leases().is_empty());
+    });
+}
+
+#[test]
+fn connected_mode_carries_60000_bytes_in_one_packet() {
+    run(|node| {
+        let pods = [node.pod(), node.pod()];
+        let keys = |master| json!({"ipoibMode": "connected", "mtu": 65520, "master": master});
+        let confs = ["ib0", "ib1"].map(|master| network(node, &keys(master)));
+        pods[0].attach(&confs[0], "net1");
+        let result = pods[1].attach(&confs[1], "net1");
+        let link = pods[1].link("net1");
+        assert_eq!(link.mtu, 65520);
+        assert!(matches!(
+            link.info,
+            LinkInfo::Ipoib {
+                mode: IpoibMode::Connected,
+                ..
+            }
+        ));
+        reaches(&pods[0], &format!("-M do -s 60000 {}", address(&result, false)));
+        // ipoib leaks a queue and warns when a link with connections is deleted before they have ended.
+        for pod in &pods {
+            pod.ip("link set net1 down");
+        }
+        sleep(Duration::from_millis(500));
+        for (pod, conf) in pods.iter().zip(&confs) {
+            pod.detach(conf, "net1");
+        }
+    });
+}
+
+#[test]
+fn a_group_with_a_small_mtu_lowers_the_childs_and_the_result_says_so() {
+    run_with("group_mtu=2048", |node| {
+        let pod = node.pod();
+        let conf = network(node, &json!({}));
+        let result = pod.attach(&conf, "net1");
+        assert_eq!(
+            (pod.link("net1").mtu, &result["interfaces"][0]["mtu"]),
+            (2044, &json!(2044))
+        );
+        pod.check(&conf, "net1").done();
+        pod.detach(&conf, "net1");
+    });
+}
+
+#[test]
+fn an_mtu_that_the_group_does_not_allow_is_refused_and_nothing_is_left() {
+    run_with("group_mtu=2048", |node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        pod.add(&network(node, &json!({"mtu": 4000})), "net1").refused(
+            7,
+            &["net1 has MTU 2044, not 4000", "multicast group", "subnet manager"],
+        );
+        tests::traces::assert_same(&before, &node.traces(&[&pod]), "after the refusal");
+    });
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The main job: pods reach each other over InfiniBand, and nothing of it remains.
+
+use crate::fabric::{address, groups, network, reaches, run, soon};
+use tests::{Conf, Node, Pod, json, traces::assert_same};
+
+fn dual_stack(node: &Node, master: &str) -> Conf {
+    let mut ipam = node.rdma_ipam("10.7.0.0/24");
+    ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+    network(node, &json!({"master": master, "ipam": ipam}))
+}
+
+fn link_local(pod: &Pod<'_>) -> String {
+    let of_link = |pod: &Pod<'_>| pod.addresses("net1").into_iter().find(|a| a.scope == 253);
+    soon("a link-local address without a duplicate", || {
+        of_link(pod).is_some_and(|address| !address.tentative)
+    });
+    let found = of_link(pod).unwrap();
+    assert!(
+        !found.dad_failed,
+        "{} has the link-local address of another: {found:?}",
+        pod.id
+    );
+    found.address.ip().to_string()
+}
+
+/// Attaches one pod to each master; every address of the second is reached by the first.
+fn two_pods(node: &Node, masters: [&str; 2]) {
+    let pods = [node.pod(), node.pod()];
+    let before = node.traces(&[&pods[0], &pods[1]]);
+    let confs = masters.map(|master| dual_stack(node, master));
+    let results = [
+        pods[0].attach(&confs[0], "net1"),
+        pods[1].attach(&confs[1], "net1"),
+    ];
+    reaches(&pods[0], &address(&results[1], false));
+    reaches(&pods[0], &address(&results[1], true));
+    let locals = [link_local(&pods[0]), link_local(&pods[1])];
+    assert_ne!(locals[0], locals[1], "children of one port must differ");
+    reaches(&pods[0], &format!("{}%net1", locals[1]));
+    for (pod, conf) in pods.iter().zip(&confs) {
+        pod.check(conf, "net1").done();
+        pod.detach(conf, "net1");
+    }
+    assert_same(&before, &node.traces(&[&pods[0], &pods[1]]), "after DEL");
+}
+
+#[test]
+fn two_pods_on_one_hca_reach_each_other_over_ipv4_ipv6_and_link_local_addresses() {
+    run(|node| two_pods(node, ["ib0", "ib0"]));
+}
+
+#[test]
+fn two_pods_on_two_hcas_reach_each_other_over_ipv4_ipv6_and_link_local_addresses() {
+    run(|node| two_pods(node, ["ib0", "ib1"]));
+}
+
+#[test]
+fn the_result_tells_the_childs_address_mtu_and_namespace() {
+    run(|node| {
+        let pod = node.pod();
+        let conf = network(node, &json!({}));
+        let result = pod.attach(&conf, "net1");
+        let link = pod.link("net1");
+        assert_eq!(link.address.len(), 20);
+        let interface = &result["interfaces"][0];
+        assert_eq!(interface["name"], "net1");
+        assert_eq!(interface["mac"], link.address.to_string());
+        assert_eq!(interface["mtu"], link.mtu);
+        assert_eq!(interface["sandbox"], pod.netns.display().to_string());
+        assert_eq!(result["ips"][0]["interface"], 0);
+        pod.detach(&conf, "net1");
+    });
+}
+
+#[test]
+fn after_del_no_port_is_a_member_of_a_pods_groups() {
+    run(|node| {
+        let before = groups();
+        let pod = node.pod();
+        let conf = dual_stack(node, "ib2");
+        pod.attach(&conf, "net1");
+        soon("the pod's groups are joined", || groups() != before);
+        pod.detach(&conf, "net1");
+        soon("the pod's groups are left", || groups() == before);
+    });
+}
+
+#[test]
+fn eight_pods_attach_at_once_and_no_two_share_an_address() {
+    run(|node| {
+        let pods: Vec<_> = (0..8).map(|_| node.pod()).collect();
+        let conf = dual_stack(node, "ib0");
+        std::thread::scope(|scope| {
+            for pod in &pods {
+                scope.spawn(|| pod.attach(&conf, "net1"));
+            }
+        });
+        let mut all: Vec<_> = pods
+            .iter()
+            .flat_map(|pod| {
+                let mut of_pod = pod.global("net1");
+                of_pod.push(link_local(pod));
+                of_pod
+            })
+            .collect();
+        assert_eq!(all.len(), 24);
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 24, "some addresses are the same: {all:?}");
+        std::thread::scope(|scope| {
+            for pod in &pods {
+                scope.spawn(|| pod.detach(&conf, "net1"));
+            }
+        });
+        assert!(pods.iter().all(|pod| pod.links().is_empty()));
+    });
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A container runtime's own way: `cnitool`, on libcni, with the files of `conf/`.
+
+use crate::fabric::{printed, reaches, run};
+use std::path::Path;
+use std::process::Command;
+use tests::{Pod, Value, programs};
+
+const CONFIGURATIONS: &str = "/etc/cni/net.d";
+
+/// Runs cnitool, which succeeds; returns what it printed.
+#[track_caller]
+fn cnitool(verb: &str, network: &str, pod: &Pod<'_>) -> String {
+    printed(&mut cnitool_call(verb, network, pod))
+}
+
+/// cnitool for an interface `net1` in the pod's namespace.
+fn cnitool_call(verb: &str, network: &str, pod: &Pod<'_>) -> Command {
+    assert!(
+        Path::new(CONFIGURATIONS).join("ipoib-rail0.conflist").exists(),
+        "{CONFIGURATIONS} has no ipoib-rail0.conflist: give tests/fabric/run --share \"$PWD/conf:{CONFIGURATIONS}\""
+    );
+    let mut call = Command::new(programs::peers().join("cnitool"));
+    call.args([verb, network])
+        .arg(&pod.netns)
+        .env("CNI_PATH", "/opt/cni/bin")
+        .env("NETCONFPATH", CONFIGURATIONS)
+        .env("CNI_IFNAME", "net1");
+    call
+}
+
+/// Attachments and leases in their default places.
+fn files() -> Vec<String> {
+    let found = printed(Command::new("find").args(["/run/rdmanet", "/var/lib/cni/rdma-ipam", "-type", "f"]));
+    let ours = |file: &&str| {
+        ["/attachments/", "/leases/", "/addresses/"]
+            .iter()
+            .any(|part| file.contains(part))
+    };
+    found.lines().filter(ours).map(str::to_owned).collect()
+}
+
+fn first_address(result: &str) -> String {
+    let result: Value = serde_json::from_str(result).unwrap();
+    result["ips"][0]["address"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn cnitool_adds_checks_and_deletes_and_excluded_addresses_are_skipped_across_pods() {
+    run(|node| {
+        let pods = [node.pod(), node.pod(), node.pod()];
+        let rails = ["rail0", "rail1", "rail0"];
+        let addresses: Vec<_> = rails
+            .iter()
+            .zip(&pods)
+            .map(|(rail, pod)| first_address(&cnitool("add", rail, pod)))
+            .collect();
+        // .129, .131 to .134 and .136 are excluded; both rails draw from one range.
+        assert_eq!(
+            addresses,
+            ["192.168.5.130/27", "192.168.5.135/27", "192.168.5.137/27"]
+        );
+        reaches(&pods[0], "192.168.5.135");
+        reaches(&pods[2], "192.168.5.130");
+        for (rail, pod) in rails.iter().zip(&pods) {
+            cnitool("check", rail, pod);
+            cnitool("status", rail, pod);
+            cnitool("del", rail, pod);
+            cnitool("del", rail, pod);
+            assert!(pod.links().is_empty());
+        }
+        assert_eq!(files(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_tenants_partition_has_both_families_and_a_route() {
+    run(|node| {
+        let pods = [node.pod(), node.pod()];
+        for pod in &pods {
+            cnitool("add", "tenant-a", pod);
+        }
+        assert_eq!(
+            pods[1].route("net1", "10.21.0.0/16").gateway,
+            Some("10.20.0.1".parse().unwrap())
+        );
+        for address in pods[1].global("net1") {
+            reaches(&pods[0], address.split('/').next().unwrap());
+        }
+        for pod in &pods {
+            cnitool("check", "tenant-a", pod);
+            cnitool("del", "tenant-a", pod);
+            assert!(pod.links().is_empty());
+        }
+        assert_eq!(files(), [""; 0]);
+    });
+}
+
+#[test]
+fn cnitool_gc_removes_what_its_cache_has_though_it_gives_the_plugin_no_list() {
+    run(|node| {
+        let pod = node.pod();
+        cnitool("add", "rail0", &pod);
+        // libcni calls DEL for every cached attachment, then GC, from which cnitool leaves the list out.
+        let output = cnitool_call("gc", "rail0", &pod).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("cni.dev/valid-attachments") && said.contains("nothing is removed"),
+            "{output:?}"
+        );
+        assert!(pod.links().is_empty(), "{:?}", pod.link_names());
+        assert_eq!(files(), [""; 0]);
+    });
+}

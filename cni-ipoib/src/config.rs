@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plugin's configuration: [`raw::RawConfig`] is the JSON as written, [`Config`] cannot be invalid.
+//! The plugin's configuration: `raw::RawConfig` is the JSON as written, [`Config`] cannot be invalid.
 //!
 //! Everything that can be told without looking at the node is refused here, before anything is touched.
 //! Called as `ipoib` or `macvlan` the plugin reads those plugins' configurations as they are.

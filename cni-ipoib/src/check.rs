@@ -93,21 +93,40 @@ fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<Stri
     if !link.up {
         findings.push("it is down".to_owned());
     }
-    let same = match (&child.kind, &link.info) {
+    compare_kind(link, child, findings);
+}
+
+fn compare_kind(link: &Link, child: &Child, findings: &mut Vec<String>) {
+    match (&child.kind, &link.info) {
         (
             NewLinkKind::Ipoib { pkey, mode, .. },
             LinkInfo::Ipoib {
-                pkey: is,
+                pkey: is_pkey,
                 mode: is_mode,
                 ..
             },
-        ) => pkey.is_none_or(|want| want.matches(*is)) && mode.is_none_or(|want| want == *is_mode),
-        (NewLinkKind::Macvlan { mode, .. }, LinkInfo::Macvlan { mode: is }) => mode == is,
-        (NewLinkKind::Ipvlan { mode }, LinkInfo::Ipvlan { mode: is }) => mode == is,
-        _ => false,
-    };
-    if !same {
-        findings.push(format!("it is {:?}, want {:?}", link.info, child.kind));
+        ) => {
+            if let Some(want) = pkey.filter(|want| !want.matches(*is_pkey)) {
+                findings.push(format!("its P_Key is {is_pkey}, want {want}"));
+            }
+            if let Some(want) = mode.filter(|want| want != is_mode) {
+                findings.push(format!("its IPoIB mode is {is_mode}, want {want}"));
+            }
+        }
+        (NewLinkKind::Macvlan { mode, .. }, LinkInfo::Macvlan { mode: is }) => {
+            if mode != is {
+                findings.push(format!("its macvlan mode is {is}, want {mode}"));
+            }
+        }
+        (NewLinkKind::Ipvlan { mode }, LinkInfo::Ipvlan { mode: is }) => {
+            if mode != is {
+                findings.push(format!("its ipvlan mode is {is}, want {mode}"));
+            }
+        }
+        _ => {
+            let kind = link.kind.as_deref().unwrap_or("unknown");
+            findings.push(format!("it is a link of kind {kind}, want {}", child.mode));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::model::{Fault, Rig, attachment, ethernet};
 use common::cni::{self, CniResult, Code};
-use common::netlink::{IpoibMode, Link, LinkInfo, RouteEntry};
+use common::netlink::{IpoibMode, Link, LinkInfo, MacvlanMode, RouteEntry};
 use common::rdma::Pkey;
 use serde_json::json;
 
@@ -37,7 +37,7 @@ fn every_change_of_the_link_is_told() {
         mode,
         umcast: false,
     };
-    let cases: [(&str, Change); 8] = [
+    let cases: [(&str, Change); 9] = [
         ("it is down", Box::new(|link| link.up = false)),
         ("its MTU is 1999, was 2000", Box::new(|link| link.mtu = 1999)),
         ("its parent is not ib0", Box::new(|link| link.parent = Some(77))),
@@ -54,12 +54,21 @@ fn every_change_of_the_link_is_told() {
             Box::new(|link| link.address = "02:00:00:00:00:05".parse().unwrap()),
         ),
         (
-            "it is Ipoib { pkey: Pkey(32769), mode: Datagram, umcast: false }",
+            "its P_Key is 0x8001, want 0xffff",
             Box::new(move |link| link.info = ipoib(0x8001, IpoibMode::Datagram)),
         ),
         (
-            "it is Ipoib { pkey: Pkey(65535), mode: Connected, umcast: false }",
+            "its IPoIB mode is connected, want datagram",
             Box::new(move |link| link.info = ipoib(0xffff, IpoibMode::Connected)),
+        ),
+        (
+            "it is a link of kind macvlan, want ipoib",
+            Box::new(|link| {
+                link.kind = Some("macvlan".to_owned());
+                link.info = LinkInfo::Macvlan {
+                    mode: MacvlanMode::Bridge,
+                };
+            }),
         ),
     ];
     for (finding, change) in cases {

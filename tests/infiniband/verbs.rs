@@ -22,13 +22,13 @@ fn rdma_writes_go_from_pod_to_pod() {
                 "timeout",
                 &format!("30 ib_write_bw -d softib0 -F -n 100 {target}"),
             );
-            let served = serving.join().unwrap();
+            let other_end = serving.join().unwrap();
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(
                 output.status.success() && text.contains("65536      100"),
-                "the client: {output:?}; the server: {served:?}"
+                "the client: {output:?}; the server: {other_end:?}"
             );
-            assert!(served.status.success(), "the server: {served:?}");
+            assert!(other_end.status.success(), "the server: {other_end:?}");
         });
         client.detach(&confs[0], "net1");
         server.detach(&confs[1], "net1");

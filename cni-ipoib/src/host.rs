@@ -114,10 +114,7 @@ fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -
 
 /// The link of a device. sysfs lists children beside it, such as one that a dead pod left under any name.
 fn device_link(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, id: &str) -> Result<Link, Error> {
-    let names = match id.parse() {
-        Ok(pci) => sysfs.netdevs_of(pci).unwrap_or_default(),
-        Err(_) => Vec::new(),
-    };
+    let names = sysfs.netdevs_of(id).unwrap_or_default();
     let mut links = Vec::new();
     for name in names {
         let found = kernel.link(side, &name);

@@ -112,18 +112,27 @@ impl Sysfs {
         pci_of(&self.netdev_folder(name)?.join("device").canonicalize().ok()?)
     }
 
-    /// The links on a PCI function, by name.
+    /// The links on a device, by name: a PCI function (`0000:3b:00.0`) or an auxiliary device (`mlx5_core.sf.4`, a
+    /// subfunction). None for an id that is neither.
     ///
     /// # Errors
-    /// The function's folder is there but cannot be listed.
-    pub fn netdevs_of(&self, pci: PciAddress) -> io::Result<Vec<String>> {
-        let mut found = names(
-            &self
-                .root
-                .join("bus/pci/devices")
-                .join(pci.to_string())
-                .join("net"),
-        )?;
+    /// The device's folder is there but cannot be listed.
+    pub fn netdevs_of(&self, device: &str) -> io::Result<Vec<String>> {
+        if !is_plain(device) {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        for bus in ["pci", "auxiliary"] {
+            found.extend(names(
+                &self
+                    .root
+                    .join("bus")
+                    .join(bus)
+                    .join("devices")
+                    .join(device)
+                    .join("net"),
+            )?);
+        }
         found.sort();
         Ok(found)
     }
@@ -150,8 +159,7 @@ impl Sysfs {
     }
 
     fn netdev_folder(&self, name: &str) -> Option<PathBuf> {
-        let plain = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
-        plain.then(|| self.root.join("class/net").join(name))
+        is_plain(name).then(|| self.root.join("class/net").join(name))
     }
 
     fn port_folder(&self, device: &Device, port: &Port) -> PathBuf {
@@ -169,6 +177,11 @@ fn ports(devices: &[Device], layer: PortLayer) -> impl Iterator<Item = (&Device,
         .iter()
         .flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     all.filter(move |(_, port)| port.layer == layer)
+}
+
+/// Whether `name` is one part of a path and leads nowhere else.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains('/')
 }
 
 fn device(class: &Path, name: &str) -> Device {

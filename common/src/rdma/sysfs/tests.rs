@@ -278,19 +278,21 @@ fn the_pci_function_of_a_subfunction_is_its_parents() {
 }
 
 #[test]
-fn the_links_of_a_pci_function_are_listed() {
+fn the_links_of_a_pci_function_or_an_auxiliary_device_are_listed() {
     let node = Node::new();
-    for name in ["ib1", "ib0"] {
-        let folder = node
-            .root
-            .path()
-            .join("bus/pci/devices/0000:3b:00.0/net")
-            .join(name);
-        fs::create_dir_all(folder).unwrap();
+    for place in [
+        "pci/devices/0000:3b:00.0/net/ib1",
+        "pci/devices/0000:3b:00.0/net/ib0",
+        "auxiliary/devices/mlx5_core.sf.4/net/sf0",
+    ] {
+        fs::create_dir_all(node.root.path().join("bus").join(place)).unwrap();
     }
-    let links = |pci: &str| node.sysfs().netdevs_of(pci.parse().unwrap()).unwrap();
+    let links = |device: &str| node.sysfs().netdevs_of(device).unwrap();
     assert_eq!(links("0000:3b:00.0"), ["ib0", "ib1"]);
-    assert_eq!(links("0000:3b:00.1"), Vec::<String>::new());
+    assert_eq!(links("mlx5_core.sf.4"), ["sf0"]);
+    for none in ["0000:3b:00.1", "", "..", "../0000:3b:00.0"] {
+        assert_eq!(links(none), Vec::<String>::new(), "{none:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+
+#[test]
+fn identity_is_read_from_what_add_accepts() {
+    let identity = Identity::read(&call(json!({
+        "ipam": {"type": "ranges"}, "delegateTimeout": 7, "runtimeConfig": {"CNIDeviceInfoFile": "/run/x.json"},
+    })));
+    let expected = Identity {
+        ipam: Some("ranges".to_owned()),
+        delegate_timeout: Duration::from_secs(7),
+    };
+    assert_eq!(identity, expected);
+}
+
+#[test]
+fn identity_takes_anything() {
+    let none = Identity {
+        ipam: None,
+        delegate_timeout: Duration::from_secs(60),
+    };
+    let values = [
+        Value::Null,
+        json!(true),
+        json!(-1),
+        json!(u64::MAX),
+        json!(1.5),
+        json!(""),
+        json!("../x"),
+        json!([]),
+        json!({}),
+        json!({"type": {"type": 7}}),
+        json!({"type": ""}),
+        json!({"type": ".."}),
+        json!({"type": "a/b"}),
+        json!({"CNIDeviceInfoFile": 7}),
+    ];
+    for key in KEYS
+        .iter()
+        .chain(&["ipam", "runtimeConfig", "args", "dns", "prevResult", "nonsense"])
+    {
+        for value in &values {
+            assert_eq!(
+                Identity::read(&call(json!({*key: value}))),
+                none,
+                "{key}: {value}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_state_may_be_moved() {
+    let places = |pairs: &[(&str, &str)]| Places::of_node(&pairs.iter().copied().collect()).unwrap();
+    assert_eq!(places(&[]).state, PathBuf::from("/run/rdmanet"));
+    assert_eq!(
+        places(&[("RDMANET_STATE", "/var/lib/x")]).state,
+        PathBuf::from("/var/lib/x")
+    );
+    assert_eq!(places(&[("RDMANET_STATE", "")]).sysfs, PathBuf::from("/sys"));
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+
+#[test]
+fn hardware_addresses_are_judged_by_their_form() {
+    let address = "00:00:10:49:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e";
+    assert_eq!(read(json!({"mac": address})).mac.unwrap().len(), 20);
+    for mac in [
+        "02:00:00:00:00",
+        "01:00:5e:00:00:01",
+        "ff:ff:ff:ff:ff:ff",
+        "00:00:00:00:00:00",
+        "02-00-00-00-00-05",
+        "x",
+        "02:00:00:00:00:00:00:05",
+    ] {
+        let text = format!("mac is {mac}, want 6 bytes such as \"02:42:ac:11:00:02\", not a group address");
+        assert_eq!(refused(json!({"mac": mac})), (7, text));
+    }
+    let text = "runtimeConfig.infinibandGUID is 1:2, want 8 bytes such as \"00:02:c9:03:00:00:00:01\"";
+    assert_eq!(
+        refused(json!({"runtimeConfig": {"infinibandGUID": "1:2"}})),
+        (7, text.to_owned())
+    );
+}
+
+#[test]
+fn the_address_that_came_latest_wins_and_is_named_when_it_is_wrong() {
+    let sources = [
+        (
+            "runtimeConfig.mac",
+            json!({"runtimeConfig": {"mac": "02:00:00:00:00:01"}}),
+            "",
+        ),
+        (
+            "args.cni.mac",
+            json!({"args": {"cni": {"mac": "02:00:00:00:00:02"}}}),
+            "",
+        ),
+        ("CNI_ARGS MAC", json!({}), "MAC=02:00:00:00:00:03"),
+        ("mac", json!({"mac": "02:00:00:00:00:04"}), ""),
+    ];
+    for first in 0..sources.len() {
+        let mut keys = serde_json::Map::new();
+        let mut args = "";
+        for (_, more, text) in &sources[first..] {
+            keys.extend(more.as_object().unwrap().clone());
+            args = if text.is_empty() { args } else { text };
+        }
+        let config = Config::read(&call_with("cni-ipoib", Value::Object(keys.clone()), args)).unwrap();
+        assert_eq!(
+            config.mac.unwrap().to_string(),
+            format!("02:00:00:00:00:0{}", first + 1)
+        );
+        let (key, ..) = sources[first];
+        let wrong = serde_json::to_string(&keys)
+            .unwrap()
+            .replace(&format!("00:0{}\"", first + 1), "00:zz\"");
+        let args = args.replace(&format!("00:0{}", first + 1), "00:zz");
+        let (code, text) = refused_as("cni-ipoib", serde_json::from_str(&wrong).unwrap(), &args);
+        assert_eq!(code, 7);
+        assert!(
+            text.starts_with(&format!("{key} is 02:00:00:00:00:zz, want")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_guid_comes_from_the_runtime_a_person_or_the_environment() {
+    let guid = |keys, args| {
+        Config::read(&call_with("cni-ipoib", keys, args))
+            .unwrap()
+            .guid
+            .map(|guid| guid.0)
+    };
+    let person = json!({"args": {"cni": {"guid": "0000:0000:0000:0002"}}});
+    assert_eq!(guid(json!({}), "GUID=00:00:00:00:00:00:00:03"), Some(3));
+    assert_eq!(guid(person.clone(), "GUID=00:00:00:00:00:00:00:03"), Some(2));
+    let mut both = person;
+    both["runtimeConfig"] = json!({"infinibandGUID": "00:00:00:00:00:00:00:01"});
+    assert_eq!(guid(both, ""), Some(1));
+}
+
+#[test]
+fn a_device_of_a_device_plugin_goes_before_a_name() {
+    let master = |keys| read(keys).master;
+    let device = |id: &str| Master::Device(id.to_owned());
+    let named = Master::Named("ib0".to_owned());
+    let pci = "0000:3b:00.1";
+    assert_eq!(master(json!({"master": "ib0"})), named);
+    assert_eq!(master(json!({"master": "ib0", "deviceID": pci})), device(pci));
+    assert_eq!(master(json!({"pciBusID": pci})), device(pci));
+    assert_eq!(
+        master(json!({"deviceID": "0000:00:00.0", "runtimeConfig": {"deviceID": pci}})),
+        device(pci)
+    );
+    assert_eq!(
+        master(json!({"pciBusID": "0000:00:00.0", "deviceID": pci})),
+        device(pci)
+    );
+    assert_eq!(
+        master(json!({"master": "ib0", "deviceID": "mlx5_core.sf.4"})),
+        device("mlx5_core.sf.4")
+    );
+    assert_eq!(
+        master(json!({"master": "ib0", "deviceID": "17"})),
+        named,
+        "an id of shared devices names none"
+    );
+    assert_eq!(master(json!({"deviceID": "17"})), device("17"));
+    assert_eq!(master(json!({})), Master::Unset);
+}

@@ -94,7 +94,7 @@ fn a_foreign_link_of_the_same_name_is_found() {
 fn another_mode_is_found() {
     found(
         |_, pod| drop(pod.ip("link set net1 type macvlan mode private")),
-        &["Private", "Bridge"],
+        &["macvlan mode is private, want bridge"],
     );
 }
 

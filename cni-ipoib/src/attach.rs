@@ -4,23 +4,25 @@
 //! Holds always: addresses are asked for before the link is made and given back after it is gone, so that no
 //! living interface has an address that was released; each effect's way back is known before the effect.
 
+mod address;
+mod create;
+
+pub(crate) use address::route_entry;
+
 use crate::config::Mode;
-use crate::detach;
 use crate::device_info;
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
 use crate::plan::{Child, Plan};
-use common::cni::{self, Attachment, CniResult, Delegate, IpConfig};
-use common::netlink::{Added, Link, LinkChange, NewLink, RouteEntry};
+use address::{address, route};
+use common::cni::{self, Attachment, CniResult, Delegate};
+use common::netlink::{Link, LinkChange};
 use common::undo::{Failure, Undo};
-use ipnetwork::IpNetwork;
+use create::create;
 use nix::errno::Errno;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-
-/// `RT_SCOPE_LINK` of `include/uapi/linux/rtnetlink.h`: from here on a route leads to neighbours, not over one.
-const SCOPE_LINK: u8 = 253;
 
 /// Everything that ADD changes.
 pub struct World<'w> {
@@ -125,92 +127,6 @@ fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Error> {
     Ok(result)
 }
 
-/// Has the child born in the pod's namespace, under its final name where the kernel can do that.
-fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link, Error> {
-    let mark = plan.mark.clone();
-    undo.remember("delete the link", move |world| {
-        detach::delete_marked(world.kernel, Side::Pod, &mark)
-            .map(|_| world.link_may_live = false)
-            .map_err(|e| cni::error::causes(&e))
-    });
-    undo.target().link_may_live = true;
-    let kernel = &mut *undo.target().kernel;
-    let name = plan.ifname.as_str();
-    let step = || format!("create {name} on {}", plan.child.parent);
-    match kernel.add_link(
-        plan.child.side,
-        &new_link(plan, name),
-        plan.child.side == Side::Host,
-    ) {
-        Ok(()) => {}
-        // Kernels before 6.14 look the new name up among the *host's* links; the pod has none of that name, which
-        // was seen before. So it is born under a name of its own and renamed where it is.
-        Err(e) if e.is(Errno::EEXIST) && plan.child.side == Side::Host => {
-            return create_and_rename(kernel, plan);
-        }
-        Err(source) => return Err(Error::Kernel { step: step(), source }),
-    }
-    born(kernel, plan, name)
-}
-
-fn create_and_rename(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
-    let name = plan.ifname.as_str();
-    let temporary = format!("rn{:08x}", plan.mark.group);
-    tracing::debug!(
-        name,
-        temporary,
-        "the host has a link of this name too: renaming inside the pod"
-    );
-    let step = || {
-        format!(
-            "create {name} on {} (as {temporary}, since the host has a link {name})",
-            plan.child.parent
-        )
-    };
-    kernel
-        .add_link(plan.child.side, &new_link(plan, &temporary), true)
-        .map_err(|source| Error::Kernel { step: step(), source })?;
-    let link = born(kernel, plan, &temporary)?;
-    let rename = LinkChange {
-        name: Some(name),
-        ..LinkChange::default()
-    };
-    kernel
-        .change_link(Side::Pod, link.index, &rename)
-        .map_err(|source| Error::Kernel {
-            step: format!("rename {temporary} to {name} in the pod"),
-            source,
-        })?;
-    born(kernel, plan, name)
-}
-
-fn new_link<'p>(plan: &'p Plan, name: &'p str) -> NewLink<'p> {
-    NewLink {
-        name,
-        parent: plan.child.parent_index,
-        netns: None,
-        mtu: None,
-        address: plan.child.address.as_ref(),
-        group: plan.mark.group,
-        kind: plan.child.kind,
-    }
-}
-
-fn born(kernel: &mut dyn Kernel, plan: &Plan, name: &str) -> Result<Link, Error> {
-    let step = || format!("find {name} in the pod after creating it");
-    let link = kernel
-        .link(Side::Pod, name)
-        .map_err(|source| Error::Kernel { step: step(), source })?;
-    link.filter(|link| plan.mark.is_on(link))
-        .ok_or_else(|| Error::Kernel {
-            step: step(),
-            source: common::netlink::Error::Kernel {
-                errno: Errno::ENODEV,
-                text: None,
-            },
-        })
-}
-
 /// Names its owner and sets what must be set before it is up.
 fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<(), Error> {
     let name = &plan.ifname;
@@ -240,74 +156,6 @@ fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error> {
     kernel
         .change_link(Side::Pod, link.index, &up)
         .map_err(|source| Error::Kernel { step: step(), source })
-}
-
-fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
-    let ipv6 = ips.iter().any(|ip| ip.address.is_ipv6());
-    let prepared = kernel.prepare_addresses(&link.name, ipv6);
-    prepared.map_err(|source| Error::Io {
-        what: "enable IPv6 in",
-        path: format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", link.name).into(),
-        remedy: "the node's kernel must have IPv6, or the IPAM plugin give IPv4 addresses only",
-        source,
-    })?;
-    for ip in ips {
-        match kernel.add_address(link.index, ip.address) {
-            Ok(Added::New) => {}
-            Ok(Added::Present) => tracing::debug!(address = %ip.address, "is there already"),
-            Err(source) => {
-                return Err(Error::Kernel {
-                    step: format!("give {} to {}", ip.address, link.name),
-                    source,
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), Error> {
-    for route in &ipam.routes {
-        let entry = route_entry(link.index, route, &ipam.ips);
-        match kernel.add_route(&entry) {
-            Ok(Added::New) => {}
-            Ok(Added::Present) => tracing::debug!(route = %route.dst, "is there already"),
-            Err(source) => {
-                let via = entry.gateway.map(|gw| format!(" via {gw}")).unwrap_or_default();
-                return Err(Error::Kernel {
-                    step: format!("add the route to {}{via} on {}", route.dst, link.name),
-                    source,
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A route without a next hop takes the gateway of an address of its family, as the reference plugins do, unless its
-/// scope says that it has none; a next hop outside every subnet of the interface is on the link all the same, which
-/// a /32 needs.
-pub(crate) fn route_entry(index: u32, route: &cni::Route, ips: &[IpConfig]) -> RouteEntry {
-    let family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
-    let direct = route.scope.is_some_and(|scope| scope >= SCOPE_LINK);
-    let of_family = || ips.iter().filter(family).find_map(|ip| ip.gateway);
-    let gateway = route.gw.or_else(|| if direct { None } else { of_family() });
-    let reachable = |gw: IpAddr| ips.iter().any(|ip| ip.address.contains(gw)) || is_link_local(gw);
-    RouteEntry {
-        dst: IpNetwork::new(route.dst.network(), route.dst.prefix()).unwrap_or(route.dst),
-        gateway,
-        index,
-        mtu: route.mtu,
-        advmss: route.advmss,
-        priority: route.priority,
-        table: route.table,
-        scope: route.scope,
-        onlink: gateway.is_some_and(|gw| !reachable(gw)),
-    }
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
 /// Waits for carrier and looks at what the kernel made of it.

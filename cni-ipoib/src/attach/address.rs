@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the IPAM plugin answered, given to the link: addresses and routes.
+
+use crate::error::Error;
+use crate::kernel::Kernel;
+use common::cni::{self, CniResult, IpConfig};
+use common::netlink::{Added, Link, RouteEntry};
+use ipnetwork::IpNetwork;
+use std::net::IpAddr;
+
+/// `RT_SCOPE_LINK` of `include/uapi/linux/rtnetlink.h`: from here on a route leads to neighbours, not over one.
+const SCOPE_LINK: u8 = 253;
+
+/// Gives the link its addresses, before it comes up.
+pub(super) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
+    let ipv6 = ips.iter().any(|ip| ip.address.is_ipv6());
+    let prepared = kernel.prepare_addresses(&link.name, ipv6);
+    prepared.map_err(|source| Error::Io {
+        what: "enable IPv6 in",
+        path: format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", link.name).into(),
+        remedy: "the node's kernel must have IPv6, or the IPAM plugin give IPv4 addresses only",
+        source,
+    })?;
+    for ip in ips {
+        match kernel.add_address(link.index, ip.address) {
+            Ok(Added::New) => {}
+            Ok(Added::Present) => tracing::debug!(address = %ip.address, "is there already"),
+            Err(source) => {
+                return Err(Error::Kernel {
+                    step: format!("give {} to {}", ip.address, link.name),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds the routes, which need a link that is up.
+pub(super) fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), Error> {
+    for route in &ipam.routes {
+        let entry = route_entry(link.index, route, &ipam.ips);
+        match kernel.add_route(&entry) {
+            Ok(Added::New) => {}
+            Ok(Added::Present) => tracing::debug!(route = %route.dst, "is there already"),
+            Err(source) => {
+                let via = entry.gateway.map(|gw| format!(" via {gw}")).unwrap_or_default();
+                return Err(Error::Kernel {
+                    step: format!("add the route to {}{via} on {}", route.dst, link.name),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A route without a next hop takes the gateway of an address of its family, as the reference plugins do, unless its
+/// scope says that it has none; a next hop outside every subnet of the interface is on the link all the same, which
+/// a /32 needs.
+pub(crate) fn route_entry(index: u32, route: &cni::Route, ips: &[IpConfig]) -> RouteEntry {
+    let family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
+    let direct = route.scope.is_some_and(|scope| scope >= SCOPE_LINK);
+    let of_family = || ips.iter().filter(family).find_map(|ip| ip.gateway);
+    let gateway = route.gw.or_else(|| if direct { None } else { of_family() });
+    let reachable = |gw: IpAddr| ips.iter().any(|ip| ip.address.contains(gw)) || is_link_local(gw);
+    RouteEntry {
+        dst: IpNetwork::new(route.dst.network(), route.dst.prefix()).unwrap_or(route.dst),
+        gateway,
+        index,
+        mtu: route.mtu,
+        advmss: route.advmss,
+        priority: route.priority,
+        table: route.table,
+        scope: route.scope,
+        onlink: gateway.is_some_and(|gw| !reachable(gw)),
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}

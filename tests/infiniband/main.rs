@@ -16,6 +16,7 @@
 mod announcement;
 mod death;
 mod fabric;
+mod ipam;
 mod killed;
 mod link;
 mod mtu;

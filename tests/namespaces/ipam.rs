@@ -158,29 +158,6 @@ fn an_address_outside_excluded_or_asked_twice_is_refused() {
 }
 
 #[test]
-fn whereabouts_if_it_is_built_speaks_the_protocol_that_we_delegate_with() {
-    Node::run(|node| {
-        let path = node.cni_path();
-        let Some(binary) = path
-            .iter()
-            .map(|dir| dir.join("whereabouts"))
-            .find(|file| file.is_file())
-        else {
-            // tests/go/README.md says why it cannot be built from verified sources; its configuration is tested.
-            assert!(!node.path("bin").join("whereabouts").exists());
-            return;
-        };
-        let answer = tests::Call::new(&binary)
-            .env("CNI_COMMAND", "VERSION")
-            .stdin(r#"{"cniVersion":"1.0.0"}"#)
-            .run()
-            .result();
-        let versions = answer["supportedVersions"].as_array().unwrap();
-        assert!(versions.contains(&json!("1.0.0")), "{answer}");
-    });
-}
-
-#[test]
 fn a_whereabouts_configuration_works_when_only_its_type_is_changed() {
     Node::run(|node| {
         let ipam = json!({

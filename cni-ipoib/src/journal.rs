@@ -18,7 +18,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long a call waits for another one on the same attachment, such as an ADD that a runtime gave up on.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What ADD is about to do; the first line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ impl Journal {
     /// Opens and locks the entry of `attachment`; a new one is empty.
     ///
     /// # Errors
-    /// [`Error::Busy`] when another process works on it for longer than five seconds, [`Error::Io`].
+    /// [`Error::Busy`] when another process works on it for longer than twenty seconds, [`Error::Io`].
     pub fn open(&self, attachment: &Attachment) -> Result<Entry, Error> {
         self.open_within(attachment, LOCK_TIMEOUT)
     }

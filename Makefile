@@ -27,7 +27,7 @@ bench: build ## Whole-process ADD and DEL beside the reference plugins (root)
 	@cargo run --quiet --release --target $(TARGET) -p bench -- --bin "$(BIN)" --peers "$$(tests/go/build macvlan host-local)" $(BENCH)
 
 build: setup ## Both plugins as static binaries
-	@cargo build --quiet --release --target $(TARGET) -p cni-ipoib -p ipam
+	@cargo build --release --target $(TARGET) -p cni-ipoib -p ipam
 
 aarch64: setup ## The same for aarch64 (Grace nodes)
 	@cargo build --quiet --release --target aarch64-unknown-linux-musl -p cni-ipoib -p ipam

@@ -7,7 +7,7 @@ use crate::del::Remains;
 use crate::error::Error;
 use crate::host::observe;
 use crate::journal::{Entry, Intent, Journal};
-use crate::kernel::{Kernel, Side};
+use crate::kernel::{Kernel, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
 use crate::plan::{self, Plan};
@@ -177,12 +177,7 @@ impl From<crate::attach::Failed> for Refused {
 
 /// The specification asks ADD to fail if the name is taken, before anything is changed.
 fn require_free_name(kernel: &mut dyn Kernel, attachment: &Attachment) -> Result<(), Error> {
-    let name = attachment.ifname.as_str();
-    let found = kernel.link(Side::Pod, name).map_err(|source| Error::Kernel {
-        step: format!("look up {name} in the pod"),
-        source,
-    })?;
-    if found.is_some() {
+    if pod_link(kernel, attachment.ifname.as_str())?.is_some() {
         Err(Error::IfnameInUse(attachment.ifname.clone()))
     } else {
         Ok(())

@@ -6,7 +6,7 @@ use crate::attach::route_entry;
 use crate::config::Config;
 use crate::error::Error;
 use crate::host::observe;
-use crate::kernel::{Kernel, Side};
+use crate::kernel::{Kernel, Side, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
 use crate::plan::{self, Child};
@@ -38,7 +38,7 @@ impl CniIpoib {
         let child = plan::child(&config, &host)?;
 
         let mut findings = Vec::new();
-        let found = lookup(&mut *kernel, ifname.as_str())?;
+        let found = pod_link(&mut *kernel, ifname.as_str())?;
         match found {
             None => findings.push("it is gone".to_owned()),
             Some(link) => {
@@ -71,13 +71,6 @@ impl CniIpoib {
             None => Ok(()),
         }
     }
-}
-
-fn lookup(kernel: &mut dyn Kernel, name: &str) -> Result<Option<Link>, Error> {
-    kernel.link(Side::Pod, name).map_err(|source| Error::Kernel {
-        step: format!("look up {name} in the pod"),
-        source,
-    })
 }
 
 fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<String>) {

@@ -5,7 +5,7 @@
 //! else, and a child that the kernel threw back lies among the host's links.
 
 use crate::error::Error;
-use crate::kernel::{Kernel, Side};
+use crate::kernel::{Kernel, Side, links, pod_link};
 use crate::mark::{self, Mark};
 use common::cni::{Attachment, CniResult, IfName};
 use common::netlink::Link;
@@ -15,10 +15,7 @@ use common::netlink::Link;
 /// # Errors
 /// The kernel refused; what was deleted before stays deleted.
 pub fn delete_marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result<usize, Error> {
-    let links = kernel.links(side).map_err(|source| Error::Kernel {
-        step: "list the links".to_owned(),
-        source,
-    })?;
+    let links = links(kernel, side)?;
     let mut deleted = 0;
     for link in links.iter().filter(|link| is_child(link) && mark.is_on(link)) {
         deleted += usize::from(delete(kernel, side, link)?);
@@ -35,10 +32,7 @@ pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResul
             .iter()
             .any(|i| i.name == ifname.as_str() && !i.sandbox.is_empty() && i.mac.eq_ignore_ascii_case(&mac))
     };
-    let step = format!("look up {ifname} in the pod");
-    let link = kernel
-        .link(Side::Pod, ifname.as_str())
-        .map_err(|source| Error::Kernel { step, source })?;
+    let link = pod_link(kernel, ifname.as_str())?;
     match link.filter(|link| link.alias.is_none() && link.group == 0 && is_child(link) && answered(link)) {
         Some(link) => delete(kernel, Side::Pod, &link),
         None => Ok(false),
@@ -47,21 +41,20 @@ pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResul
 
 /// Links of `network` that lie among the host's, with their attachments.
 pub fn thrown_back(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, Attachment)>, Error> {
-    let links = kernel.links(Side::Host).map_err(|source| Error::Kernel {
-        step: "list the links".to_owned(),
-        source,
-    })?;
-    let ours = links.into_iter().filter(is_child).filter_map(|link| {
-        let attachment = mark::attachment_of(network, link.alias.as_deref()?)?;
-        Mark::new(network, &attachment)
-            .is_on(&link)
-            .then_some((link, attachment))
-    });
+    let ours = links(kernel, Side::Host)?
+        .into_iter()
+        .filter(is_child)
+        .filter_map(|link| {
+            let attachment = mark::attachment_of(network, link.alias.as_deref()?)?;
+            Mark::new(network, &attachment)
+                .is_on(&link)
+                .then_some((link, attachment))
+        });
     Ok(ours.collect())
 }
 
 /// Deletes one link; false if it was gone already.
-pub fn delete(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<bool, Error> {
+fn delete(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<bool, Error> {
     let place = match side {
         Side::Host => "on the host",
         Side::Pod => "in the pod",

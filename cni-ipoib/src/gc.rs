@@ -11,7 +11,6 @@ use crate::del::Remains;
 use crate::detach;
 use crate::error::Error;
 use crate::journal::{Entry, Journal};
-use crate::kernel::Side;
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, Delegate, GcConf};
 
@@ -81,26 +80,22 @@ impl CniIpoib {
         kept: &[Attachment],
         errors: &mut Vec<cni::Error>,
     ) {
-        let lookup = || {
-            let mut kernel = self.open_kernel(None)?;
-            let found = detach::thrown_back(&mut *kernel, &call.conf.network)?;
-            Ok::<_, Error>((kernel, found))
-        };
-        let (mut kernel, found) = match lookup() {
+        let found = self
+            .open_kernel(None)
+            .and_then(|mut kernel| detach::thrown_back(&mut *kernel, &call.conf.network));
+        let found = match found {
             Ok(found) => found,
             Err(error) => return errors.push(error.into()),
         };
-        for (link, attachment) in found.into_iter().filter(|(_, of)| !kept.contains(of)) {
-            tracing::info!(link = link.name, %attachment, "deleting a link that the kernel had put back");
-            let collected = detach::delete(&mut *kernel, Side::Host, &link)
-                .map_err(cni::Error::from)
-                .and_then(|_| match &identity.ipam {
-                    Some(plugin) => {
-                        Delegate::new(plugin, call, identity.delegate_timeout)?.del(&attachment, None)
-                    }
-                    None => Ok(()),
-                });
-            errors.extend(collected.err());
+        for (_, attachment) in found.iter().filter(|(_, of)| !kept.contains(of)) {
+            let remains = Remains {
+                attachment,
+                netns: None,
+                intent: None,
+                answered: None,
+                ipam: identity.ipam.clone(),
+            };
+            errors.extend(self.take_down(call, identity, &remains).err());
         }
     }
 }

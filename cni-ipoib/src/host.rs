@@ -3,7 +3,7 @@
 
 use crate::config::{Config, Master};
 use crate::error::{Candidates, Error};
-use crate::kernel::{Kernel, Side};
+use crate::kernel::{Kernel, Side, links};
 use common::netlink::{self, Link, LinkInfo, LinkLayer, TABLE_MAIN};
 use common::rdma::{Device, PciAddress, Pkey, PortState, Sysfs};
 use std::path::PathBuf;
@@ -148,7 +148,7 @@ fn root(kernel: &mut dyn Kernel, side: Side, master: &Link) -> Result<Link, Erro
 /// The link of the default route with the lowest metric, which is the one that the kernel takes.
 fn default_route_link(kernel: &mut dyn Kernel, side: Side) -> Result<Link, Error> {
     let mut best: Option<(u32, Link)> = None;
-    for link in kernel.links(side).map_err(|e| refused("list the links", e))? {
+    for link in links(kernel, side)? {
         let routes = kernel
             .routes(side, link.index)
             .map_err(|e| refused(format!("list the routes of {}", link.name), e))?;
@@ -193,7 +193,7 @@ fn devices(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
 }
 
 fn slaves(kernel: &mut dyn Kernel, side: Side, bond: u32) -> Result<Vec<String>, Error> {
-    let links = kernel.links(side).map_err(|e| refused("list the links", e))?;
+    let links = links(kernel, side)?;
     Ok(links
         .into_iter()
         .filter(|link| link.master == Some(bond))

@@ -3,6 +3,7 @@
 //!
 //! A trait, so that a test can put itself between the plugin and the real kernel and fail any one request.
 
+use crate::error;
 use common::announce;
 use common::netlink::{
     Added, Address, AddressOptions, Error, Link, LinkChange, NewLink, Route, RouteEntry, Socket,
@@ -53,6 +54,24 @@ pub trait Kernel {
     fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()>;
     /// Tells the neighbours of a link in the pod who has these addresses now.
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()>;
+}
+
+/// The link of a name or altname in the pod.
+pub(crate) fn pod_link(kernel: &mut dyn Kernel, name: &str) -> Result<Option<Link>, error::Error> {
+    kernel
+        .link(Side::Pod, name)
+        .map_err(|source| error::Error::Kernel {
+            step: format!("look up {name} in the pod"),
+            source,
+        })
+}
+
+/// Every link of one side.
+pub(crate) fn links(kernel: &mut dyn Kernel, side: Side) -> Result<Vec<Link>, error::Error> {
+    kernel.links(side).map_err(|source| error::Error::Kernel {
+        step: "list the links".to_owned(),
+        source,
+    })
 }
 
 /// The real kernel.

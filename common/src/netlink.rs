@@ -25,7 +25,7 @@ pub use route::Route;
 pub use route::address::{Added, Address, AddressOptions};
 pub use route::carrier::CARRIER_POLL;
 pub use route::entry::{RouteEntry, TABLE_MAIN};
-pub use route::kind::{AddrGenMode, IpoibMode, IpvlanMode, MacvlanMode, ModeError};
+pub use route::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode, ModeError};
 pub use route::link::{Link, LinkInfo, LinkLayer, OperState};
 pub use route::new_link::{LinkChange, NewLink, NewLinkKind};
 pub use socket::{Family, Socket};

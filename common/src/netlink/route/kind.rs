@@ -105,6 +105,38 @@ mode! {
 }
 
 mode! {
+    /// How a bond spreads its frames over its ports (`IFLA_BOND_MODE`).
+    BondMode as wire::BondMode {
+        /// One port after the other.
+        BalanceRr = "balance-rr" as BalanceRr,
+        /// One port carries everything, the others wait: all that InfiniBand ports can do (`bond_enslave`).
+        ActiveBackup = "active-backup" as ActiveBackup,
+        /// By a hash of the addresses.
+        BalanceXor = "balance-xor" as BalanceXor,
+        /// All ports send everything.
+        Broadcast = "broadcast" as Broadcast,
+        /// By LACP.
+        Ieee8023ad = "802.3ad" as Ieee8023Ad,
+        /// By the load of each port.
+        BalanceTlb = "balance-tlb" as BalanceTlb,
+        /// The same, and what is received is spread too.
+        BalanceAlb = "balance-alb" as BalanceAlb,
+    }
+}
+
+mode! {
+    /// Whose hardware address an active-backup bond has (`IFLA_BOND_FAIL_OVER_MAC`).
+    FailOverMac as wire::BondFailOverMac {
+        /// One for all ports; InfiniBand ports cannot be given one.
+        None = "none" as None,
+        /// That of the active port, so that it changes with it.
+        Active = "active" as Active,
+        /// The first one's, handed on to whichever is active.
+        Follow = "follow" as Follow,
+    }
+}
+
+mode! {
     /// How a link makes its IPv6 link-local address (`IFLA_INET6_ADDR_GEN_MODE`).
     AddrGenMode as wire::In6AddrGenMode {
         /// From the hardware address. IPoIB children of one port share the part it is made from.

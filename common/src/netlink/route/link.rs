@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::hardware::HwAddress;
-use super::kind::{AddrGenMode, IpoibMode, IpvlanMode, MacvlanMode};
+use super::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode};
 use crate::rdma::Pkey;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, InfoData, InfoIpVlan, InfoIpoib, InfoMacVlan, LinkAttribute, LinkFlags,
-    LinkInfo as WireInfo, LinkLayerType, LinkMessage, Prop, State,
+    AfSpecInet6, AfSpecUnspec, InfoBond, InfoData, InfoIpVlan, InfoIpoib, InfoMacVlan, LinkAttribute,
+    LinkFlags, LinkInfo as WireInfo, LinkLayerType, LinkMessage, Prop, State,
 };
 
 /// What a link is, as the kernel tells it (`RTM_NEWLINK`).
@@ -109,6 +109,17 @@ pub enum LinkInfo {
         /// Shared layer.
         mode: IpvlanMode,
     },
+    /// Several links under one name.
+    Bond {
+        /// How frames are spread.
+        mode: BondMode,
+        /// Index of the port that carries the traffic, in the modes that have one; none while every port is down.
+        active: Option<u32>,
+        /// Milliseconds between two looks at the ports' carrier; 0 means that nobody looks.
+        miimon: u32,
+        /// Whose hardware address it has.
+        fail_over_mac: FailOverMac,
+    },
     /// Any other kind, or a mode unknown to this program.
     Other,
 }
@@ -201,6 +212,7 @@ impl Link {
 impl LinkInfo {
     fn decode(data: &InfoData) -> Option<Self> {
         match data {
+            InfoData::Bond(nlas) => Self::decode_bond(nlas),
             InfoData::Ipoib(nlas) => {
                 let (mut pkey, mut mode, mut umcast) = (None, None, false);
                 for nla in nlas {
@@ -227,6 +239,25 @@ impl LinkInfo {
             }),
             _ => None,
         }
+    }
+
+    fn decode_bond(nlas: &[InfoBond]) -> Option<Self> {
+        let (mut mode, mut active, mut miimon, mut fail_over_mac) = (None, None, 0, FailOverMac::None);
+        for nla in nlas {
+            match nla {
+                InfoBond::Mode(value) => mode = BondMode::decode(*value),
+                InfoBond::ActivePort(index) => active = Some(*index).filter(|index| *index != 0),
+                InfoBond::MiiMon(milliseconds) => miimon = *milliseconds,
+                InfoBond::FailOverMac(value) => fail_over_mac = FailOverMac::decode(*value)?,
+                _ => {}
+            }
+        }
+        Some(Self::Bond {
+            mode: mode?,
+            active,
+            miimon,
+            fail_over_mac,
+        })
     }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::hardware::HwAddress;
-use super::kind::{AddrGenMode, IpoibMode, IpvlanMode, MacvlanMode};
+use super::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode};
 use crate::rdma::Pkey;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, InfoData, InfoIpVlan, InfoIpoib, InfoKind, InfoMacVlan, InfoVeth,
+    AfSpecInet6, AfSpecUnspec, InfoBond, InfoData, InfoIpVlan, InfoIpoib, InfoKind, InfoMacVlan, InfoVeth,
     LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -52,6 +52,18 @@ pub enum NewLinkKind<'a> {
         /// Shared layer.
         mode: IpvlanMode,
     },
+    /// Several links under one name; it takes the layer of its first port. Unlike every other kind it cannot move to
+    /// another namespace.
+    Bond {
+        /// How frames are spread.
+        mode: BondMode,
+        /// Milliseconds between two looks at the ports' carrier.
+        miimon: u32,
+        /// Whose hardware address it has.
+        fail_over_mac: FailOverMac,
+        /// How often the neighbours are told, one `miimon` apart, that another port is active.
+        peer_notifications: u8,
+    },
     /// A link that swallows what it is given.
     Dummy,
     /// One end of a cable.
@@ -81,6 +93,9 @@ pub struct LinkChange<'a> {
     pub address: Option<&'a HwAddress>,
     /// Group.
     pub group: Option<u32>,
+    /// Index of the bond, bridge or VRF whose port the link becomes; 0 frees it. A bond takes only links that are
+    /// down, gives them its own MTU and brings them up.
+    pub master: Option<u32>,
     /// Where the link moves, under its name, which must be free there.
     pub netns: Option<BorrowedFd<'a>>,
 }
@@ -127,6 +142,20 @@ impl NewLinkKind<'_> {
                 InfoKind::IpVlan,
                 Some(InfoData::IpVlan(vec![InfoIpVlan::Mode(mode.encode())])),
             ),
+            Self::Bond {
+                mode,
+                miimon,
+                fail_over_mac,
+                peer_notifications,
+            } => {
+                let nlas = vec![
+                    InfoBond::Mode(mode.encode()),
+                    InfoBond::MiiMon(miimon),
+                    InfoBond::FailOverMac(fail_over_mac.encode()),
+                    InfoBond::NumPeerNotif(peer_notifications),
+                ];
+                (InfoKind::Bond, Some(InfoData::Bond(nlas)))
+            }
             Self::Dummy => (InfoKind::Dummy, None),
             Self::Bridge => (InfoKind::Bridge, None),
             Self::Veth { peer } => {
@@ -158,6 +187,7 @@ impl LinkChange<'_> {
                 .map(|address| LinkAttribute::Address(address.as_bytes().to_vec())),
         );
         attributes.extend(self.group.map(LinkAttribute::Group));
+        attributes.extend(self.master.map(LinkAttribute::Controller));
         attributes.extend(self.netns.map(|fd| LinkAttribute::NetNsFd(fd.as_raw_fd())));
         attributes.extend(self.addr_gen_mode.map(|mode| {
             let inet6 = vec![AfSpecInet6::AddrGenMode(mode.encode())];

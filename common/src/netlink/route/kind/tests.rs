@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::{AddrGenMode, IpoibMode, IpvlanMode, MacvlanMode};
+use super::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode};
 use netlink_packet_route::link as wire;
 
 #[test]
@@ -11,6 +11,14 @@ fn names_and_wire_values_lead_back_to_the_mode() {
     for mode in AddrGenMode::ALL {
         assert_eq!(mode.to_string().parse::<AddrGenMode>().as_ref(), Ok(mode));
         assert_eq!(AddrGenMode::decode(mode.encode()), Some(*mode));
+    }
+    for mode in BondMode::ALL {
+        assert_eq!(mode.to_string().parse::<BondMode>().as_ref(), Ok(mode));
+        assert_eq!(BondMode::decode(mode.encode()), Some(*mode));
+    }
+    for whose in FailOverMac::ALL {
+        assert_eq!(whose.to_string().parse::<FailOverMac>().as_ref(), Ok(whose));
+        assert_eq!(FailOverMac::decode(whose.encode()), Some(*whose));
     }
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! IPoIB's messages byte by byte, after `include/uapi/linux/if_link.h` and `drivers/infiniband/ulp/ipoib/ipoib_netlink.c`.
+//! The messages of IPoIB and bonds byte by byte, after `include/uapi/linux/if_link.h` and `drivers/infiniband/ulp/ipoib/ipoib_netlink.c`.
 //! The numbers are little endian, so on other machines these tests are not built.
 #![cfg(target_endian = "little")]
 
 use super::super::super::socket::request;
 use super::super::super::{
-    AddrGenMode, IpoibMode, Link, LinkChange, LinkInfo, LinkLayer, NewLink, NewLinkKind,
+    AddrGenMode, BondMode, FailOverMac, IpoibMode, Link, LinkChange, LinkInfo, LinkLayer, NewLink,
+    NewLinkKind,
 };
 use super::new;
 use crate::rdma::{Guid, Pkey};
@@ -131,6 +132,85 @@ fn a_change_is_asked_for_in_the_kernels_layout() {
     };
     let bytes = request(Message::SetLink(change.encode(7)), 0, 3);
     assert_eq!(hex(&bytes), hex(CHANGE));
+}
+
+/// `ip link add net1 type bond mode active-backup miimon 100 fail_over_mac active num_grat_arp 5`
+#[rustfmt::skip]
+const NEW_BOND: &[u8] = &[
+    0x60, 0, 0, 0,  0x10, 0,  0x05, 0x06,  9, 0, 0, 0,  0, 0, 0, 0,      // 96 bytes, RTM_NEWLINK, flags, sequence 9
+    0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,                   // struct ifinfomsg
+    0x09, 0, 0x03, 0,  b'n', b'e', b't', b'1', 0, 0, 0, 0,               // IFLA_IFNAME
+    0x34, 0, 0x12, 0,                                                    // IFLA_LINKINFO
+    0x09, 0, 0x01, 0,  b'b', b'o', b'n', b'd', 0, 0, 0, 0,               // IFLA_INFO_KIND
+    0x24, 0, 0x02, 0,                                                    // IFLA_INFO_DATA
+    0x05, 0, 0x01, 0,  1, 0, 0, 0,                                       // IFLA_BOND_MODE
+    0x08, 0, 0x03, 0,  100, 0, 0, 0,                                     // IFLA_BOND_MIIMON
+    0x05, 0, 0x0d, 0,  1, 0, 0, 0,                                       // IFLA_BOND_FAIL_OVER_MAC
+    0x05, 0, 0x10, 0,  5, 0, 0, 0,                                       // IFLA_BOND_NUM_PEER_NOTIF
+];
+
+#[test]
+fn a_bond_is_asked_for_in_the_kernels_layout() {
+    let kind = NewLinkKind::Bond {
+        mode: BondMode::ActiveBackup,
+        miimon: 100,
+        fail_over_mac: FailOverMac::Active,
+        peer_notifications: 5,
+    };
+    let bytes = request(
+        Message::NewLink(new("net1", kind).encode()),
+        NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+        9,
+    );
+    assert_eq!(hex(&bytes), hex(NEW_BOND));
+}
+
+/// That bond with an active port, shortened to the attributes that are read.
+#[rustfmt::skip]
+const BOND: &[u8] = &[
+    0, 0, 0x20, 0,  4, 0, 0, 0,  0x43, 0x14, 0x01, 0,  0, 0, 0, 0,       // ARPHRD_INFINIBAND, UP|BROADCAST|RUNNING|MASTER|MULTICAST|LOWER_UP
+    0x09, 0, 0x03, 0,  b'n', b'e', b't', b'1', 0, 0, 0, 0,               // IFLA_IFNAME
+    0x34, 0, 0x12, 0,                                                    // IFLA_LINKINFO
+    0x09, 0, 0x01, 0,  b'b', b'o', b'n', b'd', 0, 0, 0, 0,               // IFLA_INFO_KIND
+    0x24, 0, 0x02, 0,                                                    // IFLA_INFO_DATA
+    0x05, 0, 0x01, 0,  1, 0, 0, 0,                                       // IFLA_BOND_MODE
+    0x08, 0, 0x02, 0,  7, 0, 0, 0,                                       // IFLA_BOND_ACTIVE_SLAVE
+    0x08, 0, 0x03, 0,  100, 0, 0, 0,                                     // IFLA_BOND_MIIMON
+    0x05, 0, 0x0d, 0,  1, 0, 0, 0,                                       // IFLA_BOND_FAIL_OVER_MAC
+];
+
+#[test]
+fn a_bond_is_read_from_the_kernels_layout() {
+    let link = Link::decode(LinkMessage::parse(BOND).unwrap());
+    assert_eq!(
+        (link.kind.as_deref(), link.layer),
+        (Some("bond"), LinkLayer::Infiniband)
+    );
+    let info = LinkInfo::Bond {
+        mode: BondMode::ActiveBackup,
+        active: Some(7),
+        miimon: 100,
+        fail_over_mac: FailOverMac::Active,
+    };
+    assert_eq!(link.info, info);
+}
+
+/// `ip link set #7 master #4`
+#[rustfmt::skip]
+const ENSLAVE: &[u8] = &[
+    0x28, 0, 0, 0,  0x13, 0,  0x01, 0,  3, 0, 0, 0,  0, 0, 0, 0,         // 40 bytes, RTM_SETLINK, sequence 3
+    0, 0, 0, 0,  7, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,
+    0x08, 0, 0x0a, 0,  4, 0, 0, 0,                                       // IFLA_MASTER
+];
+
+#[test]
+fn a_port_joins_its_bond_in_the_kernels_layout() {
+    let change = LinkChange {
+        master: Some(4),
+        ..LinkChange::default()
+    };
+    let bytes = request(Message::SetLink(change.encode(7)), 0, 3);
+    assert_eq!(hex(&bytes), hex(ENSLAVE));
 }
 
 /// Four bytes a word, so that a difference is found by eye.

@@ -4,8 +4,8 @@
 //! the tests share the HCAs and the first namespace.
 
 use super::super::super::{
-    AddrGenMode, HwAddress, IpoibMode, IpvlanMode, Link, LinkChange, LinkInfo, LinkLayer, NewLink,
-    NewLinkKind, Route, Socket,
+    AddrGenMode, BondMode, FailOverMac, HwAddress, IpoibMode, IpvlanMode, Link, LinkChange, LinkInfo,
+    LinkLayer, NewLink, NewLinkKind, Route, Socket,
 };
 use super::{new, socket};
 use crate::announce;
@@ -264,6 +264,56 @@ fn a_child_takes_the_address_it_is_given() {
     assert!(host.delete_link(child.index).unwrap());
     // The driver puts the queue pair into the first four bytes.
     assert_eq!(child.address.as_bytes()[4..], own.as_bytes()[4..]);
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn two_children_are_bonded_in_a_pod_and_the_bond_gets_their_layer_and_carrier() {
+    let mut host = Socket::<Route>::open().unwrap();
+    let (pod, first) = pod_on(&mut host, "ib0");
+    let mut inside = socket(&pod);
+    let kind = NewLinkKind::Bond {
+        mode: BondMode::ActiveBackup,
+        miimon: 100,
+        fail_over_mac: FailOverMac::Active,
+        peer_notifications: 5,
+    };
+    inside.add_link(&new("net2", kind)).unwrap();
+    let bond = inside.link("net2").unwrap().unwrap();
+    let master = LinkChange {
+        master: Some(bond.index),
+        ..LinkChange::default()
+    };
+    let busy = inside.change_link(first.index, &master).unwrap_err();
+    assert_eq!(busy.errno(), Some(Errno::EPERM), "a port that is up is refused");
+    let set_up = |socket: &mut Socket<Route>, index, up| {
+        let change = LinkChange {
+            up: Some(up),
+            ..LinkChange::default()
+        };
+        socket.change_link(index, &change).unwrap();
+    };
+    set_up(&mut inside, first.index, false);
+    inside.change_link(first.index, &master).unwrap();
+    set_up(&mut inside, bond.index, true);
+    assert!(
+        inside
+            .wait_for_carrier(bond.index, Duration::from_secs(10))
+            .unwrap()
+    );
+    let bond = inside.link_by_index(bond.index).unwrap().unwrap();
+    let info = LinkInfo::Bond {
+        mode: BondMode::ActiveBackup,
+        active: Some(first.index),
+        miimon: 100,
+        fail_over_mac: FailOverMac::Active,
+    };
+    assert_eq!((bond.layer, &bond.info), (LinkLayer::Infiniband, &info));
+    assert_eq!(bond.address, inside.link("net1").unwrap().unwrap().address);
+    assert!(inside.delete_link(bond.index).unwrap());
+    let freed = inside.link("net1").unwrap().unwrap();
+    assert_eq!(freed.master, None);
+    assert!(inside.delete_link(freed.index).unwrap());
 }
 
 #[test]

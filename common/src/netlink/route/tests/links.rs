@@ -163,6 +163,7 @@ fn everything_changes_in_one_request() {
         addr_gen_mode: Some(AddrGenMode::None),
         address: Some(&address),
         group: Some(3),
+        master: None,
         netns: None,
     };
     change(&mut socket, v0, all);
@@ -187,6 +188,21 @@ fn everything_changes_in_one_request() {
     );
     let link = socket.link_by_index(v0).unwrap().unwrap();
     assert_eq!((link.up, link.alias, link.mtu), (false, None, 9000));
+}
+
+#[test]
+fn a_link_becomes_a_port_and_is_freed_again() {
+    let (_netns, mut socket, v0, _) = cable();
+    socket.add_link(&new("br0", NewLinkKind::Bridge)).unwrap();
+    let bridge = socket.link("br0").unwrap().unwrap().index;
+    for (master, seen) in [(bridge, Some(bridge)), (0, None)] {
+        let port = LinkChange {
+            master: Some(master),
+            ..LinkChange::default()
+        };
+        change(&mut socket, v0, port);
+        assert_eq!(socket.link_by_index(v0).unwrap().unwrap().master, seen);
+    }
 }
 
 #[test]

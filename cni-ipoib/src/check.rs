@@ -141,7 +141,7 @@ fn compare_addresses(
 ) -> Result<(), Error> {
     let step = format!("list the addresses of {}", link.name);
     let present = kernel
-        .addresses(link.index)
+        .addresses(Side::Pod, link.index)
         .map_err(|source| Error::Kernel { step, source })?;
     for ip in ips {
         match present.iter().find(|p| p.address == ip.address) {

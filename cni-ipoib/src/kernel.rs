@@ -39,8 +39,8 @@ pub trait Kernel {
     fn change_link(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error>;
     /// Deletes a link; false if it was not there.
     fn delete_link(&mut self, side: Side, index: u32) -> Result<bool, Error>;
-    /// The addresses of a link in the pod.
-    fn addresses(&mut self, index: u32) -> Result<Vec<Address>, Error>;
+    /// The addresses of a link.
+    fn addresses(&mut self, side: Side, index: u32) -> Result<Vec<Address>, Error>;
     /// Gives a link in the pod an address that nobody else has: no duplicate detection delays it.
     fn add_address(&mut self, index: u32, address: IpNetwork) -> Result<Added, Error>;
     /// The routes through a link.
@@ -141,8 +141,8 @@ impl Kernel for Namespaces<'_> {
         self.on(side)?.delete_link(index)
     }
 
-    fn addresses(&mut self, index: u32) -> Result<Vec<Address>, Error> {
-        self.on(Side::Pod)?.addresses(index)
+    fn addresses(&mut self, side: Side, index: u32) -> Result<Vec<Address>, Error> {
+        self.on(side)?.addresses(index)
     }
 
     fn add_address(&mut self, index: u32, address: IpNetwork) -> Result<Added, Error> {

@@ -124,9 +124,9 @@ impl Kernel for Faulty<'_> {
         self.kernel.delete_link(side, index)
     }
 
-    fn addresses(&mut self, index: u32) -> Result<Vec<Address>, Error> {
+    fn addresses(&mut self, side: Side, index: u32) -> Result<Vec<Address>, Error> {
         self.faults.netlink()?;
-        self.kernel.addresses(index)
+        self.kernel.addresses(side, index)
     }
 
     fn add_address(&mut self, index: u32, address: IpNetwork) -> Result<Added, Error> {

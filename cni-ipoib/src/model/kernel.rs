@@ -22,6 +22,8 @@ pub(crate) struct State {
     /// Routes in the pod.
     pub(crate) routes: Vec<RouteEntry>,
     pub(crate) host_routes: Vec<RouteEntry>,
+    /// Addresses of the host's links.
+    pub(crate) host_addresses: Vec<(u32, IpNetwork)>,
 }
 
 /// Which requests fail; they are counted from 0.
@@ -318,9 +320,13 @@ impl Kernel for ModelKernel {
         })
     }
 
-    fn addresses(&mut self, index: u32) -> Result<Vec<Address>, Error> {
-        self.ask(format!("list addresses of #{index}"), |model| {
-            let of_link = model.state.addresses.iter().filter(|(of, _)| *of == index);
+    fn addresses(&mut self, side: Side, index: u32) -> Result<Vec<Address>, Error> {
+        self.ask(format!("list addresses of #{index} in {side:?}"), |model| {
+            let all = match side {
+                Side::Host => &model.state.host_addresses,
+                Side::Pod => &model.state.addresses,
+            };
+            let of_link = all.iter().filter(|(of, _)| *of == index);
             Ok(of_link
                 .map(|(_, address)| Address {
                     address: *address,

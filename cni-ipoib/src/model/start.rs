@@ -33,6 +33,7 @@ pub(crate) fn link(layer: LinkLayer, index: u32, name: &str, address: &str) -> L
         group: 0,
         kind: None,
         info: LinkInfo::Other,
+        device: None,
         addr_gen_mode: None,
     }
 }

@@ -7,9 +7,13 @@ pub(super) mod entry;
 pub(super) mod kind;
 pub(super) mod link;
 pub(super) mod new_link;
+mod property;
+pub(super) mod saved;
+mod virtual_function;
 
 use super::error::Error;
 use super::socket::{Family, Socket, Wire};
+use kind::IpoibMode;
 use link::Link;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage as Message;
@@ -107,6 +111,15 @@ impl Socket<Route> {
     /// `ENODEV`: no such link. A refusal in the middle leaves what was already changed.
     pub fn change_link(&mut self, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
         self.change(Message::SetLink(change.encode(index)), 0)
+    }
+
+    /// Changes how the IPoIB link `index` carries its packets. It may lose its multicast groups for a moment, and its
+    /// MTU becomes that of the mode.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: the link is of another kind.
+    pub fn change_ipoib(&mut self, index: u32, mode: IpoibMode, umcast: bool) -> Result<(), Error> {
+        self.change(Message::NewLink(new_link::ipoib_change(index, mode, umcast)), 0)
     }
 
     /// Deletes a link; `false` if it was not there.

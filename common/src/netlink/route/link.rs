@@ -51,6 +51,9 @@ pub struct Link {
     pub kind: Option<String>,
     /// What the kind adds.
     pub info: LinkInfo,
+    /// The device of hardware behind it, the same in every namespace: its bus and name, e.g. `pci/0000:3b:00.0`
+    /// (Linux 5.14; `None` for a link made by software).
+    pub device: Option<String>,
     /// How it makes IPv6 link-local addresses; `None` without IPv6.
     pub addr_gen_mode: Option<AddrGenMode>,
 }
@@ -147,6 +150,7 @@ impl Link {
             group: 0,
             kind: None,
             info: LinkInfo::Other,
+            device: None,
             addr_gen_mode: None,
         }
     }
@@ -161,9 +165,15 @@ impl Link {
         let mut link = Self::new(header.index, "", LinkLayer::decode(header.link_layer_type));
         link.up = header.flags.contains(LinkFlags::Up);
         link.carrier = header.flags.contains(LinkFlags::LowerUp);
+        let (mut bus, mut device) = (None, None);
         for attribute in message.attributes {
-            link.read(attribute);
+            match attribute {
+                LinkAttribute::ParentDevBusName(name) => bus = Some(name),
+                LinkAttribute::ParentDevName(name) => device = Some(name),
+                other => link.read(other),
+            }
         }
+        link.device = bus.zip(device).map(|(bus, device)| format!("{bus}/{device}"));
         // A link of hardware names itself as its parent, unless that number belongs to another namespace.
         if link.parent_netnsid.is_none() {
             link.parent = link.parent.filter(|parent| *parent != link.index && *parent != 0);

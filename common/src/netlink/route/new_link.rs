@@ -170,6 +170,19 @@ impl NewLinkKind<'_> {
     }
 }
 
+/// A request about an IPoIB link that is there: its kind and what is to be new about it (`rtnl_changelink`).
+pub(super) fn ipoib_change(index: u32, mode: IpoibMode, umcast: bool) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    let kind = NewLinkKind::Ipoib {
+        pkey: None,
+        mode: Some(mode),
+        umcast: Some(umcast),
+    };
+    message.attributes.push(LinkAttribute::LinkInfo(kind.encode()));
+    message
+}
+
 impl LinkChange<'_> {
     pub(super) fn encode(&self, index: u32) -> LinkMessage {
         let mut message = LinkMessage::default();

@@ -6,6 +6,7 @@ mod bytes;
 mod fabric;
 mod links;
 mod routes;
+mod saved;
 
 use super::super::{NewLink, NewLinkKind, Route, Socket};
 use crate::netns::{Netns, tests::fresh};

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a link carries, kept in the kernel's own words and given back to it: addresses, routes, neighbours.
+//!
+//! A message of a list is also the request that makes what it tells (`ip-address(8)` and `ip-route(8)`, "save" and
+//! "restore"), so nothing is lost that this program has no word for: labels, lifetimes, metrics, preferred sources.
+
+use super::super::error::Error;
+use super::super::socket::{Socket, request};
+use super::Route;
+use super::address::Added;
+use netlink_packet_core::{
+    NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, Nla,
+    Parseable,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Message};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::net::IpAddr;
+
+/// `RT_TABLE_LOCAL` of `include/uapi/linux/rtnetlink.h`, the kernel's own.
+const TABLE_LOCAL: u32 = 255;
+
+/// What a link carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// In the order in which it can be given back.
+    pub saved: Vec<Saved>,
+    /// Routes over several links or next hop objects, in words. The kernel drops a part of them with the link, and that
+    /// part cannot be given back alone.
+    pub shared: Vec<String>,
+}
+
+/// One address, route or neighbour of a link, as the kernel told it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// In words, e.g. `address 10.7.0.1/24`.
+    pub what: String,
+    /// The kernel's message.
+    message: Bytes,
+}
+
+/// Bytes that are written in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Bytes(Vec<u8>);
+
+impl Socket<Route> {
+    /// What the link `index` carries.
+    ///
+    /// Left out is what the kernel makes by itself: its routes to local, broadcast and multicast addresses, and what
+    /// router advertisements bring. Of neighbours only the permanent ones are kept.
+    pub fn save(&mut self, index: u32) -> Result<Carried, Error> {
+        let mut carried = Carried::default();
+        for message in self.dump(|| about_address(index))? {
+            match message {
+                Message::NewAddress(m) if m.header.index == index => carried.saved.extend(address(m)),
+                _ => {}
+            }
+        }
+        let mut far = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            for message in self.dump(|| about_routes(family))? {
+                match message {
+                    Message::NewRoute(m) if m.header.address_family == family => {
+                        route(m, index, &mut carried, &mut far);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // A next hop can be named once there is a way to it.
+        carried.saved.append(&mut far);
+        for message in self.dump(|| Message::GetNeighbour(NeighbourMessage::default()))? {
+            match message {
+                Message::NewNeighbour(m) if m.header.ifindex == index => carried.saved.extend(neighbour(m)),
+                _ => {}
+            }
+        }
+        Ok(carried)
+    }
+
+    /// Gives `saved` to the link `index`, which may have another number now.
+    ///
+    /// # Errors
+    /// Those of adding it; [`Error::Decode`] for bytes that are no message.
+    pub fn restore(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
+        let (message, flags) = saved.request(index)?;
+        Added::from_answer(self.change(message, flags))
+    }
+}
+
+impl Saved {
+    fn new(what: String, message: Message) -> Self {
+        Self {
+            what,
+            message: Bytes(request(message, 0, 0)),
+        }
+    }
+
+    /// The request that makes it on the link `index`.
+    fn request(&self, index: u32) -> Result<(Message, u16), Error> {
+        let undecodable = |e: &dyn std::fmt::Display| Error::Decode(format!("{}: {e}", self.what));
+        let buffer = NetlinkBuffer::new_checked(&self.message.0).map_err(|e| undecodable(&e))?;
+        let header = NetlinkHeader::parse(&buffer).map_err(|e| undecodable(&e))?;
+        let message = Message::deserialize(&header, buffer.payload()).map_err(|e| undecodable(&e))?;
+        match message {
+            Message::NewAddress(mut m) => {
+                m.header.index = index;
+                Ok((Message::NewAddress(m), NLM_F_CREATE | NLM_F_EXCL))
+            }
+            Message::NewRoute(mut m) => {
+                for attribute in &mut m.attributes {
+                    if let RouteAttribute::Oif(oif) = attribute {
+                        *oif = index;
+                    }
+                }
+                Ok((Message::NewRoute(m), NLM_F_CREATE | NLM_F_APPEND))
+            }
+            Message::NewNeighbour(mut m) => {
+                m.header.ifindex = index;
+                Ok((Message::NewNeighbour(m), NLM_F_CREATE | NLM_F_EXCL))
+            }
+            other => Err(undecodable(&format!("{other:?} is none of them"))),
+        }
+    }
+}
+
+/// An address that somebody gave the link. One of a router advertisement comes back with the next.
+fn address(mut message: AddressMessage) -> Option<Saved> {
+    let mut flags = AddressFlags::from_bits_retain(message.header.flags.bits().into());
+    let (mut local, mut peer) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Flags(all) => flags = *all,
+            AddressAttribute::Local(ip) => local = Some(*ip),
+            AddressAttribute::Address(ip) => peer = Some(*ip),
+            _ => {}
+        }
+    }
+    let ip = local.or(peer)?;
+    if ip.is_ipv6() && !flags.contains(AddressFlags::Permanent) {
+        return None;
+    }
+    // What duplicate address detection found says nothing about the next one.
+    let passing = AddressFlags::Tentative | AddressFlags::Dadfailed | AddressFlags::Deprecated;
+    for attribute in &mut message.attributes {
+        if let AddressAttribute::Flags(all) = attribute {
+            all.remove(passing);
+        }
+    }
+    message.header.flags.remove(
+        AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed | AddressHeaderFlags::Deprecated,
+    );
+    let what = format!("address {ip}/{}", message.header.prefix_len);
+    Some(Saved::new(what, Message::NewAddress(message)))
+}
+
+fn about_address(index: u32) -> Message {
+    let mut message = AddressMessage::default();
+    message.header.index = index;
+    Message::GetAddress(message)
+}
+
+fn about_routes(family: AddressFamily) -> Message {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family;
+    Message::GetRoute(message)
+}
+
+/// A route that somebody made goes to `far` if it leads over a next hop, else to what is carried.
+fn route(mut message: RouteMessage, index: u32, carried: &mut Carried, far: &mut Vec<Saved>) {
+    let table = message.attributes.iter().find_map(|a| match a {
+        RouteAttribute::Table(table) => Some(*table),
+        _ => None,
+    });
+    let by_kernel = message.header.protocol == RouteProtocol::Ra
+        || table.unwrap_or(message.header.table.into()) == TABLE_LOCAL
+        || message.header.kind != RouteType::Unicast
+        || message.header.flags.contains(RouteFlags::Cloned);
+    if by_kernel {
+        return;
+    }
+    let what = in_words(&message);
+    let one = message
+        .attributes
+        .iter()
+        .any(|a| matches!(a, RouteAttribute::Oif(oif) if *oif == index));
+    let several = message.attributes.iter().any(|a| match a {
+        RouteAttribute::MultiPath(hops) => hops.iter().any(|hop| hop.interface_index == index),
+        RouteAttribute::NhId(_) => one,
+        _ => false,
+    });
+    if several {
+        carried.shared.push(what);
+    } else if one {
+        // What the list tells beyond the request: ages, and how the next hop fares.
+        message
+            .attributes
+            .retain(|a| !matches!(a, RouteAttribute::CacheInfo(_)));
+        message
+            .header
+            .flags
+            .remove(RouteFlags::Dead | RouteFlags::Linkdown);
+        let over_hop = |a: &RouteAttribute| matches!(a, RouteAttribute::Gateway(_) | RouteAttribute::Via(_));
+        let list = if message.attributes.iter().any(over_hop) {
+            far
+        } else {
+            &mut carried.saved
+        };
+        list.push(Saved::new(what, Message::NewRoute(message)));
+    }
+}
+
+fn in_words(message: &RouteMessage) -> String {
+    let text = |wanted: fn(&RouteAttribute) -> Option<String>| message.attributes.iter().find_map(wanted);
+    let to = text(|a| match a {
+        RouteAttribute::Destination(to) => Some(ip(to)),
+        _ => None,
+    });
+    let over = text(|a| match a {
+        RouteAttribute::Gateway(over) => Some(ip(over)),
+        _ => None,
+    });
+    let what = match to {
+        Some(to) => format!("route to {to}/{}", message.header.destination_prefix_length),
+        None => "default route".to_owned(),
+    };
+    over.iter().fold(what, |what, over| format!("{what} via {over}"))
+}
+
+fn ip(address: &netlink_packet_route::route::RouteAddress) -> String {
+    use netlink_packet_route::route::RouteAddress as Is;
+    match address {
+        Is::Inet(v4) => IpAddr::from(*v4).to_string(),
+        Is::Inet6(v6) => IpAddr::from(*v6).to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A neighbour that somebody wrote down.
+fn neighbour(mut message: NeighbourMessage) -> Option<Saved> {
+    if message.header.state != NeighbourState::Permanent {
+        return None;
+    }
+    message.attributes.retain(|a| {
+        !matches!(
+            a,
+            NeighbourAttribute::CacheInfo(_) | NeighbourAttribute::Probes(_)
+        )
+    });
+    let who = message.attributes.iter().find_map(|a| match a {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(who)) => Some(who.to_string()),
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(who)) => Some(who.to_string()),
+        _ => None,
+    })?;
+    Some(Saved::new(
+        format!("neighbour {who}"),
+        Message::NewNeighbour(message),
+    ))
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = String::with_capacity(2 * self.0.len());
+        for byte in &self.0 {
+            text.extend([byte >> 4, byte & 15].map(|half| char::from_digit(half.into(), 16).unwrap_or('0')));
+        }
+        serializer.serialize_str(&text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let wrong = || serde::de::Error::custom(format!("{text:?} is no even number of hexadecimal digits"));
+        let pair = |pair: &[u8]| {
+            let digits = std::str::from_utf8(pair).ok()?;
+            u8::from_str_radix(digits, 16).ok()
+        };
+        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
+        bytes
+            .filter(|_| text.len().is_multiple_of(2))
+            .map(Bytes)
+            .ok_or_else(wrong)
+    }
+}

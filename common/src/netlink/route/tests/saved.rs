@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::cable;
+use crate::netlink::{Added, LinkChange, Saved};
+use crate::netns::Netns;
+use std::process::Command;
+
+/// Runs `ip` inside `netns`.
+fn ip(netns: &Netns, words: &str) {
+    let output = netns
+        .run(|| Command::new("ip").args(words.split_whitespace()).output())
+        .unwrap()
+        .unwrap();
+    assert!(output.status.success(), "ip {words}: {output:?}");
+}
+
+/// Everything that a link of a storage network may carry.
+const CARRIED: [&str; 12] = [
+    "link set v1 up",
+    "link set v0 up",
+    "addr add 10.7.0.1/24 brd + dev v0 label v0:nfs",
+    "addr add 10.7.0.9/24 dev v0 metric 300",
+    "addr add 10.8.0.1 peer 10.8.0.2/32 dev v0",
+    "addr add 10.9.0.1/24 dev v0 valid_lft 3000 preferred_lft 2000",
+    "addr add fd00:7::1/64 dev v0 nodad",
+    "route add 10.20.0.0/16 via 10.7.0.254 dev v0 src 10.7.0.9 metric 77 mtu 1400",
+    "route add 10.21.0.0/16 dev v0 table 100",
+    "route add fd00:20::/48 via fd00:7::fe dev v0",
+    "route add 10.22.0.0/16 via 192.0.2.1 dev v0 onlink proto bird",
+    "neigh add 10.7.0.99 lladdr 02:00:00:00:00:63 dev v0 nud permanent",
+];
+
+fn words(saved: &[Saved]) -> Vec<&str> {
+    saved.iter().map(|saved| saved.what.as_str()).collect()
+}
+
+#[test]
+fn what_a_link_carries_can_be_given_back_to_it() {
+    let (netns, mut socket, v0, _) = cable();
+    for words in CARRIED {
+        ip(&netns, words);
+    }
+    let before = socket.save(v0).unwrap();
+    assert!(before.shared.is_empty());
+    for want in [
+        "address 10.7.0.1/24",
+        "route to 10.20.0.0/16 via 10.7.0.254",
+        "neighbour 10.7.0.99",
+    ] {
+        assert!(words(&before.saved).contains(&want), "{:?}", words(&before.saved));
+    }
+    let text = serde_json::to_string(&before.saved).unwrap();
+    let read: Vec<Saved> = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, before.saved);
+
+    for words in [
+        "addr flush dev v0",
+        "neigh flush dev v0 nud permanent",
+        "link set v0 down",
+        "link set v0 up",
+    ] {
+        ip(&netns, words);
+    }
+    let fewer = socket.save(v0).unwrap();
+    assert!(!words(&fewer.saved).iter().any(|what| what.contains("10.")));
+    for saved in &read {
+        socket.restore(v0, saved).unwrap();
+    }
+    let after = socket.save(v0).unwrap();
+    let mut names = [words(&before.saved), words(&after.saved)];
+    names.iter_mut().for_each(|names| names.sort_unstable());
+    assert_eq!(names[0], names[1]);
+    for saved in before.saved.iter().filter(|saved| !is_of_a_moment(saved)) {
+        assert!(after.saved.contains(saved), "{} is not as it was", saved.what);
+    }
+    for saved in &read {
+        assert_eq!(
+            socket.restore(v0, saved).unwrap(),
+            Added::Present,
+            "{}",
+            saved.what
+        );
+    }
+}
+
+/// Addresses tell when they were made and how long they live, which differs.
+fn is_of_a_moment(saved: &Saved) -> bool {
+    saved.what.starts_with("address")
+}
+
+#[test]
+fn an_address_comes_back_with_its_label_and_lifetime() {
+    let (netns, mut socket, v0, _) = cable();
+    for words in CARRIED {
+        ip(&netns, words);
+    }
+    let saved = socket.save(v0).unwrap().saved;
+    ip(&netns, "addr flush dev v0");
+    for saved in &saved {
+        socket.restore(v0, saved).unwrap();
+    }
+    let output = netns.run(|| Command::new("ip").args(["addr", "show", "v0"]).output());
+    let text = String::from_utf8(output.unwrap().unwrap().stdout).unwrap();
+    for want in [
+        "10.7.0.1/24 brd 10.7.0.255 scope global v0:nfs",
+        "10.7.0.9/24 metric 300",
+        "10.8.0.1 peer 10.8.0.2/32",
+    ] {
+        assert!(text.contains(want), "no {want:?} in {text}");
+    }
+    assert!(
+        text.contains("preferred_lft 2000sec") || text.contains("preferred_lft 1999sec"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_link_with_another_number_takes_what_it_carried_before() {
+    let (netns, mut socket, v0, v1) = cable();
+    for words in CARRIED {
+        ip(&netns, words);
+    }
+    let saved = socket.save(v0).unwrap().saved;
+    ip(&netns, "link set v0 down");
+    for saved in &saved {
+        socket.restore(v1, saved).unwrap();
+    }
+    let after = socket.save(v1).unwrap().saved;
+    for what in words(&saved).iter().filter(|what| !what.contains("fe80")) {
+        assert!(
+            words(&after).contains(what),
+            "{what} is not among {:?}",
+            words(&after)
+        );
+    }
+}
+
+#[test]
+fn a_route_over_two_links_is_told_and_not_kept() {
+    let (netns, mut socket, v0, _) = cable();
+    for words in &CARRIED[..3] {
+        ip(&netns, words);
+    }
+    ip(&netns, "addr add 10.6.0.1/24 dev v1");
+    ip(
+        &netns,
+        "route add 10.30.0.0/16 nexthop via 10.7.0.2 dev v0 nexthop via 10.6.0.2 dev v1",
+    );
+    ip(&netns, "nexthop add id 5 via 10.7.0.3 dev v0");
+    ip(&netns, "route add 10.31.0.0/16 nhid 5");
+    let mut carried = socket.save(v0).unwrap();
+    carried.shared.sort();
+    assert_eq!(carried.shared.len(), 2, "{carried:?}");
+    assert!(carried.shared[0].starts_with("route to 10.30.0.0/16"));
+    assert!(carried.shared[1].starts_with("route to 10.31.0.0/16"));
+    assert!(!words(&carried.saved).iter().any(|what| what.contains("10.3")));
+}
+
+#[test]
+fn a_damaged_record_is_refused_in_words() {
+    let text = r#"{"what": "address 10.0.0.1/24", "message": "0011"}"#;
+    let saved: Saved = serde_json::from_str(text).unwrap();
+    let (_netns, mut socket, v0, _) = cable();
+    let error = socket.restore(v0, &saved).unwrap_err().to_string();
+    assert!(error.contains("address 10.0.0.1/24"), "{error}");
+    for message in ["001", "zz", "0é"] {
+        let text = format!(r#"{{"what": "", "message": "{message}"}}"#);
+        assert!(serde_json::from_str::<Saved>(&text).is_err(), "{message}");
+    }
+}
+
+#[test]
+fn an_altname_comes_and_goes() {
+    let (_netns, mut socket, v0, v1) = cable();
+    assert!(socket.add_altname(v0, "enp59s0f0np0-rail-number-zero").unwrap());
+    assert!(!socket.add_altname(v0, "enp59s0f0np0-rail-number-zero").unwrap());
+    let link = socket.link("enp59s0f0np0-rail-number-zero").unwrap().unwrap();
+    assert_eq!((link.index, link.altnames.len()), (v0, 1));
+    let taken = socket
+        .add_altname(v1, "enp59s0f0np0-rail-number-zero")
+        .unwrap_err();
+    assert!(taken.is(nix::errno::Errno::EEXIST), "{taken:?}");
+    assert!(
+        !socket
+            .delete_altname(v1, "enp59s0f0np0-rail-number-zero")
+            .unwrap()
+    );
+    assert!(
+        socket
+            .delete_altname(v0, "enp59s0f0np0-rail-number-zero")
+            .unwrap()
+    );
+    assert!(
+        !socket
+            .delete_altname(v0, "enp59s0f0np0-rail-number-zero")
+            .unwrap()
+    );
+    let gone = LinkChange {
+        alias: Some("x"),
+        ..LinkChange::default()
+    };
+    socket.change_link(v0, &gone).unwrap();
+}

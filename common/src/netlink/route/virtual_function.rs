@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::super::error::Error;
+use super::super::socket::Socket;
+use super::Route;
+use crate::rdma::Guid;
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkVfInfo, VfInfo, VfInfoGuid};
+
+impl Socket<Route> {
+    /// Gives the virtual function `function` of the link `index`, which is of a physical function, the GUIDs that its
+    /// InfiniBand device and its only port are to have. A driver takes them when it is bound to the function anew.
+    ///
+    /// # Errors
+    /// `EINVAL`: no such function. `EOPNOTSUPP`: the link is not InfiniBand, or its driver has no virtual functions.
+    pub fn set_function_guids(
+        &mut self,
+        index: u32,
+        function: u32,
+        node: Guid,
+        port: Guid,
+    ) -> Result<(), Error> {
+        self.change(Message::SetLink(encode(index, function, node, port)), 0)
+    }
+}
+
+pub(super) fn encode(index: u32, function: u32, node: Guid, port: Guid) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    let guids = vec![
+        VfInfo::IbNodeGuid(VfInfoGuid::new(function, node.0)),
+        VfInfo::IbPortGuid(VfInfoGuid::new(function, port.0)),
+    ];
+    message
+        .attributes
+        .push(LinkAttribute::VfInfoList(vec![LinkVfInfo(guids)]));
+    message
+}

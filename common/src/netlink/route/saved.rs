@@ -9,8 +9,7 @@ use super::super::socket::{Socket, request};
 use super::Route;
 use super::address::Added;
 use netlink_packet_core::{
-    NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, Nla,
-    Parseable,
+    NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, Parseable,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::neighbour::{

@@ -67,7 +67,9 @@ fn what_a_link_carries_can_be_given_back_to_it() {
     }
     let after = socket.save(v0).unwrap();
     let mut names = [words(&before.saved), words(&after.saved)];
-    names.iter_mut().for_each(|names| names.sort_unstable());
+    for names in &mut names {
+        names.sort_unstable();
+    }
     assert_eq!(names[0], names[1]);
     for saved in before.saved.iter().filter(|saved| !is_of_a_moment(saved)) {
         assert!(after.saved.contains(saved), "{} is not as it was", saved.what);

@@ -34,7 +34,7 @@ impl Interval {
     }
 
     /// How many numbers it has; the one interval with 2^128 of them is counted one short.
-    fn count(self) -> u128 {
+    pub fn count(self) -> u128 {
         (self.last - self.first).saturating_add(1)
     }
 }
@@ -70,6 +70,17 @@ impl IntervalSet {
     /// How many members there are; at most `u128::MAX`.
     pub fn count(&self) -> u128 {
         self.0.iter().fold(0, |sum, i| sum.saturating_add(i.count()))
+    }
+
+    /// Its intervals in ascending order.
+    pub fn intervals(&self) -> &[Interval] {
+        &self.0
+    }
+
+    /// The members of both.
+    #[must_use]
+    pub fn both(&self, other: &Self) -> Self {
+        self.minus(&self.minus(other))
     }
 
     /// Whether there is no member.

@@ -56,6 +56,16 @@ proptest! {
         let members: BTreeSet<u128> = (0..=255).map(|n| base + n).filter(|n| rest.contains(*n)).collect();
         prop_assert_eq!(members, oracle);
     }
+
+    #[test]
+    fn both_keeps_what_two_lists_of_numbers_share(
+        base in prop::sample::select(&BASES[..]), one in pairs(), other in pairs()
+    ) {
+        let shared = set(base, &one).both(&set(base, &other));
+        let oracle: BTreeSet<u128> = oracle(base, &one).intersection(&oracle(base, &other)).copied().collect();
+        let members: BTreeSet<u128> = (0..=255).map(|n| base + n).filter(|n| shared.contains(*n)).collect();
+        prop_assert_eq!(members, oracle);
+    }
 }
 
 #[test]

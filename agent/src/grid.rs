@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The blocks of a pool: an address space is cut into blocks of one size, and those of them that hold an address to give
+//! are numbered.
+//!
+//! Holds always: a block is aligned to its size, so that two pools with one block size cut the same blocks whatever their
+//! ranges are; the name of a block says which addresses it has; nothing walks over addresses or over blocks.
+
+use ipam::interval::{Interval, IntervalSet};
+use ipam::range::{Family, bits};
+use ipnetwork::IpNetwork;
+use std::fmt;
+use std::net::IpAddr;
+
+/// One block: the addresses of a network whose prefix length is the grid's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cell(IpNetwork);
+
+/// The blocks of one family of a pool that have at least one address to give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    family: Family,
+    /// The number of bits that addresses of one block differ in.
+    shift: u32,
+    usable: IntervalSet,
+    runs: Vec<Run>,
+}
+
+/// Blocks that follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// The index of the first of them among all blocks of the grid.
+    index: u128,
+    /// Their numbers: first address divided by block size.
+    numbers: Interval,
+}
+
+impl Cell {
+    /// The block of `2^shift` addresses that `ip` lies in.
+    pub fn around(ip: IpAddr, shift: u32) -> Option<Self> {
+        let family = Family::of(ip);
+        let prefix = width(family).checked_sub(shift)?;
+        let network = IpNetwork::new(ip, u8::try_from(prefix).ok()?).ok()?;
+        IpNetwork::new(network.network(), network.prefix()).ok().map(Self)
+    }
+
+    /// The block with these addresses; none if `cidr` has host bits.
+    pub fn of(cidr: IpNetwork) -> Option<Self> {
+        (cidr.ip() == cidr.network()).then_some(Self(cidr))
+    }
+
+    /// Its addresses as a network.
+    pub fn cidr(self) -> IpNetwork {
+        self.0
+    }
+
+    /// Its addresses as numbers.
+    pub fn interval(self) -> Interval {
+        Interval {
+            first: bits(self.0.network()),
+            last: bits(self.0.broadcast()),
+        }
+    }
+
+    /// The name of its object in `space`: the claim is to be the one who creates this name.
+    pub fn name(self, space: &str) -> String {
+        let (family, digits) = match self.0 {
+            IpNetwork::V4(_) => (4, 8),
+            IpNetwork::V6(_) => (6, 32),
+        };
+        let (first, prefix) = (self.interval().first, self.0.prefix());
+        format!("{space}-{family}-{first:0digits$x}-{prefix}")
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The name of the object of one address in `space`.
+pub fn address_name(space: &str, ip: IpAddr) -> String {
+    let digits = if ip.is_ipv4() { 8 } else { 32 };
+    format!("{space}-{:0digits$x}", bits(ip))
+}
+
+fn width(family: Family) -> u32 {
+    match family {
+        Family::V4 => 32,
+        Family::V6 => 128,
+    }
+}
+
+/// How many bits the addresses of a block of `size` differ in; none unless `size` is a power of two that fits the family.
+pub fn shift_of(size: u64, family: Family) -> Option<u32> {
+    let shift = size.checked_ilog2()?;
+    (size.is_power_of_two() && shift <= width(family)).then_some(shift)
+}
+
+impl Grid {
+    /// The blocks of `2^shift` addresses that hold a member of `usable`.
+    pub fn new(family: Family, shift: u32, usable: IntervalSet) -> Self {
+        let number = |address: u128| address.checked_shr(shift).unwrap_or(0);
+        let numbers: IntervalSet = usable
+            .intervals()
+            .iter()
+            .map(|i| Interval {
+                first: number(i.first),
+                last: number(i.last),
+            })
+            .collect();
+        let mut index = 0_u128;
+        let runs = numbers.intervals().iter().map(|numbers| {
+            let run = Run {
+                index,
+                numbers: *numbers,
+            };
+            index = index.saturating_add(numbers.count());
+            run
+        });
+        Self {
+            runs: runs.collect(),
+            family,
+            shift,
+            usable,
+        }
+    }
+
+    /// The family of its addresses.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// How many bits the addresses of a block differ in.
+    pub fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    /// How many blocks there are.
+    pub fn blocks(&self) -> u128 {
+        self.runs
+            .last()
+            .map_or(0, |run| run.index.saturating_add(run.numbers.count()))
+    }
+
+    /// How many addresses all blocks together can give.
+    pub fn addresses(&self) -> u128 {
+        self.usable.count()
+    }
+
+    /// The block with this index, counted from zero.
+    pub fn cell(&self, index: u128) -> Option<Cell> {
+        let run = self.runs[..self.runs.partition_point(|run| run.index <= index)].last()?;
+        let number = run
+            .numbers
+            .first
+            .checked_add(index - run.index)
+            .filter(|number| run.numbers.contains(*number))?;
+        let first = number.checked_shl(self.shift).unwrap_or(0);
+        Cell::around(self.family.address(first), self.shift)
+    }
+
+    /// The addresses of `cell` that may be given.
+    pub fn usable(&self, cell: Cell) -> IntervalSet {
+        if Family::of(cell.cidr().ip()) != self.family {
+            return IntervalSet::default();
+        }
+        self.usable.both(&[cell.interval()].into_iter().collect())
+    }
+
+    /// Whether `cell` is one of its blocks.
+    pub fn has(&self, cell: Cell) -> bool {
+        u32::from(cell.cidr().prefix()) + self.shift == width(self.family) && !self.usable(cell).is_empty()
+    }
+
+    /// The first block, in ascending order, that `taken` does not hold.
+    pub fn first_missing(&self, taken: &IntervalSet) -> Option<Cell> {
+        let free = self.usable.minus(taken).first_from(0)?;
+        Cell::around(self.family.address(free), self.shift)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -122,6 +122,7 @@ impl CniIpoib {
             master: host.master.name,
             ipam: config.ipam.clone(),
             device_info: device_info.as_ref().map(|(file, _)| file.clone()),
+            rdma: None,
         })?;
         let mut world = World {
             kernel: to.kernel,

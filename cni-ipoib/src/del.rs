@@ -88,6 +88,8 @@ impl CniIpoib {
         identity: &Identity,
         remains: &Remains<'_>,
     ) -> Result<(), cni::Error> {
+        // What is left of an RDMA device keeps the attachment written down, but neither its link nor its addresses.
+        let rdma = self.give_rdma_back(&call.conf.network, remains);
         self.remove_link(call, remains)?;
         let intent = remains.intent.as_ref();
         if let Some(file) = intent.and_then(|intent| intent.device_info.as_deref())
@@ -95,12 +97,10 @@ impl CniIpoib {
         {
             tracing::warn!(file = %file.display(), %error, "the device-info file is left");
         }
-        match &remains.ipam {
-            Some(plugin) => {
-                Delegate::new(plugin, call, identity.delegate_timeout)?.del(remains.attachment, remains.netns)
-            }
-            None => Ok(()),
+        if let Some(plugin) = &remains.ipam {
+            Delegate::new(plugin, call, identity.delegate_timeout)?.del(remains.attachment, remains.netns)?;
         }
+        Ok(rdma?)
     }
 
     /// Deletes the attachment's link in the container, or where the kernel put it when the container died.
@@ -133,7 +133,7 @@ impl CniIpoib {
 impl Remains<'_> {
     /// The namespaces to look into: where the runtime says the container is, and where ADD saw it. The first may be
     /// the wrong one, and a link that is overlooked would outlive its addresses.
-    fn places(&self) -> Vec<(PathBuf, Option<(u64, u64)>)> {
+    pub(crate) fn places(&self) -> Vec<(PathBuf, Option<(u64, u64)>)> {
         let runtime = self.netns.map(|path| (path.to_owned(), None));
         let written = self
             .intent

@@ -2,6 +2,7 @@
 //! Everything that can go wrong, and the one table from there to CNI codes.
 
 use crate::config::Mode;
+use crate::rdma::RdmaError;
 use common::cni::{self, Code, IfName};
 use common::netlink;
 use common::rdma::{Guid, Pkey};
@@ -225,6 +226,9 @@ pub enum Error {
     /// CHECK was given no result to compare with.
     #[error("CHECK needs prevResult with the interface {0}; the runtime must pass the result of ADD")]
     NoPrevResult(IfName),
+    /// The RDMA device cannot be had, or not be brought back.
+    #[error(transparent)]
+    Rdma(#[from] RdmaError),
     /// A delegate's error, or one that has its code already.
     #[error(transparent)]
     Cni(#[from] cni::Error),
@@ -257,6 +261,7 @@ impl Error {
             Self::Io { .. } => Code::IO,
             Self::Busy(_) => Code::TRY_AGAIN,
             Self::Changed { .. } => Code::CHECK_FAILED,
+            Self::Rdma(error) => error.code(),
             Self::Cni(error) => error.code,
         }
     }

@@ -8,8 +8,10 @@
 //! outlive a reboot either.
 
 use crate::error::Error;
+use crate::rdma::Grant;
 use common::cni::{Attachment, IfName};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -34,10 +36,44 @@ pub struct Intent {
     /// The device-info file, if ADD writes it.
     #[serde(default)]
     pub device_info: Option<PathBuf>,
+    /// The RDMA device that the pod gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rdma: Option<Grant>,
 }
 
 /// The second line: ADD came to its end.
 const DONE: &str = "done";
+
+/// What one attachment of a network wrote down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The network.
+    pub network: String,
+    /// The attachment.
+    pub attachment: Attachment,
+    /// What it wrote.
+    pub intent: Intent,
+}
+
+/// What the attachments of every network wrote down. Nobody is waited for, so one may be in the making or just going.
+pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
+    let networks = state.join("attachments");
+    let mut all = Vec::new();
+    for network in names(&networks)?.iter().filter_map(|name| name.to_str()) {
+        let journal = Journal::new(state, network);
+        for attachment in journal.attachments()? {
+            let content = fs::read(journal.path(&attachment)).unwrap_or_default();
+            if let (Some(intent), _) = parse(&content) {
+                all.push(Written {
+                    network: network.to_owned(),
+                    attachment,
+                    intent,
+                });
+            }
+        }
+    }
+    Ok(all)
+}
 
 /// The attachments of one network.
 #[derive(Clone, Debug)]
@@ -109,14 +145,8 @@ impl Journal {
 
     /// The attachments that have an entry.
     pub fn attachments(&self) -> Result<Vec<Attachment>, Error> {
-        let files = match fs::read_dir(&self.dir) {
-            Ok(files) => files,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(io_error("list", &self.dir, e)),
-        };
         let mut found = Vec::new();
-        for file in files {
-            let name = file.map_err(|e| io_error("list", &self.dir, e))?.file_name();
+        for name in names(&self.dir)? {
             match name.to_str().and_then(attachment_of) {
                 Some(attachment) => found.push(attachment),
                 None => {
@@ -141,10 +171,7 @@ impl Entry {
         file.rewind()
             .and_then(|()| file.read_to_end(&mut content))
             .map_err(|e| io_error("read", &path, e))?;
-        // Bytes, not text: what is no record of ours must not keep a container from being removed.
-        let mut lines = content.split(|byte| *byte == b'\n');
-        let intent = lines.next().and_then(|line| serde_json::from_slice(line).ok());
-        let done = lines.next() == Some(DONE.as_bytes());
+        let (intent, done) = parse(&content);
         Ok(Self {
             path,
             file,
@@ -192,6 +219,26 @@ impl Entry {
             _ => Ok(()),
         }
     }
+}
+
+/// Bytes, not text: what is no record of ours must not keep a container from being removed.
+fn parse(content: &[u8]) -> (Option<Intent>, bool) {
+    let mut lines = content.split(|byte| *byte == b'\n');
+    let intent = lines.next().and_then(|line| serde_json::from_slice(line).ok());
+    (intent, lines.next() == Some(DONE.as_bytes()))
+}
+
+/// The names in a directory, in order; none if it is not there.
+fn names(dir: &Path) -> Result<Vec<OsString>, Error> {
+    let files = match fs::read_dir(dir) {
+        Ok(files) => files,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(io_error("list", dir, e)),
+    };
+    let name = |file: io::Result<fs::DirEntry>| Ok(file.map_err(|e| io_error("list", dir, e))?.file_name());
+    let mut names = files.map(name).collect::<Result<Vec<_>, Error>>()?;
+    names.sort();
+    Ok(names)
 }
 
 fn is_at(file: &File, path: &Path) -> bool {

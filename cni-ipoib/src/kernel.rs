@@ -3,6 +3,10 @@
 //!
 //! A trait, so that a test can put itself between the plugin and the real kernel and fail any one request.
 
+mod rdma;
+
+pub use rdma::RdmaSubsystem;
+
 use crate::error;
 use common::announce;
 use common::netlink::{
@@ -26,7 +30,7 @@ pub enum Side {
 }
 
 /// The host's and the pod's network namespace.
-pub trait Kernel {
+pub trait Kernel: RdmaSubsystem {
     /// The link of a name or altname.
     fn link(&mut self, side: Side, name: &str) -> Result<Option<Link>, Error>;
     /// The link of an index.
@@ -78,6 +82,7 @@ pub(crate) fn links(kernel: &mut dyn Kernel, side: Side) -> Result<Vec<Link>, er
 pub struct Namespaces<'n> {
     host: Socket<Route>,
     pod: Option<(Socket<Route>, &'n Netns)>,
+    rdma: rdma::RdmaSockets,
 }
 
 impl<'n> Namespaces<'n> {
@@ -89,6 +94,7 @@ impl<'n> Namespaces<'n> {
         Ok(Self {
             host: Socket::open()?,
             pod,
+            rdma: rdma::RdmaSockets::default(),
         })
     }
 

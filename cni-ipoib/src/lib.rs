@@ -21,6 +21,7 @@ pub mod mark;
 mod model;
 mod netns;
 pub mod plan;
+pub mod rdma;
 mod status;
 
 use common::cni::dispatch::{Call, Plugin};

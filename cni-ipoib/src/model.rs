@@ -8,6 +8,7 @@ mod ipam;
 mod kernel;
 mod node;
 mod pod;
+mod rdma;
 mod rig;
 mod start;
 

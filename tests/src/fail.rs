@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A kernel that refuses chosen requests and passes on all others to the real one.
 
-use cni_ipoib::kernel::{Kernel, Namespaces, Side};
+use cni_ipoib::kernel::{Kernel, Namespaces, RdmaSubsystem, Side};
 use cni_ipoib::{CniIpoib, OpenKernel, config::Places};
-use common::netlink::{Added, Address, Error, Link, LinkChange, NewLink, RouteEntry};
+use common::netlink::{
+    Added, Address, Error, Link, LinkChange, NetnsMode, NewLink, RdmaDevice, RdmaPort, RouteEntry,
+};
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
 use std::io;
@@ -157,5 +159,32 @@ impl Kernel for Faulty<'_> {
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {
         self.faults.io()?;
         self.kernel.announce(link, addresses)
+    }
+}
+
+impl RdmaSubsystem for Faulty<'_> {
+    fn rdma_mode(&mut self) -> Result<NetnsMode, Error> {
+        self.faults.netlink()?;
+        self.kernel.rdma_mode()
+    }
+
+    fn rdma_devices(&mut self, side: Side) -> Result<Vec<RdmaDevice>, Error> {
+        self.faults.netlink()?;
+        self.kernel.rdma_devices(side)
+    }
+
+    fn rdma_ports(&mut self, side: Side, device: u32) -> Result<Vec<RdmaPort>, Error> {
+        self.faults.netlink()?;
+        self.kernel.rdma_ports(side, device)
+    }
+
+    fn move_rdma_device(&mut self, index: u32, from: Side) -> Result<(), Error> {
+        self.faults.netlink()?;
+        self.kernel.move_rdma_device(index, from)
+    }
+
+    fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error> {
+        self.faults.netlink()?;
+        self.kernel.rename_rdma_device(side, index, name)
     }
 }

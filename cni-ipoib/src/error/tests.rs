@@ -56,10 +56,11 @@ fn number(error: &Error) -> usize {
         Error::Changed { .. } => 23,
         Error::NoPrevResult(_) => 24,
         Error::Cni(_) => 25,
+        Error::Rdma(_) => 26,
     }
 }
 
-const VARIANTS: usize = 26;
+const VARIANTS: usize = 27;
 
 /// Every variant with its code, its message, and its details.
 fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
@@ -138,6 +139,15 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
             Error::NoDefaultRoute,
             7,
             "master is not set and there is no default route to take it from; set master",
+            "",
+        ),
+        (
+            Error::Rdma(RdmaError::Missing {
+                link: "eth0".to_owned(),
+                reason: "the node has none for it".to_owned(),
+            }),
+            7,
+            "no RDMA device belongs to eth0: the node has none for it; set rdma.required to false to go on without one",
             "",
         ),
         (

@@ -19,6 +19,7 @@ fn intent() -> Intent {
         master: "ib0".to_owned(),
         ipam: Some("ranges".to_owned()),
         device_info: None,
+        rdma: None,
     }
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::rdma::Subsystem;
 use super::start::link;
 use crate::kernel::{Kernel, Side};
 use common::netlink::{
@@ -24,6 +25,7 @@ pub(crate) struct State {
     pub(crate) host_routes: Vec<RouteEntry>,
     /// Addresses of the host's links.
     pub(crate) host_addresses: Vec<(u32, IpNetwork)>,
+    pub(crate) rdma: Subsystem,
 }
 
 /// Which requests fail; they are counted from 0.
@@ -109,7 +111,11 @@ impl ModelKernel {
         self.get().state.clone()
     }
 
-    fn ask<T>(&self, text: String, effect: impl FnOnce(&mut Model) -> Result<T, Error>) -> Result<T, Error> {
+    pub(super) fn ask<T>(
+        &self,
+        text: String,
+        effect: impl FnOnce(&mut Model) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         if text.ends_with("in Pod") && !self.sees_pod {
             return Err(Error::Socket(io::Error::from(io::ErrorKind::NotFound)));
         }
@@ -164,6 +170,7 @@ impl State {
             .extend(refunded.filter(|link| link.kind.as_deref() == Some("ipoib")));
         self.addresses.clear();
         self.routes.clear();
+        self.rdma_devices_come_back();
     }
 
     fn forget(&mut self, index: u32) {

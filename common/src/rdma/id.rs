@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+mod text;
+
 use std::fmt;
 use std::str::FromStr;
 

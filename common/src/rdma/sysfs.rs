@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+mod behind;
+
+pub use behind::Behind;
+
 use super::id::{PciAddress, Pkey};
 use super::port::{Device, Port, PortLayer, PortState};
 use crate::netlink::{Link, LinkLayer};

@@ -20,6 +20,8 @@ pub struct RdmaDevice {
     pub ports: u32,
     /// `ib`, `roce`, `iw`, `opa` or `usnic`; `None` before Linux 5.2.
     pub protocol: Option<String>,
+    /// It carries management packets only (`RDMA_DEVICE_TYPE_SMI`): no queue pair of a program works on it.
+    pub smi: bool,
 }
 
 /// A port of an RDMA device, as netlink tells it.
@@ -42,6 +44,9 @@ pub struct RdmaPort {
     /// Index and name of the Ethernet link on this port, if it is in the socket's namespace.
     pub netdev: Option<(u32, String)>,
 }
+
+/// `RDMA_DEVICE_TYPE_SMI` of `include/uapi/rdma/rdma_netlink.h`, told since Linux 6.11.
+const TYPE_SMI: u8 = 1;
 
 /// How namespaces see RDMA devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +76,7 @@ const PHYS_STATES: [&str; 8] = [
 
 impl RdmaDevice {
     pub(super) fn decode(message: Message) -> Result<Self, Error> {
-        let (mut index, mut name, mut protocol) = (None, None, None);
+        let (mut index, mut name, mut protocol, mut smi) = (None, None, None, false);
         let (mut node_guid, mut sys_image_guid, mut ports) = (Guid(0), Guid(0), 0);
         for attribute in message.attributes {
             match attribute {
@@ -81,6 +86,7 @@ impl RdmaDevice {
                 Attribute::NodeGuid(value) => node_guid = Guid(value),
                 Attribute::SystemImageGuid(value) => sys_image_guid = Guid(value),
                 Attribute::Protocol(value) => protocol = Some(value),
+                Attribute::DeviceType(value) => smi = value == TYPE_SMI,
                 _ => {}
             }
         }
@@ -96,6 +102,7 @@ impl RdmaDevice {
             sys_image_guid,
             ports,
             protocol,
+            smi,
         })
     }
 }

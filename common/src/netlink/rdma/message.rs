@@ -143,6 +143,7 @@ attributes! {
     NetnsMode(u8) = 66 as "RDMA_NLDEV_SYS_ATTR_NETNS_MODE",
     Protocol(string) = 67 as "RDMA_NLDEV_ATTR_DEV_PROTOCOL",
     NetnsFd(i32) = 68 as "RDMA_NLDEV_NET_NS_FD",
+    DeviceType(u8) = 99 as "RDMA_NLDEV_ATTR_DEV_TYPE",
 }
 
 fn emit_string(buffer: &mut [u8], text: &str) {

@@ -62,3 +62,15 @@ fn a_pci_address_is_read_as_it_is_written() {
         assert!(text.parse::<PciAddress>().is_err(), "{text}");
     }
 }
+
+#[test]
+fn identifiers_stand_in_files_as_the_kernel_writes_them() {
+    let guid = Guid(0x248a_0703_00b4_0c5e);
+    let text = serde_json::to_string(&guid).unwrap();
+    assert_eq!(text, "\"248a:0703:00b4:0c5e\"");
+    assert_eq!(serde_json::from_str::<Guid>(&text).unwrap(), guid);
+    let pci: PciAddress = serde_json::from_str("\"0000:3b:00.1\"").unwrap();
+    assert_eq!(serde_json::to_string(&pci).unwrap(), "\"0000:3b:00.1\"");
+    let error = serde_json::from_str::<PciAddress>("\"3b:00.1\"").unwrap_err();
+    assert!(error.to_string().contains("0000:3b:00.1"), "{error}");
+}

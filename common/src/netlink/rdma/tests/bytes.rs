@@ -53,7 +53,7 @@ fn the_mode_is_one_byte() {
 #[rustfmt::skip]
 fn a_device_is_read_from_the_kernels_layout() {
     let message = read(&[
-        0x64, 0, 0, 0,  0x01, 0x14,  0x02, 0,  2, 0, 0, 0,  0, 0, 0, 0,
+        0x6c, 0, 0, 0,  0x01, 0x14,  0x02, 0,  2, 0, 0, 0,  0, 0, 0, 0,
         0x08, 0, 0x01, 0,  4, 0, 0, 0,
         0x0b, 0, 0x02, 0,  b'm', b'l', b'x', b'5', b'_', b'0', 0, 0,
         0x08, 0, 0x03, 0,  2, 0, 0, 0,                                   // number of ports
@@ -63,6 +63,7 @@ fn a_device_is_read_from_the_kernels_layout() {
         0x0c, 0, 0x07, 0,  0x5f, 0x0c, 0xb4, 0x00, 0x03, 0x07, 0x8a, 0x24,
         0x05, 0, 0x0e, 0,  1, 0, 0, 0,                                   // RDMA_NLDEV_ATTR_DEV_NODE_TYPE, not used
         0x07, 0, 0x43, 0,  b'i', b'b', 0, 0,                             // RDMA_NLDEV_ATTR_DEV_PROTOCOL
+        0x05, 0, 0x63, 0,  1, 0, 0, 0,                                   // RDMA_NLDEV_ATTR_DEV_TYPE
     ]);
     let expected = RdmaDevice {
         index: 4,
@@ -71,6 +72,7 @@ fn a_device_is_read_from_the_kernels_layout() {
         sys_image_guid: Guid(0x248a_0703_00b4_0c5f),
         ports: 2,
         protocol: Some("ib".to_owned()),
+        smi: true,
     };
     assert_eq!(RdmaDevice::decode(message).unwrap(), expected);
 }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What this plugin asks of the kernel's RDMA subsystem.
+//!
+//! Holds always: its netlink sockets are opened on the first question, because opening one may load `ib_core`, which
+//! a node without RDMA has no use for.
+
+use super::{Namespaces, Side};
+use common::netlink::{Error, NetnsMode, Rdma, RdmaDevice, RdmaPort, Socket};
+use common::netns::Netns;
+use nix::errno::Errno;
+use std::io;
+
+/// The RDMA devices of the host and of the pod.
+pub trait RdmaSubsystem {
+    /// Whether the node's namespaces share the RDMA devices.
+    fn rdma_mode(&mut self) -> Result<NetnsMode, Error>;
+    /// The RDMA devices that a namespace sees; none without an RDMA subsystem.
+    fn rdma_devices(&mut self, side: Side) -> Result<Vec<RdmaDevice>, Error>;
+    /// The ports of a device that the namespace sees.
+    fn rdma_ports(&mut self, side: Side, device: u32) -> Result<Vec<RdmaPort>, Error>;
+    /// Moves a device from `from` to the other namespace.
+    fn move_rdma_device(&mut self, index: u32, from: Side) -> Result<(), Error>;
+    /// Renames a device that the namespace sees.
+    fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error>;
+}
+
+/// The sockets that are open.
+#[derive(Default)]
+pub(super) struct RdmaSockets {
+    host: Option<Socket<Rdma>>,
+    pod: Option<Socket<Rdma>>,
+}
+
+impl Namespaces<'_> {
+    fn rdma(&mut self, side: Side) -> Result<&mut Socket<Rdma>, Error> {
+        match side {
+            Side::Host => open_once(&mut self.rdma.host, Socket::open),
+            Side::Pod => {
+                let netns = self.pod()?.1;
+                open_once(&mut self.rdma.pod, || Socket::open_in(netns))
+            }
+        }
+    }
+}
+
+fn open_once(
+    slot: &mut Option<Socket<Rdma>>,
+    open: impl FnOnce() -> Result<Socket<Rdma>, Error>,
+) -> Result<&mut Socket<Rdma>, Error> {
+    match slot {
+        Some(socket) => Ok(socket),
+        None => Ok(slot.insert(open()?)),
+    }
+}
+
+/// What a kernel without an RDMA subsystem answers to the wish for such a socket.
+fn is_without_rdma(error: &Error) -> bool {
+    matches!(error, Error::Socket(e) if e.raw_os_error() == Some(Errno::EPROTONOSUPPORT as i32))
+}
+
+impl RdmaSubsystem for Namespaces<'_> {
+    fn rdma_mode(&mut self) -> Result<NetnsMode, Error> {
+        match self.rdma(Side::Host) {
+            Err(e) if is_without_rdma(&e) => Ok(NetnsMode::Shared),
+            socket => socket?.netns_mode(),
+        }
+    }
+
+    fn rdma_devices(&mut self, side: Side) -> Result<Vec<RdmaDevice>, Error> {
+        match self.rdma(side) {
+            Err(e) if is_without_rdma(&e) => Ok(Vec::new()),
+            socket => socket?.devices(),
+        }
+    }
+
+    fn rdma_ports(&mut self, side: Side, device: u32) -> Result<Vec<RdmaPort>, Error> {
+        self.rdma(side)?.ports(device)
+    }
+
+    fn move_rdma_device(&mut self, index: u32, from: Side) -> Result<(), Error> {
+        let host = Netns::current().map_err(|e| Error::Netns(io::Error::other(e)))?;
+        let pod = self.pod()?.1;
+        let (leave, enter) = match from {
+            Side::Host => (&host, pod),
+            Side::Pod => (pod, &host),
+        };
+        self.rdma(from)?.move_device(index, leave, enter)
+    }
+
+    fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error> {
+        self.rdma(side)?.rename_device(index, name)
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::kernel::{ModelKernel, State, errno};
+use crate::kernel::{RdmaSubsystem, Side};
+use common::netlink::{Error, NetnsMode, RdmaDevice, RdmaPort};
+use common::rdma::{Guid, PortState};
+use nix::errno::Errno;
+
+/// The RDMA subsystem of the node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Subsystem {
+    pub(crate) mode: NetnsMode,
+    /// Each with the namespace it is in.
+    pub(crate) devices: Vec<(Side, RdmaDevice)>,
+    /// Ports by the index of their device.
+    pub(crate) ports: Vec<RdmaPort>,
+    /// The driver cannot take a device from its users (no `disassociate_ucontext`), as rxe.
+    pub(crate) clings: bool,
+}
+
+impl Default for Subsystem {
+    fn default() -> Self {
+        Self {
+            mode: NetnsMode::Shared,
+            devices: Vec::new(),
+            ports: Vec::new(),
+            clings: false,
+        }
+    }
+}
+
+impl Subsystem {
+    /// A device of the host with one port, on which the Ethernet link `netdev` is.
+    pub(crate) fn device(&mut self, index: u32, name: &str, guid: u64, netdev: Option<(u32, &str)>) {
+        self.devices.push((
+            Side::Host,
+            RdmaDevice {
+                index,
+                name: name.to_owned(),
+                node_guid: Guid(guid),
+                sys_image_guid: Guid(guid),
+                ports: 1,
+                protocol: Some(if netdev.is_some() { "roce" } else { "ib" }.to_owned()),
+                smi: false,
+            },
+        ));
+        self.ports.push(RdmaPort {
+            device: index,
+            number: 1,
+            state: PortState::Active,
+            phys_state: "LinkUp",
+            lid: None,
+            sm_lid: None,
+            subnet_prefix: None,
+            netdev: netdev.map(|(index, name)| (index, name.to_owned())),
+        });
+    }
+
+    /// The names of the devices in a namespace.
+    pub(crate) fn names(&self, side: Side) -> Vec<&str> {
+        let there = self.devices.iter().filter(|(at, _)| *at == side);
+        there.map(|(_, device)| device.name.as_str()).collect()
+    }
+
+    /// The namespace and name of the device of an index.
+    fn at(&mut self, side: Side, index: u32) -> Option<&mut (Side, RdmaDevice)> {
+        let seen = self.mode == NetnsMode::Shared;
+        self.devices
+            .iter_mut()
+            .find(|(at, device)| device.index == index && (seen || *at == side))
+    }
+}
+
+impl State {
+    /// The kernel takes a dead namespace's RDMA devices into the first one, under the names they have.
+    pub(super) fn rdma_devices_come_back(&mut self) {
+        for (at, _) in &mut self.rdma.devices {
+            *at = Side::Host;
+        }
+    }
+}
+
+impl RdmaSubsystem for ModelKernel {
+    fn rdma_mode(&mut self) -> Result<NetnsMode, Error> {
+        self.ask("read the RDMA mode".to_owned(), |model| Ok(model.state.rdma.mode))
+    }
+
+    fn rdma_devices(&mut self, side: Side) -> Result<Vec<RdmaDevice>, Error> {
+        self.ask(format!("list RDMA devices in {side:?}"), |model| {
+            let all = model.state.rdma.devices.iter();
+            let shared = model.state.rdma.mode == NetnsMode::Shared;
+            let seen = all.filter(|(at, _)| shared || *at == side);
+            Ok(seen.map(|(_, device)| device.clone()).collect())
+        })
+    }
+
+    fn rdma_ports(&mut self, side: Side, device: u32) -> Result<Vec<RdmaPort>, Error> {
+        self.ask(
+            format!("list ports of RDMA device {device} in {side:?}"),
+            |model| {
+                if model.state.rdma.at(side, device).is_none() {
+                    return errno(Errno::EINVAL);
+                }
+                let ports = model.state.rdma.ports.iter().filter(|port| port.device == device);
+                Ok(ports.cloned().collect())
+            },
+        )
+    }
+
+    fn move_rdma_device(&mut self, index: u32, from: Side) -> Result<(), Error> {
+        self.ask(format!("move RDMA device {index} from {from:?}"), |model| {
+            let rdma = &mut model.state.rdma;
+            if rdma.mode == NetnsMode::Shared || rdma.clings {
+                return errno(Errno::EOPNOTSUPP);
+            }
+            let Some((at, _)) = rdma.at(from, index) else {
+                return errno(Errno::ENODEV);
+            };
+            *at = match from {
+                Side::Host => Side::Pod,
+                Side::Pod => Side::Host,
+            };
+            Ok(())
+        })
+    }
+
+    fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error> {
+        let text = format!("rename RDMA device {index} to {name} in {side:?}");
+        self.ask(text, |model| {
+            let rdma = &mut model.state.rdma;
+            // Names are unique on the node, whatever the namespace.
+            let taken = |(_, other): &(Side, RdmaDevice)| other.name == name && other.index != index;
+            if rdma.devices.iter().any(taken) {
+                return errno(Errno::EEXIST);
+            }
+            match rdma.at(side, index) {
+                Some((_, device)) => name.clone_into(&mut device.name),
+                None => return errno(Errno::EINVAL),
+            }
+            Ok(())
+        })
+    }
+}

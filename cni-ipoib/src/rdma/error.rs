@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can go wrong with a pod's RDMA device, with its CNI code.
+
+use common::cni::Code;
+use common::netlink::NetnsMode;
+use std::time::Duration;
+
+/// A failure that has to do with the RDMA device of an attachment.
+#[derive(Debug, thiserror::Error)]
+pub enum RdmaError {
+    /// The node's RDMA subsystem is not in the mode that the configuration asks for.
+    #[error(
+        "rdma.netns is {wants}, but this node's RDMA subsystem is in {is} mode; set rdma.netns to {is} or auto, or change the node: \
+         'options ib_core netns_mode={}' in /etc/modprobe.d, and a restart, since the kernel changes it only while there is no pod",
+        u8::from(*wants == NetnsMode::Shared)
+    )]
+    Mode {
+        /// Asked for.
+        wants: NetnsMode,
+        /// The node's.
+        is: NetnsMode,
+    },
+    /// No one RDMA device belongs to the link.
+    #[error("no RDMA device belongs to {link}: {reason}; set rdma.required to false to go on without one")]
+    Missing {
+        /// The link.
+        link: String,
+        /// Why there is no one.
+        reason: String,
+    },
+    /// The RDMA device must stay where it is.
+    #[error("RDMA device {device} is not moved into the pod: {reason}; {remedy}")]
+    Kept {
+        /// The device.
+        device: String,
+        /// Why it stays.
+        reason: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A pod that is gone had the device, and it has not come back.
+    #[error(
+        "RDMA device {device} did not come back from the pod within {waited:?}: its namespace is still being cleared up, or the pod moved the device on; trying again brings it back once that namespace is gone"
+    )]
+    Lost {
+        /// The device.
+        device: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+}
+
+impl RdmaError {
+    /// Its CNI code.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Mode { .. } | Self::Missing { .. } | Self::Kept { .. } => Code::INVALID_CONFIG,
+            Self::Lost { .. } => Code::TRY_AGAIN,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+
+#[test]
+fn every_failure_names_the_thing_the_cause_and_the_remedy() {
+    let table = [
+        (
+            RdmaError::Mode {
+                wants: NetnsMode::Exclusive,
+                is: NetnsMode::Shared,
+            },
+            7,
+            "rdma.netns is exclusive, but this node's RDMA subsystem is in shared mode; set rdma.netns to shared or auto, or change the node: 'options ib_core netns_mode=0' in /etc/modprobe.d, and a restart, since the kernel changes it only while there is no pod",
+        ),
+        (
+            RdmaError::Missing {
+                link: "eth0".to_owned(),
+                reason: "the node has none for it".to_owned(),
+            },
+            7,
+            "no RDMA device belongs to eth0: the node has none for it; set rdma.required to false to go on without one",
+        ),
+        (
+            RdmaError::Kept {
+                device: "mlx5_0".to_owned(),
+                reason: "net-b/c2@net1 uses it".to_owned(),
+                remedy: "name another master",
+            },
+            7,
+            "RDMA device mlx5_0 is not moved into the pod: net-b/c2@net1 uses it; name another master",
+        ),
+        (
+            RdmaError::Lost {
+                device: "mlx5_0".to_owned(),
+                waited: Duration::from_secs(5),
+            },
+            11,
+            "RDMA device mlx5_0 did not come back from the pod within 5s: its namespace is still being cleared up, or the pod moved the device on; trying again brings it back once that namespace is gone",
+        ),
+    ];
+    for (error, code, text) in table {
+        assert_eq!((error.code().0, error.to_string()), (code, text.to_owned()));
+    }
+    let other_way = RdmaError::Mode {
+        wants: NetnsMode::Shared,
+        is: NetnsMode::Exclusive,
+    };
+    assert!(other_way.to_string().contains("netns_mode=1"), "{other_way}");
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the node tells about a link and the RDMA devices that may belong to it.
+
+use crate::error::Error;
+use crate::kernel::{Kernel, Side};
+use common::netlink::{Link, LinkLayer, NetnsMode, RdmaDevice};
+use common::rdma::{Behind, Device, PortLayer, Sysfs};
+use std::path::PathBuf;
+
+/// A link can hang on a VLAN on a bond on a port; more below each other than this is a loop.
+const DEPTH: usize = 16;
+
+/// What [`find`](super::find()) looks at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    /// Whether the node's namespaces share the RDMA devices.
+    pub mode: NetnsMode,
+    /// The link, and every link below it: parents, and the ports of a bond, the nearest first.
+    pub lowers: Vec<Lower>,
+    /// The RDMA devices that may belong to one of them.
+    pub devices: Vec<Seen>,
+}
+
+/// A link and the device behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lower {
+    /// The link.
+    pub link: Link,
+    /// The device behind it; `None` for a link made by software or in the pod.
+    pub behind: Option<Behind>,
+}
+
+/// An RDMA device, as sysfs and netlink tell it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// As sysfs tells it.
+    pub device: Device,
+    /// Its number; `None` where netlink was not asked.
+    pub index: Option<u32>,
+    /// It carries management packets only.
+    pub smi: bool,
+    /// The links that netlink sees on its ports: port, index.
+    pub netdevs: Vec<(u32, u32)>,
+    /// The links whose addresses are in its GID tables, where those had to be read: port, name.
+    pub gid_links: Vec<(u32, String)>,
+}
+
+impl Facts {
+    /// Reads the facts about `link`, which is on `side`.
+    ///
+    /// Netlink is asked, and the GID tables are read, only where sysfs does not tell enough: each is a question to a driver.
+    ///
+    /// # Errors
+    /// The kernel refuses a request, or sysfs cannot be listed.
+    pub fn read(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Result<Self, Error> {
+        let mut facts = Self {
+            mode: NetnsMode::Shared,
+            lowers: Vec::new(),
+            devices: Vec::new(),
+        };
+        if !sysfs.has_rdma() {
+            return Ok(facts);
+        }
+        facts.mode = mode(kernel)?;
+        facts.lowers = lowers(kernel, sysfs, side, link)?;
+        facts.devices = near(sysfs, &facts.lowers)?.into_iter().map(Seen::from).collect();
+        if facts.mode == NetnsMode::Exclusive || link.layer == LinkLayer::Ethernet {
+            facts.ask_netlink(kernel, side)?;
+        }
+        if link.layer == LinkLayer::Ethernet
+            && matches!(super::find(&facts, None), Err(super::find::NotFound::None))
+        {
+            facts.read_gid_tables(sysfs)?;
+        }
+        Ok(facts)
+    }
+
+    fn ask_netlink(&mut self, kernel: &mut dyn Kernel, side: Side) -> Result<(), Error> {
+        let told = devices(kernel, side)?;
+        for seen in &mut self.devices {
+            let Some(same) = told.iter().find(|other| other.name == seen.device.name) else {
+                continue;
+            };
+            seen.index = Some(same.index);
+            seen.smi |= same.smi;
+            if !seen
+                .device
+                .ports
+                .iter()
+                .any(|port| port.layer == PortLayer::Ethernet)
+            {
+                continue;
+            }
+            let step = || format!("list the ports of RDMA device {}", seen.device.name);
+            let ports = kernel
+                .rdma_ports(side, same.index)
+                .map_err(|source| Error::Kernel { step: step(), source })?;
+            let netdevs = ports
+                .iter()
+                .filter_map(|port| Some((port.number, port.netdev.as_ref()?.0)));
+            seen.netdevs = netdevs.collect();
+        }
+        Ok(())
+    }
+
+    fn read_gid_tables(&mut self, sysfs: &Sysfs) -> Result<(), Error> {
+        let absent = |device: &Device, all: &[Seen]| all.iter().all(|seen| seen.device.name != device.name);
+        for device in all(sysfs)? {
+            if absent(&device, &self.devices) {
+                self.devices.push(device.into());
+            }
+        }
+        for seen in &mut self.devices {
+            for port in seen
+                .device
+                .ports
+                .iter()
+                .filter(|port| port.layer == PortLayer::Ethernet)
+            {
+                // A device that is being taken away has no table any more.
+                let names = sysfs.netdevs(&seen.device, port).unwrap_or_default();
+                seen.gid_links
+                    .extend(names.into_iter().map(|name| (port.number, name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<Device> for Seen {
+    fn from(device: Device) -> Self {
+        // The kernel says so itself since 6.11, and has given such devices this name from the beginning.
+        let smi = device
+            .name
+            .strip_prefix("smi")
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
+        Self {
+            device,
+            index: None,
+            smi,
+            netdevs: Vec::new(),
+            gid_links: Vec::new(),
+        }
+    }
+}
+
+/// Whether the node's namespaces share the RDMA devices.
+pub(crate) fn mode(kernel: &mut dyn Kernel) -> Result<NetnsMode, Error> {
+    kernel.rdma_mode().map_err(|source| Error::Kernel {
+        step: "read the mode of the RDMA subsystem".to_owned(),
+        source,
+    })
+}
+
+/// The RDMA devices that `side` sees.
+pub(crate) fn devices(kernel: &mut dyn Kernel, side: Side) -> Result<Vec<RdmaDevice>, Error> {
+    kernel.rdma_devices(side).map_err(|source| Error::Kernel {
+        step: "list the RDMA devices".to_owned(),
+        source,
+    })
+}
+
+/// Every RDMA device that sysfs shows.
+pub(crate) fn all(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
+    sysfs
+        .devices()
+        .map_err(|source| listing("/sys/class/infiniband".into(), source))
+}
+
+fn listing(path: PathBuf, source: std::io::Error) -> Error {
+    Error::Io {
+        what: "list the RDMA devices in",
+        path,
+        remedy: "is sysfs mounted?",
+        source,
+    }
+}
+
+/// The RDMA devices on the functions behind `lowers`; where there is none, every device of the node may be meant.
+fn near(sysfs: &Sysfs, lowers: &[Lower]) -> Result<Vec<Device>, Error> {
+    let mut found: Vec<Device> = Vec::new();
+    for path in lowers
+        .iter()
+        .filter_map(|lower| Some(&lower.behind.as_ref()?.path))
+    {
+        let on = sysfs
+            .devices_on(path)
+            .map_err(|source| listing(path.clone(), source))?;
+        found.extend(
+            on.into_iter()
+                .filter(|device| found.iter().all(|f| f.name != device.name))
+                .collect::<Vec<_>>(),
+        );
+    }
+    if found.is_empty() { all(sysfs) } else { Ok(found) }
+}
+
+fn lowers(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Result<Vec<Lower>, Error> {
+    let mut links = vec![link.clone()];
+    let mut next = 0;
+    while let Some(link) = links.get(next).cloned().filter(|_| next < DEPTH) {
+        let below = below(kernel, side, &link)?;
+        links.extend(
+            below
+                .into_iter()
+                .filter(|new| links.iter().all(|known| known.index != new.index))
+                .collect::<Vec<_>>(),
+        );
+        next += 1;
+    }
+    let lower = |link: Link| Lower {
+        behind: (side == Side::Host).then(|| sysfs.behind(&link)).flatten(),
+        link,
+    };
+    Ok(links.into_iter().map(lower).collect())
+}
+
+/// The links that `link` is made of: its parent, or the ports of a bond, those that carry first.
+fn below(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<Vec<Link>, Error> {
+    if link.kind.as_deref() == Some("bond") {
+        let mut ports = crate::kernel::links(kernel, side)?;
+        ports.retain(|port| port.master == Some(link.index));
+        ports.sort_by_key(|port| (!port.carrier, port.index));
+        return Ok(ports);
+    }
+    let Some(parent) = link.parent.filter(|_| link.parent_netnsid.is_none()) else {
+        return Ok(Vec::new());
+    };
+    let found = kernel
+        .link_by_index(side, parent)
+        .map_err(|source| Error::Kernel {
+            step: format!("look up link {parent}, the parent of {}", link.name),
+            source,
+        })?;
+    Ok(found.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests;

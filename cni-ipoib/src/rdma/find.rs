@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which RDMA device belongs to a link. Pure.
+//!
+//! A ladder: the first rung that names a device decides, for the link itself before anything below it.
+//!
+//! 1. the kernel says which link is on a port (RDMA netlink; Ethernet only, also a bond's device);
+//! 2. the port GUID stands in the last 8 bytes of an `IPoIB` link's address (not the node's GUID: rdmamap#15);
+//! 3. link and device are on one function, with the same port number, and the kernel names no other link for that port (a
+//!    representor shares the function, but is not on the port);
+//! 4. the link is in the device's GID table.
+
+use super::facts::{Facts, Lower, Seen};
+use common::netlink::LinkLayer;
+use common::rdma::{Port, PortLayer};
+use glob::Pattern;
+use std::fmt;
+
+/// The device and port of a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Found<'f> {
+    /// The device.
+    pub seen: &'f Seen,
+    /// The number of the port, from 1.
+    pub port: &'f Port,
+    /// The link that it was found by: the one asked for, or one below it.
+    pub lower: &'f Lower,
+    /// Why it is this one.
+    pub rung: Rung,
+}
+
+/// The rung of the ladder that named a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rung {
+    /// The kernel says that the link is on the port.
+    Netdev,
+    /// The link's address has the port's GUID.
+    PortGuid,
+    /// Link and device are on one function.
+    Function,
+    /// The link is in the GID table.
+    GidTable,
+}
+
+/// Why there is no one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotFound {
+    /// No RDMA device belongs to the link.
+    None,
+    /// More than one does.
+    Several(Vec<String>),
+    /// There are some, but not of the name asked for.
+    Unwanted(String, Vec<String>),
+}
+
+/// The device of the link that `facts` are about; `wanted` picks one where several belong to it.
+///
+/// # Errors
+/// There is no one device.
+pub fn find<'f>(facts: &'f Facts, wanted: Option<&Pattern>) -> Result<Found<'f>, NotFound> {
+    let mut passed = Vec::new();
+    for group in groups(facts) {
+        let (fit, unfit): (Vec<_>, Vec<_>) = group
+            .into_iter()
+            .partition(|found| wanted.is_none_or(|pattern| pattern.matches(&found.seen.device.name)));
+        let mut names: Vec<String> = fit.iter().map(|found| found.seen.device.name.clone()).collect();
+        names.dedup();
+        match fit.first() {
+            Some(found) if names.len() == 1 => return Ok(*found),
+            Some(_) => return Err(NotFound::Several(names)),
+            None => passed.extend(unfit.iter().map(|found| found.seen.device.name.clone())),
+        }
+    }
+    passed.sort();
+    passed.dedup();
+    match wanted {
+        Some(pattern) if !passed.is_empty() => Err(NotFound::Unwanted(pattern.to_string(), passed)),
+        _ => Err(NotFound::None),
+    }
+}
+
+/// The devices that each rung names for each link; by device, and never empty.
+fn groups(facts: &Facts) -> impl Iterator<Item = Vec<Found<'_>>> {
+    let rungs = [Rung::Netdev, Rung::PortGuid, Rung::Function, Rung::GidTable];
+    let steps = facts
+        .lowers
+        .iter()
+        .flat_map(move |lower| rungs.map(|rung| (lower, rung)));
+    steps
+        .map(|(lower, rung)| {
+            let on = |seen| {
+                port(rung, lower, seen).map(|port| Found {
+                    seen,
+                    port,
+                    lower,
+                    rung,
+                })
+            };
+            facts
+                .devices
+                .iter()
+                .filter(|seen| !seen.smi)
+                .filter_map(on)
+                .collect::<Vec<_>>()
+        })
+        .filter(|group| !group.is_empty())
+}
+
+/// The port of `seen` on which `lower` is, as far as this rung can tell.
+fn port<'f>(rung: Rung, lower: &Lower, seen: &'f Seen) -> Option<&'f Port> {
+    let layer = match lower.link.layer {
+        LinkLayer::Infiniband => PortLayer::Infiniband,
+        LinkLayer::Ethernet => PortLayer::Ethernet,
+        LinkLayer::Loopback | LinkLayer::Other(_) => return None,
+    };
+    let mut ports = seen.device.ports.iter().filter(|port| port.layer == layer);
+    match rung {
+        Rung::Netdev => ports.find(|port| seen.netdevs.contains(&(port.number, lower.link.index))),
+        Rung::PortGuid if layer == PortLayer::Infiniband => {
+            let guid = lower.link.address.port_guid()?;
+            let elsewhere = lower
+                .behind
+                .as_ref()
+                .is_some_and(|b| seen.device.path.as_ref() != Some(&b.path));
+            ports.find(|port| !elsewhere && port.guid() == Some(guid))
+        }
+        Rung::PortGuid => None,
+        Rung::Function => on_function(lower, seen, ports),
+        Rung::GidTable => ports.find(|port| seen.gid_links.contains(&(port.number, lower.link.name.clone()))),
+    }
+}
+
+fn on_function<'f>(lower: &Lower, seen: &'f Seen, ports: impl Iterator<Item = &'f Port>) -> Option<&'f Port> {
+    let behind = lower.behind.as_ref()?;
+    if seen.device.path.as_ref() != Some(&behind.path) {
+        return None;
+    }
+    let anothers = |port: &&Port| {
+        seen.netdevs
+            .iter()
+            .any(|(number, index)| *number == port.number && *index != lower.link.index)
+    };
+    let free: Vec<&Port> = ports.filter(|port| !anothers(port)).collect();
+    let numbered = free.iter().find(|port| Some(port.number) == behind.port);
+    numbered.or(free.first()).copied()
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Netdev => "the kernel names it",
+            Self::PortGuid => "its port has the GUID of the link's address",
+            Self::Function => "it is on the link's function",
+            Self::GidTable => "the link is in its GID table",
+        })
+    }
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("the node has none for it"),
+            Self::Several(names) => write!(f, "{} all do; name one in rdma.device", names.join(", ")),
+            Self::Unwanted(wanted, names) => {
+                write!(f, "rdma.device is {wanted:?}, but it has {}", names.join(", "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The device of an attachment that goes: brought back from its pod, or from where the kernel put it when the pod died.
+
+use super::movable::{Holder, holders};
+use super::transfer::{await_return, bring_back, put_right};
+use super::{Grant, Identity};
+use crate::CniIpoib;
+use crate::del::Remains;
+use crate::error::Error;
+use crate::journal::{Intent, written};
+use crate::kernel::Kernel;
+use crate::netns::pod_if_there;
+use common::rdma::Sysfs;
+use std::path::Path;
+
+impl CniIpoib {
+    /// Brings the device back that was moved for `remains`; nothing where none was.
+    ///
+    /// # Errors
+    /// The kernel refused, or the device has not come back yet: the runtime must try again.
+    pub(crate) fn give_rdma_back(&self, network: &str, remains: &Remains<'_>) -> Result<(), Error> {
+        let intent = remains.intent.as_ref();
+        let Some(identity) = intent.and_then(moved) else {
+            return Ok(());
+        };
+        for (path, id) in remains.places() {
+            let Some(netns) = pod_if_there(&path, id)? else {
+                continue;
+            };
+            let mut kernel = self.open_kernel(Some(&netns))?;
+            if bring_back(&mut *kernel, identity)? {
+                return Ok(());
+            }
+        }
+        // It came back when its namespace died, and another pod has it by now.
+        let own = |other: &Holder| other.network == network && other.attachment == *remains.attachment;
+        if holders(&self.places.state)?
+            .iter()
+            .any(|other| !own(other) && has(&other.grant, identity))
+        {
+            return Ok(());
+        }
+        let mut kernel = self.open_kernel(None)?;
+        await_return(&mut *kernel, &Sysfs::at(&self.places.sysfs), identity)
+    }
+}
+
+/// Gives the devices of dead pods, which the kernel put back on the host under the names they had there, their own names,
+/// so that they are found by them.
+///
+/// # Errors
+/// The journal cannot be listed, or the kernel refused.
+pub fn sweep(kernel: &mut dyn Kernel, sysfs: &Sysfs, state: &Path) -> Result<(), Error> {
+    for dead in written(state)? {
+        let Some(identity) = moved(&dead.intent) else {
+            continue;
+        };
+        if pod_if_there(&dead.intent.netns, Some(dead.intent.netns_id))?.is_none()
+            && !holders(state)?.iter().any(|other| has(&other.grant, identity))
+        {
+            put_right(kernel, sysfs, identity)?;
+        }
+    }
+    Ok(())
+}
+
+fn moved(intent: &Intent) -> Option<&Identity> {
+    intent.rdma.as_ref()?.moved()
+}
+
+fn has(grant: &Grant, identity: &Identity) -> bool {
+    grant.moved().is_some_and(|other| other.is_same(identity))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether an RDMA device may leave the host. Pure; asked before anything is changed.
+
+use super::find::Found;
+use super::{Grant, RdmaError, facts};
+use crate::error::Error;
+use crate::journal::{Written, written};
+use crate::kernel::{Kernel, Side, links};
+use crate::netns::pod_if_there;
+use common::cni::Attachment;
+use common::netlink::Link;
+use common::rdma::{Device, PortState, Sysfs};
+use std::fmt;
+use std::path::Path;
+
+/// What must be known of the node before a device leaves it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Surroundings {
+    /// Every RDMA device that is on the host.
+    pub devices: Vec<Device>,
+    /// Every link of the host.
+    pub links: Vec<Link>,
+    /// The names of the links on the same function as the device.
+    pub neighbours: Vec<String>,
+    /// The attachments that live and have an RDMA device.
+    pub holders: Vec<Holder>,
+}
+
+/// An attachment that has an RDMA device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Holder {
+    /// The network.
+    pub network: String,
+    /// The attachment.
+    pub attachment: Attachment,
+    /// What it has.
+    pub grant: Grant,
+}
+
+impl Surroundings {
+    /// Reads them for the device that was found.
+    ///
+    /// # Errors
+    /// The kernel refuses a request, or sysfs or the journal cannot be listed.
+    pub fn read(
+        kernel: &mut dyn Kernel,
+        sysfs: &Sysfs,
+        state: &Path,
+        found: &Found<'_>,
+    ) -> Result<Self, Error> {
+        let links = links(kernel, Side::Host)?;
+        let on_it = |link: &&Link| {
+            found.seen.device.path.is_some() && sysfs.behind(link).map(|b| b.path) == found.seen.device.path
+        };
+        Ok(Self {
+            devices: facts::all(sysfs)?,
+            neighbours: links.iter().filter(on_it).map(|link| link.name.clone()).collect(),
+            links,
+            holders: holders(state)?,
+        })
+    }
+}
+
+/// The attachments of every network that have an RDMA device and whose namespace is there.
+pub fn holders(state: &Path) -> Result<Vec<Holder>, Error> {
+    let lives = |of: &Written| {
+        pod_if_there(&of.intent.netns, Some(of.intent.netns_id)).map_or(true, |netns| netns.is_some())
+    };
+    let holder = |of: Written| {
+        lives(&of).then_some(())?;
+        Some(Holder {
+            network: of.network,
+            attachment: of.attachment,
+            grant: of.intent.rdma?,
+        })
+    };
+    Ok(written(state)?.into_iter().filter_map(holder).collect())
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (network {})", self.attachment, self.network)
+    }
+}
+
+/// Fails if the device must stay on the host: it is a bond's, another pod's, or the last of its kind that carries.
+///
+/// # Errors
+/// [`RdmaError::Kept`] with the reason and the remedy.
+pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), RdmaError> {
+    let device = &found.seen.device;
+    let kept = |reason: String, remedy: &'static str| {
+        Err(RdmaError::Kept {
+            device: device.name.clone(),
+            reason,
+            remedy,
+        })
+    };
+    if let Some((port, bond)) = enslaved(found, around) {
+        let reason = format!("{port} is a port of {bond}, which would lose it");
+        return kept(reason, "name another master, or take the port out of the bond");
+    }
+    let has = |holder: &&Holder| holder.grant.device.name == device.name;
+    if let Some(holder) = around.holders.iter().find(has) {
+        return kept(
+            format!("{holder} uses it"),
+            "wait until that pod is gone, or name another master",
+        );
+    }
+    let layer = found.port.layer;
+    let carries = |device: &Device| {
+        device
+            .ports
+            .iter()
+            .any(|port| port.layer == layer && port.state == PortState::Active)
+    };
+    let others = around.devices.iter().filter(|other| other.name != device.name);
+    if carries(device) && !others.into_iter().any(carries) {
+        let reason = format!("it has the last active {layer} port of this node");
+        return kept(
+            reason,
+            "leave one to the host, or use an RDMA subsystem in shared mode",
+        );
+    }
+    Ok(())
+}
+
+/// A link on the device that is a port of a bond or bridge, or is itself a bond: a LAG device. With the bond's name.
+fn enslaved(found: &Found<'_>, around: &Surroundings) -> Option<(String, String)> {
+    let on_port = |link: &Link| found.seen.netdevs.iter().any(|(_, index)| *index == link.index);
+    let of_bond = |link: &&Link| {
+        on_port(link) || link.index == found.lower.link.index || around.neighbours.contains(&link.name)
+    };
+    around.links.iter().filter(of_bond).find_map(|link| {
+        if link.kind.as_deref() == Some("bond") {
+            let port = around.links.iter().find(|port| port.master == Some(link.index));
+            let port = port.map_or_else(|| found.seen.device.name.clone(), |port| port.name.clone());
+            return Some((port, link.name.clone()));
+        }
+        let master = around
+            .links
+            .iter()
+            .find(|upper| Some(upper.index) == link.master)?;
+        Some((link.name.clone(), master.name.clone()))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::journal::{Intent, Journal};
+use crate::model::{ModelKernel, Node, Pod, attachment, bond, ethernet, of_kind};
+use crate::rdma::{Facts, Identity, Way, find};
+use common::netlink::NetnsMode;
+
+/// `mlx5_1` with `eth1` and `mlx5_2` with `eth2`, in exclusive mode; `mlx5_0` with `ib0`.
+struct Bench {
+    node: Node,
+    kernel: ModelKernel,
+    state: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let node = Node::with_ib0();
+        let kernel = ModelKernel::new(Vec::new());
+        for number in [1, 2] {
+            let (name, pci, link) = (
+                format!("mlx5_{number}"),
+                format!("0000:3b:00.{number}"),
+                format!("eth{number}"),
+            );
+            node.device(&name, &pci)
+                .port(&name, 1, "Ethernet", "4: ACTIVE")
+                .netdev(&link, number + 5, &pci);
+            let mut model = kernel.set();
+            model.state.host.push(ethernet(number + 5, &link));
+            model
+                .state
+                .rdma
+                .device(number, &name, u64::from(number), Some((number + 5, &link)));
+        }
+        kernel.set().state.rdma.mode = NetnsMode::Exclusive;
+        Self {
+            node,
+            kernel,
+            state: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// The verdict on the device of the link `name`.
+    fn judge(&self, name: &str) -> Result<(), String> {
+        let mut kernel = self.kernel.clone();
+        let link = kernel.link(Side::Host, name).unwrap().unwrap();
+        let sysfs = self.node.sysfs();
+        let facts = Facts::read(&mut kernel, &sysfs, Side::Host, &link).unwrap();
+        let found = find(&facts, None).unwrap();
+        let around = Surroundings::read(&mut kernel, &sysfs, self.state.path(), &found).unwrap();
+        require_movable(&found, &around).map_err(|e| e.to_string())
+    }
+
+    fn change(&self, change: impl Fn(&mut Link)) {
+        self.kernel.set().state.host.iter_mut().for_each(change);
+    }
+}
+
+fn kept(device: &str, reason_and_remedy: &str) -> Result<(), String> {
+    Err(format!(
+        "RDMA device {device} is not moved into the pod: {reason_and_remedy}"
+    ))
+}
+
+#[test]
+fn a_device_that_nobody_needs_may_leave() {
+    assert_eq!(Bench::new().judge("eth1"), Ok(()));
+}
+
+#[test]
+fn the_last_active_port_of_its_kind_stays() {
+    let bench = Bench::new();
+    bench
+        .node
+        .write("class/infiniband/mlx5_2/ports/1/state", "1: DOWN");
+    assert_eq!(
+        bench.judge("eth1"),
+        kept(
+            "mlx5_1",
+            "it has the last active Ethernet port of this node; leave one to the host, or use an RDMA subsystem in shared mode"
+        ),
+        "that InfiniBand carries does not help"
+    );
+    assert_eq!(bench.judge("eth2"), Ok(()), "it carries nothing");
+}
+
+#[test]
+fn the_device_of_a_bonds_port_stays() {
+    let bench = Bench::new();
+    bench
+        .kernel
+        .set()
+        .state
+        .host
+        .push(of_kind("bond", ethernet(9, "bond0")));
+    bench.change(|link| link.master = (link.name == "eth1").then_some(9));
+    let want = kept(
+        "mlx5_1",
+        "eth1 is a port of bond0, which would lose it; name another master, or take the port out of the bond",
+    );
+    assert_eq!(bench.judge("eth1"), want);
+    assert_eq!(bench.judge("bond0"), want);
+    assert_eq!(bench.judge("eth2"), Ok(()));
+}
+
+#[test]
+fn the_lag_device_of_a_bond_stays() {
+    let bench = Bench::new();
+    bench.kernel.set().state.host.push(bond(9, "bond0"));
+    bench.change(|link| {
+        if link.name == "bond0" {
+            link.layer = common::netlink::LinkLayer::Ethernet;
+        }
+    });
+    bench.kernel.set().state.rdma.ports[0].netdev = Some((9, "bond0".to_owned()));
+    let want = "mlx5_1 is a port of bond0, which would lose it";
+    assert!(
+        bench.judge("bond0").unwrap_err().contains(want),
+        "{:?}",
+        bench.judge("bond0")
+    );
+}
+
+#[test]
+fn another_link_of_the_function_that_is_a_bridges_keeps_the_device_too() {
+    let bench = Bench::new();
+    bench.node.netdev("eth1np1", 12, "0000:3b:00.1");
+    let port = Link {
+        master: Some(13),
+        ..ethernet(12, "eth1np1")
+    };
+    bench
+        .kernel
+        .set()
+        .state
+        .host
+        .extend([port, of_kind("bridge", ethernet(13, "br0"))]);
+    assert!(
+        bench
+            .judge("eth1")
+            .unwrap_err()
+            .contains("eth1np1 is a port of br0")
+    );
+}
+
+fn intent(netns: &std::path::Path, netns_id: (u64, u64)) -> Intent {
+    Intent {
+        netns: netns.to_owned(),
+        netns_id,
+        master: "eth1".to_owned(),
+        ipam: None,
+        device_info: None,
+        rdma: Some(Grant {
+            device: Identity {
+                name: "mlx5_1".to_owned(),
+                index: 1,
+                node_guid: common::rdma::Guid(1),
+                pci: "0000:3b:00.1".parse().ok(),
+                path: None,
+            },
+            port: 1,
+            netns: Way::Exclusive { rename: None },
+        }),
+    }
+}
+
+#[test]
+fn a_device_of_a_living_pod_stays_and_one_of_a_dead_pod_may_leave() {
+    let (bench, pod) = (Bench::new(), Pod::new());
+    let _alone = crate::model::alone();
+    let journal = Journal::new(bench.state.path(), "net-b");
+    let mut entry = journal.open(&attachment("c2")).unwrap();
+    entry.begin(intent(&pod.path(), pod.id())).unwrap();
+    let want =
+        "net1 of container c2 (network net-b) uses it; wait until that pod is gone, or name another master";
+    assert_eq!(bench.judge("eth1"), kept("mlx5_1", want));
+    assert_eq!(bench.judge("eth2"), Ok(()));
+    entry.begin(intent(&pod.path(), (1, 1))).unwrap();
+    assert_eq!(bench.judge("eth1"), Ok(()));
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::kernel::RdmaSubsystem;
+use crate::model::{Fault, ModelKernel, Node, ipoib};
+use common::netlink::NetnsMode;
+
+/// `mlx5_1`, number 2, in exclusive mode.
+fn kernel() -> ModelKernel {
+    let kernel = ModelKernel::new(Vec::new());
+    let rdma = &mut kernel.set().state.rdma;
+    rdma.mode = NetnsMode::Exclusive;
+    rdma.device(1, "mlx5_0", 6, None);
+    rdma.device(2, "mlx5_1", 7, None);
+    kernel.clone()
+}
+
+fn grant(rename: Option<&str>) -> Grant {
+    Grant {
+        device: Identity {
+            name: "mlx5_1".to_owned(),
+            index: 2,
+            node_guid: Guid(7),
+            pci: None,
+            path: None,
+        },
+        port: 1,
+        netns: Way::Exclusive {
+            rename: rename.map(str::to_owned),
+        },
+    }
+}
+
+/// The names on the host and in the pod.
+fn places(kernel: &ModelKernel) -> (Vec<String>, Vec<String>) {
+    let rdma = kernel.state().rdma;
+    let names = |side| rdma.names(side).into_iter().map(str::to_owned).collect();
+    (names(Side::Host), names(Side::Pod))
+}
+
+fn at(host: &[&str], pod: &[&str]) -> (Vec<String>, Vec<String>) {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    (owned(host), owned(pod))
+}
+
+#[test]
+fn a_device_goes_to_the_pod_and_comes_back_as_it_was() {
+    for (rename, there) in [(None, "mlx5_1"), (Some("rdma0"), "rdma0")] {
+        let mut kernel = kernel();
+        let before = kernel.state();
+        hand_over(&mut kernel, &grant(rename)).unwrap();
+        assert_eq!(places(&kernel), at(&["mlx5_0"], &[there]));
+        assert!(bring_back(&mut kernel, &grant(None).device).unwrap());
+        assert_eq!(kernel.state(), before);
+        assert!(
+            !bring_back(&mut kernel, &grant(None).device).unwrap(),
+            "it is back already"
+        );
+    }
+}
+
+#[test]
+fn in_shared_mode_nothing_moves() {
+    let mut kernel = kernel();
+    let shared = Grant {
+        netns: Way::Shared,
+        ..grant(None)
+    };
+    hand_over(&mut kernel, &shared).unwrap();
+    assert_eq!(kernel.get().log, Vec::<String>::new());
+}
+
+#[test]
+fn whatever_request_fails_the_way_back_finds_the_device() {
+    for number in 0.. {
+        for fault in [Fault::Refused(number), Fault::AnswerLost(number)] {
+            let mut kernel = kernel();
+            let before = kernel.state();
+            kernel.fail(fault);
+            let outcome = hand_over(&mut kernel, &grant(Some("rdma0")));
+            let asked = kernel.get().log.len();
+            kernel.fail(Fault::None);
+            bring_back(&mut kernel, &grant(None).device).unwrap();
+            assert_eq!(kernel.state(), before, "{fault:?}");
+            if asked <= number {
+                outcome.unwrap();
+                return;
+            }
+            outcome.unwrap_err();
+        }
+    }
+}
+
+#[test]
+fn a_device_that_the_pod_renamed_comes_back_under_its_own_name() {
+    let mut kernel = kernel();
+    hand_over(&mut kernel, &grant(None)).unwrap();
+    kernel.rename_rdma_device(Side::Pod, 2, "mine").unwrap();
+    assert!(bring_back(&mut kernel, &grant(None).device).unwrap());
+    assert_eq!(places(&kernel), at(&["mlx5_0", "mlx5_1"], &[]));
+}
+
+#[test]
+fn a_name_that_was_taken_meanwhile_keeps_no_pod() {
+    let mut kernel = kernel();
+    hand_over(&mut kernel, &grant(Some("rdma0"))).unwrap();
+    kernel.rename_rdma_device(Side::Host, 1, "mlx5_1").unwrap();
+    assert!(bring_back(&mut kernel, &grant(None).device).unwrap());
+    assert_eq!(places(&kernel), at(&["mlx5_1", "rdma0"], &[]));
+}
+
+#[test]
+fn a_new_name_that_is_taken_is_refused_with_the_reason() {
+    let mut kernel = kernel();
+    let error = hand_over(&mut kernel, &grant(Some("mlx5_0")))
+        .unwrap_err()
+        .to_string();
+    let want = "cannot rename RDMA device mlx5_1 to mlx5_0 in the pod (names are unique on a node, whatever the namespace)";
+    assert_eq!(error, want);
+}
+
+#[test]
+fn a_driver_that_clings_to_its_users_is_named_before_anything_moved() {
+    let mut kernel = kernel();
+    kernel.set().state.rdma.clings = true;
+    let before = kernel.state();
+    let error = hand_over(&mut kernel, &grant(None)).unwrap_err().to_string();
+    assert!(
+        error.contains("mlx5_1") && error.contains("its driver cannot take it from its users"),
+        "{error}"
+    );
+    assert_eq!(kernel.state(), before);
+}
+
+#[test]
+fn a_device_that_a_dead_pod_left_gets_its_name_again() {
+    let mut kernel = kernel();
+    let before = kernel.state();
+    hand_over(&mut kernel, &grant(Some("rdma0"))).unwrap();
+    kernel.set().state.pod_dies();
+    assert_eq!(places(&kernel), at(&["mlx5_0", "rdma0"], &[]));
+    assert!(put_right(&mut kernel, &Node::bare().sysfs(), &grant(None).device).unwrap());
+    assert_eq!(kernel.state(), before);
+}
+
+#[test]
+fn a_device_of_another_function_is_not_put_right() {
+    let mut kernel = kernel();
+    kernel.rename_rdma_device(Side::Host, 2, "other").unwrap();
+    let node = Node::bare();
+    node.device("other", "0000:af:00.0");
+    let elsewhere = Identity {
+        pci: "0000:3b:00.1".parse().ok(),
+        ..grant(None).device
+    };
+    assert!(!put_right(&mut kernel, &node.sysfs(), &elsewhere).unwrap());
+    assert_eq!(places(&kernel), at(&["mlx5_0", "other"], &[]));
+}
+
+#[test]
+fn a_device_that_was_unplugged_is_not_waited_for() {
+    let mut kernel = kernel();
+    kernel.set().state.rdma.devices.pop();
+    let gone = Identity {
+        path: Some("/sys/devices/pci0000:3a/gone".into()),
+        ..grant(None).device
+    };
+    await_return(&mut kernel, &Node::bare().sysfs(), &gone).unwrap();
+}
+
+#[test]
+fn a_device_that_is_nowhere_though_plugged_in_is_asked_for_again() {
+    let mut kernel = kernel();
+    kernel.set().state.rdma.devices.pop();
+    let node = Node::bare();
+    let there = Identity {
+        path: Some(node.path().to_owned()),
+        ..grant(None).device
+    };
+    let error = await_return_within(&mut kernel, &node.sysfs(), &there, POLL).unwrap_err();
+    assert!(matches!(error, Error::Rdma(RdmaError::Lost { .. })), "{error}");
+}
+
+#[test]
+fn the_ipoib_link_of_a_moved_port_is_found_in_either_namespace() {
+    let port = Guid(0x248a_0703_00b4_0c5e);
+    let child = Link {
+        parent: Some(4),
+        ..ipoib(5, "ib0.8001", 0x8001)
+    };
+    for side in [Side::Host, Side::Pod] {
+        let mut kernel = kernel();
+        let links = vec![child.clone(), ipoib(6, "ib3", 0xffff)];
+        match side {
+            Side::Host => kernel.set().state.host = links,
+            Side::Pod => kernel.set().state.pod = links,
+        }
+        let (found, link) = reappeared(&mut kernel, port).unwrap().unwrap();
+        assert_eq!((found, link.name.as_str()), (side, "ib3"));
+    }
+    assert_eq!(reappeared(&mut kernel(), port).unwrap(), None);
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a link's device tells, without asking every RDMA device of the node.
+
+use super::super::port::Device;
+use super::{Sysfs, device, names};
+use crate::netlink::Link;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The device behind a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// Its folder, after all symbolic links are followed: equal for everything on one function.
+    pub path: PathBuf,
+    /// The number of the link's port on it, from 1; `None` if the driver does not say.
+    pub port: Option<u32>,
+}
+
+impl Sysfs {
+    /// Whether any RDMA driver was ever loaded on this node.
+    pub fn has_rdma(&self) -> bool {
+        self.root.join("class/infiniband").exists()
+    }
+
+    /// The device behind `link`, a link of the namespace this sysfs was mounted in; `None` for a link made by software.
+    pub fn behind(&self, link: &Link) -> Option<Behind> {
+        Some(Behind {
+            path: self.device_behind(link)?,
+            port: self.port_number(link),
+        })
+    }
+
+    /// The RDMA devices of the namespace this sysfs was mounted in that are on the device at `path`, by name.
+    ///
+    /// # Errors
+    /// The device's folder cannot be listed.
+    pub fn devices_on(&self, path: &Path) -> io::Result<Vec<Device>> {
+        let class = self.root.join("class/infiniband");
+        let mut found: Vec<Device> = names(&path.join("infiniband"))?
+            .iter()
+            .map(|name| device(&class, name))
+            .collect();
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::super::Sysfs;
+use crate::netlink::{Link, LinkLayer};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+/// `mlx5_0` and `smi1` on a function with the link `ib0`, the second of two ports.
+fn function(root: &Path) -> std::path::PathBuf {
+    let device = root.join("devices/pci0000:3a/0000:3b:00.0");
+    for name in ["smi1", "mlx5_0"] {
+        fs::create_dir_all(device.join("infiniband").join(name)).unwrap();
+        let class = root.join("class/infiniband").join(name);
+        fs::create_dir_all(&class).unwrap();
+        symlink(&device, class.join("device")).unwrap();
+    }
+    let net = root.join("class/net/ib0");
+    fs::create_dir_all(&net).unwrap();
+    fs::write(net.join("ifindex"), "4\n").unwrap();
+    fs::write(net.join("dev_port"), "1\n").unwrap();
+    symlink(&device, net.join("device")).unwrap();
+    device
+}
+
+#[test]
+fn a_link_leads_to_the_rdma_devices_of_its_function() {
+    let root = tempfile::tempdir().unwrap();
+    let sysfs = Sysfs::at(root.path());
+    assert!(!sysfs.has_rdma());
+    let device = function(root.path());
+    assert!(sysfs.has_rdma());
+    let behind = sysfs.behind(&Link::new(4, "ib0", LinkLayer::Infiniband)).unwrap();
+    assert_eq!(behind.path, device.canonicalize().unwrap());
+    assert_eq!(behind.port, Some(2), "drivers count ports from 0 here");
+    let found = sysfs.devices_on(&behind.path).unwrap();
+    let names: Vec<&str> = found.iter().map(|device| device.name.as_str()).collect();
+    assert_eq!(names, ["mlx5_0", "smi1"]);
+    assert_eq!(found[0].pci.unwrap().to_string(), "0000:3b:00.0");
+}
+
+#[test]
+fn a_link_of_software_and_one_of_another_namespace_lead_nowhere() {
+    let root = tempfile::tempdir().unwrap();
+    let sysfs = Sysfs::at(root.path());
+    function(root.path());
+    let software = root.path().join("class/net/dummy0");
+    fs::create_dir_all(&software).unwrap();
+    fs::write(software.join("ifindex"), "9\n").unwrap();
+    for link in [
+        Link::new(9, "dummy0", LinkLayer::Ethernet),
+        Link::new(5, "ib0", LinkLayer::Infiniband),
+    ] {
+        assert_eq!(sysfs.behind(&link), None, "{}", link.name);
+    }
+    assert_eq!(sysfs.devices_on(Path::new("/nowhere")).unwrap(), []);
+}

@@ -2,7 +2,7 @@
 //! The RDMA device that belongs to a pod's interface: found, granted, moved into the pod where the node's RDMA subsystem is
 //! in exclusive mode, and brought back.
 //!
-//! [`Facts`] are read once; [`find`] is pure; [`transfer`] is the only part that changes anything.
+//! [`Facts`] are read once; [`find()`] is pure; [`transfer`] is the only part that changes anything.
 //!
 //! Holds always: a device that was moved is known by its number, GUID and PCI address and never by its name alone, since a pod can
 //! rename it; what was moved is written down before the move, and is looked for wherever the kernel may have put it.

@@ -3,12 +3,13 @@
 
 use crate::allocator::{Allocation, allocate};
 use crate::config::{Config, Requests};
-use crate::store::{Lease, Node, Store};
+use crate::store::{Lease, Node, Sandbox, Store};
 use common::cni::dispatch::Call;
 use common::cni::{Attachment, CniResult, Code, Error, IpConfig};
 use ipnetwork::IpNetwork;
+use std::path::Path;
 
-pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment) -> Result<CniResult, Error> {
+pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) -> Result<CniResult, Error> {
     let config = Config::read(call)?;
     let store = Store::new(&config.place, node)?;
     let locked = store.enter()?;
@@ -24,7 +25,7 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment) -> Result<CniRes
         routes: config.routes,
         dns: config.dns,
     };
-    let lease = locked.draft(owner, pod(call), result)?;
+    let lease = locked.draft(owner, Sandbox::of(&call.args, netns), result)?;
     locked.commit(&lease)?;
     for allocation in allocations.iter().filter(|allocation| !allocation.requested) {
         locked.remember(allocation.range, allocation.ip);
@@ -70,13 +71,4 @@ fn address(allocation: &Allocation) -> Result<IpConfig, Error> {
         gateway: range.gateway,
         interface: None,
     })
-}
-
-/// The pod's `namespace/name`, for whoever reads the lease.
-fn pod(call: &Call) -> Option<String> {
-    Some(format!(
-        "{}/{}",
-        call.args.get("K8S_POD_NAMESPACE")?,
-        call.args.get("K8S_POD_NAME")?
-    ))
 }

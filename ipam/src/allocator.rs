@@ -71,24 +71,54 @@ pub fn allocate<'r>(
     requests: &Requests,
     store: &impl Occupancy,
 ) -> Result<Vec<Allocation<'r>>, Error> {
+    try_allocate(sets, requests, store).map_err(|refusal| match refusal {
+        Refusal::Short(shortage) => shortage.error(),
+        Refusal::Other(error) => error,
+    })
+}
+
+/// Why nothing was allocated.
+#[derive(Debug)]
+pub enum Refusal {
+    /// A set has no address to give now.
+    Short(Shortage),
+    /// A request cannot be met, or the store cannot be read.
+    Other(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// As [`allocate`], with a shortage as numbers rather than words.
+///
+/// # Errors
+/// [`Refusal`], whose errors are those of [`allocate`].
+pub fn try_allocate<'r>(
+    sets: &'r [Vec<Range>],
+    requests: &Requests,
+    store: &impl Occupancy,
+) -> Result<Vec<Allocation<'r>>, Refusal> {
     let mut asked: Vec<Option<Allocation>> = vec![None; sets.len()];
     for request in requests.iter() {
         let (index, range) = place(sets, request)?;
         if let Some(earlier) = &asked[index] {
-            return Err(Error::new(
+            return Err(Refusal::Other(Error::new(
                 Code::INVALID_CONFIG,
                 format!(
                     "{request} and {} come from one range set ({range}), which gives one address",
                     earlier.ip
                 ),
-            ));
+            )));
         }
         if store.state(request.ip)? == State::Taken {
             let owner = store.owner(request.ip);
-            return Err(Error::new(
+            return Err(Refusal::Other(Error::new(
                 Code::ADDRESS_IN_USE,
                 format!("{request} is in use by {owner}"),
-            ));
+            )));
         }
         asked[index] = Some(Allocation {
             range,
@@ -143,7 +173,7 @@ fn place<'r>(sets: &'r [Vec<Range>], request: &Request) -> Result<(usize, &'r Ra
 }
 
 /// The next free address of the first range of `set` that has one.
-fn next<'r>(set: &'r [Range], store: &impl Occupancy) -> Result<Allocation<'r>, Error> {
+fn next<'r>(set: &'r [Range], store: &impl Occupancy) -> Result<Allocation<'r>, Refusal> {
     let mut shortage = Shortage::default();
     for range in set {
         if let Some(ip) = probe(range, store)? {
@@ -165,7 +195,7 @@ fn next<'r>(set: &'r [Range], store: &impl Occupancy) -> Result<Allocation<'r>, 
         }
         shortage.add(range, &occupied);
     }
-    Err(shortage.error())
+    Err(Refusal::Short(shortage))
 }
 
 /// Asks about the few addresses after the cursor; nearly always the first one is free.
@@ -195,13 +225,19 @@ fn successor(range: &Range, free: &IntervalSet, cursor: Option<IpAddr>) -> Optio
 }
 
 /// Why a set has no address to give.
-#[derive(Default)]
-struct Shortage {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shortage {
+    /// The family of the set.
+    pub family: Option<Family>,
+    /// How many addresses the set could ever give.
+    pub size: u128,
+    /// How many of them attachments hold.
+    pub taken: u128,
+    /// How many of them rest.
+    pub resting: u128,
+    /// How long until the first of those is free; none if none rests.
+    pub next: Option<Duration>,
     ranges: Vec<String>,
-    size: u128,
-    taken: u128,
-    resting: u128,
-    next: Option<Duration>,
 }
 
 impl Shortage {
@@ -210,12 +246,18 @@ impl Shortage {
         let without_taken = range.free().minus(&occupied.taken);
         let resting = without_taken.count() - without_taken.minus(&occupied.resting).count();
         self.ranges.push(range.to_string());
+        self.family = Some(range.family());
         self.size = self.size.saturating_add(size);
         self.taken = self.taken.saturating_add(size - without_taken.count());
         self.resting = self.resting.saturating_add(resting);
         if resting > 0 {
             self.next = Some(self.next.map_or(occupied.next, |next| next.min(occupied.next)));
         }
+    }
+
+    /// In how many seconds a resting address is free, for a person.
+    pub fn seconds(&self) -> u128 {
+        self.next.unwrap_or_default().as_millis().div_ceil(1000).max(1)
     }
 
     fn error(&self) -> Error {
@@ -230,11 +272,11 @@ impl Shortage {
                     "no address is left in {ranges}: {taken} of {size} in use; widen the range or remove pods"
                 ),
             ),
-            Some(next) => Error::new(
+            Some(_) => Error::new(
                 Code::TRY_AGAIN,
                 format!(
                     "no address is free yet in {ranges}: {taken} of {size} in use, {resting} released and resting; try again in {} s",
-                    next.as_millis().div_ceil(1000).max(1)
+                    self.seconds()
                 ),
             ),
         }

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use requests::{Request, Requests};
+pub(crate) use text::exclusions;
 
 /// Where leases are kept when `dataDir` is not set.
 pub const DATA_DIR: &str = "/var/lib/cni/rdma-ipam";

@@ -8,10 +8,12 @@
 //! Holds always: an address belongs to at most one attachment of a network; an ADD that fails leaves nothing; the
 //! container's namespace is never opened.
 
+pub mod agent;
 pub mod allocator;
 pub mod clock;
 pub mod config;
 pub mod interval;
+pub mod pool;
 pub mod range;
 pub mod store;
 
@@ -70,8 +72,8 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
         )
     }
 
-    fn add(&self, call: &Call, attachment: &Attachment, _netns: &Path) -> Result<CniResult, Error> {
-        add::add(&self.node(), call, attachment)
+    fn add(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<CniResult, Error> {
+        add::add(&self.node(), call, attachment, netns)
     }
 
     fn del(&self, call: &Call, attachment: &Attachment, _netns: Option<&Path>) -> Result<(), Error> {

@@ -2,7 +2,8 @@
 //! A range: the part of one subnet from which addresses are handed out, less its exclusions.
 //!
 //! Holds always: every address of `free` may be given to a pod, so none is a network or broadcast address, a
-//! subnet-router anycast address, a gateway or excluded; and `free` is not empty.
+//! subnet-router anycast address, a gateway or excluded; and `free` is not empty but for the part of a pool's range
+//! that no block of this node covers.
 
 use crate::interval::{Interval, IntervalSet};
 use common::cni::{Code, Error};
@@ -36,7 +37,7 @@ pub struct RangeSpec {
     pub exclude: Vec<(IpAddr, IpAddr)>,
 }
 
-/// A range that can hand out at least one address.
+/// A range that addresses are handed out from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Where it stands in the configuration.
@@ -119,6 +120,18 @@ impl Range {
     /// # Errors
     /// [`Code::INVALID_CONFIG`] when an address lies outside the subnet, the range is inverted, or nothing is left.
     pub fn new(spec: RangeSpec, gateways: &[IpAddr]) -> Result<Self, Error> {
+        let range = Self::perhaps_empty(spec, gateways)?;
+        if range.free.is_empty() {
+            return Err(invalid(range.why_empty()));
+        }
+        Ok(range)
+    }
+
+    /// As [`Range::new`], but the exclusions may cover all of it.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONFIG`] when an address lies outside the subnet or the range is inverted.
+    pub fn perhaps_empty(spec: RangeSpec, gateways: &[IpAddr]) -> Result<Self, Error> {
         let RangeSpec {
             place,
             subnet,
@@ -165,7 +178,7 @@ impl Range {
             .collect::<IntervalSet>()
             .minus(&excluded)
             .minus(&reserved);
-        let range = Self {
+        Ok(Self {
             place,
             subnet: network_of(subnet),
             gateway,
@@ -173,11 +186,16 @@ impl Range {
             excluded,
             gateways,
             free,
-        };
-        if range.free.is_empty() {
-            return Err(invalid(range.why_empty()));
+        })
+    }
+
+    /// The same range with nothing to hand out but what is also in `allowed`; that may be nothing at all.
+    #[must_use]
+    pub fn within(&self, allowed: &IntervalSet) -> Self {
+        Self {
+            free: self.free.and(allowed),
+            ..self.clone()
         }
-        Ok(range)
     }
 
     /// The family of its addresses.

@@ -18,12 +18,16 @@
 //! - Leases of an earlier boot are nobody's: their namespaces ended with their kernel. Hence nothing need survive a
 //!   power loss, nothing is synced, and what a power loss damages is never read again.
 
+mod asking;
+mod block;
 mod clear;
 mod disk;
 mod failure;
 mod journal;
 mod lease;
 mod lock;
+mod pool;
+mod sandbox;
 mod view;
 
 use crate::clock::Clock;
@@ -37,8 +41,11 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use asking::Released;
+pub use block::{BlockUse, HeldLease, Leases};
 pub use disk::{Disk, Identity, NodeDisk};
 pub use lease::Lease;
+pub use sandbox::{Fate, NetnsFile, Sandbox};
 
 /// How long a call waits for others on the same network. One works for about a millisecond, runtimes wait minutes.
 pub const LOCK_WAIT: Duration = Duration::from_secs(10);
@@ -68,6 +75,7 @@ pub struct Store<'n> {
 /// The leases of one network while no other process works on them.
 pub struct Locked<'s> {
     store: &'s Store<'s>,
+    cooldown: Duration,
     _lock: Lock,
 }
 
@@ -94,6 +102,7 @@ impl<'n> Store<'n> {
     pub fn enter(&self) -> Result<Locked<'_>, Error> {
         let locked = Locked {
             store: self,
+            cooldown: self.cooldown,
             _lock: self.lock(true)?.ok_or_else(|| self.vanishing())?,
         };
         if let Err(e) = self.node.disk.identity(&self.boot) {
@@ -119,6 +128,7 @@ impl<'n> Store<'n> {
         };
         let locked = Locked {
             store: self,
+            cooldown: self.cooldown,
             _lock: lock,
         };
         locked.recover()?;

@@ -129,6 +129,10 @@ impl Disk for FaultyDisk {
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
         self.change(false, || NodeDisk.remove_tree(path), || ())
     }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        self.change(false, || NodeDisk.sync(path), || ())
+    }
 }
 
 /// A clock that a test moves.

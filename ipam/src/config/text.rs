@@ -34,7 +34,7 @@ pub(super) fn network(key: &str, text: &str) -> Result<IpNetwork, Error> {
 }
 
 /// Reads exclusions: subnets, addresses, and `first-last`.
-pub(super) fn exclusions(key: &str, texts: Option<&[String]>) -> Result<Vec<(IpAddr, IpAddr)>, Error> {
+pub(crate) fn exclusions(key: &str, texts: Option<&[String]>) -> Result<Vec<(IpAddr, IpAddr)>, Error> {
     texts
         .unwrap_or_default()
         .iter()

@@ -46,6 +46,8 @@ pub trait Disk {
     fn make_directory(&self, path: &Path) -> io::Result<()>;
     /// Removes a directory with all in it.
     fn remove_tree(&self, path: &Path) -> io::Result<()>;
+    /// Waits until a file or directory is on the disk as it is now (fsync(2)).
+    fn sync(&self, path: &Path) -> io::Result<()>;
 }
 
 /// The node's file system.
@@ -116,6 +118,10 @@ impl Disk for NodeDisk {
 
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
         fs::remove_dir_all(path)
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
     }
 }
 

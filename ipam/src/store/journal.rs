@@ -3,7 +3,7 @@
 
 use super::failure::{failed, is_full};
 use super::lease::{Lease, date, end_line, ended};
-use super::{Locked, Store};
+use super::{Locked, Sandbox, Store};
 use crate::range::Range;
 use common::cni::{Attachment, Code, Error};
 use std::io::{self, ErrorKind};
@@ -124,13 +124,39 @@ impl Locked<'_> {
             return Ok(());
         };
         let rested = !ips.is_empty() && self.stamp(&removing)?;
+        let api = self.api_of(&removing);
         for ip in ips {
             let path = self.store.address_path(ip);
-            if !rested || !self.rest(&path, ip)? {
+            let kept = match (api.contains(&ip), rested) {
+                (true, _) => self.hand_over(&path, ip)?,
+                (false, true) => self.rest(&path, ip)?,
+                (false, false) => false,
+            };
+            if !kept {
                 self.remove(&path)?;
             }
         }
         self.remove(&removing)
+    }
+
+    /// Those addresses of the lease in `file` that are objects of the cluster.
+    fn api_of(&self, file: &Path) -> Vec<IpAddr> {
+        let content = self.store.node.disk.read(file).unwrap_or_default();
+        Lease::from_file(&content).map_or_else(|_| Vec::new(), |lease| lease.api)
+    }
+
+    /// Leaves an address to the agent, which has its object removed from the cluster. On a full disk it finds the object
+    /// without a lease some time later instead.
+    fn hand_over(&self, path: &Path, ip: IpAddr) -> Result<bool, Error> {
+        let disk = self.store.node.disk;
+        let target = self.store.release_path(ip);
+        let moved = match disk.rename(path, &target) {
+            Err(e) if e.kind() == ErrorKind::NotFound => disk
+                .make_directory(&self.store.network.join("releases"))
+                .and_then(|()| disk.rename(path, &target)),
+            other => other,
+        };
+        full_is_false(moved, "hand over", path)
     }
 
     /// Writes the end into a lease. On a full disk the addresses go without their rest: DEL must not fail for that.
@@ -239,14 +265,15 @@ impl Locked<'_> {
     pub fn draft(
         &self,
         owner: &Attachment,
-        pod: Option<String>,
+        sandbox: Sandbox,
         result: common::cni::CniResult,
     ) -> Result<Lease, Error> {
         let clock = self.store.node.clock;
         Ok(Lease {
             owner: owner.clone(),
             network: self.store.name.clone(),
-            pod,
+            sandbox,
+            api: Vec::new(),
             since: date(clock.now()),
             since_boot: clock.since_boot()?,
             result,

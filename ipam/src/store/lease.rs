@@ -2,10 +2,12 @@
 //! A lease as a file: one line of JSON when it is made, one more when it ends.
 //!
 //! ```text
-//! {"container":"3f…","ifname":"net1","network":"rail0","pod":"default/a","since":"2026-01-01T00:00:00Z","boottime_ms":912345,"result":{…}}
+//! {"container":"3f…","ifname":"net1","network":"rail0","pod":"default/a","uid":"0d6c…","netns":{"path":"/run/netns/b","device":4,"inode":4026532},
+//!  "since":"2026-01-01T00:00:00Z","boottime_ms":912345,"result":{…}}
 //! {"released":"2026-01-01T01:00:00Z","boottime_ms":4512345}
 //! ```
 
+use super::sandbox::{NetnsFile, Sandbox};
 use common::cni::{Attachment, CniResult, ContainerId, IfName, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,8 +21,10 @@ pub struct Lease {
     pub owner: Attachment,
     /// The name of the network configuration it was made under.
     pub network: String,
-    /// The pod, as `namespace/name`, if the runtime named it.
-    pub pod: Option<String>,
+    /// The pod and its namespace, as far as the runtime named them.
+    pub sandbox: Sandbox,
+    /// Those of its addresses that an object of the cluster holds as well (`IPAddress`).
+    pub api: Vec<IpAddr>,
     /// When it was made, for people.
     pub since: String,
     /// When it was made, on the kernel's clock.
@@ -36,6 +40,12 @@ struct Line {
     network: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pod: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    netns: Option<NetnsFile>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    api: Vec<IpAddr>,
     since: String,
     boottime_ms: u64,
     result: Value,
@@ -65,6 +75,7 @@ impl Lease {
     /// Who has it, for a person.
     pub fn describe(&self) -> String {
         let pod = self
+            .sandbox
             .pod
             .as_ref()
             .map(|pod| format!(" (pod {pod})"))
@@ -81,7 +92,10 @@ impl Lease {
             container: self.owner.container_id.clone(),
             ifname: self.owner.ifname.clone(),
             network: self.network.clone(),
-            pod: self.pod.clone(),
+            pod: self.sandbox.pod.clone(),
+            uid: self.sandbox.uid.clone(),
+            netns: self.sandbox.netns.clone(),
+            api: self.api.clone(),
             since: self.since.clone(),
             // Rounded up, so that a lease never seems older than what happened before it.
             boottime_ms: millis(self.since_boot + Duration::from_nanos(999_999)),
@@ -103,7 +117,12 @@ impl Lease {
                 ifname: line.ifname,
             },
             network: line.network,
-            pod: line.pod,
+            sandbox: Sandbox {
+                pod: line.pod,
+                uid: line.uid,
+                netns: line.netns,
+            },
+            api: line.api,
             since: line.since,
             since_boot: Duration::from_millis(line.boottime_ms),
             result: CniResult::from_json(&line.result).map_err(|e| e.msg)?,

@@ -2,6 +2,7 @@
 mod content;
 mod faults;
 mod model;
+mod pool;
 mod time;
 mod verbs;
 

@@ -74,11 +74,11 @@ impl Occupancy for Locked<'_> {
 impl Locked<'_> {
     /// How long `ip` must still rest; none if it need not.
     pub(super) fn rest_of(&self, ip: IpAddr) -> Option<Duration> {
-        let Store { node, cooldown, .. } = self.store;
+        let Store { node, .. } = self.store;
         let content = node.disk.read(&self.store.resting_path(ip)).ok()?;
         // A time that is still to come was not written by this kernel's clock.
         let rested = node.clock.since_boot().ok()?.checked_sub(ended(&content)?)?;
-        cooldown.checked_sub(rested).filter(|rest| !rest.is_zero())
+        self.cooldown.checked_sub(rested).filter(|rest| !rest.is_zero())
     }
 
     /// Every address that has a file in `addresses/`.
@@ -93,7 +93,7 @@ impl Locked<'_> {
         self.store.network.join(ip.to_string())
     }
 
-    fn named_addresses(&self, path: &Path) -> Result<Vec<IpAddr>, Error> {
+    pub(super) fn named_addresses(&self, path: &Path) -> Result<Vec<IpAddr>, Error> {
         let names = self
             .store
             .node
@@ -111,25 +111,7 @@ impl Locked<'_> {
     /// # Errors
     /// `IO` when the directory cannot be listed.
     pub fn owners(&self) -> Result<Vec<Attachment>, Error> {
-        let path = self.store.boot.join("leases");
-        let names = self
-            .store
-            .node
-            .disk
-            .list(&path, usize::MAX)
-            .map_err(|e| failed("list", &path, &e))?;
-        let owner = |name: &std::ffi::OsString| {
-            let (id, ifname) = name.to_str()?.split_once('@')?;
-            let container_id = ContainerId::try_from(id.to_owned()).ok()?;
-            Some(Attachment {
-                container_id,
-                ifname: IfName::try_from(ifname.to_owned()).ok()?,
-            })
-        };
-        for foreign in names.iter().filter(|name| owner(name).is_none()) {
-            tracing::warn!("{} is no lease; remove it", path.join(foreign).display());
-        }
-        Ok(names.iter().filter_map(owner).collect())
+        self.store.owners()
     }
 
     /// Ends the hold of leases that have lost their file in `leases/`, unless `valid` has their owners; returns what
@@ -186,6 +168,31 @@ impl Locked<'_> {
 }
 
 impl Store<'_> {
+    /// The owner of every lease; nobody in a store that no call has used in this boot.
+    ///
+    /// # Errors
+    /// `IO` when the directory cannot be listed.
+    pub fn owners(&self) -> Result<Vec<Attachment>, Error> {
+        let path = self.boot.join("leases");
+        let names = match self.node.disk.list(&path, usize::MAX) {
+            Ok(names) => names,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(failed("list", &path, &e)),
+        };
+        let owner = |name: &std::ffi::OsString| {
+            let (id, ifname) = name.to_str()?.split_once('@')?;
+            let container_id = ContainerId::try_from(id.to_owned()).ok()?;
+            Some(Attachment {
+                container_id,
+                ifname: IfName::try_from(ifname.to_owned()).ok()?,
+            })
+        };
+        for foreign in names.iter().filter(|name| owner(name).is_none()) {
+            tracing::warn!("{} is no lease; remove it", path.join(foreign).display());
+        }
+        Ok(names.iter().filter_map(owner).collect())
+    }
+
     /// Fails unless the file of `ip` in `addresses/` is that of `lease`.
     ///
     /// # Errors

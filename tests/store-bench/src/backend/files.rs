@@ -75,7 +75,7 @@ impl Backend for Files {
             .collect();
         let lease = locked.draft(
             &owner,
-            None,
+            ipam::store::Sandbox::default(),
             CniResult {
                 ips,
                 ..CniResult::default()
@@ -144,5 +144,8 @@ impl Disk for Synced {
     }
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
         NodeDisk.remove_tree(path)
+    }
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        NodeDisk.sync(path)
     }
 }

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One question to the agent, with a time limit over all of it: connecting, sending, waiting for the answer.
+//!
+//! The socket never blocks; poll(2) waits, for what is left of the limit. An agent that hangs, dies, or answers one byte
+//! a second therefore costs an ADD no more than the limit.
+
+use super::message::{MESSAGE_MAX, Reply, Request};
+use common::cni::{Code, Error};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Where the agent listens.
+pub const SOCKET: &str = "/run/rdmanet/agent.sock";
+
+/// The environment variable that moves the socket.
+pub const SOCKET_VARIABLE: &str = "RDMANET_AGENT_SOCKET";
+
+/// How long an answer may take. The agent makes a request or two to the API server, of some milliseconds each; kubelet
+/// gives a sandbox minutes, and tries again.
+pub const LIMIT: Duration = Duration::from_secs(5);
+
+/// How long to wait before a socket whose queue of callers is full is tried again.
+const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(5);
+
+/// The way to the agent.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// How long one question may take.
+    pub limit: Duration,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self {
+            socket: PathBuf::from(SOCKET),
+            limit: LIMIT,
+        }
+    }
+}
+
+impl Client {
+    /// Asks, and waits for the answer until `deadline` at the latest.
+    ///
+    /// # Errors
+    /// [`Code::TRY_AGAIN`] when there is no answer, with what became of the question; what the agent refused with.
+    pub fn ask(&self, request: &Request, deadline: Instant) -> Result<Reply, Error> {
+        let line = line(request)?;
+        let answer = self
+            .connect(deadline)
+            .and_then(|mut stream| {
+                send(&mut stream, &line, deadline)?;
+                receive(&mut stream, deadline)
+            })
+            .map_err(|e| self.failed(&e))?;
+        let reply: Reply = serde_json::from_slice(&answer).map_err(|e| {
+            let start: String = String::from_utf8_lossy(&answer).chars().take(80).collect();
+            self.unanswered(&format!("it answered {start:?}, which is no answer: {e}"))
+        })?;
+        reply.accepted()
+    }
+
+    /// Tells, without waiting for anything: what the agent does not hear now it finds by itself.
+    pub fn tell(&self, request: &Request) {
+        let now = Instant::now();
+        let told = line(request).map(|line| {
+            self.connect(now)
+                .and_then(|mut stream| send(&mut stream, &line, now))
+        });
+        if let Ok(Err(e)) = told {
+            tracing::debug!(
+                "the agent at {} does not listen: {e}; it finds the release later",
+                self.socket.display()
+            );
+        }
+    }
+
+    fn connect(&self, deadline: Instant) -> io::Result<UnixStream> {
+        let address = UnixAddr::new(&self.socket)?;
+        loop {
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            let stream = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+            match connect(stream.as_raw_fd(), &address) {
+                Ok(()) => return Ok(UnixStream::from(stream)),
+                // A unix socket has no connection in progress: either the queue has room, or one tries again (unix(7)).
+                Err(Errno::EAGAIN) if Instant::now() < deadline => std::thread::sleep(FULL_QUEUE_PAUSE),
+                Err(Errno::EAGAIN) => return Err(ErrorKind::TimedOut.into()),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        self.unanswered(&match error.kind() {
+            ErrorKind::NotFound => "it is not there".to_owned(),
+            ErrorKind::ConnectionRefused => "nobody listens there".to_owned(),
+            ErrorKind::PermissionDenied => "this process may not connect to it".to_owned(),
+            ErrorKind::TimedOut => format!("no answer within {} ms", self.limit.as_millis()),
+            ErrorKind::UnexpectedEof => "it was closed without an answer".to_owned(),
+            _ => error.to_string(),
+        })
+    }
+
+    fn unanswered(&self, what: &str) -> Error {
+        Error::new(
+            Code::TRY_AGAIN,
+            format!(
+                "this node's agent is needed, but its socket {}: {what}; see whether the agent's pod runs on this node, and its log",
+                self.socket.display()
+            ),
+        )
+    }
+}
+
+fn line(request: &Request) -> Result<Vec<u8>, Error> {
+    let mut line = serde_json::to_vec(request).map_err(|e| {
+        Error::caused(
+            Code::INTERNAL,
+            "cannot write the question to the agent as JSON",
+            &e,
+        )
+    })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn send(stream: &mut UnixStream, mut line: &[u8], deadline: Instant) -> io::Result<()> {
+    while !line.is_empty() {
+        match stream.write(line) {
+            Ok(sent) => line = &line[sent..],
+            Err(e) if e.kind() == ErrorKind::WouldBlock => wait(stream, PollFlags::POLLOUT, deadline)?,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Reads up to the first newline.
+fn receive(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => answer.extend_from_slice(&buffer[..count]),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => wait(stream, PollFlags::POLLIN, deadline)?,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+        if let Some(end) = answer.iter().position(|byte| *byte == b'\n') {
+            answer.truncate(end);
+            return Ok(answer);
+        }
+        if answer.len() > MESSAGE_MAX {
+            return Err(io::Error::other(format!(
+                "its answer is longer than {} KiB",
+                MESSAGE_MAX >> 10
+            )));
+        }
+    }
+}
+
+fn wait(stream: &UnixStream, events: PollFlags, deadline: Instant) -> io::Result<()> {
+    loop {
+        // Rounded up, so that the last wait does not spin for the rest of a millisecond.
+        let left = deadline.saturating_duration_since(Instant::now());
+        let millis = left.as_micros().div_ceil(1000);
+        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(stream.as_fd(), events)];
+        match poll(&mut fds, timeout) {
+            Ok(0) if left.is_zero() => return Err(ErrorKind::TimedOut.into()),
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::{AskedBy, Client, Reply, Request, Verb};
+use crate::range::Family;
+use crate::testing::attachment;
+use common::cni::{Code, Error};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+fn request() -> Request {
+    Request {
+        verb: Verb::Claim,
+        pool: "rail0".parse().unwrap(),
+        attachment: Some(AskedBy {
+            owner: attachment("a"),
+            network: "net".to_owned(),
+        }),
+        pod: None,
+        ips: Vec::new(),
+        families: vec![Family::V4],
+    }
+}
+
+fn client(dir: &TempDir) -> Client {
+    Client {
+        socket: dir.path().join("agent.sock"),
+        limit: Duration::from_millis(300),
+    }
+}
+
+/// An agent that serves one caller with `script`.
+fn agent(dir: &TempDir, script: impl FnOnce(UnixStream) + Send + 'static) -> JoinHandle<()> {
+    let listener = UnixListener::bind(dir.path().join("agent.sock")).unwrap();
+    std::thread::spawn(move || script(listener.accept().unwrap().0))
+}
+
+fn ask(client: &Client) -> Result<Reply, Error> {
+    client.ask(&request(), Instant::now() + client.limit)
+}
+
+#[test]
+fn a_question_is_one_line_and_so_is_its_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = agent(&dir, |mut stream| {
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        let want = json!({
+            "verb": "claim", "pool": "rail0", "families": [4],
+            "attachment": {"containerID": "a", "ifname": "eth0", "network": "net"},
+        });
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), want);
+        // In pieces, as a stream may bring it.
+        for piece in [
+            "{\"answer\":\"addres",
+            "ses\",\"addresses\":[\"10.0.0.7\"",
+            "]}\n",
+        ] {
+            stream.write_all(piece.as_bytes()).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let want = Reply::Addresses {
+        addresses: vec!["10.0.0.7".parse().unwrap()],
+    };
+    assert_eq!(ask(&client(&dir)).unwrap(), want);
+    served.join().unwrap();
+}
+
+#[test]
+fn a_refusal_is_the_error_of_the_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let refusal = Error::new(Code(110), "pool rail0 is exhausted").with_details("1022 of 1022");
+    let answer = serde_json::to_string(&Reply::refused(refusal.clone())).unwrap();
+    let served = agent(&dir, move |mut stream| writeln!(stream, "{answer}").unwrap());
+    assert_eq!(ask(&client(&dir)).unwrap_err(), refusal);
+    served.join().unwrap();
+}
+
+/// Asks an agent that does `script`; the error names the socket and says `what`.
+fn assert_unanswered(what: &str, script: impl FnOnce(UnixStream) + Send + 'static) {
+    let dir = tempfile::tempdir().unwrap();
+    let served = agent(&dir, script);
+    let begun = Instant::now();
+    let error = ask(&client(&dir)).unwrap_err();
+    assert_eq!(error.code, Code::TRY_AGAIN, "{error}");
+    for word in [what, "agent.sock", "see whether the agent's pod runs"] {
+        assert!(error.msg.contains(word), "{error} lacks {word}");
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(30),
+        "the limit did not hold"
+    );
+    served.join().unwrap();
+}
+
+#[test]
+fn an_agent_that_hangs_costs_the_limit() {
+    assert_unanswered("no answer within 300 ms", |stream| {
+        // Until the caller has gone.
+        let _ = BufReader::new(stream).lines().last();
+    });
+}
+
+#[test]
+fn an_agent_that_trickles_costs_the_limit() {
+    assert_unanswered("no answer within 300 ms", |mut stream| {
+        while stream.write_all(b" ").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+#[test]
+fn an_agent_that_closes_is_told() {
+    assert_unanswered("closed without an answer", |stream| {
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+    });
+}
+
+#[test]
+fn an_answer_that_is_none_is_shown() {
+    assert_unanswered("it answered \"<html>\", which is no answer", |mut stream| {
+        stream.write_all(b"<html>\n").unwrap();
+    });
+}
+
+#[test]
+fn an_answer_without_end_is_cut_off() {
+    assert_unanswered("longer than 64 KiB", |mut stream| {
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    });
+}
+
+#[test]
+fn no_agent_is_told_from_one_that_died() {
+    let dir = tempfile::tempdir().unwrap();
+    let absent = ask(&client(&dir)).unwrap_err();
+    assert!(
+        absent.code == Code::TRY_AGAIN && absent.msg.contains("it is not there"),
+        "{absent}"
+    );
+    drop(UnixListener::bind(client(&dir).socket).unwrap());
+    let dead = ask(&client(&dir)).unwrap_err();
+    assert!(
+        dead.code == Code::TRY_AGAIN && dead.msg.contains("nobody listens there"),
+        "{dead}"
+    );
+    client(&dir).tell(&request());
+}
+
+#[test]
+fn a_full_queue_of_callers_costs_the_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = nix::sys::socket::socket(
+        nix::sys::socket::AddressFamily::Unix,
+        nix::sys::socket::SockType::Stream,
+        nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+        None,
+    )
+    .unwrap();
+    let client = client(&dir);
+    let address = nix::sys::socket::UnixAddr::new(&client.socket).unwrap();
+    nix::sys::socket::bind(std::os::fd::AsRawFd::as_raw_fd(&listener), &address).unwrap();
+    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
+    let _waiting = UnixStream::connect(&client.socket).unwrap();
+    let error = ask(&client).unwrap_err();
+    assert!(error.msg.contains("no answer within 300 ms"), "{error}");
+}

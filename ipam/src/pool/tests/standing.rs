@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::pool;
+use crate::pool::{Confirmed, Standing};
+use std::time::{Duration, SystemTime};
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
+}
+
+fn standing(boot: &str, now: u64, confirmed: Option<u64>) -> Standing {
+    Standing::of(&pool(), boot, at(now), || confirmed.map(|s| Confirmed(at(s))))
+}
+
+#[test]
+fn in_the_boot_of_the_agent_blocks_are_good_for_as_long_as_it_takes() {
+    assert_eq!(standing("b00710", 1_000_000, Some(0)), Standing::Good);
+    assert_eq!(standing("b00710", 0, None), Standing::Good);
+}
+
+#[test]
+fn after_a_reboot_blocks_are_good_until_others_may_have_them() {
+    assert_eq!(standing("other", 100, Some(100)), Standing::Good);
+    assert_eq!(standing("other", 699, Some(100)), Standing::Good);
+    let Standing::Unproven(why) = standing("other", 700, Some(100)) else {
+        panic!("600 s are not less than the quarantine");
+    };
+    assert!(
+        why.contains("600 s ago, and after 600 s others may have them"),
+        "{why}"
+    );
+}
+
+#[test]
+fn after_a_reboot_a_clock_that_went_back_proves_nothing() {
+    let Standing::Unproven(why) = standing("other", 99, Some(100)) else {
+        panic!("the time to come proves nothing");
+    };
+    assert!(why.contains("still to come by this node's clock"), "{why}");
+    assert!(matches!(standing("other", 99, None), Standing::Unproven(_)));
+}
+
+#[test]
+fn a_confirmation_never_claims_more_than_it_was() {
+    let exact = at(5) + Duration::from_millis(999);
+    let read = Confirmed::read(Confirmed(exact).to_line().as_bytes()).unwrap();
+    assert_eq!(read, Confirmed(at(5)));
+    for damaged in ["", "2026-01-0", "yesterday", "\0\0\0\0"] {
+        assert_eq!(Confirmed::read(damaged.as_bytes()), None, "{damaged:?}");
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses that are objects of the cluster too: asked for before the lease is made, given back after it has ended.
+//!
+//! ```text
+//! boot-<boot id>/asking/<container id>@<ifname>   an ADD is asking the agent for an address
+//! releases/<address>                              the lease that held it; the agent removes the object, then this
+//! ```
+//!
+//! Holds always: a lease with such an address is made only while the owner's file in `asking/` is there. So the agent
+//! may free an address that it made for an attachment without a lease, once it has removed that file under the lock: an
+//! ADD that was stopped for a minute in between finds the file gone and fails, and holds nothing that others have.
+
+use super::failure::failed;
+use super::lease::{Lease, ended};
+use super::{Locked, Store};
+use common::cni::{Attachment, Error};
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// An address whose lease has ended while its object in the cluster is still there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// The address.
+    pub ip: IpAddr,
+    /// The lease that held it; none if the file cannot be read.
+    pub lease: Option<Lease>,
+    /// When the lease ended, on the clock of the boot that it belonged to.
+    pub ended: Option<Duration>,
+    /// The inode of the file.
+    pub inode: u64,
+}
+
+impl Store<'_> {
+    fn asking_path(&self, owner: &Attachment) -> PathBuf {
+        self.boot.join("asking").join(format!(
+            "{}@{}",
+            owner.container_id.as_str(),
+            owner.ifname.as_str()
+        ))
+    }
+
+    pub(super) fn release_path(&self, ip: IpAddr) -> PathBuf {
+        self.network.join("releases").join(ip.to_string())
+    }
+
+    /// Whether an ADD of `owner` is asking, or was killed while it did.
+    pub fn is_asking(&self, owner: &Attachment) -> bool {
+        self.node.disk.identity(&self.asking_path(owner)).is_ok()
+    }
+
+    /// The addresses whose objects are to go, in no order.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`] when the directory cannot be listed.
+    pub fn releases(&self) -> Result<Vec<Released>, Error> {
+        let disk = self.node.disk;
+        let path = self.network.join("releases");
+        let names = match disk.list(&path, usize::MAX) {
+            Ok(names) => names,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(failed("list", &path, &e)),
+        };
+        let released = |ip: IpAddr| {
+            let inode = disk.identity(&self.release_path(ip)).ok()?.inode;
+            let content = disk.read(&self.release_path(ip)).ok()?;
+            Some(Released {
+                ip,
+                lease: Lease::from_file(&content).ok(),
+                ended: ended(&content),
+                inode,
+            })
+        };
+        let ips = names.iter().filter_map(|name| name.to_str()?.parse().ok());
+        Ok(ips.filter_map(released).collect())
+    }
+}
+
+impl Locked<'_> {
+    /// Notes that `owner` is about to ask the agent for addresses.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`].
+    pub fn begin_asking(&self, owner: &Attachment) -> Result<(), Error> {
+        let disk = self.store.node.disk;
+        for directory in [
+            self.store.boot.join("asking"),
+            self.store.network.join("releases"),
+        ] {
+            disk.make_directory(&directory)
+                .map_err(|e| failed("make the directory", &directory, &e))?;
+        }
+        let path = self.store.asking_path(owner);
+        disk.create(&path, b"").map_err(|e| failed("write", &path, &e))
+    }
+
+    /// Whether `owner` may still take what it asked for.
+    pub fn is_asking(&self, owner: &Attachment) -> bool {
+        self.store.is_asking(owner)
+    }
+
+    /// Ends the asking of `owner`: from now on no lease is made from the answer.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`].
+    pub fn end_asking(&self, owner: &Attachment) -> Result<(), Error> {
+        self.remove(&self.store.asking_path(owner))
+    }
+
+    /// Whether an attachment of this node holds `ip`.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`].
+    pub fn holds(&self, ip: IpAddr) -> Result<bool, Error> {
+        let path = self.store.address_path(ip);
+        match self.store.node.disk.identity(&path) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(failed("look at", &path, &e)),
+        }
+    }
+
+    /// Removes the note of a release whose object is gone, unless a later lease of the address has ended meanwhile.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`].
+    pub fn end_release(&self, released: &Released) -> Result<(), Error> {
+        let path = self.store.release_path(released.ip);
+        match self.store.node.disk.identity(&path) {
+            Ok(identity) if identity.inode == released.inode => self.remove(&path),
+            Ok(_) => Ok(()),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(failed("look at", &path, &e)),
+        }
+    }
+}

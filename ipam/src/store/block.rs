@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The leases of a store for who has to account for them: the node's agent, block by block.
+
+use super::failure::failed;
+use super::lease::Lease;
+use super::{Locked, Store};
+use crate::pool::interval;
+use crate::range::{Family, bits};
+use common::cni::{Attachment, Error};
+use ipnetwork::IpNetwork;
+use std::net::IpAddr;
+
+/// A lease together with the file that it is: a repeated ADD keeps the file, a new lease of the same owner is another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLease {
+    /// The lease.
+    pub lease: Lease,
+    /// The inode of its file.
+    pub inode: u64,
+}
+
+/// All leases of a store.
+#[derive(Clone, Debug, Default)]
+pub struct Leases {
+    /// Those that can be read.
+    pub held: Vec<HeldLease>,
+    /// Those that cannot, each with its owner by the file's name. They keep their addresses.
+    pub damaged: Vec<(Attachment, Error)>,
+}
+
+/// How much of a block is in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockUse {
+    /// Addresses that have a file in `addresses/`: held by an attachment, or kept from being given by hand.
+    pub taken: u64,
+    /// Released addresses that still rest.
+    pub resting: u64,
+}
+
+impl BlockUse {
+    /// Whether nothing stands against giving the block away.
+    pub fn is_idle(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Store<'_> {
+    /// All leases, with or without the lock: each appears and goes whole. A store that no call has used in this boot has
+    /// none.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`] when the directory cannot be listed.
+    pub fn leases(&self) -> Result<Leases, Error> {
+        let mut leases = Leases::default();
+        for owner in self.owners()? {
+            // The file is identified before it is read: if another takes its place in between, the inode is the old
+            // one's, and whoever acts on it finds it changed.
+            let Ok(identity) = self.node.disk.identity(&self.lease_path(&owner)) else {
+                continue;
+            };
+            match self.lease(&owner) {
+                Ok(Some(lease)) => leases.held.push(HeldLease {
+                    lease,
+                    inode: identity.inode,
+                }),
+                Ok(None) => {}
+                Err(error) => leases.damaged.push((owner, error)),
+            }
+        }
+        Ok(leases)
+    }
+}
+
+impl Locked<'_> {
+    /// How much of each of `blocks` is in use, in their order.
+    ///
+    /// # Errors
+    /// [`common::cni::Code::IO`] when the directories cannot be listed.
+    pub fn usage(&self, blocks: &[IpNetwork]) -> Result<Vec<BlockUse>, Error> {
+        let taken = self.addresses()?;
+        let mut resting = self.named_addresses(&self.store.boot.join("resting"))?;
+        resting.retain(|ip| self.rest_of(*ip).is_some());
+        let count = |ips: &[IpAddr], block: &IpNetwork| {
+            let (family, numbers) = (Family::of(block.ip()), interval(*block));
+            let inside = |ip: &&IpAddr| Family::of(**ip) == family && numbers.contains(bits(**ip));
+            ips.iter().filter(inside).count() as u64
+        };
+        let usage = |block| BlockUse {
+            taken: count(&taken, block),
+            resting: count(&resting, block),
+        };
+        Ok(blocks.iter().map(usage).collect())
+    }
+
+    /// Ends a lease if its file is still the one that was looked at. Returns whether it was.
+    ///
+    /// # Errors
+    /// As [`Locked::release`].
+    pub fn release_unchanged(&self, held: &HeldLease) -> Result<bool, Error> {
+        let path = self.store.lease_path(&held.lease.owner);
+        match self.store.node.disk.identity(&path) {
+            Ok(identity) if identity.inode == held.inode => self.release(&held.lease.owner),
+            Ok(_) => Ok(false),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(failed("look at", &path, &e)),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::{Fate, NetnsFile, Sandbox};
+use common::cni::Args;
+use std::path::Path;
+
+const OWN: &str = "/proc/self/ns/net";
+
+#[test]
+fn a_namespace_is_known_by_name_and_file() {
+    let own = NetnsFile::at(Path::new(OWN)).unwrap();
+    assert_eq!(own.fate(), Fate::There);
+    let other = NetnsFile {
+        inode: own.inode + 1,
+        ..own
+    };
+    assert_eq!(other.fate(), Fate::Replaced);
+}
+
+#[test]
+fn a_name_that_is_gone_is_evidence_only_where_its_directory_can_be_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |path: &Path| NetnsFile {
+        path: path.to_owned(),
+        device: 4,
+        inode: 1,
+    };
+    assert_eq!(file(&dir.path().join("cni-1")).fate(), Fate::Gone);
+    let unseen = file(&dir.path().join("absent/cni-1")).fate();
+    assert!(
+        matches!(&unseen, Fate::Unseen(why) if why.contains("absent is not there")),
+        "{unseen:?}"
+    );
+    // Where runtimes bind a namespace there is an empty file underneath.
+    std::fs::write(dir.path().join("cni-2"), "").unwrap();
+    let unseen = file(&dir.path().join("cni-2")).fate();
+    assert!(
+        matches!(&unseen, Fate::Unseen(why) if why.contains("no namespace")),
+        "{unseen:?}"
+    );
+}
+
+#[test]
+fn a_sandbox_is_what_the_runtime_said_of_it() {
+    let args = Args::parse("K8S_POD_NAMESPACE=ns;K8S_POD_NAME=a;K8S_POD_UID=u-1").unwrap();
+    let sandbox = Sandbox::of(&args, Path::new(OWN));
+    assert_eq!(
+        (sandbox.pod.as_deref(), sandbox.namespace()),
+        (Some("ns/a"), Some("ns"))
+    );
+    assert_eq!(sandbox.uid.as_deref(), Some("u-1"));
+    assert_eq!(sandbox.netns.unwrap().path, Path::new(OWN));
+    let bare = Sandbox::of(&Args::default(), Path::new("/no/such/netns"));
+    assert_eq!(bare, Sandbox::default());
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the node's agent does with a store.
+
+use super::single;
+use crate::config::Place;
+use crate::pool::{Block, BlockState, Confirmed, FORMAT, PoolFile, PoolRange, Standing};
+use crate::store::{BlockUse, Locked, Node, Sandbox, Store};
+use crate::testing::{Fault, Rig, attachment};
+use common::cni::{CniResult, Code, Error, IpConfig};
+use nix::libc::EIO;
+use std::net::IpAddr;
+use std::time::Duration;
+
+fn pool(generation: i64) -> PoolFile {
+    PoolFile {
+        format: FORMAT,
+        pool: "rail0".parse().unwrap(),
+        uid: "u".to_owned(),
+        generation,
+        node: "n1".to_owned(),
+        node_uid: "nu".to_owned(),
+        boot_id: "b00710".to_owned(),
+        quarantine_seconds: 600,
+        cooldown_seconds: 30,
+        allocation: crate::pool::Allocation::Blocks,
+        ranges: vec![PoolRange {
+            subnet: "10.0.0.0/24".parse().unwrap(),
+            start: None,
+            end: None,
+            gateway: None,
+            exclude: Vec::new(),
+        }],
+        reserved: Vec::new(),
+        routes: Vec::new(),
+        dns: common::cni::Dns::default(),
+        namespaces: None,
+        blocks: vec![Block {
+            name: "b".to_owned(),
+            cidr: "10.0.0.0/28".parse().unwrap(),
+            epoch: 1,
+            state: BlockState::Active,
+        }],
+        fallback: Vec::new(),
+        counters: crate::pool::Counters::default(),
+    }
+}
+
+/// Works on the store of `rig`.
+fn with<T>(rig: &Rig, work: impl FnOnce(&Store) -> T) -> T {
+    let place = Place::read(&rig.call(&serde_json::json!({})).conf).unwrap();
+    let node = Node {
+        disk: &rig.plugin.disk,
+        clock: &rig.plugin.clock,
+        lock_wait: Duration::from_millis(200),
+    };
+    work(&Store::new(&place, &node).unwrap())
+}
+
+/// A lease of `id` on `ip`, which the cluster holds as well.
+fn commit_api(locked: &Locked, id: &str, ip: IpAddr) -> Result<(), Error> {
+    let ips = vec![IpConfig {
+        address: ip.into(),
+        gateway: None,
+        interface: None,
+    }];
+    let result = CniResult {
+        ips,
+        ..CniResult::default()
+    };
+    let mut lease = locked.draft(&attachment(id), Sandbox::default(), result)?;
+    lease.api = vec![ip];
+    locked.commit(&lease)
+}
+
+#[test]
+fn a_pool_is_replaced_whole_whatever_step_fails() {
+    let mut steps = 0;
+    loop {
+        let rig = single("10.0.0.0/24");
+        with(&rig, |store| store.enter().unwrap().write_pool(&pool(1)).unwrap());
+        let fault = if steps % 2 == 0 {
+            Fault::Fail {
+                at: steps / 2,
+                errno: EIO,
+            }
+        } else {
+            Fault::Die {
+                at: steps / 2,
+                torn: true,
+            }
+        };
+        let (written, met) = with(&rig, |store| {
+            let locked = store.enter().unwrap();
+            rig.fault(fault);
+            let written = locked.write_pool(&pool(2));
+            let met = rig.fault_was_met();
+            rig.fault(Fault::None);
+            (written, met)
+        });
+        let found = with(&rig, |store| store.pool().unwrap().unwrap().generation);
+        if written.is_ok() {
+            assert_eq!(found, 2, "{fault:?}");
+        } else {
+            assert!((1..=2).contains(&found), "{fault:?}");
+        }
+        if !met {
+            break;
+        }
+        steps += 1;
+    }
+    assert_eq!(steps, 8, "create, sync, rename, sync; each fails and each dies");
+}
+
+#[test]
+fn a_confirmation_counts_for_the_next_boot() {
+    let rig = single("10.0.0.0/24");
+    with(&rig, |store| {
+        let locked = store.enter().unwrap();
+        locked.write_pool(&pool(1)).unwrap();
+        assert_eq!(store.standing(&pool(1)).unwrap(), Standing::Good);
+        store.confirm(Confirmed(rig.plugin.clock.now.get())).unwrap();
+    });
+    *rig.plugin.clock.boot.borrow_mut() = "b0071111".to_owned();
+    with(&rig, |store| {
+        assert_eq!(store.standing(&pool(1)).unwrap(), Standing::Good);
+    });
+    let later = rig.plugin.clock.now.get() + Duration::from_secs(601);
+    rig.plugin.clock.now.set(later);
+    with(&rig, |store| {
+        assert!(matches!(store.standing(&pool(1)).unwrap(), Standing::Unproven(_)));
+    });
+}
+
+#[test]
+fn a_block_is_idle_once_nothing_of_it_is_held_or_rests() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    rig.add("b");
+    let blocks = [
+        "10.0.0.0/31".parse().unwrap(),
+        "10.0.0.2/31".parse().unwrap(),
+        "10.0.0.4/30".parse().unwrap(),
+    ];
+    let usage = |rig: &Rig| with(rig, |store| store.enter().unwrap().usage(&blocks).unwrap());
+    let taken = BlockUse { taken: 1, resting: 0 };
+    assert_eq!(usage(&rig), [taken.clone(), taken.clone(), BlockUse::default()]);
+    rig.del("b").unwrap();
+    assert_eq!(usage(&rig)[1], BlockUse { taken: 0, resting: 1 });
+    rig.pass(Duration::from_secs(31));
+    assert_eq!(
+        usage(&rig).iter().map(BlockUse::is_idle).collect::<Vec<_>>(),
+        [false, true, true]
+    );
+    std::fs::write(rig.file("addresses/10.0.0.6"), "").unwrap();
+    assert!(
+        !usage(&rig)[2].is_idle(),
+        "an address kept back by hand is not given away with its block"
+    );
+}
+
+#[test]
+fn a_lease_that_was_looked_at_is_released_only_while_it_is_the_same() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    rig.add("b");
+    let held = with(&rig, |store| store.leases().unwrap().held);
+    assert_eq!(held.len(), 2);
+    // b is another lease now, though its owner and its name are the same.
+    rig.del("b").unwrap();
+    rig.add("b");
+    rig.del("gone").unwrap();
+    with(&rig, |store| {
+        let locked = store.enter().unwrap();
+        for lease in &held {
+            let is_a = lease.lease.owner == attachment("a");
+            assert_eq!(locked.release_unchanged(lease).unwrap(), is_a);
+            assert!(!locked.release_unchanged(lease).unwrap(), "it has ended already");
+        }
+    });
+    assert_eq!(rig.names("leases"), ["b@eth0"]);
+    rig.assert_sound("after a release");
+}
+
+#[test]
+fn a_damaged_lease_is_reported_and_keeps_its_addresses() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    std::fs::write(rig.file("leases/a@eth0"), "{").unwrap();
+    let leases = with(&rig, |store| store.leases().unwrap());
+    assert!(leases.held.is_empty());
+    let [(owner, error)] = leases.damaged.as_slice() else {
+        panic!("{leases:?}");
+    };
+    assert_eq!((owner, error.code), (&attachment("a"), Code::STORE_CORRUPT));
+}
+
+#[test]
+fn an_address_of_the_cluster_is_handed_over_to_the_agent_not_to_rest() {
+    let rig = single("10.0.0.0/24");
+    let ip: IpAddr = "10.0.0.200".parse().unwrap();
+    with(&rig, |store| {
+        let locked = store.enter().unwrap();
+        locked.begin_asking(&attachment("a")).unwrap();
+        assert!(locked.is_asking(&attachment("a")));
+        commit_api(&locked, "a", ip).unwrap();
+        locked.end_asking(&attachment("a")).unwrap();
+        assert!(locked.holds(ip).unwrap() && !store.is_asking(&attachment("a")));
+    });
+    rig.assert_sound("with an address of the cluster");
+    rig.del("a").unwrap();
+    rig.assert_sound("after DEL");
+    assert!(rig.names("resting").is_empty());
+    with(&rig, |store| {
+        let releases = store.releases().unwrap();
+        let [one] = releases.as_slice() else {
+            panic!("{releases:?}");
+        };
+        assert_eq!(one.ip, ip);
+        assert_eq!(one.lease.as_ref().unwrap().owner, attachment("a"));
+        assert!(one.ended.is_some(), "the agent must know since when it rests");
+        let locked = store.enter().unwrap();
+        locked.end_release(one).unwrap();
+        locked.end_release(one).unwrap();
+        assert!(store.releases().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_later_release_of_the_same_address_is_not_taken_for_the_earlier_one() {
+    let rig = single("10.0.0.0/24");
+    let ip: IpAddr = "10.0.0.200".parse().unwrap();
+    let once = |id: &str| {
+        with(&rig, |store| commit_api(&store.enter().unwrap(), id, ip).unwrap());
+        rig.del(id).unwrap();
+    };
+    once("a");
+    let first = with(&rig, |store| store.releases().unwrap().remove(0));
+    once("b");
+    with(&rig, |store| {
+        store.enter().unwrap().end_release(&first).unwrap();
+        let left = store.releases().unwrap();
+        assert_eq!(left[0].lease.as_ref().unwrap().owner, attachment("b"), "{left:?}");
+    });
+}
+
+#[test]
+fn del_may_die_at_any_step_of_a_hand_over() {
+    let ip: IpAddr = "10.0.0.200".parse().unwrap();
+    let mut at = 0;
+    loop {
+        let rig = single("10.0.0.0/24");
+        with(&rig, |store| {
+            commit_api(&store.enter().unwrap(), "a", ip).unwrap();
+        });
+        rig.fault(Fault::Die { at, torn: true });
+        // Whether it lived long enough to answer does not matter here.
+        let _ = rig.del("a");
+        let met = rig.fault_was_met();
+        rig.fault(Fault::None);
+        rig.del("a").unwrap();
+        rig.assert_sound(&format!("DEL died at {at}"));
+        let released = with(&rig, |store| store.releases().unwrap());
+        assert_eq!(
+            released.len(),
+            1,
+            "DEL died at {at}: the address must not be forgotten"
+        );
+        if !met {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at >= 4, "{at} steps were tried, which cannot be all");
+}

@@ -32,7 +32,7 @@ pub fn ours() -> &'static Path {
     })
 }
 
-/// The folder of the reference plugins: `RDMANET_PEERS`, else what `tests/go/build` makes, else `/opt/cni/bin`.
+/// The folder of the reference plugins: `RDMANET_PEERS`, else what `tests/go/build --group cni` makes, else `/opt/cni/bin`.
 pub fn peers() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -42,7 +42,7 @@ pub fn peers() -> &'static Path {
         for plugin in ["macvlan", "bridge", "ptp", "host-local", "static", "dhcp", "tuning"] {
             assert!(
                 dir.join(plugin).is_file(),
-                "the reference plugin {plugin} is not in {}: run tests/go/build and set RDMANET_PEERS to what it prints",
+                "the reference plugin {plugin} is not in {}: run tests/go/build --group cni and set RDMANET_PEERS to what it prints",
                 dir.display()
             );
         }
@@ -63,7 +63,10 @@ fn workspace() -> Option<PathBuf> {
 }
 
 fn built_by(script: &Path) -> PathBuf {
-    let output = Command::new(script).output().expect("start tests/go/build");
+    let output = Command::new(script)
+        .args(["--group", "cni"])
+        .output()
+        .expect("start tests/go/build");
     assert!(
         output.status.success(),
         "tests/go/build failed: {}",

@@ -69,7 +69,7 @@ replace k8s.io/sample-controller => k8s.io/sample-controller v0.37.1
 replace k8s.io/streaming => k8s.io/streaming v0.37.1
 
 tool (
-	go.etcd.io/etcd/server/v3
+	go.etcd.io/etcd/server/v3 // binary: etcd
 	k8s.io/kubernetes/cmd/kube-apiserver
 )
 

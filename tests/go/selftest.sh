@@ -121,7 +121,7 @@ refused() {
 	shift
 	"$@" 2>"$work/refusal" || status=$?
 	cat "$work/refusal"
-	[[ $status == 1 && $(wc -l <"$work/refusal") == 1 ]] && grep -qF "$line" "$work/refusal"
+	[[ $status == 1 && $(wc -l <"$work/refusal") == 1 ]] && grep -qF -e "$line" "$work/refusal"
 }
 
 check 'one directory is printed' one_directory_is_printed

@@ -11,6 +11,7 @@ use crate::kernel::{Kernel, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
 use crate::plan::{self, Plan};
+use crate::select::settle;
 use crate::{CniIpoib, device_info};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
@@ -103,6 +104,8 @@ impl CniIpoib {
             .map(|plugin| Delegate::new(plugin, call, config.delegate_timeout))
             .transpose()?;
         require_free_name(to.kernel, to.attachment)?;
+        let settled = settle(to.kernel, &sysfs, &self.places.state, config)?;
+        let config = &*settled.config;
         let host = observe(to.kernel, &sysfs, config)?;
         let child = plan::child(config, &host)?;
         tracing::debug!(?child, "plan");
@@ -120,10 +123,13 @@ impl CniIpoib {
             netns: to.path.to_owned(),
             netns_id: to.netns.id(),
             master: host.master.name,
+            why: settled.why,
             ipam: config.ipam.clone(),
             device_info: device_info.as_ref().map(|(file, _)| file.clone()),
             rdma: None,
         })?;
+        // What this ADD chose is written down now, for the next one to count.
+        drop(settled.turn);
         let mut world = World {
             kernel: to.kernel,
             ipam,

@@ -3,9 +3,10 @@
 
 use crate::CniIpoib;
 use crate::attach::route_entry;
-use crate::config::Config;
+use crate::config::{Config, Master};
 use crate::error::Error;
 use crate::host::observe;
+use crate::journal::Journal;
 use crate::kernel::{Kernel, Side, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
@@ -22,7 +23,7 @@ impl CniIpoib {
     /// # Errors
     /// Code 104 with *every* difference. What later plugins of the chain added is no difference.
     pub(crate) fn check(&self, call: &Call, attachment: &Attachment, path: &Path) -> Result<(), cni::Error> {
-        let config = Config::read(call)?;
+        let mut config = Config::read(call)?;
         let ifname = &attachment.ifname;
         let prev = call.conf.prev_result()?.unwrap_or_default();
         let ours = prev
@@ -34,6 +35,11 @@ impl CniIpoib {
         };
         let netns = pod(path, call.netns_override)?;
         let mut kernel = self.open_kernel(Some(&netns))?;
+        if let Master::Preferred(_) = config.master
+            && let Some(name) = self.chosen(call, attachment, &mut *kernel)?
+        {
+            config.master = Master::Named(name);
+        }
         let host = observe(&mut *kernel, &Sysfs::at(&self.places.sysfs), &config)?;
         let child = plan::child(&config, &host)?;
 
@@ -70,6 +76,29 @@ impl CniIpoib {
             Some(plugin) => Delegate::new(plugin, call, config.delegate_timeout)?.check(attachment, path),
             None => Ok(()),
         }
+    }
+
+    /// The master that ADD chose: as it wrote down, or else the parent that the pod's link has.
+    fn chosen(
+        &self,
+        call: &Call,
+        attachment: &Attachment,
+        kernel: &mut dyn Kernel,
+    ) -> Result<Option<String>, Error> {
+        let journal = Journal::new(&self.places.state, &call.conf.network);
+        if let Some(intent) = journal.peek(attachment) {
+            return Ok(Some(intent.master));
+        }
+        let Some(link) = pod_link(kernel, attachment.ifname.as_str())? else {
+            return Ok(None);
+        };
+        let parent = link.parent.unwrap_or(link.index);
+        let found = kernel.link_by_index(Side::Host, parent);
+        let found = found.map_err(|source| Error::Kernel {
+            step: format!("look up link {parent}"),
+            source,
+        })?;
+        Ok(found.map(|link| link.name))
     }
 }
 

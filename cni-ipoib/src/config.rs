@@ -4,9 +4,11 @@
 //! Everything that can be told without looking at the node is refused here, before anything is touched.
 //! Called as `ipoib` or `macvlan` the plugin reads those plugins' configurations as they are.
 
+mod master;
 mod raw;
 
 use crate::error::Error;
+use crate::select::Preferences;
 use common::cni::dispatch::Call;
 use common::cni::{Dns, Env};
 use common::netlink::{HwAddress, IpoibMode, IpvlanMode, MacvlanMode};
@@ -62,6 +64,8 @@ pub enum Master {
     Device(String),
     /// The link of the default route, as the reference macvlan plugin does when it is given no master.
     DefaultRoute,
+    /// The best of several that are named or described.
+    Preferred(Preferences),
     /// Nowhere: ADD answers with the links that could be named.
     Unset,
 }
@@ -131,10 +135,11 @@ impl Config {
         if let Some(mode) = mode {
             require_fitting_keys(&only_for, mode)?;
         }
+        let pkey = raw.pkey()?;
         Ok(Self {
-            master: raw.parent(&call.program),
+            master: raw.parent(&call.program, master::needs(mode, &only_for, pkey))?,
             mode,
-            pkey: raw.pkey()?,
+            pkey,
             ipoib_mode: raw::parse("ipoibMode", raw.ipoib_mode.as_deref())?,
             umcast: raw.umcast,
             macvlan_mode,

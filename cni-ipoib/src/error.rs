@@ -3,6 +3,7 @@
 
 use crate::config::Mode;
 use crate::rdma::RdmaError;
+use crate::select::{self, PassedOver};
 use common::cni::{self, Code, IfName};
 use common::netlink;
 use common::rdma::{Guid, Pkey};
@@ -66,6 +67,12 @@ pub enum Error {
         place: &'static str,
         /// What could be named.
         candidates: Candidates,
+    },
+    /// Of everything that the configuration names or describes nothing can be the parent.
+    #[error("no link of this node fits master: {}", passed_over(passed))]
+    NoMaster {
+        /// What was looked at.
+        passed: Vec<PassedOver>,
     },
     /// The device a device plugin chose has no network interface here.
     #[error(
@@ -235,14 +242,26 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the parent carries nothing, so that pods already on it are cut off, too.
+    pub(crate) fn is_down(&self) -> bool {
+        match self {
+            Self::MasterDown { .. } => true,
+            Self::NoMaster { passed } => passed.iter().any(|one| one.down),
+            _ => false,
+        }
+    }
+
     fn code(&self) -> Code {
         match self {
             Self::Unsupported { .. } => Code::UNSUPPORTED_FIELD,
+            // One that would fit once it carries traffic: the cable is at fault, not the configuration.
+            Self::NoMaster { .. } if self.is_down() => Code::NO_CARRIER,
             Self::BadValue { .. }
             | Self::BadWord { .. }
             | Self::KeyOfOtherMode { .. }
             | Self::MasterUnset { .. }
             | Self::MasterMissing { .. }
+            | Self::NoMaster { .. }
             | Self::DeviceWithoutLink { .. }
             | Self::NoDefaultRoute
             | Self::WrongLinkLayer { .. }
@@ -299,6 +318,13 @@ impl fmt::Display for Mode {
             Self::Macvlan => "macvlan",
             Self::Ipvlan => "ipvlan",
         })
+    }
+}
+
+fn passed_over(passed: &[PassedOver]) -> String {
+    match passed {
+        [] => "it has no RDMA-capable link (is the driver loaded?)".to_owned(),
+        all => select::list(all),
     }
 }
 

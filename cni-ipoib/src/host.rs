@@ -4,6 +4,7 @@
 use crate::config::{Config, Master};
 use crate::error::{Candidates, Error};
 use crate::kernel::{Kernel, Side, links};
+use crate::select::{Loads, chosen};
 use common::netlink::{self, Link, LinkInfo, LinkLayer, TABLE_MAIN};
 use common::rdma::{Device, PciAddress, Pkey, PortState, Sysfs};
 use std::path::PathBuf;
@@ -90,6 +91,8 @@ fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -
     let name = match master {
         Master::Named(name) => name.clone(),
         Master::Device(id) => return device_link(kernel, sysfs, side, id),
+        // Nobody counted what lives on each: ADD, which does, has settled it before.
+        Master::Preferred(preferences) => chosen(kernel, sysfs, preferences, &Loads::new())?.name,
         Master::DefaultRoute => {
             return default_route_link(kernel, side);
         }
@@ -183,7 +186,7 @@ fn port(sysfs: &Sysfs, root: &Link) -> Result<Option<Port>, Error> {
     }))
 }
 
-fn devices(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
+pub(crate) fn devices(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
     sysfs.devices().map_err(|source| Error::Io {
         what: "list the RDMA devices in",
         path: PathBuf::from("/sys/class/infiniband"),
@@ -234,7 +237,7 @@ fn candidates(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side) -> Candidates 
 }
 
 /// A request that the kernel refused while looking around.
-fn refused(step: impl Into<String>, source: netlink::Error) -> Error {
+pub(crate) fn refused(step: impl Into<String>, source: netlink::Error) -> Error {
     Error::Kernel {
         step: step.into(),
         source,

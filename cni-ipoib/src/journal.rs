@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::rdma::Grant;
 use common::cni::{Attachment, IfName};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -29,8 +30,11 @@ pub struct Intent {
     pub netns: PathBuf,
     /// The namespace's device and inode: a path may be used again for another container.
     pub netns_id: (u64, u64),
-    /// The parent, for people.
+    /// The parent.
     pub master: String,
+    /// Why that one, where there was a choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// The IPAM plugin that was asked for addresses.
     pub ipam: Option<String>,
     /// The device-info file, if ADD writes it.
@@ -73,6 +77,18 @@ pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
         }
     }
     Ok(all)
+}
+
+/// How many living attachments of all networks hang on each parent. One whose namespace is gone or another one by now
+/// loads nobody.
+pub fn loads(state: &Path) -> Result<BTreeMap<String, usize>, Error> {
+    let mut loads = BTreeMap::new();
+    for written in written(state)? {
+        if written.intent.lives() {
+            *loads.entry(written.intent.master).or_default() += 1;
+        }
+    }
+    Ok(loads)
 }
 
 /// The attachments of one network.
@@ -141,6 +157,11 @@ impl Journal {
         } else {
             Ok(None)
         }
+    }
+
+    /// What ADD wrote down of `attachment`, without waiting for anybody; none if it is not there or not whole.
+    pub fn peek(&self, attachment: &Attachment) -> Option<Intent> {
+        parse(&fs::read(self.path(attachment)).ok()?).0
     }
 
     /// The attachments that have an entry.
@@ -239,6 +260,12 @@ fn names(dir: &Path) -> Result<Vec<OsString>, Error> {
     let mut names = files.map(name).collect::<Result<Vec<_>, Error>>()?;
     names.sort();
     Ok(names)
+}
+
+impl Intent {
+    fn lives(&self) -> bool {
+        fs::metadata(&self.netns).is_ok_and(|there| (there.dev(), there.ino()) == self.netns_id)
+    }
 }
 
 fn is_at(file: &File, path: &Path) -> bool {

@@ -22,6 +22,7 @@ mod model;
 mod netns;
 pub mod plan;
 pub mod rdma;
+pub mod select;
 mod status;
 
 use common::cni::dispatch::{Call, Plugin};

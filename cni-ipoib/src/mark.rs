@@ -49,6 +49,13 @@ fn prefix(network: &str) -> String {
     format!("rdmanet:{network}/")
 }
 
+/// Whether `link` is a pod's interface by its alias, of whatever network.
+pub fn is_ours(link: &Link) -> bool {
+    link.alias
+        .as_ref()
+        .is_some_and(|alias| alias.starts_with("rdmanet:"))
+}
+
 /// The attachment that an alias of `network` spells out; none if it is another's, or was cut.
 pub fn attachment_of(network: &str, alias: &str) -> Option<Attachment> {
     let (container_id, ifname) = alias.strip_prefix(&prefix(network))?.split_once('@')?;

@@ -9,6 +9,7 @@ mod kernel;
 mod node;
 mod pod;
 mod rdma;
+mod recorded;
 mod rig;
 mod start;
 
@@ -16,5 +17,6 @@ pub(crate) use ipam::{Ipam, alone};
 pub(crate) use kernel::{Fault, ModelKernel, State};
 pub(crate) use node::Node;
 pub(crate) use pod::Pod;
+pub(crate) use recorded::recorded;
 pub(crate) use rig::Rig;
 pub(crate) use start::{attachment, bond, call, call_with, ethernet, ipoib, link, of_kind};

@@ -3,7 +3,6 @@
 
 use crate::CniIpoib;
 use crate::config::{Config, Master};
-use crate::error::Error;
 use crate::host::observe;
 use crate::plan;
 use common::cni::dispatch::Call;
@@ -40,7 +39,7 @@ impl CniIpoib {
         let sysfs = Sysfs::at(&self.places.sysfs);
         let child = observe(&mut *kernel, &sysfs, config).and_then(|host| plan::child(config, &host));
         child.map(|_| ()).map_err(|error| {
-            let code = if matches!(error, Error::MasterDown { .. }) {
+            let code = if error.is_down() {
                 Code::LIMITED
             } else {
                 Code::NOT_AVAILABLE

@@ -14,6 +14,7 @@
 )]
 
 mod announcement;
+mod choice;
 mod death;
 mod fabric;
 mod ipam;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration exactly as it is written.
 
-use super::{KEYS, Master, Mode};
+use super::{KEYS, Master, Mode, master};
 use crate::error::Error;
+use crate::select::Needs;
 use common::cni::dispatch::Call;
 use common::cni::keys::{self, CNI_KEYS};
 use common::cni::{Args, Dns};
@@ -16,7 +17,7 @@ use std::str::FromStr;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct RawConfig {
-    pub(super) master: Option<String>,
+    pub(super) master: Option<Value>,
     pub(super) mode: Option<String>,
     pub(super) pkey: Option<Value>,
     pub(super) ipoib_mode: Option<String>,
@@ -125,41 +126,31 @@ impl RawConfig {
             .collect()
     }
 
-    pub(super) fn parent(&self, program: &str) -> Master {
-        let named = self.master.as_deref().filter(|name| !name.is_empty());
+    /// The parent. `needs` is what the rest of the configuration asks of one that is to be chosen.
+    pub(super) fn parent(&self, program: &str, needs: Needs) -> Result<Master, Error> {
+        let written = master::read(self.master.as_ref(), needs)?;
         let device = [&self.runtime_config.device_id, &self.device_id, &self.pci_bus_id];
         let device = device.into_iter().flatten().find(|id| !id.is_empty());
-        match (named, device) {
-            // A device plugin for shared devices hands out ids that name no device ("17"): the name decides then.
-            (Some(name), Some(id)) if !names_a_device(id) => Master::Named(name.to_owned()),
-            (_, Some(id)) => Master::Device(id.clone()),
-            (Some(name), None) => Master::Named(name.to_owned()),
-            (None, None) if program == "macvlan" => Master::DefaultRoute,
-            (None, None) => Master::Unset,
-        }
+        Ok(match (written, device) {
+            (Master::Unset, Some(id)) => Master::Device(id.clone()),
+            // A device plugin for shared devices hands out ids that name no device ("17"): what is written decides then.
+            (_, Some(id)) if names_a_device(id) => Master::Device(id.clone()),
+            (Master::Unset, None) if program == "macvlan" => Master::DefaultRoute,
+            (Master::Preferred(_), _) if self.link_in_container => {
+                return Err(Error::BadValue {
+                    key: "linkInContainer",
+                    value: "true".to_owned(),
+                    want:
+                        "false, since lists and descriptions choose among the node's links; name the master"
+                            .to_owned(),
+                });
+            }
+            (written, _) => written,
+        })
     }
 
-    /// A number, or a text in hexadecimal; `"8001"` could be either, so it is refused.
     pub(super) fn pkey(&self) -> Result<Option<Pkey>, Error> {
-        let number = match &self.pkey {
-            None | Some(Value::Null) => return Ok(None),
-            Some(Value::Number(number)) => number.as_u64().and_then(|n| u16::try_from(n).ok()),
-            Some(Value::String(text)) => text
-                .strip_prefix("0x")
-                .or_else(|| text.strip_prefix("0X"))
-                .filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
-                .and_then(|hex| u16::from_str_radix(hex, 16).ok()),
-            Some(_) => None,
-        };
-        match number {
-            // ipoib_netlink.c refuses these two: they name no partition.
-            Some(number) if Pkey(number).is_valid() => Ok(Some(Pkey(number))),
-            _ => Err(Error::BadValue {
-                key: "pkey",
-                value: self.pkey.as_ref().map(Value::to_string).unwrap_or_default(),
-                want: "a partition key such as \"0x8001\", neither 0 nor 0x8000".to_owned(),
-            }),
-        }
+        pkey("pkey", self.pkey.as_ref())
     }
 
     /// `runtimeConfig.mac`, else `args.cni.mac`, else `CNI_ARGS` `MAC`, else `mac`.
@@ -198,6 +189,34 @@ impl RawConfig {
             Guid::from_str(text).ok()
         })
     }
+}
+
+/// A number, or a text in hexadecimal; `"8001"` could be either, so it is refused.
+pub(super) fn pkey(key: &'static str, value: Option<&Value>) -> Result<Option<Pkey>, Error> {
+    let number = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Number(number)) => number.as_u64().and_then(|n| u16::try_from(n).ok()),
+        Some(Value::String(text)) => text
+            .strip_prefix("0x")
+            .or_else(|| text.strip_prefix("0X"))
+            .filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
+            .and_then(|hex| u16::from_str_radix(hex, 16).ok()),
+        Some(_) => None,
+    };
+    match number {
+        // ipoib_netlink.c refuses these two: they name no partition.
+        Some(number) if Pkey(number).is_valid() => Ok(Some(Pkey(number))),
+        _ => Err(Error::BadValue {
+            key,
+            value: value.map(Value::to_string).unwrap_or_default(),
+            want: "a partition key such as \"0x8001\", neither 0 nor 0x8000".to_owned(),
+        }),
+    }
+}
+
+/// Go's JSON, which templates are written for, takes null and an empty text for a key that is absent.
+pub(super) fn is_set(value: &Value) -> bool {
+    !value.is_null() && value.as_str() != Some("")
 }
 
 fn first_of<const N: usize, T>(

@@ -6,6 +6,7 @@
 #![expect(clippy::too_many_lines, reason = "tables")]
 
 mod identity;
+mod master;
 mod peers;
 mod refusals;
 mod sources;

@@ -16,6 +16,15 @@ fn links() -> Candidates {
     ])
 }
 
+fn passed(link: &str, why: &str, down: bool) -> PassedOver {
+    PassedOver {
+        entry: "{}".to_owned(),
+        link: link.to_owned(),
+        why: why.to_owned(),
+        down,
+    }
+}
+
 fn refusal() -> netlink::Error {
     netlink::Error::Kernel {
         errno: Errno::EBUSY,
@@ -57,10 +66,11 @@ fn number(error: &Error) -> usize {
         Error::NoPrevResult(_) => 24,
         Error::Cni(_) => 25,
         Error::Rdma(_) => 26,
+        Error::NoMaster { .. } => 27,
     }
 }
 
-const VARIANTS: usize = 27;
+const VARIANTS: usize = 28;
 
 /// Every variant with its code, its message, and its details.
 fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
@@ -125,6 +135,12 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
             },
             7,
             "master \"ib7\" does not exist on this node; RDMA-capable links of this node: none (is the driver loaded?)",
+            "",
+        ),
+        (
+            Error::NoMaster { passed: Vec::new() },
+            7,
+            "no link of this node fits master: it has no RDMA-capable link (is the driver loaded?)",
             "",
         ),
         (
@@ -333,6 +349,17 @@ fn every_failure_has_its_code_its_message_and_its_cause() {
             (code, msg, details)
         );
     }
+}
+
+#[test]
+fn a_choice_that_only_lacks_carrier_is_a_matter_of_the_cable() {
+    let passed = vec![
+        passed("ib0", "has no carrier", true),
+        passed("ib1", "is on NUMA node 1, not 0", false),
+    ];
+    let told = cni::Error::from(Error::NoMaster { passed });
+    let text = "no link of this node fits master: ib0 has no carrier; ib1 is on NUMA node 1, not 0";
+    assert_eq!((told.code.0, told.msg.as_str()), (102, text));
 }
 
 #[test]

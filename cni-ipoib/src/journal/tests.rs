@@ -17,6 +17,7 @@ fn intent() -> Intent {
         netns: "/run/netns/a".into(),
         netns_id: (4, 4_026_532_000),
         master: "ib0".to_owned(),
+        why: None,
         ipam: Some("ranges".to_owned()),
         device_info: None,
         rdma: None,
@@ -341,4 +342,52 @@ fn a_directory_that_takes_no_file_is_an_error_and_not_a_lost_record() {
         text.starts_with("cannot create /proc/self/attachments/fabric; "),
         "{text}"
     );
+}
+
+#[test]
+fn an_intent_is_read_past_whoever_holds_it() {
+    let (dir, journal) = journal();
+    assert_eq!(journal.peek(&attachment("c1")), None);
+    let mut entry = journal.open(&attachment("c1")).unwrap();
+    assert_eq!(journal.peek(&attachment("c1")), None, "not written yet");
+    entry.begin(intent()).unwrap();
+    assert_eq!(journal.peek(&attachment("c1")), Some(intent()));
+    fs::write(file(&dir), "{\"netns\":").unwrap();
+    assert_eq!(journal.peek(&attachment("c1")), None);
+}
+
+#[test]
+fn attachments_load_their_master_while_their_namespace_lives() {
+    let (dir, journal) = journal();
+    assert!(loads(dir.path()).unwrap().is_empty(), "no journal yet");
+    let netns = dir.path().join("netns");
+    fs::write(&netns, "").unwrap();
+    let there = fs::metadata(&netns).unwrap();
+    let write = |journal: &Journal, container: &str, master: &str, inode: u64| {
+        let intent = Intent {
+            netns: netns.clone(),
+            netns_id: (there.dev(), inode),
+            master: master.to_owned(),
+            ..intent()
+        };
+        journal
+            .open(&attachment(container))
+            .unwrap()
+            .begin(intent)
+            .unwrap();
+    };
+    let other = Journal::new(dir.path(), "other");
+    write(&journal, "a", "ib0", there.ino());
+    write(&other, "b", "ib0", there.ino());
+    write(&other, "c", "ib1", there.ino());
+    write(&other, "reused", "ib1", there.ino() + 1);
+    let gone = Intent {
+        netns: dir.path().join("gone"),
+        ..intent()
+    };
+    other.open(&attachment("gone")).unwrap().begin(gone).unwrap();
+    other.open(&attachment("empty")).unwrap();
+    fs::write(dir.path().join("attachments/other/README"), "x").unwrap();
+    let expected = BTreeMap::from([("ib0".to_owned(), 2), ("ib1".to_owned(), 1)]);
+    assert_eq!(loads(dir.path()).unwrap(), expected);
 }

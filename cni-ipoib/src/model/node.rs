@@ -70,10 +70,12 @@ impl Node {
     }
 
     fn link(&self, from: &str, pci: &str) -> &Self {
-        let (from, to) = (
-            self.path().join(from),
-            self.path().join("devices/pci0000:3a").join(pci),
-        );
+        self.follow(from, &format!("devices/pci0000:3a/{pci}"))
+    }
+
+    /// A link from one path below sysfs to a folder below it, which is made.
+    pub(crate) fn follow(&self, from: &str, to: &str) -> &Self {
+        let (from, to) = (self.path().join(from), self.path().join(to));
         fs::create_dir_all(&to).unwrap();
         fs::create_dir_all(from.parent().unwrap()).unwrap();
         symlink(to, from).unwrap();

@@ -116,6 +116,14 @@ impl Sysfs {
         pci_of(&self.netdev_folder(name)?.join("device").canonicalize().ok()?)
     }
 
+    /// The NUMA node that the device behind a link is on; `None` for a link made by software, and on a machine that
+    /// has no NUMA (the kernel says -1).
+    pub fn numa_node_of_netdev(&self, name: &str) -> Option<u32> {
+        attribute(&self.netdev_folder(name)?.join("device/numa_node"))?
+            .parse()
+            .ok()
+    }
+
     /// The links on a device, by name: a PCI function (`0000:3b:00.0`) or an auxiliary device (`mlx5_core.sf.4`, a
     /// subfunction). None for an id that is neither.
     ///

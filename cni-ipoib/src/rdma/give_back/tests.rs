@@ -41,6 +41,7 @@ fn give(rig: &Rig, container: &str, netns_id: (u64, u64)) {
         netns: rig.pod.path(),
         netns_id,
         master: "eth1".to_owned(),
+        why: None,
         ipam: None,
         device_info: None,
         rdma: Some(grant()),

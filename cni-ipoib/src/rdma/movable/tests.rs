@@ -148,6 +148,7 @@ fn intent(netns: &std::path::Path, netns_id: (u64, u64)) -> Intent {
         netns: netns.to_owned(),
         netns_id,
         master: "eth1".to_owned(),
+        why: None,
         ipam: None,
         device_info: None,
         rdma: Some(Grant {

@@ -306,3 +306,15 @@ fn rates_are_read_to_the_tenth() {
 fn the_nodes_own_sysfs_is_at_sys() {
     assert_eq!(Sysfs::host(), Sysfs::at(Path::new("/sys")));
 }
+
+#[test]
+fn a_links_numa_node_is_its_devices() {
+    let node = Node::new();
+    node.netdev("ib0", 4, 0, Some("devices/pci0000:3a/0000:3b:00.0"))
+        .netdev("ib1", 5, 0, Some("devices/pci0000:5d/0000:5e:00.0"))
+        .netdev("veth0", 6, 0, None);
+    node.write("devices/pci0000:3a/0000:3b:00.0/numa_node", "1");
+    node.write("devices/pci0000:5d/0000:5e:00.0/numa_node", "-1");
+    let nodes = ["ib0", "ib1", "veth0", "../ib0", ""].map(|name| node.sysfs().numa_node_of_netdev(name));
+    assert_eq!(nodes, [Some(1), None, None, None, None]);
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the node has to choose from, read from its links and sysfs.
+//!
+//! Holds always: no child and no pod's interface is a candidate unless it is named; what can be told from the list of
+//! links is not asked of the kernel again, and `P_Key` tables are read only if somebody asks for a partition.
+
+use super::{Aside, Candidate, Preference, Preferences, RdmaPort};
+use crate::error::Error;
+use crate::host::{devices, refused};
+use crate::kernel::{Kernel, Side, links};
+use crate::mark;
+use common::netlink::{Link, LinkLayer, TABLE_MAIN};
+use common::rdma::{Device, Port, PortState, Sysfs};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// How many attachments live on each link, by its name.
+pub type Loads = BTreeMap<String, usize>;
+
+/// The links of the node that `preferences` could mean.
+///
+/// # Errors
+/// The kernel does not answer, or sysfs cannot be listed.
+pub fn candidates(
+    kernel: &mut dyn Kernel,
+    sysfs: &Sysfs,
+    preferences: &Preferences,
+    loads: &Loads,
+) -> Result<Vec<Candidate>, Error> {
+    let links = links(kernel, Side::Host)?;
+    let devices = devices(sysfs)?;
+    let survey = Survey {
+        sysfs,
+        links: &links,
+        devices: &devices,
+        preferences,
+    };
+    let mut found = Vec::new();
+    for link in links.iter().filter(|link| survey.is_meant(link)) {
+        let load = loads.get(&link.name).copied().unwrap_or(0);
+        found.push(survey.candidate(kernel, link, load)?);
+    }
+    Ok(found)
+}
+
+struct Survey<'a> {
+    sysfs: &'a Sysfs,
+    links: &'a [Link],
+    devices: &'a [Device],
+    preferences: &'a Preferences,
+}
+
+impl<'a> Survey<'a> {
+    /// Whether a name or a description could mean `link`. Nodes have hundreds of pods' links, which cost nothing here.
+    fn is_meant(&self, link: &Link) -> bool {
+        let named =
+            |preference: &Preference| matches!(preference, Preference::Named(name) if link.is_called(name));
+        let hardware_or_bond = matches!(link.kind.as_deref(), None | Some("ipoib" | "bond"));
+        let fabric = matches!(link.layer, LinkLayer::Infiniband | LinkLayer::Ethernet);
+        let choices = &self.preferences.choices;
+        choices.iter().any(named) || link.parent.is_none() && hardware_or_bond && fabric
+    }
+
+    fn candidate(&self, kernel: &mut dyn Kernel, link: &Link, load: usize) -> Result<Candidate, Error> {
+        let port = self.port(link);
+        // A bond has no device of its own.
+        let slave = self.ports_of(link).next().filter(|_| is_bond(link));
+        let hardware = slave.unwrap_or(link);
+        let pci = self.sysfs.pci_of_netdev(&hardware.name);
+        let numa_node = self.sysfs.numa_node_of_netdev(&hardware.name);
+        Ok(Candidate {
+            name: link.name.clone(),
+            altnames: link.altnames.clone(),
+            layer: link.layer,
+            pci,
+            numa_node,
+            trouble: trouble(link, port),
+            aside: self.aside(kernel, link, port.is_some())?,
+            port: port.map(|(device, port)| self.facts(device, port)).transpose()?,
+            load,
+        })
+    }
+
+    /// A bond's own port is the one of its LAG device; without one, that of the first slave that carries.
+    fn port(&self, link: &Link) -> Option<(&'a Device, &'a Port)> {
+        let own = self.sysfs.port_of(self.devices, link);
+        if own.is_some() || !is_bond(link) {
+            return own;
+        }
+        let of = |carrying: bool| {
+            let mut slaves = self.ports_of(link).filter(|slave| slave.carrier == carrying);
+            slaves.find_map(|slave| self.sysfs.port_of(self.devices, slave))
+        };
+        of(true).or_else(|| of(false))
+    }
+
+    fn ports_of(&self, bond: &Link) -> impl Iterator<Item = &'a Link> + use<'a> {
+        let index = bond.index;
+        self.links.iter().filter(move |link| link.master == Some(index))
+    }
+
+    fn facts(&self, device: &Device, port: &Port) -> Result<RdmaPort, Error> {
+        let asked =
+            |preference: &Preference| matches!(preference, Preference::Described(s) if s.pkey.is_some());
+        let wanted = self.preferences.needs.pkey.is_some() || self.preferences.choices.iter().any(asked);
+        let pkeys = if wanted {
+            self.sysfs.pkeys(device, port).map_err(|source| Error::Io {
+                what: "read the P_Key table of",
+                path: PathBuf::from(&device.name),
+                remedy: "is the device still there?",
+                source,
+            })?
+        } else {
+            Vec::new()
+        };
+        Ok(RdmaPort {
+            device: device.name.clone(),
+            number: port.number,
+            rate_mbps: port.rate_mbps,
+            subnet_prefix: port.subnet_prefix(),
+            pkeys,
+        })
+    }
+
+    fn aside(&self, kernel: &mut dyn Kernel, link: &Link, rdma: bool) -> Result<Option<Aside>, Error> {
+        if mark::is_ours(link) {
+            return Ok(Some(Aside::Always("is the interface of a pod".to_owned())));
+        }
+        let upper = link.master.map(|index| self.name_of(index));
+        match upper {
+            // Its frames go to the bond or bridge, and the kernel answers EBUSY.
+            Some(upper) if link.layer == LinkLayer::Ethernet => {
+                return Ok(Some(Aside::Always(format!("is a port of {upper}"))));
+            }
+            Some(upper) => return Ok(Some(Aside::Unasked(format!("is a port of {upper}")))),
+            None => {}
+        }
+        if let Some(parent) = link.parent {
+            let parent = self.name_of(parent);
+            return Ok(Some(Aside::Unasked(format!("is a child of {parent}"))));
+        }
+        // Children of an InfiniBand link take nothing from what else it carries; those of an Ethernet link would put
+        // pods on the network that the node itself lives on.
+        if !rdma || link.layer != LinkLayer::Ethernet {
+            return Ok(None);
+        }
+        self.carries(kernel, link).map(|what| what.map(Aside::Unasked))
+    }
+
+    /// What of the node's own network runs over `link`, directly or through a VLAN on it.
+    fn carries(&self, kernel: &mut dyn Kernel, link: &Link) -> Result<Option<String>, Error> {
+        for over in self.over(link) {
+            let via = if over.index == link.index {
+                String::new()
+            } else {
+                format!(" through {}", over.name)
+            };
+            let routes = kernel
+                .routes(Side::Host, over.index)
+                .map_err(|e| refused(format!("list the routes of {}", over.name), e))?;
+            let is_default = |table: Option<u32>| table.is_none_or(|table| table == TABLE_MAIN);
+            if routes.iter().any(|r| r.dst.prefix() == 0 && is_default(r.table)) {
+                return Ok(Some(format!(
+                    "carries the node's default route{via}; name it if pods may share it"
+                )));
+            }
+            if !is_bond(link) {
+                continue;
+            }
+            let addresses = kernel
+                .addresses(Side::Host, over.index)
+                .map_err(|e| refused(format!("list the addresses of {}", over.name), e))?;
+            if let Some(global) = addresses.iter().find(|address| address.scope == 0) {
+                let address = global.address.ip();
+                return Ok(Some(format!(
+                    "is a bond that carries the node's address {address}{via}; name it if pods may share it"
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// `link` and whatever is stacked on it.
+    fn over<'l>(&self, link: &'l Link) -> Vec<&'l Link>
+    where
+        'a: 'l,
+    {
+        let mut stack = vec![link];
+        let mut seen = 0;
+        while let Some(below) = stack.get(seen).map(|link| link.index) {
+            let on_it = self.links.iter().filter(|link| {
+                link.parent == Some(below) && link.parent_netnsid.is_none() && !mark::is_ours(link)
+            });
+            let new: Vec<&Link> = on_it
+                .filter(|link| stack.iter().all(|known| known.index != link.index))
+                .collect();
+            stack.extend(new);
+            seen += 1;
+        }
+        stack
+    }
+
+    fn name_of(&self, index: u32) -> String {
+        let found = self.links.iter().find(|link| link.index == index);
+        found.map_or_else(|| format!("link {index}"), |link| link.name.clone())
+    }
+}
+
+/// Why nothing goes over `link` now, in the words and the order of the plan, which will judge again.
+fn trouble(link: &Link, port: Option<(&Device, &Port)>) -> Option<String> {
+    if !link.up {
+        return Some(format!("is down (ip link set {} up)", link.name));
+    }
+    match port {
+        Some((device, port)) if link.layer == LinkLayer::Infiniband && !is_bond(link) => {
+            (port.state != PortState::Active).then(|| {
+                let (name, number, state) = (&device.name, port.number, port.state);
+                format!(
+                    "carries nothing: {name} port {number} is {state} ({})",
+                    port.phys_state
+                )
+            })
+        }
+        _ => (!link.carrier).then(|| "has no carrier".to_owned()),
+    }
+}
+
+fn is_bond(link: &Link) -> bool {
+    link.kind.as_deref() == Some("bond")
+}

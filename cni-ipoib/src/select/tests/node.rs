@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How candidates are read from a node.
+
+use super::*;
+use crate::model::{Fault, ModelKernel, Node, bond, ethernet, ipoib, of_kind};
+use common::netlink::{Link, RouteEntry};
+
+/// `ib0` on `mlx5_0`, and `roce0` on `mlx5_1`.
+fn node() -> Node {
+    let node = Node::with_ib0();
+    node.device("mlx5_1", "0000:3b:00.1")
+        .port("mlx5_1", 1, "Ethernet", "4: ACTIVE")
+        .netdev("roce0", 6, "0000:3b:00.1");
+    node
+}
+
+fn links() -> Vec<Link> {
+    vec![ethernet(2, "eth0"), ipoib(4, "ib0", 0xffff), ethernet(6, "roce0")]
+}
+
+fn found(kernel: &mut ModelKernel, master: Value) -> Vec<Candidate> {
+    candidates(kernel, &node().sysfs(), &preferences(master), &Loads::new()).unwrap()
+}
+
+fn aside_of(links: Vec<Link>, name: &str, master: Value) -> Option<Aside> {
+    let all = found(&mut ModelKernel::new(links), master);
+    let one = all.into_iter().find(|candidate| candidate.name == name);
+    one.unwrap_or_else(|| panic!("{name} is no candidate")).aside
+}
+
+fn names(links: Vec<Link>, master: Value) -> Vec<String> {
+    let all = found(&mut ModelKernel::new(links), master);
+    all.into_iter().map(|candidate| candidate.name).collect()
+}
+
+fn child_of(parent: u32, child: Link) -> Link {
+    Link {
+        parent: Some(parent),
+        ..child
+    }
+}
+
+#[test]
+fn children_bridges_and_pods_links_are_no_candidates_unless_they_are_named() {
+    let mut all = links();
+    all.push(child_of(4, ipoib(7, "ib0.8001", 0x8001)));
+    all.push(child_of(6, of_kind("vlan", ethernet(8, "roce0.5"))));
+    all.push(of_kind("bridge", ethernet(9, "br0")));
+    assert_eq!(names(all.clone(), json!({})), ["eth0", "ib0", "roce0"]);
+    assert_eq!(
+        names(all.clone(), json!(["roce0.5", {}])),
+        ["eth0", "ib0", "roce0", "roce0.5"]
+    );
+    let child = aside_of(all, "roce0.5", json!(["roce0.5"]));
+    assert_eq!(child, Some(Aside::Unasked("is a child of roce0".to_owned())));
+}
+
+#[test]
+fn a_link_with_our_mark_is_never_a_master() {
+    let mut all = links();
+    all.push(Link {
+        alias: Some("rdmanet:other/c1@net1".to_owned()),
+        ..child_of(4, ipoib(7, "net1", 0x8001))
+    });
+    let want = Aside::Always("is the interface of a pod".to_owned());
+    assert_eq!(aside_of(all, "net1", json!(["net1"])), Some(want));
+}
+
+#[test]
+fn a_port_of_a_bond_is_left_to_the_bond() {
+    let mut all = links();
+    all.push(bond(9, "bond9"));
+    all.push(of_kind("bond", ethernet(10, "bond10")));
+    all[1].master = Some(9);
+    all[2].master = Some(10);
+    assert_eq!(
+        aside_of(all.clone(), "ib0", json!({})),
+        Some(Aside::Unasked("is a port of bond9".to_owned())),
+        "children of an InfiniBand port work beside the bond"
+    );
+    assert_eq!(
+        aside_of(all.clone(), "roce0", json!({})),
+        Some(Aside::Always("is a port of bond10".to_owned()))
+    );
+    let found = found(&mut ModelKernel::new(all), json!({}));
+    let bonds: Vec<(&str, &str)> = found
+        .iter()
+        .filter(|candidate| candidate.name.starts_with("bond"))
+        .map(|bond| (bond.name.as_str(), bond.port.as_ref().unwrap().device.as_str()))
+        .collect();
+    assert_eq!(bonds, [("bond9", "mlx5_0"), ("bond10", "mlx5_1")]);
+    let pci: Vec<String> = found
+        .iter()
+        .filter_map(|one| one.pci)
+        .map(|pci| pci.to_string())
+        .collect();
+    assert_eq!(pci.len(), 4, "a bond is where its first port is: {pci:?}");
+}
+
+fn default_route(index: u32) -> RouteEntry {
+    RouteEntry::new("0.0.0.0/0".parse().unwrap(), index)
+}
+
+#[test]
+fn an_ethernet_link_with_the_default_route_is_kept_back_even_if_a_vlan_on_it_has_it() {
+    let mut all = links();
+    all.push(child_of(6, of_kind("vlan", ethernet(8, "roce0.5"))));
+    all.push(child_of(8, of_kind("macvlan", ethernet(9, "mgmt"))));
+    for (index, via) in [(6, ""), (8, " through roce0.5"), (9, " through mgmt")] {
+        let mut kernel = ModelKernel::new(all.clone());
+        kernel.set().state.host_routes = vec![default_route(index)];
+        let all = found(&mut kernel, json!({}));
+        let want = format!("carries the node's default route{via}; name it if pods may share it");
+        assert_eq!(all.last().unwrap().aside, Some(Aside::Unasked(want)));
+    }
+    let mut kernel = ModelKernel::new(links());
+    kernel.set().state.host_routes = vec![
+        RouteEntry {
+            table: Some(100),
+            ..default_route(6)
+        },
+        default_route(4),
+    ];
+    let asides: Vec<_> = found(&mut kernel, json!({}))
+        .into_iter()
+        .map(|one| one.aside)
+        .collect();
+    assert_eq!(
+        asides,
+        [None, None, None],
+        "another table, and an InfiniBand link, whose children share nothing"
+    );
+}
+
+#[test]
+fn an_address_keeps_back_a_bond_and_nothing_else() {
+    let mut all = links();
+    all[2] = of_kind("bond", all[2].clone());
+    all.push(child_of(6, of_kind("vlan", ethernet(8, "roce0.5"))));
+    for (index, via) in [(6, ""), (8, " through roce0.5")] {
+        let mut kernel = ModelKernel::new(all.clone());
+        kernel.set().state.host_addresses = vec![
+            (4, "10.1.0.1/24".parse().unwrap()),
+            (index, "10.2.0.1/24".parse().unwrap()),
+        ];
+        let found = found(&mut kernel, json!({}));
+        assert_eq!(found[1].aside, None);
+        let want =
+            format!("is a bond that carries the node's address 10.2.0.1{via}; name it if pods may share it");
+        assert_eq!(found[2].aside, Some(Aside::Unasked(want)));
+    }
+    let mut kernel = ModelKernel::new(links());
+    kernel.set().state.host_addresses = vec![(6, "10.1.0.1/24".parse().unwrap())];
+    assert!(
+        found(&mut kernel, json!({}))
+            .iter()
+            .all(|one| one.aside.is_none())
+    );
+}
+
+#[test]
+fn what_carries_nothing_says_so() {
+    type Change = fn(&mut Link);
+    let cases: [(usize, Change, &str); 3] = [
+        (1, |link| link.up = false, "is down (ip link set ib0 up)"),
+        (2, |link| link.up = false, "is down (ip link set roce0 up)"),
+        (2, |link| link.carrier = false, "has no carrier"),
+    ];
+    for (index, change, trouble) in cases {
+        let mut all = links();
+        change(&mut all[index]);
+        let found = found(&mut ModelKernel::new(all), json!({}));
+        assert_eq!(found[index].trouble.as_deref(), Some(trouble));
+    }
+    let mut all = links();
+    all[1].carrier = false;
+    let found = found(&mut ModelKernel::new(all), json!({}));
+    assert_eq!(
+        found[1].trouble, None,
+        "of InfiniBand the port decides: another partition may have its group"
+    );
+}
+
+#[test]
+fn partitions_are_read_only_for_somebody_who_asks() {
+    let pkeys = |keys: Value| {
+        let preferences = preferences_of(keys);
+        let mut kernel = ModelKernel::new(links());
+        let found = candidates(&mut kernel, &node().sysfs(), &preferences, &Loads::new()).unwrap();
+        found[1].port.as_ref().unwrap().pkeys.len()
+    };
+    assert_eq!(pkeys(json!({"master": {}})), 0);
+    assert_eq!(pkeys(json!({"master": {"pkey": "0x8001"}})), 3);
+    assert_eq!(pkeys(json!({"master": ["ib0"], "pkey": "0x8001"})), 3);
+}
+
+#[test]
+fn what_the_kernel_refuses_is_told_with_its_step() {
+    let mut all = links();
+    all[2] = of_kind("bond", all[2].clone());
+    for (number, step) in [
+        "list the links",
+        "list the routes of roce0",
+        "list the addresses of roce0",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut kernel = ModelKernel::new(all.clone());
+        kernel.fail(Fault::Refused(number));
+        let told = candidates(
+            &mut kernel,
+            &node().sysfs(),
+            &preferences(json!({})),
+            &Loads::new(),
+        );
+        assert_eq!(told.unwrap_err().to_string(), format!("cannot {step}"));
+    }
+}

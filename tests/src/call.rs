@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A call that takes longer hangs; kubelet gives up after two minutes.
-const LIMIT: Duration = Duration::from_secs(90);
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
 /// A call that is about to be made.
 #[derive(Clone, Debug)]
@@ -110,6 +110,11 @@ impl Call {
             drop(ended);
             output
         });
+        self.answer(output.status, &output.stdout, &output.stderr, start.elapsed())
+    }
+
+    /// What this call answered, put together.
+    pub(crate) fn answer(&self, status: ExitStatus, stdout: &[u8], stderr: &[u8], took: Duration) -> Answer {
         let shown = |name: &str| self.env.get(name).cloned().unwrap_or_default();
         Answer {
             what: format!(
@@ -119,10 +124,10 @@ impl Call {
                 shown("CNI_IFNAME").display(),
                 shown("CNI_CONTAINERID").display()
             ),
-            status: output.status,
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            took: start.elapsed(),
+            status,
+            stdout: String::from_utf8_lossy(stdout).into_owned(),
+            stderr: String::from_utf8_lossy(stderr).into_owned(),
+            took,
         }
     }
 }

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network configurations, written as users write them.
 
+use crate::Node;
 use serde_json::{Map, Value, json};
+use std::fs;
+use std::path::Path;
+
+/// Where the VM has the files of `conf/`.
+const HANDED_OUT: &str = "/etc/cni/net.d";
 
 /// A network configuration for one plugin.
 #[derive(Clone, Debug)]
@@ -14,6 +20,26 @@ impl Conf {
             Value::Object(object) => Self(object),
             other => panic!("a configuration is an object, not {other}"),
         }
+    }
+
+    /// The plugin of a file of `conf/`, as a runtime calls it, with its leases in the node's own folder and no rest
+    /// for released addresses.
+    pub fn handed_out(file: &str, node: &Node) -> Self {
+        let path = Path::new(HANDED_OUT).join(file);
+        let text = fs::read_to_string(&path).unwrap_or_else(|e| {
+            panic!(
+                "{}: {e}; give tests/fabric/run --share \"$PWD/conf:{HANDED_OUT}\"",
+                path.display()
+            )
+        });
+        let list: Value = serde_json::from_str(&text).unwrap();
+        let mut ipam = list["plugins"][0]["ipam"].clone();
+        ipam["dataDir"] = json!(node.path("rdma-ipam"));
+        ipam["cooldown"] = json!(0);
+        Self::new(list["plugins"][0].clone())
+            .with("name", list["name"].clone())
+            .with("cniVersion", list["cniVersion"].clone())
+            .with("ipam", ipam)
     }
 
     /// The same with `key` set to `value`.

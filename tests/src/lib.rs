@@ -15,10 +15,12 @@
 pub mod call;
 pub mod conf;
 pub mod fail;
-pub mod kill;
+pub mod faults;
 pub mod node;
 pub mod pod;
 pub mod programs;
+pub mod snapshot;
+pub mod trace;
 pub mod traces;
 
 pub use call::{Answer, Call};
@@ -26,4 +28,5 @@ pub use conf::Conf;
 pub use node::Node;
 pub use pod::Pod;
 pub use serde_json::{Value, json};
+pub use snapshot::Snapshot;
 pub use traces::Traces;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A kill at every request that changes something, followed by each way to put it right: nothing is left of it, neither
+//! link nor address, route, rule, setting, lease or file.
+
+use nix::sys::signal::Signal;
+use tests::faults::{Faults, Verb};
+use tests::{Node, json};
+
+/// Kills all calls of `verb` on a node with a `macvlan` network of two families.
+fn killed_everywhere(verb: Verb, signal: Signal, limit: Option<usize>) {
+    Node::run(|node| {
+        let mut ipam = node.rdma_ipam("10.7.0.0/24");
+        ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
+        ipam["routes"] = json!([{"dst": "10.8.0.0/16"}]);
+        let conf = node.conf(json!({"name": "macvlan", "ipam": ipam}));
+        Faults::new(node, &conf).kill_everywhere(verb, signal, limit);
+    });
+}
+
+#[test]
+fn add_killed_before_any_change_leaves_nothing_that_is_not_put_right() {
+    killed_everywhere(Verb::Add, Signal::SIGKILL, None);
+}
+
+#[test]
+fn del_killed_before_any_change_leaves_nothing_that_is_not_put_right() {
+    killed_everywhere(Verb::Del, Signal::SIGKILL, None);
+}
+
+#[test]
+fn add_terminated_before_any_change_leaves_nothing_that_is_not_put_right() {
+    killed_everywhere(Verb::Add, Signal::SIGTERM, Some(60));
+}
+
+#[test]
+fn del_terminated_before_any_change_leaves_nothing_that_is_not_put_right() {
+    killed_everywhere(Verb::Del, Signal::SIGTERM, Some(60));
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ADD and DEL of one configuration, killed at every request that changes something, put right in every way that a
+//! runtime has, and compared with what was before.
+//!
+//! Holds always: the moments to kill at come from a traced run and never from a list; where time allows only some of
+//! them they are spread evenly, the same ones each time, and the output says how many of how many.
+
+mod life;
+
+use crate::trace::{Process, Scope, Step, Victim};
+use crate::{Conf, Node, Pod, Snapshot};
+use nix::sys::signal::Signal;
+use std::io::{self, Write};
+
+/// The interface in every pod of this module.
+pub const IFNAME: &str = "net1";
+
+/// The call that is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// ADD, of a fresh pod.
+    Add,
+    /// DEL, of one that is attached.
+    Del,
+}
+
+/// What comes after the kill, and must leave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// DEL, as every runtime calls it.
+    Del,
+    /// GC that knows no attachment.
+    Gc,
+    /// The pod's namespace dies, then DEL.
+    DeathThenDel,
+    /// The pod's namespace dies, then GC.
+    DeathThenGc,
+    /// DEL that is told no namespace.
+    DelWithoutNetns,
+    /// A second ADD, which works unless only the answer was missing; then DEL.
+    AddThenDel,
+}
+
+const REPAIRS: [Repair; 6] = [
+    Repair::Del,
+    Repair::DeathThenGc,
+    Repair::Gc,
+    Repair::DelWithoutNetns,
+    Repair::DeathThenDel,
+    Repair::AddThenDel,
+];
+
+/// One killed call: where, who, by what, and what follows.
+#[derive(Clone, Debug)]
+pub struct Kill {
+    verb: Verb,
+    step: Step,
+    victim: Victim,
+    signal: Signal,
+    repair: Repair,
+}
+
+/// Attachments of one configuration on one node.
+pub struct Faults<'n> {
+    node: &'n Node,
+    conf: &'n Conf,
+    /// The node without pods, and with a fresh one.
+    bare: Snapshot,
+    with_pod: Snapshot,
+}
+
+impl<'n> Faults<'n> {
+    /// Takes the node as it is now for what every life must come back to.
+    pub fn new(node: &'n Node, conf: &'n Conf) -> Self {
+        // The first attachment of all makes folders too.
+        let first = node.pod();
+        first.attach(conf, IFNAME);
+        first.detach(conf, IFNAME);
+        drop(first);
+        let bare = node.settled_snapshot(&[]);
+        let pod = node.pod();
+        let with_pod = node.settled_snapshot(&[&pod]);
+        Self {
+            node,
+            conf,
+            bare,
+            with_pod,
+        }
+    }
+
+    /// Kills calls of `verb`, at most `limit` of them (`RDMANET_ALL_KILLS` lifts it), and prints how many.
+    ///
+    /// With a limit, each kill is followed by one of the ways to put it right, in turn; else by each.
+    pub fn kill_everywhere(&self, verb: Verb, signal: Signal, limit: Option<usize>) {
+        let all = every_kill();
+        let scope = if all { Scope::Everything } else { Scope::Changes };
+        let steps = self.steps(verb, scope);
+        let kills = kills(verb, &steps, signal);
+        assert!(
+            kills.len() >= 20 * REPAIRS.len(),
+            "{verb:?} makes only {} requests that change something; does the tracer see them? {steps:#?}",
+            steps.len()
+        );
+        let chosen = match limit {
+            Some(limit) if !all => spread(&in_turn(&kills), limit),
+            _ => kills.clone(),
+        };
+        for kill in &chosen {
+            self.live(kill, scope);
+        }
+        let name = self.conf.text("name");
+        // Past the capture of libtest, for the log of a run that passed.
+        writeln!(
+            io::stdout(),
+            "# {name}: {verb:?} struck by {signal} in {} of {} ways (at {} requests); nothing left",
+            chosen.len(),
+            kills.len(),
+            steps.len()
+        )
+        .unwrap();
+    }
+
+    /// The steps of a call that nobody disturbs.
+    fn steps(&self, verb: Verb, scope: Scope) -> Vec<Step> {
+        let pod = self.node.pod();
+        let traced = match verb {
+            Verb::Add => {
+                let traced = pod.call("ADD", self.conf, IFNAME).traced(scope, |_| None);
+                pod.keep(self.conf, IFNAME, &traced.answer.result());
+                pod.check(self.conf, IFNAME).done();
+                pod.detach(self.conf, IFNAME);
+                traced
+            }
+            Verb::Del => {
+                pod.attach(self.conf, IFNAME);
+                let traced = pod.call("DEL", self.conf, IFNAME).traced(scope, |_| None);
+                traced.answer.done();
+                traced
+            }
+        };
+        self.assert_clean(Some(&pod), format!("after an undisturbed {verb:?}"));
+        traced.steps
+    }
+
+    #[track_caller]
+    fn assert_clean(&self, pod: Option<&Pod<'_>>, when: impl std::fmt::Display) {
+        match pod {
+            Some(pod) => self.node.assert_as_before(&self.with_pod, &[pod], when),
+            None => self.node.assert_as_before(&self.bare, &[], when),
+        }
+    }
+}
+
+/// Whether every kill is wanted, whatever it takes: for a person's machine, over night.
+fn every_kill() -> bool {
+    std::env::var_os("RDMANET_ALL_KILLS").is_some_and(|value| value == "1")
+}
+
+/// Every step, everyone who can die at it, every way to put it right.
+fn kills(verb: Verb, steps: &[Step], signal: Signal) -> Vec<Kill> {
+    let mut kills = Vec::new();
+    for step in steps {
+        let victims: &[Victim] = match step.by {
+            Process::Plugin => &[Victim::Plugin],
+            Process::Delegate(_) => &[Victim::Plugin, Victim::Delegate, Victim::All],
+        };
+        for victim in victims {
+            kills.extend(REPAIRS.iter().map(|repair| Kill {
+                verb,
+                step: step.clone(),
+                victim: *victim,
+                signal,
+                repair: *repair,
+            }));
+        }
+    }
+    kills
+}
+
+/// Each step and victim once, with the ways to put it right in turn.
+fn in_turn(kills: &[Kill]) -> Vec<Kill> {
+    let moments = kills.chunks(REPAIRS.len()).enumerate();
+    moments
+        .map(|(number, ways)| ways[number % ways.len()].clone())
+        .collect()
+}
+
+/// At most `limit` of `all`, evenly spread, with the first and the last.
+fn spread(all: &[Kill], limit: usize) -> Vec<Kill> {
+    if all.len() <= limit || limit < 2 {
+        return all.to_vec();
+    }
+    (0..limit)
+        .map(|number| all[number * (all.len() - 1) / (limit - 1)].clone())
+        .collect()
+}

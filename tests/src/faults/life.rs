@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One pod's life with a killed call in it.
+
+use super::{Faults, IFNAME, Kill, Repair, Verb};
+use crate::Pod;
+use crate::trace::{Scope, Traced};
+use common::netlink::Link;
+use std::fmt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to end a namespace, in emulation on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Faults<'_> {
+    /// A pod is born, a call for it is killed and put right, and nothing is left.
+    pub(super) fn live(&self, kill: &Kill, scope: Scope) {
+        let pod = self.node.pod();
+        if kill.verb == Verb::Del {
+            pod.attach(self.conf, IFNAME);
+        }
+        let struck = self.strike(&pod, kill, scope);
+        self.judge(&pod, kill, &struck);
+        self.repair(&pod, kill);
+        let alive = pod.netns.exists().then_some(&pod);
+        self.assert_clean(alive, format!("after {kill}, answered {}", struck.answer));
+    }
+
+    fn strike(&self, pod: &Pod<'_>, kill: &Kill, scope: Scope) -> Traced {
+        let verb = match kill.verb {
+            Verb::Add => "ADD",
+            Verb::Del => "DEL",
+        };
+        let mut reached = false;
+        let traced = pod.call(verb, self.conf, IFNAME).traced(scope, |step| {
+            let here = (step.by, step.number) == (kill.step.by, kill.step.number);
+            reached |= here;
+            here.then_some((kill.victim, kill.signal))
+        });
+        // How often a call waits is another matter from run to run.
+        assert!(
+            reached || scope == Scope::Everything,
+            "there was no such moment: {kill}; only {:#?}",
+            traced.steps
+        );
+        traced
+    }
+
+    /// A call that lived to answer has kept its promises before anybody puts anything right.
+    fn judge(&self, pod: &Pod<'_>, kill: &Kill, struck: &Traced) {
+        let answer = &struck.answer;
+        let when = || format!("after {kill}, which answered {answer}");
+        match (answer.status.code(), kill.verb) {
+            (None, _) => {}
+            (Some(0), Verb::Add) => pod.keep(self.conf, IFNAME, &answer.result()),
+            (Some(0), Verb::Del) | (Some(_), Verb::Add) => self.assert_clean(Some(pod), when()),
+            (Some(code), Verb::Del) => assert_eq!(code, 1, "{}", when()),
+        }
+    }
+
+    fn repair(&self, pod: &Pod<'_>, kill: &Kill) {
+        match kill.repair {
+            Repair::Del => pod.detach(self.conf, IFNAME),
+            Repair::Gc => self.node.gc(self.conf, &[]).done(),
+            Repair::DelWithoutNetns => {
+                let call = pod.call("DEL", self.conf, IFNAME);
+                call.env_remove("CNI_NETNS").run().done();
+            }
+            Repair::DeathThenDel => {
+                self.die(pod);
+                pod.detach(self.conf, IFNAME);
+            }
+            Repair::DeathThenGc => {
+                self.die(pod);
+                self.node.gc(self.conf, &[]).done();
+            }
+            Repair::AddThenDel => {
+                let again = pod.add(self.conf, IFNAME);
+                if again.status.success() {
+                    pod.check(self.conf, IFNAME).done();
+                } else {
+                    // The specification asks for it where the interface is, and it is there, whole.
+                    again.refused(101, &[IFNAME]);
+                }
+                pod.detach(self.conf, IFNAME);
+            }
+        }
+    }
+
+    /// The namespace dies; what the kernel gives back to the node has arrived when this returns.
+    fn die(&self, pod: &Pod<'_>) {
+        let refunded = |link: &Link| link.kind.as_deref() == Some("ipoib");
+        let count = |links: Vec<Link>| links.iter().filter(|link| refunded(link)).count();
+        let awaited = count(self.node.links()) + count(pod.links());
+        pod.die();
+        let start = Instant::now();
+        while count(self.node.links()) < awaited {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "the kernel gave back no child of pod {}",
+                pod.id
+            );
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl fmt::Display for Kill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            verb,
+            step,
+            victim,
+            signal,
+            repair,
+        } = self;
+        write!(
+            f,
+            "{verb:?}, {victim:?} struck by {signal} before {step}, then {repair:?}"
+        )
+    }
+}

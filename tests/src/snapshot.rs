@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Everything of a node that an attachment may touch, at one moment, and what is different at another.
+//!
+//! Read by nothing of what is tested: the kernel's own messages word for word, and files. What changes by itself
+//! (counters, ages) is left out, and so are numbers that mean nothing by themselves (link indexes, queue pairs).
+
+mod network;
+
+use crate::{Node, Pod};
+use common::netlink::{Rdma, Socket};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to finish what a call or a namespace's death began.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the plugins may leave: the last address given, addresses that rest, locks that nobody holds.
+const MAY_STAY: [&str; 5] = ["/cursors/", "/resting/", "/lock", "/last_reserved_ip", "/netns/"];
+
+/// Objects by name, each with its facts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot(BTreeMap<String, BTreeSet<String>>);
+
+/// What is different between two snapshots; empty if nothing is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference(Vec<String>);
+
+impl Node {
+    /// The node and these pods now.
+    pub fn snapshot(&self, pods: &[&Pod<'_>]) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.add("node", network::objects());
+        snapshot.add("node", sysctls());
+        snapshot.add("node", rdma_devices());
+        snapshot.add("node", self.files());
+        // By their place in the list: a fresh pod is like any other.
+        for (number, pod) in pods.iter().enumerate() {
+            let inside = || [network::objects(), sysctls(), rdma_devices()].concat();
+            snapshot.add(&format!("pod {number}"), pod.open().run(inside).unwrap());
+        }
+        snapshot
+    }
+
+    /// The same once addresses that the kernel still tests for duplicates are settled.
+    pub fn settled_snapshot(&self, pods: &[&Pod<'_>]) -> Snapshot {
+        let start = Instant::now();
+        loop {
+            let snapshot = self.snapshot(pods);
+            let tentative = |object: &String| object.contains("Tentative");
+            if !snapshot.0.keys().any(tentative) {
+                return snapshot;
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "an address stays tentative: {snapshot:#?}"
+            );
+            sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Asserts that the node and these pods are, or within seconds become, as they were.
+    #[track_caller]
+    pub fn assert_as_before(&self, before: &Snapshot, pods: &[&Pod<'_>], when: impl fmt::Display) {
+        let start = Instant::now();
+        loop {
+            let difference = self.snapshot(pods).since(before);
+            if difference.0.is_empty() {
+                return;
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{when}, something is different:\n{difference}"
+            );
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Files of attachments, leases and devices, in the node's own folder and in the default places.
+    fn files(&self) -> Vec<Object> {
+        let own = ["state", "rdma-ipam", "host-local"].map(|name| self.path(name));
+        let default = [
+            "/run/rdmanet",
+            "/run/k8s.cni.cncf.io",
+            "/var/run/k8s.cni.cncf.io",
+            "/var/lib/cni",
+        ]
+        .map(Into::into);
+        let listed = |dir: &Path| {
+            let names = crate::node::files_below(dir, &|name| {
+                let name = format!("/{name}");
+                !MAY_STAY.iter().any(|part| name.contains(part))
+            });
+            names
+                .into_iter()
+                .map(|name| object(format!("file {}", dir.join(name).display())))
+                .collect::<Vec<_>>()
+        };
+        own.iter().chain(&default).flat_map(|dir| listed(dir)).collect()
+    }
+}
+
+/// An object and its facts.
+type Object = (String, BTreeSet<String>);
+
+fn object(name: String) -> Object {
+    (name, BTreeSet::new())
+}
+
+/// Settings of every interface, and those for interfaces to come.
+fn sysctls() -> Vec<Object> {
+    let mut found = Vec::new();
+    for family in ["ipv4", "ipv6"] {
+        let conf = Path::new("/proc/sys/net").join(family).join("conf");
+        for interface in fs::read_dir(&conf).into_iter().flatten().flatten() {
+            let name = format!("settings {family} {}", interface.file_name().display());
+            let files = fs::read_dir(interface.path()).into_iter().flatten().flatten();
+            let setting = |file: fs::DirEntry| {
+                // `stable_secret` cannot be read before it is set.
+                let value = fs::read_to_string(file.path()).ok()?;
+                Some(format!("{} = {}", file.file_name().display(), value.trim()))
+            };
+            found.push((name, files.filter_map(setting).collect()));
+        }
+    }
+    found
+}
+
+/// The RDMA devices that this namespace sees, and the node's mode. A kernel without RDMA has none.
+fn rdma_devices() -> Vec<Object> {
+    let Ok(mut socket) = Socket::<Rdma>::open() else {
+        return Vec::new();
+    };
+    let mode = object(format!("RDMA namespaces {:?}", socket.netns_mode().unwrap()));
+    let devices = socket.devices().unwrap().into_iter().map(|device| {
+        let facts = [format!("node GUID {}", device.node_guid)];
+        (format!("RDMA device {}", device.name), facts.into())
+    });
+    devices.chain([mode]).collect()
+}
+
+impl Snapshot {
+    fn add(&mut self, place: &str, objects: Vec<Object>) {
+        for (name, facts) in objects {
+            self.0.insert(format!("{place}: {name}"), facts);
+        }
+    }
+
+    /// What is different from `before`.
+    pub fn since(&self, before: &Self) -> Difference {
+        let mut lines = Vec::new();
+        for (name, facts) in &before.0 {
+            match self.0.get(name) {
+                None => lines.push(format!("gone     {name} {}", list(facts))),
+                Some(now) => {
+                    let (was, is): (Vec<_>, Vec<_>) =
+                        (facts.difference(now).collect(), now.difference(facts).collect());
+                    if !(was.is_empty() && is.is_empty()) {
+                        lines.push(format!("changed  {name}: was {was:?}, is {is:?}"));
+                    }
+                }
+            }
+        }
+        let new = self.0.iter().filter(|(name, _)| !before.0.contains_key(*name));
+        lines.extend(new.map(|(name, facts)| format!("left     {name} {}", list(facts))));
+        Difference(lines)
+    }
+}
+
+/// The facts on one line, without those of a long list.
+fn list(facts: &BTreeSet<String>) -> String {
+    let some: Vec<_> = facts.iter().take(12).map(String::as_str).collect();
+    some.join(", ")
+}
+
+impl Difference {
+    /// Whether nothing is different.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|line| writeln!(f, "  {line}"))
+    }
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A call under ptrace(2): every request to the kernel that changes something is seen before it is made, whoever of
+//! the plugin and the programs it started makes it, and each of them can be killed there.
+//!
+//! Holds always: a process that is killed at a request has not made it; every process of a call has ended when the
+//! call returns. Knows the system calls of `x86_64`, which is what the VM and the build machines are.
+
+mod request;
+
+use crate::call::LIMIT;
+use crate::{Answer, Call};
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+/// Who makes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Process {
+    /// The process that the runtime started.
+    Plugin,
+    /// The n-th that was started on its behalf, from 1.
+    Delegate(u32),
+}
+
+/// A moment in a call: before one of its processes makes its n-th request that changes something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Whose request it is.
+    pub by: Process,
+    /// Which of its requests, from 1.
+    pub number: u32,
+    /// The request in words, e.g. `RTM_NEWLINK` or `unlink /run/…`.
+    pub what: String,
+}
+
+/// Who is struck at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victim {
+    /// The plugin; what it started goes on without it, as when a runtime's time is up.
+    Plugin,
+    /// The process that makes the request, where the plugin started it: the plugin sees it fail.
+    Delegate,
+    /// All at once, as when a node runs out of memory.
+    All,
+}
+
+/// What came of a traced call.
+#[derive(Debug)]
+pub struct Traced {
+    /// How the plugin ended, and what it said.
+    pub answer: Answer,
+    /// Every request that changed something, in order.
+    pub steps: Vec<Step>,
+}
+
+/// Which requests are steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that change something outside the process. Between two of them nothing changes, so that dying before
+    /// each one covers every state that a death can leave.
+    Changes,
+    /// Every system call.
+    Everything,
+}
+
+impl Call {
+    /// Makes the call and shows each step to `watch`, which may name somebody to strike with a signal there.
+    pub fn traced(&self, scope: Scope, mut watch: impl FnMut(&Step) -> Option<(Victim, Signal)>) -> Traced {
+        let [mut stdin, stdout, stderr] = std::array::from_fn(|_| tempfile::tempfile().unwrap());
+        stdin.write_all(&self.stdin).unwrap();
+        stdin.rewind().unwrap();
+        let mut command = Command::new(&self.program);
+        command
+            .env_clear()
+            .envs(&self.env)
+            .stdin(stdin)
+            .stdout(stdout.try_clone().unwrap())
+            .stderr(stderr.try_clone().unwrap());
+        trace_from_start(&mut command);
+        let start = Instant::now();
+        let child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+        let plugin = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let (steps, status) = within_limit(plugin, || Tracer::new(plugin, scope).follow(&mut watch));
+        Traced {
+            answer: self.answer(status, &content(stdout), &content(stderr), start.elapsed()),
+            steps,
+        }
+    }
+}
+
+/// Has the child stop at its first instruction, so that no request is missed.
+#[expect(unsafe_code, reason = "std has no other way to ask for being traced")]
+fn trace_from_start(command: &mut Command) {
+    // SAFETY: between fork and exec only calls that are safe in a signal handler are allowed; ptrace(2) is one system call
+    // and touches no memory of this process.
+    unsafe { command.pre_exec(|| ptrace::traceme().map_err(Into::into)) };
+}
+
+/// Kills a call that hangs, so that its tracer wakes up.
+fn within_limit<T>(plugin: Pid, follow: impl FnOnce() -> T) -> T {
+    thread::scope(|scope| {
+        let (ended, watch) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            if watch.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = kill(plugin, Signal::SIGKILL);
+            }
+        });
+        let outcome = follow();
+        drop(ended);
+        outcome
+    })
+}
+
+fn content(mut file: File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).unwrap();
+    bytes
+}
+
+/// A thread of a traced process.
+#[derive(Clone, Copy)]
+struct Thread {
+    process: Pid,
+    /// Whether it is inside a system call: entry and exit stop alike.
+    inside: bool,
+}
+
+/// The processes of one call.
+struct Tracer {
+    plugin: Pid,
+    scope: Scope,
+    threads: BTreeMap<Pid, Thread>,
+    /// Processes by their order of birth, and how many steps each has made.
+    processes: Vec<(Pid, u32)>,
+    steps: Vec<Step>,
+    /// Nobody is asked any more.
+    struck: bool,
+}
+
+impl Tracer {
+    fn new(plugin: Pid, scope: Scope) -> Self {
+        Self {
+            plugin,
+            scope,
+            threads: BTreeMap::new(),
+            processes: vec![(plugin, 0)],
+            steps: Vec::new(),
+            struck: false,
+        }
+    }
+
+    /// Follows every process to its end.
+    fn follow(
+        mut self,
+        watch: &mut impl FnMut(&Step) -> Option<(Victim, Signal)>,
+    ) -> (Vec<Step>, ExitStatus) {
+        let mut status = None;
+        loop {
+            // Of this thread's children only: other tests of this program have children of their own.
+            let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+            match waitpid(None, Some(flags)) {
+                Ok(WaitStatus::Exited(thread, code)) => {
+                    self.ended(thread, ExitStatus::from_raw(code << 8), &mut status);
+                }
+                Ok(WaitStatus::Signaled(thread, signal, _)) => {
+                    self.ended(thread, ExitStatus::from_raw(signal as i32), &mut status);
+                }
+                Ok(WaitStatus::PtraceSyscall(thread)) => self.at_system_call(thread, watch),
+                Ok(WaitStatus::PtraceEvent(thread, ..)) => self.go_on(thread, None),
+                Ok(WaitStatus::Stopped(thread, signal)) => self.stopped(thread, signal),
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(nix::errno::Errno::ECHILD) => break,
+                Err(e) => panic!("waitpid: {e}"),
+            }
+        }
+        (self.steps, status.expect("the plugin's end was not seen"))
+    }
+
+    fn ended(&mut self, thread: Pid, how: ExitStatus, status: &mut Option<ExitStatus>) {
+        self.threads.remove(&thread);
+        if thread == self.plugin {
+            *status = Some(how);
+        }
+    }
+
+    /// A thread begins with a stop of its own; all other signals are passed on.
+    fn stopped(&mut self, thread: Pid, signal: Signal) {
+        if self.threads.contains_key(&thread) {
+            return self.go_on(thread, Some(signal));
+        }
+        let process = process_of(thread);
+        self.threads.insert(
+            thread,
+            Thread {
+                process,
+                inside: false,
+            },
+        );
+        if thread == self.plugin {
+            let options = Options::PTRACE_O_TRACESYSGOOD
+                | Options::PTRACE_O_TRACECLONE
+                | Options::PTRACE_O_TRACEFORK
+                | Options::PTRACE_O_TRACEVFORK
+                | Options::PTRACE_O_TRACEEXEC
+                | Options::PTRACE_O_EXITKILL;
+            ptrace::setoptions(thread, options).unwrap();
+        } else if !self.processes.iter().any(|(pid, _)| *pid == process) {
+            self.processes.push((process, 0));
+        }
+        self.go_on(thread, None);
+    }
+
+    fn at_system_call(&mut self, thread: Pid, watch: &mut impl FnMut(&Step) -> Option<(Victim, Signal)>) {
+        let Some(state) = self.threads.get_mut(&thread) else {
+            return self.go_on(thread, None);
+        };
+        state.inside = !state.inside;
+        let (entering, process) = (state.inside, state.process);
+        if entering
+            && !self.struck
+            && let Some(what) = request::about_to_make(thread, self.scope)
+        {
+            let step = self.step(process, what);
+            let blow = watch(&step);
+            self.steps.push(step);
+            if let Some((victim, signal)) = blow {
+                self.struck = true;
+                self.strike(process, victim, signal);
+            }
+        }
+        self.go_on(thread, None);
+    }
+
+    fn step(&mut self, process: Pid, what: String) -> Step {
+        let position = self.processes.iter().position(|(pid, _)| *pid == process);
+        let position = position.expect("a process that was not seen to begin");
+        let steps = &mut self.processes[position].1;
+        *steps += 1;
+        Step {
+            by: match u32::try_from(position).unwrap() {
+                0 => Process::Plugin,
+                number => Process::Delegate(number),
+            },
+            number: *steps,
+            what,
+        }
+    }
+
+    fn strike(&self, caller: Pid, victim: Victim, signal: Signal) {
+        let struck = |process: &Pid| match victim {
+            Victim::Plugin => *process == self.plugin,
+            Victim::Delegate => *process == caller,
+            Victim::All => true,
+        };
+        for (process, _) in self.processes.iter().filter(|(process, _)| struck(process)) {
+            // One that has ended already is none the worse.
+            let _ = kill(*process, signal);
+        }
+    }
+
+    /// Lets a thread run to its next stop. One that a signal ends meanwhile is not there any more.
+    fn go_on(&self, thread: Pid, signal: Option<Signal>) {
+        let _ = if self.struck {
+            ptrace::cont(thread, signal)
+        } else {
+            ptrace::syscall(thread, signal)
+        };
+    }
+}
+
+/// The process that a thread belongs to.
+fn process_of(thread: Pid) -> Pid {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    process
+        .and_then(|id| id.trim().parse().ok())
+        .map_or(thread, Pid::from_raw)
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.by {
+            Process::Plugin => write!(f, "the plugin's")?,
+            Process::Delegate(number) => write!(f, "delegate {number}'s")?,
+        }
+        write!(f, " request {} ({})", self.number, self.what)
+    }
+}

@@ -7,8 +7,13 @@ use nix::sys::signal::Signal;
 use tests::faults::{Faults, Verb};
 use tests::{Conf, Node};
 
-/// How many calls of one verb are killed in one mode.
-const KILLS: usize = 20;
+/// How many calls of a verb are killed in one mode: about a second each.
+const fn kills(verb: Verb) -> usize {
+    match verb {
+        Verb::Add => 16,
+        Verb::Del => 9,
+    }
+}
 
 /// A way to be attached.
 struct Mode {
@@ -74,7 +79,7 @@ fn killed_everywhere(mode: &Mode, verb: Verb) {
     fabric::run(|node: &Node| {
         mode.node.iter().for_each(|words| drop(node.ip(words)));
         let conf = Conf::handed_out(mode.conf, node);
-        Faults::new(node, &conf).kill_everywhere(verb, Signal::SIGKILL, Some(KILLS));
+        Faults::new(node, &conf).kill_everywhere(verb, Signal::SIGKILL, Some(kills(verb)));
         mode.back.iter().for_each(|words| drop(node.ip(words)));
     });
 }

@@ -27,6 +27,7 @@ mod macvlan;
 mod master;
 mod pools;
 mod rollback;
+mod snapshot;
 mod status;
 mod versions;
 mod vm_only;

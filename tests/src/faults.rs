@@ -10,7 +10,6 @@ mod life;
 use crate::trace::{Process, Scope, Step, Victim};
 use crate::{Conf, Node, Pod, Snapshot};
 use nix::sys::signal::Signal;
-use std::io::{self, Write};
 
 /// The interface in every pod of this module.
 pub const IFNAME: &str = "net1";
@@ -109,15 +108,12 @@ impl<'n> Faults<'n> {
             self.live(kill, scope);
         }
         let name = self.conf.text("name");
-        // Past the capture of libtest, for the log of a run that passed.
-        writeln!(
-            io::stdout(),
-            "# {name}: {verb:?} struck by {signal} in {} of {} ways (at {} requests); nothing left",
+        crate::tell(&format!(
+            "{name}: {verb:?} struck by {signal} in {} of {} ways (at {} requests); nothing left",
             chosen.len(),
             kills.len(),
             steps.len()
-        )
-        .unwrap();
+        ));
     }
 
     /// The steps of a call that nobody disturbs.

@@ -3,12 +3,14 @@
 //! the plugin and the programs it started makes it, and each of them can be killed there.
 //!
 //! Holds always: a process that is killed at a request has not made it; every process of a call has ended when the
-//! call returns. Knows the system calls of `x86_64`, which is what the VM and the build machines are.
+//! call returns. A filter (seccomp(2)) picks the requests, since stopping at every system call takes seconds under
+//! emulation. Knows the system calls of `x86_64`, which is what the VM and the build machines are.
 
 mod request;
 
 use crate::call::LIMIT;
 use crate::{Answer, Call};
+use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -74,6 +76,10 @@ pub enum Scope {
 
 impl Call {
     /// Makes the call and shows each step to `watch`, which may name somebody to strike with a signal there.
+    #[expect(
+        clippy::zombie_processes,
+        reason = "the tracer waits for every process of the call"
+    )]
     pub fn traced(&self, scope: Scope, mut watch: impl FnMut(&Step) -> Option<(Victim, Signal)>) -> Traced {
         let [mut stdin, stdout, stderr] = std::array::from_fn(|_| tempfile::tempfile().unwrap());
         stdin.write_all(&self.stdin).unwrap();
@@ -85,7 +91,7 @@ impl Call {
             .stdin(stdin)
             .stdout(stdout.try_clone().unwrap())
             .stderr(stderr.try_clone().unwrap());
-        trace_from_start(&mut command);
+        trace_from_start(&mut command, scope);
         let start = Instant::now();
         let child = command
             .spawn()
@@ -99,12 +105,17 @@ impl Call {
     }
 }
 
-/// Has the child stop at its first instruction, so that no request is missed.
+/// Has the child stop at its first instruction, so that no request is missed, and at each step from there on.
 #[expect(unsafe_code, reason = "std has no other way to ask for being traced")]
-fn trace_from_start(command: &mut Command) {
-    // SAFETY: between fork and exec only calls that are safe in a signal handler are allowed; ptrace(2) is one system call
-    // and touches no memory of this process.
-    unsafe { command.pre_exec(|| ptrace::traceme().map_err(Into::into)) };
+fn trace_from_start(command: &mut Command, scope: Scope) {
+    let filter = request::filter(scope);
+    let ready = move || {
+        ptrace::traceme()?;
+        seccompiler::apply_filter(&filter).map_err(|_| Errno::last().into())
+    };
+    // SAFETY: between fork and exec only calls that are safe in a signal handler are allowed; ptrace(2), prctl(2) and
+    // seccomp(2) are system calls, and what they read was made before.
+    unsafe { command.pre_exec(ready) };
 }
 
 /// Kills a call that hangs, so that its tracer wakes up.
@@ -128,19 +139,12 @@ fn content(mut file: File) -> Vec<u8> {
     bytes
 }
 
-/// A thread of a traced process.
-#[derive(Clone, Copy)]
-struct Thread {
-    process: Pid,
-    /// Whether it is inside a system call: entry and exit stop alike.
-    inside: bool,
-}
-
 /// The processes of one call.
 struct Tracer {
     plugin: Pid,
     scope: Scope,
-    threads: BTreeMap<Pid, Thread>,
+    /// The process of each thread.
+    threads: BTreeMap<Pid, Pid>,
     /// Processes by their order of birth, and how many steps each has made.
     processes: Vec<(Pid, u32)>,
     steps: Vec<Step>,
@@ -176,11 +180,17 @@ impl Tracer {
                 Ok(WaitStatus::Signaled(thread, signal, _)) => {
                     self.ended(thread, ExitStatus::from_raw(signal as i32), &mut status);
                 }
-                Ok(WaitStatus::PtraceSyscall(thread)) => self.at_system_call(thread, watch),
-                Ok(WaitStatus::PtraceEvent(thread, ..)) => self.go_on(thread, None),
+                Ok(WaitStatus::PtraceEvent(thread, _, libc::PTRACE_EVENT_SECCOMP)) => {
+                    let what = request::about_to_make(thread, self.scope);
+                    self.at_step(thread, what, watch);
+                }
+                Ok(WaitStatus::PtraceEvent(thread, _, libc::PTRACE_EVENT_EXEC)) => {
+                    self.at_step(thread, Some("begin".to_owned()), watch);
+                }
+                Ok(WaitStatus::PtraceEvent(thread, ..)) => go_on(thread, None),
                 Ok(WaitStatus::Stopped(thread, signal)) => self.stopped(thread, signal),
-                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                Err(nix::errno::Errno::ECHILD) => break,
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(Errno::ECHILD) => break,
                 Err(e) => panic!("waitpid: {e}"),
             }
         }
@@ -197,18 +207,12 @@ impl Tracer {
     /// A thread begins with a stop of its own; all other signals are passed on.
     fn stopped(&mut self, thread: Pid, signal: Signal) {
         if self.threads.contains_key(&thread) {
-            return self.go_on(thread, Some(signal));
+            return go_on(thread, Some(signal));
         }
         let process = process_of(thread);
-        self.threads.insert(
-            thread,
-            Thread {
-                process,
-                inside: false,
-            },
-        );
+        self.threads.insert(thread, process);
         if thread == self.plugin {
-            let options = Options::PTRACE_O_TRACESYSGOOD
+            let options = Options::PTRACE_O_TRACESECCOMP
                 | Options::PTRACE_O_TRACECLONE
                 | Options::PTRACE_O_TRACEFORK
                 | Options::PTRACE_O_TRACEVFORK
@@ -218,19 +222,16 @@ impl Tracer {
         } else if !self.processes.iter().any(|(pid, _)| *pid == process) {
             self.processes.push((process, 0));
         }
-        self.go_on(thread, None);
+        go_on(thread, None);
     }
 
-    fn at_system_call(&mut self, thread: Pid, watch: &mut impl FnMut(&Step) -> Option<(Victim, Signal)>) {
-        let Some(state) = self.threads.get_mut(&thread) else {
-            return self.go_on(thread, None);
-        };
-        state.inside = !state.inside;
-        let (entering, process) = (state.inside, state.process);
-        if entering
-            && !self.struck
-            && let Some(what) = request::about_to_make(thread, self.scope)
-        {
+    fn at_step(
+        &mut self,
+        thread: Pid,
+        what: Option<String>,
+        watch: &mut impl FnMut(&Step) -> Option<(Victim, Signal)>,
+    ) {
+        if let (Some(what), Some(process), false) = (what, self.threads.get(&thread).copied(), self.struck) {
             let step = self.step(process, what);
             let blow = watch(&step);
             self.steps.push(step);
@@ -239,7 +240,7 @@ impl Tracer {
                 self.strike(process, victim, signal);
             }
         }
-        self.go_on(thread, None);
+        go_on(thread, None);
     }
 
     fn step(&mut self, process: Pid, what: String) -> Step {
@@ -268,15 +269,11 @@ impl Tracer {
             let _ = kill(*process, signal);
         }
     }
+}
 
-    /// Lets a thread run to its next stop. One that a signal ends meanwhile is not there any more.
-    fn go_on(&self, thread: Pid, signal: Option<Signal>) {
-        let _ = if self.struck {
-            ptrace::cont(thread, signal)
-        } else {
-            ptrace::syscall(thread, signal)
-        };
-    }
+/// Lets a thread run to its next stop. One that a signal ends meanwhile is not there any more.
+fn go_on(thread: Pid, signal: Option<Signal>) {
+    let _ = ptrace::cont(thread, signal);
 }
 
 /// The process that a thread belongs to.

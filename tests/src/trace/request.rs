@@ -4,11 +4,14 @@
 use super::Scope;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// `NLM_F_DUMP` of `include/uapi/linux/netlink.h`; a request with it only reads.
-const DUMP: u16 = 0x300;
 /// `RDMA_NL_NLDEV << 10`: where the numbers of RDMA requests begin.
 const RDMA: u16 = 5 << 10;
 /// The few RDMA requests that change something (`enum rdma_nldev_command` of `rdma_netlink.h`).
@@ -18,8 +21,67 @@ const RDMA_CHANGES: [(u16, &str); 4] = [
     (4, "RDMA dellink"),
     (7, "RDMA system set"),
 ];
+/// What goes there is for people.
+const STDERR: u64 = 2;
 const PAGE: u64 = 4096;
 const PATH_MAX: usize = 512;
+
+/// The system calls that change something whatever their arguments, or whose arguments lie in memory.
+const ALWAYS: [libc::c_long; 17] = [
+    libc::SYS_mkdir,
+    libc::SYS_mkdirat,
+    libc::SYS_unlink,
+    libc::SYS_unlinkat,
+    libc::SYS_rmdir,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_link,
+    libc::SYS_linkat,
+    libc::SYS_symlink,
+    libc::SYS_ftruncate,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_exit_group,
+];
+
+/// The filter that stops a process where [`about_to_make`] may find a step.
+pub(super) fn filter(scope: Scope) -> BpfProgram {
+    let (others, chosen) = match scope {
+        Scope::Changes => (SeccompAction::Allow, SeccompAction::Trace(0)),
+        Scope::Everything => (SeccompAction::Trace(0), SeccompAction::Allow),
+    };
+    // The first program begins before its tracer is ready; each later one has a stop of its own.
+    let mut rules = BTreeMap::new();
+    if scope == Scope::Everything {
+        rules.insert(libc::SYS_execve, Vec::new());
+    }
+    if scope == Scope::Changes {
+        rules.extend(ALWAYS.map(|call| (call, Vec::new())));
+        rules.insert(libc::SYS_open, opened_for_change(1));
+        rules.insert(libc::SYS_openat, opened_for_change(2));
+        for call in [libc::SYS_write, libc::SYS_writev, libc::SYS_pwrite64] {
+            rules.insert(call, vec![rule(0, SeccompCmpOp::Ne, STDERR)]);
+        }
+    }
+    let filter = SeccompFilter::new(rules, others, chosen, TargetArch::x86_64).unwrap();
+    filter.try_into().unwrap()
+}
+
+fn opened_for_change(argument: u8) -> Vec<SeccompRule> {
+    let with = |flag: libc::c_int| {
+        let flag = u64::from(flag.cast_unsigned());
+        rule(argument, SeccompCmpOp::MaskedEq(flag), flag)
+    };
+    vec![with(libc::O_CREAT), with(libc::O_TRUNC)]
+}
+
+fn rule(argument: u8, operator: SeccompCmpOp, value: u64) -> SeccompRule {
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value).unwrap();
+    SeccompRule::new(vec![condition]).unwrap()
+}
 
 /// The request that `thread` is about to make, if it belongs to `scope`.
 pub(super) fn about_to_make(thread: Pid, scope: Scope) -> Option<String> {
@@ -52,11 +114,9 @@ fn change(call: libc::c_long, arguments: [u64; 4], memory: &Memory) -> Option<St
         libc::SYS_link => on("link", first),
         libc::SYS_linkat => on("link", second),
         libc::SYS_symlink => on("symlink", first),
-        libc::SYS_execve => on("start", first),
         libc::SYS_ftruncate => Some("truncate".to_owned()),
         libc::SYS_fsync | libc::SYS_fdatasync => Some("sync".to_owned()),
-        // What goes to stderr is for people.
-        libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 if first != 2 => {
+        libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 if first != STDERR => {
             Some(format!("write to {first}"))
         }
         libc::SYS_sendto | libc::SYS_sendmsg => send(second, third, memory),
@@ -72,14 +132,11 @@ fn writes(flags: u64) -> bool {
 
 /// A netlink request that changes something, or a packet.
 fn send(buffer: u64, size: u64, memory: &Memory) -> Option<String> {
-    let header = memory.bytes(buffer, 8);
-    let (Some(length), Some(kind), Some(flags)) = (
-        header.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes)),
-        header.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]])),
-        header.get(6..8).map(|b| u16::from_ne_bytes([b[0], b[1]])),
-    ) else {
+    let header = memory.bytes(buffer, 6);
+    let [l0, l1, l2, l3, k0, k1] = header[..] else {
         return Some("send".to_owned());
     };
+    let (length, kind) = (u32::from_ne_bytes([l0, l1, l2, l3]), u16::from_ne_bytes([k0, k1]));
     if u64::from(length) != size {
         return Some("send a packet".to_owned());
     }
@@ -88,8 +145,7 @@ fn send(buffer: u64, size: u64, memory: &Memory) -> Option<String> {
         return change.map(|(_, name)| (*name).to_owned());
     }
     // Requests come in fours: new, delete, get, set (`rtnetlink.h`).
-    let reads = flags & DUMP == DUMP && kind % 4 == 2 || kind % 4 == 2;
-    (!reads).then(|| route(kind))
+    (kind % 4 != 2).then(|| route(kind))
 }
 
 fn route(kind: u16) -> String {

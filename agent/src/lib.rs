@@ -4,4 +4,5 @@
 //! Holds always: a node hands out addresses of a block only while the block's object names it as owner, or while nobody
 //! can have been given the block since it did.
 
+pub mod api;
 pub mod grid;

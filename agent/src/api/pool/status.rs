@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is told of a pool.
+
+use super::IpPoolSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// What the keeper knows of a pool.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IpPoolStatus {
+    /// The generation of the spec that the rest is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// What is the case, by type.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// The pool in numbers of addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
+    /// The last spec that was accepted. Nodes go by it, so that a wrong edit takes no address from anybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "as_it_was")]
+    pub accepted: Option<IpPoolSpec>,
+}
+
+/// A pool in numbers of addresses; the greatest number stands for that and more.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// All that the pool could give.
+    pub size: i64,
+    /// Held by attachments.
+    pub used: i64,
+    /// Neither held nor in a block of any node.
+    pub free: i64,
+    /// Blocks that have an owner.
+    pub blocks: i64,
+    /// Since when the oldest attachment has its address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<Time>,
+}
+
+/// The types of a pool's conditions.
+pub mod condition {
+    /// Addresses are given as the spec says.
+    pub const READY: &str = "Ready";
+    /// Another pool of the address space has some of the addresses too.
+    pub const OVERLAP: &str = "Overlap";
+    /// Living attachments have addresses that are excluded now; they keep them, and nobody gets them afterwards.
+    pub const EXCLUSION_OVER_LIVE: &str = "ExclusionOverLive";
+    /// Living attachments have addresses that no range has any more.
+    pub const SHRINK_PENDING: &str = "ShrinkPending";
+    /// There is no address and no block left to give.
+    pub const EXHAUSTED: &str = "Exhausted";
+    /// The spec is wrong in a way that only shows when it is used; what was accepted before stays in force.
+    pub const DEGRADED: &str = "Degraded";
+}
+
+/// The rules about an IPPool's spec are for what people write; here is what passed them once.
+fn as_it_was(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true })
+}

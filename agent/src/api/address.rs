@@ -109,10 +109,10 @@ pub struct PodRef {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
-    /// The namespace of the StatefulSet and of its pod.
+    /// The namespace of the `StatefulSet` and of its pod.
     #[schemars(length(min = 1, max = 63))]
     pub namespace: String,
-    /// The StatefulSet.
+    /// The `StatefulSet`.
     #[schemars(length(min = 1, max = 253))]
     pub stateful_set: String,
     /// The name of the pod.

@@ -134,7 +134,7 @@ pub enum Sticky {
     /// Nobody's.
     #[default]
     Never,
-    /// Those of a StatefulSet: the address belongs to the name of the pod.
+    /// Those of a `StatefulSet`: the address belongs to the name of the pod.
     StatefulSet,
 }
 

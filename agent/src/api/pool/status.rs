@@ -58,7 +58,7 @@ pub mod condition {
     pub const DEGRADED: &str = "Degraded";
 }
 
-/// The rules about an IPPool's spec are for what people write; here is what passed them once.
+/// The rules about an `IPPool`'s spec are for what people write; here is what passed them once.
 fn as_it_was(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true })
 }

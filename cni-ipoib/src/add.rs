@@ -11,6 +11,7 @@ use crate::kernel::{Kernel, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
 use crate::plan::{self, Plan};
+use crate::rdma::{Sources, grant_for, interface};
 use crate::select::settle;
 use crate::{CniIpoib, device_info};
 use common::cni::dispatch::Call;
@@ -108,9 +109,16 @@ impl CniIpoib {
         let config = &*settled.config;
         let host = observe(to.kernel, &sysfs, config)?;
         let child = plan::child(config, &host)?;
-        tracing::debug!(?child, "plan");
+        let from = &mut Sources {
+            kernel: &mut *to.kernel,
+            sysfs: &sysfs,
+            state: &self.places.state,
+        };
+        let rdma = grant_for(from, config.rdma.as_ref(), interface(&host, child.mode))?;
+        tracing::debug!(?child, ?rdma, "plan");
         let plan = Plan {
             child,
+            rdma,
             ifname: to.attachment.ifname.clone(),
             mark: Mark::new(&call.conf.network, to.attachment),
         };
@@ -118,7 +126,11 @@ impl CniIpoib {
         if let Some(ipam) = &ipam {
             ipam.program()?;
         }
-        let device_info = device_info::to_write(config.device_info_file.as_deref(), &plan.child);
+        let device_info = device_info::to_write(
+            config.device_info_file.as_deref(),
+            &plan.child,
+            plan.rdma.as_ref(),
+        );
         entry.begin(Intent {
             netns: to.path.to_owned(),
             netns_id: to.netns.id(),
@@ -126,7 +138,7 @@ impl CniIpoib {
             why: settled.why,
             ipam: config.ipam.clone(),
             device_info: device_info.as_ref().map(|(file, _)| file.clone()),
-            rdma: None,
+            rdma: plan.rdma.clone(),
         })?;
         // What this ADD chose is written down now, for the next one to count.
         drop(settled.turn);
@@ -135,6 +147,8 @@ impl CniIpoib {
             ipam,
             attachment: to.attachment,
             netns: to.path,
+            network: &call.conf.network,
+            state: &self.places.state,
             device_info,
             done: &mut || entry.finish(),
             link_may_live: false,

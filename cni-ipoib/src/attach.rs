@@ -6,6 +6,7 @@
 
 mod address;
 mod create;
+mod rdma;
 
 pub(crate) use address::route_entry;
 
@@ -20,6 +21,7 @@ use common::netlink::{Link, LinkChange};
 use common::undo::{Failure, Undo};
 use create::create;
 use nix::errno::Errno;
+use rdma::give_rdma;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,10 @@ pub struct World<'w> {
     pub attachment: &'w Attachment,
     /// `CNI_NETNS`.
     pub netns: &'w Path,
+    /// The network.
+    pub network: &'w str,
+    /// Where attachments are written down.
+    pub state: &'w Path,
     /// The device-info file to write, and what to write.
     pub device_info: Option<(PathBuf, Value)>,
     /// Writes down that the attachment is complete: the last step, taken back like any other.
@@ -90,6 +96,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
     bring_up(kernel, &link)?;
     route(kernel, &link, &ipam)?;
     let link = settle(kernel, &link, plan)?;
+    give_rdma(undo, plan)?;
     write_device_info(undo)?;
     let kernel = &mut *undo.target().kernel;
     let addresses: Vec<IpAddr> = ipam.ips.iter().map(|ip| ip.address.ip()).collect();

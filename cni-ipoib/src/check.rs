@@ -11,6 +11,7 @@ use crate::kernel::{Kernel, Side, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
 use crate::plan::{self, Child};
+use crate::rdma;
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
 use common::netlink::{Link, LinkInfo, NewLinkKind, RouteEntry};
@@ -64,6 +65,10 @@ impl CniIpoib {
                 compare_addresses(&mut *kernel, &link, &ips, &mut findings)?;
                 compare_routes(&mut *kernel, &link, &prev, &ips, &mut findings)?;
             }
+        }
+        let written = Journal::new(&self.places.state, &call.conf.network).peek(attachment);
+        if let Some(grant) = written.and_then(|intent| intent.rdma) {
+            rdma::compare(&mut *kernel, &grant, &mut findings)?;
         }
         if !findings.is_empty() {
             return Err(Error::Changed {

@@ -6,6 +6,9 @@
 
 mod master;
 mod raw;
+mod rdma;
+
+pub use rdma::{Rdma, RdmaNetns};
 
 use crate::error::Error;
 use crate::select::Preferences;
@@ -19,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The keys of `cni-ipoib` beside those of CNI; the order is the documentation's.
-pub const KEYS: [&str; 12] = [
+pub const KEYS: [&str; 13] = [
     "master",
     "mode",
     "pkey",
@@ -31,6 +34,7 @@ pub const KEYS: [&str; 12] = [
     "linkInContainer",
     "mtu",
     "mac",
+    "rdma",
     "delegateTimeout",
 ];
 
@@ -97,6 +101,8 @@ pub struct Config {
     pub mac: Option<HwAddress>,
     /// A GUID asked for by ib-kubernetes or a user.
     pub guid: Option<Guid>,
+    /// The RDMA device that the pod gets; none means that it is named where it is the pod's anyway.
+    pub rdma: Option<Rdma>,
     /// The IPAM plugin's type; none means no addresses.
     pub ipam: Option<String>,
     /// Name resolution for the result.
@@ -117,6 +123,7 @@ impl Config {
     /// 4 for `CNI_ARGS`.
     pub fn read(call: &Call) -> Result<Self, common::cni::Error> {
         raw::require_known_keys(call)?;
+        rdma::require_known_keys(call)?;
         call.args.require_known(&["MAC", "IP", "GATEWAY", "GUID"])?;
         let raw: RawConfig = common::cni::conf::decode(&without_nulls(&call.conf.object))?;
         Ok(Self::validate(raw, call)?)
@@ -149,6 +156,7 @@ impl Config {
             mtu: mtu(raw.mtu)?,
             mac: raw.mac(&call.args)?,
             guid: raw.guid(&call.args)?,
+            rdma: raw.rdma.map(rdma::RawRdma::validate).transpose()?,
             ipam: raw
                 .ipam
                 .and_then(|ipam| ipam.plugin)

@@ -7,6 +7,7 @@ use crate::journal::{Entry, Intent, Journal};
 use crate::kernel::Side;
 use crate::mark::Mark;
 use crate::netns::pod_if_there;
+use crate::rdma::record;
 use crate::{CniIpoib, detach, device_info};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate};
@@ -96,6 +97,9 @@ impl CniIpoib {
             && let Err(error) = device_info::remove(file)
         {
             tracing::warn!(file = %file.display(), %error, "the device-info file is left");
+        }
+        if let Err(error) = record::remove(&self.places.state, remains.attachment) {
+            tracing::warn!(%error, "the record of the RDMA device is left");
         }
         if let Some(plugin) = &remains.ipam {
             Delegate::new(plugin, call, identity.delegate_timeout)?.del(remains.attachment, remains.netns)?;

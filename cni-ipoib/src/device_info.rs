@@ -4,6 +4,7 @@
 
 use crate::error::Error;
 use crate::plan::Child;
+use crate::rdma::Grant;
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
@@ -11,15 +12,15 @@ use std::path::{Path, PathBuf};
 
 /// The file and its content, or none: where a device plugin wrote it already its word stands, and a device that is
 /// not on the PCI bus has no form in the specification.
-pub(crate) fn to_write(file: Option<&Path>, child: &Child) -> Option<(PathBuf, Value)> {
+pub(crate) fn to_write(file: Option<&Path>, child: &Child, rdma: Option<&Grant>) -> Option<(PathBuf, Value)> {
     let (file, pci) = (file?, child.pci.as_ref()?);
     if file.exists() {
         tracing::debug!(file = %file.display(), "written by the device plugin already");
         return None;
     }
     let mut device = json!({ "pci-address": pci.to_string() });
-    if let Some(rdma) = &child.rdma_device {
-        device["rdma-device"] = json!(rdma);
+    if let Some(grant) = rdma {
+        device["rdma-device"] = json!(grant.name_in_pod());
     }
     Some((
         file.to_owned(),

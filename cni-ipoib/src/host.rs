@@ -4,9 +4,10 @@
 use crate::config::{Config, Master};
 use crate::error::{Candidates, Error};
 use crate::kernel::{Kernel, Side, links};
+use crate::rdma::{self, Facts};
 use crate::select::{Loads, chosen};
 use common::netlink::{self, Link, LinkInfo, LinkLayer, TABLE_MAIN};
-use common::rdma::{Device, PciAddress, Pkey, PortState, Sysfs};
+use common::rdma::{PciAddress, Pkey, PortState, Sysfs};
 use std::path::PathBuf;
 
 /// The parent and what it hangs on.
@@ -168,8 +169,8 @@ fn default_route_link(kernel: &mut dyn Kernel, side: Side) -> Result<Link, Error
 }
 
 fn port(sysfs: &Sysfs, root: &Link) -> Result<Option<Port>, Error> {
-    let devices = devices(sysfs)?;
-    let Some((device, port)) = sysfs.port_of(&devices, root) else {
+    let facts = Facts::of_sysfs(sysfs, root)?;
+    let Some((device, port)) = rdma::find::first(&facts) else {
         return Ok(None);
     };
     Ok(Some(Port {
@@ -184,15 +185,6 @@ fn port(sysfs: &Sysfs, root: &Link) -> Result<Option<Port>, Error> {
             source,
         })?,
     }))
-}
-
-pub(crate) fn devices(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
-    sysfs.devices().map_err(|source| Error::Io {
-        what: "list the RDMA devices in",
-        path: PathBuf::from("/sys/class/infiniband"),
-        remedy: "is sysfs mounted?",
-        source,
-    })
 }
 
 fn slaves(kernel: &mut dyn Kernel, side: Side, bond: u32) -> Result<Vec<String>, Error> {

@@ -66,8 +66,7 @@ pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
     for network in names(&networks)?.iter().filter_map(|name| name.to_str()) {
         let journal = Journal::new(state, network);
         for attachment in journal.attachments()? {
-            let content = fs::read(journal.path(&attachment)).unwrap_or_default();
-            if let (Some(intent), _) = parse(&content) {
+            if let Some(intent) = journal.peek(&attachment) {
                 all.push(Written {
                     network: network.to_owned(),
                     attachment,

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::host::{Host, Port};
 use crate::kernel::Side;
 use crate::mark::Mark;
+use crate::rdma::Grant;
 use common::cni::IfName;
 use common::netlink::{AddrGenMode, HwAddress, IpoibMode, LinkInfo, LinkLayer, NewLinkKind};
 use common::rdma::{PciAddress, Pkey, PortState};
@@ -49,8 +50,6 @@ pub struct Child {
     pub carrier_timeout: Duration,
     /// The PCI address of the parent's device.
     pub pci: Option<PciAddress>,
-    /// The RDMA device of the parent.
-    pub rdma_device: Option<String>,
 }
 
 /// A child and whose it is.
@@ -62,6 +61,8 @@ pub struct Plan {
     pub ifname: IfName,
     /// The signs it bears.
     pub mark: Mark,
+    /// The RDMA device it comes with.
+    pub rdma: Option<Grant>,
 }
 
 /// Decides what `config` means on `host`.
@@ -108,7 +109,6 @@ pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
             ETHERNET_TIMEOUT
         },
         pci: host.pci,
-        rdma_device: host.port.as_ref().map(|port| port.device.clone()),
     })
 }
 

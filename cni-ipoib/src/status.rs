@@ -5,6 +5,7 @@ use crate::CniIpoib;
 use crate::config::{Config, Master};
 use crate::host::observe;
 use crate::plan;
+use crate::rdma::{Sources, interface, require_likely};
 use common::cni::dispatch::Call;
 use common::cni::{self, Code, Delegate};
 use common::rdma::Sysfs;
@@ -37,8 +38,16 @@ impl CniIpoib {
     fn judge(&self, config: &Config) -> Result<(), cni::Error> {
         let mut kernel = self.open_kernel(None)?;
         let sysfs = Sysfs::at(&self.places.sysfs);
-        let child = observe(&mut *kernel, &sysfs, config).and_then(|host| plan::child(config, &host));
-        child.map(|_| ()).map_err(|error| {
+        let likely = observe(&mut *kernel, &sysfs, config).and_then(|host| {
+            let child = plan::child(config, &host)?;
+            let from = &mut Sources {
+                kernel: &mut *kernel,
+                sysfs: &sysfs,
+                state: &self.places.state,
+            };
+            require_likely(from, config.rdma.as_ref(), interface(&host, child.mode))
+        });
+        likely.map_err(|error| {
             let code = if error.is_down() {
                 Code::LIMITED
             } else {

@@ -36,10 +36,10 @@ fn plan(mode: Mode, kind: NewLinkKind<'static>) -> Plan {
             addr_gen_mode: Some(AddrGenMode::Random),
             carrier_timeout: Duration::from_secs(10),
             pci: None,
-            rdma_device: None,
         },
         ifname: attachment.ifname.clone(),
         mark: Mark::new("fabric", &attachment),
+        rdma: None,
     }
 }
 
@@ -50,6 +50,7 @@ struct Bench {
     call: Call,
     /// What becomes of the last step.
     done: Result<(), Error>,
+    state: tempfile::TempDir,
 }
 
 impl Bench {
@@ -67,6 +68,7 @@ impl Bench {
             ipam,
             call,
             done: Ok(()),
+            state: tempfile::tempdir().unwrap(),
         }
     }
 
@@ -80,6 +82,8 @@ impl Bench {
             ipam: Some(Delegate::new("ranges", &self.call, Duration::from_secs(5)).unwrap()),
             attachment: &attachment,
             netns: Path::new("/run/netns/a"),
+            network: "fabric",
+            state: self.state.path(),
             device_info: None,
             done: &mut || done.take().unwrap(),
             link_may_live: false,

@@ -30,6 +30,7 @@ pub(super) struct RawConfig {
     pub(super) mac: Option<String>,
     pub(super) delegate_timeout: Option<u64>,
     pub(super) ip_masq: bool,
+    pub(super) rdma: Option<super::rdma::RawRdma>,
     pub(super) ipam: Option<RawIpam>,
     pub(super) dns: Dns,
     #[serde(rename = "deviceID")]

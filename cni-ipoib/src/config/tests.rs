@@ -52,6 +52,7 @@ fn an_empty_configuration_has_these_defaults() {
         mtu: None,
         mac: None,
         guid: None,
+        rdma: None,
         ipam: None,
         dns: Dns::default(),
         device_info_file: None,

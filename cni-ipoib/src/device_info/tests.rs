@@ -2,10 +2,12 @@
 use super::*;
 use crate::config::Mode;
 use crate::kernel::Side;
+use crate::rdma::{Identity, Way};
 use common::netlink::{MacvlanMode, NewLinkKind};
+use common::rdma::Guid;
 use std::time::Duration;
 
-fn child(pci: Option<&str>, rdma: Option<&str>) -> Child {
+fn child(pci: Option<&str>) -> Child {
     Child {
         mode: Mode::Macvlan,
         kind: NewLinkKind::Macvlan {
@@ -20,7 +22,21 @@ fn child(pci: Option<&str>, rdma: Option<&str>) -> Child {
         addr_gen_mode: None,
         carrier_timeout: Duration::ZERO,
         pci: pci.map(|pci| pci.parse().unwrap()),
-        rdma_device: rdma.map(str::to_owned),
+    }
+}
+
+fn grant() -> Grant {
+    Grant {
+        device: Identity {
+            name: "mlx5_1".to_owned(),
+            index: 2,
+            node_guid: Guid(7),
+            pci: None,
+            path: None,
+        },
+        port: 1,
+        link_layer: "Ethernet".to_owned(),
+        netns: Way::Shared,
     }
 }
 
@@ -28,7 +44,7 @@ fn child(pci: Option<&str>, rdma: Option<&str>) -> Child {
 fn the_file_has_the_form_of_the_specification() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("made/on/the/way/pod.json");
-    let (path, content) = to_write(Some(&file), &child(Some("0000:3b:00.1"), Some("mlx5_1"))).unwrap();
+    let (path, content) = to_write(Some(&file), &child(Some("0000:3b:00.1")), Some(&grant())).unwrap();
     write(&path, &content).unwrap();
     let written: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let expected = json!({
@@ -46,7 +62,7 @@ fn the_file_has_the_form_of_the_specification() {
 
 #[test]
 fn without_an_rdma_device_its_key_is_left_out() {
-    let (_, content) = to_write(Some(Path::new("/nowhere/x")), &child(Some("0000:3b:00.1"), None)).unwrap();
+    let (_, content) = to_write(Some(Path::new("/nowhere/x")), &child(Some("0000:3b:00.1")), None).unwrap();
     assert_eq!(content["pci"], json!({"pci-address": "0000:3b:00.1"}));
 }
 
@@ -56,17 +72,17 @@ fn nothing_is_written_where_nothing_is_to_be_said() {
     let there = dir.path().join("pod.json");
     fs::write(&there, "the device plugin's").unwrap();
     assert_eq!(
-        to_write(None, &child(Some("0000:3b:00.1"), None)),
+        to_write(None, &child(Some("0000:3b:00.1")), None),
         None,
         "nobody asked"
     );
     assert_eq!(
-        to_write(Some(&dir.path().join("new")), &child(None, Some("rxe0"))),
+        to_write(Some(&dir.path().join("new")), &child(None), Some(&grant())),
         None,
         "no PCI device"
     );
     assert_eq!(
-        to_write(Some(&there), &child(Some("0000:3b:00.1"), None)),
+        to_write(Some(&there), &child(Some("0000:3b:00.1")), None),
         None,
         "written already"
     );

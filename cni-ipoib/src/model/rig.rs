@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::start::GUID;
 use super::{Ipam, ModelKernel, Node, Pod, attachment, call, ipoib};
 use crate::CniIpoib;
 use crate::config::Places;
@@ -7,6 +8,7 @@ use crate::kernel::Kernel;
 use common::cni::dispatch::Call;
 use common::cni::{self, CniResult, GcConf, Version};
 use common::netns::Netns;
+use common::rdma::Guid;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -26,8 +28,11 @@ impl Rig {
     }
 
     pub(crate) fn with(ipam: Ipam) -> Self {
+        let kernel = ModelKernel::new(vec![ipoib(4, "ib0", 0xffff)]);
+        let guid: Guid = GUID.parse().unwrap();
+        kernel.set().state.rdma.device(1, "mlx5_0", guid.0, None);
         Self {
-            kernel: ModelKernel::new(vec![ipoib(4, "ib0", 0xffff)]),
+            kernel,
             ipam,
             node: Node::with_ib0(),
             pod: Pod::new(),

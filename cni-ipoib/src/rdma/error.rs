@@ -38,6 +38,16 @@ pub enum RdmaError {
         /// What to do.
         remedy: &'static str,
     },
+    /// Another pod has the RDMA device.
+    #[error(
+        "RDMA device {device} is not moved into the pod: {by} has it; wait until that pod is gone, or name another master"
+    )]
+    Held {
+        /// The device.
+        device: String,
+        /// The attachment that has it.
+        by: String,
+    },
     /// A pod that is gone had the device, and it has not come back.
     #[error(
         "RDMA device {device} did not come back from the pod within {waited:?}: its namespace is still being cleared up, or the pod moved the device on; trying again brings it back once that namespace is gone"
@@ -55,7 +65,7 @@ impl RdmaError {
     pub fn code(&self) -> Code {
         match self {
             Self::Mode { .. } | Self::Missing { .. } | Self::Kept { .. } => Code::INVALID_CONFIG,
-            Self::Lost { .. } => Code::TRY_AGAIN,
+            Self::Held { .. } | Self::Lost { .. } => Code::TRY_AGAIN,
         }
     }
 }

@@ -75,6 +75,22 @@ impl Facts {
         Ok(facts)
     }
 
+    /// What sysfs alone tells about one link, which is enough on InfiniBand.
+    ///
+    /// # Errors
+    /// sysfs cannot be listed.
+    pub fn of_sysfs(sysfs: &Sysfs, link: &Link) -> Result<Self, Error> {
+        let lowers = vec![Lower {
+            behind: sysfs.behind(link),
+            link: link.clone(),
+        }];
+        Ok(Self {
+            mode: NetnsMode::Shared,
+            devices: near(sysfs, &lowers)?.into_iter().map(Seen::from).collect(),
+            lowers,
+        })
+    }
+
     fn ask_netlink(&mut self, kernel: &mut dyn Kernel, side: Side) -> Result<(), Error> {
         let told = devices(kernel, side)?;
         for seen in &mut self.devices {

@@ -11,7 +11,7 @@
 
 use super::facts::{Facts, Lower, Seen};
 use common::netlink::LinkLayer;
-use common::rdma::{Port, PortLayer};
+use common::rdma::{Device, Port, PortLayer};
 use glob::Pattern;
 use std::fmt;
 
@@ -76,6 +76,15 @@ pub fn find<'f>(facts: &'f Facts, wanted: Option<&Pattern>) -> Result<Found<'f>,
         Some(pattern) if !passed.is_empty() => Err(NotFound::Unwanted(pattern.to_string(), passed)),
         _ => Err(NotFound::None),
     }
+}
+
+/// The same without a choice: where several devices belong to the link, the first by name, which stands for its port's state.
+pub fn first(facts: &Facts) -> Option<(&Device, &Port)> {
+    let group = groups(facts).next()?;
+    let found = group
+        .into_iter()
+        .min_by(|a, b| a.seen.device.name.cmp(&b.seen.device.name))?;
+    Some((&found.seen.device, found.port))
 }
 
 /// The devices that each rung names for each link; by device, and never empty.

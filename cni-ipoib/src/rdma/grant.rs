@@ -28,6 +28,8 @@ pub struct Grant {
     pub device: Identity,
     /// The number of the port, from 1.
     pub port: u32,
+    /// What the port speaks, for people: `InfiniBand` or `Ethernet`.
+    pub link_layer: String,
     /// How the pod gets at it.
     pub netns: Way,
 }

@@ -86,7 +86,7 @@ impl fmt::Display for Holder {
 /// Fails if the device must stay on the host: it is a bond's, another pod's, or the last of its kind that carries.
 ///
 /// # Errors
-/// [`RdmaError::Kept`] with the reason and the remedy.
+/// [`RdmaError::Kept`] with the reason and the remedy, [`RdmaError::Held`] by another pod.
 pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), RdmaError> {
     let device = &found.seen.device;
     let kept = |reason: String, remedy: &'static str| {
@@ -102,10 +102,10 @@ pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), R
     }
     let has = |holder: &&Holder| holder.grant.device.name == device.name;
     if let Some(holder) = around.holders.iter().find(has) {
-        return kept(
-            format!("{holder} uses it"),
-            "wait until that pod is gone, or name another master",
-        );
+        return Err(RdmaError::Held {
+            device: device.name.clone(),
+            by: holder.to_string(),
+        });
     }
     let layer = found.port.layer;
     let carries = |device: &Device| {

@@ -6,9 +6,10 @@
 
 use super::{Aside, Candidate, Preference, Preferences, RdmaPort};
 use crate::error::Error;
-use crate::host::{devices, refused};
+use crate::host::refused;
 use crate::kernel::{Kernel, Side, links};
 use crate::mark;
+use crate::rdma::facts;
 use common::netlink::{Link, LinkLayer, TABLE_MAIN};
 use common::rdma::{Device, Port, PortState, Sysfs};
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ pub fn candidates(
     loads: &Loads,
 ) -> Result<Vec<Candidate>, Error> {
     let links = links(kernel, Side::Host)?;
-    let devices = devices(sysfs)?;
+    let devices = facts::all(sysfs)?;
     let survey = Survey {
         sysfs,
         links: &links,

@@ -23,11 +23,19 @@ fn every_failure_names_the_thing_the_cause_and_the_remedy() {
         (
             RdmaError::Kept {
                 device: "mlx5_0".to_owned(),
-                reason: "net-b/c2@net1 uses it".to_owned(),
+                reason: "eth0 is a port of bond0, which would lose it".to_owned(),
                 remedy: "name another master",
             },
             7,
-            "RDMA device mlx5_0 is not moved into the pod: net-b/c2@net1 uses it; name another master",
+            "RDMA device mlx5_0 is not moved into the pod: eth0 is a port of bond0, which would lose it; name another master",
+        ),
+        (
+            RdmaError::Held {
+                device: "mlx5_0".to_owned(),
+                by: "net1 of container c2 (network net-b)".to_owned(),
+            },
+            11,
+            "RDMA device mlx5_0 is not moved into the pod: net1 of container c2 (network net-b) has it; wait until that pod is gone, or name another master",
         ),
         (
             RdmaError::Lost {

@@ -17,6 +17,7 @@ fn grant() -> Grant {
             path: None,
         },
         port: 1,
+        link_layer: "Ethernet".to_owned(),
         netns: Way::Exclusive {
             rename: Some("rdma0".to_owned()),
         },
@@ -29,7 +30,6 @@ fn rig() -> Rig {
     {
         let mut model = rig.kernel.set();
         model.state.rdma.mode = NetnsMode::Exclusive;
-        model.state.rdma.device(1, "mlx5_0", 6, None);
         model.state.rdma.device(2, "mlx5_1", 7, None);
     }
     give(&rig, "c1", rig.pod.id());
@@ -130,7 +130,7 @@ fn a_device_that_cannot_be_brought_back_keeps_the_attachment_written_down_but_no
     assert_eq!(rig.written_down(), ["c1"]);
     rig.kernel.fail(crate::model::Fault::None);
     rig.del("c1").unwrap();
-    assert_eq!(on_host(&rig), ["mlx5_1"]);
+    assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1"]);
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn grant(netns: Way) -> Grant {
     Grant {
         device: identity(),
         port: 1,
+        link_layer: "Ethernet".to_owned(),
         netns,
     }
 }
@@ -37,7 +38,7 @@ fn a_grant_is_written_in_words_and_read_again() {
         rename: Some("rdma0".to_owned()),
     });
     let text = serde_json::to_string(&exclusive).unwrap();
-    let want = r#"{"device":{"name":"mlx5_1","index":2,"node_guid":"0000:0000:0000:0007","pci":"0000:3b:00.1","path":"/sys/devices/pci0000:3a/0000:3b:00.1"},"port":1,"netns":{"exclusive":{"rename":"rdma0"}}}"#;
+    let want = r#"{"device":{"name":"mlx5_1","index":2,"node_guid":"0000:0000:0000:0007","pci":"0000:3b:00.1","path":"/sys/devices/pci0000:3a/0000:3b:00.1"},"port":1,"link_layer":"Ethernet","netns":{"exclusive":{"rename":"rdma0"}}}"#;
     assert_eq!(text, want);
     assert_eq!(serde_json::from_str::<Grant>(&text).unwrap(), exclusive);
     assert!(

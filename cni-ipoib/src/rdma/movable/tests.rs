@@ -160,6 +160,7 @@ fn intent(netns: &std::path::Path, netns_id: (u64, u64)) -> Intent {
                 path: None,
             },
             port: 1,
+            link_layer: "Ethernet".to_owned(),
             netns: Way::Exclusive { rename: None },
         }),
     }
@@ -173,7 +174,7 @@ fn a_device_of_a_living_pod_stays_and_one_of_a_dead_pod_may_leave() {
     let mut entry = journal.open(&attachment("c2")).unwrap();
     entry.begin(intent(&pod.path(), pod.id())).unwrap();
     let want =
-        "net1 of container c2 (network net-b) uses it; wait until that pod is gone, or name another master";
+        "net1 of container c2 (network net-b) has it; wait until that pod is gone, or name another master";
     assert_eq!(bench.judge("eth1"), kept("mlx5_1", want));
     assert_eq!(bench.judge("eth2"), Ok(()));
     entry.begin(intent(&pod.path(), (1, 1))).unwrap();

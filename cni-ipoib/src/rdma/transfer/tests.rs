@@ -24,6 +24,7 @@ fn grant(rename: Option<&str>) -> Grant {
             path: None,
         },
         port: 1,
+        link_layer: "Ethernet".to_owned(),
         netns: Way::Exclusive {
             rename: rename.map(str::to_owned),
         },

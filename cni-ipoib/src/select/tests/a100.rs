@@ -30,7 +30,7 @@ fn picked(keys: Value) -> (String, String) {
     let found = candidates(&mut kernel, &node.sysfs(), preferences, &Loads::new()).unwrap();
     let choice = choose(preferences, &found).unwrap();
     assert_eq!(choice.name, child.parent);
-    (child.rdma_device.unwrap(), choice.why)
+    (host.port.unwrap().device, choice.why)
 }
 
 fn nothing_fits(master: Value) -> (u32, String) {

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The RDMA device that comes with the interface: moved where it has to be, and written down for others.
+//!
+//! After the interface: an Ethernet link is moved or made first, so that the device finds its addresses when it fills its GID table.
+
+use super::World;
+use crate::device_info;
+use crate::error::Error;
+use crate::plan::Plan;
+use crate::rdma::record;
+use crate::rdma::transfer::{bring_back, hand_over};
+use common::cni;
+use common::undo::Undo;
+
+/// Gives the pod its RDMA device.
+pub(super) fn give_rdma(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<(), Error> {
+    let Some(grant) = &plan.rdma else {
+        return Ok(());
+    };
+    if let Some(identity) = grant.moved().cloned() {
+        undo.remember(
+            format!("bring RDMA device {} back", identity.name),
+            move |world| {
+                bring_back(world.kernel, &identity)
+                    .map(|_| ())
+                    .map_err(|e| cni::error::causes(&e))
+            },
+        );
+        hand_over(undo.target().kernel, grant)?;
+    }
+    let world = undo.target();
+    let (state, attachment) = (world.state, world.attachment);
+    let content = record::content(world.network, attachment, grant);
+    undo.remember("remove the record of the RDMA device", move |world| {
+        record::remove(world.state, world.attachment)
+    });
+    device_info::write(&record::file(state, attachment), &content)
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The key `rdma`: which RDMA device the pod gets, and how.
+
+use crate::error::Error;
+use common::cni::dispatch::Call;
+use common::cni::keys;
+use glob::Pattern;
+use serde::Deserialize;
+use serde_json::Value;
+use std::fmt;
+use std::str::FromStr;
+
+const KEYS: [&str; 4] = ["netns", "device", "rename", "required"];
+
+/// `IB_DEVICE_NAME_MAX` of `include/uapi/rdma/rdma_netlink.h`, without the closing zero.
+const NAME_BYTES: usize = 63;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RawRdma {
+    netns: Option<String>,
+    device: Option<String>,
+    rename: Option<String>,
+    required: Option<bool>,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rdma {
+    /// The mode the node must be in.
+    pub netns: RdmaNetns,
+    /// Picks among the devices that belong to the interface.
+    pub device: Option<Pattern>,
+    /// The name the device is given in the pod.
+    pub rename: Option<String>,
+    /// ADD fails if the pod would get none.
+    pub required: bool,
+}
+
+/// How the pod is to get at its RDMA device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RdmaNetns {
+    /// As the node's RDMA subsystem has it.
+    #[default]
+    Auto,
+    /// It stays where every pod sees it.
+    Shared,
+    /// It is moved into the pod.
+    Exclusive,
+}
+
+impl RawRdma {
+    /// Whatever is asked for beyond the default is required unless it is said otherwise.
+    pub(super) fn validate(self) -> Result<Rdma, Error> {
+        let set = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let netns = super::raw::parse("rdma.netns", self.netns.as_deref())?.unwrap_or_default();
+        let device = set(self.device).map(|text| pattern(&text)).transpose()?;
+        let rename = set(self.rename).map(name).transpose()?;
+        if netns == RdmaNetns::Shared && rename.is_some() {
+            return Err(Error::Unsupported {
+                key: "rdma.rename",
+                value: rename.unwrap_or_default(),
+                remedy: "a shared device has one name for everybody; remove it, or set rdma.netns to exclusive",
+            });
+        }
+        let more = netns == RdmaNetns::Exclusive || device.is_some() || rename.is_some();
+        Ok(Rdma {
+            netns,
+            device,
+            rename,
+            required: self.required.unwrap_or(more),
+        })
+    }
+}
+
+pub(super) fn require_known_keys(call: &Call) -> Result<(), common::cni::Error> {
+    match call.conf.object.get("rdma") {
+        Some(Value::Object(rdma)) => keys::require_known(rdma, &KEYS, "rdma."),
+        _ => Ok(()),
+    }
+}
+
+fn pattern(text: &str) -> Result<Pattern, Error> {
+    Pattern::new(text).map_err(|error| Error::BadValue {
+        key: "rdma.device",
+        value: format!("{text:?}"),
+        want: format!("a name such as \"mlx5_0\" or a pattern such as \"mlx5_*\" ({error})"),
+    })
+}
+
+fn name(text: String) -> Result<String, Error> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if text.len() <= NAME_BYTES && text.bytes().all(plain) && !text.starts_with('.') {
+        return Ok(text);
+    }
+    Err(Error::BadValue {
+        key: "rdma.rename",
+        value: format!("{text:?}"),
+        want: format!("at most {NAME_BYTES} letters, digits, '_', '-' and '.', the first not '.'"),
+    })
+}
+
+/// A text that names no way.
+#[derive(Debug)]
+pub struct RdmaNetnsError(String);
+
+impl fmt::Display for RdmaNetnsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not one of auto, shared, exclusive", self.0)
+    }
+}
+
+impl FromStr for RdmaNetns {
+    type Err = RdmaNetnsError;
+
+    fn from_str(text: &str) -> Result<Self, RdmaNetnsError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "shared" => Ok(Self::Shared),
+            "exclusive" => Ok(Self::Exclusive),
+            _ => Err(RdmaNetnsError(text.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a configuration and a link to what the pod is given: reads the facts, decides, and asks whether the device may leave.
+//! Nothing is changed but the names of devices that dead pods left.
+
+use super::decide::{decide, unless_required};
+use super::give_back::sweep;
+use super::movable::{Holder, Surroundings, holders, require_movable};
+use super::{Facts, Grant, RdmaError};
+use crate::config::{Mode, Rdma, RdmaNetns};
+use crate::error::Error;
+use crate::host::Host;
+use crate::kernel::{Kernel, Side};
+use common::netlink::{Link, NetnsMode};
+use common::rdma::Sysfs;
+use std::path::{Path, PathBuf};
+
+/// Where the facts are.
+pub struct Sources<'a> {
+    /// Both namespaces.
+    pub kernel: &'a mut dyn Kernel,
+    /// The node's devices.
+    pub sysfs: &'a Sysfs,
+    /// The attachments.
+    pub state: &'a Path,
+}
+
+/// The link that an RDMA device is asked for.
+pub struct Interface<'a> {
+    /// The namespace it is in.
+    pub side: Side,
+    /// The link.
+    pub link: &'a Link,
+    /// Why this kind of attachment cannot have a device moved, if it cannot.
+    pub moving: Result<(), String>,
+}
+
+/// The interface of a child that is made on `host`.
+pub fn interface(host: &Host, mode: Mode) -> Interface<'_> {
+    let root = &host.root.name;
+    Interface {
+        side: host.side,
+        link: &host.master,
+        moving: match mode {
+            Mode::Ipoib => Err(format!(
+                "moving it would destroy {root}, and with it the children of every pod on {root}"
+            )),
+            Mode::Macvlan | Mode::Ipvlan => Ok(()),
+        },
+    }
+}
+
+/// What the pod is given for `interface`; none where nothing was required.
+///
+/// # Errors
+/// As [`decide`], or the device must stay on the host, or the kernel refuses a request.
+pub fn grant_for(
+    from: &mut Sources<'_>,
+    asked: Option<&Rdma>,
+    interface: Interface<'_>,
+) -> Result<Option<Grant>, Error> {
+    let Interface { side, link, moving } = interface;
+    let mut facts = Facts::read(from.kernel, from.sysfs, side, link)?;
+    let may_move = asked.is_some() && facts.mode == NetnsMode::Exclusive && side == Side::Host;
+    if may_move {
+        sweep(from.kernel, from.sysfs, from.state)?;
+        facts = Facts::read(from.kernel, from.sysfs, side, link)?;
+    }
+    if facts.mode == NetnsMode::Exclusive && side == Side::Pod {
+        return in_pod(asked, link);
+    }
+    let decided = decide(asked, &facts, moving).map_err(|error| explain(error, &facts, from.state));
+    let Some((grant, found)) = decided? else {
+        return Ok(None);
+    };
+    if let (Some(_), Some(rdma)) = (grant.moved(), asked) {
+        let around = Surroundings::read(from.kernel, from.sysfs, from.state, &found)?;
+        if let Err(kept) = require_movable(&found, &around) {
+            return unless_required(rdma, kept.into()).map(|()| None);
+        }
+    }
+    Ok(Some(grant))
+}
+
+/// Fails where [`grant_for`] would fail on this node whatever pods there are; for STATUS, which asks about the node.
+///
+/// # Errors
+/// As [`decide`], and the kernel refuses a request.
+pub fn require_likely(
+    from: &mut Sources<'_>,
+    asked: Option<&Rdma>,
+    interface: Interface<'_>,
+) -> Result<(), Error> {
+    let facts = Facts::read(from.kernel, from.sysfs, interface.side, interface.link)?;
+    match decide(asked, &facts, interface.moving) {
+        Ok(_) => Ok(()),
+        Err(error) => match explain(error, &facts, from.state) {
+            Error::Rdma(RdmaError::Held { .. }) => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
+/// A parent in the pod has the device it has: who put the parent there had to put the device there too.
+fn in_pod(asked: Option<&Rdma>, link: &Link) -> Result<Option<Grant>, Error> {
+    match asked {
+        Some(rdma) if rdma.netns == RdmaNetns::Shared => Err(RdmaError::Mode {
+            wants: NetnsMode::Shared,
+            is: NetnsMode::Exclusive,
+        }
+        .into()),
+        Some(rdma) => unless_required(
+            rdma,
+            RdmaError::Missing {
+                link: link.name.clone(),
+                reason: "it is in the pod (linkInContainer), and in exclusive mode its device is there already or cannot be told"
+                    .to_owned(),
+            }
+            .into(),
+        )
+        .map(|()| None),
+        None => Ok(None),
+    }
+}
+
+/// A device that is missing on the host may be in a pod; then that pod is the reason.
+fn explain(error: Error, facts: &Facts, state: &Path) -> Error {
+    if !matches!(error, Error::Rdma(RdmaError::Missing { .. })) {
+        return error;
+    }
+    let behind = |path: &PathBuf| {
+        facts
+            .lowers
+            .iter()
+            .any(|lower| lower.behind.as_ref().is_some_and(|b| b.path == *path))
+    };
+    let has = |holder: &Holder| holder.grant.moved()?.path.as_ref().map(behind);
+    let mut held = holders(state).unwrap_or_default().into_iter();
+    let held = held.find(|holder| has(holder) == Some(true));
+    match held {
+        Some(holder) => RdmaError::Held {
+            device: holder.grant.device.name.clone(),
+            by: holder.to_string(),
+        }
+        .into(),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::kernel::{RdmaSubsystem, Side};
+use crate::model::{Fault, Ipam, ModelKernel, Node, Rig, ethernet, ipoib};
+use common::cni::CniResult;
+use common::netlink::NetnsMode;
+use serde_json::{Value, json};
+use std::fs;
+
+/// `ib0` with `mlx5_0`; `eth1` with `mlx5_1` and `eth2` with `mlx5_2`, in exclusive mode.
+fn rig() -> Rig {
+    let rig = Rig {
+        kernel: ModelKernel::new(vec![ipoib(4, "ib0", 0xffff)]),
+        node: Node::with_ib0(),
+        ..Rig::with(Ipam::dual_stack())
+    };
+    {
+        let mut model = rig.kernel.set();
+        model.state.rdma.mode = NetnsMode::Exclusive;
+        model.state.rdma.device(10, "mlx5_0", 0x248a_0703_00b4_0c5e, None);
+    }
+    for number in [1, 2] {
+        let (name, pci, link) = (
+            format!("mlx5_{number}"),
+            format!("0000:3b:00.{number}"),
+            format!("eth{number}"),
+        );
+        rig.node
+            .device(&name, &pci)
+            .write(
+                &format!("class/infiniband/{name}/node_guid"),
+                &format!("0000:0000:0000:000{number}"),
+            )
+            .port(&name, 1, "Ethernet", "4: ACTIVE")
+            .netdev(&link, number + 5, &pci);
+        let mut model = rig.kernel.set();
+        model.state.host.push(ethernet(number + 5, &link));
+        let rdma = &mut model.state.rdma;
+        rdma.device(number, &name, u64::from(number), Some((number + 5, &link)));
+    }
+    rig
+}
+
+fn add(rig: &Rig, container: &str, keys: Value) -> Result<CniResult, (u32, String)> {
+    rig.add_with(container, &keys)
+        .map_err(|error| (error.code.0, error.msg))
+}
+
+fn exclusive(master: &str) -> Value {
+    json!({"master": master, "rdma": {"netns": "exclusive"}})
+}
+
+/// The names in the pod.
+fn in_pod(rig: &Rig) -> Vec<String> {
+    let rdma = rig.kernel.state().rdma;
+    rdma.names(Side::Pod).into_iter().map(str::to_owned).collect()
+}
+
+fn record(rig: &Rig, container: &str) -> Value {
+    let file = rig.state.path().join(format!("rdma/{container}@net1.json"));
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+#[test]
+fn an_ethernet_child_comes_with_its_device_and_del_brings_it_back() {
+    let rig = rig();
+    let before = rig.kernel.state();
+    add(&rig, "c1", exclusive("eth1")).unwrap();
+    assert_eq!(in_pod(&rig), ["mlx5_1"]);
+    assert_eq!(record(&rig, "c1")["ncclIbHca"], "=mlx5_1:1");
+    rig.del("c1").unwrap();
+    assert_eq!(rig.kernel.state(), before);
+    assert!(!rig.state.path().join("rdma/c1@net1.json").exists());
+}
+
+#[test]
+fn the_device_info_file_names_the_device_as_the_pod_sees_it() {
+    let rig = rig();
+    let keys = json!({
+        "master": "eth1", "rdma": {"rename": "rdma0"},
+        "runtimeConfig": {"CNIDeviceInfoFile": rig.info_file()},
+    });
+    let result = add(&rig, "c1", keys).unwrap();
+    assert_eq!(result.interfaces[0].pci_id, "0000:3b:00.1");
+    assert_eq!(in_pod(&rig), ["rdma0"]);
+    let info: Value = serde_json::from_slice(&fs::read(rig.info_file()).unwrap()).unwrap();
+    assert_eq!(info["pci"]["rdma-device"], "rdma0");
+}
+
+#[test]
+fn a_failure_at_any_step_leaves_the_device_on_the_host() {
+    for number in 0.. {
+        let rig = rig();
+        let before = rig.kernel.state();
+        rig.kernel.fail(Fault::Refused(number));
+        let outcome = add(&rig, "c1", json!({"master": "eth1", "rdma": {"rename": "rdma0"}}));
+        if rig.kernel.get().log.len() <= number {
+            outcome.unwrap();
+            return;
+        }
+        let request = rig.kernel.get().log[number].clone();
+        outcome.expect_err(&request);
+        assert_eq!(rig.kernel.state(), before, "{request}");
+        assert!(rig.written_down().is_empty(), "{request}");
+        assert!(!rig.state.path().join("rdma/c1@net1.json").exists(), "{request}");
+    }
+}
+
+#[test]
+fn after_a_kill_at_any_step_del_and_gc_bring_the_device_back() {
+    for number in 0.. {
+        for dies in [false, true] {
+            let rig = rig();
+            let before = rig.kernel.state();
+            rig.kernel.fail(Fault::From(number));
+            let outcome = add(&rig, "c1", json!({"master": "eth1", "rdma": {"rename": "rdma0"}}));
+            let over = rig.kernel.get().log.len() <= number;
+            rig.kernel.fail(Fault::None);
+            if dies {
+                rig.kernel.set().state.pod_dies();
+                rig.gc(&[]).unwrap();
+            } else {
+                rig.del("c1").unwrap();
+            }
+            assert_eq!(rig.kernel.state(), before, "{number}");
+            if over {
+                outcome.unwrap();
+                if dies {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_pod_is_told_who_has_the_device() {
+    let rig = rig();
+    add(&rig, "c1", exclusive("eth1")).unwrap();
+    rig.kernel.set().state.pod.clear();
+    // The host's sysfs does not show what is in another namespace.
+    for folder in ["class/infiniband", "devices/pci0000:3a/0000:3b:00.1/infiniband"] {
+        fs::remove_dir_all(rig.node.path().join(folder).join("mlx5_1")).unwrap();
+    }
+    let (code, text) = add(&rig, "c2", exclusive("eth1")).unwrap_err();
+    let want = "RDMA device mlx5_1 is not moved into the pod: net1 of container c1 (network fabric) has it; wait until that pod is gone, or name another master";
+    assert_eq!((code, text.as_str()), (11, want));
+    add(&rig, "c2", json!({"master": "eth1", "rdma": {}})).unwrap();
+}
+
+#[test]
+fn the_last_active_port_stays_and_the_pod_goes_without_where_nothing_was_required() {
+    let rig = rig();
+    rig.node.write("class/infiniband/mlx5_2/ports/1/state", "1: DOWN");
+    let (_, text) = add(&rig, "c1", exclusive("eth1")).unwrap_err();
+    assert!(text.contains("last active Ethernet port"), "{text}");
+    assert!(rig.written_down().is_empty());
+    add(&rig, "c1", json!({"master": "eth1", "rdma": {}})).unwrap();
+    assert_eq!(in_pod(&rig), Vec::<String>::new());
+    assert!(!rig.state.path().join("rdma/c1@net1.json").exists());
+}
+
+#[test]
+fn an_ipoib_child_never_moves_the_device_of_its_parent() {
+    let rig = rig();
+    let before = rig.kernel.state();
+    let (_, text) = add(&rig, "c1", exclusive("ib0")).unwrap_err();
+    let want = "RDMA device mlx5_0 is not moved into the pod: moving it would destroy ib0, and with it the children of every pod on ib0; ";
+    assert!(text.starts_with(want), "{text}");
+    assert_eq!(rig.kernel.state(), before);
+    assert_eq!(
+        rig.ipam.verbs(),
+        Vec::<String>::new(),
+        "refused before anything is allocated"
+    );
+}
+
+#[test]
+fn in_shared_mode_the_device_is_named_without_being_asked_for() {
+    let rig = rig();
+    rig.kernel.set().state.rdma.mode = NetnsMode::Shared;
+    let rdma = rig.kernel.state().rdma;
+    add(&rig, "c1", json!({"master": "ib0"})).unwrap();
+    let record = record(&rig, "c1");
+    assert_eq!(
+        (&record["device"], &record["netns"], &record["linkLayer"]),
+        (&json!("mlx5_0"), &json!("shared"), &json!("InfiniBand"))
+    );
+    assert_eq!(rig.kernel.state().rdma, rdma);
+    let intent = rig.entry("c1").intent.clone().unwrap();
+    assert_eq!(intent.rdma.unwrap().name_in_pod(), "mlx5_0");
+    rig.kernel.set().state.pod.clear();
+    let (code, text) = add(&rig, "c2", exclusive("eth1")).unwrap_err();
+    assert_eq!(code, 7);
+    assert!(
+        text.starts_with("rdma.netns is exclusive, but this node's RDMA subsystem is in shared mode"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_device_that_a_dead_pod_left_under_its_own_name_is_granted_again() {
+    let rig = rig();
+    add(&rig, "c1", json!({"master": "eth1", "rdma": {"rename": "rdma0"}})).unwrap();
+    let mut entry = rig.entry("c1");
+    let mut intent = entry.intent.clone().unwrap();
+    intent.netns_id = (1, 1);
+    entry.begin(intent).unwrap();
+    drop(entry);
+    rig.kernel.set().state.pod_dies();
+    add(&rig, "c2", exclusive("eth1")).unwrap();
+    assert_eq!(in_pod(&rig), ["mlx5_1"]);
+    rig.del_without_netns("c1").unwrap();
+    assert_eq!(
+        in_pod(&rig),
+        ["mlx5_1"],
+        "the dead pod's DEL does not take it from the next one"
+    );
+    rig.del("c2").unwrap();
+    assert_eq!(in_pod(&rig), Vec::<String>::new());
+}
+
+#[test]
+fn a_driver_that_clings_leaves_everything_as_it_was() {
+    let rig = rig();
+    rig.kernel.set().state.rdma.clings = true;
+    let before = rig.kernel.state();
+    let (_, text) = add(&rig, "c1", exclusive("eth1")).unwrap_err();
+    assert!(
+        text.contains("its driver cannot take it from its users"),
+        "{text}"
+    );
+    assert_eq!(rig.kernel.state(), before);
+    assert_eq!(rig.ipam.verbs(), ["ADD", "DEL"]);
+}
+
+#[test]
+fn a_parent_in_the_pod_has_the_device_it_has() {
+    let rig = rig();
+    rig.kernel.set().state.pod.push(ethernet(7, "eth1"));
+    let keys = |rdma: Value| json!({"master": "eth1", "linkInContainer": true, "rdma": rdma});
+    let (_, text) = add(&rig, "c1", keys(json!({"required": true}))).unwrap_err();
+    assert!(text.contains("it is in the pod (linkInContainer)"), "{text}");
+    let (_, text) = add(&rig, "c1", keys(json!({"netns": "shared"}))).unwrap_err();
+    assert!(text.starts_with("rdma.netns is shared"), "{text}");
+    add(&rig, "c1", keys(json!({}))).unwrap();
+}
+
+#[test]
+fn check_misses_a_device_that_left_the_pod_or_has_another_name() {
+    let rig = rig();
+    let keys = json!({"master": "eth1", "rdma": {"rename": "rdma0"}, "ipam": {"type": "ranges"}});
+    let prev = rig
+        .add_with("c1", &keys)
+        .unwrap()
+        .to_json(common::cni::Version::V1_1_0);
+    let check = || {
+        let mut all = keys.clone();
+        all["prevResult"] = prev.clone();
+        let (call, netns) = (rig.call(&all), rig.pod.path());
+        rig.plugin()
+            .check(&call, &crate::model::attachment("c1"), &netns)
+            .map_err(|error| error.msg)
+    };
+    check().unwrap();
+    rig.kernel
+        .clone()
+        .rename_rdma_device(Side::Pod, 1, "mine")
+        .unwrap();
+    let renamed = "net1 is not as ADD left it: its RDMA device is called mine, was rdma0";
+    assert_eq!(check().unwrap_err(), renamed);
+    rig.kernel.clone().move_rdma_device(1, Side::Pod).unwrap();
+    let gone =
+        "net1 is not as ADD left it: its RDMA device rdma0 (mlx5_1 on the host) is not in the pod any more";
+    assert_eq!(check().unwrap_err(), gone);
+}
+
+#[test]
+fn check_misses_a_shared_device_that_the_node_lost() {
+    let rig = Rig::new();
+    rig.kernel
+        .set()
+        .state
+        .rdma
+        .device(10, "mlx5_0", 0x248a_0703_00b4_0c5e, None);
+    let prev = rig.add("c1").unwrap();
+    rig.check("c1", &prev).unwrap();
+    rig.kernel.set().state.rdma.devices.clear();
+    let error = rig.check("c1", &prev).unwrap_err();
+    assert_eq!(
+        error.msg,
+        "net1 is not as ADD left it: its RDMA device mlx5_0 is gone from the node"
+    );
+}
+
+#[test]
+fn status_tells_what_add_would_refuse_but_not_that_a_pod_has_the_device() {
+    let rig = rig();
+    let status = |keys: &Value| rig.status(keys).map_err(|error| (error.code.0, error.msg));
+    status(&exclusive("eth1")).unwrap();
+    let (code, text) = status(&json!({"master": "eth1", "rdma": {"netns": "shared"}})).unwrap_err();
+    assert_eq!(code, 50);
+    assert!(text.starts_with("rdma.netns is shared, but"), "{text}");
+    let (code, text) = status(&exclusive("ib0")).unwrap_err();
+    assert!(
+        code == 50 && text.contains("moving it would destroy ib0"),
+        "{text}"
+    );
+    add(&rig, "c1", exclusive("eth1")).unwrap();
+    status(&exclusive("eth1")).unwrap();
+    assert_eq!(in_pod(&rig), ["mlx5_1"]);
+}

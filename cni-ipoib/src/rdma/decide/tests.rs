@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::super::facts::{Lower, Seen};
+use super::*;
+use crate::model::ethernet;
+use common::rdma::{Device, Guid, Port, PortLayer, PortState};
+use glob::Pattern;
+
+/// `eth1`, on the ports of these devices.
+fn facts<const N: usize>(mode: NetnsMode, devices: [&str; N]) -> Facts {
+    let seen = |name: &str| Seen {
+        index: Some(2),
+        netdevs: vec![(1, 6)],
+        ..Seen::from(Device {
+            name: name.to_owned(),
+            node_guid: Guid(7),
+            pci: "0000:3b:00.1".parse().ok(),
+            path: None,
+            ports: vec![Port {
+                number: 1,
+                layer: PortLayer::Ethernet,
+                state: PortState::Active,
+                phys_state: "LinkUp".to_owned(),
+                rate_mbps: None,
+                lid: 0,
+                sm_lid: 0,
+                gid: None,
+            }],
+        })
+    };
+    Facts {
+        mode,
+        lowers: vec![Lower {
+            link: ethernet(6, "eth1"),
+            behind: None,
+        }],
+        devices: devices.map(seen).into(),
+    }
+}
+
+fn asking(netns: RdmaNetns, required: bool) -> Rdma {
+    Rdma {
+        netns,
+        required,
+        ..Rdma::default()
+    }
+}
+
+fn decided(asked: Option<&Rdma>, facts: &Facts) -> Result<Option<Way>, String> {
+    decide(asked, facts, Ok(()))
+        .map(|decided| decided.map(|(grant, _)| grant.netns))
+        .map_err(|error| error.to_string())
+}
+
+use NetnsMode::{Exclusive, Shared};
+
+#[test]
+fn the_pod_gets_its_device_in_the_way_of_the_node() {
+    let moved = Way::Exclusive { rename: None };
+    for (netns, mode, want) in [
+        (RdmaNetns::Auto, Shared, Way::Shared),
+        (RdmaNetns::Shared, Shared, Way::Shared),
+        (RdmaNetns::Auto, Exclusive, moved.clone()),
+        (RdmaNetns::Exclusive, Exclusive, moved),
+    ] {
+        for required in [false, true] {
+            let asked = asking(netns, required);
+            assert_eq!(
+                decided(Some(&asked), &facts(mode, ["mlx5_1"])),
+                Ok(Some(want.clone()))
+            );
+        }
+    }
+}
+
+#[test]
+fn a_mode_that_the_node_is_not_in_is_refused_required_or_not() {
+    for required in [false, true] {
+        let text =
+            |netns, mode| decided(Some(&asking(netns, required)), &facts(mode, ["mlx5_1"])).unwrap_err();
+        assert!(text(RdmaNetns::Exclusive, Shared).starts_with("rdma.netns is exclusive, but this node"));
+        assert!(text(RdmaNetns::Shared, Exclusive).starts_with("rdma.netns is shared, but this node"));
+    }
+}
+
+#[test]
+fn without_the_key_a_device_is_named_but_never_moved() {
+    assert_eq!(decided(None, &facts(Shared, ["mlx5_1"])), Ok(Some(Way::Shared)));
+    assert_eq!(decided(None, &facts(Exclusive, ["mlx5_1"])), Ok(None));
+    assert_eq!(decided(None, &facts(Shared, ["mlx5_1", "rxe0"])), Ok(None));
+    assert_eq!(decided(None, &facts(Shared, [])), Ok(None));
+}
+
+#[test]
+fn the_grant_tells_all_by_which_the_device_is_known() {
+    let facts = facts(Exclusive, ["mlx5_1"]);
+    let renaming = Rdma {
+        rename: Some("rdma0".to_owned()),
+        ..Rdma::default()
+    };
+    let (grant, _) = decide(Some(&renaming), &facts, Ok(())).unwrap().unwrap();
+    let want = Grant {
+        device: Identity {
+            name: "mlx5_1".to_owned(),
+            index: 2,
+            node_guid: Guid(7),
+            pci: "0000:3b:00.1".parse().ok(),
+            path: None,
+        },
+        port: 1,
+        link_layer: "Ethernet".to_owned(),
+        netns: Way::Exclusive {
+            rename: Some("rdma0".to_owned()),
+        },
+    };
+    assert_eq!(grant, want);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error_only_where_it_is_required() {
+    let none = facts(Shared, []);
+    assert_eq!(decided(Some(&asking(RdmaNetns::Auto, false)), &none), Ok(None));
+    assert_eq!(
+        decided(Some(&asking(RdmaNetns::Auto, true)), &none).unwrap_err(),
+        "no RDMA device belongs to eth1: the node has none for it; set rdma.required to false to go on without one"
+    );
+}
+
+#[test]
+fn one_of_several_is_picked_by_its_name() {
+    let facts = facts(Shared, ["mlx5_1", "rxe0"]);
+    let asked = |device: &str| Rdma {
+        device: Some(Pattern::new(device).unwrap()),
+        required: true,
+        ..Rdma::default()
+    };
+    let device =
+        |pattern: &str| decide(Some(&asked(pattern)), &facts, Ok(())).map(|d| d.unwrap().0.device.name);
+    assert_eq!(device("rxe*").unwrap(), "rxe0");
+    assert!(
+        device("*")
+            .unwrap_err()
+            .to_string()
+            .contains("mlx5_1, rxe0 all do")
+    );
+    assert!(
+        device("bnxt_re0")
+            .unwrap_err()
+            .to_string()
+            .contains("it has mlx5_1, rxe0")
+    );
+}
+
+#[test]
+fn an_attachment_whose_device_cannot_move_is_refused_only_where_it_is_required() {
+    let facts = facts(Exclusive, ["mlx5_1"]);
+    let reason = || Err("moving it would destroy ib0".to_owned());
+    let decided = |required| decide(Some(&asking(RdmaNetns::Auto, required)), &facts, reason());
+    assert_eq!(decided(false).unwrap(), None);
+    assert_eq!(
+        decided(true).unwrap_err().to_string(),
+        "RDMA device mlx5_1 is not moved into the pod: moving it would destroy ib0; leave rdma out, move the whole interface instead, or use an RDMA subsystem in shared mode"
+    );
+}
+
+#[test]
+fn a_new_name_on_a_node_that_shares_is_refused() {
+    let renaming = Rdma {
+        rename: Some("rdma0".to_owned()),
+        ..Rdma::default()
+    };
+    let text = decided(Some(&renaming), &facts(Shared, ["mlx5_1"])).unwrap_err();
+    assert!(
+        text.starts_with("rdma.rename rdma0 is not supported: this node shares"),
+        "{text}"
+    );
+}

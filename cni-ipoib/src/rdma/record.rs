@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The RDMA device of each attachment, for programs that make settings of it, such as `NCCL_IB_HCA`.
+//!
+//! One file per attachment, `rdma/CONTAINER@IFNAME.json` below the state directory: who knows a container's id finds its devices by
+//! the names of files. Written before ADD answers, removed by DEL and GC.
+
+use super::Grant;
+use crate::error::Error;
+use common::cni::Attachment;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// The file of an attachment.
+pub fn file(state: &Path, attachment: &Attachment) -> PathBuf {
+    let name = format!("{}@{}.json", attachment.container_id, attachment.ifname);
+    state.join("rdma").join(name)
+}
+
+/// What stands in it: `device` is the name that the pod sees.
+pub fn content(network: &str, attachment: &Attachment, grant: &Grant) -> Value {
+    let device = grant.name_in_pod();
+    json!({
+        "version": 1,
+        "network": network,
+        "containerID": attachment.container_id.to_string(),
+        "ifname": attachment.ifname.to_string(),
+        "device": device,
+        "port": grant.port,
+        "linkLayer": grant.link_layer,
+        "netns": if grant.moved().is_some() { "exclusive" } else { "shared" },
+        "hostDevice": grant.device.name,
+        "nodeGUID": grant.device.node_guid.to_string(),
+        "pciAddress": grant.device.pci.map(|pci| pci.to_string()),
+        // `=`: mlx5_1 is a prefix of mlx5_10.
+        "ncclIbHca": format!("={device}:{}", grant.port),
+    })
+}
+
+/// Removes the file of an attachment, if there is one.
+pub(crate) fn remove(state: &Path, attachment: &Attachment) -> Result<(), Error> {
+    let file = file(state, attachment);
+    crate::device_info::remove(&file).map_err(|source| Error::Io {
+        what: "remove",
+        path: file,
+        remedy: "the plugin must run as root",
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;

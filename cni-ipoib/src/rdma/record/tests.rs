@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::super::{Identity, Way};
+use super::*;
+use crate::model::attachment;
+use common::rdma::Guid;
+
+fn grant(netns: Way) -> Grant {
+    Grant {
+        device: Identity {
+            name: "mlx5_1".to_owned(),
+            index: 2,
+            node_guid: Guid(7),
+            pci: "0000:3b:00.1".parse().ok(),
+            path: None,
+        },
+        port: 1,
+        link_layer: "Ethernet".to_owned(),
+        netns,
+    }
+}
+
+#[test]
+fn the_record_names_the_device_as_the_pod_sees_it() {
+    let moved = grant(Way::Exclusive {
+        rename: Some("rdma0".to_owned()),
+    });
+    let want = json!({
+        "version": 1, "network": "roce0", "containerID": "c1", "ifname": "net1",
+        "device": "rdma0", "port": 1, "linkLayer": "Ethernet", "netns": "exclusive",
+        "hostDevice": "mlx5_1", "nodeGUID": "0000:0000:0000:0007", "pciAddress": "0000:3b:00.1",
+        "ncclIbHca": "=rdma0:1",
+    });
+    assert_eq!(content("roce0", &attachment("c1"), &moved), want);
+    let shared = content("roce0", &attachment("c1"), &grant(Way::Shared));
+    assert_eq!(
+        (&shared["netns"], &shared["ncclIbHca"]),
+        (&json!("shared"), &json!("=mlx5_1:1"))
+    );
+}
+
+#[test]
+fn its_file_is_found_by_the_container() {
+    let path = file(Path::new("/run/rdmanet"), &attachment("c1"));
+    assert_eq!(path, Path::new("/run/rdmanet/rdma/c1@net1.json"));
+    let state = tempfile::tempdir().unwrap();
+    remove(state.path(), &attachment("c1")).unwrap();
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fabric as a node: its ports up, its cables in, one test at a time.
 
+use common::netlink::{NetnsMode, Rdma, Socket};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
@@ -45,6 +46,27 @@ pub(crate) fn run_with(parameter: &str, test: impl FnOnce(&Node) + Send) {
         reload(node, MODULE);
         outcome.unwrap_or_else(|failure| resume_unwind(failure));
     });
+}
+
+/// The same with the RDMA subsystem in exclusive mode, which the kernel takes on only while there is no pod.
+///
+/// A moved HCA comes back with new links, so that the module is loaded again in the end.
+pub(crate) fn run_exclusive(test: impl FnOnce(&Node) + Send) {
+    run(|node| {
+        set_netns_mode(NetnsMode::Exclusive);
+        let outcome = catch_unwind(AssertUnwindSafe(|| test(node)));
+        set_netns_mode(NetnsMode::Shared);
+        reload(node, MODULE);
+        outcome.unwrap_or_else(|failure| resume_unwind(failure));
+    });
+}
+
+fn set_netns_mode(mode: NetnsMode) {
+    let mut socket = Socket::<Rdma>::open().unwrap();
+    soon(&format!("every pod is gone, for the {mode} mode"), || {
+        Socket::<Rdma>::open().unwrap().set_netns_mode(mode).is_ok()
+    });
+    assert_eq!(socket.netns_mode().unwrap(), mode);
 }
 
 fn reload(node: &Node, parameters: &str) {

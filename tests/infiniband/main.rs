@@ -16,6 +16,7 @@
 mod announcement;
 mod choice;
 mod death;
+mod exclusive;
 mod fabric;
 mod faults;
 mod ipam;
@@ -23,6 +24,7 @@ mod link;
 mod mtu;
 mod partition;
 mod port;
+mod rdma;
 mod reach;
 mod refused;
 mod runtime;

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "a call reads better without a reference before its keys"
+)]
+
 use crate::kernel::{RdmaSubsystem, Side};
 use crate::model::{Fault, Ipam, ModelKernel, Node, Rig, ethernet, ipoib};
 use common::cni::CniResult;

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! RDMA devices that move into pods: a node whose RDMA subsystem is in exclusive mode. The same tests on every kernel: where the
+//! IPoIB link of a moved HCA reappears is looked for, not known.
+
+use crate::fabric::{network, run_exclusive, soon};
+use crate::verbs::write_bandwidth;
+use cni_ipoib::journal::{Intent, Journal};
+use cni_ipoib::kernel::{Kernel, Namespaces, Side};
+use cni_ipoib::rdma::{Facts, Grant, Identity, Way, find, transfer};
+use common::cni::Attachment;
+use common::netlink::{Rdma, Socket};
+use common::rdma::Sysfs;
+use tests::{Conf, Node, Pod, json, traces::assert_same};
+
+/// The names of the RDMA devices that a pod sees.
+fn seen_by(pod: &Pod<'_>) -> Vec<String> {
+    names(Socket::open_in(&pod.open()).unwrap())
+}
+
+/// The names of the RDMA devices that the node sees.
+fn seen_by_node() -> Vec<String> {
+    names(Socket::open().unwrap())
+}
+
+fn names(mut socket: Socket<Rdma>) -> Vec<String> {
+    let mut names: Vec<_> = socket
+        .devices()
+        .unwrap()
+        .into_iter()
+        .map(|device| device.name)
+        .collect();
+    names.sort();
+    names
+}
+
+/// The device of the link `name`, to be moved.
+fn granted(name: &str, rename: Option<&str>) -> (Grant, common::rdma::Guid) {
+    let mut kernel = Namespaces::open(None).unwrap();
+    let link = kernel.link(Side::Host, name).unwrap().unwrap();
+    let facts = Facts::read(&mut kernel, &Sysfs::host(), Side::Host, &link).unwrap();
+    let found = find(&facts, None).unwrap();
+    let grant = Grant {
+        device: Identity {
+            name: found.seen.device.name.clone(),
+            index: found.seen.index.unwrap(),
+            node_guid: found.seen.device.node_guid,
+            pci: found.seen.device.pci,
+            path: found.seen.device.path.clone(),
+        },
+        port: found.port.number,
+        link_layer: found.port.layer.to_string(),
+        netns: Way::Exclusive {
+            rename: rename.map(str::to_owned),
+        },
+    };
+    (grant, found.port.guid().unwrap())
+}
+
+/// Writes down and moves, as ADD does, the device of the link `name`; then ADD is killed.
+fn give(node: &Node, pod: &Pod<'_>, name: &str, rename: Option<&str>) {
+    let (grant, _) = granted(name, rename);
+    let netns = pod.open();
+    let intent = Intent {
+        netns: pod.netns.clone(),
+        netns_id: netns.id(),
+        master: name.to_owned(),
+        ipam: None,
+        device_info: None,
+        rdma: Some(grant.clone()),
+    };
+    let attachment = Attachment {
+        container_id: pod.id.parse().unwrap(),
+        ifname: "net1".parse().unwrap(),
+    };
+    let journal = Journal::new(&node.path("state"), "net-a");
+    journal.open(&attachment).unwrap().begin(intent).unwrap();
+    transfer::hand_over(&mut Namespaces::open(Some(&netns)).unwrap(), &grant).unwrap();
+}
+
+fn conf(node: &Node) -> Conf {
+    node.conf(json!({"master": "ib0"}))
+}
+
+#[test]
+fn rdma_writes_go_from_pod_to_pod_and_neither_sees_the_others_device() {
+    run_exclusive(|node| {
+        let pods = [node.pod(), node.pod()];
+        // The programs meet over a cable; the data goes over InfiniBand.
+        node.ip(&format!(
+            "link add v0 netns {} type veth peer name v1 netns {}",
+            pods[0].netns.display(),
+            pods[1].netns.display()
+        ));
+        for (pod, (link, address)) in pods.iter().zip([("v0", "10.8.0.1/24"), ("v1", "10.8.0.2/24")]) {
+            pod.ip(&format!("addr add {address} dev {link}"));
+            pod.ip(&format!("link set {link} up"));
+        }
+        give(node, &pods[0], "ib0", None);
+        give(node, &pods[1], "ib1", Some("rdma0"));
+        assert_eq!(seen_by(&pods[0]), ["softib0"]);
+        assert_eq!(seen_by(&pods[1]), ["rdma0"]);
+        assert_eq!(seen_by_node(), ["softib2"]);
+        write_bandwidth((&pods[0], "softib0"), (&pods[1], "rdma0"), "10.8.0.2");
+        for pod in &pods {
+            pod.detach(&conf(node), "net1");
+            assert_eq!(seen_by(pod), Vec::<String>::new());
+        }
+        assert_eq!(seen_by_node(), ["softib0", "softib1", "softib2"]);
+    });
+}
+
+#[test]
+fn the_ipoib_link_of_a_moved_device_is_found_wherever_this_kernel_puts_it() {
+    run_exclusive(|node| {
+        let pod = node.pod();
+        let (grant, guid) = granted("ib1", None);
+        let netns = pod.open();
+        let mut kernel = Namespaces::open(Some(&netns)).unwrap();
+        transfer::hand_over(&mut kernel, &grant).unwrap();
+        let (side, link) = transfer::reappeared(&mut kernel, guid)
+            .unwrap()
+            .expect("its link is nowhere");
+        eprintln!("the link of softib1 is {} on the side of the {side:?}", link.name);
+        assert!(transfer::bring_back(&mut kernel, &grant.device).unwrap());
+        let (side, _) = transfer::reappeared(&mut kernel, guid)
+            .unwrap()
+            .expect("its link did not come back");
+        assert_eq!(side, Side::Host);
+    });
+}
+
+#[test]
+fn del_gives_a_device_whose_pod_died_its_name_again() {
+    run_exclusive(|node| {
+        let pod = node.pod();
+        give(node, &pod, "ib1", Some("rdma0"));
+        assert_eq!(seen_by_node(), ["softib0", "softib2"]);
+        pod.die();
+        // At once: DEL waits until the kernel has cleared the namespace up.
+        pod.detach(&conf(node), "net1");
+        assert_eq!(seen_by_node(), ["softib0", "softib1", "softib2"]);
+        assert!(node.traces(&[]).attachments.is_empty());
+    });
+}
+
+#[test]
+fn gc_brings_the_device_back_from_a_pod_that_lives_and_from_one_that_died() {
+    run_exclusive(|node| {
+        for dies in [false, true] {
+            let pod = node.pod();
+            give(node, &pod, "ib1", Some("rdma0"));
+            // The pod's root can rename it, too.
+            if !dies {
+                let output = pod.exec("rdma", "dev set rdma0 name mine");
+                assert!(output.status.success(), "{output:?}");
+                assert_eq!(seen_by(&pod), ["mine"]);
+            }
+            if dies {
+                pod.die();
+            }
+            node.gc(&conf(node), &[]).done();
+            assert_eq!(seen_by_node(), ["softib0", "softib1", "softib2"], "dies: {dies}");
+            assert!(node.traces(&[]).attachments.is_empty());
+        }
+    });
+}
+
+#[test]
+fn an_ipoib_child_leaves_its_parents_device_on_the_host() {
+    run_exclusive(|node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let keys = |rdma| network(node, &json!({"master": "ib0", "rdma": rdma}));
+        let exclusive = keys(json!({"netns": "exclusive"}));
+        let pieces = [
+            "softib0 is not moved",
+            "would destroy ib0",
+            "children of every pod",
+        ];
+        pod.add(&exclusive, "net1").refused(7, &pieces);
+        node.status(&exclusive).refused(50, &pieces);
+        pod.add(&keys(json!({"netns": "shared"})), "net1")
+            .refused(7, &["rdma.netns is shared", "in exclusive mode"]);
+        assert_same(&before, &node.traces(&[&pod]), "after the refusals");
+        // Where nothing is required the pod gets its interface, without a device.
+        let conf = keys(json!({}));
+        pod.attach(&conf, "net1");
+        assert_eq!(seen_by(&pod), Vec::<String>::new());
+        pod.check(&conf, "net1").done();
+        pod.detach(&conf, "net1");
+        assert_eq!(seen_by_node(), ["softib0", "softib1", "softib2"]);
+    });
+}
+
+#[test]
+fn a_driver_that_cannot_let_go_is_named_and_everything_is_taken_back() {
+    run_exclusive(|node| {
+        for name in ["eth8", "eth9"] {
+            node.cable(name);
+            let output = node.exec("rdma", &format!("link add rxe{name} type rxe netdev {name}"));
+            assert!(output.status.success(), "{output:?}");
+            soon(&format!("rxe{name} is active"), || {
+                let state = std::fs::read_to_string(format!("/sys/class/infiniband/rxe{name}/ports/1/state"));
+                state.unwrap().contains("ACTIVE")
+            });
+        }
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let conf = network(node, &json!({"master": "eth9", "rdma": {"netns": "exclusive"}}));
+        // rxe has no disassociate_ucontext: the kernel answers EOPNOTSUPP, after the interface was made.
+        pod.add(&conf, "net1").refused(
+            7,
+            &[
+                "RDMA device rxeeth9 is not moved",
+                "its driver cannot take it from its users",
+            ],
+        );
+        assert_same(&before, &node.traces(&[&pod]), "after the refusal");
+        for name in ["eth8", "eth9"] {
+            node.exec("rdma", &format!("link del rxe{name}"));
+            node.ip(&format!("link del {name}"));
+        }
+    });
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! RDMA devices that move into pods: a node whose RDMA subsystem is in exclusive mode. The same tests on every kernel: where the
-//! IPoIB link of a moved HCA reappears is looked for, not known.
+//! `IPoIB` link of a moved HCA reappears is looked for, not known.
 
 use crate::fabric::{network, run_exclusive, soon};
 use crate::verbs::write_bandwidth;
@@ -60,14 +60,10 @@ fn granted(name: &str, rename: Option<&str>) -> (Grant, common::rdma::Guid) {
 fn give(node: &Node, pod: &Pod<'_>, name: &str, rename: Option<&str>) {
     let (grant, _) = granted(name, rename);
     let netns = pod.open();
-    let intent = Intent {
-        netns: pod.netns.clone(),
-        netns_id: netns.id(),
-        master: name.to_owned(),
-        ipam: None,
-        device_info: None,
-        rdma: Some(grant.clone()),
-    };
+    let intent: Intent = serde_json::from_value(json!({
+        "netns": pod.netns, "netns_id": netns.id(), "master": name, "rdma": grant,
+    }))
+    .unwrap();
     let attachment = Attachment {
         container_id: pod.id.parse().unwrap(),
         ifname: "net1".parse().unwrap(),
@@ -120,7 +116,12 @@ fn the_ipoib_link_of_a_moved_device_is_found_wherever_this_kernel_puts_it() {
         let (side, link) = transfer::reappeared(&mut kernel, guid)
             .unwrap()
             .expect("its link is nowhere");
-        eprintln!("the link of softib1 is {} on the side of the {side:?}", link.name);
+        let sees = kernel
+            .links(side)
+            .unwrap()
+            .iter()
+            .any(|seen| seen.index == link.index);
+        assert!(sees, "{} is not in the namespace of the {side:?}", link.name);
         assert!(transfer::bring_back(&mut kernel, &grant.device).unwrap());
         let (side, _) = transfer::reappeared(&mut kernel, guid)
             .unwrap()

@@ -34,7 +34,7 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
 }
 
 /// A repeated ADD may not ask for other addresses than those it was given.
-fn agree(lease: &Lease, requests: &Requests) -> Result<(), Error> {
+pub(crate) fn agree(lease: &Lease, requests: &Requests) -> Result<(), Error> {
     match requests
         .iter()
         .find(|request| !lease.addresses().any(|ip| ip == request.ip))
@@ -57,7 +57,7 @@ fn agree(lease: &Lease, requests: &Requests) -> Result<(), Error> {
     }
 }
 
-fn address(allocation: &Allocation) -> Result<IpConfig, Error> {
+pub(crate) fn address(allocation: &Allocation) -> Result<IpConfig, Error> {
     let Allocation { range, ip, .. } = allocation;
     let address = IpNetwork::new(*ip, range.subnet.prefix()).map_err(|e| {
         Error::caused(

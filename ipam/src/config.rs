@@ -2,23 +2,27 @@
 //! The configuration: what users write, in this plugin's spelling, host-local's or whereabouts', becomes a
 //! [`Config`] that cannot be invalid.
 //!
-//! DEL, CHECK and GC read only a [`Place`], so that an attachment can be taken away whatever has become of its ranges.
+//! A configuration names either ranges ([`Config`]) or pools of the cluster ([`PoolConfig`]).
+//! DEL, CHECK and GC read only a [`Place`] or [`PoolPlace`], so that an attachment can be taken away whatever has become of its ranges.
 
 mod names;
+mod pools;
 mod ranges;
 mod raw;
 mod requests;
 mod resolv;
 mod text;
 
+use crate::pool::{POOLS, PoolName};
 use crate::range::Range;
 use common::cni::dispatch::Call;
 use common::cni::id::is_name;
 use common::cni::{Code, Conf, Dns, Error, Route, Version};
 use raw::{RawConf, RawIpam};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use pools::{PoolConfig, PoolPlace};
 pub use requests::{Request, Requests};
 pub(crate) use text::exclusions;
 
@@ -40,6 +44,8 @@ pub struct Place {
     pub dir: PathBuf,
     /// How long a released address rests before it is given again.
     pub cooldown: Duration,
+    /// Whether it is this node's part of a pool, whose `pool.json` says how long addresses rest instead.
+    pub is_pool: bool,
 }
 
 /// A configuration that ADD can work with.
@@ -92,21 +98,44 @@ impl Place {
                 "network name {network:?} cannot name a directory: want up to 255 letters, digits, '.', '_' and '-', beginning with a letter or digit"
             )));
         }
-        let data_dir = PathBuf::from(data_dir.filter(|dir| !dir.is_empty()).unwrap_or(DATA_DIR));
-        if !data_dir.is_absolute() {
+        if network == POOLS {
             return Err(invalid(format!(
-                "ipam.dataDir {:?} is relative; write it from the root, such as {DATA_DIR}",
-                data_dir.display()
+                "the network is named {network:?}, which is the directory of the cluster's pools; set ipam.network_name to another name"
             )));
         }
+        let data_dir = absolute(data_dir)?;
         let cooldown = cooldown.map_or(COOLDOWN, |seconds| Duration::from_secs(seconds.into()));
         Ok(Self {
             name: conf_name.to_owned(),
             network: network.to_owned(),
             dir: data_dir.join(network),
             cooldown,
+            is_pool: false,
         })
     }
+
+    /// This node's part of `pool`, below `data_dir`.
+    pub fn of_pool(data_dir: &Path, pool: &PoolName) -> Self {
+        Self {
+            name: pool.to_string(),
+            network: pool.to_string(),
+            dir: data_dir.join(POOLS).join(pool.as_str()),
+            cooldown: COOLDOWN,
+            is_pool: true,
+        }
+    }
+}
+
+/// `dataDir`, or the usual one.
+fn absolute(data_dir: Option<&str>) -> Result<PathBuf, Error> {
+    let data_dir = PathBuf::from(data_dir.filter(|dir| !dir.is_empty()).unwrap_or(DATA_DIR));
+    if data_dir.is_absolute() {
+        return Ok(data_dir);
+    }
+    Err(invalid(format!(
+        "ipam.dataDir {:?} is relative; write it from the root, such as {DATA_DIR}",
+        data_dir.display()
+    )))
 }
 
 impl Config {

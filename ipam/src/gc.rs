@@ -6,42 +6,61 @@ use crate::store::{Node, Store};
 use common::cni::dispatch::Call;
 use common::cni::{Attachment, Error, GcConf};
 use std::collections::HashSet;
+use std::time::Duration;
 
 pub(crate) fn gc(node: &Node, call: &Call, conf: &GcConf) -> Result<(), Error> {
     let place = Place::read(&call.conf)?;
-    let started = node.clock.since_boot()?;
-    let store = Store::new(&place, node)?;
+    let scope = Scope {
+        network: &place.name,
+        place: format!("network {}", place.network),
+        shared: place.network != place.name,
+        started: node.clock.since_boot()?,
+    };
+    summary(collect(&Store::new(&place, node)?, &scope, conf)?)
+}
+
+/// What GC may end in one store.
+pub(crate) struct Scope<'c> {
+    /// The configuration whose attachments are listed.
+    pub(crate) network: &'c str,
+    /// The store, for a person.
+    pub(crate) place: String,
+    /// Whether other configurations may have leases there.
+    pub(crate) shared: bool,
+    /// When the call began, on the kernel's clock.
+    pub(crate) started: Duration,
+}
+
+/// Ends the leases of one store that are not valid any more; returns what went wrong.
+pub(crate) fn collect(store: &Store, scope: &Scope, conf: &GcConf) -> Result<Vec<Error>, Error> {
     let Some(locked) = store.enter_existing()? else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let valid: HashSet<&Attachment> = conf.valid.iter().collect();
     let mut errors = Vec::new();
     for owner in locked.owners()?.iter().filter(|owner| !valid.contains(owner)) {
         match locked.lease(owner) {
             // The list names attachments of this configuration alone, while others may share the network.
-            Ok(Some(lease)) if lease.network != place.name => continue,
+            Ok(Some(lease)) if lease.network != scope.network => continue,
             // The list is older than this call, so it cannot know of leases that are younger.
-            Ok(Some(lease)) if lease.since_boot > started => continue,
-            Err(error) if place.network != place.name => {
+            Ok(Some(lease)) if lease.since_boot > scope.started => continue,
+            Err(error) if scope.shared => {
                 errors.push(error);
                 continue;
             }
             _ => {}
         }
         match locked.release(owner) {
-            Ok(_) => tracing::info!(
-                "released {owner} of network {}, which is not valid any more",
-                place.network
-            ),
+            Ok(_) => tracing::info!("released {owner} of {}, which is not valid any more", scope.place),
             Err(error) => errors.push(error),
         }
     }
     errors.extend(locked.release_ownerless(&valid)?);
-    summary(errors)
+    Ok(errors)
 }
 
 /// The first of `errors`, with the others as details.
-fn summary(errors: Vec<Error>) -> Result<(), Error> {
+pub(crate) fn summary(errors: Vec<Error>) -> Result<(), Error> {
     let mut errors = errors.into_iter();
     let Some(first) = errors.next() else { return Ok(()) };
     let others = errors.map(|error| error.msg).collect::<Vec<_>>().join("; ");

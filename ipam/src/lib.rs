@@ -21,13 +21,17 @@ mod add;
 mod check;
 mod del;
 mod gc;
+mod pooled;
 mod status;
 #[cfg(test)]
 mod testing;
 
+use agent::Client;
 use clock::{Clock, KernelClock};
 use common::cni::dispatch::{Call, Plugin};
 use common::cni::{Attachment, CniResult, Error, GcConf};
+use config::PoolPlace;
+use pooled::Pools;
 use std::path::Path;
 use std::time::Duration;
 use store::{Disk, LOCK_WAIT, Node, NodeDisk};
@@ -41,6 +45,8 @@ pub struct RdmaIpam<D = NodeDisk, C = KernelClock> {
     pub clock: C,
     /// How long a call waits for another one on the same network.
     pub lock_wait: Duration,
+    /// The way to the node's agent, for networks of pools.
+    pub agent: Client,
 }
 
 impl Default for RdmaIpam {
@@ -49,6 +55,7 @@ impl Default for RdmaIpam {
             disk: NodeDisk,
             clock: KernelClock,
             lock_wait: LOCK_WAIT,
+            agent: Client::default(),
         }
     }
 }
@@ -60,6 +67,15 @@ impl<D: Disk, C: Clock> RdmaIpam<D, C> {
             clock: &self.clock,
             lock_wait: self.lock_wait,
         }
+    }
+
+    /// The pools that `call` is about; none if it is about ranges of this node.
+    fn pools<'n>(&'n self, node: &'n Node<'n>, call: &Call) -> Result<Option<Pools<'n>>, Error> {
+        Ok(PoolPlace::read(&call.conf)?.map(|place| Pools {
+            node,
+            agent: &self.agent,
+            place,
+        }))
     }
 }
 
@@ -73,22 +89,47 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
     }
 
     fn add(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<CniResult, Error> {
-        add::add(&self.node(), call, attachment, netns)
+        let node = self.node();
+        match self.pools(&node, call)? {
+            Some(pools) => pooled::add(&pools, call, attachment, netns),
+            None => add::add(&node, call, attachment, netns),
+        }
     }
 
     fn del(&self, call: &Call, attachment: &Attachment, _netns: Option<&Path>) -> Result<(), Error> {
-        del::del(&self.node(), call, attachment)
+        let node = self.node();
+        match self.pools(&node, call) {
+            Ok(Some(pools)) => pooled::del(&pools, attachment),
+            Ok(None) => del::del(&node, call, attachment),
+            // ADD refuses such a place, so there is nothing to take away, and failing would keep the pod for ever.
+            Err(error) => {
+                tracing::warn!("nothing to release for {attachment}: {}", error.msg);
+                Ok(())
+            }
+        }
     }
 
     fn check(&self, call: &Call, attachment: &Attachment, _netns: &Path) -> Result<(), Error> {
-        check::check(&self.node(), call, attachment)
+        let node = self.node();
+        match self.pools(&node, call)? {
+            Some(pools) => pooled::check(&pools, call, attachment),
+            None => check::check(&node, call, attachment),
+        }
     }
 
     fn gc(&self, call: &Call, gc: &GcConf) -> Result<(), Error> {
-        gc::gc(&self.node(), call, gc)
+        let node = self.node();
+        match self.pools(&node, call)? {
+            Some(pools) => pooled::gc(&pools, gc),
+            None => gc::gc(&node, call, gc),
+        }
     }
 
     fn status(&self, call: &Call) -> Result<(), Error> {
-        status::status(&self.node(), call)
+        let node = self.node();
+        match self.pools(&node, call)? {
+            Some(pools) => pooled::status(&pools, call),
+            None => status::status(&node, call),
+        }
     }
 }

@@ -3,7 +3,17 @@
 
 use common::cni::run_process;
 use ipam::RdmaIpam;
+use ipam::agent::{Client, SOCKET_VARIABLE};
 
 fn main() -> std::process::ExitCode {
-    run_process(|_| Ok(RdmaIpam::default()))
+    run_process(|env| {
+        let mut plugin = RdmaIpam::default();
+        if let Some(socket) = env.get(SOCKET_VARIABLE)? {
+            plugin.agent = Client {
+                socket: socket.into(),
+                ..Client::default()
+            };
+        }
+        Ok(plugin)
+    })
 }

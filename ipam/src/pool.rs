@@ -21,7 +21,7 @@ pub use confirmed::{Confirmed, Standing};
 pub use file::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};
 pub use name::PoolName;
 pub(crate) use ranges::interval;
-pub use ranges::{Place as AddressPlace, PoolRanges};
+pub use ranges::{AddressPlace, PoolRanges};
 
 /// The directory of all pools, below the data directory.
 pub const POOLS: &str = "pools";

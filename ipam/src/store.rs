@@ -32,6 +32,7 @@ mod view;
 
 use crate::clock::Clock;
 use crate::config::Place;
+use crate::pool::PoolFile;
 use common::cni::{Attachment, Code, Error};
 use failure::{corrupt, failed};
 use lock::Lock;
@@ -68,8 +69,10 @@ pub struct Store<'n> {
     node: &'n Node<'n>,
     name: String,
     network: PathBuf,
+    boot_id: String,
     boot: PathBuf,
     cooldown: Duration,
+    is_pool: bool,
 }
 
 /// The leases of one network while no other process works on them.
@@ -85,13 +88,16 @@ impl<'n> Store<'n> {
     /// # Errors
     /// [`Code::IO`] when the kernel does not tell which boot this is.
     pub fn new(place: &Place, node: &'n Node<'n>) -> Result<Self, Error> {
-        let boot = place.dir.join(format!("boot-{}", node.clock.boot_id()?));
+        let boot_id = node.clock.boot_id()?;
+        let boot = place.dir.join(format!("boot-{boot_id}"));
         Ok(Self {
             node,
+            boot_id,
             name: place.name.clone(),
             network: place.dir.clone(),
             boot,
             cooldown: place.cooldown,
+            is_pool: place.is_pool,
         })
     }
 
@@ -100,6 +106,21 @@ impl<'n> Store<'n> {
     /// # Errors
     /// [`Code::TRY_AGAIN`] when another process holds the lock too long, [`Code::IO`] and [`Code::STORE_CORRUPT`].
     pub fn enter(&self) -> Result<Locked<'_>, Error> {
+        self.enter_as_configured().map(Locked::resting_as_the_pool_says)
+    }
+
+    /// As [`Store::enter`], together with the pool that this store is part of; none if the agent has not written it.
+    ///
+    /// # Errors
+    /// Those of [`Store::enter`] and [`Store::pool`].
+    pub fn enter_pool(&self) -> Result<(Locked<'_>, Option<PoolFile>), Error> {
+        let locked = self.enter_as_configured()?;
+        let pool = locked.pool()?;
+        let cooldown = pool.as_ref().map_or(self.cooldown, PoolFile::cooldown);
+        Ok((Locked { cooldown, ..locked }, pool))
+    }
+
+    fn enter_as_configured(&self) -> Result<Locked<'_>, Error> {
         let locked = Locked {
             store: self,
             cooldown: self.cooldown,
@@ -132,7 +153,7 @@ impl<'n> Store<'n> {
             _lock: lock,
         };
         locked.recover()?;
-        Ok(Some(locked))
+        Ok(Some(locked.resting_as_the_pool_says()))
     }
 
     /// The lease of `owner`. Needs no lock, since a lease appears and goes whole.
@@ -156,6 +177,11 @@ impl<'n> Store<'n> {
             &format!("it is the lease of {}", lease.owner),
             remedy,
         ))
+    }
+
+    /// Whether `owner` has a lease, damaged or not.
+    pub fn has_lease(&self, owner: &Attachment) -> bool {
+        self.node.disk.identity(&self.lease_path(owner)).is_ok()
     }
 
     fn lock(&self, make: bool) -> Result<Option<Lock>, Error> {

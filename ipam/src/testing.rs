@@ -160,6 +160,8 @@ impl Clock for HandClock {
 pub(crate) struct Rig {
     pub(crate) plugin: RdmaIpam<FaultyDisk, HandClock>,
     pub(crate) ipam: Value,
+    /// Where below the data directory the store is that the files are looked at of.
+    pub(crate) place: &'static str,
     dir: TempDir,
 }
 
@@ -191,10 +193,27 @@ impl Rig {
                 disk,
                 clock,
                 lock_wait: Duration::from_millis(200),
+                agent: crate::agent::Client {
+                    socket: dir.path().join("agent.sock"),
+                    limit: Duration::from_millis(300),
+                },
             },
             ipam,
+            place: "net",
             dir,
         }
+    }
+
+    /// A rig for a network of pools that looks at the files of pool `rail0`.
+    pub(crate) fn of_pools(ipam: &Value) -> Self {
+        Self {
+            place: "pools/rail0",
+            ..Self::new(ipam)
+        }
+    }
+
+    pub(crate) fn data_dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// From here on the disk has `fault`, and changes are counted from zero.
@@ -219,7 +238,7 @@ impl Rig {
     }
 
     pub(crate) fn network(&self) -> PathBuf {
-        self.dir.path().join("net")
+        self.dir.path().join(self.place)
     }
 
     /// A file below the directory of this boot.
@@ -237,7 +256,7 @@ impl Rig {
         Call {
             program: "rdma-ipam".to_owned(),
             conf: Conf::read(conf.to_string().as_bytes()).unwrap(),
-            args: Args::parse("K8S_POD_NAMESPACE=ns;K8S_POD_NAME=pod").unwrap(),
+            args: Args::parse("K8S_POD_NAMESPACE=ns;K8S_POD_NAME=pod;K8S_POD_UID=u-1").unwrap(),
             args_text: String::new(),
             path: Vec::new(),
             netns_override: false,
@@ -331,7 +350,7 @@ impl Rig {
             held,
             "{when}: addresses without a lease, or with two"
         );
-        for leftover in ["adding", "removing"] {
+        for leftover in ["adding", "removing", "asking/a@eth0"] {
             assert!(!self.file(leftover).exists(), "{when}: {leftover} is left");
         }
     }

@@ -41,7 +41,12 @@ fn read(place: &str, network: &str, plugin: &Map<String, Value>) {
     let call = call(network, plugin);
     let config = cni_ipoib::config::Config::read(&call).unwrap_or_else(|e| panic!("{place}: {e}"));
     assert_eq!(config.ipam.as_deref(), Some("rdma-ipam"), "{place}");
-    ipam::config::Config::read(&call).unwrap_or_else(|e| panic!("{place}: {e}"));
+    let pools = ipam::config::PoolPlace::read(&call.conf).unwrap_or_else(|e| panic!("{place}: {e}"));
+    let read = match pools {
+        Some(pools) => ipam::config::PoolConfig::read(&call, pools).map(|_| ()),
+        None => ipam::config::Config::read(&call).map(|_| ()),
+    };
+    read.unwrap_or_else(|e| panic!("{place}: {e}"));
 }
 
 fn files() -> Vec<PathBuf> {

@@ -39,7 +39,7 @@ impl Code {
     pub const DELEGATE: Self = Self(103);
     /// 104: CHECK found the attachment changed or missing.
     pub const CHECK_FAILED: Self = Self(104);
-    /// 110: every address of a range set is taken, excluded or resting.
+    /// 110: every address of a range set or pool is taken or excluded.
     pub const EXHAUSTED: Self = Self(110);
     /// 111: a requested address belongs to another attachment.
     pub const ADDRESS_IN_USE: Self = Self(111);
@@ -49,6 +49,16 @@ impl Code {
     pub const ADDRESS_EXCLUDED: Self = Self(113);
     /// 114: the store of addresses holds something this plugin did not write.
     pub const STORE_CORRUPT: Self = Self(114);
+    /// 115: no pool of that name exists in the cluster.
+    pub const POOL_UNKNOWN: Self = Self(115);
+    /// 116: the pool selects other nodes than this one.
+    pub const POOL_NOT_HERE: Self = Self(116);
+    /// 117: the pool selects other namespaces than the pod's.
+    pub const POOL_NOT_FOR_NAMESPACE: Self = Self(117);
+    /// 118: a pool has no free address, but some that were released a short time ago and rest.
+    pub const RESTING: Self = Self(118);
+    /// 119: no address is left on this node, and the cluster's API server cannot be asked for more.
+    pub const API_UNREACHABLE: Self = Self(119);
     /// 999: a bug in the plugin (libcni's `ErrInternal`).
     pub const INTERNAL: Self = Self(999);
 }

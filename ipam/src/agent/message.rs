@@ -91,7 +91,7 @@ pub enum Reply {
     Refused {
         /// As for the runtime.
         code: u32,
-        /// As for the runtime.
+        /// As for the runtime, without the name of the pool, which the plugin puts before it.
         msg: String,
         /// As for the runtime.
         #[serde(default, skip_serializing_if = "String::is_empty")]

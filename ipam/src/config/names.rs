@@ -7,12 +7,14 @@ use common::cni::keys;
 use serde_json::{Map, Value};
 
 /// Keys of `ipam`, in this plugin's and host-local's spelling.
-const OWN: [&str; 12] = [
+const OWN: [&str; 14] = [
     "cooldown",
     "dataDir",
     "dns",
     "exclude",
     "gateway",
+    "pool",
+    "pools",
     "rangeEnd",
     "rangeStart",
     "ranges",
@@ -43,6 +45,9 @@ const WHEREABOUTS: [&str; 17] = [
     "reconciler_cron_expression",
 ];
 
+/// Keys that go with `pool` and `pools`; the pool itself says what the others would.
+const WITH_POOL: [&str; 7] = ["dataDir", "dns", "pool", "pools", "resolvConf", "routes", "type"];
+
 const RANGE: [&str; 5] = ["exclude", "gateway", "rangeEnd", "rangeStart", "subnet"];
 const IP_RANGE: [&str; 5] = ["exclude", "gateway", "range", "range_end", "range_start"];
 const ROUTE: [&str; 7] = ["advmss", "dst", "gw", "mtu", "priority", "scope", "table"];
@@ -64,11 +69,12 @@ pub(super) fn require_known(conf: &Map<String, Value>) -> Result<(), Error> {
         Some(other) if !other.is_null() => return Ok(()),
         _ => {
             return Err(invalid(
-                "ipam is missing: set ipam.type to \"rdma-ipam\" and ipam.ranges".to_owned(),
+                "ipam is missing: set ipam.type to \"rdma-ipam\", and ipam.ranges or ipam.pool".to_owned(),
             ));
         }
     };
     keys::require_known(ipam, &[&OWN[..], &WHEREABOUTS].concat(), "ipam.")?;
+    alone(conf, ipam)?;
     let used = |spelling: &[&'static str]| {
         spelling
             .iter()
@@ -88,6 +94,34 @@ pub(super) fn require_known(conf: &Map<String, Value>) -> Result<(), Error> {
         .get("runtimeConfig")
         .and_then(|runtime| runtime.get("ipRanges"));
     lists(runtime, &RANGE, "runtimeConfig.ipRanges")
+}
+
+/// Refuses what would say once more, or otherwise, what a pool says.
+fn alone(conf: &Map<String, Value>, ipam: &Map<String, Value>) -> Result<(), Error> {
+    let set = |key: &&str| ipam.get(*key).is_some_and(|value| !value.is_null());
+    let Some(pool) = ["pool", "pools"].iter().find(|key| set(key)) else {
+        return Ok(());
+    };
+    let refuse = |key: &str, value: &Value| {
+        Err(invalid(format!(
+            "{key} (value {value}) does not go with ipam.{pool} (value {}): the pool says which addresses there are; remove one of them",
+            ipam[*pool]
+        )))
+    };
+    if set(&"pool") && set(&"pools") {
+        return refuse("ipam.pools", &ipam["pools"]);
+    }
+    let all = OWN.iter().chain(&WHEREABOUTS);
+    if let Some(key) = all.filter(|key| !WITH_POOL.contains(key)).find(|key| set(key)) {
+        return refuse(&format!("ipam.{key}"), &ipam[*key]);
+    }
+    let ranges = conf
+        .get("runtimeConfig")
+        .and_then(|runtime| runtime.get("ipRanges"));
+    match ranges.filter(|ranges| ranges.as_array().is_none_or(|list| !list.is_empty())) {
+        Some(ranges) => refuse("runtimeConfig.ipRanges", ranges),
+        None => Ok(()),
+    }
 }
 
 /// Checks every object of a list, or of a list of lists.

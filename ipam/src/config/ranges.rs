@@ -59,7 +59,8 @@ pub(super) fn specs(
     };
     if sets.is_empty() {
         return Err(invalid(
-            "no range is set: write ipam.ranges, such as [[{\"subnet\": \"10.0.0.0/24\"}]]".to_owned(),
+            "no range is set: write ipam.ranges, such as [[{\"subnet\": \"10.0.0.0/24\"}]], or name an IPPool of the cluster by ipam.pool"
+                .to_owned(),
         ));
     }
     let subnets = || sets.iter().flatten().map(|spec| spec.subnet);

@@ -17,6 +17,10 @@ pub(super) struct RawPlace {
     pub(super) data_dir: Option<String>,
     /// Of any type: DEL must not fail for what only ADD refuses.
     pub(super) cooldown: Option<Value>,
+    /// Likewise.
+    pub(super) pool: Option<Value>,
+    /// Likewise.
+    pub(super) pools: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -50,6 +54,8 @@ pub(super) struct RawCniArgs {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RawIpam {
+    pub(super) pool: Option<String>,
+    pub(super) pools: Option<Vec<String>>,
     pub(super) ranges: Option<Vec<Vec<RawRange>>>,
     pub(super) subnet: Option<String>,
     pub(super) range_start: Option<String>,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+mod pools;
 mod refused;
 mod spellings;
 
@@ -93,7 +94,8 @@ fn a_place_needs_nothing_but_names() {
             name: "ibnet".to_owned(),
             network: "ibnet".to_owned(),
             dir: "/run/x/ibnet".into(),
-            cooldown: COOLDOWN
+            cooldown: COOLDOWN,
+            is_pool: false,
         }
     );
     let named = json!({"network_name": "space", "cooldown": 5});
@@ -104,7 +106,8 @@ fn a_place_needs_nothing_but_names() {
             name: "ibnet".to_owned(),
             network: "space".to_owned(),
             dir: "/var/lib/cni/rdma-ipam/space".into(),
-            cooldown: Duration::from_secs(5)
+            cooldown: Duration::from_secs(5),
+            is_pool: false,
         }
     );
 }

@@ -7,6 +7,7 @@ use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
 /// The format that this build writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
@@ -175,6 +176,11 @@ impl PoolFile {
             .map_err(|e| Error::caused(Code::INTERNAL, "cannot write the pool as JSON", &e))?;
         bytes.push(b'\n');
         Ok(bytes)
+    }
+
+    /// How long a released address rests.
+    pub fn cooldown(&self) -> Duration {
+        Duration::from_secs(self.cooldown_seconds.into())
     }
 
     /// The blocks that addresses are given from.

@@ -23,7 +23,7 @@ pub struct PoolRanges {
 
 /// Where in a pool an address lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place<'p> {
+pub enum AddressPlace<'p> {
     /// In no range.
     Outside,
     /// In a subnet, but never given; the text says what it is.
@@ -112,27 +112,27 @@ impl PoolRanges {
     }
 
     /// Where `ip` lies.
-    pub fn place(&self, ip: IpAddr) -> Place<'_> {
+    pub fn place(&self, ip: IpAddr) -> AddressPlace<'_> {
         if self.range_of(ip).is_none() {
             let kept = self.whole.iter().find_map(|range| match range.verdict(ip) {
                 Verdict::Reserved(what) => Some(what),
                 _ => None,
             });
-            return kept.map_or(Place::Outside, Place::Kept);
+            return kept.map_or(AddressPlace::Outside, AddressPlace::Kept);
         }
         if self
             .reserved
             .iter()
             .any(|(first, last)| (*first..=*last).contains(&ip))
         {
-            return Place::Elsewhere;
+            return AddressPlace::Elsewhere;
         }
         match self.blocks.iter().find(|block| block.cidr.contains(ip)) {
-            None => Place::Elsewhere,
+            None => AddressPlace::Elsewhere,
             Some(block) => match block.state {
-                BlockState::Active => Place::Here(block),
-                BlockState::Draining | BlockState::Sharing => Place::Leaving(block),
-                BlockState::Shared => Place::Elsewhere,
+                BlockState::Active => AddressPlace::Here(block),
+                BlockState::Draining | BlockState::Sharing => AddressPlace::Leaving(block),
+                BlockState::Shared => AddressPlace::Elsewhere,
             },
         }
     }

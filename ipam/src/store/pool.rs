@@ -4,10 +4,9 @@
 use super::failure::failed;
 use super::{Locked, Store};
 use crate::pool::{Confirmed, PoolFile, Standing};
-use common::cni::{Code, Error};
+use common::cni::Error;
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::time::Duration;
 
 impl Store<'_> {
     /// Where the pool of this store is described.
@@ -22,7 +21,7 @@ impl Store<'_> {
     /// The pool, if the agent has written it. What is read without the lock may be out of date at once.
     ///
     /// # Errors
-    /// Those of [`PoolFile::read`], and [`Code::IO`].
+    /// Those of [`PoolFile::read`], and [`common::cni::Code::IO`].
     pub fn pool(&self) -> Result<Option<PoolFile>, Error> {
         let path = self.pool_path();
         match self.node.disk.read(&path) {
@@ -43,7 +42,7 @@ impl Store<'_> {
     /// asked; a note that is lost makes the next boot wait for the agent, no more.
     ///
     /// # Errors
-    /// [`Code::IO`].
+    /// [`common::cni::Code::IO`].
     pub fn confirm(&self, confirmed: Confirmed) -> Result<(), Error> {
         let (path, new) = (self.confirmed_path(), self.network.join("confirmed.new"));
         let disk = self.node.disk;
@@ -52,15 +51,14 @@ impl Store<'_> {
         disk.rename(&new, &path).map_err(|e| failed("make", &path, &e))
     }
 
+    /// Whether the agent has written the pool.
+    pub fn has_pool(&self) -> bool {
+        self.node.disk.identity(&self.pool_path()).is_ok()
+    }
+
     /// Whether addresses may be given from the blocks of `pool` now.
-    ///
-    /// # Errors
-    /// [`Code::IO`] when the kernel does not tell which boot this is.
-    pub fn standing(&self, pool: &PoolFile) -> Result<Standing, Error> {
-        let clock = self.node.clock;
-        Ok(Standing::of(pool, &clock.boot_id()?, clock.now(), || {
-            self.confirmed()
-        }))
+    pub fn standing(&self, pool: &PoolFile) -> Standing {
+        Standing::of(pool, &self.boot_id, self.node.clock.now(), || self.confirmed())
     }
 }
 
@@ -73,16 +71,22 @@ impl Locked<'_> {
         self.store.pool()
     }
 
-    /// The same store with addresses that rest for `cooldown`.
-    #[must_use]
-    pub fn resting_for(self, cooldown: Duration) -> Self {
+    /// With addresses that rest as long as the pool says, if this is part of one. A pool that cannot be read must not keep
+    /// an address from being released.
+    pub(super) fn resting_as_the_pool_says(self) -> Self {
+        let pool = if self.store.is_pool {
+            self.pool().ok().flatten()
+        } else {
+            None
+        };
+        let cooldown = pool.map_or(self.cooldown, |pool| pool.cooldown());
         Self { cooldown, ..self }
     }
 
     /// Replaces `pool.json`, for good: once this returns, a power loss does not bring the old one back.
     ///
     /// # Errors
-    /// [`Code::IO`]: the old file still counts, unless only its directory could not be synced.
+    /// [`common::cni::Code::IO`]: the old file still counts, unless only its directory could not be synced.
     pub fn write_pool(&self, pool: &PoolFile) -> Result<(), Error> {
         let (path, new) = (self.store.pool_path(), self.store.network.join("pool.json.new"));
         let disk = self.store.node.disk;
@@ -98,12 +102,13 @@ impl Locked<'_> {
     /// Removes `pool.json`: this node has no part of the pool any more. The store stays as long as leases live.
     ///
     /// # Errors
-    /// [`Code::IO`].
+    /// [`common::cni::Code::IO`].
     pub fn remove_pool(&self) -> Result<(), Error> {
         self.remove(&self.store.pool_path())?;
-        self.store.node.disk.sync(&self.store.network).map_err(|e| Error {
-            code: Code::IO,
-            ..failed("sync", &self.store.network, &e)
-        })
+        self.store
+            .node
+            .disk
+            .sync(&self.store.network)
+            .map_err(|e| failed("sync", &self.store.network, &e))
     }
 }

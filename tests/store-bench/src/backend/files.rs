@@ -52,6 +52,7 @@ impl Backend for Files {
             name: "bench".to_owned(),
             network: "bench".to_owned(),
             dir: self.dir.clone(),
+            is_pool: false,
             cooldown: Duration::from_secs(30),
         };
         let (container, ifname) = key.split_once('@').ok_or("want container@ifname")?;

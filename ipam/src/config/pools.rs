@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Configurations that name pools of the cluster instead of ranges.
+
+use super::raw::{RawConf, RawPlaceConf};
+use super::{Place, Requests, absolute, invalid, names, resolv, routes};
+use crate::pool::{POOLS, PoolName};
+use common::cni::dispatch::Call;
+use common::cni::{Conf, Dns, Error, Route};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Which pools are meant and where this node's part of them is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolPlace {
+    /// The name of the network configuration, which attachments belong to.
+    pub name: String,
+    /// `dataDir`, which has the pools below [`POOLS`].
+    pub data_dir: PathBuf,
+    /// `pool` or `pools`, in the order of preference.
+    pub pools: Vec<PoolName>,
+}
+
+/// A configuration of pools that ADD can work with.
+#[derive(Clone, Debug)]
+pub struct PoolConfig {
+    /// The pools.
+    pub place: PoolPlace,
+    /// Replaces the routes of the pool.
+    pub routes: Option<Vec<Route>>,
+    /// Replaces the name resolution of the pool.
+    pub dns: Option<Dns>,
+    /// The addresses asked for.
+    pub requests: Requests,
+}
+
+impl PoolPlace {
+    /// Reads the place of `conf`, and nothing else of it; none if it names no pool. Names that ADD refuses are left out.
+    ///
+    /// # Errors
+    /// `INVALID_CONFIG` for a directory that ADD refuses as well, `DECODE` for wrong types.
+    pub fn read(conf: &Conf) -> Result<Option<Self>, Error> {
+        let raw: RawPlaceConf = conf.decode()?;
+        let raw = raw.ipam.unwrap_or_default();
+        if raw.pool.is_none() && raw.pools.is_none() {
+            return Ok(None);
+        }
+        let mut texts = Vec::new();
+        for value in [raw.pool, raw.pools].into_iter().flatten() {
+            match value {
+                Value::String(text) => texts.push(text),
+                Value::Array(list) => texts.extend(list.iter().filter_map(Value::as_str).map(str::to_owned)),
+                _ => {}
+            }
+        }
+        Ok(Some(Self {
+            name: conf.network.clone(),
+            data_dir: absolute(raw.data_dir.as_deref())?,
+            pools: texts
+                .into_iter()
+                .filter_map(|text| PoolName::try_from(text).ok())
+                .collect(),
+        }))
+    }
+
+    /// Where the leases of this network in `pool` are.
+    pub fn of(&self, pool: &PoolName) -> Place {
+        Place {
+            name: self.name.clone(),
+            ..Place::of_pool(&self.data_dir, pool)
+        }
+    }
+
+    /// The directory of all pools.
+    pub fn dir(&self) -> PathBuf {
+        self.data_dir.join(POOLS)
+    }
+}
+
+impl PoolConfig {
+    /// Reads the whole configuration of an ADD or STATUS that names pools.
+    ///
+    /// # Errors
+    /// `INVALID_CONFIG`, `DECODE` and, for `resolvConf`, `IO`.
+    pub fn read(call: &Call, place: PoolPlace) -> Result<Self, Error> {
+        names::require_known(&call.conf.object)?;
+        let raw: RawConf = call.conf.decode()?;
+        let ipam = raw.ipam.unwrap_or_default();
+        let pools = named(ipam.pool.as_deref(), ipam.pools.as_deref())?;
+        let runtime = raw.runtime_config.unwrap_or_default();
+        let dns = (ipam.dns.is_some() || ipam.resolv_conf.as_deref().is_some_and(|file| !file.is_empty()))
+            .then(|| resolv::dns(&ipam))
+            .transpose()?;
+        Ok(Self {
+            place: PoolPlace { pools, ..place },
+            routes: ipam.routes.map(routes).transpose()?,
+            dns,
+            requests: Requests::read(&runtime, raw.args.as_ref(), &call.args)?,
+        })
+    }
+}
+
+fn named(pool: Option<&str>, pools: Option<&[String]>) -> Result<Vec<PoolName>, Error> {
+    let key = |key: String| {
+        move |e: Error| Error {
+            msg: format!("{key}: {}", e.msg),
+            ..e
+        }
+    };
+    if let Some(pool) = pool {
+        return Ok(vec![pool.parse().map_err(key("ipam.pool".to_owned()))?]);
+    }
+    let mut names: Vec<PoolName> = Vec::new();
+    for (i, text) in pools.unwrap_or_default().iter().enumerate() {
+        let name: PoolName = text.parse().map_err(key(format!("ipam.pools[{i}]")))?;
+        if names.contains(&name) {
+            return Err(invalid(format!(
+                "ipam.pools[{i}] names pool {name} once more; remove it"
+            )));
+        }
+        names.push(name);
+    }
+    if names.is_empty() {
+        return Err(invalid(
+            "ipam.pools is empty; name at least one IPPool".to_owned(),
+        ));
+    }
+    Ok(names)
+}

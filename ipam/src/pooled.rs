@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The verbs for networks whose addresses come from pools of the cluster.
+//!
+//! ```text
+//! pool.json, leases -> what this node can give by itself -> commit                 nearly always
+//!                   `-> nothing, or not by itself -> ask the agent -> once more    else
+//! ```
+//!
+//! Holds always: nobody is asked while the store's lock is held; DEL, CHECK and GC ask nobody at all; an attachment has
+//! addresses of one pool only.
+
+mod add;
+mod attempt;
+mod check;
+mod del;
+mod gc;
+mod shortage;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use add::add;
+pub(crate) use check::check;
+pub(crate) use del::del;
+pub(crate) use gc::gc;
+pub(crate) use status::status;
+
+use crate::agent::Client;
+use crate::config::PoolPlace;
+use crate::pool::PoolName;
+use crate::store::{Lease, Node, Store};
+use common::cni::{Attachment, Code, Error};
+use std::io::ErrorKind;
+
+/// What the verbs work with.
+pub(crate) struct Pools<'n> {
+    /// The node.
+    pub(crate) node: &'n Node<'n>,
+    /// The way to its agent.
+    pub(crate) agent: &'n Client,
+    /// The pools that the configuration names, and where all of them are.
+    pub(crate) place: PoolPlace,
+}
+
+impl<'n> Pools<'n> {
+    /// This node's part of `pool`; touches no file.
+    fn store(&self, pool: &PoolName) -> Result<Store<'n>, Error> {
+        Store::new(&self.place.of(pool), self.node)
+    }
+
+    /// The pools to try.
+    fn order(&self) -> Order<'_, 'n> {
+        Order {
+            pools: self,
+            next: self.place.pools.iter().rev().cloned().collect(),
+            tried: Vec::new(),
+        }
+    }
+
+    /// Every pool that this node has a directory of, beginning with those that are named: an attachment may have its
+    /// lease in one that the configuration does not name any more.
+    fn all(&self) -> Result<Vec<PoolName>, Error> {
+        let dir = self.place.dir();
+        let names = match self.node.disk.list(&dir, usize::MAX) {
+            Ok(names) => names,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Vec::new(),
+            Err(e) => {
+                return Err(Error::caused(
+                    Code::IO,
+                    format!("cannot list {}", dir.display()),
+                    &e,
+                ));
+            }
+        };
+        let mut all = self.place.pools.clone();
+        for name in names.iter().filter_map(|name| name.to_str()?.parse().ok()) {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The lease of `owner`, whichever of `pools` it is from.
+    fn lease(&self, pools: &[PoolName], owner: &Attachment) -> Result<Option<(PoolName, Lease)>, Error> {
+        for name in pools {
+            if let Some(lease) = self.store(name)?.lease(owner)? {
+                return Ok(Some((name.clone(), lease)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The pools to try, in order: each one that is named, with its fallback pools after it where it has nothing to give.
+struct Order<'p, 'n> {
+    pools: &'p Pools<'n>,
+    next: Vec<PoolName>,
+    tried: Vec<PoolName>,
+}
+
+impl Order<'_, '_> {
+    fn next(&mut self) -> Option<PoolName> {
+        loop {
+            let name = self.next.pop()?;
+            if !self.tried.contains(&name) {
+                self.tried.push(name.clone());
+                return Some(name);
+            }
+        }
+    }
+
+    /// Tries the fallback pools of `name` next. A pool that cannot be read has said so when it was tried.
+    fn fall_back_from(&mut self, name: &PoolName) {
+        let pool = self.pools.store(name).and_then(|store| store.pool());
+        let fallback = pool.ok().flatten().map(|pool| pool.fallback).unwrap_or_default();
+        self.next.extend(fallback.into_iter().rev());
+    }
+}
+
+/// `error` as one of `pool`.
+fn of_pool(pool: &PoolName, error: Error) -> Error {
+    Error {
+        msg: format!("pool {pool}: {}", error.msg),
+        ..error
+    }
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One attempt to serve an attachment from one pool: look under the lock, ask without it, look again.
+
+mod plan;
+
+use super::Pools;
+use super::shortage::Want;
+use crate::add::agree;
+use crate::agent::{AskedBy, Pod, Reply, Request, Verb};
+use crate::config::PoolConfig;
+use crate::pool::{PoolFile, PoolName, PoolRanges, Standing};
+use crate::store::{Lease, Locked, Sandbox, Store};
+use common::cni::{Attachment, CniResult, Code, Error};
+use plan::{Chosen, Plan};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// How long to wait before the store is looked at again when the agent's answer has changed nothing: others were faster.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// An attempt.
+pub(super) struct Attempt<'a> {
+    pools: &'a Pools<'a>,
+    name: &'a PoolName,
+    config: &'a PoolConfig,
+    owner: &'a Attachment,
+    sandbox: &'a Sandbox,
+    store: Store<'a>,
+}
+
+/// What the agent has said so far.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Whom to allocate from, when it is not as the pool says.
+    pub(super) by: Option<By>,
+    /// The addresses that it made for this attachment.
+    pub(super) granted: Vec<IpAddr>,
+    /// Whether it was asked to bring `pool.json` up to date.
+    pub(super) refreshed: bool,
+}
+
+/// Whom addresses are had from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Blocks,
+    Agent,
+}
+
+/// What came of a look at the store.
+enum Look {
+    Done(CniResult),
+    Ask(Request, Want),
+}
+
+impl<'a> Attempt<'a> {
+    /// An attempt; touches no file.
+    pub(super) fn new(
+        pools: &'a Pools,
+        name: &'a PoolName,
+        config: &'a PoolConfig,
+        owner: &'a Attachment,
+        sandbox: &'a Sandbox,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            store: pools.store(name)?,
+            pools,
+            name,
+            config,
+            owner,
+            sandbox,
+        })
+    }
+
+    /// Makes the lease, or fails and leaves nothing.
+    pub(super) fn run(&self) -> Result<CniResult, Error> {
+        let mut told = Told::default();
+        let mut asked = false;
+        let result = self.look_and_ask(&mut told, &mut asked);
+        if result.is_err() && asked {
+            self.give_back(&told.granted);
+        }
+        result
+    }
+
+    /// `asked` becomes true once the agent may have made addresses for the attachment.
+    fn look_and_ask(&self, told: &mut Told, asked: &mut bool) -> Result<CniResult, Error> {
+        let mut deadline = None;
+        loop {
+            let (request, want) = match self.look(told)? {
+                Look::Done(result) => return Ok(result),
+                Look::Ask(request, want) => (request, want),
+            };
+            *asked |= request.verb == Verb::Allocate;
+            let first = deadline.is_none();
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.pools.agent.limit);
+            if !first {
+                // What is left would be too short for an answer, and the error would blame the agent.
+                if Instant::now() + self.pools.agent.limit / 10 >= deadline {
+                    return Err(want.unmet());
+                }
+                std::thread::sleep(PAUSE);
+            }
+            let verb = request.verb;
+            let reply = self.pools.agent.ask(&request, deadline);
+            match reply.map_err(|e| want.refused(e))? {
+                Reply::Local if verb == Verb::Allocate => told.by = Some(By::Blocks),
+                Reply::Local => told.refreshed = true,
+                Reply::Allocate => told.by = Some(By::Agent),
+                Reply::Addresses { addresses } => told.granted = addresses,
+                other => {
+                    return Err(Error::new(
+                        Code::INTERNAL,
+                        format!(
+                            "the agent answered {other:?} to {verb:?}; install the plugin that came with this node's agent"
+                        ),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Makes the lease if it can be made now.
+    fn look(&self, told: &Told) -> Result<Look, Error> {
+        // No directory is made for a pool that this node has no part of.
+        if !self.store.has_pool() {
+            return self.refresh(told, Want::File(self.store.pool_path()));
+        }
+        let (locked, pool) = self.store.enter_pool()?;
+        if let Some(lease) = locked.lease(self.owner)? {
+            agree(&lease, &self.config.requests)?;
+            return Ok(Look::Done(lease.result));
+        }
+        let Some(pool) = pool else {
+            return self.refresh(told, Want::File(self.store.pool_path()));
+        };
+        if let Some(want) = self.gate(&pool) {
+            return self.refresh(told, want);
+        }
+        if !told.granted.is_empty() && !locked.is_asking(self.owner) {
+            return Err(Error::new(
+                Code::TRY_AGAIN,
+                "the agent took its addresses back, since this ADD had not taken them for a while; try again",
+            ));
+        }
+        let ranges = PoolRanges::new(&pool, &self.store.pool_path())?;
+        match plan::plan(&pool, &ranges, &self.config.requests, told, &locked)? {
+            Plan::Give(chosen) => self.commit(&locked, &pool, &chosen, told).map(Look::Done),
+            Plan::Claim(families, want) => Ok(Look::Ask(
+                Request {
+                    families,
+                    ..self.request(Verb::Claim)
+                },
+                want,
+            )),
+            Plan::Allocate(ips, families, want) => {
+                locked.begin_asking(self.owner)?;
+                Ok(Look::Ask(
+                    Request {
+                        ips,
+                        families,
+                        ..self.request(Verb::Allocate)
+                    },
+                    want,
+                ))
+            }
+        }
+    }
+
+    /// What stands against giving this attachment anything of `pool`.
+    fn gate(&self, pool: &PoolFile) -> Option<Want> {
+        let namespace = self.sandbox.namespace();
+        if !pool.admits(namespace) {
+            return Some(Want::Namespace {
+                namespace: namespace.map(str::to_owned),
+                admitted: pool.namespaces.clone().unwrap_or_default(),
+            });
+        }
+        match self.store.standing(pool) {
+            Standing::Good => None,
+            Standing::Unproven(why) => Some(Want::Proof {
+                blocks: pool.blocks.len(),
+                why,
+            }),
+        }
+    }
+
+    /// Has the agent bring `pool.json` up to date, once; after that `want` is the answer.
+    fn refresh(&self, told: &Told, want: Want) -> Result<Look, Error> {
+        if told.refreshed {
+            return Err(want.unmet());
+        }
+        Ok(Look::Ask(self.request(Verb::Claim), want))
+    }
+
+    fn request(&self, verb: Verb) -> Request {
+        Request {
+            verb,
+            pool: self.name.clone(),
+            attachment: Some(AskedBy {
+                owner: self.owner.clone(),
+                network: self.config.place.name.clone(),
+            }),
+            pod: Pod::of(self.sandbox),
+            ips: Vec::new(),
+            families: Vec::new(),
+        }
+    }
+
+    fn commit(
+        &self,
+        locked: &Locked,
+        pool: &PoolFile,
+        chosen: &[Chosen],
+        told: &Told,
+    ) -> Result<CniResult, Error> {
+        let result = CniResult {
+            interfaces: Vec::new(),
+            ips: chosen.iter().map(Chosen::address).collect::<Result<_, _>>()?,
+            routes: self.config.routes.clone().unwrap_or_else(|| pool.routes.clone()),
+            dns: self.config.dns.clone().unwrap_or_else(|| pool.dns.clone()),
+        };
+        let lease = Lease {
+            api: told.granted.clone(),
+            ..locked.draft(self.owner, self.sandbox.clone(), result)?
+        };
+        locked.commit(&lease)?;
+        for chosen in chosen.iter().filter(|chosen| chosen.in_turn) {
+            locked.remember(&chosen.range, chosen.ip);
+        }
+        if !told.granted.is_empty()
+            && let Err(error) = locked.end_asking(self.owner)
+        {
+            tracing::warn!("{}; the agent removes it", error.msg);
+        }
+        Ok(lease.result)
+    }
+
+    /// Leaves to the agent what it may have made for an attachment that gets no lease.
+    fn give_back(&self, granted: &[IpAddr]) {
+        let ended = self
+            .store
+            .enter()
+            .and_then(|locked| locked.end_asking(self.owner));
+        if let Err(error) = ended {
+            tracing::warn!("{}; the agent finds it later", error.msg);
+        }
+        self.pools.agent.tell(&Request {
+            ips: granted.to_vec(),
+            ..self.request(Verb::Release)
+        });
+    }
+}

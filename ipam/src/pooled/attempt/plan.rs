@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which addresses an attachment gets, and from whom. Decides only; changes nothing.
+
+use super::super::shortage::{Local, Want};
+use super::{By, Told};
+use crate::add::address;
+use crate::allocator::{Allocation, Occupancy, Refusal, State, try_allocate};
+use crate::config::{Request, Requests};
+use crate::pool::{AddressPlace, Allocation as Allocator, BlockState, PoolFile, PoolRanges};
+use crate::range::{Family, Range};
+use crate::store::Locked;
+use common::cni::{Code, Error, IpConfig};
+use std::net::IpAddr;
+
+/// An address decided on.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    /// The range it belongs to.
+    pub(super) range: Range,
+    /// The address.
+    pub(super) ip: IpAddr,
+    /// Whether it is the next one in turn, after which its range continues.
+    pub(super) in_turn: bool,
+}
+
+impl Chosen {
+    /// The address as the runtime gets to see it.
+    pub(super) fn address(&self) -> Result<IpConfig, Error> {
+        address(&Allocation {
+            range: &self.range,
+            ip: self.ip,
+            requested: !self.in_turn,
+        })
+    }
+}
+
+/// What to do next.
+pub(super) enum Plan {
+    /// Give these, one of each family.
+    Give(Vec<Chosen>),
+    /// Have the agent claim a block for each of the families.
+    Claim(Vec<Family>, Want),
+    /// Have the agent make these addresses the attachment's, and one of each of the families.
+    Allocate(Vec<IpAddr>, Vec<Family>, Want),
+}
+
+/// Decides for one attachment.
+///
+/// # Errors
+/// What no agent can help with: addresses asked for that are in use, outside, kept back or contradict each other.
+pub(super) fn plan(
+    pool: &PoolFile,
+    ranges: &PoolRanges,
+    requests: &Requests,
+    told: &Told,
+    locked: &Locked,
+) -> Result<Plan, Error> {
+    let mut chosen = Vec::new();
+    let (mut ips, mut short, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+    let mut want = None;
+    let from_agent = match told.by {
+        Some(by) => by == By::Agent,
+        None => pool.allocation == Allocator::Agent,
+    };
+    require_one_of_each(ranges, requests)?;
+    for family in ranges.families() {
+        let request = requests.iter().find(|request| Family::of(request.ip) == family);
+        let granted = told.granted.iter().find(|ip| Family::of(**ip) == family);
+        match (request, granted) {
+            (Some(request), _) => match requested(ranges, request, told, locked)? {
+                Some(one) => chosen.push(one),
+                None => ips.push(request.ip),
+            },
+            (None, Some(ip)) => chosen.push(given(ranges, *ip, locked)?),
+            (None, None) if from_agent => elsewhere.push(family),
+            (None, None) => match in_turn(pool, ranges, family, locked)? {
+                Ok(one) => chosen.push(one),
+                Err(shortage) => {
+                    short.push(family);
+                    want = want.or(Some(shortage));
+                }
+            },
+        }
+    }
+    if let Some(want) = want {
+        return Ok(Plan::Claim(short, want));
+    }
+    if ips.is_empty() && elsewhere.is_empty() {
+        return Ok(Plan::Give(chosen));
+    }
+    let want = Want::Address { ips: ips.clone() };
+    Ok(Plan::Allocate(ips, elsewhere, want))
+}
+
+/// An attachment has one address of each family that the pool has.
+fn require_one_of_each(ranges: &PoolRanges, requests: &Requests) -> Result<(), Error> {
+    for (i, request) in requests.iter().enumerate() {
+        let family = Family::of(request.ip);
+        if let Some(earlier) = requests.iter().take(i).find(|r| Family::of(r.ip) == family) {
+            return Err(Error::new(
+                Code::INVALID_CONFIG,
+                format!(
+                    "{request} and {} are of one family, of which a pool gives one address",
+                    earlier.ip
+                ),
+            ));
+        }
+        if !ranges.families().contains(&family) {
+            return Err(outside(ranges, request));
+        }
+    }
+    Ok(())
+}
+
+fn outside(ranges: &PoolRanges, request: &Request) -> Error {
+    Error::new(
+        Code::ADDRESS_OUTSIDE,
+        format!("{request} lies outside every range: {}", ranges.describe()),
+    )
+}
+
+/// An address asked for by name; none if the agent has to make it the attachment's.
+fn requested(
+    ranges: &PoolRanges,
+    request: &Request,
+    told: &Told,
+    locked: &Locked,
+) -> Result<Option<Chosen>, Error> {
+    let place = ranges.place(request.ip);
+    match &place {
+        AddressPlace::Outside => return Err(outside(ranges, request)),
+        AddressPlace::Kept(what) => {
+            return Err(Error::new(
+                Code::ADDRESS_EXCLUDED,
+                format!("{request} is {what} and is never handed out"),
+            ));
+        }
+        AddressPlace::Leaving(block) => {
+            let what = match block.state {
+                BlockState::Sharing => "about to be shared with other nodes",
+                _ => "about to be returned",
+            };
+            return Err(Error::new(
+                Code::TRY_AGAIN,
+                format!(
+                    "{request} lies in block {} of this node, which is {what}; try again",
+                    block.cidr
+                ),
+            ));
+        }
+        AddressPlace::Here(_) | AddressPlace::Elsewhere => {}
+    }
+    let Some(range) = ranges.range_of(request.ip) else {
+        return Err(outside(ranges, request));
+    };
+    if let Some(prefix) = request.prefix.filter(|prefix| *prefix != range.subnet.prefix()) {
+        return Err(Error::new(
+            Code::INVALID_CONFIG,
+            format!(
+                "{request} is asked for with prefix length {prefix}, but its subnet is {}; leave the length away",
+                range.subnet
+            ),
+        ));
+    }
+    require_free(request.ip, locked)?;
+    let here = matches!(place, AddressPlace::Here(_)) || told.granted.contains(&request.ip);
+    Ok(here.then(|| Chosen {
+        range: range.clone(),
+        ip: request.ip,
+        in_turn: false,
+    }))
+}
+
+/// An address that the agent has chosen.
+fn given(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> Result<Chosen, Error> {
+    let Some(range) = ranges.range_of(ip) else {
+        return Err(Error::new(
+            Code::INTERNAL,
+            format!(
+                "the agent gave {ip}, which lies outside every range: {}; look into the agent's log",
+                ranges.describe()
+            ),
+        ));
+    };
+    require_free(ip, locked)?;
+    Ok(Chosen {
+        range: range.clone(),
+        ip,
+        in_turn: false,
+    })
+}
+
+fn require_free(ip: IpAddr, locked: &Locked) -> Result<(), Error> {
+    if locked.state(ip)? == State::Taken {
+        let owner = locked.owner(ip);
+        return Err(Error::new(
+            Code::ADDRESS_IN_USE,
+            format!("address {ip} is in use by {owner}"),
+        ));
+    }
+    Ok(())
+}
+
+/// The next address of this node's blocks, or what is short.
+fn in_turn(
+    pool: &PoolFile,
+    ranges: &PoolRanges,
+    family: Family,
+    locked: &Locked,
+) -> Result<Result<Chosen, Want>, Error> {
+    let here = [ranges.here(family)];
+    match try_allocate(&here, &Requests::default(), locked) {
+        Ok(allocations) => match allocations.first() {
+            Some(allocation) => Ok(Ok(Chosen {
+                range: allocation.range.clone(),
+                ip: allocation.ip,
+                in_turn: true,
+            })),
+            None => Err(Error::new(Code::INTERNAL, "a range set gave no address")),
+        },
+        Err(Refusal::Short(shortage)) => Ok(Err(Want::Block(Local::of(pool, family, &shortage)))),
+        Err(Refusal::Other(error)) => Err(error),
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DEL: the addresses of an attachment rest, or are left to the agent. Asks nobody, and works whatever has become of the
+//! pools.
+
+use super::Pools;
+use crate::agent::{AskedBy, Pod, Request, Verb};
+use crate::pool::PoolName;
+use crate::store::Lease;
+use common::cni::{Attachment, Error};
+
+pub(crate) fn del(pools: &Pools, owner: &Attachment) -> Result<(), Error> {
+    let mut first_error = None;
+    for name in pools.all()? {
+        if let Err(error) = release(pools, &name, owner) {
+            first_error.get_or_insert(super::of_pool(&name, error));
+        }
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Error> {
+    let store = pools.store(name)?;
+    // Its lock is not waited for where a pool that is not named has nothing of the attachment. One that is named may have
+    // an ADD that was killed before its lease was one.
+    if !pools.place.pools.contains(name) && !store.has_lease(owner) && !store.is_asking(owner) {
+        return Ok(());
+    }
+    let lease = store.lease(owner).ok().flatten();
+    let Some(locked) = store.enter_existing()? else {
+        return Ok(());
+    };
+    let asking = locked.is_asking(owner);
+    let found = locked.release(owner)?;
+    if asking {
+        locked.end_asking(owner)?;
+    }
+    drop(locked);
+    tracing::debug!(found, "released {owner} of pool {name}");
+    let api = lease.as_ref().is_some_and(|lease| !lease.api.is_empty());
+    if asking || (found && api) {
+        pools.agent.tell(&told(pools, name, owner, lease.as_ref()));
+    }
+    Ok(())
+}
+
+fn told(pools: &Pools, name: &PoolName, owner: &Attachment, lease: Option<&Lease>) -> Request {
+    Request {
+        verb: Verb::Release,
+        pool: name.clone(),
+        attachment: Some(AskedBy {
+            owner: owner.clone(),
+            network: pools.place.name.clone(),
+        }),
+        pod: lease.and_then(|lease| Pod::of(&lease.sandbox)),
+        ips: lease.map(|lease| lease.api.clone()).unwrap_or_default(),
+        families: Vec::new(),
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why the agent is asked, and what that becomes when it cannot help: each cause its own code, with the pool's numbers and
+//! the remedy.
+
+use crate::allocator::Shortage;
+use crate::pool::{Counters, PoolFile};
+use crate::range::Family;
+use common::cni::{Code, Error};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// What is wanted of the agent.
+pub(super) enum Want {
+    /// The file of a pool, which is not there.
+    File(PathBuf),
+    /// To know of a namespace.
+    Namespace {
+        /// The pod's.
+        namespace: Option<String>,
+        /// Those that the file admits.
+        admitted: Vec<String>,
+    },
+    /// Proof that the blocks are still this node's.
+    Proof {
+        /// How many.
+        blocks: usize,
+        /// What is known.
+        why: String,
+    },
+    /// One more block.
+    Block(Local),
+    /// Addresses that this node cannot give by itself.
+    Address {
+        /// Those asked for by name.
+        ips: Vec<IpAddr>,
+    },
+}
+
+/// This node's part of a pool that has no free address.
+pub(super) struct Local {
+    family: Family,
+    blocks: usize,
+    shortage: Shortage,
+    counters: Counters,
+}
+
+impl Local {
+    /// The part of `family`.
+    pub(super) fn of(pool: &PoolFile, family: Family, shortage: &Shortage) -> Self {
+        Self {
+            family,
+            blocks: pool
+                .active()
+                .filter(|block| Family::of(block.cidr.ip()) == family)
+                .count(),
+            shortage: shortage.clone(),
+            counters: pool.counters,
+        }
+    }
+
+    fn describe(&self) -> String {
+        let family = match self.family {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        };
+        let Shortage {
+            size, taken, resting, ..
+        } = self.shortage;
+        let blocks = match self.blocks {
+            0 => return format!("this node has no block with {family} addresses"),
+            1 => "1 block".to_owned(),
+            more => format!("{more} blocks"),
+        };
+        if resting == 0 {
+            return format!("all {size} {family} addresses in {blocks} of this node are in use");
+        }
+        format!(
+            "{taken} of {size} {family} addresses in {blocks} of this node are in use, and the other {resting} were released and rest, the first for another {} s",
+            self.shortage.seconds()
+        )
+    }
+
+    fn cluster(&self) -> String {
+        let Counters { size, used, free } = self.counters;
+        format!(
+            "the whole pool had {used} of {size} addresses in use and {free} outside every block when last counted"
+        )
+    }
+}
+
+impl Want {
+    /// The error when there is no more to ask for.
+    pub(super) fn unmet(&self) -> Error {
+        match self {
+            Self::File(path) => Error::new(
+                Code::POOL_NOT_HERE,
+                format!(
+                    "this node has no part of it: {} is not there; see the pool's nodeSelector and conditions (kubectl describe ippool)",
+                    path.display()
+                ),
+            ),
+            Self::Namespace { namespace, admitted } => Error::new(
+                Code::POOL_NOT_FOR_NAMESPACE,
+                format!(
+                    "{}; label the namespace as the pool's namespaceSelector wants it, or choose another pool",
+                    unadmitted(namespace.as_deref(), admitted)
+                ),
+            ),
+            Self::Proof { blocks, why } => {
+                Error::new(Code::TRY_AGAIN, format!("{}; try again", unproven(*blocks, why)))
+            }
+            Self::Block(local) => Error::new(
+                Code::TRY_AGAIN,
+                format!(
+                    "{}, and others were faster to take what the agent claimed; try again",
+                    local.describe()
+                ),
+            )
+            .with_details(local.cluster()),
+            Self::Address { ips } => Error::new(
+                Code::TRY_AGAIN,
+                format!("the agent did not give {}; try again", named(ips)),
+            ),
+        }
+    }
+
+    /// The error when the agent could not be asked, or refused with `error`.
+    pub(super) fn refused(&self, error: Error) -> Error {
+        let why = self.why();
+        match (error.code, self) {
+            // Nothing is left in the cluster, but something here will be free by itself.
+            (Code::EXHAUSTED, Self::Block(local)) if local.shortage.resting > 0 => Error::new(
+                Code::RESTING,
+                format!(
+                    "no address is free yet: {}; try again in {} s",
+                    local.describe(),
+                    local.shortage.seconds()
+                ),
+            )
+            .with_details(error.msg),
+            (Code::TRY_AGAIN | Code::API_UNREACHABLE, _) => {
+                Error::new(error.code, format!("{why}; {}", error.msg))
+                    .with_details(join(error.details, self.numbers()))
+            }
+            _ => {
+                let details = join(error.details, join(why, self.numbers()));
+                Error::new(error.code, error.msg).with_details(details)
+            }
+        }
+    }
+
+    fn why(&self) -> String {
+        match self {
+            Self::File(path) => format!(
+                "this node has no part of it yet ({} is not there)",
+                path.display()
+            ),
+            Self::Namespace { namespace, admitted } => unadmitted(namespace.as_deref(), admitted),
+            Self::Proof { blocks, why } => unproven(*blocks, why),
+            Self::Block(local) => local.describe(),
+            Self::Address { ips } => format!("{} can only be had by way of the agent", named(ips)),
+        }
+    }
+
+    fn numbers(&self) -> String {
+        match self {
+            Self::Block(local) => local.cluster(),
+            _ => String::new(),
+        }
+    }
+}
+
+fn unadmitted(namespace: Option<&str>, admitted: &[String]) -> String {
+    let admitted = match admitted {
+        [] => "none".to_owned(),
+        [first @ .., last] if first.len() < 8 => {
+            let mut names = first.to_vec();
+            names.push(last.clone());
+            names.join(", ")
+        }
+        many => format!("{} and {} more", many[..8].join(", "), many.len() - 8),
+    };
+    match namespace {
+        Some(namespace) => {
+            format!("pods of namespace {namespace} get no address of it; admitted: {admitted}")
+        }
+        None => format!(
+            "the runtime did not name the pod (K8S_POD_NAMESPACE in CNI_ARGS), and only some namespaces are admitted: {admitted}"
+        ),
+    }
+}
+
+fn unproven(blocks: usize, why: &str) -> String {
+    format!("since this node's last boot nothing proves that its {blocks} blocks are still its own: {why}")
+}
+
+fn named(ips: &[IpAddr]) -> String {
+    if ips.is_empty() {
+        return "its addresses".to_owned();
+    }
+    let ips: Vec<String> = ips.iter().map(IpAddr::to_string).collect();
+    format!("address {}", ips.join(" and "))
+}
+
+fn join(first: String, second: String) -> String {
+    match (first.is_empty(), second.is_empty()) {
+        (true, _) => second,
+        (_, true) => first,
+        _ => format!("{first}; {second}"),
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! STATUS: whether an ADD would get its addresses now. Claims nothing.
+
+use super::add::explained;
+use super::shortage::{Local, Want};
+use super::{Pools, of_pool};
+use crate::agent::{Request, Verb};
+use crate::allocator::{Refusal, try_allocate};
+use crate::config::{PoolConfig, Requests};
+use crate::pool::{Allocation, PoolName, PoolRanges, Standing};
+use common::cni::dispatch::Call;
+use common::cni::{Code, Error};
+use std::time::Instant;
+
+pub(crate) fn status(pools: &Pools, call: &Call) -> Result<(), Error> {
+    let config = PoolConfig::read(call, pools.place.clone())?;
+    let pools = &Pools {
+        place: config.place.clone(),
+        ..*pools
+    };
+    let mut refusals = Vec::new();
+    let mut order = pools.order();
+    while let Some(name) = order.next() {
+        match ready(pools, &name) {
+            Ok(()) => return Ok(()),
+            Err(error) => refusals.push(of_pool(&name, error)),
+        }
+        order.fall_back_from(&name);
+    }
+    Err(Error {
+        code: Code::NOT_AVAILABLE,
+        ..explained(&config.place, refusals)
+    })
+}
+
+/// Whether `name` has an address of each family here, or the agent says that it could get one.
+fn ready(pools: &Pools, name: &PoolName) -> Result<(), Error> {
+    let Some(want) = wanted(pools, name)? else {
+        return Ok(());
+    };
+    let request = Request {
+        verb: Verb::Status,
+        pool: name.clone(),
+        attachment: None,
+        pod: None,
+        ips: Vec::new(),
+        families: Vec::new(),
+    };
+    let answer = pools.agent.ask(&request, Instant::now() + pools.agent.limit);
+    answer.map(|_| ()).map_err(|error| want.refused(error))
+}
+
+/// What an ADD would want of the agent; none if nothing.
+fn wanted(pools: &Pools, name: &PoolName) -> Result<Option<Want>, Error> {
+    let store = pools.store(name)?;
+    if !store.has_pool() {
+        return Ok(Some(Want::File(store.pool_path())));
+    }
+    let (locked, pool) = store.enter_pool()?;
+    locked.require_writable()?;
+    let Some(pool) = pool else {
+        return Ok(Some(Want::File(store.pool_path())));
+    };
+    if let Standing::Unproven(why) = store.standing(&pool) {
+        return Ok(Some(Want::Proof {
+            blocks: pool.blocks.len(),
+            why,
+        }));
+    }
+    if pool.allocation == Allocation::Agent {
+        return Ok(Some(Want::Address { ips: Vec::new() }));
+    }
+    let ranges = PoolRanges::new(&pool, &store.pool_path())?;
+    for family in ranges.families() {
+        match try_allocate(&[ranges.here(family)], &Requests::default(), &locked) {
+            Ok(_) => {}
+            Err(Refusal::Short(shortage)) => {
+                return Ok(Some(Want::Block(Local::of(&pool, family, &shortage))));
+            }
+            Err(Refusal::Other(error)) => return Err(error),
+        }
+    }
+    Ok(None)
+}

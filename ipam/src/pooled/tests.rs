@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+mod ask;
+mod faults;
+mod local;
+mod reboot;
+mod several;
+
+use crate::agent::{Reply, Request};
+use crate::pool::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};
+use crate::testing::Rig;
+use common::cni::{Code, Error};
+use serde_json::json;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// A pool of 10.0.0.0/24 without gateway, whose part here are `blocks`.
+pub(super) fn pool(name: &str, blocks: &[&str]) -> PoolFile {
+    PoolFile {
+        format: FORMAT,
+        pool: name.parse().unwrap(),
+        uid: "u".to_owned(),
+        generation: 1,
+        node: "n1".to_owned(),
+        node_uid: "nu".to_owned(),
+        boot_id: "b00710".to_owned(),
+        quarantine_seconds: 600,
+        cooldown_seconds: 30,
+        allocation: Allocation::Blocks,
+        ranges: vec![range("10.0.0.0/24")],
+        reserved: Vec::new(),
+        routes: Vec::new(),
+        dns: common::cni::Dns::default(),
+        namespaces: None,
+        blocks: blocks
+            .iter()
+            .map(|cidr| block(cidr, BlockState::Active))
+            .collect(),
+        fallback: Vec::new(),
+        counters: Counters {
+            size: 254,
+            used: 100,
+            free: 96,
+        },
+    }
+}
+
+pub(super) fn range(subnet: &str) -> PoolRange {
+    PoolRange {
+        subnet: subnet.parse().unwrap(),
+        start: None,
+        end: None,
+        gateway: None,
+        exclude: Vec::new(),
+    }
+}
+
+pub(super) fn block(cidr: &str, state: BlockState) -> Block {
+    Block {
+        name: format!("default-{cidr}"),
+        cidr: cidr.parse().unwrap(),
+        epoch: 1,
+        state,
+    }
+}
+
+/// Writes `pool.json` as the agent does.
+pub(super) fn write(data_dir: &Path, pool: &PoolFile) {
+    let dir = data_dir.join("pools").join(pool.pool.as_str());
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("new"), pool.to_bytes().unwrap()).unwrap();
+    std::fs::rename(dir.join("new"), dir.join("pool.json")).unwrap();
+}
+
+/// A node whose configuration names pool `rail0`, which is `pool`.
+pub(super) fn rig(pool: &PoolFile) -> Rig {
+    let rig = Rig::of_pools(&json!({"pool": "rail0"}));
+    write(rig.data_dir(), pool);
+    rig
+}
+
+/// An agent that answers each question with `script`; none is silence. It ends with this value.
+pub(super) struct Agent {
+    socket: PathBuf,
+    asked: Arc<Mutex<Vec<Request>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Agent {
+    pub(super) fn start(
+        rig: &Rig,
+        mut script: impl FnMut(&Request) -> Option<Reply> + Send + 'static,
+    ) -> Self {
+        let socket = rig.data_dir().join("agent.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&asked);
+        let thread = std::thread::spawn(move || {
+            let mut silent = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut line = String::new();
+                // Whoever says nothing wants this to end.
+                if BufReader::new(&stream).read_line(&mut line).unwrap() == 0 {
+                    return;
+                }
+                let request: Request = serde_json::from_str(&line).unwrap();
+                heard.lock().unwrap().push(request.clone());
+                match script(&request) {
+                    // The plugin does not wait for the answer to a release.
+                    Some(reply) => drop(writeln!(stream, "{}", serde_json::to_string(&reply).unwrap())),
+                    None => silent.push(stream),
+                }
+            }
+        });
+        Self {
+            socket,
+            asked,
+            thread: Some(thread),
+        }
+    }
+
+    /// Ends the agent; what it was asked.
+    pub(super) fn end(mut self) -> Vec<Request> {
+        self.stop();
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+
+    fn stop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            drop(UnixStream::connect(&self.socket).unwrap());
+            let ended = thread.join();
+            std::fs::remove_file(&self.socket).unwrap();
+            assert!(
+                ended.is_ok() || std::thread::panicking(),
+                "the agent's script has failed"
+            );
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+pub(super) fn refused(code: Code, msg: &str) -> Reply {
+    Reply::refused(Error::new(code, msg))
+}
+
+/// Fails unless `error` has `code` and says each of `words`.
+pub(super) fn assert_says(error: &Error, code: Code, words: &[&str]) {
+    assert_eq!(error.code, code, "{error:?}");
+    let text = format!("{} | {}", error.msg, error.details);
+    for word in words {
+        assert!(text.contains(word), "{text:?} lacks {word:?}");
+    }
+}

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a node asks its agent, and what becomes of the answers.
+
+use super::{Agent, assert_says, block, pool, range, refused, rig, write};
+use crate::agent::{Reply, Verb};
+use crate::pool::{Allocation, BlockState};
+use crate::range::Family;
+use crate::testing::attachment;
+use common::cni::{Code, Error};
+use std::net::IpAddr;
+use std::time::Duration;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn addresses(texts: &[&str]) -> Reply {
+    Reply::Addresses {
+        addresses: texts.iter().map(|text| ip(text)).collect(),
+    }
+}
+
+#[test]
+fn a_node_without_free_addresses_has_the_agent_claim_a_block() {
+    let mut file = pool("rail0", &["10.0.0.32/32"]);
+    let rig = rig(&file);
+    rig.add("a");
+    let dir = rig.data_dir().to_owned();
+    let agent = Agent::start(&rig, move |_| {
+        file.blocks.push(block("10.0.0.64/30", BlockState::Active));
+        write(&dir, &file);
+        Some(Reply::Local)
+    });
+    assert_eq!(rig.add("b"), ["10.0.0.64"]);
+    assert_eq!(rig.add("c"), ["10.0.0.65"]);
+    let asked = agent.end();
+    let [claim] = asked.as_slice() else {
+        panic!("one question for two attachments: {asked:?}");
+    };
+    assert_eq!(
+        (claim.verb, claim.families.as_slice()),
+        (Verb::Claim, [Family::V4].as_slice())
+    );
+    let asked_by = claim.attachment.as_ref().unwrap();
+    assert_eq!(
+        (&asked_by.owner, asked_by.network.as_str()),
+        (&attachment("b"), "net")
+    );
+    assert_eq!(claim.pod.as_ref().unwrap().uid.as_deref(), Some("u-1"));
+}
+
+#[test]
+fn without_an_agent_the_error_has_the_pool_its_numbers_and_the_remedy() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/31"]));
+    rig.add("a");
+    rig.add("b");
+    let error = rig.try_add("c").unwrap_err();
+    let words = [
+        "network net: pool rail0: all 2 IPv4 addresses in 1 block of this node are in use",
+        "agent.sock: it is not there",
+        "see whether the agent's pod runs on this node",
+        "100 of 254 addresses in use and 96 outside every block",
+    ];
+    assert_says(&error, Code::TRY_AGAIN, &words);
+}
+
+#[test]
+fn every_refusal_keeps_its_code_and_tells_what_is_here() {
+    let here = "all 1 IPv4 addresses in 1 block of this node are in use";
+    for (code, msg) in [
+        (Code::EXHAUSTED, "exhausted: 254 of 254 in use"),
+        (Code::API_UNREACHABLE, "the API server does not answer"),
+        (Code::POOL_UNKNOWN, "no IPPool of that name"),
+        (Code::POOL_NOT_HERE, "its nodeSelector leaves out node n1"),
+    ] {
+        let rig = rig(&pool("rail0", &["10.0.0.32/32"]));
+        rig.add("a");
+        let _agent = Agent::start(&rig, move |_| Some(refused(code, msg)));
+        assert_says(
+            &rig.try_add("b").unwrap_err(),
+            code,
+            &["pool rail0", msg, here, "100 of 254"],
+        );
+        assert_eq!(rig.names("leases"), ["a@eth0"]);
+    }
+}
+
+#[test]
+fn an_exhausted_pool_whose_addresses_only_rest_says_for_how_long() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/31"]));
+    rig.add("a");
+    rig.add("b");
+    rig.del("a").unwrap();
+    rig.pass(Duration::from_secs(10));
+    let _agent = Agent::start(&rig, |_| {
+        Some(refused(Code::EXHAUSTED, "exhausted: 254 of 254 in use"))
+    });
+    let error = rig.try_add("c").unwrap_err();
+    assert_says(
+        &error,
+        Code::RESTING,
+        &["1 of 2 IPv4", "try again in 20 s", "254 of 254"],
+    );
+    rig.pass(Duration::from_secs(20));
+    assert_eq!(rig.add("c"), ["10.0.0.32"]);
+}
+
+#[test]
+fn a_pool_that_this_node_has_no_part_of_is_asked_for_once() {
+    let rig = rig(&pool("other", &[]));
+    assert_says(
+        &rig.try_add("a").unwrap_err(),
+        Code::TRY_AGAIN,
+        &["pool rail0: this node has no part of it yet", "agent.sock"],
+    );
+    let dir = rig.data_dir().to_owned();
+    let mut answers = 0;
+    let agent = Agent::start(&rig, move |_| {
+        answers += 1;
+        if answers == 2 {
+            write(&dir, &pool("rail0", &["10.0.0.32/30"]));
+        }
+        Some(Reply::Local)
+    });
+    assert_says(
+        &rig.try_add("a").unwrap_err(),
+        Code::POOL_NOT_HERE,
+        &["pool.json is not there", "nodeSelector"],
+    );
+    assert!(
+        !rig.network().exists(),
+        "no directory is made for a pool that is not here"
+    );
+    assert_eq!(rig.add("a"), ["10.0.0.32"]);
+    assert_eq!(agent.end().len(), 2);
+}
+
+#[test]
+fn a_namespace_that_the_file_does_not_admit_is_asked_for_once() {
+    let mut file = pool("rail0", &["10.0.0.32/30"]);
+    file.namespaces = Some(vec!["other".to_owned()]);
+    let rig = rig(&file);
+    let absent = rig.try_add("a").unwrap_err();
+    assert_says(
+        &absent,
+        Code::TRY_AGAIN,
+        &["pods of namespace ns get no address of it; admitted: other"],
+    );
+    let dir = rig.data_dir().to_owned();
+    let mut answers = 0;
+    let agent = Agent::start(&rig, move |_| {
+        answers += 1;
+        if answers == 2 {
+            file.namespaces = Some(vec!["ns".to_owned(), "other".to_owned()]);
+            write(&dir, &file);
+        }
+        Some(Reply::Local)
+    });
+    let refused = rig.try_add("a").unwrap_err();
+    assert_says(
+        &refused,
+        Code::POOL_NOT_FOR_NAMESPACE,
+        &["namespace ns", "admitted: other", "namespaceSelector"],
+    );
+    assert_eq!(rig.add("a"), ["10.0.0.32"]);
+    assert_eq!(agent.end().len(), 2);
+}
+
+#[test]
+fn an_address_outside_the_nodes_blocks_is_made_by_the_agent() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    let agent = Agent::start(&rig, |request| match request.verb {
+        Verb::Allocate => Some(addresses(&["10.0.0.200"])),
+        _ => Some(Reply::Done),
+    });
+    let result = rig.request("a", &["10.0.0.200"]).unwrap();
+    assert_eq!(result.ips[0].address.to_string(), "10.0.0.200/24");
+    let text = std::fs::read_to_string(rig.file("leases/a@eth0")).unwrap();
+    assert!(text.contains(r#""api":["10.0.0.200"]"#), "{text}");
+    rig.assert_sound("with an address of the cluster");
+    assert_eq!(rig.request("a", &["10.0.0.200"]).unwrap(), result, "ADD again");
+    rig.check("a", &result).unwrap();
+    assert_says(
+        &rig.request("b", &["10.0.0.200"]).unwrap_err(),
+        Code::ADDRESS_IN_USE,
+        &["ns/pod"],
+    );
+    rig.del("a").unwrap();
+    rig.assert_sound("after DEL");
+    assert!(rig.network().join("releases/10.0.0.200").exists());
+    let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
+    assert_eq!(
+        verbs,
+        [Verb::Allocate, Verb::Release],
+        "ADD again and CHECK ask nobody"
+    );
+}
+
+#[test]
+fn del_of_an_address_of_the_cluster_needs_no_agent() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    let agent = Agent::start(&rig, |_| Some(addresses(&["10.0.0.200"])));
+    rig.request("a", &["10.0.0.200"]).unwrap();
+    drop(agent);
+    rig.del("a").unwrap();
+    assert!(rig.network().join("releases/10.0.0.200").exists());
+    rig.assert_sound("after DEL without agent");
+}
+
+#[test]
+fn a_reserved_address_is_the_clusters_even_inside_the_nodes_block() {
+    let mut file = pool("rail0", &["10.0.0.32/30"]);
+    file.reserved = vec!["10.0.0.33".to_owned()];
+    let rig = rig(&file);
+    assert_eq!(rig.add("a"), ["10.0.0.32"]);
+    assert_eq!(rig.add("b"), ["10.0.0.34"], "in turn it is left out");
+    let agent = Agent::start(&rig, |_| Some(addresses(&["10.0.0.33"])));
+    rig.request("c", &["10.0.0.33"]).unwrap();
+    assert_eq!(agent.end()[0].ips, [ip("10.0.0.33")]);
+}
+
+#[test]
+fn one_family_may_come_from_the_block_and_the_other_from_the_agent() {
+    let mut file = pool("rail0", &["10.0.0.32/30", "fd00::10/127"]);
+    file.ranges.push(range("fd00::/64"));
+    let rig = rig(&file);
+    let agent = Agent::start(&rig, |_| Some(addresses(&["fd00::77"])));
+    let result = rig.request("a", &["fd00::77"]).unwrap();
+    let given: Vec<String> = result.ips.iter().map(|ip| ip.address.to_string()).collect();
+    assert_eq!(given, ["10.0.0.32/24", "fd00::77/64"]);
+    let asked = agent.end();
+    assert_eq!(
+        (asked[0].ips.as_slice(), asked[0].families.len()),
+        ([ip("fd00::77")].as_slice(), 0)
+    );
+    rig.del("a").unwrap();
+    assert_eq!(rig.names("resting"), ["10.0.0.32"]);
+    assert!(rig.network().join("releases/fd00::77").exists());
+}
+
+#[test]
+fn a_pool_may_leave_every_address_to_the_agent() {
+    let mut file = pool("rail0", &[]);
+    file.allocation = Allocation::Agent;
+    let rig = rig(&file);
+    let agent = Agent::start(&rig, |request| match request.verb {
+        Verb::Allocate => Some(addresses(&["10.0.0.9"])),
+        _ => Some(Reply::Done),
+    });
+    assert_eq!(rig.add("a"), ["10.0.0.9"]);
+    rig.status().unwrap();
+    let asked = agent.end();
+    assert_eq!(
+        (asked[0].verb, asked[0].families.as_slice()),
+        (Verb::Allocate, [Family::V4].as_slice())
+    );
+    assert_eq!(asked[1].verb, Verb::Status);
+}
+
+#[test]
+fn the_agent_may_send_an_attachment_to_the_blocks_or_away_from_them() {
+    let mut file = pool("rail0", &["10.0.0.32/32"]);
+    file.allocation = Allocation::Agent;
+    let rig = rig(&file);
+    let agent = Agent::start(&rig, |request| match request.verb {
+        Verb::Allocate if request.attachment.as_ref().unwrap().owner == attachment("a") => Some(Reply::Local),
+        Verb::Allocate => Some(addresses(&["10.0.0.200"])),
+        Verb::Claim => Some(Reply::Allocate),
+        _ => Some(Reply::Done),
+    });
+    assert_eq!(rig.add("a"), ["10.0.0.32"], "not a pod that keeps its address");
+    file.allocation = Allocation::Blocks;
+    write(rig.data_dir(), &file);
+    assert_eq!(
+        rig.add("b"),
+        ["10.0.0.200"],
+        "no block to be had, but a shared address"
+    );
+    let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
+    assert_eq!(verbs, [Verb::Allocate, Verb::Claim, Verb::Allocate]);
+}
+
+#[test]
+fn what_the_agent_took_back_meanwhile_is_not_used() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    let asking = rig.file("asking/a@eth0");
+    let agent = Agent::start(&rig, move |request| {
+        if request.verb == Verb::Release {
+            return Some(Reply::Done);
+        }
+        // As for an attachment without lease that it has seen twice, half a minute apart.
+        std::fs::remove_file(&asking).unwrap();
+        Some(addresses(&["10.0.0.200"]))
+    });
+    let error = rig.request("a", &["10.0.0.200"]).unwrap_err();
+    assert_says(&error, Code::TRY_AGAIN, &["the agent took its addresses back"]);
+    rig.assert_sound("after an answer that came too late");
+    assert!(rig.names("leases").is_empty());
+    assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
+}
+
+#[test]
+fn del_keeps_an_add_that_is_still_asking_from_taking_the_answer() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    rig.add("b");
+    std::fs::create_dir_all(rig.file("asking")).unwrap();
+    std::fs::write(rig.file("asking/a@eth0"), "").unwrap();
+    let agent = Agent::start(&rig, |_| Some(Reply::Done));
+    rig.del("a").unwrap();
+    assert!(rig.names("asking").is_empty());
+    assert_eq!(agent.end()[0].verb, Verb::Release);
+}
+
+#[test]
+fn an_agent_that_does_not_answer_leaves_nothing() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    let agent = Agent::start(&rig, |_| None);
+    let error = rig.request("a", &["10.0.0.200"]).unwrap_err();
+    assert_says(
+        &error,
+        Code::TRY_AGAIN,
+        &[
+            "address 10.0.0.200 can only be had by way of the agent",
+            "no answer within 300 ms",
+        ],
+    );
+    rig.assert_sound("after silence");
+    assert!(rig.names("asking").is_empty() && rig.names("leases").is_empty());
+    let asked = agent.end();
+    assert_eq!(
+        asked.last().unwrap().verb,
+        Verb::Release,
+        "it may have made the address all the same"
+    );
+}
+
+#[test]
+fn an_agent_whose_blocks_others_take_first_costs_the_limit() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/32"]));
+    rig.add("a");
+    let agent = Agent::start(&rig, |_| Some(Reply::Local));
+    let error = rig.try_add("b").unwrap_err();
+    assert_says(&error, Code::TRY_AGAIN, &["all 1 IPv4"]);
+    let count = agent.end().len();
+    assert!((2..=40).contains(&count), "{count} questions in 300 ms");
+}
+
+#[test]
+fn an_answer_that_contradicts_the_pool_is_refused_and_given_back() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    rig.add("held");
+    for (answer, code, what) in [
+        (
+            Some(addresses(&["10.9.9.9"])),
+            Code::INTERNAL,
+            "the agent gave 10.9.9.9, which lies outside",
+        ),
+        (
+            Some(addresses(&["10.0.0.32"])),
+            Code::ADDRESS_IN_USE,
+            "10.0.0.32 is in use by eth0 of container held",
+        ),
+        (
+            Some(Reply::Done),
+            Code::INTERNAL,
+            "install the plugin that came with",
+        ),
+    ] {
+        let mut file = pool("rail0", &["10.0.0.32/30"]);
+        file.allocation = Allocation::Agent;
+        write(rig.data_dir(), &file);
+        let agent = Agent::start(&rig, move |request| match request.verb {
+            Verb::Allocate => answer.clone(),
+            _ => Some(Reply::Done),
+        });
+        assert_says(&rig.try_add("a").unwrap_err(), code, &[what]);
+        assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
+        assert_eq!(rig.names("leases"), ["held@eth0"]);
+        rig.assert_sound(what);
+    }
+}
+
+#[test]
+fn status_asks_the_agent_and_claims_nothing() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/32"]));
+    rig.add("a");
+    let agent = Agent::start(&rig, |_| Some(Reply::Done));
+    rig.status().unwrap();
+    assert_eq!(agent.end()[0].verb, Verb::Status);
+    let _agent = Agent::start(&rig, |_| {
+        Some(Reply::refused(Error::new(
+            Code::EXHAUSTED,
+            "exhausted: 254 of 254 in use",
+        )))
+    });
+    assert_says(
+        &rig.status().unwrap_err(),
+        Code::NOT_AVAILABLE,
+        &["pool rail0: exhausted", "all 1 IPv4"],
+    );
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every change of an ADD that asks the agent fails or is the last one of its process; and any order of calls.
+
+use super::{Agent, block, pool, rig, write};
+use crate::agent::{Reply, Verb};
+use crate::pool::BlockState;
+use crate::testing::{Fault, Rig};
+use common::cni::Code;
+use nix::libc::{EIO, ENOSPC};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+fn granting(rig: &Rig) -> Agent {
+    Agent::start(rig, |request| match request.verb {
+        Verb::Allocate => Some(Reply::Addresses {
+            addresses: request.ips.clone(),
+        }),
+        _ => Some(Reply::Done),
+    })
+}
+
+fn faults() -> Vec<fn(usize) -> Fault> {
+    vec![
+        |at| Fault::Fail { at, errno: EIO },
+        |at| Fault::Fail { at, errno: ENOSPC },
+        |at| Fault::Die { at, torn: false },
+        |at| Fault::Die { at, torn: true },
+    ]
+}
+
+#[test]
+fn an_add_of_an_address_of_the_cluster_may_fail_or_die_at_any_step() {
+    for fault in faults() {
+        let mut at = 0;
+        loop {
+            let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+            let agent = granting(&rig);
+            rig.add("b");
+            rig.fault(fault(at));
+            let answer = rig.request("a", &["10.0.0.200"]);
+            let (met, when) = (rig.fault_was_met(), format!("{:?}", rig.plugin.disk.fault.get()));
+            rig.fault(Fault::None);
+            match answer {
+                Ok(answer) => assert_eq!(rig.request("a", &["10.0.0.200"]).unwrap(), answer, "{when}"),
+                Err(error) if matches!(fault(at), Fault::Fail { .. }) => {
+                    assert_eq!(error.code, Code::IO, "{when}");
+                    assert_eq!(rig.names("leases"), ["b@eth0"], "{when}");
+                    let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
+                    assert!(
+                        verbs.is_empty() || verbs == [Verb::Allocate, Verb::Release],
+                        "{when}: an agent that was asked must be told: {verbs:?}"
+                    );
+                }
+                // What the dead one would have answered nobody hears.
+                Err(_) => {}
+            }
+            // Whatever happened, the next DEL leaves nothing but what the agent is to work off.
+            rig.del("a").unwrap();
+            rig.assert_sound(&when);
+            assert_eq!(rig.names("leases"), ["b@eth0"], "{when}");
+            assert!(rig.names("asking").is_empty(), "{when}");
+            if !met {
+                assert!(at >= 6, "{at} steps were tried, which cannot be all");
+                break;
+            }
+            at += 1;
+        }
+    }
+}
+
+/// One call, or something that happens to the node.
+#[derive(Clone, Debug)]
+enum Event {
+    Add(u8),
+    Request(u8, u8),
+    Del(u8),
+    Pass(u64),
+    AgentDies,
+    AgentStarts,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let pod = 0_u8..24;
+    prop_oneof![
+        8 => pod.clone().prop_map(Event::Add),
+        2 => (pod.clone(), 1_u8..64).prop_map(|(pod, host)| Event::Request(pod, host)),
+        6 => pod.prop_map(Event::Del),
+        3 => (1_u64..40).prop_map(Event::Pass),
+        1 => Just(Event::AgentDies),
+        1 => Just(Event::AgentStarts),
+    ]
+}
+
+/// An agent that claims blocks of four up to 10.0.0.16, and makes addresses of any other block the cluster's.
+fn claiming(rig: &Rig) -> Agent {
+    let dir = rig.data_dir().to_owned();
+    Agent::start(rig, move |request| match request.verb {
+        Verb::Claim => {
+            let path = dir.join("pools/rail0/pool.json");
+            let content = std::fs::read(&path).unwrap();
+            let mut file = crate::pool::PoolFile::read(&content, &path).unwrap();
+            let next = file.blocks.len() * 4;
+            if next >= 16 {
+                return Some(super::refused(Code::EXHAUSTED, "exhausted"));
+            }
+            file.blocks
+                .push(block(&format!("10.0.0.{next}/30"), BlockState::Active));
+            write(&dir, &file);
+            Some(Reply::Local)
+        }
+        Verb::Allocate => Some(Reply::Addresses {
+            addresses: request.ips.clone(),
+        }),
+        _ => Some(Reply::Done),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn no_order_of_calls_gives_an_address_twice_or_loses_one(events in prop::collection::vec(event(), 1..60)) {
+        let rig = rig(&pool("rail0", &[]));
+        let mut agent = None;
+        let mut held: BTreeMap<u8, IpAddr> = BTreeMap::new();
+        for event in &events {
+            match event {
+                Event::Add(pod) | Event::Request(pod, _) => {
+                    let answer = match event {
+                        Event::Request(_, host) => rig.request(&format!("p{pod}"), &[&format!("10.0.0.{host}")]),
+                        _ => rig.try_add(&format!("p{pod}")),
+                    };
+                    match answer {
+                        Ok(result) => {
+                            let ip = result.ips[0].address.ip();
+                            prop_assert!(held.get(pod).is_none_or(|before| *before == ip), "{event:?}: {held:?} {ip}");
+                            held.insert(*pod, ip);
+                        }
+                        Err(error) => {
+                            let known = [Code::TRY_AGAIN, Code::EXHAUSTED, Code::RESTING, Code::ADDRESS_IN_USE, Code::INVALID_CONFIG];
+                            prop_assert!(known.contains(&error.code), "{event:?}: {error:?}");
+                            if error.code == Code::EXHAUSTED {
+                                // Hosts 1 to 15: the network's own address is kept back.
+                                let full = (1_u8..16).all(|host| held.values().any(|ip| *ip == IpAddr::from([10, 0, 0, host])));
+                                prop_assert!(full, "{event:?}: {error:?} with {held:?}");
+                            }
+                        }
+                    }
+                }
+                Event::Del(pod) => {
+                    rig.del(&format!("p{pod}")).unwrap();
+                    held.remove(pod);
+                }
+                Event::Pass(seconds) => rig.pass(Duration::from_secs(*seconds)),
+                Event::AgentDies => agent = None,
+                Event::AgentStarts => {
+                    if agent.is_none() {
+                        agent = Some(claiming(&rig));
+                    }
+                }
+            }
+            let mut distinct: Vec<&IpAddr> = held.values().collect();
+            distinct.sort();
+            distinct.dedup();
+            prop_assert_eq!(distinct.len(), held.len(), "{:?}: {:?}", event, held);
+        }
+        drop(agent);
+        rig.assert_sound("after all");
+        prop_assert_eq!(rig.names("leases").len(), held.len());
+    }
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a node does by itself: there is no agent in these tests.
+
+use super::{assert_says, block, pool, range, rig, write};
+use crate::pool::BlockState;
+use crate::testing::{Fault, Rig, attachment};
+use common::cni::dispatch::Plugin;
+use common::cni::{Code, Route};
+use serde_json::json;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+#[test]
+fn add_gives_the_next_address_of_the_nodes_blocks() {
+    let mut file = pool("rail0", &["10.0.0.32/30", "10.0.0.64/30"]);
+    file.ranges[0].gateway = Some("10.0.0.1".parse().unwrap());
+    file.routes = vec![Route::new(
+        "10.9.0.0/16".parse().unwrap(),
+        Some("10.0.0.1".parse().unwrap()),
+    )];
+    file.dns.nameservers = vec!["10.0.0.53".to_owned()];
+    let rig = rig(&file);
+    let first = rig.try_add("a").unwrap();
+    assert_eq!(first.ips[0].address.to_string(), "10.0.0.32/24");
+    assert_eq!(first.ips[0].gateway, file.ranges[0].gateway);
+    assert_eq!((&first.routes, &first.dns), (&file.routes, &file.dns));
+    assert_eq!(rig.try_add("a").unwrap(), first, "ADD again");
+    let rest: Vec<String> = (0..7).flat_map(|i| rig.add(&format!("b{i}"))).collect();
+    let want = ["33", "34", "35", "64", "65", "66", "67"].map(|host| format!("10.0.0.{host}"));
+    assert_eq!(rest, want);
+    rig.assert_sound("with two full blocks");
+}
+
+#[test]
+fn routes_and_dns_of_the_configuration_replace_those_of_the_pool() {
+    let mut file = pool("rail0", &["10.0.0.32/30"]);
+    file.routes = vec![Route::new("10.9.0.0/16".parse().unwrap(), None)];
+    let mut rig = rig(&file);
+    rig.ipam["routes"] = json!([{"dst": "10.8.0.0/16"}]);
+    rig.ipam["dns"] = json!({"search": ["cluster.local"]});
+    let result = rig.try_add("a").unwrap();
+    assert_eq!(result.routes, [Route::new("10.8.0.0/16".parse().unwrap(), None)]);
+    assert_eq!(result.dns.search, ["cluster.local"]);
+}
+
+#[test]
+fn a_lease_says_whose_it_is() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    let own = Path::new("/proc/self/ns/net");
+    rig.plugin
+        .add(&rig.call(&json!({})), &attachment("a"), own)
+        .unwrap();
+    let text = std::fs::read_to_string(rig.file("leases/a@eth0")).unwrap();
+    let lease: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&lease["pod"], &lease["uid"]), (&json!("ns/pod"), &json!("u-1")));
+    let inode = std::fs::metadata(own).unwrap().ino();
+    assert_eq!(lease["netns"]["inode"], json!(inode));
+    assert!(lease.get("api").is_none(), "{lease}");
+}
+
+#[test]
+fn one_address_of_each_family_or_none() {
+    let mut file = pool("rail0", &["10.0.0.32/30", "fd00::10/127"]);
+    file.ranges.push(range("fd00::/64"));
+    let rig = rig(&file);
+    assert_eq!(rig.add("a"), ["10.0.0.32", "fd00::10"]);
+    assert_eq!(rig.add("b"), ["10.0.0.33", "fd00::11"]);
+    let error = rig.try_add("c").unwrap_err();
+    assert_says(
+        &error,
+        Code::TRY_AGAIN,
+        &["all 2 IPv6 addresses in 1 block of this node are in use"],
+    );
+    assert_eq!(rig.names("leases"), ["a@eth0", "b@eth0"]);
+    rig.assert_sound("after a shortage of one family");
+}
+
+#[test]
+fn only_active_blocks_give_addresses() {
+    let mut file = pool("rail0", &[]);
+    file.blocks = vec![
+        block("10.0.0.16/30", BlockState::Draining),
+        block("10.0.0.20/30", BlockState::Sharing),
+        block("10.0.0.24/30", BlockState::Shared),
+        block("10.0.0.28/30", BlockState::Active),
+    ];
+    let rig = rig(&file);
+    assert_eq!(rig.add("a"), ["10.0.0.28"]);
+    for (ip, what) in [
+        ("10.0.0.17", "about to be returned"),
+        ("10.0.0.21", "about to be shared"),
+    ] {
+        assert_says(
+            &rig.request("b", &[ip]).unwrap_err(),
+            Code::TRY_AGAIN,
+            &[ip, what, "of this node"],
+        );
+    }
+}
+
+#[test]
+fn a_block_that_is_being_drained_keeps_its_leases() {
+    let mut file = pool("rail0", &["10.0.0.32/30"]);
+    let rig = rig(&file);
+    let held = rig.try_add("a").unwrap();
+    file.blocks[0].state = BlockState::Draining;
+    file.blocks.push(block("10.0.0.64/30", BlockState::Active));
+    write(rig.data_dir(), &file);
+    assert_eq!(rig.add("b"), ["10.0.0.64"]);
+    rig.check("a", &held).unwrap();
+    assert_eq!(rig.try_add("a").unwrap(), held);
+    rig.del("a").unwrap();
+    assert_eq!(rig.names("resting"), ["10.0.0.32"]);
+}
+
+#[test]
+fn an_exclusion_over_a_live_address_takes_it_from_nobody() {
+    let mut file = pool("rail0", &["10.0.0.32/31"]);
+    let rig = rig(&file);
+    let held = rig.try_add("a").unwrap();
+    file.ranges[0].exclude = vec!["10.0.0.32".to_owned()];
+    file.generation = 2;
+    write(rig.data_dir(), &file);
+    rig.check("a", &held).unwrap();
+    rig.del("a").unwrap();
+    rig.pass(Duration::from_secs(60));
+    assert_eq!(rig.add("b"), ["10.0.0.33"]);
+    assert_says(
+        &rig.request("c", &["10.0.0.32"]).unwrap_err(),
+        Code::ADDRESS_EXCLUDED,
+        &["excluded"],
+    );
+}
+
+#[test]
+fn addresses_rest_for_as_long_as_the_pool_says() {
+    let mut file = pool("rail0", &["10.0.0.32/32"]);
+    file.cooldown_seconds = 90;
+    let rig = rig(&file);
+    rig.add("a");
+    rig.del("a").unwrap();
+    rig.pass(Duration::from_secs(60));
+    // Whoever takes the lock cleans up: it must know how long addresses rest.
+    rig.del("a").unwrap();
+    rig.gc(&[]).unwrap();
+    let error = rig.try_add("b").unwrap_err();
+    assert_says(
+        &error,
+        Code::TRY_AGAIN,
+        &["rest, the first for another 30 s", "agent.sock"],
+    );
+    rig.pass(Duration::from_secs(31));
+    assert_eq!(rig.add("b"), ["10.0.0.32"]);
+}
+
+#[test]
+fn addresses_asked_for_by_name_are_given_from_the_nodes_blocks() {
+    let mut file = pool("rail0", &["10.0.0.0/28", "fd00::10/127"]);
+    file.ranges.push(range("fd00::/64"));
+    file.ranges[0].gateway = Some("10.0.0.1".parse().unwrap());
+    let rig = rig(&file);
+    let given = rig.request("a", &["10.0.0.5/24", "fd00::11"]).unwrap();
+    let given: Vec<String> = given.ips.iter().map(|ip| ip.address.to_string()).collect();
+    assert_eq!(given, ["10.0.0.5/24", "fd00::11/64"]);
+    let refused = |ips: &[&str], code, words: &[&str]| {
+        assert_says(&rig.request("b", ips).unwrap_err(), code, words);
+        assert_eq!(rig.names("leases"), ["a@eth0"]);
+    };
+    refused(
+        &["10.0.0.5"],
+        Code::ADDRESS_IN_USE,
+        &["network net: pool rail0: address 10.0.0.5", "ns/pod"],
+    );
+    refused(&["10.0.0.1"], Code::ADDRESS_EXCLUDED, &["a gateway"]);
+    refused(&["10.0.0.0"], Code::ADDRESS_EXCLUDED, &["the network address"]);
+    refused(
+        &["10.9.0.1"],
+        Code::ADDRESS_OUTSIDE,
+        &["outside every range: 10.0.0.1-10.0.0.254, fd00::1-"],
+    );
+    refused(
+        &["10.0.0.6/16"],
+        Code::INVALID_CONFIG,
+        &["prefix length 16", "10.0.0.0/24"],
+    );
+    refused(&["10.0.0.6", "10.0.0.7"], Code::INVALID_CONFIG, &["one family"]);
+    assert_says(
+        &rig.request("a", &["10.0.0.6"]).unwrap_err(),
+        Code::INVALID_CONFIG,
+        &["already has 10.0.0.5"],
+    );
+}
+
+#[test]
+fn del_works_whatever_has_become_of_the_pool() {
+    let path = |rig: &Rig| rig.network().join("pool.json");
+    let ends: [fn(&Path); 3] = [
+        |path| std::fs::remove_file(path).unwrap(),
+        |path| std::fs::write(path, "{").unwrap(),
+        |path| std::fs::write(path, r#"{"format": 9}"#).unwrap(),
+    ];
+    for end in ends {
+        let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+        let held = rig.try_add("a").unwrap();
+        end(&path(&rig));
+        rig.check("a", &held).unwrap();
+        assert_eq!(rig.try_add("a").unwrap(), held, "ADD again");
+        rig.del("a").unwrap();
+        assert_eq!((rig.names("leases"), rig.names("resting").len()), (Vec::new(), 1));
+    }
+}
+
+#[test]
+fn del_finds_the_lease_when_the_configuration_names_another_pool() {
+    let mut rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    let held = rig.try_add("a").unwrap();
+    rig.ipam["pool"] = json!("rail1");
+    assert_eq!(rig.try_add("a").unwrap(), held, "an attachment keeps what it has");
+    rig.check("a", &held).unwrap();
+    rig.del("a").unwrap();
+    assert!(rig.names("leases").is_empty());
+}
+
+#[test]
+fn gc_ends_the_leases_of_its_own_network_only() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/29"]));
+    for id in ["a", "b", "c"] {
+        rig.add(id);
+    }
+    let path = rig.file("leases/c@eth0");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace(r#""network":"net""#, r#""network":"other""#)).unwrap();
+    rig.pass(Duration::from_millis(1));
+    rig.gc(&["a"]).unwrap();
+    assert_eq!(rig.names("leases"), ["a@eth0", "c@eth0"]);
+    // Which network a damaged one belongs to nobody can tell.
+    std::fs::write(&path, "{").unwrap();
+    assert_says(&rig.gc(&["a"]).unwrap_err(), Code::STORE_CORRUPT, &["c@eth0"]);
+    assert_eq!(rig.names("leases"), ["a@eth0", "c@eth0"]);
+}
+
+#[test]
+fn check_tells_a_lost_lease() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    let held = rig.try_add("a").unwrap();
+    rig.del("a").unwrap();
+    let error = rig.check("a", &held).unwrap_err();
+    assert_says(
+        &error,
+        Code::CHECK_FAILED,
+        &["network net", "no lease in any pool"],
+    );
+}
+
+#[test]
+fn a_damaged_pool_names_the_file_and_the_remedy() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    std::fs::write(rig.network().join("pool.json"), "{").unwrap();
+    for error in [
+        rig.try_add("a").map(|_| ()).unwrap_err(),
+        rig.status().unwrap_err(),
+    ] {
+        assert_says(
+            &error,
+            error.code,
+            &[
+                "pool rail0",
+                "pools/rail0/pool.json is damaged",
+                "agent writes it anew",
+            ],
+        );
+    }
+    assert_eq!(rig.try_add("a").unwrap_err().code, Code::STORE_CORRUPT);
+    std::fs::write(rig.network().join("pool.json"), r#"{"format": 9}"#).unwrap();
+    assert_says(
+        &rig.try_add("a").unwrap_err(),
+        Code::UNSUPPORTED_FIELD,
+        &["format 9"],
+    );
+}
+
+#[test]
+fn status_is_good_while_an_address_of_each_family_is_here() {
+    let mut file = pool("rail0", &["10.0.0.32/32", "fd00::10/127"]);
+    file.ranges.push(range("fd00::/64"));
+    let rig = rig(&file);
+    rig.status().unwrap();
+    assert!(rig.names("leases").is_empty(), "STATUS gives nothing");
+    rig.add("a");
+    let error = rig.status().unwrap_err();
+    assert_says(
+        &error,
+        Code::NOT_AVAILABLE,
+        &["pool rail0", "all 1 IPv4", "agent.sock"],
+    );
+    rig.del("a").unwrap();
+    rig.pass(Duration::from_secs(60));
+    rig.fault(Fault::ReadOnly);
+    assert_says(
+        &rig.status().unwrap_err(),
+        Code::NOT_AVAILABLE,
+        &["remount it writable"],
+    );
+}

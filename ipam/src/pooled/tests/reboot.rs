@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The first minutes of a boot.
+
+use super::{Agent, assert_says, pool, rig, write};
+use crate::agent::Reply;
+use crate::pool::Confirmed;
+use crate::testing::Rig;
+use common::cni::Code;
+use std::time::{Duration, SystemTime};
+
+/// A node that is rebooted `away` after its agent last saw its blocks.
+fn rebooted(away: Duration) -> Rig {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    rig.add("a");
+    let now: SystemTime = rig.plugin.clock.now.get();
+    std::fs::write(rig.network().join("confirmed"), Confirmed(now).to_line()).unwrap();
+    *rig.plugin.clock.boot.borrow_mut() = "b0071111".to_owned();
+    rig.plugin.clock.now.set(now + away);
+    rig
+}
+
+#[test]
+fn right_after_a_reboot_add_works_without_agent() {
+    let rig = rebooted(Duration::from_secs(599));
+    assert_eq!(rig.add("b"), ["10.0.0.33"]);
+    assert_eq!(
+        rig.names("leases"),
+        ["b@eth0"],
+        "leases of the last boot are nobody's"
+    );
+    rig.status().unwrap();
+    rig.del("b").unwrap();
+}
+
+#[test]
+fn after_the_quarantine_add_waits_for_the_agent() {
+    let rig = rebooted(Duration::from_secs(600));
+    for error in [
+        rig.try_add("b").map(|_| ()).unwrap_err(),
+        rig.status().unwrap_err(),
+    ] {
+        assert_says(
+            &error,
+            error.code,
+            &[
+                "pool rail0: since this node's last boot nothing proves that its 1 blocks are still its own",
+                "600 s ago, and after 600 s others may have them",
+                "agent.sock: it is not there",
+            ],
+        );
+    }
+    assert_eq!(rig.try_add("b").unwrap_err().code, Code::TRY_AGAIN);
+    // DEL of what was there before the boot has nothing to do and needs nobody.
+    rig.del("a").unwrap();
+    let dir = rig.data_dir().to_owned();
+    let agent = Agent::start(&rig, move |_| {
+        let mut file = pool("rail0", &["10.0.0.32/30"]);
+        file.boot_id = "b0071111".to_owned();
+        write(&dir, &file);
+        Some(Reply::Local)
+    });
+    assert_eq!(rig.add("b"), ["10.0.0.33"]);
+    assert_eq!(rig.add("c"), ["10.0.0.34"]);
+    assert_eq!(agent.end().len(), 1, "the second ADD asks nobody");
+}
+
+#[test]
+fn a_clock_that_went_back_over_the_reboot_proves_nothing() {
+    let rig = rebooted(Duration::ZERO);
+    let now = rig.plugin.clock.now.get();
+    rig.plugin.clock.now.set(now - Duration::from_secs(3600));
+    assert_says(
+        &rig.try_add("b").unwrap_err(),
+        Code::TRY_AGAIN,
+        &["still to come by this node's clock"],
+    );
+}
+
+#[test]
+fn an_agent_that_confirms_nothing_is_asked_once() {
+    let rig = rebooted(Duration::from_secs(6000));
+    let agent = Agent::start(&rig, |_| Some(Reply::Local));
+    assert_says(
+        &rig.try_add("b").unwrap_err(),
+        Code::TRY_AGAIN,
+        &["nothing proves"],
+    );
+    assert_eq!(agent.end().len(), 1);
+}
+
+#[test]
+fn in_one_boot_add_works_without_agent_for_as_long_as_it_takes() {
+    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    rig.add("a");
+    let far = rig.plugin.clock.now.get() + Duration::from_secs(90 * 86400);
+    rig.plugin.clock.now.set(far);
+    assert_eq!(rig.add("b"), ["10.0.0.33"]);
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Several pools in one configuration, and fallback pools.
+
+use super::{Agent, assert_says, pool, range, refused, write};
+use crate::agent::Verb;
+use crate::pool::PoolFile;
+use crate::testing::Rig;
+use common::cni::Code;
+use serde_json::json;
+
+fn second(name: &str) -> PoolFile {
+    let mut file = pool(name, &["10.1.0.32/30"]);
+    file.ranges = vec![range("10.1.0.0/24")];
+    file
+}
+
+/// A node with pool `rail0` of one address, already given, and pool `spare`; the configuration names `pools`.
+fn rig(pools: &[&str], fallback: &[&str]) -> Rig {
+    let rig = Rig::of_pools(&json!({ "pools": pools }));
+    let mut first = pool("rail0", &["10.0.0.32/32"]);
+    first.fallback = fallback.iter().map(|name| name.parse().unwrap()).collect();
+    write(rig.data_dir(), &first);
+    write(rig.data_dir(), &second("spare"));
+    assert_eq!(rig.add("a"), ["10.0.0.32"], "the pool that is preferred");
+    rig
+}
+
+#[test]
+fn the_next_pool_is_used_where_the_first_is_exhausted() {
+    for rig in [
+        rig(&["rail0", "spare"], &[]),
+        rig(&["rail0"], &["spare", "rail0"]),
+    ] {
+        let agent = Agent::start(&rig, |_| {
+            Some(refused(Code::EXHAUSTED, "exhausted: 254 of 254 in use"))
+        });
+        assert_eq!(rig.add("b"), ["10.1.0.32"]);
+        assert_eq!(agent.end().len(), 1);
+        assert_eq!(rig.add("b"), ["10.1.0.32"], "again, and without agent");
+        let held = rig.try_add("b").unwrap();
+        rig.check("b", &held).unwrap();
+        rig.del("a").unwrap();
+        rig.del("b").unwrap();
+        let left = std::fs::read_dir(rig.data_dir().join("pools/spare/boot-b00710/leases")).unwrap();
+        assert_eq!(left.count(), 0);
+    }
+}
+
+#[test]
+fn what_may_pass_does_not_lead_to_the_next_pool() {
+    let rig = rig(&["rail0", "spare"], &["spare"]);
+    assert_says(
+        &rig.try_add("b").unwrap_err(),
+        Code::TRY_AGAIN,
+        &["pool rail0", "agent.sock"],
+    );
+    for code in [Code::API_UNREACHABLE, Code::POOL_UNKNOWN] {
+        let _agent = Agent::start(&rig, move |_| Some(refused(code, "for this reason")));
+        assert_says(
+            &rig.try_add("b").unwrap_err(),
+            code,
+            &["pool rail0", "for this reason"],
+        );
+    }
+}
+
+#[test]
+fn a_pool_for_other_nodes_or_namespaces_leads_to_the_next() {
+    let rig = rig(&["rail0", "spare"], &[]);
+    for (i, code) in [Code::POOL_NOT_HERE, Code::POOL_NOT_FOR_NAMESPACE]
+        .into_iter()
+        .enumerate()
+    {
+        let _agent = Agent::start(&rig, move |_| Some(refused(code, "for this reason")));
+        rig.try_add(&format!("b{i}")).unwrap();
+    }
+}
+
+#[test]
+fn where_no_pool_has_an_address_the_first_says_why_and_the_others_too() {
+    let rig = rig(&["rail0", "spare"], &["third"]);
+    let agent = Agent::start(&rig, |request| match request.pool.as_str() {
+        "third" => Some(refused(
+            Code::POOL_NOT_HERE,
+            "its nodeSelector leaves out node n1",
+        )),
+        _ => Some(refused(Code::EXHAUSTED, "exhausted: 254 of 254 in use")),
+    });
+    for i in 0..4 {
+        rig.add(&format!("b{i}"));
+    }
+    let error = rig.try_add("c").unwrap_err();
+    assert_says(
+        &error,
+        Code::EXHAUSTED,
+        &[
+            "network net: pool rail0: exhausted",
+            "pool third: its nodeSelector leaves out",
+            "pool spare: exhausted",
+        ],
+    );
+    let status = rig.status().unwrap_err();
+    assert_says(
+        &status,
+        Code::NOT_AVAILABLE,
+        &["pool rail0: exhausted", "pool spare"],
+    );
+    let asked = agent.end();
+    let order: Vec<&str> = asked
+        .iter()
+        .rev()
+        .take(3)
+        .map(|request| request.pool.as_str())
+        .collect();
+    assert_eq!(order, ["spare", "third", "rail0"]);
+    assert_eq!(asked.last().unwrap().verb, Verb::Status);
+}
+
+#[test]
+fn an_address_asked_for_is_looked_for_in_every_pool() {
+    let rig = rig(&["rail0", "spare"], &[]);
+    let given = rig.request("b", &["10.1.0.34"]).unwrap();
+    assert_eq!(given.ips[0].address.to_string(), "10.1.0.34/24");
+    let error = rig.request("c", &["10.2.0.1"]).unwrap_err();
+    assert_says(
+        &error,
+        Code::ADDRESS_OUTSIDE,
+        &[
+            "pool rail0",
+            "10.0.0.1-10.0.0.254",
+            "pool spare",
+            "10.1.0.1-10.1.0.254",
+        ],
+    );
+}

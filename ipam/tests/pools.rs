@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The binary with pools of a cluster: beside an agent that claims blocks by the library's own means, at once and killed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use ipam::agent::{Reply, Request, Verb};
+use ipam::clock::KernelClock;
+use ipam::config::Place;
+use ipam::pool::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};
+use ipam::store::{LOCK_WAIT, Node, NodeDisk, Store};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_rdma-ipam");
+
+/// Addresses per block.
+const BLOCK: usize = 16;
+
+fn start(dir: &Path, verb: &str, id: &str) -> Child {
+    let conf = json!({"cniVersion": "1.1.0", "name": "ibnet", "ipam": {"type": "rdma-ipam", "pool": "rail0", "dataDir": dir}});
+    let mut child = Command::new(BINARY)
+        .env("CNI_COMMAND", verb)
+        .env("CNI_CONTAINERID", id)
+        .env("CNI_IFNAME", "net1")
+        .env("CNI_NETNS", "/no/such/netns")
+        .env("CNI_PATH", "/opt/cni/bin")
+        .env(
+            "CNI_ARGS",
+            "K8S_POD_NAMESPACE=default;K8S_POD_NAME=a;K8S_POD_UID=u",
+        )
+        .env("RDMANET_AGENT_SOCKET", dir.join("agent.sock"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A process that is killed before it reads leaves a broken pipe.
+    let _ = child.stdin.take().unwrap().write_all(conf.to_string().as_bytes());
+    child
+}
+
+fn run(dir: &Path, verb: &str, id: &str) -> Output {
+    start(dir, verb, id).wait_with_output().unwrap()
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+}
+
+fn address(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    document(output)["ips"][0]["address"].as_str().unwrap().to_owned()
+}
+
+/// Works on the pool as an agent does.
+fn with<T>(dir: &Path, work: impl FnOnce(&Store) -> T) -> T {
+    let node = Node {
+        disk: &NodeDisk,
+        clock: &KernelClock,
+        lock_wait: LOCK_WAIT,
+    };
+    let place = Place::of_pool(dir, &"rail0".parse().unwrap());
+    work(&Store::new(&place, &node).unwrap())
+}
+
+/// The pool 10.0.0.0/16 with the first `blocks` blocks, of which `leaving` are being drained.
+fn write(dir: &Path, blocks: usize, leaving: usize) {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let block = |i: usize| Block {
+        name: format!("default-4-{i}"),
+        cidr: format!("10.0.{}.{}/28", (i + 1) * BLOCK / 256, (i + 1) * BLOCK % 256)
+            .parse()
+            .unwrap(),
+        epoch: 1,
+        state: if i < leaving {
+            BlockState::Draining
+        } else {
+            BlockState::Active
+        },
+    };
+    let pool = PoolFile {
+        format: FORMAT,
+        pool: "rail0".parse().unwrap(),
+        uid: "u".to_owned(),
+        generation: 1,
+        node: "n1".to_owned(),
+        node_uid: "nu".to_owned(),
+        boot_id: boot.trim().to_owned(),
+        quarantine_seconds: 600,
+        cooldown_seconds: 0,
+        allocation: Allocation::Blocks,
+        ranges: vec![PoolRange {
+            subnet: "10.0.0.0/16".parse().unwrap(),
+            start: None,
+            end: None,
+            gateway: None,
+            exclude: Vec::new(),
+        }],
+        reserved: Vec::new(),
+        routes: Vec::new(),
+        dns: common::cni::Dns::default(),
+        namespaces: None,
+        blocks: (0..blocks).map(block).collect(),
+        fallback: Vec::new(),
+        counters: Counters::default(),
+    };
+    with(dir, |store| store.enter().unwrap().write_pool(&pool).unwrap());
+}
+
+/// An agent that claims a block whenever none has a free address, up to `most`.
+struct Agent {
+    socket: PathBuf,
+    blocks: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Agent {
+    fn start(dir: &Path, most: usize) -> Self {
+        write(dir, 0, 0);
+        let (dir, socket) = (dir.to_owned(), dir.join("agent.sock"));
+        let listener = UnixListener::bind(&socket).unwrap();
+        let blocks = Arc::new(AtomicUsize::new(0));
+        let claimed = Arc::clone(&blocks);
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut line = String::new();
+                // A plugin that is killed says nothing, or half a line.
+                let _ = BufReader::new(&stream).read_line(&mut line);
+                if line == "end\n" {
+                    return;
+                }
+                let Ok(request) = serde_json::from_str::<Request>(&line) else {
+                    continue;
+                };
+                assert_eq!(request.verb, Verb::Claim);
+                let reply = claim(&dir, &claimed, most);
+                let _ = writeln!(stream, "{}", serde_json::to_string(&reply).unwrap());
+            }
+        });
+        Self {
+            socket,
+            blocks,
+            thread: Some(thread),
+        }
+    }
+}
+
+fn claim(dir: &Path, claimed: &AtomicUsize, most: usize) -> Reply {
+    let blocks = claimed.load(Ordering::SeqCst);
+    let taken = with(dir, |store| {
+        let locked = store.enter().unwrap();
+        let cidrs: Vec<_> = locked
+            .pool()
+            .unwrap()
+            .unwrap()
+            .active()
+            .map(|block| block.cidr)
+            .collect();
+        locked
+            .usage(&cidrs)
+            .unwrap()
+            .iter()
+            .map(|usage| usage.taken)
+            .sum::<u64>()
+    });
+    if taken < (blocks * BLOCK) as u64 {
+        return Reply::Local;
+    }
+    if blocks == most {
+        return Reply::refused(common::cni::Error::new(common::cni::Code::EXHAUSTED, "exhausted"));
+    }
+    write(dir, blocks + 1, 0);
+    claimed.store(blocks + 1, Ordering::SeqCst);
+    Reply::Local
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        UnixStream::connect(&self.socket)
+            .unwrap()
+            .write_all(b"end\n")
+            .unwrap();
+        let ended = self.thread.take().unwrap().join();
+        std::fs::remove_file(&self.socket).unwrap();
+        assert!(ended.is_ok() || std::thread::panicking(), "the agent has failed");
+    }
+}
+
+#[test]
+fn two_hundred_at_once_get_as_many_addresses_from_as_few_blocks_as_can_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = Agent::start(dir.path(), 13);
+    let children: Vec<Child> = (0..200)
+        .map(|i| start(dir.path(), "ADD", &format!("pod-{i}")))
+        .collect();
+    let given: BTreeSet<String> = children
+        .into_iter()
+        .map(|child| address(&child.wait_with_output().unwrap()))
+        .collect();
+    assert_eq!((given.len(), agent.blocks.load(Ordering::SeqCst)), (200, 13));
+    for i in 200..208 {
+        address(&run(dir.path(), "ADD", &format!("pod-{i}")));
+    }
+    let error = document(&run(dir.path(), "ADD", "one-more"));
+    assert_eq!(error["code"], 110, "{error}");
+    drop(agent);
+    // Without agent everything goes on that needs no new block.
+    let again: BTreeSet<String> = (0..200)
+        .map(|i| address(&run(dir.path(), "ADD", &format!("pod-{i}"))))
+        .collect();
+    assert_eq!(again, given);
+    let children: Vec<Child> = (0..208)
+        .map(|i| start(dir.path(), "DEL", &format!("pod-{i}")))
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    }
+    address(&run(dir.path(), "ADD", "later"));
+}
+
+#[test]
+fn kills_with_an_agent_in_between_make_no_duplicate_and_lose_no_address() {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = Agent::start(dir.path(), 2);
+    let mut state = 42_u64;
+    // Knuth's MMIX generator: without pattern, the same in every run.
+    let mut dice = |limit: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    for _ in 0..200 {
+        let id = format!("pod-{}", dice(40));
+        let mut child = start(dir.path(), if dice(2) == 0 { "ADD" } else { "DEL" }, &id);
+        std::thread::sleep(Duration::from_micros(dice(4000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    for i in 0..40 {
+        assert!(run(dir.path(), "DEL", &format!("pod-{i}")).status.success());
+    }
+    let given: BTreeSet<String> = (0..2 * BLOCK)
+        .map(|i| address(&run(dir.path(), "ADD", &format!("all-{i}"))))
+        .collect();
+    assert_eq!(given.len(), 2 * BLOCK);
+    assert_eq!(document(&run(dir.path(), "ADD", "one-more"))["code"], 110);
+    drop(agent);
+}
+
+#[test]
+fn a_block_that_leaves_while_pods_come_and_go_gives_nothing_from_then_on() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 4, 0);
+    let mut children: Vec<Child> = (0..20)
+        .map(|i| start(dir.path(), "ADD", &format!("pod-{i}")))
+        .collect();
+    write(dir.path(), 4, 2);
+    let leaving: Vec<_> = with(dir.path(), |store| {
+        store.pool().unwrap().unwrap().blocks[..2].to_vec()
+    });
+    let cidrs: Vec<_> = leaving.iter().map(|block| block.cidr).collect();
+    let taken = |dir: &Path| -> u64 {
+        with(dir, |store| {
+            store
+                .enter()
+                .unwrap()
+                .usage(&cidrs)
+                .unwrap()
+                .iter()
+                .map(|usage| usage.taken)
+                .sum()
+        })
+    };
+    let at_the_change = taken(dir.path());
+    children.extend((20..32).map(|i| start(dir.path(), "ADD", &format!("pod-{i}"))));
+    for child in children {
+        address(&child.wait_with_output().unwrap());
+    }
+    assert_eq!(
+        taken(dir.path()),
+        at_the_change,
+        "nothing more was given from the blocks that leave"
+    );
+}

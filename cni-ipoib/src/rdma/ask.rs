@@ -59,11 +59,11 @@ pub fn grant_for(
     interface: Interface<'_>,
 ) -> Result<Option<Grant>, Error> {
     let Interface { side, link, moving } = interface;
-    let mut facts = Facts::read(from.kernel, from.sysfs, side, link)?;
+    let mut facts = Facts::read(from.kernel, from.sysfs, side, link, asked.is_some())?;
     let may_move = asked.is_some() && facts.mode == NetnsMode::Exclusive && side == Side::Host;
     if may_move {
         sweep(from.kernel, from.sysfs, from.state)?;
-        facts = Facts::read(from.kernel, from.sysfs, side, link)?;
+        facts = Facts::read(from.kernel, from.sysfs, side, link, true)?;
     }
     if facts.mode == NetnsMode::Exclusive && side == Side::Pod {
         return in_pod(asked, link);
@@ -90,7 +90,13 @@ pub fn require_likely(
     asked: Option<&Rdma>,
     interface: Interface<'_>,
 ) -> Result<(), Error> {
-    let facts = Facts::read(from.kernel, from.sysfs, interface.side, interface.link)?;
+    let facts = Facts::read(
+        from.kernel,
+        from.sysfs,
+        interface.side,
+        interface.link,
+        asked.is_some(),
+    )?;
     match decide(asked, &facts, interface.moving) {
         Ok(_) => Ok(()),
         Err(error) => match explain(error, &facts, from.state) {

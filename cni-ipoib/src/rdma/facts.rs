@@ -48,11 +48,18 @@ pub struct Seen {
 impl Facts {
     /// Reads the facts about `link`, which is on `side`.
     ///
-    /// Netlink is asked, and the GID tables are read, only where sysfs does not tell enough: each is a question to a driver.
+    /// Netlink is asked only where sysfs does not tell enough, and every device of the node with its GID tables only if that is
+    /// not enough either and the search is to be `thorough`: each is a question to a driver.
     ///
     /// # Errors
     /// The kernel refuses a request, or sysfs cannot be listed.
-    pub fn read(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Result<Self, Error> {
+    pub fn read(
+        kernel: &mut dyn Kernel,
+        sysfs: &Sysfs,
+        side: Side,
+        link: &Link,
+        thorough: bool,
+    ) -> Result<Self, Error> {
         let mut facts = Self {
             mode: NetnsMode::Shared,
             lowers: Vec::new(),
@@ -63,11 +70,15 @@ impl Facts {
         }
         facts.mode = mode(kernel)?;
         facts.lowers = lowers(kernel, sysfs, side, link)?;
-        facts.devices = near(sysfs, &facts.lowers)?.into_iter().map(Seen::from).collect();
+        facts.devices = near(sysfs, &facts.lowers, thorough)?
+            .into_iter()
+            .map(Seen::from)
+            .collect();
         if facts.mode == NetnsMode::Exclusive || link.layer == LinkLayer::Ethernet {
             facts.ask_netlink(kernel, side)?;
         }
-        if link.layer == LinkLayer::Ethernet
+        if thorough
+            && link.layer == LinkLayer::Ethernet
             && matches!(super::find(&facts, None), Err(super::find::NotFound::None))
         {
             facts.read_gid_tables(sysfs)?;
@@ -86,7 +97,7 @@ impl Facts {
         }];
         Ok(Self {
             mode: NetnsMode::Shared,
-            devices: near(sysfs, &lowers)?.into_iter().map(Seen::from).collect(),
+            devices: near(sysfs, &lowers, false)?.into_iter().map(Seen::from).collect(),
             lowers,
         })
     }
@@ -192,23 +203,37 @@ fn listing(path: PathBuf, source: std::io::Error) -> Error {
     }
 }
 
-/// The RDMA devices on the functions behind `lowers`; where there is none, every device of the node may be meant.
-fn near(sysfs: &Sysfs, lowers: &[Lower]) -> Result<Vec<Device>, Error> {
+/// The RDMA devices on the functions behind `lowers`. Where there is none, those of software, or, where it is worth asking every
+/// driver of the node, all of them; and all of them for an `InfiniBand` link whose function cannot be seen from here.
+fn near(sysfs: &Sysfs, lowers: &[Lower], thorough: bool) -> Result<Vec<Device>, Error> {
     let mut found: Vec<Device> = Vec::new();
-    for path in lowers
-        .iter()
-        .filter_map(|lower| Some(&lower.behind.as_ref()?.path))
-    {
+    let paths = || {
+        lowers
+            .iter()
+            .filter_map(|lower| Some(&lower.behind.as_ref()?.path))
+    };
+    for path in paths() {
         let on = sysfs
             .devices_on(path)
             .map_err(|source| listing(path.clone(), source))?;
-        found.extend(
-            on.into_iter()
-                .filter(|device| found.iter().all(|f| f.name != device.name))
-                .collect::<Vec<_>>(),
-        );
+        let new = on
+            .into_iter()
+            .filter(|device| found.iter().all(|f| f.name != device.name))
+            .collect::<Vec<_>>();
+        found.extend(new);
     }
-    if found.is_empty() { all(sysfs) } else { Ok(found) }
+    let infiniband = lowers
+        .iter()
+        .any(|lower| lower.link.layer == LinkLayer::Infiniband);
+    if !found.is_empty() {
+        Ok(found)
+    } else if infiniband && paths().next().is_none() || thorough {
+        all(sysfs)
+    } else {
+        sysfs
+            .software_devices()
+            .map_err(|source| listing("/sys/class/infiniband".into(), source))
+    }
 }
 
 fn lowers(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Result<Vec<Lower>, Error> {

@@ -18,7 +18,7 @@ fn node() -> (Node, ModelKernel) {
 }
 
 fn read(node: &Node, kernel: &ModelKernel, link: &Link) -> Facts {
-    Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, link).unwrap()
+    Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, link, true).unwrap()
 }
 
 fn names(facts: &Facts) -> Vec<&str> {
@@ -149,6 +149,24 @@ fn gid_tables_are_read_where_nothing_else_tells() {
 }
 
 #[test]
+fn without_being_asked_for_no_driver_is_asked_that_is_not_behind_the_link() {
+    let (node, kernel) = node();
+    node.write("class/infiniband/rxe0/ports/1/link_layer", "Ethernet");
+    node.write("class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "eth7");
+    kernel.set().state.rdma.device(3, "rxe0", 8, Some((6, "eth1")));
+    let link = ethernet(7, "eth7");
+    let facts = Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, &link, false).unwrap();
+    assert_eq!(names(&facts), ["rxe0"], "those of software may be on any link");
+    assert_eq!(facts.devices[0].gid_links, []);
+    let asked = [
+        "read the RDMA mode",
+        "list RDMA devices in Host",
+        "list ports of RDMA device 3 in Host",
+    ];
+    assert_eq!(log(&kernel), asked);
+}
+
+#[test]
 fn a_refused_request_is_told_with_its_step() {
     let told = |fault| {
         let (node, kernel) = node();
@@ -157,7 +175,7 @@ fn a_refused_request_is_told_with_its_step() {
             parent: Some(2),
             ..ethernet(6, "eth1")
         };
-        let error = Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, &link).unwrap_err();
+        let error = Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, &link, true).unwrap_err();
         error.to_string()
     };
     let steps = [0, 1, 2, 3].map(|number| told(Fault::Refused(number)));

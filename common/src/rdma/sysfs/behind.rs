@@ -35,13 +35,24 @@ impl Sysfs {
     /// # Errors
     /// The device's folder cannot be listed.
     pub fn devices_on(&self, path: &Path) -> io::Result<Vec<Device>> {
+        Ok(self.read(names(&path.join("infiniband"))?))
+    }
+
+    /// The RDMA devices that are made by software and on no device, such as `rxe`; no other one is asked for anything.
+    ///
+    /// # Errors
+    /// The class folder is there but cannot be listed.
+    pub fn software_devices(&self) -> io::Result<Vec<Device>> {
         let class = self.root.join("class/infiniband");
-        let mut found: Vec<Device> = names(&path.join("infiniband"))?
-            .iter()
-            .map(|name| device(&class, name))
-            .collect();
-        found.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(found)
+        let mut found = names(&class)?;
+        found.retain(|name| !class.join(name).join("device").exists());
+        Ok(self.read(found))
+    }
+
+    fn read(&self, mut names: Vec<String>) -> Vec<Device> {
+        let class = self.root.join("class/infiniband");
+        names.sort();
+        names.iter().map(|name| device(&class, name)).collect()
     }
 }
 

@@ -54,3 +54,17 @@ fn a_link_of_software_and_one_of_another_namespace_lead_nowhere() {
     }
     assert_eq!(sysfs.devices_on(Path::new("/nowhere")).unwrap(), []);
 }
+
+#[test]
+fn a_device_of_software_has_no_device_behind_it() {
+    let root = tempfile::tempdir().unwrap();
+    let sysfs = Sysfs::at(root.path());
+    assert_eq!(sysfs.software_devices().unwrap(), []);
+    function(root.path());
+    for name in ["rxe1", "rxe0"] {
+        fs::create_dir_all(root.path().join("class/infiniband").join(name)).unwrap();
+    }
+    let found = sysfs.software_devices().unwrap();
+    let names: Vec<&str> = found.iter().map(|device| device.name.as_str()).collect();
+    assert_eq!(names, ["rxe0", "rxe1"]);
+}

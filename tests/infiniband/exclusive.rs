@@ -37,7 +37,7 @@ fn names(mut socket: Socket<Rdma>) -> Vec<String> {
 fn granted(name: &str, rename: Option<&str>) -> (Grant, common::rdma::Guid) {
     let mut kernel = Namespaces::open(None).unwrap();
     let link = kernel.link(Side::Host, name).unwrap().unwrap();
-    let facts = Facts::read(&mut kernel, &Sysfs::host(), Side::Host, &link, true).unwrap();
+    let facts = Facts::read(&mut kernel, &Sysfs::host(), Side::Host, &link).unwrap();
     let found = find(&facts, None).unwrap();
     let grant = Grant {
         device: Identity {

@@ -59,11 +59,16 @@ pub fn grant_for(
     interface: Interface<'_>,
 ) -> Result<Option<Grant>, Error> {
     let Interface { side, link, moving } = interface;
-    let mut facts = Facts::read(from.kernel, from.sysfs, side, link, asked.is_some())?;
+    let read = if asked.is_some() {
+        Facts::read
+    } else {
+        Facts::read_near
+    };
+    let mut facts = read(from.kernel, from.sysfs, side, link)?;
     let may_move = asked.is_some() && facts.mode == NetnsMode::Exclusive && side == Side::Host;
     if may_move {
         sweep(from.kernel, from.sysfs, from.state)?;
-        facts = Facts::read(from.kernel, from.sysfs, side, link, true)?;
+        facts = Facts::read(from.kernel, from.sysfs, side, link)?;
     }
     if facts.mode == NetnsMode::Exclusive && side == Side::Pod {
         return in_pod(asked, link);
@@ -90,13 +95,12 @@ pub fn require_likely(
     asked: Option<&Rdma>,
     interface: Interface<'_>,
 ) -> Result<(), Error> {
-    let facts = Facts::read(
-        from.kernel,
-        from.sysfs,
-        interface.side,
-        interface.link,
-        asked.is_some(),
-    )?;
+    let read = if asked.is_some() {
+        Facts::read
+    } else {
+        Facts::read_near
+    };
+    let facts = read(from.kernel, from.sysfs, interface.side, interface.link)?;
     match decide(asked, &facts, interface.moving) {
         Ok(_) => Ok(()),
         Err(error) => match explain(error, &facts, from.state) {

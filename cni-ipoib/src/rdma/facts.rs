@@ -49,11 +49,23 @@ impl Facts {
     /// Reads the facts about `link`, which is on `side`.
     ///
     /// Netlink is asked only where sysfs does not tell enough, and every device of the node with its GID tables only if that is
-    /// not enough either and the search is to be `thorough`: each is a question to a driver.
+    /// not enough either: each is a question to a driver.
     ///
     /// # Errors
     /// The kernel refuses a request, or sysfs cannot be listed.
-    pub fn read(
+    pub fn read(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Result<Self, Error> {
+        Self::read_with(kernel, sysfs, side, link, true)
+    }
+
+    /// The same without a question to any driver that is not behind the link: for an interface for which nobody asked for a device.
+    ///
+    /// # Errors
+    /// As [`Facts::read`].
+    pub fn read_near(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Result<Self, Error> {
+        Self::read_with(kernel, sysfs, side, link, false)
+    }
+
+    fn read_with(
         kernel: &mut dyn Kernel,
         sysfs: &Sysfs,
         side: Side,

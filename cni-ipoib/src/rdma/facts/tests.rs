@@ -18,7 +18,7 @@ fn node() -> (Node, ModelKernel) {
 }
 
 fn read(node: &Node, kernel: &ModelKernel, link: &Link) -> Facts {
-    Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, link, true).unwrap()
+    Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, link).unwrap()
 }
 
 fn names(facts: &Facts) -> Vec<&str> {
@@ -155,7 +155,7 @@ fn without_being_asked_for_no_driver_is_asked_that_is_not_behind_the_link() {
     node.write("class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "eth7");
     kernel.set().state.rdma.device(3, "rxe0", 8, Some((6, "eth1")));
     let link = ethernet(7, "eth7");
-    let facts = Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, &link, false).unwrap();
+    let facts = Facts::read_near(&mut kernel.clone(), &node.sysfs(), Side::Host, &link).unwrap();
     assert_eq!(names(&facts), ["rxe0"], "those of software may be on any link");
     assert_eq!(facts.devices[0].gid_links, []);
     let asked = [
@@ -175,7 +175,7 @@ fn a_refused_request_is_told_with_its_step() {
             parent: Some(2),
             ..ethernet(6, "eth1")
         };
-        let error = Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, &link, true).unwrap_err();
+        let error = Facts::read(&mut kernel.clone(), &node.sysfs(), Side::Host, &link).unwrap_err();
         error.to_string()
     };
     let steps = [0, 1, 2, 3].map(|number| told(Fault::Refused(number)));

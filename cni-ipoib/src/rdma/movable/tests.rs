@@ -45,7 +45,7 @@ impl Bench {
         let mut kernel = self.kernel.clone();
         let link = kernel.link(Side::Host, name).unwrap().unwrap();
         let sysfs = self.node.sysfs();
-        let facts = Facts::read(&mut kernel, &sysfs, Side::Host, &link, true).unwrap();
+        let facts = Facts::read(&mut kernel, &sysfs, Side::Host, &link).unwrap();
         let found = find(&facts, None).unwrap();
         let around = Surroundings::read(&mut kernel, &sysfs, self.state.path(), &found).unwrap();
         require_movable(&found, &around).map_err(|e| e.to_string())

@@ -47,8 +47,6 @@ impl Node {
     }
 
     pub(crate) fn device(&self, name: &str, pci: &str) -> &Self {
-        let function = self.path().join("devices/pci0000:3a").join(pci);
-        fs::create_dir_all(function.join("infiniband").join(name)).unwrap();
         self.write(&format!("class/infiniband/{name}/node_guid"), GUID);
         self.link(&format!("class/infiniband/{name}/device"), pci)
     }

@@ -33,9 +33,9 @@ impl Sysfs {
     /// The RDMA devices of the namespace this sysfs was mounted in that are on the device at `path`, by name.
     ///
     /// # Errors
-    /// The device's folder cannot be listed.
+    /// The class folder is there but cannot be listed.
     pub fn devices_on(&self, path: &Path) -> io::Result<Vec<Device>> {
-        Ok(self.read(names(&path.join("infiniband"))?))
+        self.devices_behind(|behind| behind == Some(path))
     }
 
     /// The RDMA devices that are made by software and on no device, such as `rxe`; no other one is asked for anything.
@@ -43,16 +43,16 @@ impl Sysfs {
     /// # Errors
     /// The class folder is there but cannot be listed.
     pub fn software_devices(&self) -> io::Result<Vec<Device>> {
-        let class = self.root.join("class/infiniband");
-        let mut found = names(&class)?;
-        found.retain(|name| !class.join(name).join("device").exists());
-        Ok(self.read(found))
+        self.devices_behind(|behind| behind.is_none())
     }
 
-    fn read(&self, mut names: Vec<String>) -> Vec<Device> {
+    /// Only symbolic links are read of the others: a question about a port goes to its firmware.
+    fn devices_behind(&self, wanted: impl Fn(Option<&Path>) -> bool) -> io::Result<Vec<Device>> {
         let class = self.root.join("class/infiniband");
-        names.sort();
-        names.iter().map(|name| device(&class, name)).collect()
+        let mut found = names(&class)?;
+        found.retain(|name| wanted(class.join(name).join("device").canonicalize().ok().as_deref()));
+        found.sort();
+        Ok(found.iter().map(|name| device(&class, name)).collect())
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 fn function(root: &Path) -> std::path::PathBuf {
     let device = root.join("devices/pci0000:3a/0000:3b:00.0");
     for name in ["smi1", "mlx5_0"] {
-        fs::create_dir_all(device.join("infiniband").join(name)).unwrap();
+        fs::create_dir_all(&device).unwrap();
         let class = root.join("class/infiniband").join(name);
         fs::create_dir_all(&class).unwrap();
         symlink(&device, class.join("device")).unwrap();

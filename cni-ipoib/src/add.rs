@@ -12,7 +12,7 @@ use crate::mark::Mark;
 use crate::netns::pod;
 use crate::plan::{self, Plan};
 use crate::rdma::{Sources, grant_for, interface};
-use crate::select::settle;
+use crate::select::{settle, turn};
 use crate::{CniIpoib, device_info};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
@@ -109,6 +109,10 @@ impl CniIpoib {
         let config = &*settled.config;
         let host = observe(to.kernel, &sysfs, config)?;
         let child = plan::child(config, &host)?;
+        // Two ADDs that judge at once what may leave the host would leave it nothing.
+        let turn = settled
+            .turn
+            .or_else(|| config.rdma.as_ref().and_then(|_| turn(&self.places.state)));
         let from = &mut Sources {
             kernel: &mut *to.kernel,
             sysfs: &sysfs,
@@ -141,7 +145,7 @@ impl CniIpoib {
             rdma: plan.rdma.clone(),
         })?;
         // What this ADD chose is written down now, for the next one to count.
-        drop(settled.turn);
+        drop(turn);
         let mut world = World {
             kernel: to.kernel,
             ipam,

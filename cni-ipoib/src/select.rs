@@ -8,7 +8,7 @@ mod candidates;
 mod settle;
 
 pub use candidates::{Loads, candidates};
-pub(crate) use settle::{chosen, settle};
+pub(crate) use settle::{chosen, settle, turn};
 
 use common::netlink::LinkLayer;
 use common::rdma::{PciAddress, Pkey};

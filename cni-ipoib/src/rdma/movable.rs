@@ -77,6 +77,13 @@ pub fn holders(state: &Path) -> Result<Vec<Holder>, Error> {
     Ok(written(state)?.into_iter().filter_map(holder).collect())
 }
 
+impl Holder {
+    /// Whether it has, or is about to have, the device for itself that is called `name` on the host.
+    fn takes(&self, name: &str) -> bool {
+        self.grant.moved().is_some_and(|device| device.name == name)
+    }
+}
+
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (network {})", self.attachment, self.network)
@@ -114,7 +121,12 @@ pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), R
             .iter()
             .any(|port| port.layer == layer && port.state == PortState::Active)
     };
-    let others = around.devices.iter().filter(|other| other.name != device.name);
+    // One that another ADD is about to take away is not left to the host.
+    let leaves = |other: &Device| around.holders.iter().any(|holder| holder.takes(&other.name));
+    let others = around
+        .devices
+        .iter()
+        .filter(|other| other.name != device.name && !leaves(other));
     if carries(device) && !others.into_iter().any(carries) {
         let reason = format!("it has the last active {layer} port of this node");
         return kept(

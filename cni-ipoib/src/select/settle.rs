@@ -45,7 +45,7 @@ pub(crate) fn settle<'c>(
             turn: None,
         });
     };
-    let turn = turn(state, TURN_TIMEOUT);
+    let turn = turn(state);
     let choice = chosen(kernel, sysfs, preferences, &loads(state)?)?;
     tracing::info!(master = %choice.name, why = %choice.why, "chosen");
     Ok(Settled {
@@ -74,7 +74,11 @@ pub(crate) fn chosen(
 
 /// Waits for the turn to choose: a lock on the directory of the state, which leaves no file. Whoever does not get it
 /// chooses all the same: the worst is an uneven load.
-fn turn(state: &Path, patience: Duration) -> Option<File> {
+pub(crate) fn turn(state: &Path) -> Option<File> {
+    turn_within(state, TURN_TIMEOUT)
+}
+
+fn turn_within(state: &Path, patience: Duration) -> Option<File> {
     let directory = match fs::create_dir_all(state).and_then(|()| File::open(state)) {
         Ok(directory) => directory,
         Err(error) => {

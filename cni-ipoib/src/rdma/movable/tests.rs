@@ -176,7 +176,23 @@ fn a_device_of_a_living_pod_stays_and_one_of_a_dead_pod_may_leave() {
     let want =
         "net1 of container c2 (network net-b) has it; wait until that pod is gone, or name another master";
     assert_eq!(bench.judge("eth1"), kept("mlx5_1", want));
-    assert_eq!(bench.judge("eth2"), Ok(()));
     entry.begin(intent(&pod.path(), (1, 1))).unwrap();
     assert_eq!(bench.judge("eth1"), Ok(()));
+}
+
+#[test]
+fn two_pods_at_once_do_not_take_the_last_two_ports() {
+    let (bench, pod) = (Bench::new(), Pod::new());
+    let _alone = crate::model::alone();
+    let mut entry = Journal::new(bench.state.path(), "net-b")
+        .open(&attachment("c2"))
+        .unwrap();
+    // Written down, and not moved yet.
+    entry.begin(intent(&pod.path(), pod.id())).unwrap();
+    assert!(
+        bench
+            .judge("eth2")
+            .unwrap_err()
+            .contains("it has the last active Ethernet port of this node")
+    );
 }

@@ -7,14 +7,17 @@ use std::thread;
 fn one_chooses_at_a_time() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
-    let first = turn(dir.path(), TURN_TIMEOUT).unwrap();
+    let first = turn_within(dir.path(), TURN_TIMEOUT).unwrap();
     let patience = Duration::from_millis(30);
     let started = Instant::now();
-    assert!(turn(dir.path(), patience).is_none(), "it goes on without a turn");
+    assert!(
+        turn_within(dir.path(), patience).is_none(),
+        "it goes on without a turn"
+    );
     assert!(started.elapsed() >= patience);
     let waiting = thread::spawn({
         let state = dir.path().to_owned();
-        move || turn(&state, TURN_TIMEOUT).is_some()
+        move || turn_within(&state, TURN_TIMEOUT).is_some()
     });
     sleep(patience);
     drop(first);
@@ -23,5 +26,5 @@ fn one_chooses_at_a_time() {
 
 #[test]
 fn a_state_directory_that_takes_no_file_does_not_keep_a_pod_from_starting() {
-    assert!(turn(Path::new("/proc/self/nowhere"), TURN_TIMEOUT).is_none());
+    assert!(turn_within(Path::new("/proc/self/nowhere"), TURN_TIMEOUT).is_none());
 }

@@ -43,7 +43,7 @@ impl CniIpoib {
         let prev = call.conf.prev_result()?.unwrap_or_default();
         let netns = pod(path, call.netns_override)?;
         let mut kernel = self.open_kernel(Some(&netns))?;
-        let mut entry = Journal::new(&self.places.state, &call.conf.network).open(attachment)?;
+        let mut entry = Journal::new(&self.places.state, &call.conf.network).admit(attachment)?;
         self.clear_earlier(call, attachment, &netns, &mut entry)?;
         let mut to = AddTo {
             attachment,

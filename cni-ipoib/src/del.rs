@@ -127,7 +127,13 @@ impl CniIpoib {
             }
         }
         let mut kernel = self.open_kernel(None)?;
-        if detach::delete_marked(&mut *kernel, Side::Host, &mark)? > 0 {
+        // The kernel takes a dead namespace apart in its own time; what it throws back then is nobody's any more.
+        let died = remains.intent.as_ref().filter(|_| seen.is_empty());
+        let deleted = match died {
+            Some(intent) => detach::delete_thrown_back(&mut *kernel, &mark, &intent.master)?,
+            None => detach::delete_marked(&mut *kernel, Side::Host, &mark)?,
+        };
+        if deleted > 0 {
             tracing::info!(attachment = %remains.attachment, "deleted the link that the kernel had put back among the host's");
         }
         Ok(())

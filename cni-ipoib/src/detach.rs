@@ -8,7 +8,17 @@ use crate::error::Error;
 use crate::kernel::{Kernel, Side, links, pod_link};
 use crate::mark::{self, Mark};
 use common::cni::{Attachment, CniResult, IfName};
-use common::netlink::Link;
+use common::netlink::{Link, LinkLayer};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to take a dead namespace apart (`cleanup_net` of `net/core/net_namespace.c`): tens of
+/// milliseconds, more on a node that has many to do.
+const THROWN_BACK_WITHIN: Duration = if cfg!(test) {
+    Duration::from_millis(60)
+} else {
+    Duration::from_secs(1)
+};
 
 /// Deletes every link on `side` that bears `mark`; tells how many there were.
 ///
@@ -21,6 +31,29 @@ pub fn delete_marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result
         deleted += usize::from(delete(kernel, side, link)?);
     }
     Ok(deleted)
+}
+
+/// Deletes every link that bears `mark` and that the kernel puts back among the host's when a namespace has died, which
+/// it does a while after; tells how many there were. Where `master` is Ethernet there is nothing to wait for: its
+/// children end with their namespace.
+pub fn delete_thrown_back(kernel: &mut dyn Kernel, mark: &Mark, master: &str) -> Result<usize, Error> {
+    let deadline = Instant::now() + THROWN_BACK_WITHIN;
+    loop {
+        let deleted = delete_marked(kernel, Side::Host, mark)?;
+        if deleted > 0 || Instant::now() >= deadline || !may_throw_back(&links(kernel, Side::Host)?, master) {
+            return Ok(deleted);
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether `master` may have had `IPoIB` children; one that is gone may.
+fn may_throw_back(host: &[Link], master: &str) -> bool {
+    let infiniband = |link: &Link| link.layer == LinkLayer::Infiniband;
+    match host.iter().find(|link| link.name == master) {
+        Some(master) => infiniband(master),
+        None => host.iter().any(infiniband),
+    }
 }
 
 /// Deletes the link in the pod that a result names, for links that another plugin's ADD made before this binary

@@ -222,6 +222,9 @@ pub enum Error {
     /// Another call for the same attachment is still at work.
     #[error("another call for {0} is still running; try again")]
     Busy(cni::Attachment),
+    /// GC keeps calls of a network waiting.
+    #[error("GC of network {0} is still running; try again")]
+    Collecting(String),
     /// CHECK found differences.
     #[error("{ifname} is not as ADD left it: {}", findings.join("; "))]
     Changed {
@@ -278,7 +281,7 @@ impl Error {
             Self::Kernel { .. } => Code::KERNEL,
             Self::NoAddress(_) => Code::DELEGATE,
             Self::Io { .. } => Code::IO,
-            Self::Busy(_) => Code::TRY_AGAIN,
+            Self::Busy(_) | Self::Collecting(_) => Code::TRY_AGAIN,
             Self::Changed { .. } => Code::CHECK_FAILED,
             Self::Rdma(error) => error.code(),
             Self::Cni(error) => error.code,

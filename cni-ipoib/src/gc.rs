@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GC: every attachment of this network that the runtime does not know any more goes away.
 //!
-//! Holds always: an attachment that another call works on is left alone, though the specification asks runtimes to
-//! let no ADD run beside GC; the IPAM plugin is told to keep the addresses of everything that is still written down,
-//! since a link may have them.
+//! Holds always: an attachment that another call works on is left alone, and none begins while the IPAM plugin
+//! collects, though the specification asks runtimes to let no ADD run beside GC; the IPAM plugin is told to keep the
+//! addresses of everything that is still written down, since a link may have them.
 
 use crate::CniIpoib;
 use crate::config::Identity;
@@ -87,7 +87,17 @@ impl CniIpoib {
             Ok(found) => found,
             Err(error) => return errors.push(error.into()),
         };
+        let journal = Journal::new(&self.places.state, &call.conf.network);
         for (_, attachment) in found.iter().filter(|(_, of)| !kept.contains(of)) {
+            let entry = match journal.open_now(attachment) {
+                Ok(entry) if entry.intent.is_none() => entry,
+                // An ADD that began meanwhile clears what an earlier one of its attachment left.
+                Ok(_) | Err(Error::Busy(_)) => continue,
+                Err(error) => {
+                    errors.push(error.into());
+                    continue;
+                }
+            };
             let remains = Remains {
                 attachment,
                 netns: None,
@@ -95,7 +105,8 @@ impl CniIpoib {
                 answered: None,
                 ipam: identity.ipam.clone(),
             };
-            errors.extend(self.take_down(call, identity, &remains).err());
+            let taken = self.take_down(call, identity, &remains);
+            errors.extend(taken.and_then(|()| Ok(entry.remove()?)).err());
         }
     }
 }
@@ -131,6 +142,7 @@ fn forward(
     journal: &Journal,
     valid: &[Attachment],
 ) -> Result<(), cni::Error> {
+    let _shut = journal.shut()?;
     let mut keep = valid.to_vec();
     keep.extend(
         journal

@@ -2,14 +2,19 @@
 //! One file per attachment, written before anything is made: what DEL and GC must find after a kill or a crash.
 //!
 //! Holds always: a link or an address of ours exists only while its file does; one process at a time works on an
-//! attachment, since each holds a lock on its file; a file that a kill left half-written is still a file.
+//! attachment, since each holds a lock on its file; a file that a kill left half-written is still a file. An IPAM plugin
+//! holds the lock with who started it, so that what a killed ADD has set going comes to its end before DEL looks.
 //!
 //! The files lie on a volatile file system by default. What they describe are kernel objects, which do not
 //! outlive a reboot either.
 
+mod gate;
+
 use crate::error::Error;
 use crate::rdma::Grant;
 use common::cni::{Attachment, IfName};
+pub(crate) use gate::Gate;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -123,11 +128,55 @@ impl Journal {
         self.open_within(attachment, LOCK_TIMEOUT)
     }
 
+    /// The same for ADD, which waits as well while GC has the IPAM plugin collect: whoever is not written down then
+    /// loses its addresses.
+    ///
+    /// # Errors
+    /// As [`Journal::open`], and [`Error::Collecting`].
+    pub fn admit(&self, attachment: &Attachment) -> Result<Entry, Error> {
+        self.create()?;
+        self.opened(attachment, LOCK_TIMEOUT, || {
+            Gate::pass(&self.dir, LOCK_TIMEOUT).map(Some)
+        })
+    }
+
+    /// Keeps ADDs from beginning until the gate is dropped; those at work are written down already. None where the
+    /// directory cannot be made, since no ADD can begin there.
+    ///
+    /// # Errors
+    /// [`Error::Collecting`] when another GC takes longer than twenty seconds, [`Error::Io`].
+    pub(crate) fn shut(&self) -> Result<Option<Gate>, Error> {
+        match self.create() {
+            Ok(()) => Gate::shut(&self.dir, LOCK_TIMEOUT).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The same as [`Journal::open`] without waiting for anybody.
+    pub fn open_now(&self, attachment: &Attachment) -> Result<Entry, Error> {
+        self.open_within(attachment, Duration::ZERO)
+    }
+
+    fn create(&self) -> Result<(), Error> {
+        fs::create_dir_all(&self.dir).map_err(|e| io_error("create", &self.dir, e))
+    }
+
     fn open_within(&self, attachment: &Attachment, wait: Duration) -> Result<Entry, Error> {
-        fs::create_dir_all(&self.dir).map_err(|e| io_error("create", &self.dir, e))?;
+        self.create()?;
+        self.opened(attachment, wait, || Ok(None))
+    }
+
+    /// Opens and locks; `pass` is held while the file may be made.
+    fn opened(
+        &self,
+        attachment: &Attachment,
+        wait: Duration,
+        pass: impl Fn() -> Result<Option<Gate>, Error>,
+    ) -> Result<Entry, Error> {
         let path = self.path(attachment);
         let deadline = Instant::now() + wait;
         loop {
+            let passage = pass()?;
             let file = OpenOptions::new()
                 .read(true)
                 .append(true)
@@ -135,8 +184,14 @@ impl Journal {
                 .mode(0o600)
                 .open(&path)
                 .map_err(|e| io_error("open", &path, e))?;
+            drop(passage);
             match file.try_lock() {
-                Ok(()) if is_at(&file, &path) => return Entry::read(path, file),
+                Ok(()) if is_at(&file, &path) => {
+                    // The IPAM plugin inherits the lock: a runtime that kills ADD at its time limit does not kill that.
+                    fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty()))
+                        .map_err(|e| io_error("lock", &path, e.into()))?;
+                    return Entry::read(path, file);
+                }
                 // Its last owner removed it while we waited.
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
@@ -152,7 +207,7 @@ impl Journal {
     /// [`Error::Busy`] when another process works on it at this moment, [`Error::Io`].
     pub fn idle(&self, attachment: &Attachment) -> Result<Option<Entry>, Error> {
         if self.path(attachment).exists() {
-            self.open_within(attachment, Duration::ZERO).map(Some)
+            self.open_now(attachment).map(Some)
         } else {
             Ok(None)
         }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::thread;
+use std::time::Duration;
 use tests::{Node, Pod, json, traces::assert_same};
 
 const PODS: usize = 50;
@@ -108,5 +109,60 @@ fn gc_at_the_same_time_as_adds_takes_no_valid_attachment() {
         for pod in &pods {
             pod.check(&conf, "net1").done();
         }
+    });
+}
+
+#[test]
+fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_at_work() {
+    Node::run(|node| {
+        let ours = node.plugin("rdma-ipam");
+        // As one that asks a server far away.
+        node.install_script(
+            "distant",
+            &format!("[ $CNI_COMMAND = ADD ] && sleep 1; exec {}", ours.display()),
+        );
+        let mut ipam = node.rdma_ipam("10.7.0.0/24");
+        ipam["type"] = json!("distant");
+        let conf = node.conf(json!({"ipam": ipam}));
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let add = pod
+            .call("ADD", &conf, "net1")
+            .killed_after(Duration::from_millis(300));
+        assert!(add.was_killed(), "{add}");
+        pod.detach(&conf, "net1");
+        thread::sleep(Duration::from_millis(1500));
+        assert_same(
+            &before,
+            &node.traces(&[&pod]),
+            "after DEL of an ADD that was killed",
+        );
+    });
+}
+
+#[test]
+fn gc_that_knows_of_no_add_at_work_takes_nothing_of_it() {
+    Node::run(|node| {
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
+        let pods: Vec<Pod<'_>> = (0..12).map(|_| node.pod()).collect();
+        thread::scope(|scope| {
+            let collecting = scope.spawn(|| {
+                for _ in 0..12 {
+                    // What was attached a moment ago is not listed either, as when the runtime looked too early.
+                    let valid: Vec<_> = pods.iter().filter(|pod| !pod.links().is_empty()).collect();
+                    let valid: Vec<_> = valid.iter().map(|pod| (pod.id.as_str(), "net1")).collect();
+                    node.gc(&conf, &valid).done();
+                }
+            });
+            at_once(&pods, |pod| drop(pod.attach(&conf, "net1")));
+            collecting.join().unwrap();
+        });
+        // Either whole or gone: a pod with an interface has its lease, and no two have one address.
+        let living: Vec<_> = pods.iter().filter(|pod| !pod.links().is_empty()).collect();
+        for pod in &living {
+            pod.check(&conf, "net1").done();
+        }
+        let addresses: BTreeSet<_> = living.iter().flat_map(|pod| pod.global("net1")).collect();
+        assert_eq!(addresses.len(), living.len());
     });
 }

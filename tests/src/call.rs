@@ -4,7 +4,8 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -111,6 +112,37 @@ impl Call {
             output
         });
         self.answer(output.status, &output.stdout, &output.stderr, start.elapsed())
+    }
+
+    /// Makes the call and kills the process after `time`, unless it has ended; what it started goes on.
+    pub fn killed_after(&self, time: Duration) -> Answer {
+        // Files, since whoever goes on has the streams too.
+        let [mut stdin, mut stdout, mut stderr] = std::array::from_fn(|_| tempfile::tempfile().unwrap());
+        stdin
+            .write_all(&self.stdin)
+            .and_then(|()| stdin.rewind())
+            .unwrap();
+        let mut command = Command::new(&self.program);
+        command
+            .env_clear()
+            .envs(&self.env)
+            .stdin(stdin)
+            .stdout(stdout.try_clone().unwrap())
+            .stderr(stderr.try_clone().unwrap());
+        let start = Instant::now();
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+        thread::sleep(time);
+        // One that has ended already is none the worse.
+        let _ = child.kill();
+        let status = child.wait().unwrap();
+        let text = |file: &mut File| {
+            let mut bytes = Vec::new();
+            file.rewind().and_then(|()| file.read_to_end(&mut bytes)).unwrap();
+            bytes
+        };
+        self.answer(status, &text(&mut stdout), &text(&mut stderr), start.elapsed())
     }
 
     /// What this call answered, put together.

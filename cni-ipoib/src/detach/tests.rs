@@ -173,3 +173,28 @@ fn links_that_were_thrown_back_are_found_by_their_own_words() {
     let expected = [(3, "c1"), (4, "c2"), (9, "c4")].map(|(index, of)| (index, of.to_owned()));
     assert_eq!(found, expected);
 }
+
+#[test]
+fn a_child_that_is_yet_to_be_thrown_back_is_waited_for_and_one_of_ethernet_is_not() {
+    let host = || ModelKernel::new(vec![ipoib(2, "ib0", 0xffff), ethernet(3, "eth0")]);
+    for (master, waits) in [("ib0", true), ("gone", true), ("eth0", false)] {
+        let start = Instant::now();
+        assert_eq!(
+            delete_thrown_back(&mut host(), &mark("c1"), master).unwrap(),
+            0,
+            "{master}"
+        );
+        assert_eq!(start.elapsed() >= THROWN_BACK_WITHIN, waits, "{master}");
+    }
+}
+
+#[test]
+fn a_child_that_was_thrown_back_already_is_deleted_at_once() {
+    let mut kernel = ModelKernel::new(vec![
+        ipoib(2, "ib0", 0xffff),
+        marked(ipoib(3, "net1", 1), &mark("c1")),
+        marked(ipoib(4, "net1", 1), &mark("c2")),
+    ]);
+    assert_eq!(delete_thrown_back(&mut kernel, &mark("c1"), "ib0").unwrap(), 1);
+    assert_eq!(kernel.state().host.len(), 2);
+}

@@ -67,10 +67,11 @@ fn number(error: &Error) -> usize {
         Error::Cni(_) => 25,
         Error::Rdma(_) => 26,
         Error::NoMaster { .. } => 27,
+        Error::Collecting(_) => 28,
     }
 }
 
-const VARIANTS: usize = 28;
+const VARIANTS: usize = 29;
 
 /// Every variant with its code, its message, and its details.
 fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
@@ -318,6 +319,12 @@ fn of_the_work() -> Vec<(Error, u32, &'static str, &'static str)> {
             Error::Busy(attachment("c1")),
             11,
             "another call for net1 of container c1 is still running; try again",
+            "",
+        ),
+        (
+            Error::Collecting("rail0".to_owned()),
+            11,
+            "GC of network rail0 is still running; try again",
             "",
         ),
         (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::journal::Journal;
-use crate::model::{Fault, Rig, attachment};
+use crate::model::{Fault, Ipam, Rig, attachment};
 use common::cni::Code;
 use serde_json::json;
 use std::fs;
@@ -147,7 +147,7 @@ fn a_node_without_state_has_nothing_to_collect() {
     let rig = Rig::new();
     rig.gc(&[]).unwrap();
     assert_eq!(rig.ipam.verbs(), ["GC"]);
-    assert!(!rig.state.path().join("attachments").exists());
+    assert_eq!(rig.written_down(), [""; 0]);
 }
 
 #[test]
@@ -163,4 +163,36 @@ fn a_state_directory_that_cannot_be_read_stops_the_ipam_plugin_too() {
         ["ADD"],
         "whose addresses it may take is not known"
     );
+}
+
+#[test]
+fn no_add_begins_while_the_ipam_plugin_collects() {
+    let rig = Rig::with(Ipam::running(
+        "[ $CNI_COMMAND = GC ] && sleep 0.3 && touch collected; exit 0",
+    ));
+    let (journal, ipam) = (
+        Journal::new(rig.state.path(), "fabric"),
+        rig.ipam.dir().to_owned(),
+    );
+    let add = thread::spawn(move || {
+        while !ipam.join("conf.GC").exists() {
+            thread::sleep(Duration::from_millis(2));
+        }
+        let _entry = journal.admit(&attachment("c2")).unwrap();
+        ipam.join("collected").exists()
+    });
+    rig.gc(&[]).unwrap();
+    assert!(
+        add.join().unwrap(),
+        "the ADD began before the IPAM plugin had ended"
+    );
+}
+
+#[test]
+fn a_del_does_not_wait_for_a_gc() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    let journal = Journal::new(rig.state.path(), "fabric");
+    let _shut = journal.shut().unwrap();
+    rig.del("c1").unwrap();
 }

@@ -391,3 +391,17 @@ fn attachments_load_their_master_while_their_namespace_lives() {
     let expected = BTreeMap::from([("ib0".to_owned(), 2), ("ib1".to_owned(), 1)]);
     assert_eq!(loads(dir.path()).unwrap(), expected);
 }
+
+#[test]
+fn a_program_that_a_killed_call_started_holds_its_lock_until_it_ends() {
+    let _alone = alone();
+    let (_dir, journal) = journal();
+    let held = journal.open(&attachment("c1")).unwrap();
+    let mut program = std::process::Command::new("sleep").arg("0.3").spawn().unwrap();
+    // As when the process that holds it dies.
+    drop(held);
+    let busy = journal.open_now(&attachment("c1"));
+    program.wait().unwrap();
+    assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
+    journal.open_now(&attachment("c1")).unwrap();
+}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::super::answer::Answers;
+use super::super::answer::{Answers, Progress};
 use super::super::error::Error;
 use super::{DUMP_ATTEMPTS, whole};
+use netlink_packet_core::{NLM_F_DUMP_INTR, NLM_F_MULTIPART};
 use netlink_packet_route::RouteNetlinkMessage as Message;
 
 /// A reading during which the list changed, or not.
@@ -44,4 +45,47 @@ fn a_refusal_is_not_tried_again() {
     });
     assert!(error.is_err());
     assert_eq!(readings, 1);
+}
+
+/// A list as the kernel sends it, of one link and the end, whose last message has these flags.
+fn datagram(index: u8, flags: u16) -> Vec<u8> {
+    let head = |size: u32, kind: u16, flags: u16| {
+        let numbers = [1_u32.to_ne_bytes(), 1_u32.to_ne_bytes()].concat();
+        [
+            &size.to_ne_bytes()[..],
+            &kind.to_ne_bytes(),
+            &flags.to_ne_bytes(),
+            &numbers,
+        ]
+        .concat()
+    };
+    let mut link = [0; 16];
+    (link[2], link[4]) = (1, index);
+    [
+        head(32, 16, NLM_F_MULTIPART),
+        link.to_vec(),
+        head(20, 3, flags),
+        vec![0; 4],
+    ]
+    .concat()
+}
+
+#[test]
+fn a_list_whose_bytes_say_that_it_changed_is_not_returned_but_the_next_one_is() {
+    let mut datagrams = [
+        datagram(7, NLM_F_MULTIPART | NLM_F_DUMP_INTR),
+        datagram(8, NLM_F_MULTIPART),
+    ]
+    .into_iter();
+    let answers = whole(|| {
+        let mut answers = Answers::<Message>::to(1, 1);
+        assert_eq!(answers.read(&datagrams.next().unwrap())?, Progress::Complete);
+        Ok(answers)
+    });
+    let objects = answers.unwrap().objects;
+    let [Message::NewLink(link)] = objects.as_slice() else {
+        panic!("{objects:?}");
+    };
+    assert_eq!(link.header.index, 8);
+    assert_eq!(datagrams.next(), None);
 }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gate of a network: ADDs pass it side by side, GC shuts it while the IPAM plugin collects.
+//!
+//! Without it an ADD could begin between GC's look at who is there and the IPAM plugin's, and lose the address that it
+//! has just been given. (The specification asks runtimes to let nothing run beside GC; not all of them know.)
+//! A lock on the directory itself, which the kernel takes from a process that dies.
+
+use super::io_error;
+use crate::error::Error;
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How often a gate that is held is tried again.
+const POLL: Duration = Duration::from_millis(5);
+
+/// A passage, or the shut gate, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    _dir: File,
+}
+
+impl Gate {
+    /// Passes, beside others, once no GC shuts the gate.
+    ///
+    /// # Errors
+    /// [`Error::Collecting`] after `wait`, [`Error::Io`].
+    pub(super) fn pass(dir: &Path, wait: Duration) -> Result<Self, Error> {
+        Self::held(dir, wait, File::try_lock_shared)
+    }
+
+    /// Shuts the gate once everybody has passed.
+    ///
+    /// # Errors
+    /// As [`Gate::pass`]; another GC has it then.
+    pub(super) fn shut(dir: &Path, wait: Duration) -> Result<Self, Error> {
+        Self::held(dir, wait, File::try_lock)
+    }
+
+    fn held(
+        dir: &Path,
+        wait: Duration,
+        lock: impl Fn(&File) -> Result<(), TryLockError>,
+    ) -> Result<Self, Error> {
+        let file = File::open(dir).map_err(|e| io_error("open", dir, e))?;
+        let deadline = Instant::now() + wait;
+        loop {
+            match lock(&file) {
+                Ok(()) => return Ok(Self { _dir: file }),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(POLL),
+                Err(TryLockError::WouldBlock) => {
+                    let network = dir.file_name().unwrap_or_default().to_string_lossy();
+                    return Err(Error::Collecting(network.into_owned()));
+                }
+                Err(TryLockError::Error(e)) => return Err(io_error("lock", dir, e)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::model::alone;
+
+const SHORT: Duration = Duration::from_millis(40);
+
+fn is_collecting(gate: &Result<Gate, Error>) -> bool {
+    matches!(gate, Err(Error::Collecting(_)))
+}
+
+#[test]
+fn many_pass_at_once_and_none_while_it_is_shut() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let first = Gate::pass(dir.path(), SHORT).unwrap();
+    let second = Gate::pass(dir.path(), SHORT).unwrap();
+    assert!(is_collecting(&Gate::shut(dir.path(), SHORT)));
+    drop((first, second));
+    let shut = Gate::shut(dir.path(), SHORT).unwrap();
+    assert!(is_collecting(&Gate::pass(dir.path(), SHORT)));
+    assert!(is_collecting(&Gate::shut(dir.path(), SHORT)));
+    drop(shut);
+    Gate::pass(dir.path(), SHORT).unwrap();
+}
+
+#[test]
+fn who_waits_passes_as_soon_as_it_opens() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let shut = Gate::shut(dir.path(), SHORT).unwrap();
+    let path = dir.path().to_owned();
+    let waiting =
+        std::thread::spawn(move || Gate::pass(&path, Duration::from_secs(10)).map(|_| Instant::now()));
+    sleep(SHORT);
+    let opened = Instant::now();
+    drop(shut);
+    let passed = waiting.join().unwrap().unwrap();
+    assert!(passed >= opened && passed - opened < Duration::from_secs(5));
+}
+
+#[test]
+fn the_refusal_names_the_network() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let network = dir.path().join("rail0");
+    std::fs::create_dir(&network).unwrap();
+    let _shut = Gate::shut(&network, SHORT).unwrap();
+    let Err(Error::Collecting(name)) = Gate::pass(&network, Duration::ZERO) else {
+        panic!("it is shut");
+    };
+    assert_eq!(name, "rail0");
+}

@@ -29,5 +29,6 @@ mod pools;
 mod rollback;
 mod snapshot;
 mod status;
+mod storm;
 mod versions;
 mod vm_only;

@@ -20,6 +20,7 @@ pub mod node;
 pub mod pod;
 pub mod programs;
 pub mod snapshot;
+pub mod storm;
 pub mod trace;
 pub mod traces;
 

@@ -37,6 +37,11 @@ impl<'n> Pod<'n> {
         pod
     }
 
+    /// Which pod of its node it is, from 1.
+    pub fn number(&self) -> u32 {
+        self.id.trim_start_matches("pod-").parse().unwrap()
+    }
+
     /// Makes a namespace at the pod's path.
     fn make_netns(&self) {
         File::create(&self.netns).unwrap();

@@ -26,6 +26,8 @@ mod partition;
 mod port;
 mod rdma;
 mod reach;
+mod reboot;
 mod refused;
 mod runtime;
+mod storm;
 mod verbs;

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node that goes down with pods attached, one call killed in the middle of ADD and one in the middle of DEL, without a
+//! word to anybody, and comes back with its leases on the disk.
+
+use crate::fabric::{network, run};
+use nix::sys::signal::Signal;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+use tests::trace::{Process, Scope, Victim};
+use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
+
+/// Survives a reboot (`tests/fabric/run --help`).
+const LEASES: &str = "/keep/rdma-ipam";
+/// What ADD answered before the reboot, as libcni's cache keeps it.
+const CACHE: &str = "/keep/results.json";
+const OLD: [&str; 2] = ["old-1", "old-2"];
+
+/// A network with room for four pods.
+fn narrow(node: &Node) -> Conf {
+    let range = json!({"subnet": "10.7.0.0/24", "rangeStart": "10.7.0.10", "rangeEnd": "10.7.0.13"});
+    let ipam = json!({"type": "rdma-ipam", "dataDir": LEASES, "cooldown": 0, "ranges": [[range]]});
+    network(node, &json!({})).with("ipam", ipam)
+}
+
+#[test]
+#[ignore = "reboots the VM: tests/fabric/run --reboots 1 (job `reboot` of tests/all)"]
+fn after_a_reboot_no_address_is_blocked_and_the_dels_of_old_pods_take_nothing_of_new_ones() {
+    let boot = std::env::var_os("FABRIC_BOOT").expect("FABRIC_BOOT, which the fabric's VM sets");
+    run(|node| match boot.to_str() {
+        Some("1") => before_the_reboot(node),
+        _ => after_the_reboot(node),
+    });
+}
+
+fn before_the_reboot(node: &Node) {
+    let conf = narrow(node);
+    let pods = OLD.map(|id| old(node, id));
+    let results: Vec<_> = pods.iter().map(|pod| pod.attach(&conf, "net1")).collect();
+    // One ADD dies with its address taken and its link made, one DEL while the IPAM plugin gives the address back.
+    killed(&old(node, "old-3"), "ADD", &conf, Process::Plugin, "RTM_SETLINK");
+    killed(&pods[1], "DEL", &conf, Process::Delegate(1), "rename");
+    fs::write(CACHE, Value::from(results).to_string()).unwrap();
+    File::open(CACHE).unwrap().sync_all().unwrap();
+    fs::write("/proc/sysrq-trigger", "b").unwrap();
+    sleep(Duration::from_secs(60));
+    panic!("the VM did not go down");
+}
+
+fn after_the_reboot(node: &Node) {
+    let conf = narrow(node);
+    let before = lease_files().len();
+    assert!(before > 0, "the leases of the first boot are still on the disk");
+    let pods = [node.pod(), node.pod(), node.pod(), node.pod()];
+    let addresses: BTreeSet<_> = pods
+        .iter()
+        .map(|pod| pod.attach(&conf, "net1")["ips"][0]["address"].to_string())
+        .collect();
+    assert_eq!(addresses.len(), 4, "{addresses:?}");
+    assert_eq!(
+        boots().len(),
+        1,
+        "what the first boot left is gone: {:?}",
+        boots()
+    );
+    let attached = (node.traces(&pods.each_ref()), lease_files());
+    let cache: Value = serde_json::from_slice(&fs::read(CACHE).unwrap()).unwrap();
+    // The runtime cleans up after the pods that it remembers, whose paths new pods may have by now.
+    for ((id, result), new) in OLD.iter().zip(cache.as_array().unwrap()).zip(&pods) {
+        let conf = conf.clone().with("prevResult", result.clone());
+        let del = node
+            .call("DEL", &conf)
+            .env("CNI_CONTAINERID", *id)
+            .env("CNI_IFNAME", "net1")
+            .env("CNI_NETNS", &new.netns);
+        del.run().done();
+        del.env_remove("CNI_NETNS").run().done();
+    }
+    let valid: Vec<_> = pods.iter().map(|pod| (pod.id.as_str(), "net1")).collect();
+    node.gc(&conf, &valid).done();
+    assert_same(
+        &attached.0,
+        &node.traces(&pods.each_ref()),
+        "after the DELs of old pods",
+    );
+    assert_eq!(attached.1, lease_files());
+    for pod in &pods {
+        pod.check(&conf, "net1").done();
+        pod.detach(&conf, "net1");
+    }
+    assert_eq!(lease_files(), [""; 0]);
+}
+
+/// A pod of before the reboot; container ids are never given again.
+fn old<'n>(node: &'n Node, id: &str) -> Pod<'n> {
+    let mut pod = node.pod();
+    id.clone_into(&mut pod.id);
+    pod
+}
+
+/// Makes a call that dies, with all it started, before the first such request.
+fn killed(pod: &Pod<'_>, verb: &str, conf: &Conf, by: Process, request: &str) {
+    let traced = pod.call(verb, conf, "net1").traced(Scope::Changes, |step| {
+        (step.by == by && step.what.starts_with(request)).then_some((Victim::All, Signal::SIGKILL))
+    });
+    assert!(
+        traced.answer.was_killed(),
+        "{} {:#?}",
+        traced.answer,
+        traced.steps
+    );
+}
+
+/// Folders of boots in the store.
+fn boots() -> Vec<String> {
+    let folder = Path::new(LEASES).join("net-a");
+    let names = fs::read_dir(folder).unwrap().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("boot-")).collect()
+}
+
+/// Leases, claimed addresses, and what a call at work or killed has left.
+fn lease_files() -> Vec<String> {
+    let output = std::process::Command::new("find")
+        .args([LEASES, "-type", "f"])
+        .output()
+        .unwrap();
+    let files = String::from_utf8(output.stdout).unwrap();
+    let counts = |file: &&str| {
+        !["/resting/", "/cursors/", "/lock"]
+            .iter()
+            .any(|part| file.contains(part))
+    };
+    let mut found: Vec<_> = files.lines().filter(counts).map(str::to_owned).collect();
+    found.sort();
+    found
+}

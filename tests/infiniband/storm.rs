@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two hundred attachments on two ports and an Ethernet link, eight at a time, with kills at random instants, namespaces
+//! that die, DELs that never come and GC beside all of it.
+
+use crate::fabric::{network, run};
+use std::time::Duration;
+use tests::json;
+use tests::storm::{Size, seed, storm};
+
+#[test]
+fn a_storm_of_attachments_leaves_nothing_and_gives_no_address_twice() {
+    run(|node| {
+        node.cable("eth9");
+        let networks = [
+            ("net-a", "10.7.0.0/24", json!({"master": "ib0"})),
+            ("net-b", "10.8.0.0/24", json!({"master": "ib1", "pkey": "0x8001"})),
+            ("net-c", "10.9.0.0/24", json!({"master": "eth9"})),
+        ];
+        let confs = networks.map(|(name, subnet, keys)| {
+            let ipam = node.rdma_ipam(subnet);
+            network(node, &keys).named(name).with("ipam", ipam)
+        });
+        let size = Size {
+            attachments: 200,
+            at_once: 8,
+            limit: Duration::from_secs(600),
+        };
+        storm(node, &confs, size, seed());
+        node.ip("link del eth9");
+    });
+}

@@ -36,5 +36,5 @@ pub use traces::Traces;
 pub fn tell(what: &str) {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();
-    stdout.write_all(format!("# {what}\n").as_bytes()).unwrap();
+    stdout.write_all(format!("did: {what}\n").as_bytes()).unwrap();
 }

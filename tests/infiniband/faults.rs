@@ -19,17 +19,20 @@ const fn kills(verb: Verb) -> usize {
 struct Mode {
     /// Its file in `conf/`.
     conf: &'static str,
-    /// What the node must have before, as words for `ip`.
+    /// Whether the node's RDMA subsystem is in exclusive mode.
+    exclusive: bool,
+    /// What the node must have before, as commands.
     node: &'static [&'static str],
     /// The way back.
     back: &'static [&'static str],
 }
 
 impl Mode {
-    /// A configuration for a node that has three ports, and needs nothing else.
+    /// A configuration for a node that has three InfiniBand ports, and needs nothing else.
     const fn of(conf: &'static str) -> Self {
         Self {
             conf,
+            exclusive: false,
             node: &[],
             back: &[],
         }
@@ -38,13 +41,13 @@ impl Mode {
     /// A configuration for an Ethernet port.
     const fn on_ethernet(conf: &'static str) -> Self {
         Self {
-            conf,
             node: &[
-                "link add ens1f0np0 mtu 9000 type veth peer name ens1f0np0-far mtu 9000",
-                "link set ens1f0np0 up",
-                "link set ens1f0np0-far up",
+                "ip link add ens1f0np0 mtu 9000 type veth peer name ens1f0np0-far mtu 9000",
+                "ip link set ens1f0np0 up",
+                "ip link set ens1f0np0-far up",
             ],
-            back: &["link del ens1f0np0"],
+            back: &["ip link del ens1f0np0"],
+            ..Self::of(conf)
         }
     }
 }
@@ -71,15 +74,27 @@ macro_rules! modes {
 modes! {
     ipoib: Mode::of("ipoib-rail0.conflist");
     partition: Mode::of("ipoib-pkey.conflist");
+    any_port: Mode::of("ipoib-any.conflist");
     macvlan: Mode::on_ethernet("macvlan-roce.conflist");
     ipvlan: Mode::on_ethernet("ipvlan-roce.conflist");
 }
 
 fn killed_everywhere(mode: &Mode, verb: Verb) {
-    fabric::run(|node: &Node| {
-        mode.node.iter().for_each(|words| drop(node.ip(words)));
+    let test = |node: &Node| {
+        mode.node.iter().for_each(|command| command_on(node, command));
         let conf = Conf::handed_out(mode.conf, node);
         Faults::new(node, &conf).kill_everywhere(verb, Signal::SIGKILL, Some(kills(verb)));
-        mode.back.iter().for_each(|words| drop(node.ip(words)));
-    });
+        mode.back.iter().for_each(|command| command_on(node, command));
+    };
+    if mode.exclusive {
+        fabric::run_exclusive(test);
+    } else {
+        fabric::run(test);
+    }
+}
+
+fn command_on(node: &Node, command: &str) {
+    let (program, words) = command.split_once(' ').unwrap();
+    let output = node.exec(program, words);
+    assert!(output.status.success(), "{command}: {output:?}");
 }

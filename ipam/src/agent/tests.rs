@@ -37,6 +37,12 @@ fn agent(dir: &TempDir, script: impl FnOnce(UnixStream) + Send + 'static) -> Joi
     std::thread::spawn(move || script(listener.accept().unwrap().0))
 }
 
+/// Reads the question: an agent that closes before may keep it from being asked.
+fn hear(stream: &UnixStream) {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+}
+
 fn ask(client: &Client) -> Result<Reply, Error> {
     client.ask(&request(), Instant::now() + client.limit)
 }
@@ -74,7 +80,10 @@ fn a_refusal_is_the_error_of_the_call() {
     let dir = tempfile::tempdir().unwrap();
     let refusal = Error::new(Code(110), "pool rail0 is exhausted").with_details("1022 of 1022");
     let answer = serde_json::to_string(&Reply::refused(refusal.clone())).unwrap();
-    let served = agent(&dir, move |mut stream| writeln!(stream, "{answer}").unwrap());
+    let served = agent(&dir, move |mut stream| {
+        hear(&stream);
+        writeln!(stream, "{answer}").unwrap();
+    });
     assert_eq!(ask(&client(&dir)).unwrap_err(), refusal);
     served.join().unwrap();
 }
@@ -124,6 +133,7 @@ fn an_agent_that_closes_is_told() {
 #[test]
 fn an_answer_that_is_none_is_shown() {
     assert_unanswered("it answered \"<html>\", which is no answer", |mut stream| {
+        hear(&stream);
         stream.write_all(b"<html>\n").unwrap();
     });
 }

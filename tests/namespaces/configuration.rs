@@ -65,7 +65,7 @@ fn a_value_of_a_wrong_type_is_refused_with_its_path() {
         let pod = node.pod();
         for (keys, path) in [
             (json!({"mtu": "large"}), "mtu"),
-            (json!({"master": 7}), "master"),
+            (json!({"rdma": "exclusive"}), "rdma"),
             (json!({"ipam": "rdma-ipam"}), "ipam"),
             (json!({"runtimeConfig": {"mac": 1}}), "runtimeConfig.mac"),
             (json!({"dns": {"nameservers": "10.0.0.1"}}), "dns.nameservers"),
@@ -73,6 +73,9 @@ fn a_value_of_a_wrong_type_is_refused_with_its_path() {
         ] {
             pod.add(&node.conf(keys), "net1").refused(6, &[path]);
         }
+        // What may be a text, a list or an object is not told by its type.
+        pod.add(&node.conf(json!({"master": 7})), "net1")
+            .refused(7, &["master is 7, want a name"]);
         assert!(pod.links().is_empty());
     });
 }

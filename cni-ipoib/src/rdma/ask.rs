@@ -4,7 +4,7 @@
 
 use super::decide::{decide, unless_required};
 use super::give_back::sweep;
-use super::movable::{Holder, Surroundings, holders, require_movable};
+use super::movable::{Holder, Surroundings, holders, require_free_name, require_movable};
 use super::{Facts, Grant, RdmaError};
 use crate::config::{Mode, Rdma, RdmaNetns};
 use crate::error::Error;
@@ -79,7 +79,8 @@ pub fn grant_for(
     };
     if let (Some(_), Some(rdma)) = (grant.moved(), asked) {
         let around = Surroundings::read(from.kernel, from.sysfs, from.state, &found)?;
-        if let Err(kept) = require_movable(&found, &around) {
+        if let Err(kept) = require_movable(&found, &around).and_then(|()| require_free_name(&grant, &around))
+        {
             return unless_required(rdma, kept.into()).map(|()| None);
         }
     }

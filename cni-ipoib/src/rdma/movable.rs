@@ -137,6 +137,31 @@ pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), R
     Ok(())
 }
 
+/// Fails if the device would get a name in the pod that another one has, here or in a pod: the kernel keeps names unique on a node,
+/// whatever the namespace.
+///
+/// # Errors
+/// [`RdmaError::Kept`].
+pub fn require_free_name(grant: &Grant, around: &Surroundings) -> Result<(), RdmaError> {
+    let name = grant.name_in_pod();
+    let host = around.devices.iter().any(|other| other.name == name);
+    let pod = around
+        .holders
+        .iter()
+        .find(|holder| holder.grant.name_in_pod() == name);
+    let owner = match pod {
+        _ if name == grant.device.name => return Ok(()),
+        Some(holder) => holder.to_string(),
+        None if host => "the host".to_owned(),
+        None => return Ok(()),
+    };
+    Err(RdmaError::Kept {
+        device: grant.device.name.clone(),
+        reason: format!("rdma.rename is {name}, and {owner} has a device of that name"),
+        remedy: "give each network another name, or none: names are unique on a node, whatever the namespace",
+    })
+}
+
 /// A link on the device that is a port of a bond or bridge, or is itself a bond: a LAG device. With the bond's name.
 fn enslaved(found: &Found<'_>, around: &Surroundings) -> Option<(String, String)> {
     let on_port = |link: &Link| found.seen.netdevs.iter().any(|(_, index)| *index == link.index);

@@ -312,3 +312,26 @@ fn status_tells_what_add_would_refuse_but_not_that_a_pod_has_the_device() {
     status(&exclusive("eth1")).unwrap();
     assert_eq!(in_pod(&rig), ["mlx5_1"]);
 }
+
+#[test]
+fn a_name_that_another_device_has_is_refused_before_anything_is_touched() {
+    let rig = rig();
+    rig.node
+        .device("mlx5_3", "0000:3b:00.3")
+        .port("mlx5_3", 1, "Ethernet", "4: ACTIVE");
+    let rename = |master: &str, name: &str| json!({"master": master, "rdma": {"rename": name}});
+    let before = rig.kernel.state();
+    let (code, text) = add(&rig, "c1", rename("eth1", "mlx5_2")).unwrap_err();
+    assert_eq!(code, 7);
+    assert!(
+        text.contains("rdma.rename is mlx5_2, and the host has a device of that name"),
+        "{text}"
+    );
+    assert_eq!(rig.kernel.state(), before);
+    add(&rig, "c1", rename("eth1", "rdma0")).unwrap();
+    rig.kernel.set().state.pod.clear();
+    let (_, text) = add(&rig, "c2", rename("eth2", "rdma0")).unwrap_err();
+    let want = "rdma.rename is rdma0, and net1 of container c1 (network fabric) has a device of that name";
+    assert!(text.contains(want), "{text}");
+    assert_eq!(in_pod(&rig), ["rdma0"]);
+}

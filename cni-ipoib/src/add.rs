@@ -13,7 +13,7 @@ use crate::netns::pod;
 use crate::plan::{self, Plan};
 use crate::rdma::{Sources, grant_for, interface};
 use crate::select::{settle, turn};
-use crate::{CniIpoib, device_info};
+use crate::{CniIpoib, device_info, policy};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
 use common::netns::Netns;
@@ -120,11 +120,13 @@ impl CniIpoib {
         };
         let rdma = grant_for(from, config.rdma.as_ref(), interface(&host, child.mode))?;
         tracing::debug!(?child, ?rdma, "plan");
+        let mark = Mark::new(&call.conf.network, to.attachment);
         let plan = Plan {
             child,
             rdma,
             ifname: to.attachment.ifname.clone(),
-            mark: Mark::new(&call.conf.network, to.attachment),
+            policy_table: config.policy_routing.then(|| policy::table(&mark)),
+            mark,
         };
         // One that is not there allocates nothing, nor could it give anything back.
         if let Some(ipam) = &ipam {

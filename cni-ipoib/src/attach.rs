@@ -15,6 +15,7 @@ use crate::device_info;
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
 use crate::plan::{Child, Plan};
+use crate::policy;
 use address::{address, route};
 use common::cni::{self, Attachment, CniResult, Delegate};
 use common::netlink::{Link, LinkChange};
@@ -93,8 +94,15 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
     let kernel = &mut *undo.target().kernel;
     configure(kernel, &link, plan)?;
     address(kernel, &link, &ipam.ips)?;
+    if plan.policy_table.is_some() {
+        policy::prepare(kernel, &link, &ipam.ips)?;
+    }
     bring_up(kernel, &link)?;
     route(kernel, &link, &ipam)?;
+    if let Some(table) = plan.policy_table {
+        policy::apply(undo, &link, table, &ipam)?;
+    }
+    let kernel = &mut *undo.target().kernel;
     let link = settle(kernel, &link, plan)?;
     give_rdma(undo, plan)?;
     write_device_info(undo)?;

@@ -11,6 +11,7 @@ use crate::kernel::{Kernel, Side, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
 use crate::plan::{self, Child};
+use crate::policy::{self, policy};
 use crate::rdma;
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
@@ -49,12 +50,8 @@ impl CniIpoib {
         match found {
             None => findings.push("it is gone".to_owned()),
             Some(link) => {
-                compare_link(
-                    &link,
-                    &child,
-                    &Mark::new(&call.conf.network, attachment),
-                    &mut findings,
-                );
+                let mark = Mark::new(&call.conf.network, attachment);
+                compare_link(&link, &child, &mark, &mut findings);
                 compare_interface(&link, &prev.interfaces[index], &mut findings);
                 let ips = prev
                     .ips
@@ -63,7 +60,16 @@ impl CniIpoib {
                     .cloned()
                     .collect::<Vec<_>>();
                 compare_addresses(&mut *kernel, &link, &ips, &mut findings)?;
-                compare_routes(&mut *kernel, &link, &prev, &ips, &mut findings)?;
+                let step = format!("list the routes of {}", link.name);
+                let present = kernel
+                    .routes(Side::Pod, link.index)
+                    .map_err(|source| Error::Kernel { step, source })?;
+                let routes = our_routes(&link, &prev, &ips);
+                compare_routes(&link, &routes, &ips, &present, &mut findings);
+                if config.policy_routing {
+                    let policy = policy(link.index, policy::table(&mark), &ips, &routes);
+                    policy::compare(&mut *kernel, &policy, &present, &mut findings)?;
+                }
             }
         }
         let written = Journal::new(&self.places.state, &call.conf.network).peek(attachment);
@@ -189,33 +195,36 @@ fn compare_addresses(
     Ok(())
 }
 
-fn compare_routes(
-    kernel: &mut dyn Kernel,
-    link: &Link,
-    prev: &CniResult,
-    ips: &[IpConfig],
-    findings: &mut Vec<String>,
-) -> Result<(), Error> {
-    let step = format!("list the routes of {}", link.name);
-    let present = kernel
-        .routes(Side::Pod, link.index)
-        .map_err(|source| Error::Kernel { step, source })?;
-    for route in &prev.routes {
-        let want = route_entry(link.index, route, ips);
-        // In a chain the routes of other interfaces stand in the same list. Theirs lead elsewhere, or, without a next
-        // hop, through a gateway that may be any interface's.
+/// In a chain the routes of other interfaces stand in the same list. Theirs lead elsewhere, or, without a next hop,
+/// through a gateway that may be any interface's.
+fn our_routes(link: &Link, prev: &CniResult, ips: &[IpConfig]) -> Vec<cni::Route> {
+    let ours = |route: &&cni::Route| {
         let of_family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
         let alone = prev.ips.iter().filter(of_family).count() == ips.iter().filter(of_family).count();
         let near = |gw| ips.iter().any(|ip| ip.address.contains(gw));
-        let ours = want.gateway.is_none_or(near) && (route.gw.is_some() || alone);
-        if ours && !present.iter().any(|is| leads_alike(is, &want)) {
+        let want = route_entry(link.index, route, ips);
+        want.gateway.is_none_or(near) && (route.gw.is_some() || alone)
+    };
+    prev.routes.iter().filter(ours).cloned().collect()
+}
+
+fn compare_routes(
+    link: &Link,
+    routes: &[cni::Route],
+    ips: &[IpConfig],
+    present: &[RouteEntry],
+    findings: &mut Vec<String>,
+) {
+    for route in routes {
+        let want = route_entry(link.index, route, ips);
+        if !present.iter().any(|is| leads_alike(is, &want)) {
             findings.push(format!("the route to {} is gone", route.dst));
         }
     }
-    Ok(())
 }
 
-fn leads_alike(is: &RouteEntry, want: &RouteEntry) -> bool {
+/// Whether both lead to the same place the same way; what else a route has may have been tuned.
+pub(crate) fn leads_alike(is: &RouteEntry, want: &RouteEntry) -> bool {
     let table = |entry: &RouteEntry| entry.table.unwrap_or(common::netlink::TABLE_MAIN);
     is.dst == want.dst && is.gateway == want.gateway && table(is) == table(want)
 }

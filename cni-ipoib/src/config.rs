@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The keys of `cni-ipoib` beside those of CNI; the order is the documentation's.
-pub const KEYS: [&str; 13] = [
+pub const KEYS: [&str; 14] = [
     "master",
     "mode",
     "pkey",
@@ -35,6 +35,7 @@ pub const KEYS: [&str; 13] = [
     "mtu",
     "mac",
     "rdma",
+    "policyRouting",
     "delegateTimeout",
 ];
 
@@ -103,6 +104,8 @@ pub struct Config {
     pub guid: Option<Guid>,
     /// The RDMA device that the pod gets; none means that it is named where it is the pod's anyway.
     pub rdma: Option<Rdma>,
+    /// What is sent from the interface's addresses leaves through it.
+    pub policy_routing: bool,
     /// The IPAM plugin's type; none means no addresses.
     pub ipam: Option<String>,
     /// Name resolution for the result.
@@ -156,6 +159,7 @@ impl Config {
             mtu: mtu(raw.mtu)?,
             mac: raw.mac(&call.args)?,
             guid: raw.guid(&call.args)?,
+            policy_routing: raw.policy_routing()?,
             rdma: raw.rdma.map(rdma::RawRdma::validate).transpose()?,
             ipam: raw
                 .ipam

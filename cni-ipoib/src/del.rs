@@ -8,7 +8,7 @@ use crate::kernel::Side;
 use crate::mark::Mark;
 use crate::netns::pod_if_there;
 use crate::rdma::record;
-use crate::{CniIpoib, detach, device_info};
+use crate::{CniIpoib, detach, device_info, policy};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate};
 use std::path::{Path, PathBuf};
@@ -117,6 +117,8 @@ impl CniIpoib {
             };
             seen.push(netns.id());
             let mut kernel = self.open_kernel(Some(&netns))?;
+            // Rules do not go with the link, and its namespace may live on.
+            policy::remove(&mut *kernel, policy::table(&mark))?;
             if detach::delete_marked(&mut *kernel, Side::Pod, &mark)? > 0 {
                 return Ok(());
             }

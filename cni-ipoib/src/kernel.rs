@@ -3,8 +3,10 @@
 //!
 //! A trait, so that a test can put itself between the plugin and the real kernel and fail any one request.
 
+mod policy;
 mod rdma;
 
+pub use policy::{PolicyRouting, RAIL_SETTINGS};
 pub use rdma::RdmaSubsystem;
 
 use crate::error;
@@ -30,7 +32,7 @@ pub enum Side {
 }
 
 /// The host's and the pod's network namespace.
-pub trait Kernel: RdmaSubsystem {
+pub trait Kernel: PolicyRouting + RdmaSubsystem {
     /// The link of a name or altname.
     fn link(&mut self, side: Side, name: &str) -> Result<Option<Link>, Error>;
     /// The link of an index.

@@ -21,6 +21,7 @@ pub mod mark;
 mod model;
 mod netns;
 pub mod plan;
+pub mod policy;
 pub mod rdma;
 pub mod select;
 mod status;

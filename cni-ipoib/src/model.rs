@@ -8,6 +8,7 @@ mod ipam;
 mod kernel;
 mod node;
 mod pod;
+mod policy;
 mod rdma;
 mod recorded;
 mod rig;

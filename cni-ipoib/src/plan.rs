@@ -63,6 +63,8 @@ pub struct Plan {
     pub mark: Mark,
     /// The RDMA device it comes with.
     pub rdma: Option<Grant>,
+    /// The routing table for what is sent from its addresses; none without policy routing.
+    pub policy_table: Option<u32>,
 }
 
 /// Decides what `config` means on `host`.

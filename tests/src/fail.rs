@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A kernel that refuses chosen requests and passes on all others to the real one.
 
-use cni_ipoib::kernel::{Kernel, Namespaces, RdmaSubsystem, Side};
+use cni_ipoib::kernel::{Kernel, Namespaces, PolicyRouting, RdmaSubsystem, Side};
 use cni_ipoib::{CniIpoib, OpenKernel, config::Places};
 use common::netlink::{
-    Added, Address, Error, Link, LinkChange, NetnsMode, NewLink, RdmaDevice, RdmaPort, RouteEntry,
+    Added, Address, Error, Link, LinkChange, NetnsMode, NewLink, RdmaDevice, RdmaPort, RouteEntry, Rule,
 };
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
@@ -159,6 +159,28 @@ impl Kernel for Faulty<'_> {
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {
         self.faults.io()?;
         self.kernel.announce(link, addresses)
+    }
+}
+
+impl PolicyRouting for Faulty<'_> {
+    fn rules(&mut self) -> Result<Vec<Rule>, Error> {
+        self.faults.netlink()?;
+        self.kernel.rules()
+    }
+
+    fn add_rule(&mut self, rule: &Rule) -> Result<Added, Error> {
+        self.faults.netlink()?;
+        self.kernel.add_rule(rule)
+    }
+
+    fn delete_rule(&mut self, rule: &Rule) -> Result<bool, Error> {
+        self.faults.netlink()?;
+        self.kernel.delete_rule(rule)
+    }
+
+    fn separate(&mut self, ifname: &str) -> io::Result<()> {
+        self.faults.io()?;
+        self.kernel.separate(ifname)
     }
 }
 

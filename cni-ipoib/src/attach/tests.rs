@@ -22,6 +22,8 @@ const MACVLAN: NewLinkKind<'static> = NewLinkKind::Macvlan {
     bc_queue_len: None,
 };
 
+const TABLE: u32 = 0x1234_5678;
+
 fn plan(mode: Mode, kind: NewLinkKind<'static>) -> Plan {
     let attachment = attachment("c1");
     Plan {
@@ -38,6 +40,7 @@ fn plan(mode: Mode, kind: NewLinkKind<'static>) -> Plan {
             pci: None,
         },
         ifname: attachment.ifname.clone(),
+        policy_table: Some(TABLE),
         mark: Mark::new("fabric", &attachment),
         rdma: None,
     }

@@ -28,6 +28,7 @@ pub(super) struct RawConfig {
     pub(super) link_in_container: bool,
     pub(super) mtu: Option<i64>,
     pub(super) mac: Option<String>,
+    pub(super) policy_routing: Option<String>,
     pub(super) delegate_timeout: Option<u64>,
     pub(super) ip_masq: bool,
     pub(super) rdma: Option<super::rdma::RawRdma>,
@@ -152,6 +153,18 @@ impl RawConfig {
 
     pub(super) fn pkey(&self) -> Result<Option<Pkey>, Error> {
         pkey("pkey", self.pkey.as_ref())
+    }
+
+    pub(super) fn policy_routing(&self) -> Result<bool, Error> {
+        match self.policy_routing.as_deref() {
+            None | Some("" | "auto") => Ok(true),
+            Some("off") => Ok(false),
+            Some(other) => Err(Error::BadValue {
+                key: "policyRouting",
+                value: format!("{other:?}"),
+                want: "auto or off".to_owned(),
+            }),
+        }
     }
 
     /// `runtimeConfig.mac`, else `args.cni.mac`, else `CNI_ARGS` `MAC`, else `mac`.

@@ -53,6 +53,7 @@ fn an_empty_configuration_has_these_defaults() {
         mac: None,
         guid: None,
         rdma: None,
+        policy_routing: true,
         ipam: None,
         dns: Dns::default(),
         device_info_file: None,
@@ -65,7 +66,7 @@ fn an_empty_configuration_has_these_defaults() {
 #[test]
 fn empty_values_and_zeros_are_as_good_as_none() {
     let empty = json!({
-        "master": "", "mode": "", "ipoibMode": "", "macvlanMode": "", "ipvlanMode": "",
+        "master": "", "mode": "", "ipoibMode": "", "macvlanMode": "", "ipvlanMode": "", "policyRouting": "",
         "mtu": 0, "mac": "", "bcqueuelen": 0, "linkInContainer": false, "delegateTimeout": 0, "deviceID": "",
         "ipam": {}, "dns": {}, "args": {"cni": {"mac": "", "guid": ""}}, "ipMasq": false,
         "runtimeConfig": {"mac": "", "deviceID": "", "infinibandGUID": "", "CNIDeviceInfoFile": ""},

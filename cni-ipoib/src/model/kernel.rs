@@ -3,7 +3,7 @@ use super::rdma::Subsystem;
 use super::start::link;
 use crate::kernel::{Kernel, Side};
 use common::netlink::{
-    Added, Address, Error, HwAddress, Link, LinkChange, LinkInfo, NewLink, NewLinkKind, RouteEntry,
+    Added, Address, Error, HwAddress, Link, LinkChange, LinkInfo, NewLink, NewLinkKind, RouteEntry, Rule,
 };
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
@@ -22,6 +22,8 @@ pub(crate) struct State {
     pub(crate) addresses: Vec<(u32, IpNetwork)>,
     /// Routes in the pod.
     pub(crate) routes: Vec<RouteEntry>,
+    /// Routing rules in the pod.
+    pub(crate) rules: Vec<Rule>,
     pub(crate) host_routes: Vec<RouteEntry>,
     /// Addresses of the host's links.
     pub(crate) host_addresses: Vec<(u32, IpNetwork)>,
@@ -144,7 +146,7 @@ pub(crate) fn errno<T>(errno: Errno) -> Result<T, Error> {
     Err(Error::Kernel { errno, text: None })
 }
 
-fn to_io(error: Error) -> io::Error {
+pub(super) fn to_io(error: Error) -> io::Error {
     io::Error::other(error)
 }
 
@@ -170,6 +172,7 @@ impl State {
             .extend(refunded.filter(|link| link.kind.as_deref() == Some("ipoib")));
         self.addresses.clear();
         self.routes.clear();
+        self.rules.clear();
         self.rdma_devices_come_back();
     }
 

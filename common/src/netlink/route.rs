@@ -8,6 +8,7 @@ pub(super) mod kind;
 pub(super) mod link;
 pub(super) mod new_link;
 mod property;
+pub(super) mod rule;
 pub(super) mod saved;
 mod virtual_function;
 

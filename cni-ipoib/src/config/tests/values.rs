@@ -237,3 +237,14 @@ fn values_of_a_wrong_type_are_refused_by_their_path() {
         ),
     ]);
 }
+
+#[test]
+fn policy_routing_is_on_unless_it_is_switched_off() {
+    assert!(read(json!({"policyRouting": "auto"})).policy_routing);
+    assert!(!read(json!({"policyRouting": "off"})).policy_routing);
+    assert_refused([(
+        json!({"policyRouting": "on"}),
+        7,
+        "policyRouting is \"on\", want auto or off",
+    )]);
+}

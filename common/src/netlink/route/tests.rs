@@ -6,6 +6,7 @@ mod bytes;
 mod fabric;
 mod links;
 mod routes;
+mod rules;
 mod saved;
 
 use super::super::{NewLink, NewLinkKind, Route, Socket};

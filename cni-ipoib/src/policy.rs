@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Policy routing: a pod with several interfaces answers on the one it was asked on.
+//!
+//! Holds always: the rules and the table of an attachment are its own, numbered by its mark, so that DEL finds them
+//! without any record; what the table cannot route is left to the main one; it has a default route only if the IPAM
+//! plugin's answer has one.
+//!
+//! Without this the kernel takes the first link of the subnet for everything, whatever address a packet is from.
+
+use crate::attach::{World, route_entry};
+use crate::check::leads_alike;
+use crate::error::Error;
+use crate::kernel::Kernel;
+use crate::mark::Mark;
+use common::cni::{self, CniResult, IpConfig};
+use common::netlink::{Added, Link, RouteEntry, Rule};
+use common::undo::Undo;
+use ipnetwork::IpNetwork;
+
+/// Before the main table (32766), and after every rule that somebody adds without a number, which the kernel puts
+/// before all others but the local one.
+pub const PRIORITY: u32 = 32000;
+
+/// Tables begin here: far from the kernel's own (253 to 255) and from the small numbers that people and VRFs use.
+const FIRST_TABLE: u32 = 0x1000_0000;
+
+/// What one attachment adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// One for each address.
+    pub rules: Vec<Rule>,
+    /// The routes of its table.
+    pub routes: Vec<RouteEntry>,
+}
+
+/// The number of the table of the attachment with this mark: the same for the same attachment, and 1 of 2^28.
+pub fn table(mark: &Mark) -> u32 {
+    FIRST_TABLE | (mark.group & (FIRST_TABLE - 1))
+}
+
+/// What the addresses `ips` of the link `index` and their `routes` ask for in `table`.
+pub fn policy(index: u32, table: u32, ips: &[IpConfig], routes: &[cni::Route]) -> Policy {
+    let rules = ips.iter().map(|ip| Rule {
+        from: IpNetwork::from(ip.address.ip()),
+        table,
+        priority: PRIORITY,
+    });
+    let subnets = ips.iter().filter_map(|ip| {
+        // An address that is alone in its subnet has no neighbours to reach.
+        let alone = ip.address.prefix() == IpNetwork::from(ip.address.ip()).prefix();
+        let subnet = IpNetwork::new(ip.address.network(), ip.address.prefix()).ok()?;
+        (!alone).then(|| RouteEntry::new(subnet, index))
+    });
+    // One that names its table goes there and nowhere else.
+    let free = routes.iter().filter(|route| route.table.is_none());
+    let given = free.map(|route| route_entry(index, route, ips));
+    let mut in_table: Vec<RouteEntry> = Vec::new();
+    for route in subnets.chain(given) {
+        let route = RouteEntry {
+            table: Some(table),
+            ..route
+        };
+        if !in_table.contains(&route) {
+            in_table.push(route);
+        }
+    }
+    Policy {
+        rules: rules.collect(),
+        routes: in_table,
+    }
+}
+
+/// Makes a link that is to come up answer for its own IPv4 addresses only; IPv6 does so by itself (RFC 4861 § 7.2.3).
+pub(crate) fn prepare(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
+    if ips.iter().all(|ip| ip.address.is_ipv6()) {
+        return Ok(());
+    }
+    kernel.separate(&link.name).map_err(|source| Error::Io {
+        what: "set rp_filter, arp_ignore and arp_announce in",
+        path: format!("/proc/sys/net/ipv4/conf/{}", link.name).into(),
+        remedy: "the plugin must be able to write there; policyRouting \"off\" does without",
+        source,
+    })
+}
+
+/// Adds the table and the rules of a link that is up.
+pub(crate) fn apply(
+    undo: &mut Undo<'_, World<'_>>,
+    link: &Link,
+    table: u32,
+    ipam: &CniResult,
+) -> Result<(), Error> {
+    let policy = policy(link.index, table, &ipam.ips, &ipam.routes);
+    if policy.rules.is_empty() {
+        return Ok(());
+    }
+    // The routes go with the link, the rules do not.
+    undo.remember("take the routing rules away", move |world| {
+        remove(world.kernel, table).map_err(|e| cni::error::causes(&e))
+    });
+    let kernel = &mut *undo.target().kernel;
+    for route in &policy.routes {
+        let added = kernel.add_route(route).map_err(|source| Error::Kernel {
+            step: format!("add the route to {} in table {table} on {}", route.dst, link.name),
+            source,
+        })?;
+        log(added, &route.dst);
+    }
+    for rule in &policy.rules {
+        let added = kernel.add_rule(rule).map_err(|source| Error::Kernel {
+            step: format!(
+                "have what comes from {} looked up in table {table} (policyRouting \"off\" does without)",
+                rule.from.ip()
+            ),
+            source,
+        })?;
+        log(added, &rule.from);
+    }
+    Ok(())
+}
+
+fn log(added: Added, what: &IpNetwork) {
+    if added == Added::Present {
+        tracing::debug!(%what, "is in the table already");
+    }
+}
+
+/// Deletes the rules in the pod that lead to `table`.
+///
+/// # Errors
+/// The kernel refused; what was deleted before stays deleted.
+pub(crate) fn remove(kernel: &mut dyn Kernel, table: u32) -> Result<(), Error> {
+    let refused = |source| Error::Kernel {
+        step: format!("delete the routing rules to table {table} in the pod"),
+        source,
+    };
+    let rules = kernel.rules().map_err(refused)?;
+    for rule in rules.iter().filter(|rule| rule.table == table) {
+        kernel.delete_rule(rule).map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// What of the policy is not there.
+pub(crate) fn compare(
+    kernel: &mut dyn Kernel,
+    policy: &Policy,
+    present: &[RouteEntry],
+    findings: &mut Vec<String>,
+) -> Result<(), Error> {
+    let rules = kernel.rules().map_err(|source| Error::Kernel {
+        step: "list the routing rules in the pod".to_owned(),
+        source,
+    })?;
+    for rule in policy.rules.iter().filter(|rule| !rules.contains(rule)) {
+        findings.push(format!(
+            "the rule from {} to table {} is gone",
+            rule.from.ip(),
+            rule.table
+        ));
+    }
+    for route in &policy.routes {
+        if !present.iter().any(|is| leads_alike(is, route)) {
+            let table = route.table.unwrap_or_default();
+            findings.push(format!("the route to {} in table {table} is gone", route.dst));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

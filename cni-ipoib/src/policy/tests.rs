@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::model::{Fault, Ipam, Rig, State, attachment};
+use common::cni::{CniResult, Code, Version};
+use ipnetwork::IpNetwork;
+use serde_json::{Value, json};
+
+const TABLE: u32 = 0x1234_5678;
+
+fn net(text: &str) -> IpNetwork {
+    text.parse().unwrap()
+}
+
+/// The policy of what an IPAM plugin answered.
+fn of(answer: Value) -> Policy {
+    let mut answer = answer;
+    answer["cniVersion"] = json!("1.1.0");
+    let result = CniResult::from_json(&answer).unwrap();
+    policy(7, TABLE, &result.ips, &result.routes)
+}
+
+fn routes(policy: &Policy) -> Vec<String> {
+    let text = |route: &RouteEntry| {
+        assert_eq!((route.index, route.table), (7, Some(TABLE)));
+        let via = route.gateway.map(|gw| format!(" via {gw}")).unwrap_or_default();
+        format!("{}{via}{}", route.dst, if route.onlink { " onlink" } else { "" })
+    };
+    policy.routes.iter().map(text).collect()
+}
+
+#[test]
+fn each_address_has_a_rule_and_its_subnet_a_route() {
+    let policy =
+        of(json!({"ips": [{"address": "10.0.0.2/24", "gateway": "10.0.0.1"}, {"address": "fd00:1::2/64"}]}));
+    let rule = |from| Rule {
+        from: net(from),
+        table: TABLE,
+        priority: 32000,
+    };
+    assert_eq!(policy.rules, [rule("10.0.0.2/32"), rule("fd00:1::2/128")]);
+    assert_eq!(
+        routes(&policy),
+        ["10.0.0.0/24", "fd00:1::/64"],
+        "no default route for a mere gateway"
+    );
+}
+
+#[test]
+fn two_addresses_of_one_subnet_share_its_route_and_one_alone_in_its_subnet_has_none() {
+    let shared = of(json!({"ips": [{"address": "10.0.0.2/24"}, {"address": "10.0.0.3/24"}]}));
+    assert_eq!(
+        (shared.rules.len(), routes(&shared)),
+        (2, vec!["10.0.0.0/24".to_owned()])
+    );
+    let alone = of(json!({"ips": [{"address": "10.0.0.2/32"}, {"address": "fd00::2/128"}]}));
+    assert_eq!((alone.rules.len(), routes(&alone).len()), (2, 0));
+}
+
+#[test]
+fn the_routes_that_were_asked_for_are_in_the_table_too() {
+    let policy = of(json!({
+        "ips": [{"address": "10.0.0.2/24", "gateway": "10.0.0.1"}, {"address": "10.9.0.2/32"}],
+        "routes": [
+            {"dst": "0.0.0.0/0"}, {"dst": "10.7.0.0/16", "gw": "10.0.0.9"}, {"dst": "10.8.0.0/16", "gw": "172.16.0.1"},
+            {"dst": "10.6.0.0/16", "table": 100},
+        ],
+    }));
+    assert_eq!(
+        routes(&policy),
+        [
+            "10.0.0.0/24",
+            "0.0.0.0/0 via 10.0.0.1",
+            "10.7.0.0/16 via 10.0.0.9",
+            "10.8.0.0/16 via 172.16.0.1 onlink"
+        ],
+        "and one that names its table only there"
+    );
+}
+
+#[test]
+fn a_table_is_the_attachments_own_and_always_the_same() {
+    let mark = |network: &str, container: &str| Mark::new(network, &attachment(container));
+    let one = table(&mark("rail0", "c1"));
+    assert_eq!(one, table(&mark("rail0", "c1")));
+    assert_ne!(one, table(&mark("rail1", "c1")));
+    assert_ne!(one, table(&mark("rail0", "c2")));
+    for group in [0, 1, 255, 0x0fff_ffff, 0x1000_0000, u32::MAX] {
+        let mark = Mark {
+            group,
+            ..mark("rail0", "c1")
+        };
+        assert!((0x1000_0000..0x2000_0000).contains(&table(&mark)), "{group}");
+    }
+}
+
+fn own_table() -> u32 {
+    table(&Mark::new("fabric", &attachment("c1")))
+}
+
+#[test]
+fn an_attached_pod_has_the_rules_and_the_table() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    let state = rig.kernel.state();
+    let index = state.pod[0].index;
+    let ips: Vec<IpConfig> = ["10.0.0.2/24", "fd00:1::2/64"].map(ip).into();
+    let expected = policy(index, own_table(), &ips, &[]);
+    assert_eq!(state.rules, expected.rules);
+    let in_table = |routes: &[RouteEntry]| -> Vec<RouteEntry> {
+        let own = routes.iter().filter(|route| route.table == Some(own_table()));
+        own.cloned().collect()
+    };
+    let routes = in_table(&state.routes);
+    assert_eq!(routes[..2], expected.routes);
+    assert_eq!(
+        routes[2].dst,
+        net("0.0.0.0/0"),
+        "which this IPAM plugin asked for"
+    );
+    let log = rig.kernel.get().log.clone();
+    let step = |text: &str| log.iter().position(|request| request.starts_with(text)).unwrap();
+    assert!(step("prepare net1 to answer") < step("bring"), "{log:?}");
+}
+
+fn ip(address: &str) -> IpConfig {
+    IpConfig {
+        address: net(address),
+        gateway: None,
+        interface: None,
+    }
+}
+
+#[test]
+fn switched_off_it_asks_nothing_of_the_kernel() {
+    let rig = Rig::new();
+    rig.add_with("c1", &json!({"policyRouting": "off"})).unwrap();
+    let state = rig.kernel.state();
+    assert_eq!(state.rules, []);
+    assert!(state.routes.iter().all(|route| route.table != Some(own_table())));
+    let log = rig.kernel.get().log.clone();
+    assert!(
+        log.iter().all(|request| !request.contains("answer for itself")),
+        "{log:?}"
+    );
+    rig.del("c1").unwrap();
+}
+
+#[test]
+fn a_link_without_addresses_needs_none() {
+    let rig = Rig::new();
+    rig.add_with("c1", &json!({"ipam": {}})).unwrap();
+    assert_eq!(rig.kernel.state().rules, []);
+}
+
+#[test]
+fn a_link_without_ipv4_is_not_told_how_to_answer_arp() {
+    let answer = json!({"cniVersion": "1.1.0", "ips": [{"address": "fd00:1::2/64"}]});
+    let rig = Rig::with(Ipam::giving(&answer));
+    rig.add("c1").unwrap();
+    assert_eq!(rig.kernel.state().rules.len(), 1);
+    let log = rig.kernel.get().log.clone();
+    assert!(
+        log.iter().all(|request| !request.contains("answer for itself")),
+        "{log:?}"
+    );
+}
+
+#[test]
+fn a_kernel_without_policy_routing_is_told_with_the_way_out() {
+    let rig = Rig::new();
+    rig.kernel.fail(Fault::Every("rule from fd00"));
+    let error = rig.add("c1").unwrap_err();
+    let table = own_table();
+    let text = format!(
+        "cannot have what comes from fd00:1::2 looked up in table {table} (policyRouting \"off\" does without)"
+    );
+    assert_eq!((error.code, error.msg), (Code::KERNEL, text));
+    assert_eq!(
+        rig.kernel.state().rules,
+        [],
+        "the one of the other family is taken back"
+    );
+}
+
+#[test]
+fn del_takes_the_rules_of_this_attachment_and_no_others() {
+    let rig = Rig::new();
+    let before: State = rig.kernel.state();
+    let stranger = Rule {
+        from: net("10.0.0.2/32"),
+        table: table(&Mark::new("other", &attachment("c1"))),
+        priority: PRIORITY,
+    };
+    rig.add("c1").unwrap();
+    rig.kernel.set().state.rules.push(stranger.clone());
+    rig.del("c2").unwrap();
+    assert_eq!(rig.kernel.state().rules.len(), 3, "those of another container");
+    rig.del("c1").unwrap();
+    assert_eq!(rig.kernel.state().rules, [stranger]);
+    rig.kernel.set().state.rules.clear();
+    assert_eq!(rig.kernel.state(), before);
+}
+
+#[test]
+fn rules_are_removed_even_when_the_link_is_gone() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    rig.kernel.set().state.pod.clear();
+    rig.del("c1").unwrap();
+    assert_eq!(rig.kernel.state().rules, []);
+}
+
+fn checked(change: impl FnOnce(&mut State), keys: &Value) -> Result<(), String> {
+    let rig = Rig::new();
+    let prev = rig.add_with("c1", keys).unwrap().to_json(Version::V1_1_0);
+    change(&mut rig.kernel.set().state);
+    let mut keys = keys.clone();
+    keys["prevResult"] = prev;
+    let checked = rig
+        .plugin()
+        .check(&rig.call(&keys), &attachment("c1"), &rig.pod.path());
+    checked.map_err(|error| error.msg)
+}
+
+#[test]
+fn check_tells_which_rule_and_which_route_is_gone() {
+    assert_eq!(checked(|_| {}, &json!({})), Ok(()));
+    let table = own_table();
+    let without_rule = checked(
+        |state| {
+            state.rules.remove(0);
+        },
+        &json!({}),
+    );
+    let text = format!("net1 is not as ADD left it: the rule from 10.0.0.2 to table {table} is gone");
+    assert_eq!(without_rule, Err(text));
+    let without_route = checked(
+        |state| {
+            let of_table = |route: &RouteEntry| route.table == Some(table) && route.dst.is_ipv6();
+            state.routes.retain(|route| !of_table(route));
+        },
+        &json!({}),
+    );
+    let text = format!("net1 is not as ADD left it: the route to fd00:1::/64 in table {table} is gone");
+    assert_eq!(without_route, Err(text));
+    assert_eq!(
+        checked(|state| state.rules.clear(), &json!({"policyRouting": "off"})),
+        Ok(())
+    );
+}

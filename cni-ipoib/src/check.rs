@@ -60,16 +60,8 @@ impl CniIpoib {
                     .cloned()
                     .collect::<Vec<_>>();
                 compare_addresses(&mut *kernel, &link, &ips, &mut findings)?;
-                let step = format!("list the routes of {}", link.name);
-                let present = kernel
-                    .routes(Side::Pod, link.index)
-                    .map_err(|source| Error::Kernel { step, source })?;
-                let routes = our_routes(&link, &prev, &ips);
-                compare_routes(&link, &routes, &ips, &present, &mut findings);
-                if config.policy_routing {
-                    let policy = policy(link.index, policy::table(&mark), &ips, &routes);
-                    policy::compare(&mut *kernel, &policy, &present, &mut findings)?;
-                }
+                let table = config.policy_routing.then(|| policy::table(&mark));
+                findings.extend(compare_routing(&mut *kernel, &link, &prev, &ips, table)?);
             }
         }
         let written = Journal::new(&self.places.state, &call.conf.network).peek(attachment);
@@ -208,19 +200,31 @@ fn our_routes(link: &Link, prev: &CniResult, ips: &[IpConfig]) -> Vec<cni::Route
     prev.routes.iter().filter(ours).cloned().collect()
 }
 
-fn compare_routes(
+/// Routes, and with a `table` of its own what is in it and who looks there.
+fn compare_routing(
+    kernel: &mut dyn Kernel,
     link: &Link,
-    routes: &[cni::Route],
+    prev: &CniResult,
     ips: &[IpConfig],
-    present: &[RouteEntry],
-    findings: &mut Vec<String>,
-) {
-    for route in routes {
+    table: Option<u32>,
+) -> Result<Vec<String>, Error> {
+    let mut findings = Vec::new();
+    let step = format!("list the routes of {}", link.name);
+    let present = kernel
+        .routes(Side::Pod, link.index)
+        .map_err(|source| Error::Kernel { step, source })?;
+    let routes = our_routes(link, prev, ips);
+    for route in &routes {
         let want = route_entry(link.index, route, ips);
         if !present.iter().any(|is| leads_alike(is, &want)) {
             findings.push(format!("the route to {} is gone", route.dst));
         }
     }
+    if let Some(table) = table {
+        let policy = policy(link.index, table, ips, &routes);
+        policy::compare(kernel, &policy, &present, &mut findings)?;
+    }
+    Ok(findings)
 }
 
 /// Whether both lead to the same place the same way; what else a route has may have been tuned.

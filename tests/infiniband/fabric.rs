@@ -61,6 +61,20 @@ pub(crate) fn run_exclusive(test: impl FnOnce(&Node) + Send) {
     });
 }
 
+/// The same on a fabric of another number of HCAs; their ports are `ib0`, `ib1`, ...
+pub(crate) fn run_on(hcas: usize, test: impl FnOnce(&Node) + Send) {
+    run(|node| {
+        load(node, &format!("devices={hcas} pkeys=0xffff,0x8001"));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let ports: Vec<String> = (0..hcas).map(|number| format!("ib{number}")).collect();
+            bring_up_ports(node, &ports);
+            test(node);
+        }));
+        reload(node, MODULE);
+        outcome.unwrap_or_else(|failure| resume_unwind(failure));
+    });
+}
+
 fn set_netns_mode(mode: NetnsMode) {
     let mut socket = Socket::<Rdma>::open().unwrap();
     soon(&format!("every pod is gone, for the {mode} mode"), || {
@@ -70,18 +84,26 @@ fn set_netns_mode(mode: NetnsMode) {
 }
 
 fn reload(node: &Node, parameters: &str) {
+    load(node, parameters);
+    bring_up(node);
+}
+
+fn load(node: &Node, parameters: &str) {
     for words in ["-r softib".to_owned(), format!("softib {parameters}")] {
         let output = node.exec("modprobe", &words);
         assert!(output.status.success(), "modprobe {words}: {output:?}");
     }
-    bring_up(node);
 }
 
 fn bring_up(node: &Node) {
-    for port in PORTS {
+    bring_up_ports(node, &PORTS.map(str::to_owned));
+}
+
+fn bring_up_ports(node: &Node, ports: &[String]) {
+    for port in ports {
         node.ip(&format!("link set {port} up"));
     }
-    for port in PORTS {
+    for port in ports {
         soon(&format!("{port} has carrier"), || node.link(port).carrier);
     }
 }

@@ -24,6 +24,7 @@ mod link;
 mod mtu;
 mod partition;
 mod port;
+mod rails;
 mod rdma;
 mod reach;
 mod reboot;

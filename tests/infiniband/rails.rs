@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Eight rails in one pod: every pair of rails of two pods talks, on the interfaces that it was meant for.
+//!
+//! Told from the bytes that each interface sent: every pair exchanges another number of echo requests, each larger than
+//! all that ARP, neighbour discovery and multicast say meanwhile.
+
+use crate::fabric::{address, network, reaches, run_on};
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
+
+const RAILS: usize = 8;
+/// Payload of an echo request, in bytes.
+const PAYLOAD: u64 = 1400;
+
+fn ifname(rail: usize) -> String {
+    format!("net{}", rail + 1)
+}
+
+/// The router's address in the subnet of a rail.
+fn router(rail: usize, ipv6: bool) -> String {
+    let subnet = rail + 1;
+    if ipv6 {
+        format!("fd00:8:{subnet}::1")
+    } else {
+        format!("10.8.{subnet}.1")
+    }
+}
+
+/// The network of each rail: all of one subnet, or each of its own with a route to the others over a router.
+fn rails(node: &Node, one_subnet: bool, keys: &Value) -> Vec<Conf> {
+    let rail = |rail: usize| {
+        let mut ipam = node.rdma_ipam("");
+        let subnet = if one_subnet { 0 } else { rail + 1 };
+        ipam["ranges"] = json!([
+            [{"subnet": format!("10.8.{subnet}.0/24")}], [{"subnet": format!("fd00:8:{subnet}::/64")}]
+        ]);
+        if one_subnet {
+            ipam["network_name"] = json!("rails");
+        } else {
+            ipam["routes"] = json!([
+                {"dst": "10.8.0.0/16", "gw": router(rail, false)}, {"dst": "fd00:8::/32", "gw": router(rail, true)}
+            ]);
+        }
+        let mut all = keys.clone();
+        all["master"] = json!(format!("ib{rail}"));
+        all["ipam"] = ipam;
+        network(node, &all).named(&format!("rail{rail}"))
+    };
+    (0..RAILS).map(rail).collect()
+}
+
+/// A pod on every rail, as the images of distributions set it up: strict reverse path filtering everywhere.
+struct Railed<'n> {
+    pod: Pod<'n>,
+    results: Vec<Value>,
+}
+
+impl<'n> Railed<'n> {
+    fn new(node: &'n Node, confs: &[Conf]) -> Self {
+        let pod = node.pod();
+        let strict =
+            || ["all", "default"].map(|of| fs::write(format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"), "1"));
+        pod.open().run(strict).unwrap().map(|written| written.unwrap());
+        let attach = |rail: usize| pod.attach(&confs[rail], &ifname(rail));
+        let results = (0..RAILS).map(attach).collect();
+        Self { pod, results }
+    }
+
+    fn address(&self, rail: usize, ipv6: bool) -> String {
+        address(&self.results[rail], ipv6)
+    }
+
+    /// The bytes that each rail has sent.
+    fn sent(&self) -> Vec<u64> {
+        let told: Vec<Value> = serde_json::from_str(&self.pod.ip("-s -j link show")).unwrap();
+        let bytes: BTreeMap<&str, u64> = told
+            .iter()
+            .map(|link| {
+                (
+                    link["ifname"].as_str().unwrap(),
+                    link["stats64"]["tx"]["bytes"].as_u64().unwrap(),
+                )
+            })
+            .collect();
+        (0..RAILS).map(|rail| bytes[ifname(rail).as_str()]).collect()
+    }
+
+    fn detach(&self, confs: &[Conf]) {
+        for (rail, conf) in confs.iter().enumerate() {
+            self.pod.check(conf, &ifname(rail)).done();
+            self.pod.detach(conf, &ifname(rail));
+        }
+    }
+}
+
+/// Has every rail of `a` speak once with every rail of `b`, so that all neighbours are known.
+fn acquaint(a: &Railed<'_>, b: &Railed<'_>, ipv6: bool) {
+    thread::scope(|scope| {
+        for from in 0..RAILS {
+            scope.spawn(move || {
+                let source = a.address(from, ipv6);
+                for to in 0..RAILS {
+                    reaches(&a.pod, &format!("-I {source} {}", b.address(to, ipv6)));
+                }
+            });
+        }
+    });
+}
+
+/// What every rail of both pods sent while rail `from` of `a` asked rail N of `b` N + 1 times.
+fn ask_all(a: &Railed<'_>, from: usize, b: &Railed<'_>, ipv6: bool) -> [Vec<u64>; 2] {
+    let before = [a.sent(), b.sent()];
+    let source = a.address(from, ipv6);
+    thread::scope(|scope| {
+        for to in 0..RAILS {
+            let target = b.address(to, ipv6);
+            let words = format!("-q -c {} -i 0.05 -W 3 -s {PAYLOAD} -I {source} {target}", to + 1);
+            scope.spawn(move || {
+                let output = a.pod.exec("ping", &words);
+                assert!(output.status.success(), "nothing came back: ping {words}");
+            });
+        }
+    });
+    let since = |after: Vec<u64>, before: &[u64]| after.iter().zip(before).map(|(a, b)| a - b).collect();
+    [since(a.sent(), &before[0]), since(b.sent(), &before[1])]
+}
+
+/// How many echo requests or replies these bytes are; what was sent besides is less than one.
+fn requests(bytes: u64, ipv6: bool) -> u64 {
+    // IPoIB's header, ICMP's, and that of IP.
+    bytes / (PAYLOAD + 4 + 8 + if ipv6 { 40 } else { 20 })
+}
+
+/// Every pair of rails, both families.
+fn all_pairs(a: &Railed<'_>, b: &Railed<'_>) {
+    for ipv6 in [false, true] {
+        acquaint(a, b, ipv6);
+        for from in 0..RAILS {
+            let [by_a, by_b] = ask_all(a, from, b, ipv6);
+            let case = format!(
+                "from {} (IPv6: {ipv6}): {by_a:?}, answered by {by_b:?}",
+                ifname(from)
+            );
+            for rail in 0..RAILS {
+                // Datagrams may be lost on a busy machine, but none may turn up elsewhere: each rail is asked another
+                // number of times, so that whatever went by a wrong one is too much there.
+                let asked = requests(by_a[rail], ipv6);
+                assert!(if rail == from { asked > 30 } else { asked == 0 }, "{case}");
+                let answered = requests(by_b[rail], ipv6);
+                assert!(answered >= 1 && answered <= rail as u64 + 1, "{case}");
+            }
+        }
+    }
+}
+
+/// A pod that forwards between the subnets of all rails.
+fn routing<'n>(node: &'n Node, confs: &[Conf]) -> Railed<'n> {
+    let pod = node.pod();
+    let attach = |(rail, conf): (usize, &Conf)| {
+        let result = pod.attach(&conf.clone().without("ipam"), &ifname(rail));
+        pod.ip(&format!(
+            "addr add {}/24 dev {}",
+            router(rail, false),
+            ifname(rail)
+        ));
+        pod.ip(&format!(
+            "addr add {}/64 dev {} nodad",
+            router(rail, true),
+            ifname(rail)
+        ));
+        result
+    };
+    let results = confs.iter().enumerate().map(attach).collect();
+    let forward = || {
+        ["ipv4/ip_forward", "ipv6/conf/all/forwarding"]
+            .map(|key| fs::write(format!("/proc/sys/net/{key}"), "1"))
+    };
+    pod.open().run(forward).unwrap().map(|written| written.unwrap());
+    Railed { pod, results }
+}
+
+fn two_pods_on_eight_rails(one_subnet: bool) {
+    run_on(RAILS, |node| {
+        let confs = rails(node, one_subnet, &json!({}));
+        let before = node.traces(&[]);
+        let router = (!one_subnet).then(|| routing(node, &confs));
+        let [a, b] = [(); 2].map(|()| Railed::new(node, &confs));
+        all_pairs(&a, &b);
+        for (rail, conf) in confs.iter().enumerate() {
+            let default = a
+                .pod
+                .routes(&ifname(rail))
+                .into_iter()
+                .filter(|route| route.dst.prefix() == 0);
+            assert_eq!(default.count(), 0, "nobody asked for a default route: {conf:?}");
+        }
+        for railed in [&a, &b] {
+            railed.detach(&confs);
+            let left = railed.pod.socket().rules().unwrap();
+            assert!(left.iter().all(|rule| rule.from.prefix() == 0), "{left:?}");
+        }
+        if let Some(router) = router {
+            let confs: Vec<Conf> = confs.iter().map(|conf| conf.clone().without("ipam")).collect();
+            router.detach(&confs);
+        }
+        assert_same(&before, &node.traces(&[]), "after DEL");
+    });
+}
+
+#[test]
+fn eight_rails_of_one_subnet_talk_pair_by_pair_and_none_crosses() {
+    two_pods_on_eight_rails(true);
+}
+
+#[test]
+fn eight_rails_of_different_subnets_talk_pair_by_pair_over_a_router_and_none_crosses() {
+    two_pods_on_eight_rails(false);
+}
+
+/// What the two tests above would find if the plugin did nothing.
+#[test]
+fn without_policy_routing_rails_of_one_subnet_cross() {
+    run_on(RAILS, |node| {
+        let confs = rails(node, true, &json!({"policyRouting": "off"}));
+        let [a, b] = [(); 2].map(|()| node.pod());
+        let results: Vec<Value> = (0..RAILS)
+            .map(|rail| {
+                a.attach(&confs[rail], &ifname(rail));
+                b.attach(&confs[rail], &ifname(rail))
+            })
+            .collect();
+        let [a, b] = [a, b].map(|pod| Railed {
+            pod,
+            results: results.clone(),
+        });
+        let before = b.sent();
+        let start = Instant::now();
+        while requests(b.sent()[0] - before[0], false) < 5 && start.elapsed() < Duration::from_secs(15) {
+            let words = format!(
+                "-q -c 5 -i 0.05 -W 1 -s {PAYLOAD} {}",
+                address(&results[5], false)
+            );
+            a.pod.exec("ping", &words);
+        }
+        let sent: Vec<u64> = b
+            .sent()
+            .iter()
+            .zip(&before)
+            .map(|(now, then)| now - then)
+            .collect();
+        assert!(
+            requests(sent[0], false) >= 5,
+            "net6 was asked, net1 answers: {sent:?}"
+        );
+        assert_eq!(requests(sent[5], false), 0, "{sent:?}");
+        a.detach(&confs);
+        b.detach(&confs);
+    });
+}

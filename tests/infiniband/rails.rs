@@ -192,7 +192,7 @@ fn two_pods_on_eight_rails(one_subnet: bool) {
         for (rail, conf) in confs.iter().enumerate() {
             let default = a
                 .pod
-                .routes(&ifname(rail))
+                .all_routes(&ifname(rail))
                 .into_iter()
                 .filter(|route| route.dst.prefix() == 0);
             assert_eq!(default.count(), 0, "nobody asked for a default route: {conf:?}");

@@ -2,6 +2,7 @@
 //! A pod: a network namespace behind a path, and what its runtime remembers of it.
 
 use crate::{Answer, Call, Conf, Node};
+use cni_ipoib::policy::PRIORITY;
 use common::netlink::{Address, Link, Route, RouteEntry, Socket};
 use common::netns::Netns;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -160,9 +161,23 @@ impl<'n> Pod<'n> {
         global.map(|a| a.address.to_string()).collect()
     }
 
-    /// The routes through the link `name`.
+    /// The routes through the link `name`, but those in the table that policy routing gave it.
     #[track_caller]
     pub fn routes(&self, name: &str) -> Vec<RouteEntry> {
+        let rules = self.socket().rules().unwrap();
+        let own = |table| {
+            rules
+                .iter()
+                .any(|rule| rule.priority == PRIORITY && Some(rule.table) == table)
+        };
+        let mut routes = self.all_routes(name);
+        routes.retain(|route| !own(route.table));
+        routes
+    }
+
+    /// The routes through the link `name` in every table.
+    #[track_caller]
+    pub fn all_routes(&self, name: &str) -> Vec<RouteEntry> {
         let index = self.link(name).index;
         self.socket().routes(index).unwrap()
     }

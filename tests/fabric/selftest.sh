@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What the fabric promises, shown with the tools a person would use. Runs in the VM:
-#     tests/fabric/run [--kernel current] tests/fabric/selftest.sh
+#     tests/fabric/run [--kernel current] tests/fabric/selftest.sh [CASES...]
+# All cases, or those named: device ipoib connected_mode link pkey verbs mtu bond roce namespace unload.
 # Prints a sentence per case and a closing line; exits 1 when one does not hold.
 # "# ..." lines record what differs between kernels.
 # shellcheck disable=SC2016,SC1010 # commands for `all` and `eval`, expanded there; `do` is an argument of ping
@@ -427,16 +428,7 @@ reload_under_load() {
 }
 
 echo "# kernel $(uname -r)"
-device_cases
-ipoib_cases
-connected_mode_cases
-link_cases
-pkey_cases
-verbs_cases
-mtu_cases
-bond_cases
-roce_cases
-namespace_cases
-unload_cases
+(($#)) || set -- device ipoib connected_mode link pkey verbs mtu bond roce namespace unload
+for cases in "$@"; do "${cases}_cases"; done
 echo "$passed passed, $failed failed"
 ((failed == 0))

@@ -192,10 +192,10 @@ impl Rig {
             plugin: RdmaIpam {
                 disk,
                 clock,
-                lock_wait: Duration::from_millis(200),
+                lock_wait: Duration::from_millis(900),
                 agent: crate::agent::Client {
                     socket: dir.path().join("agent.sock"),
-                    limit: Duration::from_millis(300),
+                    limit: Duration::from_secs(1),
                 },
             },
             ipam,

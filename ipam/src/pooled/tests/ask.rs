@@ -321,7 +321,7 @@ fn an_agent_that_does_not_answer_leaves_nothing() {
         Code::TRY_AGAIN,
         &[
             "address 10.0.0.200 can only be had by way of the agent",
-            "no answer within 300 ms",
+            "no answer within 1000 ms",
         ],
     );
     rig.assert_sound("after silence");
@@ -342,7 +342,7 @@ fn an_agent_whose_blocks_others_take_first_costs_the_limit() {
     let error = rig.try_add("b").unwrap_err();
     assert_says(&error, Code::TRY_AGAIN, &["all 1 IPv4"]);
     let count = agent.end().len();
-    assert!((2..=40).contains(&count), "{count} questions in 300 ms");
+    assert!((2..=140).contains(&count), "{count} questions in a second");
 }
 
 #[test]

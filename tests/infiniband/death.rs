@@ -134,3 +134,18 @@ fn the_next_pod_is_attached_while_a_dead_ones_child_lies_about() {
         pod.detach(&conf, "net1");
     });
 }
+
+#[test]
+fn del_that_comes_before_the_kernel_puts_the_child_back_waits_for_it() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let before = node.settled_snapshot(&[]);
+        for _ in 0..3 {
+            let pod = node.pod();
+            pod.attach(&conf, "net1");
+            pod.die();
+            pod.detach(&conf, "net1");
+            node.assert_as_before(&before, &[], "after DEL that came at once");
+        }
+    });
+}

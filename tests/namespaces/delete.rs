@@ -196,3 +196,60 @@ fn the_released_address_is_free_for_the_next_pod() {
         }
     });
 }
+
+#[test]
+fn an_interface_that_the_pod_renamed_does_not_keep_del_from_succeeding() {
+    Node::run(|node| {
+        for forgotten in [false, true] {
+            let pod = node.pod();
+            let before = node.traces(&[&pod]);
+            let [conf, _] = networks(node);
+            pod.attach(&conf, "net1");
+            pod.ip("link set net1 down");
+            pod.ip("link set net1 name fast0");
+            if forgotten {
+                pod.forget();
+            }
+            pod.detach(&conf, "net1");
+            assert_same(&before, &node.traces(&[&pod]), "after DEL of a renamed interface");
+        }
+    });
+}
+
+#[test]
+fn an_interface_whose_alias_and_address_the_pod_changed_is_still_deleted() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let [conf, _] = networks(node);
+        pod.attach(&conf, "net1");
+        pod.ip("link set net1 address 02:00:00:00:00:99 mtu 1300");
+        pod.ip("addr flush dev net1");
+        pod.detach(&conf, "net1");
+        assert_same(&before, &node.traces(&[&pod]), "after DEL of a changed interface");
+    });
+}
+
+#[test]
+fn a_late_del_takes_nothing_of_the_pod_that_has_the_path_and_the_address_now() {
+    Node::run(|node| {
+        let mut ipam = node.rdma_ipam("10.7.0.0/24");
+        ipam["ranges"] =
+            json!([[{"subnet": "10.7.0.0/24", "rangeStart": "10.7.0.5", "rangeEnd": "10.7.0.5"}]]);
+        let conf = node.conf(json!({"ipam": ipam}));
+        let old = node.pod();
+        let late = {
+            old.attach(&conf, "net1");
+            old.call("DEL", &conf, "net1")
+        };
+        old.detach(&conf, "net1");
+        let new = node.pod();
+        new.attach(&conf, "net1");
+        let before = node.traces(&[&old, &new]);
+        late.clone().env("CNI_NETNS", &new.netns).run().done();
+        late.run().done();
+        assert_same(&before, &node.traces(&[&old, &new]), "after DELs that came late");
+        new.check(&conf, "net1").done();
+        new.detach(&conf, "net1");
+    });
+}

@@ -2,7 +2,7 @@
 //! ADD: a container gets an interface on an RDMA network.
 
 use crate::attach::{Attached, World, attach};
-use crate::config::{Config, Identity};
+use crate::config::{Config, Identity, Mode};
 use crate::del::Remains;
 use crate::error::Error;
 use crate::host::observe;
@@ -15,9 +15,9 @@ use crate::rdma::{Sources, grant_for, interface};
 use crate::select::{settle, turn};
 use crate::{CniIpoib, device_info, policy};
 use common::cni::dispatch::Call;
-use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
+use common::cni::{self, Attachment, CniResult, Delegate, IfName, Interface, IpConfig};
 use common::netns::Netns;
-use common::rdma::Sysfs;
+use common::rdma::{PciAddress, Sysfs};
 use std::path::Path;
 
 impl CniIpoib {
@@ -51,8 +51,8 @@ impl CniIpoib {
             netns: &netns,
             path,
         };
-        match self.add_locked(call, &config, &mut to, &mut entry) {
-            Ok((plan, attached)) => Ok(result(prev, &plan, attached, &config, path)),
+        match self.add_of_mode(call, &config, &mut to, &mut entry) {
+            Ok((made, attached)) => Ok(result(prev, &made, attached, &config, path)),
             Err(Refused { error, clean }) => {
                 // What could not be taken back stays written down, for DEL.
                 if clean
@@ -91,19 +91,29 @@ impl CniIpoib {
         Ok(entry.clear()?)
     }
 
+    fn add_of_mode(
+        &self,
+        call: &Call,
+        config: &Config,
+        to: &mut AddTo<'_>,
+        entry: &mut Entry,
+    ) -> Result<(Made, Attached), Refused> {
+        self.sweep_links(to.kernel)?;
+        match config.mode {
+            Some(Mode::Device) => self.add_device(call, config, to, entry),
+            _ => self.add_locked(call, config, to, entry),
+        }
+    }
+
     fn add_locked(
         &self,
         call: &Call,
         config: &Config,
         to: &mut AddTo<'_>,
         entry: &mut Entry,
-    ) -> Result<(Plan, Attached), Refused> {
+    ) -> Result<(Made, Attached), Refused> {
         let sysfs = Sysfs::at(&self.places.sysfs);
-        let ipam = config
-            .ipam
-            .as_deref()
-            .map(|plugin| Delegate::new(plugin, call, config.delegate_timeout))
-            .transpose()?;
+        let ipam = delegate(call, config)?;
         require_free_name(to.kernel, to.attachment)?;
         let settled = settle(to.kernel, &sysfs, &self.places.state, config)?;
         let config = &*settled.config;
@@ -145,6 +155,7 @@ impl CniIpoib {
             ipam: config.ipam.clone(),
             device_info: device_info.as_ref().map(|(file, _)| file.clone()),
             rdma: plan.rdma.clone(),
+            device: None,
         })?;
         // What this ADD chose is written down now, for the next one to count.
         drop(turn);
@@ -160,20 +171,35 @@ impl CniIpoib {
             link_may_live: false,
         };
         let attached = attach(&mut world, &plan)?;
-        Ok((plan, attached))
+        let (ifname, pci) = (plan.ifname, plan.child.pci);
+        Ok((Made { ifname, pci }, attached))
     }
 }
 
+/// The IPAM plugin, if there is one.
+pub(crate) fn delegate<'c>(call: &'c Call, config: &Config) -> Result<Option<Delegate<'c>>, cni::Error> {
+    let plugin = config.ipam.as_deref();
+    plugin
+        .map(|plugin| Delegate::new(plugin, call, config.delegate_timeout))
+        .transpose()
+}
+
 /// Who is attached, and where.
-struct AddTo<'a> {
-    attachment: &'a Attachment,
-    kernel: &'a mut dyn Kernel,
-    netns: &'a Netns,
-    path: &'a Path,
+pub(crate) struct AddTo<'a> {
+    pub(crate) attachment: &'a Attachment,
+    pub(crate) kernel: &'a mut dyn Kernel,
+    pub(crate) netns: &'a Netns,
+    pub(crate) path: &'a Path,
+}
+
+/// What the result tells of the interface beside its link.
+pub(crate) struct Made {
+    pub(crate) ifname: IfName,
+    pub(crate) pci: Option<PciAddress>,
 }
 
 /// A refused ADD.
-struct Refused {
+pub(crate) struct Refused {
     error: cni::Error,
     /// Whether nothing is left of it.
     clean: bool,
@@ -203,7 +229,7 @@ impl From<crate::attach::Failed> for Refused {
 }
 
 /// The specification asks ADD to fail if the name is taken, before anything is changed.
-fn require_free_name(kernel: &mut dyn Kernel, attachment: &Attachment) -> Result<(), Error> {
+pub(crate) fn require_free_name(kernel: &mut dyn Kernel, attachment: &Attachment) -> Result<(), Error> {
     if pod_link(kernel, attachment.ifname.as_str())?.is_some() {
         Err(Error::IfnameInUse(attachment.ifname.clone()))
     } else {
@@ -212,21 +238,16 @@ fn require_free_name(kernel: &mut dyn Kernel, attachment: &Attachment) -> Result
 }
 
 /// The result of the plugin before this one, if any, with ours added to it.
-fn result(prev: CniResult, plan: &Plan, attached: Attached, config: &Config, netns: &Path) -> CniResult {
+fn result(prev: CniResult, made: &Made, attached: Attached, config: &Config, netns: &Path) -> CniResult {
     let mut result = prev;
     let index = result.interfaces.len();
     result.interfaces.push(Interface {
-        name: plan.ifname.to_string(),
+        name: made.ifname.to_string(),
         mac: attached.link.address.to_string(),
         mtu: Some(attached.link.mtu),
         sandbox: netns.display().to_string(),
         socket_path: String::new(),
-        pci_id: plan
-            .child
-            .pci
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        pci_id: made.pci.as_ref().map(ToString::to_string).unwrap_or_default(),
     });
     result
         .ips

@@ -8,7 +8,7 @@ mod address;
 mod create;
 mod rdma;
 
-pub(crate) use address::route_entry;
+pub(crate) use address::{address, route, route_entry};
 
 use crate::config::Mode;
 use crate::device_info;
@@ -16,13 +16,13 @@ use crate::error::Error;
 use crate::kernel::{Kernel, Side};
 use crate::plan::{Child, Plan};
 use crate::policy;
-use address::{address, route};
 use common::cni::{self, Attachment, CniResult, Delegate};
 use common::netlink::{Link, LinkChange};
 use common::undo::{Failure, Undo};
 use create::create;
 use nix::errno::Errno;
 use rdma::give_rdma;
+pub(crate) use rdma::write_record;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
 }
 
 /// Asks the IPAM plugin for addresses.
-fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Error> {
+pub(crate) fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Error> {
     let world = undo.target();
     let Some(ipam) = world.ipam.clone() else {
         return Ok(CniResult::default());
@@ -162,7 +162,7 @@ fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<(), Er
 
 /// A request of its own: within one, the kernel brings a link up before it looks at the address generation mode.
 /// After the addresses, because coming up is what makes it announce them.
-fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error> {
+pub(crate) fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error> {
     let up = LinkChange {
         up: Some(true),
         ..LinkChange::default()
@@ -215,7 +215,7 @@ fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Err
     }
 }
 
-fn write_device_info(undo: &mut Undo<'_, World<'_>>) -> Result<(), Error> {
+pub(crate) fn write_device_info(undo: &mut Undo<'_, World<'_>>) -> Result<(), Error> {
     let Some((file, content)) = undo.target().device_info.clone() else {
         return Ok(());
     };

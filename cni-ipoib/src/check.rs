@@ -3,7 +3,7 @@
 
 use crate::CniIpoib;
 use crate::attach::route_entry;
-use crate::config::{Config, Master};
+use crate::config::{Config, Master, Mode};
 use crate::error::Error;
 use crate::host::observe;
 use crate::journal::Journal;
@@ -42,16 +42,17 @@ impl CniIpoib {
         {
             config.master = Master::Named(name);
         }
-        let host = observe(&mut *kernel, &Sysfs::at(&self.places.sysfs), &config)?;
-        let child = plan::child(&config, &host)?;
-
+        let child = self.child(&mut *kernel, &config)?;
         let mut findings = Vec::new();
         let found = pod_link(&mut *kernel, ifname.as_str())?;
         match found {
             None => findings.push("it is gone".to_owned()),
             Some(link) => {
                 let mark = Mark::new(&call.conf.network, attachment);
-                compare_link(&link, &child, &mark, &mut findings);
+                match &child {
+                    Some(child) => compare_link(&link, child, &mark, &mut findings),
+                    None => self.compare_device((&call.conf.network, attachment), &link, &mut findings),
+                }
                 compare_interface(&link, &prev.interfaces[index], &mut findings);
                 let ips = prev
                     .ips
@@ -79,6 +80,15 @@ impl CniIpoib {
             Some(plugin) => Delegate::new(plugin, call, config.delegate_timeout)?.check(attachment, path),
             None => Ok(()),
         }
+    }
+
+    /// The child that there should be; none of a link that was moved whole, and is not on the host any more.
+    fn child(&self, kernel: &mut dyn Kernel, config: &Config) -> Result<Option<Child>, Error> {
+        if config.mode == Some(Mode::Device) {
+            return Ok(None);
+        }
+        let host = observe(kernel, &Sysfs::at(&self.places.sysfs), config)?;
+        plan::child(config, &host).map(Some)
     }
 
     /// The master that ADD chose: as it wrote down, or else the parent that the pod's link has.

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The keys of `cni-ipoib` beside those of CNI; the order is the documentation's.
-pub const KEYS: [&str; 14] = [
+pub const KEYS: [&str; 17] = [
     "master",
     "mode",
     "pkey",
@@ -36,6 +36,9 @@ pub const KEYS: [&str; 14] = [
     "mac",
     "rdma",
     "policyRouting",
+    "hwaddr",
+    "hostAddresses",
+    "keepLast",
     "delegateTimeout",
 ];
 
@@ -57,6 +60,8 @@ pub enum Mode {
     Macvlan,
     /// An ipvlan child of an Ethernet parent.
     Ipvlan,
+    /// No child: the link itself, moved into the pod.
+    Device,
 }
 
 /// How the parent is found.
@@ -67,12 +72,24 @@ pub enum Master {
     /// The network interface of a device, by PCI address or auxiliary device name; the device comes from a device
     /// plugin, so it goes before a name.
     Device(String),
+    /// By hardware address: on Ethernet the one it was made with or has now, on `InfiniBand` any with the port's GUID.
+    Address(HwAddress),
     /// The link of the default route, as the reference macvlan plugin does when it is given no master.
     DefaultRoute,
     /// The best of several that are named or described.
     Preferred(Preferences),
     /// Nowhere: ADD answers with the links that could be named.
     Unset,
+}
+
+/// What becomes of the addresses that the host has on a link that is moved whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostAddresses {
+    /// The link stays on the host.
+    #[default]
+    Refuse,
+    /// The host does without them as long as the pod lives.
+    Restore,
 }
 
 /// A configuration that holds on any node.
@@ -114,6 +131,10 @@ pub struct Config {
     pub device_info_file: Option<PathBuf>,
     /// How long the IPAM plugin may take.
     pub delegate_timeout: Duration,
+    /// What becomes of the addresses that the host has on a link that is moved.
+    pub host_addresses: HostAddresses,
+    /// The last active port of a link layer stays on the host.
+    pub keep_last: bool,
     /// Which keys were set that only one mode has, for the case that the mode follows from the parent.
     pub only_for: Vec<(&'static str, Mode)>,
 }
@@ -142,12 +163,16 @@ impl Config {
         }
         let (mode, macvlan_mode) = raw.modes(&call.program)?;
         let only_for = raw.only_for();
+        let host_addresses = raw.host_addresses()?;
         if let Some(mode) = mode {
             require_fitting_keys(&only_for, mode)?;
         }
         let pkey = raw.pkey()?;
         Ok(Self {
-            master: raw.parent(&call.program, master::needs(mode, &only_for, pkey))?,
+            master: by_address(
+                &raw,
+                raw.parent(&call.program, master::needs(mode, &only_for, pkey))?,
+            )?,
             mode,
             pkey,
             ipoib_mode: raw::parse("ipoibMode", raw.ipoib_mode.as_deref())?,
@@ -171,8 +196,23 @@ impl Config {
                 .cni_device_info_file
                 .filter(|f| !f.as_os_str().is_empty()),
             delegate_timeout: delegate_timeout(raw.delegate_timeout)?,
+            host_addresses,
+            keep_last: raw.keep_last.unwrap_or(true),
             only_for,
         })
+    }
+}
+
+/// A device plugin's choice goes before a hardware address; a name beside one is one too many.
+fn by_address(raw: &RawConfig, master: Master) -> Result<Master, Error> {
+    match (raw.by_address()?, master) {
+        (Some(address), Master::Unset | Master::DefaultRoute) => Ok(Master::Address(address)),
+        (None, master) | (Some(_), master @ Master::Device(_)) => Ok(master),
+        (Some(address), _) => Err(Error::BadValue {
+            key: "hwaddr",
+            value: address.to_string(),
+            want: "either hwaddr or master, not both".to_owned(),
+        }),
     }
 }
 

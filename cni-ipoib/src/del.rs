@@ -109,6 +109,9 @@ impl CniIpoib {
 
     /// Deletes the attachment's link in the container, or where the kernel put it when the container died.
     fn remove_link(&self, call: &Call, remains: &Remains<'_>) -> Result<(), cni::Error> {
+        if self.give_link_back(&call.conf.network, remains)? {
+            return Ok(());
+        }
         let mark = Mark::new(&call.conf.network, remains.attachment);
         let mut seen = Vec::new();
         for (path, id) in remains.places() {

@@ -5,6 +5,7 @@
 use crate::error::Error;
 use crate::plan::Child;
 use crate::rdma::Grant;
+use common::rdma::PciAddress;
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
@@ -13,7 +14,16 @@ use std::path::{Path, PathBuf};
 /// The file and its content, or none: where a device plugin wrote it already its word stands, and a device that is
 /// not on the PCI bus has no form in the specification.
 pub(crate) fn to_write(file: Option<&Path>, child: &Child, rdma: Option<&Grant>) -> Option<(PathBuf, Value)> {
-    let (file, pci) = (file?, child.pci.as_ref()?);
+    of(file, child.pci.as_ref(), rdma)
+}
+
+/// The same for a whole device, which is known by its function.
+pub(crate) fn of(
+    file: Option<&Path>,
+    pci: Option<&PciAddress>,
+    rdma: Option<&Grant>,
+) -> Option<(PathBuf, Value)> {
+    let (file, pci) = (file?, pci?);
     if file.exists() {
         tracing::debug!(file = %file.display(), "written by the device plugin already");
         return None;

@@ -2,6 +2,7 @@
 //! Everything that can go wrong, and the one table from there to CNI codes.
 
 use crate::config::Mode;
+use crate::device::DeviceError;
 use crate::rdma::RdmaError;
 use crate::select::{self, PassedOver};
 use common::cni::{self, Code, IfName};
@@ -239,6 +240,9 @@ pub enum Error {
     /// The RDMA device cannot be had, or not be brought back.
     #[error(transparent)]
     Rdma(#[from] RdmaError),
+    /// A whole link cannot be moved, or not be put back.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// A delegate's error, or one that has its code already.
     #[error(transparent)]
     Cni(#[from] cni::Error),
@@ -284,6 +288,7 @@ impl Error {
             Self::Busy(_) | Self::Collecting(_) => Code::TRY_AGAIN,
             Self::Changed { .. } => Code::CHECK_FAILED,
             Self::Rdma(error) => error.code(),
+            Self::Device(error) => error.code(),
             Self::Cni(error) => error.code,
         }
     }
@@ -318,6 +323,7 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ipoib => "ipoib",
+            Self::Device => "device",
             Self::Macvlan => "macvlan",
             Self::Ipvlan => "ipvlan",
         })

@@ -2,11 +2,12 @@
 //! What the plan must know of the node: read once, changed by nobody, written by hand in tests.
 
 use crate::config::{Config, Master};
+use crate::device::hardware::is_made_by_software;
 use crate::error::{Candidates, Error};
 use crate::kernel::{Kernel, Side, links};
 use crate::rdma::{self, Facts};
 use crate::select::{Loads, chosen};
-use common::netlink::{self, Link, LinkInfo, LinkLayer, TABLE_MAIN};
+use common::netlink::{self, HwAddress, Link, LinkInfo, LinkLayer, TABLE_MAIN};
 use common::rdma::{PciAddress, Pkey, PortState, Sysfs};
 use std::path::PathBuf;
 
@@ -94,6 +95,7 @@ fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -
         Master::Device(id) => return device_link(kernel, sysfs, side, id),
         // Nobody counted what lives on each: ADD, which does, has settled it before.
         Master::Preferred(preferences) => chosen(kernel, sysfs, preferences, &Loads::new())?.name,
+        Master::Address(address) => return addressed_link(kernel, sysfs, side, address),
         Master::DefaultRoute => {
             return default_route_link(kernel, side);
         }
@@ -113,6 +115,31 @@ fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -
             Side::Pod => "in the pod (linkInContainer is set)",
         },
         candidates: candidates(kernel, sysfs, side),
+    })
+}
+
+/// The link with a hardware address: on Ethernet the one it was made with, else the one it has; on InfiniBand any with
+/// its port's GUID, since the rest is a queue pair's number. Children and bonds, which share it, are not meant.
+fn addressed_link(
+    kernel: &mut dyn Kernel,
+    sysfs: &Sysfs,
+    side: Side,
+    address: &HwAddress,
+) -> Result<Link, Error> {
+    let all = links(kernel, side)?;
+    let guid = address.port_guid();
+    let made_with = |link: &&Link| match guid {
+        Some(guid) => link.address.port_guid() == Some(guid),
+        None => link.perm_address.as_ref() == Some(address),
+    };
+    let candidates = || all.iter().filter(|link| !is_made_by_software(link));
+    let found = candidates()
+        .find(made_with)
+        .or_else(|| candidates().find(|link| link.address == *address));
+    found.cloned().ok_or_else(|| Error::MasterMissing {
+        name: address.to_string(),
+        place: "as a hardware address on this node",
+        candidates: self::candidates(kernel, sysfs, side),
     })
 }
 

@@ -10,6 +10,7 @@
 
 mod gate;
 
+use crate::device::Snapshot;
 use crate::error::Error;
 use crate::rdma::Grant;
 use common::cni::{Attachment, IfName};
@@ -48,6 +49,9 @@ pub struct Intent {
     /// The RDMA device that the pod gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rdma: Option<Grant>,
+    /// The link that is moved whole, as the host had it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<Snapshot>,
 }
 
 /// The second line: ADD came to its end.

@@ -5,9 +5,11 @@
 
 mod policy;
 mod rdma;
+mod whole;
 
 pub use policy::{PolicyRouting, RAIL_SETTINGS};
 pub use rdma::RdmaSubsystem;
+pub use whole::{Sysctls, WholeLinks};
 
 use crate::error;
 use common::announce;
@@ -32,7 +34,7 @@ pub enum Side {
 }
 
 /// The host's and the pod's network namespace.
-pub trait Kernel: PolicyRouting + RdmaSubsystem {
+pub trait Kernel: PolicyRouting + RdmaSubsystem + WholeLinks {
     /// The link of a name or altname.
     fn link(&mut self, side: Side, name: &str) -> Result<Option<Link>, Error>;
     /// The link of an index.

@@ -10,6 +10,7 @@ mod check;
 pub mod config;
 mod del;
 pub mod detach;
+pub mod device;
 mod device_info;
 pub mod error;
 mod gc;

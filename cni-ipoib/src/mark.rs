@@ -44,9 +44,12 @@ impl Mark {
     }
 }
 
+/// What the alias of every link of ours begins with.
+const OURS: &str = "rdmanet:";
+
 /// What the alias of every link of `network` begins with.
 fn prefix(network: &str) -> String {
-    format!("rdmanet:{network}/")
+    format!("{OURS}{network}/")
 }
 
 /// Whether `link` is a pod's interface by its alias, of whatever network.
@@ -67,7 +70,7 @@ pub fn attachment_of(network: &str, alias: &str) -> Option<Attachment> {
 }
 
 /// FNV-1a, 32 bits: the same in every release, which the standard library's hashes do not promise.
-fn fnv1a(bytes: &[u8]) -> u32 {
+pub(crate) fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
     })

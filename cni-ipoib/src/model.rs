@@ -13,11 +13,14 @@ mod rdma;
 mod recorded;
 mod rig;
 mod start;
+mod whole;
 
 pub(crate) use ipam::{Ipam, alone};
 pub(crate) use kernel::{Fault, ModelKernel, State};
 pub(crate) use node::Node;
 pub(crate) use pod::Pod;
+pub(crate) use rdma::Subsystem;
 pub(crate) use recorded::recorded;
 pub(crate) use rig::Rig;
 pub(crate) use start::{attachment, bond, call, call_with, ethernet, ipoib, link, of_kind};
+pub(crate) use whole::saved;

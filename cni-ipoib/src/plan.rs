@@ -84,6 +84,13 @@ pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
             ethernet(mode, config, host)?,
             (host.master.mtu, "an Ethernet frame"),
         ),
+        Mode::Device => {
+            return Err(Error::Unsupported {
+                key: "mode",
+                value: mode.to_string(),
+                remedy: "a link that is moved whole has no child",
+            });
+        }
     };
     require_up(mode, host)?;
     let (max, what) = largest;

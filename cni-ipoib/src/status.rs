@@ -2,7 +2,8 @@
 //! STATUS: could ADD succeed now?
 
 use crate::CniIpoib;
-use crate::config::{Config, Master};
+use crate::config::{Config, Master, Mode};
+use crate::error::Error;
 use crate::host::observe;
 use crate::plan;
 use crate::rdma::{Sources, interface, require_likely};
@@ -36,17 +37,11 @@ impl CniIpoib {
     }
 
     fn judge(&self, config: &Config) -> Result<(), cni::Error> {
-        let mut kernel = self.open_kernel(None)?;
-        let sysfs = Sysfs::at(&self.places.sysfs);
-        let likely = observe(&mut *kernel, &sysfs, config).and_then(|host| {
-            let child = plan::child(config, &host)?;
-            let from = &mut Sources {
-                kernel: &mut *kernel,
-                sysfs: &sysfs,
-                state: &self.places.state,
-            };
-            require_likely(from, config.rdma.as_ref(), interface(&host, child.mode))
-        });
+        let likely = if config.mode == Some(Mode::Device) {
+            self.judge_device(config)
+        } else {
+            self.judge_child(config)
+        };
         likely.map_err(|error| {
             let code = if error.is_down() {
                 Code::LIMITED
@@ -55,6 +50,19 @@ impl CniIpoib {
             };
             cni::Error { code, ..error.into() }
         })
+    }
+
+    fn judge_child(&self, config: &Config) -> Result<(), Error> {
+        let mut kernel = self.open_kernel(None)?;
+        let sysfs = Sysfs::at(&self.places.sysfs);
+        let host = observe(&mut *kernel, &sysfs, config)?;
+        let child = plan::child(config, &host)?;
+        let from = &mut Sources {
+            kernel: &mut *kernel,
+            sysfs: &sysfs,
+            state: &self.places.state,
+        };
+        require_likely(from, config.rdma.as_ref(), interface(&host, child.mode))
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tests::traces::assert_same;
-use tests::{Conf, Node, Pod, Value, json};
+use tests::{Conf, Node, Pod, Traces, Value, json};
 
 /// How long the fabric may take for anything, in emulation on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -27,15 +27,22 @@ pub(crate) fn run(test: impl FnOnce(&Node) + Send) {
     );
     Node::on_this_machine(|node| {
         bring_up(node);
-        let before = node.traces(&[]);
+        let before = traces(node);
         match catch_unwind(AssertUnwindSafe(|| test(node))) {
-            Ok(()) => assert_same(&before, &node.traces(&[]), "after the test"),
+            Ok(()) => assert_same(&before, &traces(node), "after the test"),
             Err(failure) => {
                 put_right(node);
                 resume_unwind(failure);
             }
         }
     });
+}
+
+/// What is on the node. Links that were made anew stand elsewhere in the kernel's list.
+fn traces(node: &Node) -> Traces {
+    let mut traces = node.traces(&[]);
+    traces.node.sort();
+    traces
 }
 
 /// The same on a fabric whose module has another parameter, such as `group_mtu=2048`.

@@ -77,6 +77,11 @@ modes! {
     any_port: Mode::of("ipoib-any.conflist");
     macvlan: Mode::on_ethernet("macvlan-roce.conflist");
     ipvlan: Mode::on_ethernet("ipvlan-roce.conflist");
+    device: Mode::of("device.conflist");
+    device_with_rdma: Mode {
+        exclusive: true,
+        ..Mode::of("device.conflist")
+    };
 }
 
 fn killed_everywhere(mode: &Mode, verb: Verb) {

@@ -16,6 +16,7 @@
 mod announcement;
 mod choice;
 mod death;
+mod device;
 mod exclusive;
 mod fabric;
 mod faults;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A kernel that refuses chosen requests and passes on all others to the real one.
 
-use cni_ipoib::kernel::{Kernel, Namespaces, PolicyRouting, RdmaSubsystem, Side};
+use cni_ipoib::kernel::{Kernel, Namespaces, PolicyRouting, RdmaSubsystem, Side, Sysctls, WholeLinks};
 use cni_ipoib::{CniIpoib, OpenKernel, config::Places};
 use common::netlink::{
-    Added, Address, Error, Link, LinkChange, NetnsMode, NewLink, RdmaDevice, RdmaPort, RouteEntry, Rule,
+    Added, Address, Carried, Error, IpoibMode, Link, LinkChange, NetnsMode, NewLink, RdmaDevice, RdmaPort,
+    RouteEntry, Rule, Saved,
 };
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
@@ -208,5 +209,47 @@ impl RdmaSubsystem for Faulty<'_> {
     fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error> {
         self.faults.netlink()?;
         self.kernel.rename_rdma_device(side, index, name)
+    }
+}
+
+impl WholeLinks for Faulty<'_> {
+    fn move_link(&mut self, from: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
+        self.faults.netlink()?;
+        self.kernel.move_link(from, index, change)
+    }
+
+    fn carried(&mut self, index: u32) -> Result<Carried, Error> {
+        self.faults.netlink()?;
+        self.kernel.carried(index)
+    }
+
+    fn give_back(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
+        self.faults.netlink()?;
+        self.kernel.give_back(index, saved)
+    }
+
+    fn add_altname(&mut self, index: u32, name: &str) -> Result<bool, Error> {
+        self.faults.netlink()?;
+        self.kernel.add_altname(index, name)
+    }
+
+    fn delete_altname(&mut self, side: Side, index: u32, name: &str) -> Result<bool, Error> {
+        self.faults.netlink()?;
+        self.kernel.delete_altname(side, index, name)
+    }
+
+    fn change_ipoib(&mut self, side: Side, index: u32, mode: IpoibMode, umcast: bool) -> Result<(), Error> {
+        self.faults.netlink()?;
+        self.kernel.change_ipoib(side, index, mode, umcast)
+    }
+
+    fn sysctls(&mut self, name: &str) -> io::Result<Sysctls> {
+        self.faults.io()?;
+        self.kernel.sysctls(name)
+    }
+
+    fn set_sysctl(&mut self, name: &str, key: &str, value: &str) -> io::Result<()> {
+        self.faults.io()?;
+        self.kernel.set_sysctl(name, key, value)
     }
 }

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 const SCOPE_LINK: u8 = 253;
 
 /// Gives the link its addresses, before it comes up.
-pub(super) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
+pub(crate) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
     let ipv6 = ips.iter().any(|ip| ip.address.is_ipv6());
     let prepared = kernel.prepare_addresses(&link.name, ipv6);
     prepared.map_err(|source| Error::Io {
@@ -37,7 +37,7 @@ pub(super) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) ->
 }
 
 /// Adds the routes, which need a link that is up.
-pub(super) fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), Error> {
+pub(crate) fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), Error> {
     for route in &ipam.routes {
         let entry = route_entry(link.index, route, &ipam.ips);
         match kernel.add_route(&entry) {

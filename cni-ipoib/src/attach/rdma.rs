@@ -7,8 +7,8 @@ use super::World;
 use crate::device_info;
 use crate::error::Error;
 use crate::plan::Plan;
-use crate::rdma::record;
 use crate::rdma::transfer::{bring_back, hand_over};
+use crate::rdma::{Grant, record};
 use common::cni;
 use common::undo::Undo;
 
@@ -28,6 +28,11 @@ pub(super) fn give_rdma(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<(
         );
         hand_over(undo.target().kernel, grant)?;
     }
+    write_record(undo, grant)
+}
+
+/// Writes down for others which device it is.
+pub(crate) fn write_record(undo: &mut Undo<'_, World<'_>>, grant: &Grant) -> Result<(), Error> {
     let world = undo.target();
     let (state, attachment) = (world.state, world.attachment);
     let content = record::content(world.network, attachment, grant);

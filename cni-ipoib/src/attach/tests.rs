@@ -60,7 +60,7 @@ impl Bench {
     fn new(mode: Mode, ipam: Ipam) -> Self {
         let parent = match mode {
             Mode::Ipoib => ipoib(4, "p0", 0xffff),
-            Mode::Macvlan | Mode::Ipvlan => ethernet(4, "p0"),
+            Mode::Macvlan | Mode::Ipvlan | Mode::Device => ethernet(4, "p0"),
         };
         let call = Call {
             path: vec![ipam.dir().to_owned()],

@@ -55,9 +55,10 @@ pub(super) fn needs(
     // Without a mode the keys tell: a pkey makes no sense on Ethernet.
     let mode = mode.or_else(|| only_for.first().map(|(_, its)| *its));
     Needs {
-        layer: mode.map(|mode| match mode {
-            Mode::Ipoib => LinkLayer::Infiniband,
-            Mode::Macvlan | Mode::Ipvlan => LinkLayer::Ethernet,
+        layer: mode.and_then(|mode| match mode {
+            Mode::Ipoib => Some(LinkLayer::Infiniband),
+            Mode::Macvlan | Mode::Ipvlan => Some(LinkLayer::Ethernet),
+            Mode::Device => None,
         }),
         pkey,
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration exactly as it is written.
 
-use super::{KEYS, Master, Mode, master};
+use super::{HostAddresses, KEYS, Master, Mode, master};
 use crate::error::Error;
 use crate::select::Needs;
 use common::cni::dispatch::Call;
@@ -29,6 +29,9 @@ pub(super) struct RawConfig {
     pub(super) mtu: Option<i64>,
     pub(super) mac: Option<String>,
     pub(super) policy_routing: Option<String>,
+    pub(super) hwaddr: Option<String>,
+    pub(super) host_addresses: Option<String>,
+    pub(super) keep_last: Option<bool>,
     pub(super) delegate_timeout: Option<u64>,
     pub(super) ip_masq: bool,
     pub(super) rdma: Option<super::rdma::RawRdma>,
@@ -121,6 +124,8 @@ impl RawConfig {
             (self.macvlan_mode.is_some(), "macvlanMode", Mode::Macvlan),
             (self.bcqueuelen.is_some(), "bcqueuelen", Mode::Macvlan),
             (self.ipvlan_mode.is_some(), "ipvlanMode", Mode::Ipvlan),
+            (self.host_addresses.is_some(), "hostAddresses", Mode::Device),
+            (self.keep_last.is_some(), "keepLast", Mode::Device),
         ];
         set.into_iter()
             .filter(|(is_set, ..)| *is_set)
@@ -149,6 +154,31 @@ impl RawConfig {
             }
             (written, _) => written,
         })
+    }
+
+    /// The hardware address of the link that is meant.
+    pub(super) fn by_address(&self) -> Result<Option<HwAddress>, Error> {
+        let candidates = [("hwaddr", self.hwaddr.as_deref())];
+        first_of(
+            candidates,
+            "6 or 20 bytes such as \"b8:3f:d2:00:00:01\"",
+            |text| {
+                let address = HwAddress::from_str(text).ok()?;
+                matches!(address.len(), 6 | 20).then_some(address)
+            },
+        )
+    }
+
+    pub(super) fn host_addresses(&self) -> Result<HostAddresses, Error> {
+        match self.host_addresses.as_deref() {
+            None | Some("" | "refuse") => Ok(HostAddresses::Refuse),
+            Some("restore") => Ok(HostAddresses::Restore),
+            Some(other) => Err(Error::BadValue {
+                key: "hostAddresses",
+                value: format!("{other:?}"),
+                want: "refuse or restore".to_owned(),
+            }),
+        }
     }
 
     pub(super) fn pkey(&self) -> Result<Option<Pkey>, Error> {
@@ -279,10 +309,11 @@ fn mode(text: Option<&str>) -> Result<Option<Mode>, Error> {
         Some("ipoib") => Ok(Some(Mode::Ipoib)),
         Some("macvlan") => Ok(Some(Mode::Macvlan)),
         Some("ipvlan") => Ok(Some(Mode::Ipvlan)),
+        Some("device") => Ok(Some(Mode::Device)),
         Some(other) => Err(Error::BadValue {
             key: "mode",
             value: format!("{other:?}"),
-            want: "ipoib, macvlan or ipvlan (macvlanMode and ipvlanMode choose within the last two)"
+            want: "ipoib, macvlan, ipvlan or device (macvlanMode and ipvlanMode choose within their modes)"
                 .to_owned(),
         }),
     }

@@ -58,6 +58,8 @@ fn an_empty_configuration_has_these_defaults() {
         dns: Dns::default(),
         device_info_file: None,
         delegate_timeout: Duration::from_secs(60),
+        host_addresses: HostAddresses::Refuse,
+        keep_last: true,
         only_for: Vec::new(),
     };
     assert_eq!(read(json!({})), expected);

@@ -2,6 +2,7 @@
 #![expect(clippy::too_many_lines, reason = "tables")]
 
 use super::*;
+use crate::device::DeviceError;
 use crate::model::attachment;
 use nix::errno::Errno;
 
@@ -68,10 +69,11 @@ fn number(error: &Error) -> usize {
         Error::Rdma(_) => 26,
         Error::NoMaster { .. } => 27,
         Error::Collecting(_) => 28,
+        Error::Device(_) => 29,
     }
 }
 
-const VARIANTS: usize = 29;
+const VARIANTS: usize = 30;
 
 /// Every variant with its code, its message, and its details.
 fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
@@ -156,6 +158,12 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
             Error::NoDefaultRoute,
             7,
             "master is not set and there is no default route to take it from; set master",
+            "",
+        ),
+        (
+            Error::Device(DeviceError::Busy),
+            11,
+            "another call is moving a link between host and pod; try again",
             "",
         ),
         (

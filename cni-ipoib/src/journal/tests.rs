@@ -21,6 +21,7 @@ fn intent() -> Intent {
         ipam: Some("ranges".to_owned()),
         device_info: None,
         rdma: None,
+        device: None,
     }
 }
 

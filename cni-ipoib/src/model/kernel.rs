@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::rdma::Subsystem;
 use super::start::link;
+use super::whole::Left;
 use crate::kernel::{Kernel, Side};
 use common::netlink::{
     Added, Address, Error, HwAddress, Link, LinkChange, LinkInfo, NewLink, NewLinkKind, RouteEntry, Rule,
@@ -28,6 +29,7 @@ pub(crate) struct State {
     /// Addresses of the host's links.
     pub(crate) host_addresses: Vec<(u32, IpNetwork)>,
     pub(crate) rdma: Subsystem,
+    pub(crate) left: Left,
 }
 
 /// Which requests fail; they are counted from 0.
@@ -158,7 +160,7 @@ impl State {
         }
     }
 
-    fn on_mut(&mut self, side: Side) -> &mut Vec<Link> {
+    pub(super) fn on_mut(&mut self, side: Side) -> &mut Vec<Link> {
         match side {
             Side::Host => &mut self.host,
             Side::Pod => &mut self.pod,
@@ -167,16 +169,20 @@ impl State {
 
     /// The pod's namespace dies without DEL: `IPoIB` children come back to the host, everything else is gone.
     pub(crate) fn pod_dies(&mut self) {
-        let refunded = std::mem::take(&mut self.pod).into_iter();
+        let (hardware, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pod)
+            .into_iter()
+            .partition(|link| link.device.is_some() && link.parent.is_none());
+        let refunded = others.into_iter();
         self.host
             .extend(refunded.filter(|link| link.kind.as_deref() == Some("ipoib")));
+        self.hardware_comes_back(hardware);
         self.addresses.clear();
         self.routes.clear();
         self.rules.clear();
         self.rdma_devices_come_back();
     }
 
-    fn forget(&mut self, index: u32) {
+    pub(super) fn forget(&mut self, index: u32) {
         self.addresses.retain(|(of, _)| *of != index);
         self.routes.retain(|route| route.index != index);
     }
@@ -214,6 +220,13 @@ impl Model {
 
     fn change(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
         let (cap, carrier) = (self.mtu_cap, self.carrier);
+        let taken = |name: &str| {
+            let others = self.state.on(side).iter().filter(|other| other.index != index);
+            others.into_iter().any(|other| other.is_called(name))
+        };
+        if change.name.is_some_and(taken) {
+            return errno(Errno::EEXIST);
+        }
         let Some(link) = self
             .state
             .on_mut(side)
@@ -225,10 +238,14 @@ impl Model {
         if change.name.is_some() && link.up {
             return errno(Errno::EBUSY);
         }
+        change.group.inspect(|group| link.group = *group);
+        change
+            .address
+            .inspect(|address| link.address = (*address).clone());
         change.name.inspect(|name| link.name = (*name).to_owned());
         change
             .alias
-            .inspect(|alias| link.alias = Some((*alias).to_owned()));
+            .inspect(|alias| link.alias = (!alias.is_empty()).then(|| (*alias).to_owned()));
         change.mtu.inspect(|mtu| link.mtu = cap.min(*mtu));
         link.addr_gen_mode = change.addr_gen_mode.or(link.addr_gen_mode);
         change.up.inspect(|up| {

@@ -71,10 +71,23 @@ impl Subsystem {
 }
 
 impl State {
+    /// An `IPoIB` link hangs on the device whose GUID is its port's.
+    fn ipoib_of_device(&mut self, index: u32, to: Side) {
+        let device = self.rdma.devices.iter().find(|(_, device)| device.index == index);
+        if let Some(guid) = device.map(|(_, device)| device.node_guid) {
+            self.remake_ipoib(guid, to);
+        }
+    }
+
     /// The kernel takes a dead namespace's RDMA devices into the first one, under the names they have.
     pub(super) fn rdma_devices_come_back(&mut self) {
+        let in_pod = self.rdma.devices.iter().filter(|(at, _)| *at == Side::Pod);
+        let moved: Vec<u32> = in_pod.map(|(_, device)| device.index).collect();
         for (at, _) in &mut self.rdma.devices {
             *at = Side::Host;
+        }
+        for index in moved {
+            self.ipoib_of_device(index, Side::Host);
         }
     }
 }
@@ -115,10 +128,12 @@ impl RdmaSubsystem for ModelKernel {
             let Some((at, _)) = rdma.at(from, index) else {
                 return errno(Errno::ENODEV);
             };
-            *at = match from {
+            let to = match from {
                 Side::Host => Side::Pod,
                 Side::Pod => Side::Host,
             };
+            *at = to;
+            model.state.ipoib_of_device(index, to);
             Ok(())
         })
     }

@@ -44,7 +44,7 @@ pub fn interface(host: &Host, mode: Mode) -> Interface<'_> {
             Mode::Ipoib => Err(format!(
                 "moving it would destroy {root}, and with it the children of every pod on {root}"
             )),
-            Mode::Macvlan | Mode::Ipvlan => Ok(()),
+            Mode::Macvlan | Mode::Ipvlan | Mode::Device => Ok(()),
         },
     }
 }

@@ -24,6 +24,8 @@ pub struct Surroundings {
     pub neighbours: Vec<String>,
     /// The attachments that live and have an RDMA device.
     pub holders: Vec<Holder>,
+    /// The last active port may go: the host needs none.
+    pub spare: bool,
 }
 
 /// An attachment that has an RDMA device.
@@ -57,6 +59,7 @@ impl Surroundings {
             neighbours: links.iter().filter(on_it).map(|link| link.name.clone()).collect(),
             links,
             holders: holders(state)?,
+            spare: false,
         })
     }
 }
@@ -127,7 +130,7 @@ pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), R
         .devices
         .iter()
         .filter(|other| other.name != device.name && !leaves(other));
-    if carries(device) && !others.into_iter().any(carries) {
+    if !around.spare && carries(device) && !others.into_iter().any(carries) {
         let reason = format!("it has the last active {layer} port of this node");
         return kept(
             reason,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -77,6 +78,22 @@ impl FromStr for HwAddress {
                 text: text.to_owned(),
             }),
         }
+    }
+}
+
+impl Serialize for HwAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HwAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -135,15 +135,13 @@ impl Sysfs {
         }
         let mut found = Vec::new();
         for bus in ["pci", "auxiliary"] {
-            found.extend(names(
-                &self
-                    .root
-                    .join("bus")
-                    .join(bus)
-                    .join("devices")
-                    .join(device)
-                    .join("net"),
-            )?);
+            let folder = self.root.join("bus").join(bus).join("devices").join(device);
+            found.extend(names(&folder.join("net"))?);
+            // A virtio device is a device of its own below its function.
+            let below = names(&folder)?;
+            for virtio in below.iter().filter(|name| name.starts_with("virtio")) {
+                found.extend(names(&folder.join(virtio).join("net"))?);
+            }
         }
         found.sort();
         Ok(found)

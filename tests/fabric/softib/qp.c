@@ -209,8 +209,26 @@ static void stop_send_queue(struct rvt_qp *qp)
 	cancel_work_sync(&priv->work);
 }
 
+/*
+ * rdmavt marks the two management queue pairs of a port as taken and never as
+ * free, but the MAD layer closes and opens them again when the device changes
+ * its network namespace.
+ */
+static void free_management_qpn(struct rvt_dev_info *rdi, struct rvt_qp *qp)
+{
+	struct rvt_qpn_table *table = &rdi->qp_dev->qpn_table;
+	bool gsi = qp->ibqp.qp_type == IB_QPT_GSI;
+
+	if (!gsi && qp->ibqp.qp_type != IB_QPT_SMI)
+		return;
+	spin_lock(&table->lock);
+	table->flags &= ~(1U << (gsi + 2 * (qp->port_num - 1)));
+	spin_unlock(&table->lock);
+}
+
 static void qp_priv_free(struct rvt_dev_info *rdi, struct rvt_qp *qp)
 {
+	free_management_qpn(rdi, qp);
 	/* A timer may have scheduled it once more after the queue stopped. */
 	stop_send_queue(qp);
 	kfree(qp->priv);

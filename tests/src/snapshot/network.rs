@@ -72,6 +72,9 @@ fn of_link(link: &LinkMessage, names: &Names) -> Object {
         LinkAttribute::Link(parent) => Some(format!("on {}", called(*parent, names))),
         LinkAttribute::Controller(master) => Some(format!("port of {}", called(*master, names))),
         LinkAttribute::Address(address) => Some(format!("address {}", without_queue_pair(address))),
+        LinkAttribute::PermAddress(address) => {
+            Some(format!("made with address {}", without_queue_pair(address)))
+        }
         other => Some(format!("{other:?}")),
     };
     let mut facts: Vec<_> = link.attributes.iter().filter_map(fact).collect();

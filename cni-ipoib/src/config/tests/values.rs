@@ -79,12 +79,12 @@ fn words_that_no_key_knows_are_refused_with_those_it_knows() {
         (
             json!({"mode": "bridge"}),
             7,
-            "mode is \"bridge\", want ipoib, macvlan or ipvlan (macvlanMode and ipvlanMode choose within the last two)",
+            "mode is \"bridge\", want ipoib, macvlan, ipvlan or device (macvlanMode and ipvlanMode choose within their modes)",
         ),
         (
             json!({"mode": "IPoIB"}),
             7,
-            "mode is \"IPoIB\", want ipoib, macvlan or ipvlan (macvlanMode and ipvlanMode choose within the last two)",
+            "mode is \"IPoIB\", want ipoib, macvlan, ipvlan or device (macvlanMode and ipvlanMode choose within their modes)",
         ),
         (
             json!({"ipoibMode": "rc"}),

@@ -45,6 +45,7 @@ fn give(rig: &Rig, container: &str, netns_id: (u64, u64)) {
         ipam: None,
         device_info: None,
         rdma: Some(grant()),
+        device: None,
     };
     rig.entry(container).begin(intent).unwrap();
     hand_over(&mut rig.kernel.clone(), &grant()).unwrap();

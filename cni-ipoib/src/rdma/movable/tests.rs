@@ -151,6 +151,7 @@ fn intent(netns: &std::path::Path, netns_id: (u64, u64)) -> Intent {
         why: None,
         ipam: None,
         device_info: None,
+        device: None,
         rdma: Some(Grant {
             device: Identity {
                 name: "mlx5_1".to_owned(),

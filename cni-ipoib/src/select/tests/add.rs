@@ -36,6 +36,7 @@ fn attached_before(rig: &Rig, network: &str, container: &str, master: &str, live
         ipam: None,
         device_info: None,
         rdma: None,
+        device: None,
     };
     entry.begin(intent).unwrap();
 }

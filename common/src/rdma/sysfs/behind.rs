@@ -2,7 +2,7 @@
 //! What a link's device tells, without asking every RDMA device of the node.
 
 use super::super::port::Device;
-use super::{Sysfs, device, names};
+use super::{Sysfs, attribute, device, names};
 use crate::netlink::Link;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,12 @@ impl Sysfs {
         found.retain(|name| wanted(class.join(name).join("device").canonicalize().ok().as_deref()));
         found.sort();
         Ok(found.iter().map(|name| device(&class, name)).collect())
+    }
+
+    /// How many virtual functions the device at `path` has; 0 for one that can have none.
+    pub fn virtual_functions(path: &Path) -> u32 {
+        let number = attribute(&path.join("sriov_numvfs"));
+        number.and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 }
 

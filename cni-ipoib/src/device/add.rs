@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ADD of a whole link.
+
+use super::put_back::{find, leave_pod, make_as_it_was};
+use super::{DeviceError, Facts, Plan, Snapshot, Turn, moved, take};
+use crate::CniIpoib;
+use crate::add::{AddTo, Made, Refused, delegate, require_free_name};
+use crate::attach::{
+    Attached, Failed, World, address, allocate, bring_up, route, write_device_info, write_record,
+};
+use crate::config::{Config, Master};
+use crate::device_info;
+use crate::error::Error;
+use crate::host::{Host, observe};
+use crate::journal::{Entry, Intent, Written, loads, written};
+use crate::kernel::{Kernel, Side};
+use crate::mark::Mark;
+use crate::policy;
+use crate::rdma::decide::decide;
+use crate::rdma::find::Found;
+use crate::rdma::movable::{Surroundings, require_movable};
+use crate::rdma::transfer::bring_back;
+use crate::rdma::{self, Grant};
+use crate::select::{Aside, candidates, choose};
+use common::cni::dispatch::Call;
+use common::cni::{self, Attachment, CniResult};
+use common::netlink::{Link, LinkLayer};
+use common::rdma::Sysfs;
+use common::undo::Undo;
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+impl CniIpoib {
+    /// Moves the link that the configuration names into the pod.
+    ///
+    /// # Guarantees
+    /// Those of ADD; what the host had is restored on error.
+    pub(crate) fn add_device(
+        &self,
+        call: &Call,
+        config: &Config,
+        to: &mut AddTo<'_>,
+        entry: &mut Entry,
+    ) -> Result<(Made, Attached), Refused> {
+        let ipam = delegate(call, config)?;
+        require_free_name(to.kernel, to.attachment)?;
+        let turn = Turn::take(&self.places.state)?;
+        let (config, why) = self.settle_device(call, config, to)?;
+        let (plan, facts) = self.plan_device(call, &config, to)?;
+        tracing::debug!(?plan, "plan");
+        if let Some(ipam) = &ipam {
+            ipam.program()?;
+        }
+        let device_info = device_info::of(
+            config.device_info_file.as_deref(),
+            facts.pci.as_ref(),
+            plan.grant.as_ref(),
+        );
+        // From here on the link is this attachment's.
+        entry.begin(Intent {
+            netns: to.path.to_owned(),
+            netns_id: to.netns.id(),
+            master: plan.snapshot.name.clone(),
+            why,
+            ipam: config.ipam.clone(),
+            device_info: device_info.as_ref().map(|(file, _)| file.clone()),
+            rdma: plan.grant.clone(),
+            device: Some(plan.snapshot.clone()),
+        })?;
+        drop(turn);
+        let mut world = World {
+            kernel: to.kernel,
+            ipam,
+            attachment: to.attachment,
+            netns: to.path,
+            network: &call.conf.network,
+            state: &self.places.state,
+            device_info,
+            done: &mut || entry.finish(),
+            link_may_live: false,
+        };
+        let attached = attach(&mut world, &plan)?;
+        let made = Made {
+            ifname: plan.ifname,
+            pci: facts.pci,
+        };
+        Ok((made, attached))
+    }
+
+    /// Chooses the link if `config` leaves a choice. One that must stay on the host is passed over, with the reason.
+    fn settle_device<'c>(
+        &self,
+        call: &Call,
+        config: &'c Config,
+        to: &mut AddTo<'_>,
+    ) -> Result<(Cow<'c, Config>, Option<String>), Error> {
+        let Master::Preferred(preferences) = &config.master else {
+            return Ok((Cow::Borrowed(config), None));
+        };
+        let sysfs = Sysfs::at(&self.places.sysfs);
+        let loads = loads(&self.places.state)?;
+        let named = |name: &str| Config {
+            master: Master::Named(name.to_owned()),
+            ..config.clone()
+        };
+        let mut all = candidates(to.kernel, &sysfs, preferences, &loads)?;
+        for candidate in all.iter_mut().filter(|candidate| candidate.aside.is_none()) {
+            if let Err(error) = self.plan_device(call, &named(&candidate.name), to) {
+                candidate.aside = Some(Aside::Always(error.to_string()));
+            }
+        }
+        let choice = choose(preferences, &all).map_err(|passed| Error::NoMaster { passed })?;
+        tracing::info!(master = %choice.name, why = %choice.why, "chosen");
+        Ok((Cow::Owned(named(&choice.name)), Some(choice.why)))
+    }
+
+    fn plan_device(&self, call: &Call, config: &Config, to: &mut AddTo<'_>) -> Result<(Plan, Facts), Error> {
+        let sysfs = Sysfs::at(&self.places.sysfs);
+        let others = self.others(&call.conf.network, to.attachment)?;
+        let host = observe(to.kernel, &sysfs, config)?;
+        let facts = Facts::read(to.kernel, &sysfs, &host, &others)?;
+        let moved = moved(config, &host, &facts)?;
+        let grant = self.rdma_of(config, to.kernel, &host)?;
+        let carried = facts.carried.saved.clone();
+        let mark = Mark::new(&call.conf.network, to.attachment);
+        let plan = Plan {
+            snapshot: Snapshot::take(to.kernel, &host.master, facts.path.clone(), carried)?,
+            moved,
+            grant,
+            ifname: to.attachment.ifname.clone(),
+            policy_table: config.policy_routing.then(|| policy::table(&mark)),
+            alias: mark.alias,
+            others: hardware(&others),
+        };
+        Ok((plan, facts))
+    }
+
+    /// What every attachment but this one wrote down.
+    pub(crate) fn others(&self, network: &str, attachment: &Attachment) -> Result<Vec<Written>, Error> {
+        let mut all = written(&self.places.state)?;
+        all.retain(|of| of.network != network || of.attachment != *attachment);
+        Ok(all)
+    }
+
+    /// The RDMA device of the link; in exclusive mode it goes with it.
+    fn rdma_of(&self, config: &Config, kernel: &mut dyn Kernel, host: &Host) -> Result<Option<Grant>, Error> {
+        let sysfs = Sysfs::at(&self.places.sysfs);
+        let facts = rdma::Facts::read(kernel, &sysfs, Side::Host, &host.master)?;
+        // Who asks for a whole link asks for its RDMA device too.
+        let asked = config.rdma.clone().unwrap_or_default();
+        let Some((grant, found)) = decide(Some(&asked), &facts, Ok(()))? else {
+            return Ok(None);
+        };
+        if grant.moved().is_some() {
+            let around = Surroundings::read(kernel, &sysfs, &self.places.state, &found)?;
+            let spare = !config.keep_last;
+            require_movable(&found, &Surroundings { spare, ..around })?;
+            require_only_port(host, &found)?;
+        }
+        Ok(Some(grant))
+    }
+}
+
+/// A device goes with all of its ports, and with it the `IPoIB` links of them.
+fn require_only_port(host: &Host, found: &Found<'_>) -> Result<(), Error> {
+    let device = &found.seen.device;
+    let others = device
+        .ports
+        .iter()
+        .filter(|port| port.number != found.port.number);
+    let numbers: Vec<String> = others.map(|port| port.number.to_string()).collect();
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    Err(DeviceError::Kept {
+        link: host.master.name.clone(),
+        reason: format!(
+            "its RDMA device {} would leave the host with port {} too",
+            device.name,
+            numbers.join(", ")
+        ),
+        remedy: "use a device with one port, or an RDMA subsystem in shared mode".to_owned(),
+    }
+    .into())
+}
+
+/// The links that are away.
+pub(super) fn hardware(written: &[Written]) -> Vec<super::Hardware> {
+    let devices = written.iter().filter_map(|of| of.intent.device.as_ref());
+    devices
+        .filter(|was| was.is_of_this_boot())
+        .map(|was| was.hardware.clone())
+        .collect()
+}
+
+/// Carries the plan out, or leaves everything as it was.
+fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
+    let mut undo = Undo::new(world);
+    match steps(&mut undo, plan) {
+        Ok(attached) => {
+            undo.commit();
+            Ok(attached)
+        }
+        Err(error) => Err(Failed {
+            error,
+            left: undo.rollback(),
+        }),
+    }
+}
+
+fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error> {
+    let ipam = allocate(undo)?;
+    let planned = plan.clone();
+    undo.remember("give the link back to the host", move |world| {
+        give_back(world.kernel, &planned)
+            .map(|()| world.link_may_live = false)
+            .map_err(|e| cni::error::causes(&e))
+    });
+    undo.target().link_may_live = true;
+    let kernel = &mut *undo.target().kernel;
+    let link = take::take(kernel, plan)?;
+    address(kernel, &link, &ipam.ips)?;
+    if plan.policy_table.is_some() {
+        policy::prepare(kernel, &link, &ipam.ips)?;
+    }
+    bring_up(kernel, &link)?;
+    route(kernel, &link, &ipam)?;
+    if let Some(table) = plan.policy_table {
+        policy::apply(undo, &link, table, &ipam)?;
+    }
+    let link = settle(&mut *undo.target().kernel, &link, plan)?;
+    if let Some(grant) = &plan.grant {
+        write_record(undo, grant)?;
+    }
+    write_device_info(undo)?;
+    announce(&mut *undo.target().kernel, &link, &ipam);
+    (undo.target().done)()?;
+    Ok(Attached { link, ipam })
+}
+
+/// Takes back whatever was done, however far it came.
+fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
+    let was = &plan.snapshot;
+    if let Some(identity) = plan.grant.as_ref().and_then(Grant::moved) {
+        bring_back(kernel, identity)?;
+    }
+    leave_pod(kernel, was)?;
+    match find(kernel, Side::Host, &was.hardware)? {
+        Some(link) => make_as_it_was(kernel, &link, was, &plan.others),
+        None => Err(DeviceError::Lost {
+            link: was.name.clone(),
+            reason: "it is neither in the pod nor on the host".to_owned(),
+        }
+        .into()),
+    }
+}
+
+/// Waits for carrier, without which an `IPoIB` link reaches nobody.
+fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Error> {
+    let timeout = plan.moved.carrier_timeout;
+    let step = || format!("wait for the carrier of {}", link.name);
+    let refused = |source| Error::Kernel { step: step(), source };
+    let carrier = kernel.wait_for_carrier(link.index, timeout).map_err(refused)?;
+    if !carrier && link.layer == LinkLayer::Infiniband {
+        return Err(Error::NoCarrier {
+            ifname: plan.ifname.clone(),
+            waited: timeout,
+            reason: "it could not join the broadcast group of its partition; is a subnet manager running, and the port active?"
+                .to_owned(),
+        });
+    }
+    if !carrier {
+        tracing::warn!(link = link.name, "has no carrier yet; the pod starts without");
+    }
+    let now = kernel.link_by_index(Side::Pod, link.index).map_err(refused)?;
+    let now = now.ok_or_else(|| DeviceError::Lost {
+        link: plan.snapshot.name.clone(),
+        reason: format!("{} left the pod while it was waited for", plan.ifname),
+    })?;
+    match plan.moved.mtu {
+        Some(want) if now.mtu != want => Err(Error::MtuNotApplied {
+            ifname: plan.ifname.clone(),
+            got: now.mtu,
+            want,
+        }),
+        _ => Ok(now),
+    }
+}
+
+/// The kernel announced when the link came up, but its port had no carrier again yet.
+fn announce(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) {
+    let addresses: Vec<IpAddr> = ipam.ips.iter().map(|ip| ip.address.ip()).collect();
+    if let Err(error) = kernel.announce(link, &addresses) {
+        tracing::warn!(link = link.name, %error, "cannot announce the addresses to the neighbours");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can go wrong with a link that is moved whole, with its CNI code.
+
+use common::cni::Code;
+use std::time::Duration;
+
+/// A failure that has to do with moving a whole link.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The link must stay on the host.
+    #[error("{link} is not moved into the pod: {reason}; {remedy}")]
+    Kept {
+        /// The link.
+        link: String,
+        /// Why it stays.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// Another pod has it, or is about to.
+    #[error("{link} belongs to {holder}; it can be had when that pod is gone")]
+    Taken {
+        /// The link.
+        link: String,
+        /// Network and attachment.
+        holder: String,
+    },
+    /// It was moved and cannot be found.
+    #[error("{link} is lost: {reason}; see what the kernel's log says about its driver")]
+    Lost {
+        /// Its name on the host.
+        link: String,
+        /// What was done, and where it was looked for.
+        reason: String,
+    },
+    /// A pod that is gone had it, and it has not come back.
+    #[error(
+        "{link} did not come back from the pod within {waited:?}: its namespace is still being cleared up, or a process of the pod holds it; trying again brings it back once that namespace is gone"
+    )]
+    Away {
+        /// Its name on the host.
+        link: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// Another call is choosing or returning a link.
+    #[error("another call is moving a link between host and pod; try again")]
+    Busy,
+}
+
+impl DeviceError {
+    /// Its CNI code.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Kept { .. } => Code::INVALID_CONFIG,
+            Self::Taken { .. } | Self::Away { .. } | Self::Busy => Code::TRY_AGAIN,
+            Self::Lost { .. } => Code::KERNEL,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

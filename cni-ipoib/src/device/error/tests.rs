@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::DeviceError;
+use common::cni::Code;
+use std::time::Duration;
+
+#[test]
+fn each_failure_has_its_code_and_says_what_to_do() {
+    let link = || "ib1".to_owned();
+    let table = [
+        (
+            DeviceError::Kept {
+                link: link(),
+                reason: "it is a port of bond0".to_owned(),
+                remedy: "name another".to_owned(),
+            },
+            Code::INVALID_CONFIG,
+            "ib1 is not moved into the pod: it is a port of bond0; name another",
+        ),
+        (
+            DeviceError::Taken {
+                link: link(),
+                holder: "a/net1".to_owned(),
+            },
+            Code::TRY_AGAIN,
+            "ib1 belongs to a/net1; it can be had when that pod is gone",
+        ),
+        (
+            DeviceError::Lost {
+                link: link(),
+                reason: "it went".to_owned(),
+            },
+            Code::KERNEL,
+            "ib1 is lost: it went; see what the kernel's log says about its driver",
+        ),
+        (
+            DeviceError::Away {
+                link: link(),
+                waited: Duration::from_secs(5),
+            },
+            Code::TRY_AGAIN,
+            "ib1 did not come back from the pod within 5s: its namespace is still being cleared up, or a process of the pod holds it; trying again brings it back once that namespace is gone",
+        ),
+        (
+            DeviceError::Busy,
+            Code::TRY_AGAIN,
+            "another call is moving a link between host and pod; try again",
+        ),
+    ];
+    for (error, code, text) in table {
+        assert_eq!((error.code(), error.to_string().as_str()), (code, text));
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must be known of the node before a whole link leaves it: read once, changed by nobody.
+
+use super::give_back::lives;
+use super::hardware::{Hardware, is_made_by_software};
+use crate::error::Error;
+use crate::host::Host;
+use crate::journal::Written;
+use crate::kernel::{Kernel, Side, links};
+use common::netlink::{Carried, Link, LinkLayer, TABLE_MAIN};
+use common::rdma::{PciAddress, PortState, Sysfs};
+use std::path::PathBuf;
+
+/// The link, and what hangs on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// The folder of its device in sysfs.
+    pub path: Option<PathBuf>,
+    /// The PCI function.
+    pub pci: Option<PciAddress>,
+    /// What it is, if it is no link of hardware.
+    pub software: Option<String>,
+    /// The link it is a port of.
+    pub enslaved_to: Option<String>,
+    /// Addresses of the node that it or its master has, with the link's name.
+    pub addresses: Vec<String>,
+    /// The link that has a default route: itself or its master.
+    pub default_route: Option<String>,
+    /// Links on the host that hang on it, and attachments whose interface does.
+    pub uppers: Vec<String>,
+    /// How many virtual functions it has.
+    pub functions: u32,
+    /// Whether it carries traffic and no other link of its layer does.
+    pub last_active: bool,
+    /// The attachment that has it, or is about to.
+    pub holder: Option<String>,
+    /// What it carries.
+    pub carried: Carried,
+}
+
+impl Facts {
+    /// Reads them about the master of `host`. `written` is what living attachments of this node wrote down.
+    ///
+    /// # Errors
+    /// The kernel refuses a question, or sysfs cannot be listed.
+    pub fn read(
+        kernel: &mut dyn Kernel,
+        sysfs: &Sysfs,
+        host: &Host,
+        written: &[Written],
+    ) -> Result<Self, Error> {
+        let link = &host.master;
+        let all = links(kernel, Side::Host)?;
+        let path = sysfs.behind(link).map(|behind| behind.path);
+        let hardware = Hardware::of(link, path.clone());
+        let mut facts = Self {
+            pci: sysfs.pci_of_netdev(&link.name),
+            software: is_made_by_software(link).then(|| {
+                let kind = link.kind.as_deref().unwrap_or("unknown");
+                format!("a link of kind {kind}")
+            }),
+            enslaved_to: host.enslaved_to.clone(),
+            uppers: uppers(link, &all, written),
+            functions: path.as_deref().map_or(0, Sysfs::virtual_functions),
+            last_active: is_last_active(sysfs, link, &all)?,
+            holder: holder(&hardware, written),
+            path,
+            ..Self::default()
+        };
+        let master = link
+            .master
+            .and_then(|index| all.iter().find(|l| l.index == index));
+        for link in std::iter::once(link).chain(master) {
+            facts.read_use(kernel, link)?;
+        }
+        facts.carried = kernel.carried(link.index).map_err(|source| Error::Kernel {
+            step: format!("list what {} carries", link.name),
+            source,
+        })?;
+        Ok(facts)
+    }
+
+    /// How the node itself uses `link`.
+    fn read_use(&mut self, kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error> {
+        let step = |what: &str| format!("list the {what} of {}", link.name);
+        let addresses = kernel
+            .addresses(Side::Host, link.index)
+            .map_err(|source| Error::Kernel {
+                step: step("addresses"),
+                source,
+            })?;
+        let of_node = addresses.iter().filter(|address| address.scope == SCOPE_GLOBAL);
+        self.addresses
+            .extend(of_node.map(|address| format!("{} of {}", address.address, link.name)));
+        let routes = kernel
+            .routes(Side::Host, link.index)
+            .map_err(|source| Error::Kernel {
+                step: step("routes"),
+                source,
+            })?;
+        let is_default =
+            |table: Option<u32>, prefix: u8| prefix == 0 && table.is_none_or(|table| table == TABLE_MAIN);
+        if routes
+            .iter()
+            .any(|route| is_default(route.table, route.dst.prefix()))
+        {
+            self.default_route.get_or_insert_with(|| link.name.clone());
+        }
+        Ok(())
+    }
+}
+
+/// `RT_SCOPE_UNIVERSE` of `include/uapi/linux/rtnetlink.h`: known beyond the link.
+const SCOPE_GLOBAL: u8 = 0;
+
+/// What hangs on `link`. Children that are in pods cannot be seen from the host; those of ours are written down.
+fn uppers(link: &Link, all: &[Link], written: &[Written]) -> Vec<String> {
+    let on_it = |other: &&Link| {
+        let child = other.parent == Some(link.index) && other.parent_netnsid.is_none();
+        other.index != link.index && (child || other.master == Some(link.index))
+    };
+    let here = all.iter().filter(on_it).map(|upper| upper.name.clone());
+    let in_pods = written
+        .iter()
+        .filter(|of| of.intent.device.is_none() && of.intent.master == link.name && lives(&of.intent))
+        .map(|of| format!("the interface of {}/{}", of.network, of.attachment));
+    here.chain(in_pods).collect()
+}
+
+fn holder(hardware: &Hardware, written: &[Written]) -> Option<String> {
+    let has = |of: &&Written| {
+        of.intent
+            .device
+            .as_ref()
+            .is_some_and(|its| its.hardware.is_same(hardware))
+    };
+    let holder = written.iter().find(has)?;
+    Some(format!("{}/{}", holder.network, holder.attachment))
+}
+
+/// Whether `link` carries traffic and no other link of hardware that speaks the same does.
+fn is_last_active(sysfs: &Sysfs, link: &Link, all: &[Link]) -> Result<bool, Error> {
+    let devices = match link.layer {
+        LinkLayer::Infiniband => sysfs.devices().map_err(|source| Error::Io {
+            what: "list the RDMA devices in",
+            path: PathBuf::from("/sys/class/infiniband"),
+            remedy: "is sysfs mounted?",
+            source,
+        })?,
+        _ => Vec::new(),
+    };
+    // An IPoIB link that is down has no carrier, though its port may be active.
+    let active = |link: &Link| match link.layer {
+        LinkLayer::Infiniband => sysfs
+            .port_of(&devices, link)
+            .is_some_and(|(_, port)| port.state == PortState::Active),
+        _ => link.carrier,
+    };
+    let other = |other: &&Link| {
+        other.index != link.index
+            && other.layer == link.layer
+            && !is_made_by_software(other)
+            && sysfs.behind(other).is_some()
+    };
+    Ok(active(link) && !all.iter().filter(other).any(active))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::device::fixture::{WAYS, add, rig};
+use crate::model::{Rig, of_kind};
+use common::netlink::{Link, RouteEntry};
+
+fn refused(rig: &Rig, link: &str) -> String {
+    add(rig, link).unwrap_err().msg
+}
+
+#[test]
+fn what_hangs_on_a_link_is_seen_also_in_pods() {
+    let rig = rig(WAYS[0]);
+    let vlan = Link {
+        parent: Some(6),
+        ..of_kind("vlan", crate::model::ethernet(60, "ens1.7"))
+    };
+    rig.kernel.set().state.host.push(vlan);
+    assert!(refused(&rig, "ens1").contains("ens1.7 hangs on it"));
+    rig.add_with("c2", &serde_json::json!({"master": "ib0"})).unwrap();
+    rig.kernel.set().state.pod[0].name = "other".to_owned();
+    let text = refused(&rig, "ib0");
+    assert!(
+        text.contains("the interface of fabric/net1 of container c2 hangs on it"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_way_out_of_the_node_is_seen_through_a_bond() {
+    let rig = rig(WAYS[0]);
+    {
+        let mut model = rig.kernel.set();
+        model
+            .state
+            .host
+            .push(of_kind("bond", crate::model::ethernet(70, "bond0")));
+        model.state.host[2].master = Some(70);
+        model
+            .state
+            .host_routes
+            .push(RouteEntry::new("0.0.0.0/0".parse().unwrap(), 70));
+    }
+    let text = refused(&rig, "ens1");
+    assert!(
+        text.contains("it is a port of bond0 and takes part in the default route over bond0"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_physical_function_with_virtual_ones_stays() {
+    let rig = rig(WAYS[0]);
+    rig.node
+        .write("devices/pci0000:3a/0000:17:00.0/sriov_numvfs", "2");
+    assert!(refused(&rig, "ens1").contains("it has 2 virtual functions"));
+    rig.node
+        .write("devices/pci0000:3a/0000:17:00.0/sriov_numvfs", "0");
+    add(&rig, "ens1").unwrap();
+}
+
+#[test]
+fn the_last_port_that_carries_stays() {
+    let rig = rig(WAYS[0]);
+    rig.node.write("class/infiniband/mlx5_1/ports/1/state", "1: DOWN");
+    assert!(refused(&rig, "ib0").contains("the last active InfiniBand port"));
+    rig.kernel.set().state.host[3].carrier = false;
+    assert!(refused(&rig, "ens1").contains("the last active Ethernet port"));
+    let keys = serde_json::json!({"mode": "device", "master": "ib0", "keepLast": false});
+    rig.add_with("c1", &keys).unwrap();
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The link of an attachment that goes: from its pod, or from wherever the kernel put it when the pod died.
+
+use super::add::hardware;
+use super::put_back::{find, leave_pod, make_as_it_was};
+use super::{DeviceError, Snapshot, Turn};
+use crate::CniIpoib;
+use crate::del::Remains;
+use crate::error::Error;
+use crate::journal::{Intent, Journal, Written, written};
+use crate::kernel::{Kernel, Side};
+use crate::mark::Mark;
+use crate::netns::pod_if_there;
+use crate::policy;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to clear up a dead namespace (`cleanup_net` works through all of them, one after another).
+const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
+
+const POLL: Duration = Duration::from_millis(20);
+
+impl CniIpoib {
+    /// Puts the link back that was moved for `remains`; false where none was.
+    ///
+    /// # Errors
+    /// The kernel refused, or the link has not come back yet: the runtime must try again.
+    pub(crate) fn give_link_back(&self, network: &str, remains: &Remains<'_>) -> Result<bool, Error> {
+        let intent = remains.intent.as_ref();
+        let Some(was) = intent.and_then(|intent| intent.device.as_ref()) else {
+            return Ok(false);
+        };
+        if !was.is_of_this_boot() {
+            tracing::debug!(link = was.name, "the kernel made it anew since");
+            return Ok(true);
+        }
+        let table = policy::table(&Mark::new(network, remains.attachment));
+        let turn = Turn::take(&self.places.state)?;
+        for (path, id) in remains.places() {
+            let Some(netns) = pod_if_there(&path, id)? else {
+                continue;
+            };
+            let mut kernel = self.open_kernel(Some(&netns))?;
+            policy::remove(&mut *kernel, table)?;
+            if leave_pod(&mut *kernel, was)? {
+                break;
+            }
+        }
+        let others = self.others(network, remains.attachment)?;
+        let mut kernel = self.open_kernel(None)?;
+        if others.iter().any(|other| has(other, was) && lives(&other.intent)) {
+            tracing::info!(
+                link = was.name,
+                "came back by itself, and is another pod's by now"
+            );
+            return Ok(true);
+        }
+        // Nobody else can want it while it is away.
+        drop(turn);
+        self.await_link(&mut *kernel, was, &others, RETURN_TIMEOUT)
+            .map(|()| true)
+    }
+
+    fn await_link(
+        &self,
+        kernel: &mut dyn Kernel,
+        was: &Snapshot,
+        others: &[Written],
+        patience: Duration,
+    ) -> Result<(), Error> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(link) = find(kernel, Side::Host, &was.hardware)? {
+                let _turn = Turn::take(&self.places.state)?;
+                return make_as_it_was(kernel, &link, was, &hardware(others));
+            }
+            if !has_driver(was) {
+                tracing::warn!(
+                    link = was.name,
+                    "is gone; was it unplugged, or its driver unloaded?"
+                );
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(DeviceError::Away {
+                    link: was.name.clone(),
+                    waited: patience,
+                }
+                .into());
+            }
+            sleep(POLL);
+        }
+    }
+
+    /// Makes the links what they were that dead pods threw back, so that they are found by their names. Whoever is busy with
+    /// one himself is left alone.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written, or the kernel refused.
+    pub(crate) fn sweep_links(&self, kernel: &mut dyn Kernel) -> Result<(), Error> {
+        let state = &self.places.state;
+        let all = written(state)?;
+        let away = |of: &&Written| of.intent.device.as_ref().is_some_and(Snapshot::is_of_this_boot);
+        for dead in all.iter().filter(away).filter(|of| !lives(&of.intent)) {
+            let _turn = Turn::take(state)?;
+            let mut entry = match Journal::new(state, &dead.network).idle(&dead.attachment) {
+                Ok(Some(entry)) => entry,
+                Ok(None) | Err(Error::Busy(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            let (done, intent) = (entry.done, entry.intent.clone());
+            let Some((intent, was)) =
+                intent.and_then(|intent| intent.device.clone().map(|was| (intent, was)))
+            else {
+                continue;
+            };
+            let Some(link) = find(kernel, Side::Host, &was.hardware)? else {
+                continue;
+            };
+            tracing::info!(link = was.name, attachment = %dead.attachment, "came back from a pod that died");
+            make_as_it_was(kernel, &link, &was, &hardware(&all))?;
+            // Its addresses are for DEL or GC to release; the link is the host's again.
+            entry.begin(Intent {
+                device: None,
+                ..intent
+            })?;
+            if done {
+                entry.finish()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the namespace that ADD saw is there; one that cannot be looked at is.
+pub(super) fn lives(intent: &Intent) -> bool {
+    pod_if_there(&intent.netns, Some(intent.netns_id)).map_or(true, |netns| netns.is_some())
+}
+
+fn has(other: &Written, was: &Snapshot) -> bool {
+    let its = other.intent.device.as_ref();
+    its.is_some_and(|its| its.hardware.is_same(&was.hardware))
+}
+
+/// Whether the device behind the link is there and driven, so that the link must be somewhere.
+fn has_driver(was: &Snapshot) -> bool {
+    // Devices of other buses need not say who drives them.
+    let says = |device: &String| device.starts_with("pci/") || device.starts_with("auxiliary/");
+    let told = was.hardware.device.as_ref().is_some_and(says);
+    let path = was.hardware.path.as_ref();
+    path.is_some_and(|path| path.exists() && (!told || path.join("driver").exists()))
+}
+
+#[cfg(test)]
+mod tests;

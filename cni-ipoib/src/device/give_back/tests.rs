@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::device::fixture::{WAYS, add, host, rig};
+use crate::journal::Intent;
+use crate::model::{Rig, attachment, ethernet};
+use common::cni::Code;
+use std::fs;
+
+/// Writes the entry of c1 down again with a change.
+fn rewrite(rig: &Rig, change: impl FnOnce(&mut Intent)) {
+    let mut entry = rig.entry("c1");
+    let mut intent = entry.intent.clone().unwrap();
+    change(&mut intent);
+    entry.begin(intent).unwrap();
+}
+
+#[test]
+fn the_link_of_a_dead_pod_is_put_right_by_del_gc_and_the_next_add() {
+    for way in WAYS {
+        for link in ["ib0", "ens1"] {
+            let rig = rig(way);
+            let before = host(&rig);
+            add(&rig, link).unwrap();
+            rig.kernel.set().state.pod_dies();
+            rig.del_without_netns("c1").unwrap();
+            assert_eq!(host(&rig), before, "{way:?} {link} DEL");
+            add(&rig, link).unwrap();
+            rig.kernel.set().state.pod_dies();
+            rig.gc(&[]).unwrap();
+            assert_eq!(host(&rig), before, "{way:?} {link} GC");
+        }
+    }
+}
+
+#[test]
+fn a_dead_pods_link_whose_name_was_taken_gets_its_own_back() {
+    let rig = rig(WAYS[0]);
+    add(&rig, "ens1").unwrap();
+    rig.kernel.set().state.host.push(ethernet(40, "net1"));
+    let before = rig.kernel.state().host.len();
+    rig.kernel.set().state.pod_dies();
+    rig.del_without_netns("c1").unwrap();
+    let names: Vec<String> = rig
+        .kernel
+        .state()
+        .host
+        .into_iter()
+        .map(|link| link.name)
+        .collect();
+    assert!(
+        names.contains(&"ens1".to_owned()) && names.len() == before + 1,
+        "{names:?}"
+    );
+}
+
+#[test]
+fn a_name_that_somebody_else_has_by_now_keeps_no_pod_from_being_removed() {
+    let rig = rig(WAYS[0]);
+    add(&rig, "ens1").unwrap();
+    rig.kernel.set().state.host.push(ethernet(40, "ens1"));
+    rig.del("c1").unwrap();
+    let state = rig.kernel.state();
+    let ours = state.host.iter().find(|link| link.index == 6).unwrap();
+    assert!(ours.name.starts_with("rn") && ours.up, "{ours:?}");
+    assert!(state.left.sysctls.iter().any(|(of, _)| *of == ours.name));
+}
+
+#[test]
+fn del_does_not_end_before_the_link_is_back() {
+    let rig = rig(WAYS[0]);
+    add(&rig, "ens1").unwrap();
+    let in_pod = std::mem::take(&mut rig.kernel.set().state.pod);
+    let error = rig.del_without_netns("c1").unwrap_err();
+    assert_eq!(error.code, Code::TRY_AGAIN, "{error:?}");
+    assert!(error.msg.contains("ens1 did not come back"), "{}", error.msg);
+    assert!(
+        !rig.ipam.verbs().contains(&"DEL".to_owned()),
+        "its addresses may live"
+    );
+    rig.kernel.set().state.pod = in_pod;
+    rig.del("c1").unwrap();
+    assert!(rig.written_down().is_empty());
+}
+
+#[test]
+fn a_card_that_was_pulled_out_keeps_no_pod_from_being_removed() {
+    let rig = rig(WAYS[0]);
+    add(&rig, "ens1").unwrap();
+    rig.kernel.set().state.pod.clear();
+    fs::remove_dir_all(rig.node.path().join("devices/pci0000:3a/0000:17:00.0/driver")).unwrap();
+    rig.del_without_netns("c1").unwrap();
+    assert!(rig.written_down().is_empty());
+}
+
+#[test]
+fn after_a_reboot_nothing_is_put_back() {
+    let rig = rig(WAYS[0]);
+    add(&rig, "ens1").unwrap();
+    {
+        let mut model = rig.kernel.set();
+        model.state.pod_dies();
+        model.state.host.retain(|link| link.index != 6);
+        model.state.host.push(ethernet(6, "renamed"));
+    }
+    let before = host(&rig);
+    rewrite(&rig, |intent| {
+        intent.device.as_mut().unwrap().boot = "another".to_owned();
+    });
+    rig.del_without_netns("c1").unwrap();
+    assert_eq!(host(&rig), before);
+}
+
+#[test]
+fn the_next_pod_gets_the_link_of_a_dead_one_and_a_late_del_does_not_take_it() {
+    for way in WAYS {
+        let rig = rig(way);
+        let before = host(&rig);
+        add(&rig, "ib0").unwrap();
+        rig.kernel.set().state.pod_dies();
+        // The model has one namespace; the first pod's was another one.
+        rewrite(&rig, |intent| intent.netns_id = (1, 1));
+        let keys = serde_json::json!({"mode": "device", "master": "ib0"});
+        rig.add_with("c2", &keys)
+            .unwrap_or_else(|e| panic!("{way:?}: {e:?}"));
+        rig.del_without_netns("c1").unwrap();
+        assert_eq!(rig.kernel.state().pod.len(), 1, "{way:?}");
+        rig.del("c2").unwrap();
+        assert_eq!(host(&rig), before, "{way:?}");
+        assert!(rig.written_down().is_empty(), "{:?}", attachment("c1"));
+    }
+}

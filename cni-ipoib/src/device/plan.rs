@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a whole link may leave the host, and what it becomes in the pod. Pure.
+
+use super::DeviceError;
+use super::facts::Facts;
+use crate::config::{Config, HostAddresses, Mode, require_fitting_keys};
+use crate::error::Error;
+use crate::host::Host;
+use crate::kernel::Side;
+use common::netlink::{HwAddress, Link, LinkLayer};
+use common::rdma::{Guid, PortState};
+use std::time::Duration;
+
+/// A port needs some seconds to find its link partner again; an `IPoIB` link also joins its groups.
+const CARRIER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a link becomes in the pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moved {
+    /// The link as it is on the host.
+    pub link: Link,
+    /// The MTU to give it, in bytes; none leaves the host's.
+    pub mtu: Option<u32>,
+    /// The hardware address to give it; none leaves its own.
+    pub address: Option<HwAddress>,
+    /// How long it may take to get carrier.
+    pub carrier_timeout: Duration,
+}
+
+/// Decides what `config` means for the master of `host`.
+///
+/// # Errors
+/// The node or somebody else needs the link, or it cannot become what is asked for.
+pub fn moved(config: &Config, host: &Host, facts: &Facts) -> Result<Moved, Error> {
+    require_fitting_keys(&config.only_for, Mode::Device)?;
+    if host.side == Side::Pod {
+        return Err(Error::Unsupported {
+            key: "linkInContainer",
+            value: "true".to_owned(),
+            remedy: "mode device moves a link of the host into the pod; remove it",
+        });
+    }
+    require_hardware(host, facts)?;
+    require_unused(host, facts)?;
+    require_no_address(config, host, facts)?;
+    require_another(config, host, facts)?;
+    require_carrying(host)?;
+    Ok(Moved {
+        link: host.master.clone(),
+        mtu: mtu(config, host)?,
+        address: address(config, host)?,
+        carrier_timeout: CARRIER_TIMEOUT,
+    })
+}
+
+fn kept(host: &Host, reason: String, remedy: impl Into<String>) -> Result<(), Error> {
+    Err(DeviceError::Kept {
+        link: host.master.name.clone(),
+        reason,
+        remedy: remedy.into(),
+    }
+    .into())
+}
+
+fn require_hardware(host: &Host, facts: &Facts) -> Result<(), Error> {
+    if let Some(what) = &facts.software {
+        let remedy = "name a link of hardware, or another mode, which makes a child of it";
+        return kept(host, format!("it is {what}, which dies with the pod"), remedy);
+    }
+    if host.master.address.port_guid() == Some(Guid(0)) {
+        let remedy = "give the virtual function GUIDs on its physical one and bind it anew: ip link set PF vf N node_guid …, port_guid …";
+        return kept(
+            host,
+            "its port has no GUID, so that nobody could reach it".to_owned(),
+            remedy,
+        );
+    }
+    match host.master.layer {
+        LinkLayer::Infiniband | LinkLayer::Ethernet if facts.path.is_some() => Ok(()),
+        _ => kept(
+            host,
+            "there is no device behind it, so that it would die with the pod".to_owned(),
+            "name a link of hardware, or another mode, which makes a child of it",
+        ),
+    }
+}
+
+/// Somebody else would lose it.
+fn require_unused(host: &Host, facts: &Facts) -> Result<(), Error> {
+    let name = &host.master.name;
+    if let Some(holder) = &facts.holder {
+        return Err(DeviceError::Taken {
+            link: name.clone(),
+            holder: holder.clone(),
+        }
+        .into());
+    }
+    if let Some(upper) = &facts.enslaved_to {
+        let remedy = format!("take it out of {upper}, or name another");
+        return kept(host, format!("it is a port of {upper}{}", used(facts)), remedy);
+    }
+    if !facts.uppers.is_empty() {
+        let remedy = "remove what hangs on it, or name another";
+        return kept(host, format!("{} hangs on it", facts.uppers.join(", ")), remedy);
+    }
+    if facts.functions > 0 {
+        let remedy = "hand out a virtual function instead, or take them away: echo 0 > sriov_numvfs";
+        let reason = format!(
+            "it has {} virtual functions, which would go with it",
+            facts.functions
+        );
+        return kept(host, reason, remedy);
+    }
+    Ok(())
+}
+
+/// What else speaks against it, for a message that has a reason already.
+fn used(facts: &Facts) -> String {
+    let mut more = facts.addresses.clone();
+    more.extend(
+        facts
+            .default_route
+            .iter()
+            .map(|link| format!("the default route over {link}")),
+    );
+    if more.is_empty() {
+        String::new()
+    } else {
+        format!(" and takes part in {}", more.join(", "))
+    }
+}
+
+/// The node would lose an address or its way out.
+fn require_no_address(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error> {
+    if let Some(link) = &facts.default_route {
+        let reason = format!("the default route of this node leads over {link}");
+        return kept(host, reason, "name another; this one connects the node");
+    }
+    if config.host_addresses == HostAddresses::Refuse && !facts.addresses.is_empty() {
+        let reason = format!("this node has the address {}", facts.addresses.join(", "));
+        let remedy = "name another; if the node can do without it as long as the pod lives, set \"hostAddresses\": \"restore\"";
+        return kept(host, reason, remedy);
+    }
+    if !facts.carried.shared.is_empty() {
+        let reason = format!("{} leads over other links too", facts.carried.shared.join(", "));
+        return kept(host, reason, "remove the route, or name another");
+    }
+    Ok(())
+}
+
+fn require_another(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error> {
+    if facts.last_active && config.keep_last {
+        let layer = match host.master.layer {
+            LinkLayer::Infiniband => "InfiniBand",
+            _ => "Ethernet",
+        };
+        let remedy = "leave one to the host, or set \"keepLast\": false if the host needs none";
+        return kept(
+            host,
+            format!("it is the last active {layer} port of this node"),
+            remedy,
+        );
+    }
+    Ok(())
+}
+
+/// A pod would wait in vain. What an Ethernet link that is down could carry is not known before it is up.
+fn require_carrying(host: &Host) -> Result<(), Error> {
+    let link = &host.master;
+    let reason = match (&host.port, link.layer) {
+        (Some(port), LinkLayer::Infiniband) if port.state != PortState::Active => format!(
+            "carries nothing: {} port {} is {} ({}); check cable, switch port and subnet manager",
+            port.device, port.number, port.state, port.phys_state
+        ),
+        (_, LinkLayer::Ethernet) if link.up && !link.carrier => {
+            "has no carrier; check cable and switch port".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::MasterDown {
+        master: link.name.clone(),
+        reason,
+    })
+}
+
+fn mtu(config: &Config, host: &Host) -> Result<Option<u32>, Error> {
+    match (config.mtu, host.master.max_mtu) {
+        (Some(mtu), Some(max)) if mtu > max => Err(Error::MtuTooLarge {
+            mtu,
+            master: host.master.name.clone(),
+            what: "any mode",
+            max,
+        }),
+        (mtu, _) => Ok(mtu),
+    }
+}
+
+/// A port's GUID is the port's.
+fn address(config: &Config, host: &Host) -> Result<Option<HwAddress>, Error> {
+    let Some(guid) = host.master.address.port_guid() else {
+        return match &config.mac {
+            _ if config.guid.is_some() => Err(Error::KeyOfOtherMode {
+                key: "infinibandGUID",
+                its: Mode::Ipoib,
+                mode: Mode::Device,
+            }),
+            Some(mac) if mac.len() != 6 => Err(Error::BadValue {
+                key: "mac",
+                value: mac.to_string(),
+                want: "6 bytes for an Ethernet link".to_owned(),
+            }),
+            mac => Ok(mac.clone()),
+        };
+    };
+    let refuse = |key, value: String| {
+        Err(Error::BadValue {
+            key,
+            value,
+            want: format!(
+                "the port's own GUID {guid}, or nothing: it is set before the device is handed out"
+            ),
+        })
+    };
+    match (&config.mac, config.guid) {
+        (Some(mac), _) if mac.port_guid() != Some(guid) => refuse("mac", mac.to_string()),
+        (_, Some(asked)) if asked != guid => refuse("infinibandGUID", asked.to_string()),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The way back: a link leaves the pod, and on the host becomes what it was.
+//!
+//! Holds always: every step looks first and changes only what differs, so that it can be repeated after a kill at any
+//! point, and is right too when nothing was changed yet. A link is found by its hardware, never by its name.
+
+use super::hardware::Hardware;
+use super::snapshot::Snapshot;
+use crate::error::Error;
+use crate::kernel::{Kernel, Side, links};
+use common::netlink::{self, HwAddress, Link, LinkChange, LinkLayer};
+
+/// The link on `side`, if it is there.
+///
+/// # Errors
+/// The kernel refuses to list the links.
+pub fn find(kernel: &mut dyn Kernel, side: Side, hardware: &Hardware) -> Result<Option<Link>, Error> {
+    Ok(links(kernel, side)?.into_iter().find(|link| hardware.is(link)))
+}
+
+/// Moves the link from the pod to the host; false if it is not in the pod.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error> {
+    let Some(link) = find(kernel, Side::Pod, &was.hardware)? else {
+        return Ok(false);
+    };
+    // The host may have a link that is called so, and the move would end half-way.
+    for altname in &link.altnames {
+        ask(format!("take the altname {altname} from {}", link.name), || {
+            kernel.delete_altname(Side::Pod, link.index, altname)
+        })?;
+    }
+    let taken = ask(format!("look up {} on the host", was.name), || {
+        kernel.link(Side::Host, &was.name)
+    })?;
+    let aside = temporary(&was.hardware);
+    let change = LinkChange {
+        name: Some(if taken.is_some() { &aside } else { &was.name }),
+        ..LinkChange::default()
+    };
+    ask(
+        format!("move {} from the pod back to the host", link.name),
+        || kernel.move_link(Side::Pod, link.index, &change),
+    )?;
+    Ok(true)
+}
+
+/// Makes a link of the host what it was. A link of `others`, which came back too and for which its name was free, makes
+/// room.
+///
+/// # Errors
+/// The kernel refuses to change the link. A name that another link has by now, or an address or route that cannot be
+/// given back, is logged instead: it would keep a pod from being removed for ever.
+pub fn make_as_it_was(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    was: &Snapshot,
+    others: &[Hardware],
+) -> Result<(), Error> {
+    let renamed = rename(kernel, link, was, others)?;
+    restore_altnames(kernel, link, was)?;
+    restore_transport(kernel, link, was)?;
+    restore_settings(kernel, link, was)?;
+    let name = if renamed { &was.name } else { &link.name };
+    for (key, value) in &was.sysctls {
+        if let Err(error) = kernel.set_sysctl(name, key, value) {
+            tracing::warn!(link = name, key, value, %error, "cannot be set back");
+        }
+    }
+    if link.up != was.up || link.name != was.name {
+        let what = if was.up { "up" } else { "down" };
+        let change = LinkChange {
+            up: Some(was.up),
+            ..LinkChange::default()
+        };
+        change_host(kernel, link.index, &change, format!("bring {name} {what}"))?;
+    }
+    for saved in &was.carried {
+        if let Err(error) = kernel.give_back(link.index, saved) {
+            tracing::warn!(link = was.name, what = saved.what, %error, "cannot be given back to the link");
+        }
+    }
+    Ok(())
+}
+
+/// Gives the link its name; false if another link has it.
+fn rename(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot, others: &[Hardware]) -> Result<bool, Error> {
+    if link.name == was.name {
+        return Ok(true);
+    }
+    // What was its altname once more is its name.
+    if link.altnames.contains(&was.name) {
+        ask(
+            format!("take the altname {} from {}", was.name, link.name),
+            || kernel.delete_altname(Side::Host, link.index, &was.name),
+        )?;
+    }
+    let holder = ask(format!("look up {} on the host", was.name), || {
+        kernel.link(Side::Host, &was.name)
+    })?;
+    if let Some(holder) = holder.filter(|holder| holder.index != link.index) {
+        let Some(its) = others.iter().find(|other| other.is(&holder)) else {
+            tracing::warn!(
+                name = was.name,
+                is = link.name,
+                "another link has this name now; the one that came back keeps its own"
+            );
+            return Ok(false);
+        };
+        call_it(kernel, &holder, &temporary(its))?;
+    }
+    call_it(kernel, link, &was.name)?;
+    Ok(true)
+}
+
+/// Before Linux 6.2 a link that is up cannot be renamed.
+fn call_it(kernel: &mut dyn Kernel, link: &Link, name: &str) -> Result<(), Error> {
+    let down = LinkChange {
+        up: Some(false),
+        ..LinkChange::default()
+    };
+    if link.up {
+        change_host(kernel, link.index, &down, format!("bring {} down", link.name))?;
+    }
+    let change = LinkChange {
+        name: Some(name),
+        ..LinkChange::default()
+    };
+    change_host(
+        kernel,
+        link.index,
+        &change,
+        format!("rename {} to {name}", link.name),
+    )
+}
+
+fn restore_altnames(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
+    let foreign = |name: &&String| !was.altnames.contains(name) && **name != was.name;
+    for name in link.altnames.iter().filter(foreign) {
+        ask(format!("take the altname {name} from {}", was.name), || {
+            kernel.delete_altname(Side::Host, link.index, name)
+        })?;
+    }
+    for name in was.altnames.iter().filter(|name| !link.altnames.contains(name)) {
+        if let Err(error) = kernel.add_altname(link.index, name) {
+            tracing::warn!(link = was.name, altname = name, %error, "cannot be given back to the link");
+        }
+    }
+    Ok(())
+}
+
+/// A link that was made anew has the mode of a new one, and the mode decides on the MTU, so that it comes first.
+fn restore_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
+    let is = Snapshot::transport_of(link);
+    match was.ipoib() {
+        Some(mode) if is.is_some_and(|is| is != mode) => ask(
+            format!("set the IPoIB mode of {} back to {}", was.name, mode.0),
+            || kernel.change_ipoib(Side::Host, link.index, mode.0, mode.1),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
+    let alias = was.alias.as_deref().unwrap_or_default();
+    let mode = was
+        .addr_gen_mode()
+        .filter(|mode| link.addr_gen_mode != Some(*mode));
+    let change = LinkChange {
+        alias: (link.alias.as_deref().unwrap_or_default() != alias).then_some(alias),
+        group: (link.group != was.group).then_some(was.group),
+        address: address(link, was),
+        addr_gen_mode: mode,
+        ..LinkChange::default()
+    };
+    if change.alias.is_some() || change.group.is_some() || change.address.is_some() || mode.is_some() {
+        change_host(
+            kernel,
+            link.index,
+            &change,
+            format!("set alias, group and address of {}", was.name),
+        )?;
+    }
+    // Alone, and always: a new mode has just changed it.
+    let mtu = LinkChange {
+        mtu: Some(was.mtu),
+        ..LinkChange::default()
+    };
+    if link.mtu != was.mtu || was.ipoib.is_some() {
+        change_host(
+            kernel,
+            link.index,
+            &mtu,
+            format!("set MTU {} on {}", was.mtu, was.name),
+        )?;
+    }
+    Ok(())
+}
+
+/// On InfiniBand the address is the kernel's: a queue pair's number and the port's GID.
+fn address<'w>(link: &Link, was: &'w Snapshot) -> Option<&'w HwAddress> {
+    (link.layer == LinkLayer::Ethernet && link.address != was.address).then_some(&was.address)
+}
+
+fn change_host(
+    kernel: &mut dyn Kernel,
+    index: u32,
+    change: &LinkChange<'_>,
+    step: String,
+) -> Result<(), Error> {
+    ask(step, || kernel.change_link(Side::Host, index, change))
+}
+
+/// A request whose refusal is told by what it was to do.
+pub(super) fn ask<T>(step: String, request: impl FnOnce() -> Result<T, netlink::Error>) -> Result<T, Error> {
+    request().map_err(|source| Error::Kernel { step, source })
+}
+
+/// A name for a link whose own is taken, the same after each kill.
+fn temporary(hardware: &Hardware) -> String {
+    let text = serde_json::to_string(hardware).unwrap_or_default();
+    format!("rn{:08x}", crate::mark::fnv1a(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests;

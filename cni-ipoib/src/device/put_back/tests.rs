@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::make_as_it_was;
+use crate::device::fixture::{WAYS, host, rig};
+use crate::device::{Hardware, Snapshot};
+use crate::kernel::{Kernel, Side};
+
+#[test]
+fn a_link_that_is_as_it_was_is_not_touched() {
+    let rig = rig(WAYS[0]);
+    let before = host(&rig);
+    let mut kernel = rig.kernel.clone();
+    let link = kernel.link(Side::Host, "ens1").unwrap().unwrap();
+    let was = Snapshot::take(&mut kernel, &link, None, Vec::new()).unwrap();
+    kernel.fail(crate::model::Fault::None);
+    make_as_it_was(&mut kernel, &link, &was, &[]).unwrap();
+    assert_eq!(host(&rig), before);
+    assert_eq!(rig.kernel.get().log, ["set ipv4/conf/rp_filter of ens1"]);
+}
+
+#[test]
+fn two_links_that_came_back_under_each_others_names_get_their_own() {
+    let rig = rig(WAYS[0]);
+    let before = host(&rig);
+    let mut kernel = rig.kernel.clone();
+    let mut was = Vec::new();
+    for name in ["ib0", "ib1"] {
+        let link = kernel.link(Side::Host, name).unwrap().unwrap();
+        let carried = rig.kernel.get().state.left.carried.clone();
+        let carried = carried.into_iter().filter(|(of, _)| *of == link.index);
+        was.push(
+            Snapshot::take(
+                &mut kernel,
+                &link,
+                None,
+                carried.map(|(_, saved)| saved).collect(),
+            )
+            .unwrap(),
+        );
+    }
+    for link in &mut rig.kernel.set().state.host {
+        link.name = match link.name.as_str() {
+            "ib0" => "ib1".to_owned(),
+            "ib1" => "ib0".to_owned(),
+            other => other.to_owned(),
+        };
+    }
+    let others: Vec<Hardware> = was.iter().map(|was| was.hardware.clone()).collect();
+    for was in &was {
+        let link = super::find(&mut kernel, Side::Host, &was.hardware)
+            .unwrap()
+            .unwrap();
+        make_as_it_was(&mut kernel, &link, was, &others).unwrap();
+    }
+    assert_eq!(host(&rig), before);
+}

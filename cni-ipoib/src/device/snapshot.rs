@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A link as the host had it, written into the attachment's file before it is touched.
+
+use super::hardware::Hardware;
+use crate::error::Error;
+use crate::kernel::{Kernel, Sysctls};
+use common::netlink::{AddrGenMode, HwAddress, IpoibMode, Link, LinkInfo, Saved};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::PathBuf;
+
+/// Everything that is restored when the pod is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// The boot it was taken in. After another one the kernel has made the link anew, and nothing of this holds.
+    pub boot: String,
+    /// What the link is known by.
+    pub hardware: Hardware,
+    /// Its name on the host.
+    pub name: String,
+    /// Its further names.
+    pub altnames: Vec<String>,
+    /// Its description.
+    pub alias: Option<String>,
+    /// Its group.
+    pub group: u32,
+    /// Its hardware address.
+    pub address: HwAddress,
+    /// In bytes.
+    pub mtu: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// How it makes its link-local address, as `ip link` names it.
+    pub addr_gen_mode: Option<String>,
+    /// `IPoIB` mode, as `ip link` names it, and whether user space joins multicast groups.
+    pub ipoib: Option<(String, bool)>,
+    /// Addresses, routes, permanent neighbours.
+    pub carried: Vec<Saved>,
+    /// Settings that somebody changed.
+    pub sysctls: Sysctls,
+}
+
+impl Snapshot {
+    /// What must be known to put `link`, a link of the host, back as it is. `path` is its device's folder in sysfs.
+    ///
+    /// # Errors
+    /// The kernel refuses a question.
+    pub fn take(
+        kernel: &mut dyn Kernel,
+        link: &Link,
+        path: Option<PathBuf>,
+        carried: Vec<Saved>,
+    ) -> Result<Self, Error> {
+        let sysctls = kernel.sysctls(&link.name).map_err(|source| Error::Io {
+            what: "read the settings of",
+            path: PathBuf::from(format!("/proc/sys/net/ipv4/conf/{}", link.name)),
+            remedy: "is /proc mounted?",
+            source,
+        })?;
+        let ipoib = Self::transport_of(link).map(|(mode, umcast)| (mode.to_string(), umcast));
+        Ok(Self {
+            boot: boot()?,
+            hardware: Hardware::of(link, path),
+            name: link.name.clone(),
+            altnames: link.altnames.clone(),
+            alias: link.alias.clone(),
+            group: link.group,
+            address: link.address.clone(),
+            mtu: link.mtu,
+            up: link.up,
+            addr_gen_mode: link.addr_gen_mode.map(|mode| mode.to_string()),
+            ipoib,
+            carried,
+            sysctls,
+        })
+    }
+
+    /// Whether it was taken since this machine started.
+    pub fn is_of_this_boot(&self) -> bool {
+        boot().is_ok_and(|boot| boot == self.boot)
+    }
+
+    /// The `IPoIB` mode of `link`, and whether user space joins groups; none for a link of another kind.
+    pub fn transport_of(link: &Link) -> Option<(IpoibMode, bool)> {
+        match &link.info {
+            LinkInfo::Ipoib { mode, umcast, .. } => Some((*mode, *umcast)),
+            _ => None,
+        }
+    }
+
+    /// The `IPoIB` mode and whether user space joins groups.
+    pub fn ipoib(&self) -> Option<(IpoibMode, bool)> {
+        let (mode, umcast) = self.ipoib.as_ref()?;
+        Some((mode.parse().ok()?, *umcast))
+    }
+
+    /// How the link makes its link-local address.
+    pub fn addr_gen_mode(&self) -> Option<AddrGenMode> {
+        self.addr_gen_mode.as_deref()?.parse().ok()
+    }
+}
+
+/// The name of this boot (`random(4)`, `boot_id`).
+fn boot() -> Result<String, Error> {
+    let file = "/proc/sys/kernel/random/boot_id";
+    let text = fs::read_to_string(file).map_err(|source| Error::Io {
+        what: "read",
+        path: PathBuf::from(file),
+        remedy: "is /proc mounted?",
+        source,
+    })?;
+    Ok(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

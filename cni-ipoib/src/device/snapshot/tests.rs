@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::Snapshot;
+use crate::device::fixture::{WAYS, rig};
+use crate::kernel::{Kernel, Side};
+use common::netlink::{AddrGenMode, IpoibMode};
+
+#[test]
+fn what_is_written_down_is_read_again_and_holds_for_this_boot_only() {
+    let rig = rig(WAYS[0]);
+    let mut kernel = rig.kernel.clone();
+    let link = kernel.link(Side::Host, "ib0").unwrap().unwrap();
+    let was = Snapshot::take(&mut kernel, &link, Some("/sys/devices/a".into()), Vec::new()).unwrap();
+    let text = serde_json::to_string(&was).unwrap();
+    let read: Snapshot = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, was);
+    assert_eq!(read.ipoib(), Some((IpoibMode::Connected, true)));
+    assert_eq!(read.addr_gen_mode(), Some(AddrGenMode::None));
+    assert!(read.is_of_this_boot());
+    let earlier = Snapshot {
+        boot: "another".to_owned(),
+        ..read
+    };
+    assert!(!earlier.is_of_this_boot());
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The way into the pod: a link of the host becomes the pod's, under the pod's name, in the order its layer asks for.
+//!
+//! Holds always: the way back is known before the first request. On Ethernet the link goes first and its RDMA device after it;
+//! on InfiniBand the RDMA device goes first, since its move destroys the link and makes it anew, in the pod or on the host,
+//! depending on the kernel.
+
+use super::put_back::ask;
+use super::snapshot::Snapshot;
+use super::{DeviceError, Plan};
+use crate::error::Error;
+use crate::kernel::{Kernel, Side};
+use crate::rdma::transfer::{hand_over, reappeared};
+use common::netlink::{Link, LinkChange, LinkLayer};
+
+/// Moves the link into the pod, where it is down and has its name.
+///
+/// # Errors
+/// The kernel refuses; whatever was done is for [`put_back`](super::put_back) to undo.
+pub fn take(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
+    let moved = &plan.moved;
+    let exclusive = plan.grant.as_ref().filter(|grant| grant.moved().is_some());
+    let (side, link) = match exclusive {
+        Some(grant) if moved.link.layer == LinkLayer::Infiniband => {
+            hand_over(kernel, grant)?;
+            remade(kernel, plan)?
+        }
+        _ => (Side::Host, moved.link.clone()),
+    };
+    enter(kernel, plan, side, &link)?;
+    if let Some(grant) = exclusive.filter(|_| moved.link.layer != LinkLayer::Infiniband) {
+        hand_over(kernel, grant)?;
+    }
+    let link = in_pod(kernel, plan)?;
+    settle_transport(kernel, &link, &plan.snapshot)?;
+    configure(kernel, &link, plan)?;
+    in_pod(kernel, plan)
+}
+
+/// The link that the kernel made anew when the RDMA device moved.
+fn remade(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(Side, Link), Error> {
+    let guid = plan.snapshot.hardware.port_guid.unwrap_or_default();
+    reappeared(kernel, guid)?.ok_or_else(|| {
+        let reason =
+            "its RDMA device moved, and the kernel made no IPoIB link anew, neither in the pod nor on the host";
+        lost(plan, reason.to_owned())
+    })
+}
+
+fn lost(plan: &Plan, reason: String) -> Error {
+    let link = plan.snapshot.name.clone();
+    DeviceError::Lost { link, reason }.into()
+}
+
+/// From the host into the pod under the pod's name, in one request; or only that name, if it is there already.
+fn enter(kernel: &mut dyn Kernel, plan: &Plan, side: Side, link: &Link) -> Result<(), Error> {
+    let name = plan.ifname.as_str();
+    let change = LinkChange {
+        name: Some(name),
+        alias: Some(&plan.alias),
+        group: (link.group != 0).then_some(0),
+        ..LinkChange::default()
+    };
+    if side == Side::Pod {
+        return ask(format!("rename {} to {name} in the pod", link.name), || {
+            kernel.change_link(Side::Pod, link.index, &change)
+        });
+    }
+    // One of them may be the pod's name; and before Linux 6.6 they stay behind and block the host.
+    for altname in &link.altnames {
+        ask(format!("take the altname {altname} from {}", link.name), || {
+            kernel.delete_altname(Side::Host, link.index, altname)
+        })?;
+    }
+    ask(format!("move {} into the pod as {name}", link.name), || {
+        kernel.move_link(Side::Host, link.index, &change)
+    })
+}
+
+fn in_pod(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
+    let name = plan.ifname.as_str();
+    let link = ask(format!("look up {name} in the pod after moving it"), || {
+        kernel.link(Side::Pod, name)
+    })?;
+    link.filter(|link| plan.snapshot.hardware.is(link))
+        .ok_or_else(|| lost(plan, format!("it was moved, and is not in the pod as {name}")))
+}
+
+/// A link that was made anew has forgotten its mode.
+fn settle_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
+    match (was.ipoib(), Snapshot::transport_of(link)) {
+        (Some(mode), Some(is)) if mode != is => ask(
+            format!("set the IPoIB mode of {} to {}", link.name, mode.0),
+            || kernel.change_ipoib(Side::Pod, link.index, mode.0, mode.1),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<(), Error> {
+    let host = plan.snapshot.mtu;
+    let remade = plan.grant.as_ref().is_some_and(|grant| grant.moved().is_some());
+    let mtu = plan.moved.mtu.or((remade && link.mtu != host).then_some(host));
+    let change = LinkChange {
+        mtu,
+        address: plan.moved.address.as_ref(),
+        ..LinkChange::default()
+    };
+    if change.mtu.is_none() && change.address.is_none() {
+        return Ok(());
+    }
+    let what = match (mtu, &plan.moved.address) {
+        (Some(mtu), None) => format!("MTU {mtu}"),
+        (None, Some(address)) => format!("address {address}"),
+        _ => "MTU and address".to_owned(),
+    };
+    ask(format!("set {what} on {}", link.name), || {
+        kernel.change_link(Side::Pod, link.index, &change)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One call at a time looks for a link to move, or puts one back: between looking and writing down nobody may change
+//! what was seen.
+
+use super::DeviceError;
+use crate::error::Error;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A turn takes milliseconds, and a runtime gives a whole sandbox two minutes.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The turn of one call; it ends with the value, or with the process.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _file: File,
+}
+
+impl Turn {
+    /// Waits for the turn. `state` is the state directory.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`] after twenty seconds; [`Error::Io`].
+    pub(crate) fn take(state: &Path) -> Result<Self, Error> {
+        Self::take_within(state, TIMEOUT)
+    }
+
+    fn take_within(state: &Path, wait: Duration) -> Result<Self, Error> {
+        let failed = |source: io::Error| Error::Io {
+            what: "lock",
+            path: state.to_owned(),
+            remedy: "set RDMANET_STATE to a directory that root can write",
+            source,
+        };
+        fs::create_dir_all(state).map_err(failed)?;
+        // The folder itself, so that no file is left.
+        let file = File::open(state).map_err(failed)?;
+        let deadline = Instant::now() + wait;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
+                Err(TryLockError::WouldBlock) => return Err(DeviceError::Busy.into()),
+                Err(TryLockError::Error(e)) => return Err(failed(e)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::Turn;
+use crate::device::DeviceError;
+use crate::error::Error;
+use crate::model::alone;
+use std::time::Duration;
+
+#[test]
+fn only_one_call_has_the_turn_and_the_next_is_told_to_try_again() {
+    let _alone = alone();
+    let state = tempfile::tempdir().unwrap();
+    let first = Turn::take(state.path()).unwrap();
+    let second = Turn::take_within(state.path(), Duration::from_millis(20));
+    assert!(
+        matches!(second, Err(Error::Device(DeviceError::Busy))),
+        "{second:?}"
+    );
+    drop(first);
+    Turn::take_within(state.path(), Duration::ZERO).unwrap();
+    assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
+}

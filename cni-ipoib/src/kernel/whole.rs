@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What this plugin asks of the kernel about links that it moves whole.
+
+use super::{Namespaces, Side};
+use common::netlink::{Added, Carried, Error, IpoibMode, LinkChange, Saved};
+use common::netns::Netns;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// Settings of one link below `/proc/sys/net`, by `FAMILY/KIND/KEY`, e.g. `ipv4/conf/rp_filter`.
+pub type Sysctls = BTreeMap<String, String>;
+
+/// The folders with settings of a link.
+const SYSCTLS: [&str; 4] = ["ipv4/conf", "ipv4/neigh", "ipv6/conf", "ipv6/neigh"];
+
+/// Follows from the link, or cannot be read.
+const NOT_KEPT: [&str; 2] = ["mtu", "stable_secret"];
+
+/// Links that are moved whole, and what they leave on the host.
+pub trait WholeLinks {
+    /// Moves a link from `from` to the other namespace and changes it there, in one request. It is down then, and what it
+    /// carried is gone.
+    fn move_link(&mut self, from: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error>;
+    /// The addresses, routes and permanent neighbours of a link on the host.
+    fn carried(&mut self, index: u32) -> Result<Carried, Error>;
+    /// Gives a link on the host what one carried.
+    fn give_back(&mut self, index: u32, saved: &Saved) -> Result<Added, Error>;
+    /// Gives a link on the host a further name; false if it has it.
+    fn add_altname(&mut self, index: u32, name: &str) -> Result<bool, Error>;
+    /// Takes a further name from a link; false if it has none such.
+    fn delete_altname(&mut self, side: Side, index: u32, name: &str) -> Result<bool, Error>;
+    /// Changes how an `IPoIB` link carries its packets.
+    fn change_ipoib(&mut self, side: Side, index: u32, mode: IpoibMode, umcast: bool) -> Result<(), Error>;
+    /// The settings of a link on the host that differ from those a new link gets.
+    fn sysctls(&mut self, name: &str) -> io::Result<Sysctls>;
+    /// Sets one of them.
+    fn set_sysctl(&mut self, name: &str, key: &str, value: &str) -> io::Result<()>;
+}
+
+impl WholeLinks for Namespaces<'_> {
+    fn move_link(&mut self, from: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
+        let host = Netns::current().map_err(|e| Error::Netns(io::Error::other(e)))?;
+        let to = match from {
+            Side::Host => self.pod()?.1,
+            Side::Pod => &host,
+        };
+        let change = LinkChange {
+            netns: Some(to.as_fd()),
+            ..*change
+        };
+        self.on(from)?.change_link(index, &change)
+    }
+
+    fn carried(&mut self, index: u32) -> Result<Carried, Error> {
+        self.host.save(index)
+    }
+
+    fn give_back(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
+        self.host.restore(index, saved)
+    }
+
+    fn add_altname(&mut self, index: u32, name: &str) -> Result<bool, Error> {
+        self.host.add_altname(index, name)
+    }
+
+    fn delete_altname(&mut self, side: Side, index: u32, name: &str) -> Result<bool, Error> {
+        self.on(side)?.delete_altname(index, name)
+    }
+
+    fn change_ipoib(&mut self, side: Side, index: u32, mode: IpoibMode, umcast: bool) -> Result<(), Error> {
+        self.on(side)?.change_ipoib(index, mode, umcast)
+    }
+
+    fn sysctls(&mut self, name: &str) -> io::Result<Sysctls> {
+        let mut differ = Sysctls::new();
+        for kind in SYSCTLS {
+            let keys = match fs::read_dir(folder(kind, name)) {
+                Ok(keys) => keys,
+                // A kernel without IPv6, or a link that has it switched off.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(e),
+            };
+            for key in keys {
+                let key = key?.file_name().to_string_lossy().into_owned();
+                if NOT_KEPT.contains(&key.as_str()) {
+                    continue;
+                }
+                let read = |of: &str| fs::read_to_string(folder(kind, of).join(&key));
+                let (Ok(is), Ok(new)) = (read(name), read("default")) else {
+                    continue;
+                };
+                if is != new {
+                    differ.insert(format!("{kind}/{key}"), is.trim_end().to_owned());
+                }
+            }
+        }
+        Ok(differ)
+    }
+
+    fn set_sysctl(&mut self, name: &str, key: &str, value: &str) -> io::Result<()> {
+        let (kind, key) = key.rsplit_once('/').unwrap_or((key, ""));
+        fs::write(folder(kind, name).join(key), value)
+    }
+}
+
+/// The settings of a link of the host; the plugin's own threads never leave the host's namespace.
+fn folder(kind: &str, name: &str) -> PathBuf {
+    Path::new("/proc/sys/net").join(kind).join(name)
+}

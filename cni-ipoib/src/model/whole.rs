@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::kernel::{ModelKernel, State, errno};
+use crate::kernel::{Side, Sysctls, WholeLinks};
+use common::netlink::{Added, Carried, Error, IpoibMode, Link, LinkChange, LinkInfo, Saved};
+use common::rdma::Guid;
+use nix::errno::Errno;
+use std::io;
+
+/// What links of the host have that is lost when they leave it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Left {
+    /// By the index of the link.
+    pub(crate) carried: Vec<(u32, Saved)>,
+    /// By the name of the link.
+    pub(crate) sysctls: Vec<(String, Sysctls)>,
+    /// Since Linux 6.17: `IPoIB` links are made anew where their RDMA device is.
+    pub(crate) links_follow: bool,
+}
+
+/// An address, route or neighbour.
+pub(crate) fn saved(what: &str) -> Saved {
+    serde_json::from_value(serde_json::json!({"what": what, "message": "00"})).unwrap()
+}
+
+impl State {
+    /// The kernel closes a link that changes its namespace, and takes off what it carried.
+    fn strip(&mut self, link: &mut Link) {
+        link.up = false;
+        link.carrier = false;
+        link.master = None;
+        self.left.carried.retain(|(of, _)| *of != link.index);
+        self.left.sysctls.retain(|(of, _)| *of != link.name);
+        self.forget(link.index);
+    }
+
+    fn relocate(&mut self, from: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
+        let to = match from {
+            Side::Host => Side::Pod,
+            Side::Pod => Side::Host,
+        };
+        let Some(at) = self.on(from).iter().position(|link| link.index == index) else {
+            return errno(Errno::ENODEV);
+        };
+        let link = self.on(from)[at].clone();
+        let taken = |name: &str| self.on(to).iter().any(|other| other.is_called(name));
+        let name = change.name.unwrap_or(&link.name).to_owned();
+        if taken(&name)
+            || link
+                .altnames
+                .iter()
+                .any(|altname| taken(altname) || *altname == name)
+        {
+            return errno(Errno::EEXIST);
+        }
+        let mut link = self.on_mut(from).remove(at);
+        self.strip(&mut link);
+        link.name = name;
+        link.alias = change.alias.map(str::to_owned).or(link.alias);
+        link.group = change.group.unwrap_or(link.group);
+        self.on_mut(to).push(link);
+        Ok(())
+    }
+
+    /// The RDMA device with this GUID moved to `to`: its `IPoIB` link is made anew, and its children are gone.
+    pub(super) fn remake_ipoib(&mut self, guid: Guid, to: Side) {
+        let to = if self.left.links_follow { to } else { Side::Host };
+        for from in [Side::Host, Side::Pod] {
+            let on_port = |link: &Link| link.address.port_guid() == Some(guid);
+            let (gone, kept): (Vec<_>, Vec<_>) =
+                std::mem::take(self.on_mut(from)).into_iter().partition(on_port);
+            *self.on_mut(from) = kept;
+            for mut link in gone {
+                self.strip(&mut link);
+                if link.parent.is_none() {
+                    let free = |n: &u32| self.on(to).iter().all(|other| other.name != format!("ib{n}"));
+                    let number = (0..1000).find(free).unwrap();
+                    let info = match link.info {
+                        LinkInfo::Ipoib { pkey, .. } => LinkInfo::Ipoib {
+                            pkey,
+                            mode: IpoibMode::Datagram,
+                            umcast: false,
+                        },
+                        other => other,
+                    };
+                    let new = Link {
+                        name: format!("ib{number}"),
+                        // On the host the number that the test's sysfs shows.
+                        index: link.index % 1000 + if to == Side::Pod { 1000 } else { 0 },
+                        mtu: 4092,
+                        info,
+                        device: link.device.clone(),
+                        ..super::start::ipoib(0, "", 0xffff)
+                    };
+                    let new = Link {
+                        up: false,
+                        carrier: false,
+                        address: link.address,
+                        ..new
+                    };
+                    self.on_mut(to).push(new);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Links of hardware outlive a namespace; one whose name is taken on the host gets another.
+    pub(super) fn hardware_comes_back(&mut self, links: Vec<Link>) {
+        for mut link in links {
+            self.strip(&mut link);
+            if self.host.iter().any(|other| other.is_called(&link.name)) {
+                link.name = format!("dev{}", link.index);
+            }
+            self.host.push(link);
+        }
+    }
+}
+
+impl WholeLinks for ModelKernel {
+    fn move_link(&mut self, from: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
+        let name = change.name.unwrap_or_default();
+        self.ask(format!("move #{index} from {from:?} as {name}"), |model| {
+            model.state.relocate(from, index, change)
+        })
+    }
+
+    fn carried(&mut self, index: u32) -> Result<Carried, Error> {
+        self.ask(format!("list what #{index} carries"), |model| {
+            let carried = model.state.left.carried.iter().filter(|(of, _)| *of == index);
+            Ok(Carried {
+                saved: carried.map(|(_, saved)| saved.clone()).collect(),
+                shared: Vec::new(),
+            })
+        })
+    }
+
+    fn give_back(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
+        self.ask(format!("give {} back to #{index}", saved.what), |model| {
+            let carried = &mut model.state.left.carried;
+            if carried.contains(&(index, saved.clone())) {
+                return Ok(Added::Present);
+            }
+            carried.push((index, saved.clone()));
+            Ok(Added::New)
+        })
+    }
+
+    fn add_altname(&mut self, index: u32, name: &str) -> Result<bool, Error> {
+        self.ask(format!("add altname {name} to #{index}"), |model| {
+            if model.state.host.iter().any(|link| link.is_called(name)) {
+                return errno(Errno::EEXIST);
+            }
+            let link = model.state.host.iter_mut().find(|link| link.index == index);
+            link.map(|link| link.altnames.push(name.to_owned()))
+                .map_or_else(|| errno(Errno::ENODEV), |()| Ok(true))
+        })
+    }
+
+    fn delete_altname(&mut self, side: Side, index: u32, name: &str) -> Result<bool, Error> {
+        self.ask(
+            format!("delete altname {name} of #{index} in {side:?}"),
+            |model| {
+                let Some(link) = model
+                    .state
+                    .on_mut(side)
+                    .iter_mut()
+                    .find(|link| link.index == index)
+                else {
+                    return errno(Errno::ENODEV);
+                };
+                let before = link.altnames.len();
+                link.altnames.retain(|altname| altname != name);
+                Ok(link.altnames.len() < before)
+            },
+        )
+    }
+
+    fn change_ipoib(&mut self, side: Side, index: u32, mode: IpoibMode, umcast: bool) -> Result<(), Error> {
+        self.ask(format!("set mode {mode} on #{index} in {side:?}"), |model| {
+            let links = model.state.on_mut(side).iter_mut();
+            match links
+                .filter(|link| link.index == index)
+                .map(|link| &mut link.info)
+                .next()
+            {
+                Some(LinkInfo::Ipoib {
+                    mode: is,
+                    umcast: does,
+                    ..
+                }) => (*is, *does) = (mode, umcast),
+                _ => return errno(Errno::EOPNOTSUPP),
+            }
+            Ok(())
+        })
+    }
+
+    fn sysctls(&mut self, name: &str) -> io::Result<Sysctls> {
+        self.ask(format!("read the settings of {name}"), |model| {
+            let found = model.state.left.sysctls.iter().find(|(of, _)| of == name);
+            Ok(found.map(|(_, values)| values.clone()).unwrap_or_default())
+        })
+        .map_err(io::Error::other)
+    }
+
+    fn set_sysctl(&mut self, name: &str, key: &str, value: &str) -> io::Result<()> {
+        self.ask(format!("set {key} of {name}"), |model| {
+            let sysctls = &mut model.state.left.sysctls;
+            if !sysctls.iter().any(|(of, _)| of == name) {
+                sysctls.push((name.to_owned(), Sysctls::new()));
+            }
+            let own = sysctls.iter_mut().find(|(of, _)| of == name);
+            own.map(|(_, values)| values.insert(key.to_owned(), value.to_owned()));
+            Ok(())
+        })
+        .map_err(io::Error::other)
+    }
+}

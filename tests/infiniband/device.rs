@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A whole link for a pod, on InfiniBand and Ethernet, with the RDMA subsystem shared and exclusive: it works in the pod, and
+//! the node has it back as it was, whatever becomes of the pod.
+
+mod ethernet;
+mod infiniband;
+mod refused;
+
+use crate::fabric::{run, run_exclusive};
+use common::netlink::{Rdma, Socket};
+use std::fs;
+use std::process::Command;
+use tests::{Conf, Node, Pod, json};
+
+/// Everything that a person may have set on a link of the node.
+const FURNITURE: [&str; 8] = [
+    "link property add dev LINK altname LINK-rail-number-one",
+    "link set LINK alias storage",
+    "link set LINK group 7",
+    "link set LINK mtu 2000",
+    "addr add 10.44.0.1/24 dev LINK",
+    "addr add fd00:44::1/64 dev LINK nodad",
+    "route add 10.45.0.0/16 via 10.44.0.254 dev LINK metric 77",
+    "neigh add 10.44.0.9 lladdr ADDRESS dev LINK nud permanent",
+];
+
+const TIDYING: [&str; 6] = [
+    "link property del dev LINK altname LINK-rail-number-one",
+    "link set LINK alias ",
+    "link set LINK group 0",
+    "neigh flush dev LINK nud permanent",
+    "addr flush dev LINK scope global",
+    "route flush dev LINK",
+];
+
+/// Runs `test` while `link` is furnished; after it the node must show the same as before.
+fn furnished(node: &Node, link: &str, mtu: u32, test: impl FnOnce()) {
+    let address = node.link(link).address.to_string();
+    for words in FURNITURE {
+        node.ip(&words.replace("LINK", link).replace("ADDRESS", &address));
+    }
+    let setting = format!("/proc/sys/net/ipv4/conf/{link}/rp_filter");
+    let usual = fs::read_to_string(&setting).unwrap();
+    fs::write(&setting, "2").unwrap();
+    unchanged(node, test);
+    for words in TIDYING {
+        let words = words.replace("LINK", link);
+        let output = Command::new("ip").args(words.split(' ')).output().unwrap();
+        assert!(output.status.success(), "ip {words}: {output:?}");
+    }
+    fs::write(&setting, usual).unwrap();
+    node.ip(&format!("link set {link} mtu {mtu}"));
+}
+
+/// Runs `test`; after it the node must show the same as before.
+fn unchanged(node: &Node, test: impl FnOnce()) {
+    let before = node.settled_snapshot(&[]);
+    test();
+    node.assert_as_before(&before, &[], "after the test");
+}
+
+/// A network whose pods get the whole of `link`.
+fn whole(node: &Node, link: &str) -> Conf {
+    let keys = json!({
+        "mode": "device", "master": link, "hostAddresses": "restore", "ipam": node.rdma_ipam("10.7.0.0/24"),
+    });
+    node.conf(keys)
+}
+
+/// The RDMA devices that a pod sees.
+fn devices(pod: &Pod<'_>) -> Vec<String> {
+    let mut socket = Socket::<Rdma>::open_in(&pod.open()).unwrap();
+    let all = socket.devices().unwrap().into_iter();
+    all.map(|device| device.name).collect()
+}
+
+/// Runs `test` in both modes of the RDMA subsystem.
+fn in_both_modes(test: impl Fn(&Node) + Send + Sync) {
+    run(&test);
+    run_exclusive(&test);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An Ethernet card in a pod. The cards are virtio on PCI: hardware, as far as namespaces are concerned.
+
+use super::{furnished, unchanged, whole};
+use crate::fabric::{address, reaches, run, soon};
+use tests::{Node, json};
+
+fn with_cards(test: impl FnOnce(&Node) + Send) {
+    run(|node| {
+        for card in ["eth0", "eth1", "eth2"] {
+            node.ip(&format!("link set {card} up"));
+        }
+        test(node);
+        for card in ["eth0", "eth1", "eth2"] {
+            node.ip(&format!("link set {card} down"));
+        }
+    });
+}
+
+#[test]
+fn pods_with_whole_cards_reach_each_other_and_the_node_has_them_back_as_they_were() {
+    with_cards(|node| {
+        furnished(node, "eth1", 1500, || {
+            let confs = [
+                whole(node, "eth0"),
+                whole(node, "eth1").with("mac", json!("02:aa:00:00:00:01")),
+            ];
+            let pods = [node.pod(), node.pod()];
+            let target = address(&pods[0].attach(&confs[0], "net1"), false);
+            let result = pods[1].attach(&confs[1], "net1");
+            assert_eq!(result["interfaces"][0]["mac"], "02:aa:00:00:00:01");
+            assert!(
+                result["interfaces"][0]["pciID"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("0000:00:"),
+                "{result}"
+            );
+            reaches(&pods[1], &target);
+            for (pod, conf) in pods.iter().zip(&confs) {
+                pod.check(conf, "net1").done();
+                pod.detach(conf, "net1");
+                assert!(pod.links().is_empty(), "{:?}", pod.link_names());
+            }
+        });
+    });
+}
+
+#[test]
+fn a_card_is_found_by_pci_address_and_by_hardware_address() {
+    with_cards(|node| {
+        let folder = std::fs::canonicalize("/sys/class/net/eth1").unwrap();
+        let mut names = folder
+            .ancestors()
+            .filter_map(|folder| folder.file_name()?.to_str());
+        let pci = names.find(|name| name.starts_with("0000:00:")).unwrap();
+        let address = node.link("eth1").address.to_string();
+        for (key, value) in [("pciBusID", pci), ("deviceID", pci), ("hwaddr", address.as_str())] {
+            unchanged(node, || {
+                let conf = whole(node, "").with(key, json!(value));
+                let pod = node.pod();
+                let result = pod.attach(&conf, "net1");
+                assert_eq!(result["interfaces"][0]["pciID"], pci, "{key}");
+                pod.detach(&conf, "net1");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_dead_pods_card_is_put_right_though_its_name_was_taken() {
+    with_cards(|node| {
+        furnished(node, "eth1", 1500, || {
+            let conf = whole(node, "eth1");
+            for gc in [false, true] {
+                node.ip("link add net1 type dummy");
+                let pod = node.pod();
+                pod.attach(&conf, "net1");
+                pod.die();
+                soon("the kernel has put the card back", || {
+                    node.link_names().iter().any(|name| name.starts_with("dev"))
+                });
+                if gc {
+                    node.gc(&conf, &[]).done();
+                } else {
+                    pod.detach(&conf, "net1");
+                }
+                node.ip("link del net1");
+            }
+        });
+    });
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An `IPoIB` link of an HCA in a pod.
+
+use super::{devices, furnished, in_both_modes, unchanged, whole};
+use crate::fabric::{address, reaches, run_exclusive, soon};
+use crate::verbs::write_bandwidth;
+use tests::{Node, Pod};
+
+#[test]
+fn pods_with_whole_hcas_reach_each_other_and_the_node_has_them_back_as_they_were() {
+    in_both_modes(|node| {
+        furnished(node, "ib1", 4092, || {
+            let confs = [whole(node, "ib0"), whole(node, "ib1")];
+            let pods = [node.pod(), node.pod()];
+            let target = address(&pods[0].attach(&confs[0], "net1"), false);
+            pods[1].attach(&confs[1], "net1");
+            assert_eq!(
+                node.link_names()
+                    .iter()
+                    .filter(|name| name.starts_with("ib"))
+                    .count(),
+                1
+            );
+            assert_eq!(pods[1].link("net1").mtu, 2000);
+            reaches(&pods[1], &target);
+            for (pod, conf) in pods.iter().zip(&confs) {
+                pod.check(conf, "net1").done();
+                pod.detach(conf, "net1");
+                pod.detach(conf, "net1");
+                assert!(pod.links().is_empty(), "{:?}", pod.link_names());
+            }
+        });
+    });
+}
+
+#[test]
+fn a_pod_writes_to_another_with_its_own_hca_and_sees_no_other() {
+    run_exclusive(|node| {
+        unchanged(node, || {
+            let confs = [whole(node, "ib0"), whole(node, "ib1")];
+            let pods = [node.pod(), node.pod()];
+            let target = address(&pods[0].attach(&confs[0], "net1"), false);
+            pods[1].attach(&confs[1], "net1");
+            assert_eq!(devices(&pods[0]), ["softib0"]);
+            assert_eq!(devices(&pods[1]), ["softib1"]);
+            let listed = pods[1].exec("ibv_devices", "");
+            let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+            assert!(
+                listed.contains("softib1") && !listed.contains("softib0") && !listed.contains("softib2"),
+                "{listed}"
+            );
+            write_bandwidth((&pods[1], "softib1"), (&pods[0], "softib0"), &target);
+            for (pod, conf) in pods.iter().zip(&confs) {
+                pod.detach(conf, "net1");
+            }
+        });
+    });
+}
+
+/// Attaches a pod to `ib1` and lets its namespace die.
+fn dead<'n>(node: &'n Node, conf: &tests::Conf) -> Pod<'n> {
+    let pod = node.pod();
+    pod.attach(conf, "net1");
+    pod.die();
+    pod
+}
+
+#[test]
+fn del_puts_the_link_of_a_dead_pod_right() {
+    in_both_modes(|node| {
+        furnished(node, "ib1", 4092, || {
+            let conf = whole(node, "ib1");
+            dead(node, &conf).detach(&conf, "net1");
+        });
+    });
+}
+
+#[test]
+fn gc_puts_the_link_of_a_dead_pod_right() {
+    in_both_modes(|node| {
+        furnished(node, "ib1", 4092, || {
+            let conf = whole(node, "ib1");
+            dead(node, &conf);
+            node.gc(&conf, &[]).done();
+        });
+    });
+}
+
+#[test]
+fn the_next_pod_gets_the_link_of_a_dead_one_and_a_late_del_does_not_take_it() {
+    in_both_modes(|node| {
+        furnished(node, "ib1", 4092, || {
+            let conf = whole(node, "ib1");
+            let late = dead(node, &conf);
+            soon("the kernel has put the link back", || {
+                node.links()
+                    .iter()
+                    .filter(|link| link.address.port_guid().is_some())
+                    .count()
+                    == 3
+            });
+            let pod = node.pod();
+            pod.attach(&conf, "net1");
+            late.detach(&conf, "net1");
+            pod.check(&conf, "net1").done();
+            pod.detach(&conf, "net1");
+        });
+    });
+}
+
+#[test]
+fn two_links_that_the_kernel_swapped_get_their_names_back() {
+    in_both_modes(|node| {
+        unchanged(node, || {
+            let confs = [whole(node, "ib0"), whole(node, "ib1")];
+            let pods = [node.pod(), node.pod()];
+            for (pod, conf) in pods.iter().zip(&confs) {
+                pod.attach(conf, "net1");
+            }
+            pods[1].die();
+            soon("the second link is back", || {
+                node.links().iter().filter(|l| l.name != "lo").count() > 3
+            });
+            pods[0].die();
+            soon("the first link is back", || {
+                node.links().iter().filter(|l| l.name != "lo").count() > 4
+            });
+            for (pod, conf) in pods.iter().zip(&confs) {
+                pod.detach(conf, "net1");
+            }
+        });
+    });
+}
+
+#[test]
+fn connected_mode_goes_along_and_comes_back() {
+    in_both_modes(|node| {
+        std::fs::write("/sys/class/net/ib1/mode", "connected\n").unwrap();
+        node.ip("link set ib1 mtu 8192");
+        unchanged(node, || {
+            let conf = whole(node, "ib1");
+            let pod = node.pod();
+            pod.attach(&conf, "net1");
+            assert_eq!(pod.link("net1").mtu, 8192);
+            pod.detach(&conf, "net1");
+        });
+        std::fs::write("/sys/class/net/ib1/mode", "datagram\n").unwrap();
+        node.ip("link set ib1 mtu 4092");
+    });
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Links that stay on the node, because it or another pod needs them. Refused before anything is touched.
+
+use super::{in_both_modes, unchanged, whole};
+use crate::fabric::{cable, network, soon};
+use tests::{Node, json};
+
+/// Asserts that `ib1` is refused with these words, and nothing changes, after these commands; takes them back with `after`.
+fn refused(node: &Node, before: &[&str], after: &[&str], words: &[&str]) {
+    before.iter().for_each(|words| drop(node.ip(words)));
+    soon("ib1 has carrier", || node.link("ib1").carrier);
+    let conf = whole(node, "ib1").with("hostAddresses", json!("refuse"));
+    unchanged(node, || {
+        let pod = node.pod();
+        pod.add(&conf, "net1").refused(7, words);
+        assert!(pod.links().is_empty());
+        node.status(&conf).refused(50, words);
+    });
+    after.iter().for_each(|words| drop(node.ip(words)));
+}
+
+#[test]
+fn a_link_that_the_node_needs_stays_there() {
+    in_both_modes(|node| {
+        let address = ["addr add 10.44.0.1/24 dev ib1"];
+        refused(
+            node,
+            &address,
+            &["addr flush dev ib1 scope global"],
+            &["ib1", "10.44.0.1/24", "hostAddresses"],
+        );
+        let route = [
+            "addr add 10.44.0.1/24 dev ib1",
+            "route add default via 10.44.0.254 metric 7",
+        ];
+        let words = ["the default route of this node leads over ib1"];
+        refused(
+            node,
+            &route,
+            &["route del default metric 7", "addr flush dev ib1 scope global"],
+            &words,
+        );
+        let child = ["link add link ib1 name kid type ipoib pkey 0x8001"];
+        refused(node, &child, &["link del kid"], &["kid hangs on it"]);
+        let bond = [
+            "link add bond9 type bond mode active-backup",
+            "link set ib1 down",
+            "link set ib1 master bond9",
+        ];
+        let undo = ["link set ib1 nomaster", "link del bond9", "link set ib1 up"];
+        refused(node, &bond, &undo, &["it is a port of bond9"]);
+    });
+}
+
+#[test]
+fn the_parent_of_a_pods_interface_stays_there() {
+    in_both_modes(|node| {
+        let living = node.pod();
+        let conf = network(node, &json!({"master": "ib1"}));
+        living.attach(&conf, "net1");
+        refused(
+            node,
+            &[],
+            &[],
+            &["the interface of net-a/net1 of container pod-1 hangs on it"],
+        );
+        living.check(&conf, "net1").done();
+        living.detach(&conf, "net1");
+    });
+}
+
+#[test]
+fn the_last_active_port_stays_unless_the_host_needs_none() {
+    in_both_modes(|node| {
+        cable(0, false);
+        cable(2, false);
+        refused(node, &[], &[], &["last active", "InfiniBand"]);
+        let conf = whole(node, "ib1").with("keepLast", json!(false));
+        let pod = node.pod();
+        pod.attach(&conf, "net1");
+        pod.detach(&conf, "net1");
+        cable(0, true);
+        cable(2, true);
+    });
+}
+
+#[test]
+fn a_link_made_by_software_is_refused() {
+    in_both_modes(|node| {
+        node.ip("link add dum9 type dummy");
+        let conf = whole(node, "dum9");
+        let pod = node.pod();
+        pod.add(&conf, "net1")
+            .refused(7, &["dum9", "dummy", "dies with the pod"]);
+        node.ip("link del dum9");
+    });
+}
+
+#[test]
+fn a_link_that_another_pod_has_is_gone_from_the_node() {
+    in_both_modes(|node| {
+        let conf = whole(node, "ib1");
+        let pods = [node.pod(), node.pod()];
+        pods[0].attach(&conf, "net1");
+        pods[1].add(&conf, "net1").refused(7, &["ib1", "does not exist"]);
+        node.status(&conf).done();
+        pods[0].detach(&conf, "net1");
+        pods[1].attach(&conf, "net1");
+        pods[1].detach(&conf, "net1");
+    });
+}

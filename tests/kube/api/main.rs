@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a real API server makes of our definitions, rights and policies.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test says what it lacks by failing"
+)]
+
+mod addresses;
+mod blocks;
+mod columns;
+mod disturbed;
+mod examples;
+mod pools;
+mod rights;
+mod scripts;
+
+use kube::core::Status;
+use serde_json::{Value, json};
+
+/// The sentence with which the API server refused.
+fn refusal<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> Status {
+    match answer {
+        Err(kube::Error::Api(status)) => *status,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+/// Writes each member of `changes` into `object`, by its path.
+fn changed(mut object: Value, changes: &[(&str, Value)]) -> Value {
+    for (path, value) in changes {
+        let (parent, member) = path.rsplit_once('/').unwrap();
+        let parent = object
+            .pointer_mut(parent)
+            .unwrap_or_else(|| panic!("no {parent}"));
+        parent[member] = value.clone();
+    }
+    object
+}
+
+/// An `IPPool` of which only the ranges are given.
+fn pool(name: &str, ranges: &Value) -> Value {
+    json!({
+        "apiVersion": "rdmanet.io/v1alpha1",
+        "kind": "IPPool",
+        "metadata": { "name": name },
+        "spec": { "ranges": ranges },
+    })
+}
+
+/// An `IPBlock` that `node` has.
+fn block(name: &str, cidr: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "rdmanet.io/v1alpha1",
+        "kind": "IPBlock",
+        "metadata": { "name": name },
+        "spec": {
+            "pool": "pool", "cidr": cidr, "epoch": 1, "state": "Active",
+            "owner": { "node": node, "nodeUID": format!("{node}-uid") },
+        },
+    })
+}
+
+/// An `IPAddress` that an attachment on `node` has.
+fn address(name: &str, ip: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "rdmanet.io/v1alpha1",
+        "kind": "IPAddress",
+        "metadata": { "name": name },
+        "spec": {
+            "pool": "pool", "address": ip, "state": "Bound",
+            "node": { "node": node, "nodeUID": format!("{node}-uid") },
+            "attachment": { "containerID": "c1", "ifname": "net1", "network": "rail0" },
+        },
+    })
+}

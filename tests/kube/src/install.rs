@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Applies the manifests of `conf/`, as `kubectl apply -f` does.
+
+use crate::{Identity, Server};
+use agent::api::{BlockState, IpBlock, IpBlockSpec, NodeRef};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::discovery::{ApiResource, Discovery, Scope};
+use kube::{Api, Client};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What a cluster needs, in this order.
+const FOLDERS: [&str; 3] = ["crds", "rbac", "policies"];
+
+/// Applies everything and waits until it is in force.
+pub async fn all(server: &Server) {
+    let admin = server.admin().await;
+    for folder in FOLDERS {
+        for file in manifests(folder) {
+            for object in documents(&file) {
+                apply(&admin, &object).await;
+            }
+        }
+        if folder == "crds" {
+            served(&admin).await;
+        }
+    }
+    enforced(server, &admin).await;
+}
+
+/// The manifests of a folder below `conf/`, by name.
+pub fn manifests(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../conf")
+        .join(folder);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "yaml"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// The objects of a manifest.
+pub fn documents(file: &Path) -> Vec<DynamicObject> {
+    let text = std::fs::read_to_string(file).unwrap();
+    serde_norway::Deserializer::from_str(&text)
+        .map(|document| {
+            DynamicObject::deserialize(document).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+        })
+        .collect()
+}
+
+/// Applies one object, and fails with the server's sentence.
+pub async fn apply(admin: &Client, object: &DynamicObject) {
+    let types = object.types.as_ref().unwrap();
+    let discovery = Discovery::new(admin.clone()).run().await.unwrap();
+    let (group, version) = types
+        .api_version
+        .split_once('/')
+        .unwrap_or(("", &types.api_version));
+    let (resource, capabilities) = discovery
+        .resolve_gvk(&kube::core::GroupVersionKind::gvk(group, version, &types.kind))
+        .unwrap_or_else(|| panic!("the API server knows no {} {}", types.api_version, types.kind));
+    let api = api(admin, &resource, capabilities.scope == Scope::Namespaced, object);
+    let name = object.metadata.name.as_deref().unwrap();
+    api.patch(name, &PatchParams::apply("tests").force(), &Patch::Apply(object))
+        .await
+        .unwrap_or_else(|e| panic!("{} {name} is refused: {e}", types.kind));
+}
+
+fn api(
+    admin: &Client,
+    resource: &ApiResource,
+    namespaced: bool,
+    object: &DynamicObject,
+) -> Api<DynamicObject> {
+    match object.metadata.namespace.as_deref() {
+        Some(namespace) if namespaced => Api::namespaced_with(admin.clone(), namespace, resource),
+        _ => Api::all_with(admin.clone(), resource),
+    }
+}
+
+/// Waits until objects of the group can be made.
+async fn served(admin: &Client) {
+    let pools: Api<agent::api::IpPool> = Api::all(admin.clone());
+    let blocks: Api<IpBlock> = Api::all(admin.clone());
+    let addresses: Api<agent::api::IpAddress> = Api::all(admin.clone());
+    let spaces: Api<agent::api::AddressSpace> = Api::all(admin.clone());
+    let one = kube::api::ListParams::default().limit(1);
+    until("the definitions are served", async || {
+        pools.list(&one).await.is_ok()
+            && blocks.list(&one).await.is_ok()
+            && addresses.list(&one).await.is_ok()
+            && spaces.list(&one).await.is_ok()
+    })
+    .await;
+}
+
+/// Waits until the policies refuse: a policy takes effect some time after it was stored.
+async fn enforced(server: &Server, admin: &Client) {
+    let agent = Identity::new(admin, "policies-enforced").await;
+    let api: Api<IpBlock> = Api::all(server.with_token(&agent.token).await);
+    let foreign = IpBlock::new(
+        "enforced-4-00000000-32",
+        IpBlockSpec {
+            pool: "enforced".to_owned(),
+            cidr: "0.0.0.0/32".to_owned(),
+            owner: NodeRef {
+                node: "another".to_owned(),
+                node_uid: "another".to_owned(),
+            },
+            epoch: 1,
+            state: BlockState::Active,
+            orphaned: None,
+        },
+    );
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    until("the policies are enforced", async || {
+        matches!(api.create(&dry, &foreign).await, Err(kube::Error::Api(e)) if e.message.contains("ValidatingAdmissionPolicy"))
+    })
+    .await;
+    agent.leave(admin).await;
+}
+
+/// Waits for `holds`, for at most a minute.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within a minute: {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An API server and its etcd, as processes of their own.
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// An API server. It ends when this is dropped, or with the process.
+#[derive(Debug)]
+pub struct Server {
+    dir: PathBuf,
+}
+
+/// The folder of `up` and `down`.
+fn scripts() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+    assert!(
+        output.status.success(),
+        "{command:?} failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+impl Server {
+    /// Starts one, with nothing in it.
+    pub fn start() -> Self {
+        let pid = std::process::id().to_string();
+        let kubeconfig = run(Command::new(scripts().join("up")).args(["--until-exit", &pid]));
+        Self {
+            dir: Path::new(&kubeconfig).parent().unwrap().to_owned(),
+        }
+    }
+
+    /// Starts one and applies all of `conf/` that a cluster needs.
+    pub async fn installed() -> Self {
+        let server = Self::start();
+        crate::install::all(&server).await;
+        server
+    }
+
+    /// One for all tests of a program, with everything applied.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Server> = OnceLock::new();
+        // On a thread of its own: the caller may be inside a runtime already.
+        SHARED.get_or_init(|| {
+            let start = || {
+                let runtime = tokio::runtime::Runtime::new().unwrap();
+                runtime.block_on(Self::installed())
+            };
+            std::thread::spawn(start).join().unwrap()
+        })
+    }
+
+    /// The folder with its files, logs among them.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The file that makes a client an administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("kubeconfig")
+    }
+
+    /// A client that may do everything.
+    pub async fn admin(&self) -> Client {
+        client(self.config()).await
+    }
+
+    /// A client that `token` tells who it is.
+    pub async fn with_token(&self, token: &str) -> Client {
+        client(self.config_with(token)).await
+    }
+
+    fn config(&self) -> Kubeconfig {
+        Kubeconfig::read_from(self.kubeconfig()).unwrap()
+    }
+
+    /// The administrator's configuration, with another token in it.
+    pub fn config_with(&self, token: &str) -> Kubeconfig {
+        let mut config = self.config();
+        let user = serde_json::from_value(serde_json::json!({ "token": token })).unwrap();
+        config.auth_infos[0].auth_info = Some(user);
+        config
+    }
+
+    /// Both processes stop answering, with every connection open, until [`Server::resume`].
+    pub fn freeze(&self) {
+        self.signal("kube-apiserver", Signal::SIGSTOP);
+    }
+
+    /// Undoes [`Server::freeze`].
+    pub fn resume(&self) {
+        self.signal("kube-apiserver", Signal::SIGCONT);
+    }
+
+    /// Ends the API server at once; etcd stays, and with it what was stored.
+    pub fn kill(&self) {
+        self.signal("kube-apiserver", Signal::SIGKILL);
+    }
+
+    /// Starts what has ended, with the same port, certificates and objects.
+    pub fn start_again(&self) {
+        run(Command::new(scripts().join("up")).arg(&self.dir));
+    }
+
+    /// The process id of `name`: `etcd` or `kube-apiserver`.
+    pub fn pid(&self, name: &str) -> Pid {
+        let file = self.dir.join(name).with_extension("pid");
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        Pid::from_raw(text.trim().parse().unwrap())
+    }
+
+    fn signal(&self, name: &str, signal: Signal) {
+        kill(self.pid(name), signal).unwrap_or_else(|e| panic!("{signal} to {name}: {e}"));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        run(Command::new(scripts().join("down")).arg(&self.dir));
+    }
+}
+
+/// A client for `config`, whose requests fail after ten seconds.
+pub async fn client(config: Kubeconfig) -> Client {
+    let mut config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    // A test wants to see each refusal, not what comes of asking again.
+    config.default_retry = false;
+    config.read_timeout = Some(std::time::Duration::from_secs(10));
+    Client::try_from(config).unwrap()
+}

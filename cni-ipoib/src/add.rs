@@ -44,13 +44,13 @@ impl CniIpoib {
         let netns = pod(path, call.netns_override)?;
         let mut kernel = self.open_kernel(Some(&netns))?;
         let mut entry = Journal::new(&self.places.state, &call.conf.network).admit(attachment)?;
-        self.clear_earlier(call, attachment, &netns, &mut entry)?;
         let mut to = AddTo {
             attachment,
             kernel: &mut *kernel,
             netns: &netns,
             path,
         };
+        self.clear_earlier(call, &mut to, &mut entry)?;
         match self.add_of_mode(call, &config, &mut to, &mut entry) {
             Ok((made, attached)) => Ok(result(prev, &made, attached, &config, path)),
             Err(Refused { error, clean }) => {
@@ -67,19 +67,20 @@ impl CniIpoib {
     }
 
     /// Takes away what an earlier ADD left that was cut short, or whose namespace is not the container's any more.
-    /// One that is complete stays: the name it holds in the pod refuses this ADD.
-    fn clear_earlier(
-        &self,
-        call: &Call,
-        attachment: &Attachment,
-        netns: &Netns,
-        entry: &mut Entry,
-    ) -> Result<(), cni::Error> {
-        let intent = match &entry.intent {
-            Some(intent) if !entry.done || intent.netns_id != netns.id() => intent.clone(),
-            _ => return Ok(()),
+    /// One that is complete stays: the name it holds in the pod refuses this ADD. Unless a DEL was cut short that had
+    /// begun to take hardware back, which would be this attachment's for ever.
+    fn clear_earlier(&self, call: &Call, to: &mut AddTo<'_>, entry: &mut Entry) -> Result<(), cni::Error> {
+        let Some(intent) = entry.intent.clone() else {
+            return Ok(());
         };
-        tracing::info!(%attachment, "an earlier ADD was cut short; clearing what it left");
+        let attachment = to.attachment;
+        let hardware =
+            intent.device.is_some() || intent.rdma.as_ref().is_some_and(|grant| grant.moved().is_some());
+        let complete = entry.done && intent.netns_id == to.netns.id();
+        if complete && !(hardware && pod_link(to.kernel, attachment.ifname.as_str())?.is_none()) {
+            return Ok(());
+        }
+        tracing::info!(%attachment, "an earlier call was cut short; clearing what it left");
         let remains = Remains {
             attachment,
             netns: None,

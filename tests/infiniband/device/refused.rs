@@ -3,6 +3,7 @@
 
 use super::{in_both_modes, unchanged, whole};
 use crate::fabric::{cable, network, soon};
+use common::netlink::OperState;
 use tests::{Node, json};
 
 /// Asserts that `ib1` is refused with these words, and nothing changes, after these commands; takes them back with `after`.
@@ -74,6 +75,12 @@ fn the_last_active_port_stays_unless_the_host_needs_none() {
     in_both_modes(|node| {
         cable(0, false);
         cable(2, false);
+        // The kernel tells it late.
+        for port in ["ib0", "ib2"] {
+            soon("the port is known to be down", || {
+                node.link(port).oper_state == OperState::Down
+            });
+        }
         refused(node, &[], &[], &["last active", "InfiniBand"]);
         let conf = whole(node, "ib1").with("keepLast", json!(false));
         let pod = node.pod();

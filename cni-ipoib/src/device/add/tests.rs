@@ -115,6 +115,39 @@ fn after_a_kill_at_any_step_another_add_starts_afresh() {
 }
 
 #[test]
+fn after_a_kill_of_del_at_any_step_another_add_starts_afresh() {
+    for (way, link) in [
+        (WAYS[0], "ens1"),
+        (WAYS[0], "ib0"),
+        (WAYS[1], "ib0"),
+        (WAYS[2], "ib0"),
+    ] {
+        let rig = rig(way);
+        let before = host(&rig);
+        let mut number = 0;
+        loop {
+            add(&rig, link).unwrap();
+            rig.kernel.fail(Fault::From(number));
+            // What comes last is refused with a warning only, which is no kill.
+            let ended = rig.del("c1").is_ok();
+            rig.kernel.fail(Fault::None);
+            if ended {
+                break;
+            }
+            let case = format!("{way:?} {link} DEL killed at {number}");
+            match add(&rig, link) {
+                Ok(_) => {}
+                Err(error) => assert_eq!(error.code, Code::IFNAME_IN_USE, "{case}: {error:?}"),
+            }
+            rig.del("c1").expect(&case);
+            assert_clean(&rig, &before, &case);
+            number += 1;
+        }
+        assert!(number >= 5, "{way:?} {link}: DEL made {number} requests only");
+    }
+}
+
+#[test]
 fn the_pod_gets_the_link_under_its_name_with_its_settings() {
     for way in WAYS {
         let rig = rig(way);

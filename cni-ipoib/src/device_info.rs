@@ -49,7 +49,7 @@ pub(crate) fn write(file: &Path, content: &Value) -> Result<(), Error> {
     if let Some(dir) = file.parent() {
         fs::create_dir_all(dir).map_err(io)?;
     }
-    let temporary = file.with_extension("rdmanet-tmp");
+    let temporary = unfinished(file);
     let written = fs::write(&temporary, content.to_string()).and_then(|()| fs::rename(&temporary, file));
     if written.is_err() {
         // Nobody would look for it under this name; that it may not be there is no further failure.
@@ -58,12 +58,20 @@ pub(crate) fn write(file: &Path, content: &Value) -> Result<(), Error> {
     written.map_err(io)
 }
 
-/// Removes the file that [`write`] wrote.
+/// Removes the file that [`write`] wrote, and what it left when it was killed.
 pub(crate) fn remove(file: &Path) -> io::Result<()> {
-    match fs::remove_file(file) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
+    for file in [&unfinished(file), file] {
+        match fs::remove_file(file) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
     }
+    Ok(())
+}
+
+/// Where the file is written before it gets its name.
+fn unfinished(file: &Path) -> PathBuf {
+    file.with_extension("rdmanet-tmp")
 }
 
 #[cfg(test)]

@@ -38,6 +38,23 @@ impl Mode {
         }
     }
 
+    /// The same where the RDMA subsystem is in exclusive mode.
+    const fn exclusive(conf: &'static str) -> Self {
+        Self {
+            exclusive: true,
+            ..Self::of(conf)
+        }
+    }
+
+    /// A configuration for a port of this RDMA device.
+    const fn on_mlx5_1(conf: &'static str) -> Self {
+        Self {
+            node: &["rdma dev set softib1 name mlx5_1"],
+            back: &["rdma dev set mlx5_1 name softib1"],
+            ..Self::of(conf)
+        }
+    }
+
     /// A configuration for an Ethernet port.
     const fn on_ethernet(conf: &'static str) -> Self {
         Self {
@@ -75,6 +92,9 @@ modes! {
     ipoib: Mode::of("ipoib-rail0.conflist");
     partition: Mode::of("ipoib-pkey.conflist");
     any_port: Mode::of("ipoib-any.conflist");
+    policy_routing: Mode::on_mlx5_1("ipoib-routed-rail.conflist");
+    device: Mode::of("device.conflist");
+    device_exclusive: Mode::exclusive("device.conflist");
     macvlan: Mode::on_ethernet("macvlan-roce.conflist");
     ipvlan: Mode::on_ethernet("ipvlan-roce.conflist");
     device: Mode::of("device.conflist");

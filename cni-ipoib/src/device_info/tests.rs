@@ -119,3 +119,16 @@ fn removing_is_quiet_about_a_file_that_is_gone_and_not_about_others() {
     remove(&file).unwrap();
     assert!(remove(dir.path()).is_err());
 }
+
+#[test]
+fn what_a_write_left_that_was_killed_is_removed_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pod.json");
+    fs::write(dir.path().join("pod.rdmanet-tmp"), "{").unwrap();
+    remove(&file).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    fs::write(dir.path().join("pod.rdmanet-tmp"), "{").unwrap();
+    write(&file, &json!({})).unwrap();
+    remove(&file).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}

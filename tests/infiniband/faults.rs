@@ -38,14 +38,6 @@ impl Mode {
         }
     }
 
-    /// The same where the RDMA subsystem is in exclusive mode.
-    const fn exclusive(conf: &'static str) -> Self {
-        Self {
-            exclusive: true,
-            ..Self::of(conf)
-        }
-    }
-
     /// A configuration for a port of this RDMA device.
     const fn on_mlx5_1(conf: &'static str) -> Self {
         Self {
@@ -93,8 +85,6 @@ modes! {
     partition: Mode::of("ipoib-pkey.conflist");
     any_port: Mode::of("ipoib-any.conflist");
     policy_routing: Mode::on_mlx5_1("ipoib-routed-rail.conflist");
-    device: Mode::of("device.conflist");
-    device_exclusive: Mode::exclusive("device.conflist");
     macvlan: Mode::on_ethernet("macvlan-roce.conflist");
     ipvlan: Mode::on_ethernet("ipvlan-roce.conflist");
     device: Mode::of("device.conflist");

@@ -10,8 +10,8 @@ use tests::{Conf, Node};
 /// How many calls of a verb are killed in one mode: about a second each.
 const fn kills(verb: Verb) -> usize {
     match verb {
-        Verb::Add => 16,
-        Verb::Del => 9,
+        Verb::Add => 12,
+        Verb::Del => 7,
     }
 }
 

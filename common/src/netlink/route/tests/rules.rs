@@ -76,7 +76,7 @@ fn rules_that_look_at_more_than_the_source_are_not_among_them() {
         "rule add from 10.1.0.2 fwmark 7 lookup 100",
         "rule add from 10.1.0.2 blackhole",
         "rule add not from 10.1.0.2 lookup 100",
-        "rule add from 10.1.0.2 ipproto tcp dport 22 lookup 100",
+        "rule add from 10.1.0.2 ipproto 6 dport 22 lookup 100",
         "rule add from 10.1.0.2 suppress_prefixlength 0 lookup 100",
     ] {
         let run = || Command::new("ip").args(words.split(' ')).status();

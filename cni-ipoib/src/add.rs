@@ -115,7 +115,7 @@ impl CniIpoib {
     ) -> Result<(Made, Attached), Refused> {
         let sysfs = Sysfs::at(&self.places.sysfs);
         let ipam = delegate(call, config)?;
-        require_free_name(to.kernel, to.attachment)?;
+        require_free_name(to.kernel, to.attachment.ifname.as_str())?;
         let settled = settle(to.kernel, &sysfs, &self.places.state, config)?;
         let config = &*settled.config;
         let host = observe(to.kernel, &sysfs, config)?;
@@ -139,6 +139,7 @@ impl CniIpoib {
             policy_table: config.policy_routing.then(|| policy::table(&mark)),
             mark,
         };
+        require_free_port_names(to.kernel, &plan)?;
         // One that is not there allocates nothing, nor could it give anything back.
         if let Some(ipam) = &ipam {
             ipam.program()?;
@@ -230,12 +231,17 @@ impl From<crate::attach::Failed> for Refused {
 }
 
 /// The specification asks ADD to fail if the name is taken, before anything is changed.
-pub(crate) fn require_free_name(kernel: &mut dyn Kernel, attachment: &Attachment) -> Result<(), Error> {
-    if pod_link(kernel, attachment.ifname.as_str())?.is_some() {
-        Err(Error::IfnameInUse(attachment.ifname.clone()))
-    } else {
-        Ok(())
+pub(crate) fn require_free_name(kernel: &mut dyn Kernel, name: &str) -> Result<(), Error> {
+    match pod_link(kernel, name)? {
+        Some(_) => Err(Error::IfnameInUse(name.to_owned())),
+        None => Ok(()),
     }
+}
+
+/// The same for the ports of a bond.
+fn require_free_port_names(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
+    plan.port_names()
+        .try_for_each(|port| require_free_name(kernel, &port))
 }
 
 /// The result of the plugin before this one, if any, with ours added to it.

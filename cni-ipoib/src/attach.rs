@@ -5,6 +5,7 @@
 //! living interface has an address that was released; each effect's way back is known before the effect.
 
 mod address;
+mod bond;
 mod create;
 mod rdma;
 
@@ -91,8 +92,10 @@ pub fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
 fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error> {
     let ipam = allocate(undo)?;
     let link = create(undo, plan)?;
+    let ports = bond::ports(undo, plan)?;
     let kernel = &mut *undo.target().kernel;
-    configure(kernel, &link, plan)?;
+    configure(kernel, &link, plan, bond::mtu(&ports, plan))?;
+    bond::enslave(kernel, &link, &ports)?;
     address(kernel, &link, &ipam.ips)?;
     if plan.policy_table.is_some() {
         policy::prepare(kernel, &link, &ipam.ips)?;
@@ -103,7 +106,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
         policy::apply(undo, &link, table, &ipam)?;
     }
     let kernel = &mut *undo.target().kernel;
-    let link = settle(kernel, &link, plan)?;
+    let link = settle(kernel, &link, &ports, plan)?;
     give_rdma(undo, plan)?;
     write_device_info(undo)?;
     let kernel = &mut *undo.target().kernel;
@@ -143,15 +146,15 @@ pub(crate) fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Erro
 }
 
 /// Names its owner and sets what must be set before it is up.
-fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<(), Error> {
+fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, mtu: Option<u32>) -> Result<(), Error> {
     let name = &plan.ifname;
     let before = LinkChange {
         alias: Some(&plan.mark.alias),
-        mtu: plan.child.mtu,
+        mtu,
         addr_gen_mode: plan.child.addr_gen_mode,
         ..LinkChange::default()
     };
-    let step = match plan.child.mtu {
+    let step = match mtu {
         Some(mtu) => format!("set MTU {mtu} on {name}"),
         None => format!("configure {name}"),
     };
@@ -174,7 +177,12 @@ pub(crate) fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error
 }
 
 /// Waits for carrier and looks at what the kernel made of it.
-fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Error> {
+fn settle(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    ports: &[bond::Port<'_>],
+    plan: &Plan,
+) -> Result<Link, Error> {
     let Child {
         mode,
         carrier_timeout,
@@ -195,6 +203,7 @@ fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Err
             ),
         });
     }
+    bond::settle(kernel, link, ports, plan)?;
     let link = kernel
         .link_by_index(Side::Pod, link.index)
         .map_err(|source| Error::Kernel { step: step(), source })?

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CHECK: is the attachment as ADD left it?
 
+mod bond;
+
 use crate::CniIpoib;
 use crate::attach::route_entry;
 use crate::config::{Config, Master, Mode};
 use crate::error::Error;
-use crate::host::observe;
+use crate::host::{Host, observe};
 use crate::journal::Journal;
 use crate::kernel::{Kernel, Side, pod_link};
 use crate::mark::Mark;
@@ -15,7 +17,7 @@ use crate::policy::{self, policy};
 use crate::rdma;
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
-use common::netlink::{Link, LinkInfo, NewLinkKind, RouteEntry};
+use common::netlink::{HwAddress, Link, LinkInfo, NewLinkKind, RouteEntry};
 use common::rdma::Sysfs;
 use std::path::Path;
 
@@ -42,18 +44,22 @@ impl CniIpoib {
         {
             config.master = Master::Named(name);
         }
-        let child = self.child(&mut *kernel, &config)?;
-        let mut findings = Vec::new();
         let found = pod_link(&mut *kernel, ifname.as_str())?;
+        let planned = self.planned(&mut *kernel, &config, found.as_ref())?;
+        let mut findings = Vec::new();
         match found {
-            None => findings.push("it is gone".to_owned()),
+            None => findings.push(bond::gone(planned.as_ref())),
             Some(link) => {
                 let mark = Mark::new(&call.conf.network, attachment);
-                match &child {
-                    Some(child) => compare_link(&link, child, &mark, &mut findings),
+                match &planned {
+                    Some(planned) => compare_link(&link, &planned.child, &mark, &mut findings),
                     None => self.compare_device((&call.conf.network, attachment), &link, &mut findings),
                 }
-                compare_interface(&link, &prev.interfaces[index], &mut findings);
+                let ports = match &planned {
+                    Some(planned) => bond::compare(&mut *kernel, &link, planned, &mark, &mut findings)?,
+                    None => Vec::new(),
+                };
+                compare_interface(&link, &ports, &prev.interfaces[index], &mut findings);
                 let ips = prev
                     .ips
                     .iter()
@@ -83,12 +89,19 @@ impl CniIpoib {
     }
 
     /// The child that there should be; none of a link that was moved whole, and is not on the host any more.
-    fn child(&self, kernel: &mut dyn Kernel, config: &Config) -> Result<Option<Child>, Error> {
+    fn planned(
+        &self,
+        kernel: &mut dyn Kernel,
+        config: &Config,
+        found: Option<&Link>,
+    ) -> Result<Option<Planned>, Error> {
         if config.mode == Some(Mode::Device) {
             return Ok(None);
         }
-        let host = observe(kernel, &Sysfs::at(&self.places.sysfs), config)?;
-        plan::child(config, &host).map(Some)
+        let mut host = observe(kernel, &Sysfs::at(&self.places.sysfs), config)?;
+        bond::follow(config, &mut host, found);
+        let child = plan::child(config, &host)?;
+        Ok(Some(Planned { host, child }))
     }
 
     /// The master that ADD chose: as it wrote down, or else the parent that the pod's link has.
@@ -105,14 +118,28 @@ impl CniIpoib {
         let Some(link) = pod_link(kernel, attachment.ifname.as_str())? else {
             return Ok(None);
         };
-        let parent = link.parent.unwrap_or(link.index);
-        let found = kernel.link_by_index(Side::Host, parent);
-        let found = found.map_err(|source| Error::Kernel {
-            step: format!("look up link {parent}"),
-            source,
-        })?;
+        let found = match bond::first_port(kernel, &link)? {
+            Some(port) => bond::bond_below(kernel, &port)?,
+            None => link_by_index(kernel, link.parent.unwrap_or(link.index))?,
+        };
         Ok(found.map(|link| link.name))
     }
+}
+
+/// What ADD would make now, and where.
+struct Planned {
+    host: Host,
+    child: Child,
+}
+
+/// The link with this index on the node.
+fn link_by_index(kernel: &mut dyn Kernel, index: u32) -> Result<Option<Link>, Error> {
+    kernel
+        .link_by_index(Side::Host, index)
+        .map_err(|source| Error::Kernel {
+            step: format!("look up link {index}"),
+            source,
+        })
 }
 
 fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<String>) {
@@ -122,16 +149,17 @@ fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<Stri
     }
     // The kernel leaves IFLA_LINK out when it is the link's own index, and IPoIB does not name the parent's
     // namespace, so a pod's first link looks parentless on a parent that is the host's first, too.
-    if link.parent.unwrap_or(link.index) != child.parent_index {
+    if child.ports.is_empty() && link.parent.unwrap_or(link.index) != child.parent_index {
         findings.push(format!("its parent is not {}", child.parent));
     }
     if !link.up {
         findings.push("it is down".to_owned());
     }
-    compare_kind(link, child, findings);
+    compare_kind(link, child, "", findings);
 }
 
-fn compare_kind(link: &Link, child: &Child, findings: &mut Vec<String>) {
+/// `about` begins each finding.
+fn compare_kind(link: &Link, child: &Child, about: &str, findings: &mut Vec<String>) {
     match (&child.kind, &link.info) {
         (
             NewLinkKind::Ipoib { pkey, mode, .. },
@@ -142,32 +170,41 @@ fn compare_kind(link: &Link, child: &Child, findings: &mut Vec<String>) {
             },
         ) => {
             if let Some(want) = pkey.filter(|want| !want.matches(*is_pkey)) {
-                findings.push(format!("its P_Key is {is_pkey}, want {want}"));
+                findings.push(format!("{about}its P_Key is {is_pkey}, want {want}"));
             }
             if let Some(want) = mode.filter(|want| want != is_mode) {
-                findings.push(format!("its IPoIB mode is {is_mode}, want {want}"));
+                findings.push(format!("{about}its IPoIB mode is {is_mode}, want {want}"));
             }
         }
         (NewLinkKind::Macvlan { mode, .. }, LinkInfo::Macvlan { mode: is }) => {
             if mode != is {
-                findings.push(format!("its macvlan mode is {is}, want {mode}"));
+                findings.push(format!("{about}its macvlan mode is {is}, want {mode}"));
             }
         }
         (NewLinkKind::Ipvlan { mode }, LinkInfo::Ipvlan { mode: is }) => {
             if mode != is {
-                findings.push(format!("its ipvlan mode is {is}, want {mode}"));
+                findings.push(format!("{about}its ipvlan mode is {is}, want {mode}"));
+            }
+        }
+        (NewLinkKind::Bond { mode, .. }, LinkInfo::Bond { mode: is, .. }) => {
+            if mode != is {
+                findings.push(format!("{about}its bond mode is {is}, want {mode}"));
             }
         }
         _ => {
             let kind = link.kind.as_deref().unwrap_or("unknown");
-            findings.push(format!("it is a link of kind {kind}, want {}", child.mode));
+            let want = child.kind.name();
+            findings.push(format!("{about}it is a link of kind {kind}, want {want}"));
         }
     }
 }
 
-fn compare_interface(link: &Link, answered: &Interface, findings: &mut Vec<String>) {
+/// `of_ports` are addresses that are as good as its own.
+fn compare_interface(link: &Link, of_ports: &[HwAddress], answered: &Interface, findings: &mut Vec<String>) {
     let mac = link.address.to_string();
-    if !answered.mac.is_empty() && !answered.mac.eq_ignore_ascii_case(&mac) {
+    let is_answered = |mac: &str| answered.mac.eq_ignore_ascii_case(mac);
+    let known = is_answered(&mac) || of_ports.iter().any(|port| is_answered(&port.to_string()));
+    if !answered.mac.is_empty() && !known {
         findings.push(format!("its address is {mac}, was {}", answered.mac));
     }
     if let Some(mtu) = answered.mtu.filter(|mtu| *mtu != link.mtu) {

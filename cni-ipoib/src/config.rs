@@ -4,11 +4,14 @@
 //! Everything that can be told without looking at the node is refused here, before anything is touched.
 //! Called as `ipoib` or `macvlan` the plugin reads those plugins' configurations as they are.
 
+mod bond;
 mod master;
 mod raw;
 mod rdma;
 
 pub use rdma::{Rdma, RdmaNetns};
+
+pub use bond::BondUse;
 
 use crate::error::Error;
 use crate::select::Preferences;
@@ -22,7 +25,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The keys of `cni-ipoib` beside those of CNI; the order is the documentation's.
-pub const KEYS: [&str; 17] = [
+pub const KEYS: [&str; 18] = [
     "master",
     "mode",
     "pkey",
@@ -31,6 +34,7 @@ pub const KEYS: [&str; 17] = [
     "macvlanMode",
     "bcqueuelen",
     "ipvlanMode",
+    "bond",
     "linkInContainer",
     "mtu",
     "mac",
@@ -111,6 +115,8 @@ pub struct Config {
     pub bc_queue_len: Option<u32>,
     /// How far ipvlan looks into packets.
     pub ipvlan_mode: IpvlanMode,
+    /// What becomes of a parent that is a bond.
+    pub bond: BondUse,
     /// The parent is in the pod's namespace.
     pub link_in_container: bool,
     /// The child's MTU in bytes; none means what the kernel gives it.
@@ -168,10 +174,11 @@ impl Config {
             require_fitting_keys(&only_for, mode)?;
         }
         let pkey = raw.pkey()?;
+        let bond = raw::parse("bond", raw.bond.as_deref())?.unwrap_or_default();
         Ok(Self {
             master: by_address(
                 &raw,
-                raw.parent(&call.program, master::needs(mode, &only_for, pkey))?,
+                raw.parent(&call.program, master::needs(mode, &only_for, pkey, bond))?,
             )?,
             mode,
             pkey,
@@ -180,6 +187,7 @@ impl Config {
             macvlan_mode,
             bc_queue_len: raw.bcqueuelen.filter(|len| *len > 0),
             ipvlan_mode: raw::parse("ipvlanMode", raw.ipvlan_mode.as_deref())?.unwrap_or(IpvlanMode::L2),
+            bond,
             link_in_container: raw.link_in_container,
             mtu: mtu(raw.mtu)?,
             mac: raw.mac(&call.args)?,

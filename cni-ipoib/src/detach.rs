@@ -25,9 +25,12 @@ const THROWN_BACK_WITHIN: Duration = if cfg!(test) {
 /// # Errors
 /// The kernel refused; what was deleted before stays deleted.
 pub fn delete_marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result<usize, Error> {
-    let links = links(kernel, side)?;
+    let mut links = links(kernel, side)?;
+    links.retain(|link| is_ours(link) && mark.is_on(link));
+    // A bond of InfiniBand ports goes with its last port; before them, it lets them go at once.
+    links.sort_by_key(|link| !is_bond(link));
     let mut deleted = 0;
-    for link in links.iter().filter(|link| is_child(link) && mark.is_on(link)) {
+    for link in &links {
         deleted += usize::from(delete(kernel, side, link)?);
     }
     Ok(deleted)
@@ -72,7 +75,7 @@ pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResul
     }
 }
 
-/// Links of `network` that lie among the host's, with their attachments.
+/// The attachments to `network` that links among the host's tell of, each with one of its links.
 pub fn thrown_back(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, Attachment)>, Error> {
     let ours = links(kernel, Side::Host)?
         .into_iter()
@@ -83,7 +86,14 @@ pub fn thrown_back(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, 
                 .is_on(&link)
                 .then_some((link, attachment))
         });
-    Ok(ours.collect())
+    let mut found: Vec<(Link, Attachment)> = Vec::new();
+    for (link, attachment) in ours {
+        // The ports of a pod's bond come back as two links of one attachment.
+        if found.iter().all(|(_, known)| *known != attachment) {
+            found.push((link, attachment));
+        }
+    }
+    Ok(found)
 }
 
 /// Deletes one link; false if it was gone already.
@@ -101,6 +111,16 @@ fn delete(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<bool, Erro
 }
 
 /// Whether `link` is of a kind that ADD makes; whatever its group, nothing else is ever deleted.
+fn is_ours(link: &Link) -> bool {
+    is_child(link) || is_bond(link)
+}
+
+/// The pod's own bond, made of children.
+fn is_bond(link: &Link) -> bool {
+    link.kind.as_deref() == Some("bond")
+}
+
+/// Whether `link` is a child of another link.
 fn is_child(link: &Link) -> bool {
     matches!(link.kind.as_deref(), Some("ipoib" | "macvlan" | "ipvlan"))
 }

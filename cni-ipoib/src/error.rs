@@ -171,9 +171,21 @@ pub enum Error {
         /// The port's GUID.
         guid: Guid,
     },
+    /// A bond cannot have an address of its own.
+    #[error(
+        "{key} {value} cannot be given to an interface on {master}: a bond of InfiniBand ports has the address of its active port; remove {key}"
+    )]
+    AddressOfBond {
+        /// The key it came from.
+        key: &'static str,
+        /// The address or GUID.
+        value: String,
+        /// The parent.
+        master: String,
+    },
     /// The pod has an interface of that name.
     #[error("the pod already has an interface {0}; choose another name in the pod's network annotation")]
-    IfnameInUse(IfName),
+    IfnameInUse(String),
     /// The container's namespace is gone.
     #[error("CNI_NETNS {0} does not exist: the container is gone")]
     NetnsGone(PathBuf),
@@ -277,6 +289,7 @@ impl Error {
             | Self::MtuTooLarge { .. }
             | Self::MtuNotApplied { .. }
             | Self::AddressOfPort { .. }
+            | Self::AddressOfBond { .. }
             | Self::NoPrevResult(_) => Code::INVALID_CONFIG,
             Self::MasterDown { .. } | Self::NoCarrier { .. } => Code::NO_CARRIER,
             Self::IfnameInUse(_) => Code::IFNAME_IN_USE,

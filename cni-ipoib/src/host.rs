@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the plan must know of the node: read once, changed by nobody, written by hand in tests.
 
+pub(crate) mod bond;
+
+pub use bond::{Bond, BondPort};
+
 use crate::config::{Config, Master};
 use crate::device::hardware::is_made_by_software;
 use crate::error::{Candidates, Error};
@@ -25,8 +29,8 @@ pub struct Host {
     pub port: Option<Port>,
     /// The PCI address of the root's device.
     pub pci: Option<PciAddress>,
-    /// The names of the links that are enslaved to the master, such as a bond's ports.
-    pub slaves: Vec<String>,
+    /// The master's ports, if it is a bond.
+    pub bond: Option<Bond>,
     /// The name of the link that the master is enslaved to.
     pub enslaved_to: Option<String>,
 }
@@ -58,33 +62,22 @@ pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Resul
     };
     let master = master(kernel, sysfs, &config.master, side)?;
     let root = root(kernel, side, &master)?;
+    let bond = bond::observe(kernel, sysfs, side, &master)?;
     // Only InfiniBand has P_Keys and port states that a child depends on; the tables take time to read.
-    let port = if root.layer == LinkLayer::Infiniband {
-        port(sysfs, &root)?
-    } else {
-        None
+    let port = match &bond {
+        None if root.layer == LinkLayer::Infiniband => port(sysfs, &root)?,
+        _ => None,
     };
-    let pci = if side == Side::Host {
-        sysfs.pci_of_netdev(&root.name)
-    } else {
-        None
-    };
-    let enslaved_to = match master.master {
-        Some(index) => link_by_index(kernel, side, index)?.map(|link| link.name),
-        None => None,
-    };
-    let slaves = if master.kind.as_deref() == Some("bond") {
-        slaves(kernel, side, master.index)?
-    } else {
-        Vec::new()
-    };
+    let own = pci(sysfs, side, &root);
+    let pci = own.or_else(|| bond.as_ref().and_then(Bond::pci));
+    let enslaved_to = bond::enslaved_to(kernel, side, &master)?;
     Ok(Host {
         side,
         master,
         root,
         port,
         pci,
-        slaves,
+        bond,
         enslaved_to,
     })
 }
@@ -214,13 +207,12 @@ fn port(sysfs: &Sysfs, root: &Link) -> Result<Option<Port>, Error> {
     }))
 }
 
-fn slaves(kernel: &mut dyn Kernel, side: Side, bond: u32) -> Result<Vec<String>, Error> {
-    let links = links(kernel, side)?;
-    Ok(links
-        .into_iter()
-        .filter(|link| link.master == Some(bond))
-        .map(|link| link.name)
-        .collect())
+/// The PCI function behind a link of the namespace that sysfs shows.
+fn pci(sysfs: &Sysfs, side: Side, link: &Link) -> Option<PciAddress> {
+    match side {
+        Side::Host => sysfs.pci_of_netdev(&link.name),
+        Side::Pod => None,
+    }
 }
 
 fn link_by_index(kernel: &mut dyn Kernel, side: Side, index: u32) -> Result<Option<Link>, Error> {

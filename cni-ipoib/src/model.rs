@@ -4,6 +4,7 @@
 //! The kernel knows links, addresses and routes, counts the requests made of it, and fails any one of them: before it
 //! takes effect, after, or that one and every later one.
 
+mod bond;
 mod ipam;
 mod kernel;
 mod node;
@@ -15,6 +16,7 @@ mod rig;
 mod start;
 mod whole;
 
+pub(crate) use bond::{active_backup, bonded, port_of};
 pub(crate) use ipam::{Ipam, alone};
 pub(crate) use kernel::{Fault, ModelKernel, State};
 pub(crate) use node::Node;

@@ -3,6 +3,8 @@
 //!
 //! Every reason to refuse that can be known beforehand is found here, so that nothing has to be taken back for it.
 
+pub(crate) mod bond;
+
 use crate::config::{Config, Mode, require_fitting_keys};
 use crate::error::Error;
 use crate::host::{Host, Port};
@@ -50,6 +52,8 @@ pub struct Child {
     pub carrier_timeout: Duration,
     /// The PCI address of the parent's device.
     pub pci: Option<PciAddress>,
+    /// What a bond is made of; empty for every other kind. Their own names, MTU and settings follow from the bond's.
+    pub ports: Vec<Child>,
 }
 
 /// A child and whose it is.
@@ -67,6 +71,13 @@ pub struct Plan {
     pub policy_table: Option<u32>,
 }
 
+impl Plan {
+    /// The names that the ports of a bond get beside it in the pod.
+    pub(crate) fn port_names(&self) -> impl Iterator<Item = String> {
+        (0..self.child.ports.len()).map(|number| bond::port_name(&self.ifname, &self.mark, number))
+    }
+}
+
 /// Decides what `config` means on `host`.
 ///
 /// # Errors
@@ -78,6 +89,25 @@ pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
     });
     require_link_layer(mode, host)?;
     require_fitting_keys(&config.only_for, mode)?;
+    let Some(bond) = &host.bond else {
+        return of_link(mode, config, host);
+    };
+    bond::require_wanted(mode, config, host, bond)?;
+    match mode {
+        Mode::Ipoib => bond::child(config, host, bond),
+        _ => of_link(mode, config, host),
+    }
+}
+
+/// One child of the parent.
+fn of_link(mode: Mode, config: &Config, host: &Host) -> Result<Child, Error> {
+    let child = shape(mode, config, host)?;
+    require_up(mode, host)?;
+    Ok(child)
+}
+
+/// One child of the parent, whether the parent carries anything or not.
+fn shape(mode: Mode, config: &Config, host: &Host) -> Result<Child, Error> {
     let (kind, largest) = match mode {
         Mode::Ipoib => ipoib(config, host)?,
         Mode::Macvlan | Mode::Ipvlan => (
@@ -92,7 +122,6 @@ pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
             });
         }
     };
-    require_up(mode, host)?;
     let (max, what) = largest;
     if let Some(mtu) = config.mtu.filter(|mtu| *mtu > max) {
         return Err(Error::MtuTooLarge {
@@ -118,6 +147,7 @@ pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
             ETHERNET_TIMEOUT
         },
         pci: host.pci,
+        ports: Vec::new(),
     })
 }
 
@@ -194,18 +224,14 @@ fn require_pkey(pkey: Pkey, port: &Port) -> Result<(), Error> {
     })
 }
 
-/// A bond of InfiniBand ports has their link layer, but the kernel makes no `IPoIB` child of it.
+/// A team, for one, has the link layer of its InfiniBand ports, but the kernel makes no `IPoIB` child of it.
 fn no_ipoib(host: &Host) -> Error {
     let kind = host.master.kind.as_deref().unwrap_or("unknown");
-    let remedy = match host.slaves.as_slice() {
-        [] => "name an IPoIB link".to_owned(),
-        slaves => format!("name one of its ports: {}", slaves.join(", ")),
-    };
     Error::WrongKind {
         master: host.master.name.clone(),
         what: format!("a link of kind {kind}"),
         mode: Mode::Ipoib,
-        remedy,
+        remedy: "name an IPoIB link".to_owned(),
     }
 }
 
@@ -266,7 +292,10 @@ fn require_up(mode: Mode, host: &Host) -> Result<(), Error> {
         _ if host.root.carrier => Ok(()),
         _ => down(
             &host.root.name,
-            "has no carrier; check cable and switch port".to_owned(),
+            match &host.bond {
+                Some(bond) => bond::reason(&host.root.name, bond),
+                None => "has no carrier; check cable and switch port".to_owned(),
+            },
         ),
     }
 }

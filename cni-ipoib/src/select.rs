@@ -63,6 +63,8 @@ pub struct Needs {
     pub layer: Option<LinkLayer>,
     /// The partition of the child.
     pub pkey: Option<Pkey>,
+    /// It is no bond.
+    pub no_bond: bool,
 }
 
 /// A link that could become the parent.

@@ -2,6 +2,7 @@
 //! A pod whose namespace dies without DEL: the kernel puts its child back among the node's links under the pod's
 //! name. DEL and GC find it there, and take no other.
 
+use crate::bond::{bonded, on_bond};
 use crate::fabric::{network, run, soon};
 use std::fs;
 use tests::{Conf, Node, json};
@@ -147,5 +148,65 @@ fn del_that_comes_before_the_kernel_puts_the_child_back_waits_for_it() {
             pod.detach(&conf, "net1");
             node.assert_as_before(&before, &[], "after DEL that came at once");
         }
+    });
+}
+
+/// Attaches a pod to the bond and lets its namespace die: both of its children are on the node then, and its bond is gone.
+fn dead_on_bond<'n>(node: &'n Node, conf: &Conf) -> tests::Pod<'n> {
+    let pod = node.pod();
+    pod.attach(conf, "net1");
+    let ours = node.links().len();
+    pod.die();
+    soon("the kernel puts both children back", || {
+        node.links().len() == ours + 2
+    });
+    assert!(node.links().iter().all(|link| link.name != "net1"));
+    pod
+}
+
+#[test]
+fn both_ports_of_a_dead_pods_bond_are_removed_by_del() {
+    run(|node| {
+        bonded(node, || {
+            let conf = on_bond(node, &json!({}));
+            let before = node.traces(&[]);
+            let pod = dead_on_bond(node, &conf);
+            pod.detach(&conf, "net1");
+            tests::traces::assert_same(&before, &node.traces(&[]), "after DEL");
+        });
+    });
+}
+
+#[test]
+fn both_ports_of_a_dead_pods_bond_are_removed_by_gc_even_without_what_add_wrote_down() {
+    run(|node| {
+        bonded(node, || {
+            let conf = on_bond(node, &json!({}));
+            let before = node.traces(&[]);
+            dead_on_bond(node, &conf);
+            node.gc(&conf, &[]).done();
+            tests::traces::assert_same(&before, &node.traces(&[]), "after GC");
+            dead_on_bond(node, &conf);
+            fs::remove_dir_all(node.path("state")).unwrap();
+            node.gc(&conf, &[]).done();
+            assert_eq!((node.link_names(), node.leases()), (before.node, before.leases));
+        });
+    });
+}
+
+#[test]
+fn a_port_that_is_put_back_does_not_disturb_a_bond_of_the_node_or_of_another_pod() {
+    run(|node| {
+        bonded(node, || {
+            let conf = on_bond(node, &json!({}));
+            let living = node.pod();
+            living.attach(&conf, "net1");
+            let dead = dead_on_bond(node, &conf);
+            living.check(&conf, "net1").done();
+            assert!(node.link("bond0").carrier);
+            dead.detach(&conf, "net1");
+            living.check(&conf, "net1").done();
+            living.detach(&conf, "net1");
+        });
     });
 }

@@ -47,6 +47,22 @@ impl Mode {
         }
     }
 
+    /// A configuration for a bond of two ports.
+    const fn on_bond(conf: &'static str) -> Self {
+        Self {
+            node: &[
+                "ip link add bond0 type bond mode active-backup fail_over_mac active miimon 100",
+                "ip link set ib0 down",
+                "ip link set ib0 master bond0",
+                "ip link set ib1 down",
+                "ip link set ib1 master bond0",
+                "ip link set bond0 up",
+            ],
+            back: &["ip link del bond0", "ip link set ib0 up", "ip link set ib1 up"],
+            ..Self::of(conf)
+        }
+    }
+
     /// A configuration for an Ethernet port.
     const fn on_ethernet(conf: &'static str) -> Self {
         Self {
@@ -85,6 +101,7 @@ modes! {
     partition: Mode::of("ipoib-pkey.conflist");
     any_port: Mode::of("ipoib-any.conflist");
     policy_routing: Mode::on_mlx5_1("ipoib-routed-rail.conflist");
+    bond: Mode::on_bond("ipoib-bond.conflist");
     macvlan: Mode::on_ethernet("macvlan-roce.conflist");
     ipvlan: Mode::on_ethernet("ipvlan-roce.conflist");
     device: Mode::of("device.conflist");

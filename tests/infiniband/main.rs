@@ -14,9 +14,11 @@
 )]
 
 mod announcement;
+mod bond;
 mod choice;
 mod death;
 mod device;
+mod ethernet_bond;
 mod exclusive;
 mod fabric;
 mod faults;

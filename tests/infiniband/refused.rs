@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What InfiniBand cannot do is refused before anything is touched, with the way that works.
 
+use crate::bond::bonded;
 use crate::fabric::{address, network, reaches, run};
 use tests::{Node, Value, json, traces::assert_same};
 
@@ -87,36 +88,24 @@ fn a_guid_that_is_not_the_ports_is_refused_and_the_ports_own_is_taken() {
 }
 
 #[test]
-fn a_bond_is_refused_by_the_names_of_its_ports_and_its_port_carries_children() {
+fn an_infiniband_bond_carries_no_macvlan_and_its_port_carries_children_of_its_own() {
     run(|node| {
-        node.ip("link add bond9 type bond mode active-backup fail_over_mac active");
-        node.ip("link set ib1 down");
-        node.ip("link set ib1 master bond9");
-        node.ip("link set bond9 up");
-        let pieces = [
-            "bond9 is a link of kind bond",
-            "no ipoib child",
-            "name one of its ports: ib1",
-        ];
-        refused(node, &json!({"master": "bond9"}), 7, &pieces);
-        refused(
-            node,
-            &json!({"master": "bond9", "mode": "macvlan"}),
-            7,
-            &["bond9 is InfiniBand", "use mode ipoib"],
-        );
-        // The remedy works.
-        let pods = [node.pod(), node.pod()];
-        let confs = ["ib1", "ib0"].map(|master| network(node, &json!({"master": master})));
-        pods[0].attach(&confs[0], "net1");
-        let result = pods[1].attach(&confs[1], "net1");
-        reaches(&pods[0], &address(&result, false));
-        for (pod, conf) in pods.iter().zip(&confs) {
-            pod.detach(conf, "net1");
-        }
-        node.ip("link set ib1 nomaster");
-        node.ip("link del bond9");
-        node.ip("link set ib1 up");
+        bonded(node, || {
+            refused(
+                node,
+                &json!({"master": "bond0", "mode": "macvlan"}),
+                7,
+                &["bond0 is InfiniBand", "use mode ipoib"],
+            );
+            let pods = [node.pod(), node.pod()];
+            let confs = ["ib1", "ib2"].map(|master| network(node, &json!({"master": master})));
+            pods[0].attach(&confs[0], "net1");
+            let result = pods[1].attach(&confs[1], "net1");
+            reaches(&pods[0], &address(&result, false));
+            for (pod, conf) in pods.iter().zip(&confs) {
+                pod.detach(conf, "net1");
+            }
+        });
     });
 }
 

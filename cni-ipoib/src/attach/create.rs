@@ -5,7 +5,8 @@ use super::World;
 use crate::detach;
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
-use crate::plan::Plan;
+use crate::mark::Mark;
+use crate::plan::{Child, Plan};
 use common::cni;
 use common::netlink::{Link, LinkChange, NewLink};
 use common::undo::Undo;
@@ -22,26 +23,42 @@ pub(super) fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link
     undo.target().link_may_live = true;
     let kernel = &mut *undo.target().kernel;
     let name = plan.ifname.as_str();
-    let step = || format!("create {name} on {}", plan.child.parent);
-    match kernel.add_link(
-        plan.child.side,
-        &new_link(plan, name),
-        plan.child.side == Side::Host,
-    ) {
+    birth(
+        kernel,
+        &Birth {
+            child: &plan.child,
+            name,
+            mark: &plan.mark,
+        },
+    )
+}
+
+/// A link that is to be made.
+pub(super) struct Birth<'p> {
+    pub(super) child: &'p Child,
+    pub(super) name: &'p str,
+    pub(super) mark: &'p Mark,
+}
+
+/// Makes one link of the attachment.
+pub(super) fn birth(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
+    let Birth { child, name, .. } = new;
+    let step = || format!("create {name} on {}", child.parent);
+    match kernel.add_link(child.side, &new.link(name), child.side == Side::Host) {
         Ok(()) => {}
         // Kernels before 6.14 look the new name up among the *host's* links; the pod has none of that name, which
         // was seen before. So it is born under a name of its own and renamed where it is.
-        Err(e) if e.is(Errno::EEXIST) && plan.child.side == Side::Host => {
-            return create_and_rename(kernel, plan);
+        Err(e) if e.is(Errno::EEXIST) && child.side == Side::Host => {
+            return birth_and_rename(kernel, new);
         }
         Err(source) => return Err(Error::Kernel { step: step(), source }),
     }
-    born(kernel, plan, name)
+    born(kernel, new, name)
 }
 
-fn create_and_rename(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
-    let name = plan.ifname.as_str();
-    let temporary = format!("rn{:08x}", plan.mark.group);
+fn birth_and_rename(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
+    let Birth { child, name, mark } = new;
+    let temporary = format!("rn{:08x}", mark.group);
     tracing::debug!(
         name,
         temporary,
@@ -50,13 +67,13 @@ fn create_and_rename(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error
     let step = || {
         format!(
             "create {name} on {} (as {temporary}, since the host has a link {name})",
-            plan.child.parent
+            child.parent
         )
     };
     kernel
-        .add_link(plan.child.side, &new_link(plan, &temporary), true)
+        .add_link(child.side, &new.link(&temporary), true)
         .map_err(|source| Error::Kernel { step: step(), source })?;
-    let link = born(kernel, plan, &temporary)?;
+    let link = born(kernel, new, &temporary)?;
     let rename = LinkChange {
         name: Some(name),
         ..LinkChange::default()
@@ -67,27 +84,32 @@ fn create_and_rename(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error
             step: format!("rename {temporary} to {name} in the pod"),
             source,
         })?;
-    born(kernel, plan, name)
+    born(kernel, new, name)
 }
 
-fn new_link<'p>(plan: &'p Plan, name: &'p str) -> NewLink<'p> {
-    NewLink {
-        name,
-        parent: plan.child.parent_index,
-        netns: None,
-        mtu: None,
-        address: plan.child.address.as_ref(),
-        group: plan.mark.group,
-        kind: plan.child.kind,
+impl<'p> Birth<'p> {
+    fn link<'l>(&self, name: &'l str) -> NewLink<'l>
+    where
+        'p: 'l,
+    {
+        NewLink {
+            name,
+            parent: self.child.parent_index,
+            netns: None,
+            mtu: None,
+            address: self.child.address.as_ref(),
+            group: self.mark.group,
+            kind: self.child.kind,
+        }
     }
 }
 
-fn born(kernel: &mut dyn Kernel, plan: &Plan, name: &str) -> Result<Link, Error> {
+fn born(kernel: &mut dyn Kernel, new: &Birth<'_>, name: &str) -> Result<Link, Error> {
     let step = || format!("find {name} in the pod after creating it");
     let link = kernel
         .link(Side::Pod, name)
         .map_err(|source| Error::Kernel { step: step(), source })?;
-    link.filter(|link| plan.mark.is_on(link))
+    link.filter(|link| new.mark.is_on(link))
         .ok_or_else(|| Error::Kernel {
             step: step(),
             source: common::netlink::Error::Kernel {

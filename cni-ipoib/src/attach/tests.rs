@@ -38,6 +38,7 @@ fn plan(mode: Mode, kind: NewLinkKind<'static>) -> Plan {
             addr_gen_mode: Some(AddrGenMode::Random),
             carrier_timeout: Duration::from_secs(10),
             pci: None,
+            ports: Vec::new(),
         },
         ifname: attachment.ifname.clone(),
         policy_table: Some(TABLE),

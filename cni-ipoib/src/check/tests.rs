@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+mod bond;
+
 use crate::model::{Fault, Rig, attachment, ethernet};
 use common::cni::{self, CniResult, Code};
 use common::netlink::{IpoibMode, Link, LinkInfo, MacvlanMode, RouteEntry};

@@ -2,7 +2,7 @@
 //! `master` as it is written: a name, a description, or a list of both.
 
 use super::raw::{is_set, pkey};
-use super::{Master, Mode};
+use super::{BondUse, Master, Mode};
 use crate::error::Error;
 use crate::select::{Needs, Preference, Preferences, Selector};
 use common::cni::keys::require_known;
@@ -51,6 +51,7 @@ pub(super) fn needs(
     mode: Option<Mode>,
     only_for: &[(&'static str, Mode)],
     pkey: Option<common::rdma::Pkey>,
+    bond: BondUse,
 ) -> Needs {
     // Without a mode the keys tell: a pkey makes no sense on Ethernet.
     let mode = mode.or_else(|| only_for.first().map(|(_, its)| *its));
@@ -61,6 +62,7 @@ pub(super) fn needs(
             Mode::Device => None,
         }),
         pkey,
+        no_bond: bond == BondUse::Refuse,
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) struct RawConfig {
     pub(super) macvlan_mode: Option<String>,
     pub(super) bcqueuelen: Option<u32>,
     pub(super) ipvlan_mode: Option<String>,
+    pub(super) bond: Option<String>,
     pub(super) link_in_container: bool,
     pub(super) mtu: Option<i64>,
     pub(super) mac: Option<String>,

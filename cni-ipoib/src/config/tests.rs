@@ -48,6 +48,7 @@ fn an_empty_configuration_has_these_defaults() {
         macvlan_mode: MacvlanMode::Bridge,
         bc_queue_len: None,
         ipvlan_mode: IpvlanMode::L2,
+        bond: BondUse::InPod,
         link_in_container: false,
         mtu: None,
         mac: None,
@@ -68,7 +69,7 @@ fn an_empty_configuration_has_these_defaults() {
 #[test]
 fn empty_values_and_zeros_are_as_good_as_none() {
     let empty = json!({
-        "master": "", "mode": "", "ipoibMode": "", "macvlanMode": "", "ipvlanMode": "", "policyRouting": "",
+        "master": "", "mode": "", "bond": "", "ipoibMode": "", "macvlanMode": "", "ipvlanMode": "", "policyRouting": "",
         "mtu": 0, "mac": "", "bcqueuelen": 0, "linkInContainer": false, "delegateTimeout": 0, "deviceID": "",
         "ipam": {}, "dns": {}, "args": {"cni": {"mac": "", "guid": ""}}, "ipMasq": false,
         "runtimeConfig": {"mac": "", "deviceID": "", "infinibandGUID": "", "CNIDeviceInfoFile": ""},

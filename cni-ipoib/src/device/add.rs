@@ -43,7 +43,7 @@ impl CniIpoib {
         entry: &mut Entry,
     ) -> Result<(Made, Attached), Refused> {
         let ipam = delegate(call, config)?;
-        require_free_name(to.kernel, to.attachment)?;
+        require_free_name(to.kernel, to.attachment.ifname.as_str())?;
         let turn = Turn::take(&self.places.state)?;
         let (config, why) = self.settle_device(call, config, to)?;
         let (plan, facts) = self.plan_device(call, &config, to)?;

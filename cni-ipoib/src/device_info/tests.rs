@@ -22,6 +22,7 @@ fn child(pci: Option<&str>) -> Child {
         addr_gen_mode: None,
         carrier_timeout: Duration::ZERO,
         pci: pci.map(|pci| pci.parse().unwrap()),
+        ports: Vec::new(),
     }
 }
 

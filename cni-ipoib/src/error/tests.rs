@@ -70,10 +70,11 @@ fn number(error: &Error) -> usize {
         Error::NoMaster { .. } => 27,
         Error::Collecting(_) => 28,
         Error::Device(_) => 29,
+        Error::AddressOfBond { .. } => 30,
     }
 }
 
-const VARIANTS: usize = 30;
+const VARIANTS: usize = 31;
 
 /// Every variant with its code, its message, and its details.
 fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
@@ -261,13 +262,23 @@ fn of_the_node() -> Vec<(Error, u32, &'static str, &'static str)> {
             "infinibandGUID 0000:0000:0000:0007 cannot be given to a child of ib0: its children answer at the port's GUID 0000:0000:0000:0008; remove infinibandGUID, or use a virtual function",
             "",
         ),
+        (
+            Error::AddressOfBond {
+                key: "mac",
+                value: "02:00:00:00:00:05".to_owned(),
+                master: "bond0".to_owned(),
+            },
+            7,
+            "mac 02:00:00:00:00:05 cannot be given to an interface on bond0: a bond of InfiniBand ports has the address of its active port; remove mac",
+            "",
+        ),
     ]
 }
 
 fn of_the_work() -> Vec<(Error, u32, &'static str, &'static str)> {
     vec![
         (
-            Error::IfnameInUse(ifname()),
+            Error::IfnameInUse("net1".to_owned()),
             101,
             "the pod already has an interface net1; choose another name in the pod's network annotation",
             "",

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+mod bond;
+
 use super::*;
 use crate::model::{Fault, ModelKernel, Node, bond, call, ethernet, ipoib, link, of_kind};
 use common::netlink::RouteEntry;
@@ -266,30 +268,6 @@ fn routes_of_other_tables_and_to_somewhere_name_nobody() {
         ..route("0.0.0.0/0", 4, Some(9))
     };
     assert_eq!(default_link(vec![elsewhere, main]).unwrap().master.name, "eth2");
-}
-
-#[test]
-fn a_bond_comes_with_its_ports_and_a_port_with_its_bond() {
-    let port = |index, name: &str| Link {
-        master: Some(9),
-        ..ipoib(index, name, 0xffff)
-    };
-    let links = vec![
-        bond(9, "bond0"),
-        port(4, "ib0"),
-        port(5, "ib1"),
-        ipoib(6, "ib2", 0xffff),
-    ];
-    let host = seen(&Node::with_ib0(), links.clone(), json!({"master": "bond0"})).unwrap();
-    assert_eq!(
-        (host.slaves, host.enslaved_to),
-        (vec!["ib0".to_owned(), "ib1".to_owned()], None)
-    );
-    let host = seen(&Node::with_ib0(), links, json!({"master": "ib1"})).unwrap();
-    assert_eq!(
-        (host.slaves, host.enslaved_to.as_deref()),
-        (Vec::new(), Some("bond0"))
-    );
 }
 
 #[test]

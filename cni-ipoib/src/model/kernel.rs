@@ -55,6 +55,8 @@ pub(crate) struct Model {
     /// Kernels before 6.14: a new link's name is looked up among the host's, too.
     pub(crate) names_of_host_count: bool,
     pub(crate) carrier: bool,
+    /// Parents whose children get no carrier all the same.
+    pub(crate) dark: Vec<u32>,
     /// The most that a link's MTU becomes, whatever is asked for.
     pub(crate) mtu_cap: u32,
     next_index: u32,
@@ -79,6 +81,7 @@ impl ModelKernel {
             fault: Fault::None,
             names_of_host_count: false,
             carrier: true,
+            dark: Vec::new(),
             mtu_cap: u32::MAX,
             next_index: 100,
         };
@@ -173,8 +176,9 @@ impl State {
             .into_iter()
             .partition(|link| link.device.is_some() && link.parent.is_none());
         let refunded = others.into_iter();
+        let children = refunded.filter(|link| link.kind.as_deref() == Some("ipoib"));
         self.host
-            .extend(refunded.filter(|link| link.kind.as_deref() == Some("ipoib")));
+            .extend(children.map(|link| Link { master: None, ..link }));
         self.hardware_comes_back(hardware);
         self.addresses.clear();
         self.routes.clear();
@@ -194,6 +198,10 @@ impl Model {
         let taken = |links: &Vec<Link>| links.iter().any(|link| link.is_called(new.name));
         if taken(self.state.on(target)) || self.names_of_host_count && taken(self.state.on(side)) {
             return errno(Errno::EEXIST);
+        }
+        if matches!(new.kind, NewLinkKind::Bond { .. }) {
+            self.next_index += 1;
+            return self.create_bond(target, self.next_index, new);
         }
         let parents = self.state.on(side);
         let Some(parent) = parents.iter().find(|link| link.index == new.parent).cloned() else {
@@ -219,7 +227,10 @@ impl Model {
     }
 
     fn change(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
-        let (cap, carrier) = (self.mtu_cap, self.carrier);
+        if let Some(master) = change.master {
+            return self.enslave(side, index, master);
+        }
+        let (cap, carrier) = (self.mtu_cap, self.is_lit(side, index));
         let taken = |name: &str| {
             let others = self.state.on(side).iter().filter(|other| other.index != index);
             others.into_iter().any(|other| other.is_called(name))
@@ -329,6 +340,7 @@ impl Kernel for ModelKernel {
         let text = match (change.name, change.up) {
             (Some(name), _) => format!("rename #{index} to {name} in {side:?}"),
             (None, Some(_)) => format!("bring #{index} up in {side:?}"),
+            (None, None) if change.master.is_some() => format!("enslave #{index} in {side:?}"),
             (None, None) => format!("change #{index} in {side:?}"),
         };
         self.ask(text, |model| model.change(side, index, change))
@@ -337,9 +349,10 @@ impl Kernel for ModelKernel {
     fn delete_link(&mut self, side: Side, index: u32) -> Result<bool, Error> {
         self.ask(format!("delete #{index} in {side:?}"), |model| {
             let links = model.state.on_mut(side);
-            let before = links.len();
-            links.retain(|link| link.index != index);
-            let deleted = links.len() < before;
+            let place = links.iter().position(|link| link.index == index);
+            let gone = place.map(|place| links.remove(place));
+            let deleted = gone.is_some();
+            gone.inspect(|gone| model.state.part(side, gone));
             if deleted && side == Side::Pod {
                 model.state.forget(index);
             }
@@ -395,7 +408,9 @@ impl Kernel for ModelKernel {
     }
 
     fn wait_for_carrier(&mut self, index: u32, _timeout: Duration) -> Result<bool, Error> {
-        self.ask(format!("wait for #{index}"), |model| Ok(model.carrier))
+        self.ask(format!("wait for #{index}"), |model| {
+            Ok(model.is_lit(Side::Pod, index))
+        })
     }
 
     fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()> {

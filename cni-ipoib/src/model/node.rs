@@ -31,6 +31,18 @@ impl Node {
         node
     }
 
+    /// The same, and `mlx5_1` at 0000:3b:00.1 with `ib1`.
+    pub(crate) fn with_ib0_and_ib1() -> Self {
+        let node = Self::with_ib0();
+        node.device("mlx5_1", "0000:3b:00.1")
+            .port("mlx5_1", 1, "InfiniBand", "4: ACTIVE")
+            .netdev("ib1", 5, "0000:3b:00.1");
+        for (slot, pkey) in [(0, "0xffff"), (1, "0x8001")] {
+            node.write(&format!("class/infiniband/mlx5_1/ports/1/pkeys/{slot}"), pkey);
+        }
+        node
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.root.path()
     }

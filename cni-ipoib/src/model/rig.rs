@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::start::GUID;
-use super::{Ipam, ModelKernel, Node, Pod, attachment, call, ipoib};
+use super::{Ipam, ModelKernel, Node, Pod, attachment, bonded, call, ipoib};
 use crate::CniIpoib;
 use crate::config::Places;
 use crate::journal::{Entry, Journal};
@@ -20,6 +20,8 @@ pub(crate) struct Rig {
     pub(crate) node: Node,
     pub(crate) pod: Pod,
     pub(crate) state: TempDir,
+    /// The master of every call.
+    pub(crate) master: &'static str,
 }
 
 impl Rig {
@@ -37,6 +39,17 @@ impl Rig {
             node: Node::with_ib0(),
             pod: Pod::new(),
             state: tempfile::tempdir().unwrap(),
+            master: "ib0",
+        }
+    }
+
+    /// The same on a node with `bond0` of `ib0` and `ib1`, which is the master.
+    pub(crate) fn on_bond(self) -> Self {
+        Self {
+            kernel: ModelKernel::new(bonded()),
+            node: Node::with_ib0_and_ib1(),
+            master: "bond0",
+            ..self
         }
     }
 
@@ -57,7 +70,7 @@ impl Rig {
 
     /// A call for a child of `ib0` with these keys added.
     pub(crate) fn call(&self, keys: &Value) -> Call {
-        let mut all = json!({"master": "ib0", "ipam": {"type": "ranges"}});
+        let mut all = json!({"master": self.master, "ipam": {"type": "ranges"}});
         let more = keys.as_object().unwrap().clone();
         all.as_object_mut().unwrap().extend(more);
         Call {

@@ -5,11 +5,12 @@
 )]
 
 mod address;
+mod bond;
 mod down;
 mod layers;
 
 use super::*;
-use crate::model::{bond, call, call_with, ethernet, ipoib, link};
+use crate::model::{call, call_with, ethernet, ipoib, link};
 use common::cni;
 use common::netlink::{IpvlanMode, Link, MacvlanMode};
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ fn host(master: Link) -> Host {
         master,
         port: None,
         pci: None,
-        slaves: Vec::new(),
+        bond: None,
         enslaved_to: None,
     }
 }

@@ -41,6 +41,9 @@ pub fn interface(host: &Host, mode: Mode) -> Interface<'_> {
         side: host.side,
         link: &host.master,
         moving: match mode {
+            Mode::Ipoib if host.bond.is_some() => Err(format!(
+                "it is the device of a port of {root}, which would lose it"
+            )),
             Mode::Ipoib => Err(format!(
                 "moving it would destroy {root}, and with it the children of every pod on {root}"
             )),

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
-use common::netlink::{Link, LinkLayer, NetnsMode, RdmaDevice};
+use common::netlink::{Link, LinkInfo, LinkLayer, NetnsMode, RdmaDevice};
 use common::rdma::{Behind, Device, PortLayer, Sysfs};
 use std::path::PathBuf;
 
@@ -268,12 +268,16 @@ fn lowers(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Re
     Ok(links.into_iter().map(lower).collect())
 }
 
-/// The links that `link` is made of: its parent, or the ports of a bond, those that carry first.
+/// The links that `link` is made of: its parent, or the ports of a bond, the active one first, then those that carry.
 fn below(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<Vec<Link>, Error> {
     if link.kind.as_deref() == Some("bond") {
         let mut ports = crate::kernel::links(kernel, side)?;
         ports.retain(|port| port.master == Some(link.index));
-        ports.sort_by_key(|port| (!port.carrier, port.index));
+        let active = match link.info {
+            LinkInfo::Bond { active, .. } => active,
+            _ => None,
+        };
+        ports.sort_by_key(|port| (active != Some(port.index), !port.carrier, port.index));
         return Ok(ports);
     }
     let Some(parent) = link.parent.filter(|_| link.parent_netnsid.is_none()) else {

@@ -127,6 +127,11 @@ impl<'a> Survey<'a> {
         if mark::is_ours(link) {
             return Ok(Some(Aside::Always("is the interface of a pod".to_owned())));
         }
+        if is_bond(link) && self.preferences.needs.no_bond {
+            return Ok(Some(Aside::Always(
+                "is a bond, and bond is \"refuse\"".to_owned(),
+            )));
+        }
         let upper = link.master.map(|index| self.name_of(index));
         match upper {
             // Its frames go to the bond or bridge, and the kernel answers EBUSY.

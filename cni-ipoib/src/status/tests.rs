@@ -95,3 +95,20 @@ fn a_parent_that_is_known_only_at_add_is_not_judged() {
         .unwrap();
     rig.status(&json!({"master": null})).unwrap();
 }
+
+#[test]
+fn a_bond_is_ready_while_one_port_carries_and_limited_when_none_does() {
+    let rig = Rig::new().on_bond();
+    rig.node.write("class/infiniband/mlx5_0/ports/1/state", "1: DOWN");
+    rig.status(&json!({})).unwrap();
+    rig.node.write("class/infiniband/mlx5_1/ports/1/state", "2: INIT");
+    let (code, text) = told(&rig, &json!({}));
+    assert_eq!(code, 51);
+    assert!(
+        text.starts_with("bond0 carries nothing: ib0 on mlx5_0 port 1 is down"),
+        "{text}"
+    );
+    let (code, text) = told(&rig, &json!({"bond": "refuse"}));
+    assert_eq!(code, 50);
+    assert!(text.starts_with("bond0 is a bond, and bond is"), "{text}");
+}

@@ -45,6 +45,13 @@ impl HwAddress {
             .last_chunk::<8>()
             .map(|guid| crate::rdma::Guid(u64::from_be_bytes(*guid)))
     }
+
+    /// The prefix of the subnet, the high half of the GID in an InfiniBand address; `None` for any other length than 20.
+    pub fn subnet_prefix(&self) -> Option<u64> {
+        let address: &[u8; 20] = self.0.as_slice().try_into().ok()?;
+        let (_, gid) = address.split_last_chunk::<16>()?;
+        gid.first_chunk::<8>().map(|prefix| u64::from_be_bytes(*prefix))
+    }
 }
 
 impl fmt::Display for HwAddress {

@@ -100,7 +100,7 @@ fn the_mode_and_its_keys_ask_of_every_choice() {
     };
     let layer = |layer| Needs {
         layer: Some(layer),
-        pkey: None,
+        ..Needs::default()
     };
     assert_eq!(needs(json!({})), Needs::default());
     assert_eq!(needs(json!({"mode": "ipoib"})), layer(LinkLayer::Infiniband));
@@ -114,6 +114,12 @@ fn the_mode_and_its_keys_ask_of_every_choice() {
         ..layer(LinkLayer::Infiniband)
     };
     assert_eq!(needs(json!({"pkey": "0x8001"})), partition);
+    let no_bond = Needs {
+        no_bond: true,
+        ..Needs::default()
+    };
+    assert_eq!(needs(json!({"bond": "refuse"})), no_bond);
+    assert_eq!(needs(json!({"bond": "active"})), Needs::default());
 }
 
 #[test]

@@ -68,6 +68,9 @@ fn every_word_of_every_key_is_known() {
     for mode in IpvlanMode::ALL {
         assert_eq!(read(json!({"ipvlanMode": mode.as_str()})).ipvlan_mode, *mode);
     }
+    for bond in [BondUse::InPod, BondUse::Active, BondUse::Refuse] {
+        assert_eq!(read(json!({"bond": bond.to_string()})).bond, bond);
+    }
     for umcast in [true, false] {
         assert_eq!(read(json!({"umcast": umcast})).umcast, Some(umcast));
     }
@@ -95,6 +98,11 @@ fn words_that_no_key_knows_are_refused_with_those_it_knows() {
             json!({"macvlanMode": "hub"}),
             7,
             "macvlanMode: \"hub\" is not one of private, vepa, bridge, passthru, source",
+        ),
+        (
+            json!({"bond": "inpod"}),
+            7,
+            "bond: \"inpod\" is not one of inPod, active, refuse",
         ),
         (
             json!({"ipvlanMode": "l4"}),

@@ -30,7 +30,7 @@ fn host(master: Link) -> Host {
         port: master.address.port_guid().map(|_| port),
         master,
         pci: None,
-        slaves: Vec::new(),
+        bond: None,
         enslaved_to: None,
     }
 }

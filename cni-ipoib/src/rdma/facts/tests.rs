@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+mod bond;
+
 use super::*;
-use crate::model::{Fault, ModelKernel, Node, bond, ethernet, ipoib, of_kind};
+use crate::model::{Fault, ModelKernel, Node, active_backup, bond, ethernet, ipoib, of_kind, port_of};
 
 const GUID: u64 = 0x248a_0703_00b4_0c5e;
 
@@ -111,6 +113,20 @@ fn the_links_below_a_link_are_read_down_to_the_ports_of_a_bond() {
         super::super::find(&facts, None).unwrap().seen.device.name,
         "mlx5_1"
     );
+}
+
+#[test]
+fn the_active_port_of_a_bond_comes_before_others_that_carry_too() {
+    let (node, kernel) = node();
+    let master = Link {
+        info: active_backup(Some(6)),
+        ..of_kind("bond", ethernet(9, "bond0"))
+    };
+    let port = |index, name: &str| port_of(9, ethernet(index, name));
+    kernel.set().state.host = vec![master.clone(), port(2, "eth0"), port(6, "eth1")];
+    let facts = read(&node, &kernel, &master);
+    let lowers = facts.lowers.iter().map(|lower| lower.link.name.as_str());
+    assert_eq!(lowers.collect::<Vec<_>>(), ["bond0", "eth1", "eth0"]);
 }
 
 #[test]

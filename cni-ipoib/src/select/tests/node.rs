@@ -97,6 +97,21 @@ fn a_port_of_a_bond_is_left_to_the_bond() {
     assert_eq!(pci.len(), 4, "a bond is where its first port is: {pci:?}");
 }
 
+#[test]
+fn a_bond_is_passed_over_where_bonds_are_refused() {
+    let mut all = links();
+    all.push(bond(9, "bond9"));
+    let mut asked = preferences(json!({}));
+    asked.needs.no_bond = true;
+    let found = candidates(&mut ModelKernel::new(all), &node().sysfs(), &asked, &Loads::new()).unwrap();
+    let aside = |name| found.iter().find(|one| one.name == name).unwrap().aside.clone();
+    assert_eq!(
+        aside("bond9"),
+        Some(Aside::Always("is a bond, and bond is \"refuse\"".to_owned()))
+    );
+    assert_eq!(aside("ib0"), None);
+}
+
 fn default_route(index: u32) -> RouteEntry {
     RouteEntry::new("0.0.0.0/0".parse().unwrap(), index)
 }

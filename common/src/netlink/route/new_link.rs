@@ -123,6 +123,19 @@ impl NewLink<'_> {
 }
 
 impl NewLinkKind<'_> {
+    /// The name that the kernel gives to its driver, as in [`Link::kind`](super::link::Link::kind).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ipoib { .. } => "ipoib",
+            Self::Macvlan { .. } => "macvlan",
+            Self::Ipvlan { .. } => "ipvlan",
+            Self::Bond { .. } => "bond",
+            Self::Dummy => "dummy",
+            Self::Veth { .. } => "veth",
+            Self::Bridge => "bridge",
+        }
+    }
+
     fn encode(self) -> Vec<LinkInfo> {
         let (kind, data) = match self {
             Self::Ipoib { pkey, mode, umcast } => {

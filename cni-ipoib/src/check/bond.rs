@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! CHECK of what hangs on a bond: the pod's own bond and its ports, and a child whose bond was made anew.
+
+use super::Planned;
+use crate::config::{BondUse, Config};
+use crate::error::Error;
+use crate::host::Host;
+use crate::kernel::{Kernel, Side, links};
+use crate::mark::Mark;
+use crate::plan::Child;
+use common::netlink::{HwAddress, Link, LinkInfo};
+
+/// With `bond: active` the pod hangs on the port that was active at the time of ADD, and stays there: it is that one
+/// that CHECK must look at.
+pub(super) fn follow(config: &Config, host: &mut Host, link: Option<&Link>) {
+    let (Some(bond), Some(link), BondUse::Active) = (&mut host.bond, link, config.bond) else {
+        return;
+    };
+    let parent = link.parent.unwrap_or(link.index);
+    if let Some(port) = bond.ports.iter().find(|port| port.root.index == parent) {
+        bond.active = Some(port.link.index);
+    }
+}
+
+/// The first port of `link`, if that is a pod's bond.
+pub(super) fn first_port(kernel: &mut dyn Kernel, link: &Link) -> Result<Option<Link>, Error> {
+    if !matches!(link.info, LinkInfo::Bond { .. }) {
+        return Ok(None);
+    }
+    let mut all = links(kernel, Side::Pod)?.into_iter();
+    Ok(all.find(|port| port.master == Some(link.index)))
+}
+
+/// The bond of the node that the parent of `port` is in.
+pub(super) fn bond_below(kernel: &mut dyn Kernel, port: &Link) -> Result<Option<Link>, Error> {
+    let parent = super::link_by_index(kernel, port.parent.unwrap_or(port.index))?;
+    match parent.and_then(|parent| parent.master) {
+        Some(bond) => super::link_by_index(kernel, bond),
+        None => Ok(None),
+    }
+}
+
+/// What an interface that is gone may owe it to.
+pub(super) fn gone(planned: Option<&Planned>) -> String {
+    match planned.map(|planned| &planned.host) {
+        Some(host) if host.bond.is_some() => format!(
+            "it is gone (was {} made anew? a bond takes its children along); attach the pod anew",
+            host.master.name
+        ),
+        _ => "it is gone".to_owned(),
+    }
+}
+
+/// Compares what hangs on a bond with the plan. Returns the addresses of the pod's ports, one of which is the
+/// interface's: which one changes when it fails over.
+pub(super) fn compare(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    planned: &Planned,
+    mark: &Mark,
+    findings: &mut Vec<String>,
+) -> Result<Vec<HwAddress>, Error> {
+    compare_carrier(link, &planned.host, findings);
+    compare_ports(kernel, link, &planned.child, mark, findings)
+}
+
+/// Compares the ports of the pod's bond with the plan. Returns their addresses.
+fn compare_ports(
+    kernel: &mut dyn Kernel,
+    bond: &Link,
+    child: &Child,
+    mark: &Mark,
+    findings: &mut Vec<String>,
+) -> Result<Vec<HwAddress>, Error> {
+    if child.ports.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut ours = links(kernel, Side::Pod)?;
+    ours.retain(|link| link.index != bond.index && mark.is_on(link));
+    for port in &child.ports {
+        let sits_there = |link: &&Link| link.parent.unwrap_or(link.index) == port.parent_index;
+        match ours.iter().find(sits_there) {
+            None => findings.push(format!("its port on {} is gone", port.parent)),
+            Some(link) => compare_port(bond, link, port, findings),
+        }
+    }
+    Ok(ours.into_iter().map(|link| link.address).collect())
+}
+
+fn compare_port(bond: &Link, link: &Link, port: &Child, findings: &mut Vec<String>) {
+    let about = format!("its port {} (on {})", link.name, port.parent);
+    if link.master != Some(bond.index) {
+        findings.push(format!("{about} is not in it any more"));
+    } else if !link.carrier && !port.carrier_timeout.is_zero() {
+        findings.push(format!(
+            "{about} has no carrier though {} carries traffic, so that nothing stands in for the other one",
+            port.parent
+        ));
+    }
+    super::compare_kind(link, port, &format!("{about}: "), findings);
+}
+
+/// A bond that was taken down and up, or lost its ports for a while, may leave a child behind without carrier.
+fn compare_carrier(link: &Link, host: &Host, findings: &mut Vec<String>) {
+    if host.bond.is_none() || matches!(link.info, LinkInfo::Bond { .. }) {
+        return;
+    }
+    if link.up && !link.carrier && host.root.carrier {
+        findings.push(format!(
+            "it has no carrier though {} has: was that bond restarted? set {} down and up again, or attach the pod anew",
+            host.master.name, link.name
+        ));
+    }
+}

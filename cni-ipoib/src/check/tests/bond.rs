@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::model::active_backup;
+
+fn on_bond() -> (Rig, CniResult) {
+    let rig = Rig::new().on_bond();
+    let result = rig.add("c1").unwrap();
+    (rig, result)
+}
+
+/// What CHECK says after `change` was done to the pod's links: the bond, and its ports.
+fn said(change: impl FnOnce(&mut Vec<Link>)) -> String {
+    let (rig, prev) = on_bond();
+    change(&mut rig.kernel.set().state.pod);
+    let error = rig.check("c1", &prev).unwrap_err();
+    assert_eq!(error.code, Code::CHECK_FAILED);
+    error.msg
+}
+
+#[test]
+fn a_bond_as_add_left_it_is_right() {
+    let (rig, prev) = on_bond();
+    rig.check("c1", &prev).unwrap();
+}
+
+#[test]
+fn a_bond_that_failed_over_is_right_though_its_address_changed() {
+    let (rig, prev) = on_bond();
+    let other = "00:00:10:50:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5f";
+    rig.kernel.set().state.pod[0].address = other.parse().unwrap();
+    rig.check("c1", &prev).unwrap();
+    let mut foreign = prev.clone();
+    foreign.interfaces[0].mac = "00:00:00:00:fe:80:00:00:00:00:00:00:00:00:00:00:00:00:00:01".to_owned();
+    let error = rig.check("c1", &foreign).unwrap_err();
+    assert!(error.msg.contains("its address is"), "{}", error.msg);
+}
+
+/// Something that happens to the links in the pod.
+type PodChange = fn(&mut Vec<Link>);
+
+#[test]
+fn every_change_of_a_port_is_told() {
+    let cases: [(&str, PodChange); 5] = [
+        ("its port on ib1 is gone", |pod| drop(pod.remove(2))),
+        ("its port net1p1 (on ib1) is not in it any more", |pod| {
+            pod[2].master = None;
+        }),
+        (
+            "its port net1p1 (on ib1) has no carrier though ib1 carries traffic, so that nothing stands in for the other one",
+            |pod| pod[2].carrier = false,
+        ),
+        (
+            "its port net1p0 (on ib0): its P_Key is 0x8001, want 0xffff",
+            |pod| {
+                pod[1].info = LinkInfo::Ipoib {
+                    pkey: Pkey(0x8001),
+                    mode: IpoibMode::Datagram,
+                    umcast: false,
+                };
+            },
+        ),
+        ("it is a link of kind ipoib, want bond", |pod| {
+            pod[0].kind = Some("ipoib".to_owned());
+            pod[0].info = pod[1].info.clone();
+        }),
+    ];
+    for (finding, change) in cases {
+        let text = said(change);
+        assert!(text.contains(finding), "{finding}: {text}");
+    }
+}
+
+#[test]
+fn a_port_whose_cable_is_out_is_no_difference() {
+    let (rig, prev) = on_bond();
+    rig.node.write("class/infiniband/mlx5_1/ports/1/state", "1: DOWN");
+    rig.kernel.set().state.pod[2].carrier = false;
+    rig.check("c1", &prev).unwrap();
+}
+
+#[test]
+fn a_bond_of_the_node_that_lost_its_ports_is_told() {
+    let (rig, prev) = on_bond();
+    rig.kernel.set().state.host.truncate(0);
+    rig.kernel.set().state.host.push(Link {
+        info: active_backup(None),
+        ..crate::model::bond(9, "bond0")
+    });
+    let error = rig.check("c1", &prev).unwrap_err();
+    assert_eq!(error.code, Code::NO_CARRIER);
+    assert!(error.msg.starts_with("bond0 has no ports"), "{}", error.msg);
+}
+
+#[test]
+fn a_child_of_an_active_port_is_looked_for_there_after_a_failover() {
+    let rig = Rig::new().on_bond();
+    let keys = json!({"bond": "active"});
+    let prev = rig.add_with("c1", &keys).unwrap();
+    rig.kernel.set().state.host[2].info = active_backup(Some(5));
+    let check = || {
+        let prev = prev.to_json(common::cni::Version::V1_1_0);
+        let call = rig.call(&json!({"bond": "active", "prevResult": prev}));
+        rig.plugin().check(&call, &attachment("c1"), &rig.pod.path())
+    };
+    check().unwrap();
+    rig.node.write("class/infiniband/mlx5_0/ports/1/state", "1: DOWN");
+    let error = check().unwrap_err();
+    assert_eq!(error.code, Code::NO_CARRIER);
+    assert!(error.msg.starts_with("ib0 carries nothing"), "{}", error.msg);
+}
+
+/// A macvlan on an Ethernet bond, and what ADD answered.
+fn on_ethernet_bond() -> (Rig, CniResult) {
+    let mut rig = Rig::new();
+    rig.master = "bond0";
+    let bond = crate::model::of_kind("bond", ethernet(9, "bond0"));
+    let port = crate::model::port_of(9, ethernet(4, "eth1"));
+    rig.kernel.set().state.host = vec![port, bond];
+    let prev = rig.add_with("c1", &json!({})).unwrap();
+    (rig, prev)
+}
+
+fn check_of(rig: &Rig, prev: &CniResult) -> String {
+    let call = rig.call(&json!({"prevResult": prev.to_json(common::cni::Version::V1_1_0)}));
+    let checked = rig.plugin().check(&call, &attachment("c1"), &rig.pod.path());
+    checked.map_or_else(|error| error.msg, |()| String::new())
+}
+
+#[test]
+fn an_ethernet_bond_that_was_restarted_under_a_living_child_is_told() {
+    let (rig, prev) = on_ethernet_bond();
+    assert_eq!(check_of(&rig, &prev), "");
+    rig.kernel.set().state.pod[0].carrier = false;
+    assert_eq!(
+        check_of(&rig, &prev),
+        "net1 is not as ADD left it: it has no carrier though bond0 has: was that bond restarted? set net1 down and up again, or attach the pod anew"
+    );
+    rig.kernel.set().state.pod.clear();
+    assert_eq!(
+        check_of(&rig, &prev),
+        "net1 is not as ADD left it: it is gone (was bond0 made anew? a bond takes its children along); attach the pod anew"
+    );
+}
+
+#[test]
+fn a_bond_that_was_chosen_is_found_again_when_what_add_wrote_down_is_lost() {
+    let rig = Rig::new().on_bond();
+    let keys = json!({"master": [{"ifName": "bond*"}]});
+    let prev = rig.add_with("c1", &keys).unwrap();
+    std::fs::remove_dir_all(rig.state.path().join("attachments")).unwrap();
+    // The bond's index in the pod means something else on the node.
+    let other = ethernet(rig.kernel.state().pod[0].index, "bond7");
+    rig.kernel.set().state.host.push(other);
+    let prev = prev.to_json(common::cni::Version::V1_1_0);
+    let call = rig.call(&json!({"master": [{"ifName": "bond*"}], "prevResult": prev}));
+    rig.plugin()
+        .check(&call, &attachment("c1"), &rig.pod.path())
+        .unwrap();
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A bond as a parent: its ports, and what carries each of them.
+
+use super::{Port, link_by_index, pci, port, root};
+use crate::error::Error;
+use crate::kernel::{Kernel, Side, links};
+use common::netlink::{BondMode, Link, LinkInfo, LinkLayer};
+use common::rdma::{PciAddress, Sysfs};
+
+/// A bond and its ports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bond {
+    /// How it spreads frames; none if this kernel has a mode that we do not know.
+    pub mode: Option<BondMode>,
+    /// The index of the active port, in the modes that have one.
+    pub active: Option<u32>,
+    /// Its ports, by ascending index.
+    pub ports: Vec<BondPort>,
+}
+
+/// One port of a bond.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BondPort {
+    /// The link that is in the bond.
+    pub link: Link,
+    /// The link that children are asked of, as [`Host::root`](super::Host::root).
+    pub root: Link,
+    /// Its RDMA port, if it has one that can be seen from here.
+    pub port: Option<Port>,
+    /// The PCI address of its device.
+    pub pci: Option<PciAddress>,
+}
+
+impl Bond {
+    /// The port that carries the traffic.
+    pub fn active(&self) -> Option<&BondPort> {
+        let active = self.active?;
+        self.ports.iter().find(|port| port.link.index == active)
+    }
+
+    /// The names of the ports.
+    pub fn names(&self) -> Vec<&str> {
+        self.ports.iter().map(|port| port.link.name.as_str()).collect()
+    }
+
+    /// The PCI address of the active port's device, or of the first port's: a bond has none of its own.
+    pub(super) fn pci(&self) -> Option<PciAddress> {
+        self.active_first().first().and_then(|port| port.pci)
+    }
+
+    /// The active port first, the others behind it.
+    pub(crate) fn active_first(&self) -> Vec<&BondPort> {
+        let mut ports: Vec<&BondPort> = self.ports.iter().collect();
+        ports.sort_by_key(|port| Some(port.link.index) != self.active);
+        ports
+    }
+}
+
+/// Reads the bond that `master` is; none if it is something else.
+pub(super) fn observe(
+    kernel: &mut dyn Kernel,
+    sysfs: &Sysfs,
+    side: Side,
+    master: &Link,
+) -> Result<Option<Bond>, Error> {
+    if master.kind.as_deref() != Some("bond") {
+        return Ok(None);
+    }
+    let (mode, active) = match master.info {
+        LinkInfo::Bond { mode, active, .. } => (Some(mode), active),
+        _ => (None, None),
+    };
+    let mut ports = Vec::new();
+    for link in links(kernel, side)? {
+        if link.master == Some(master.index) {
+            ports.push(bond_port(kernel, sysfs, side, link)?);
+        }
+    }
+    Ok(Some(Bond { mode, active, ports }))
+}
+
+fn bond_port(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: Link) -> Result<BondPort, Error> {
+    let root = root(kernel, side, &link)?;
+    let port = match link.layer {
+        LinkLayer::Infiniband => port(sysfs, &root)?,
+        _ => None,
+    };
+    let pci = pci(sysfs, side, &root);
+    Ok(BondPort {
+        link,
+        root,
+        port,
+        pci,
+    })
+}
+
+/// The name of the link that `link` is a port of.
+pub(super) fn enslaved_to(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<Option<String>, Error> {
+    match link.master {
+        Some(index) => Ok(link_by_index(kernel, side, index)?.map(|upper| upper.name)),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A bond as the master: the pod gets a child of each port and a bond of its own, which fails over by itself.
+
+use crate::fabric::{address, cable, network, reaches, run, run_with, soon};
+use common::netlink::LinkInfo;
+use std::thread::sleep;
+use std::time::Duration;
+use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
+
+/// `bond0` of `ib0` and `ib1` on the node, while `test` runs.
+pub(crate) fn bonded(node: &Node, test: impl FnOnce()) {
+    node.ip("link add bond0 type bond mode active-backup fail_over_mac active miimon 100");
+    for port in ["ib0", "ib1"] {
+        node.ip(&format!("link set {port} down"));
+        node.ip(&format!("link set {port} master bond0"));
+    }
+    node.ip("link set bond0 up");
+    soon("bond0 has carrier", || node.link("bond0").carrier);
+    test();
+    node.ip("link del bond0");
+    for port in ["ib0", "ib1"] {
+        node.ip(&format!("link set {port} up"));
+        soon(&format!("{port} has carrier"), || node.link(port).carrier);
+    }
+}
+
+/// A network on `bond0` with these keys besides.
+pub(crate) fn on_bond(node: &Node, keys: &Value) -> Conf {
+    network(node, keys).with("master", json!("bond0"))
+}
+
+/// The active port of the pod's bond.
+fn active(pod: &Pod<'_>) -> String {
+    let LinkInfo::Bond { active, .. } = pod.link("net1").info else {
+        panic!("net1 is no bond");
+    };
+    let port = pod.links().into_iter().find(|link| Some(link.index) == active);
+    port.map(|port| port.name).unwrap_or_default()
+}
+
+/// Both ports of the pod's bond have carrier.
+fn whole(pod: &Pod<'_>) {
+    for port in ["net1p0", "net1p1"] {
+        soon(&format!("{port} has carrier"), || pod.link(port).carrier);
+    }
+}
+
+/// The longest time without an answer while `events` happen, of one echo request every 50 ms.
+fn longest_gap(pod: &Pod<'_>, target: &str, events: impl FnOnce()) -> Duration {
+    let output = std::thread::scope(|scope| {
+        let pings = scope.spawn(|| pod.exec("ping", &format!("-n -D -i 0.05 -w 3 {target}")));
+        sleep(Duration::from_millis(700));
+        events();
+        pings.join().unwrap()
+    });
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stamps: Vec<f64> = text
+        .lines()
+        .filter(|line| line.contains("bytes from"))
+        .filter_map(|line| line.strip_prefix('[')?.split_once(']')?.0.parse().ok())
+        .collect();
+    assert!(stamps.len() > 20, "too few answers to measure anything: {text}");
+    let last = stamps.last().unwrap() - stamps[0];
+    assert!(last > 2.5, "no answer after {last} s: {text}");
+    let gap = stamps
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .fold(0.0, f64::max);
+    Duration::from_secs_f64(gap)
+}
+
+#[test]
+fn the_pod_gets_one_bonded_interface_with_one_address() {
+    run(|node| {
+        bonded(node, || {
+            let pod = node.pod();
+            let before = node.traces(&[&pod]);
+            let conf = on_bond(node, &json!({}));
+            let result = pod.attach(&conf, "net1");
+            assert_eq!(pod.link_names(), ["net1", "net1p0", "net1p1"]);
+            let interfaces = result["interfaces"].as_array().unwrap();
+            assert_eq!(interfaces.len(), 1, "{result}");
+            assert_eq!(interfaces[0]["name"], "net1");
+            assert_eq!(interfaces[0]["mtu"], pod.link("net1").mtu);
+            let bond = pod.link("net1");
+            assert_eq!((bond.kind.as_deref(), bond.carrier), (Some("bond"), true));
+            for port in ["net1p0", "net1p1"] {
+                let link = pod.link(port);
+                assert_eq!(
+                    (link.kind.as_deref(), link.master),
+                    (Some("ipoib"), Some(bond.index))
+                );
+                assert_eq!(
+                    (link.group, &link.alias, link.mtu),
+                    (bond.group, &bond.alias, bond.mtu)
+                );
+                assert!(pod.addresses(port).is_empty(), "{port} has an address");
+            }
+            assert_eq!(pod.global("net1").len(), 1);
+            pod.check(&conf, "net1").done();
+            node.status(&conf).done();
+            pod.detach(&conf, "net1");
+            assert_same(&before, &node.traces(&[&pod]), "after DEL");
+        });
+    });
+}
+
+#[test]
+fn a_pulled_cable_costs_less_than_a_second_and_so_does_the_next_one() {
+    run(|node| {
+        bonded(node, || {
+            let pods = [node.pod(), node.pod()];
+            let conf = on_bond(node, &json!({}));
+            let target = address(&pods[0].attach(&conf, "net1"), false);
+            pods[1].attach(&conf, "net1");
+            reaches(&pods[1], &target);
+            pods.iter().for_each(whole);
+            let local = pods[0]
+                .addresses("net1")
+                .into_iter()
+                .find(|a| a.scope == 253)
+                .unwrap();
+            assert!(
+                !local.dad_failed,
+                "pods of one bond have different link-local addresses"
+            );
+            assert_eq!(pods.each_ref().map(active), ["net1p0", "net1p0"]);
+
+            let gap = longest_gap(&pods[1], &target, || cable(0, false));
+            println!("cable of the active port out: {gap:?} without an answer");
+            assert!(gap < Duration::from_secs(1), "{gap:?} without an answer");
+            assert_eq!(pods.each_ref().map(active), ["net1p1", "net1p1"]);
+            pods.iter().for_each(|pod| pod.check(&conf, "net1").done());
+
+            let gap = longest_gap(&pods[1], &target, || cable(0, true));
+            println!("cable back: {gap:?} without an answer");
+            assert!(gap < Duration::from_secs(1), "{gap:?} without an answer");
+            pods.iter().for_each(whole);
+
+            let gap = longest_gap(&pods[1], &target, || cable(1, false));
+            println!("cable of the other port out: {gap:?} without an answer");
+            assert!(gap < Duration::from_secs(1), "{gap:?} without an answer");
+            assert_eq!(pods.each_ref().map(active), ["net1p0", "net1p0"]);
+            cable(1, true);
+            for pod in &pods {
+                whole(pod);
+                pod.check(&conf, "net1").done();
+                pod.detach(&conf, "net1");
+                assert!(pod.links().is_empty());
+            }
+        });
+    });
+}
+
+#[test]
+fn a_pod_on_a_plain_port_follows_the_failover_of_a_bonded_one() {
+    run(|node| {
+        bonded(node, || {
+            let pods = [node.pod(), node.pod()];
+            let conf = on_bond(node, &json!({}));
+            let plain = network(node, &json!({"master": "ib2"}));
+            let target = address(&pods[0].attach(&conf, "net1"), false);
+            pods[1].attach(&plain, "net1");
+            reaches(&pods[1], &target);
+            whole(&pods[0]);
+            let gap = longest_gap(&pods[1], &target, || cable(0, false));
+            println!("the neighbour's port out: {gap:?} without an answer");
+            assert!(gap < Duration::from_secs(1), "{gap:?} without an answer");
+            cable(0, true);
+            pods[0].detach(&conf, "net1");
+            pods[1].detach(&plain, "net1");
+        });
+    });
+}
+
+#[test]
+fn a_port_that_is_down_at_add_stands_in_as_soon_as_it_is_back() {
+    run(|node| {
+        bonded(node, || {
+            cable(0, false);
+            let pods = [node.pod(), node.pod()];
+            let conf = on_bond(node, &json!({}));
+            node.status(&conf).done();
+            let target = address(&pods[0].attach(&conf, "net1"), false);
+            pods[1].attach(&conf, "net1");
+            pods[0].check(&conf, "net1").done();
+            reaches(&pods[1], &target);
+            cable(0, true);
+            pods.iter().for_each(whole);
+            cable(1, false);
+            reaches(&pods[1], &target);
+            cable(1, true);
+            pods.iter().for_each(|pod| pod.detach(&conf, "net1"));
+        });
+    });
+}
+
+#[test]
+fn a_bond_whose_ports_are_all_down_is_refused_and_each_port_is_told() {
+    run(|node| {
+        bonded(node, || {
+            let pod = node.pod();
+            let living = node.pod();
+            let before = node.traces(&[&pod]);
+            let conf = on_bond(node, &json!({}));
+            living.attach(&conf, "net1");
+            let with_living = node.traces(&[&pod]);
+            cable(0, false);
+            cable(1, false);
+            let pieces = [
+                "bond0 carries nothing",
+                "ib0 on softib0 port 1 is",
+                "ib1 on softib1 port 1 is",
+            ];
+            pod.add(&conf, "net1").refused(102, &pieces);
+            node.status(&conf).refused(51, &pieces);
+            living.check(&conf, "net1").refused(102, &pieces);
+            assert_same(&with_living, &node.traces(&[&pod]), "after the refusal");
+            cable(0, true);
+            cable(1, true);
+            living.detach(&conf, "net1");
+            assert_same(&before, &node.traces(&[&pod]), "after DEL");
+        });
+    });
+}
+
+#[test]
+fn the_children_are_in_the_partition_that_was_asked_for() {
+    run(|node| {
+        bonded(node, || {
+            let pods = [node.pod(), node.pod()];
+            let conf = on_bond(node, &json!({"pkey": "0x8001"}));
+            let plain = network(node, &json!({"master": "ib2", "pkey": "0x8001"}));
+            let target = address(&pods[0].attach(&conf, "net1"), false);
+            pods[1].attach(&plain, "net1");
+            reaches(&pods[1], &target);
+            pods[0].check(&conf, "net1").done();
+            pods[0].check(&on_bond(node, &json!({})), "net1").refused(
+                104,
+                &["its port net1p0 (on ib0): its P_Key is 0x8001, want 0xffff"],
+            );
+            pods[0].detach(&conf, "net1");
+            pods[1].detach(&plain, "net1");
+        });
+    });
+}
+
+#[test]
+fn the_bond_has_the_mtu_of_its_partition_or_the_one_that_was_asked_for() {
+    run_with("group_mtu=2048", |node| {
+        bonded(node, || {
+            for (keys, mtu) in [(json!({}), 2044), (json!({"mtu": 1400}), 1400)] {
+                let pod = node.pod();
+                let conf = on_bond(node, &keys);
+                let result = pod.attach(&conf, "net1");
+                assert_eq!(result["interfaces"][0]["mtu"], mtu);
+                whole(&pod);
+                for link in pod.links() {
+                    assert_eq!(link.mtu, mtu, "{}", link.name);
+                }
+                pod.check(&conf, "net1").done();
+                pod.detach(&conf, "net1");
+            }
+            let pod = node.pod();
+            let before = node.traces(&[&pod]);
+            let conf = on_bond(node, &json!({"mtu": 4092}));
+            pod.add(&conf, "net1")
+                .refused(7, &["net1 has MTU 2044, not 4092"]);
+            assert_same(&before, &node.traces(&[&pod]), "after the refusal");
+        });
+    });
+}
+
+#[test]
+fn bond_active_takes_the_active_port_and_check_says_when_that_one_failed() {
+    run(|node| {
+        bonded(node, || {
+            let pod = node.pod();
+            let conf = on_bond(node, &json!({"bond": "active"}));
+            pod.attach(&conf, "net1");
+            assert_eq!(pod.link_names(), ["net1"]);
+            assert_eq!(pod.link("net1").kind.as_deref(), Some("ipoib"));
+            pod.check(&conf, "net1").done();
+            cable(0, false);
+            soon("CHECK sees it", || !pod.check(&conf, "net1").status.success());
+            pod.check(&conf, "net1")
+                .refused(102, &["ib0 carries nothing", "softib0 port 1 is"]);
+            soon("the next pod is on the other port", || {
+                node.status(&conf).status.success()
+            });
+            let next = node.pod();
+            next.attach(&conf, "net1");
+            next.check(&conf, "net1").done();
+            cable(0, true);
+            for pod in [&pod, &next] {
+                soon("the child has carrier", || pod.link("net1").carrier);
+                pod.check(&conf, "net1").done();
+                pod.detach(&conf, "net1");
+            }
+        });
+    });
+}
+
+#[test]
+fn bond_refuse_names_the_ports() {
+    run(|node| {
+        bonded(node, || {
+            let pod = node.pod();
+            let conf = on_bond(node, &json!({"bond": "refuse"}));
+            let pieces = ["bond0 is a bond", "name one of its ports: ib0, ib1"];
+            pod.add(&conf, "net1").refused(7, &pieces);
+            node.status(&conf).refused(50, &pieces);
+        });
+    });
+}
+
+#[test]
+fn check_tells_a_port_that_is_gone_or_out_of_the_bond() {
+    run(|node| {
+        bonded(node, || {
+            let pod = node.pod();
+            let conf = on_bond(node, &json!({}));
+            pod.attach(&conf, "net1");
+            pod.ip("link set net1p1 nomaster");
+            pod.check(&conf, "net1")
+                .refused(104, &["its port net1p1 (on ib1) is not in it any more"]);
+            pod.ip("link del net1p1");
+            pod.check(&conf, "net1")
+                .refused(104, &["its port on ib1 is gone"]);
+            pod.detach(&conf, "net1");
+            assert!(pod.links().is_empty());
+        });
+    });
+}
+
+#[test]
+fn a_bond_that_is_restarted_on_the_node_leaves_the_pods_alone() {
+    run(|node| {
+        let pod = node.pod();
+        let conf = on_bond(node, &json!({}));
+        bonded(node, || {
+            pod.attach(&conf, "net1");
+            node.ip("link del bond0");
+            node.status(&conf)
+                .refused(50, &["bond0", "does not exist on this node"]);
+            // Without ports, a bond is nobody's parent.
+            node.ip("link add bond0 type bond mode active-backup fail_over_mac active miimon 100");
+            node.ip("link set bond0 up");
+            assert!(!node.status(&conf).status.success());
+            for port in ["ib1", "ib0"] {
+                node.ip(&format!("link set {port} down"));
+                node.ip(&format!("link set {port} master bond0"));
+            }
+            soon("bond0 has carrier", || node.link("bond0").carrier);
+            soon("the pod is as it was", || {
+                pod.check(&conf, "net1").status.success()
+            });
+        });
+        pod.detach(&conf, "net1");
+        assert!(pod.links().is_empty());
+    });
+}
+
+#[test]
+fn the_name_of_a_port_may_be_taken_on_the_node_and_not_in_the_pod() {
+    run(|node| {
+        bonded(node, || {
+            node.ip("link add net1p0 type dummy");
+            let pod = node.pod();
+            let conf = on_bond(node, &json!({}));
+            pod.attach(&conf, "net1");
+            assert_eq!(pod.link_names(), ["net1", "net1p0", "net1p1"]);
+            pod.detach(&conf, "net1");
+            pod.ip("link add net1p1 type dummy");
+            pod.add(&conf, "net1").refused(101, &["net1p1"]);
+            pod.ip("link del net1p1");
+            let long = "fifteen-bytes-x";
+            pod.attach(&conf, long);
+            let names = pod.link_names();
+            assert_eq!((names.len(), names[0].as_str()), (3, long));
+            assert!(
+                names[1].starts_with("rb") && names[1].ends_with("p0"),
+                "{names:?}"
+            );
+            pod.check(&conf, long).done();
+            pod.detach(&conf, long);
+            node.ip("link del net1p0");
+        });
+    });
+}

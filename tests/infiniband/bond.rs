@@ -127,18 +127,17 @@ fn a_pulled_cable_costs_less_than_a_second_and_so_does_the_next_one() {
             assert_eq!(pods.each_ref().map(active), ["net1p0", "net1p0"]);
 
             let gap = longest_gap(&pods[1], &target, || cable(0, false));
-            println!("cable of the active port out: {gap:?} without an answer");
             assert!(gap < Duration::from_secs(1), "{gap:?} without an answer");
             assert_eq!(pods.each_ref().map(active), ["net1p1", "net1p1"]);
-            pods.iter().for_each(|pod| pod.check(&conf, "net1").done());
+            for pod in &pods {
+                pod.check(&conf, "net1").done();
+            }
 
             let gap = longest_gap(&pods[1], &target, || cable(0, true));
-            println!("cable back: {gap:?} without an answer");
             assert!(gap < Duration::from_secs(1), "{gap:?} without an answer");
             pods.iter().for_each(whole);
 
             let gap = longest_gap(&pods[1], &target, || cable(1, false));
-            println!("cable of the other port out: {gap:?} without an answer");
             assert!(gap < Duration::from_secs(1), "{gap:?} without an answer");
             assert_eq!(pods.each_ref().map(active), ["net1p0", "net1p0"]);
             cable(1, true);
@@ -164,7 +163,6 @@ fn a_pod_on_a_plain_port_follows_the_failover_of_a_bonded_one() {
             reaches(&pods[1], &target);
             whole(&pods[0]);
             let gap = longest_gap(&pods[1], &target, || cable(0, false));
-            println!("the neighbour's port out: {gap:?} without an answer");
             assert!(gap < Duration::from_secs(1), "{gap:?} without an answer");
             cable(0, true);
             pods[0].detach(&conf, "net1");
@@ -190,7 +188,9 @@ fn a_port_that_is_down_at_add_stands_in_as_soon_as_it_is_back() {
             cable(1, false);
             reaches(&pods[1], &target);
             cable(1, true);
-            pods.iter().for_each(|pod| pod.detach(&conf, "net1"));
+            for pod in &pods {
+                pod.detach(&conf, "net1");
+            }
         });
     });
 }

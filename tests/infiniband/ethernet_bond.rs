@@ -3,7 +3,8 @@
 //! Here and not among the namespaces' tests, because RoCE devices exist in the VM's first namespace only.
 
 use crate::fabric::{network, reaches, run, soon};
-use tests::{Answer, Conf, Node, Pod, Value, json, traces::assert_same};
+use crate::rdma::record;
+use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
 
 const PORTS: [&str; 2] = ["port0", "port1"];
 
@@ -21,7 +22,9 @@ fn bonded(node: &Node, test: impl FnOnce()) {
     make(node);
     test();
     node.ip("link del bond1");
-    PORTS.map(|port| node.ip(&format!("link del {port}")));
+    for port in PORTS {
+        node.ip(&format!("link del {port}"));
+    }
     node.ip("link del switch");
 }
 
@@ -43,20 +46,10 @@ fn on_bond(node: &Node, keys: &Value) -> Conf {
     network(node, keys).with("master", json!("bond1"))
 }
 
-/// ADD, with the plan in its log.
-fn add_logged(pod: &Pod<'_>, conf: &Conf) -> Answer {
-    let answer = pod.call("ADD", conf, "net1").env("RDMANET_LOG", "debug").run();
-    pod.keep(conf, "net1", &answer.result());
-    answer
-}
-
-fn tells_device(answer: &Answer, device: &str) {
-    let text = format!("rdma_device: Some(\"{device}\")");
-    assert!(
-        answer.stderr.contains(&text),
-        "{text} is not in {}",
-        answer.stderr
-    );
+/// Attaches `pod` and tells the RDMA device that is written down for it.
+fn device_told(node: &Node, pod: &Pod<'_>, conf: &Conf) -> Value {
+    pod.attach(conf, "net1");
+    record(node, pod)["device"].clone()
 }
 
 #[test]
@@ -66,13 +59,13 @@ fn a_child_of_an_ethernet_bond_outlives_a_port_and_the_active_ports_device_is_to
             let pods = [node.pod(), node.pod()];
             let before = node.traces(&[&pods[0], &pods[1]]);
             let conf = on_bond(node, &json!({}));
-            tells_device(&add_logged(&pods[0], &conf), "rxe0");
+            assert_eq!(device_told(node, &pods[0], &conf), "rxe0");
             assert_eq!(pods[0].link("net1").kind.as_deref(), Some("macvlan"));
             reaches(&pods[0], "10.7.0.250");
             node.ip("link set port0-far down");
             reaches(&pods[0], "10.7.0.250");
             node.status(&conf).done();
-            tells_device(&add_logged(&pods[1], &conf), "rxe1");
+            assert_eq!(device_told(node, &pods[1], &conf), "rxe1");
             node.ip("link set port0-far up");
             for pod in &pods {
                 pod.check(&conf, "net1").done();

@@ -63,7 +63,9 @@ impl<'n> Railed<'n> {
         let pod = node.pod();
         let strict =
             || ["all", "default"].map(|of| fs::write(format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"), "1"));
-        pod.open().run(strict).unwrap().map(|written| written.unwrap());
+        for written in pod.open().run(strict).unwrap() {
+            written.unwrap();
+        }
         let attach = |rail: usize| pod.attach(&confs[rail], &ifname(rail));
         let results = (0..RAILS).map(attach).collect();
         Self { pod, results }
@@ -178,7 +180,9 @@ fn routing<'n>(node: &'n Node, confs: &[Conf]) -> Railed<'n> {
         ["ipv4/ip_forward", "ipv6/conf/all/forwarding"]
             .map(|key| fs::write(format!("/proc/sys/net/{key}"), "1"))
     };
-    pod.open().run(forward).unwrap().map(|written| written.unwrap());
+    for written in pod.open().run(forward).unwrap() {
+        written.unwrap();
+    }
     Railed { pod, results }
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use tests::{Node, Pod, Value, json, traces::assert_same};
 
 /// What is written down of the RDMA device of a pod's `net1`.
-fn record(node: &Node, pod: &Pod<'_>) -> Value {
+pub(crate) fn record(node: &Node, pod: &Pod<'_>) -> Value {
     let file = node.path(&format!("state/rdma/{}@net1.json", pod.id));
     serde_json::from_slice(&fs::read(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))).unwrap()
 }

@@ -8,7 +8,9 @@ use tests::{Node, json};
 
 /// Asserts that `ib1` is refused with these words, and nothing changes, after these commands; takes them back with `after`.
 fn refused(node: &Node, before: &[&str], after: &[&str], words: &[&str]) {
-    before.iter().for_each(|words| drop(node.ip(words)));
+    for words in before {
+        node.ip(words);
+    }
     soon("ib1 has carrier", || node.link("ib1").carrier);
     let conf = whole(node, "ib1").with("hostAddresses", json!("refuse"));
     unchanged(node, || {
@@ -17,7 +19,9 @@ fn refused(node: &Node, before: &[&str], after: &[&str], words: &[&str]) {
         assert!(pod.links().is_empty());
         node.status(&conf).refused(50, words);
     });
-    after.iter().for_each(|words| drop(node.ip(words)));
+    for words in after {
+        node.ip(words);
+    }
 }
 
 #[test]

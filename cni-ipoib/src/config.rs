@@ -38,6 +38,7 @@ pub const KEYS: [&str; 18] = [
     "linkInContainer",
     "mtu",
     "mac",
+    "guid",
     "rdma",
     "policyRouting",
     "hwaddr",
@@ -123,7 +124,7 @@ pub struct Config {
     pub mtu: Option<u32>,
     /// The child's hardware address; none means the kernel's choice.
     pub mac: Option<HwAddress>,
-    /// A GUID asked for by ib-kubernetes or a user.
+    /// A GUID asked for by ib-kubernetes or a user; neither 0 nor all ones.
     pub guid: Option<Guid>,
     /// The RDMA device that the pod gets; none means that it is named where it is the pod's anyway.
     pub rdma: Option<Rdma>,

@@ -13,6 +13,7 @@ mod error;
 pub mod facts;
 #[cfg(test)]
 mod fixture;
+pub mod function;
 mod give_back;
 pub mod hardware;
 pub mod plan;
@@ -23,6 +24,7 @@ mod turn;
 
 pub use error::DeviceError;
 pub use facts::Facts;
+pub use function::Function;
 pub use hardware::Hardware;
 pub use plan::{Moved, moved};
 pub use snapshot::Snapshot;

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// How long a call waits for another one on the same attachment, such as an ADD that a runtime gave up on.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What ADD is about to do; the first line of the file.
+/// What ADD is about to do; the first line of the file. A second one takes its place, where a device was made anew meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// `CNI_NETNS`.
@@ -54,7 +54,7 @@ pub struct Intent {
     pub device: Option<Snapshot>,
 }
 
-/// The second line: ADD came to its end.
+/// The last line: ADD came to its end.
 const DONE: &str = "done";
 
 /// What one attachment of a network wrote down.
@@ -282,6 +282,17 @@ impl Entry {
         Ok(())
     }
 
+    /// Writes down what is different by now; the line before holds until this one is whole.
+    pub fn amend(&mut self, intent: Intent) -> Result<(), Error> {
+        let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
+        line.push('\n');
+        self.file
+            .write_all(line.as_bytes())
+            .map_err(|e| io_error("write", &self.path, e))?;
+        self.intent = Some(intent);
+        Ok(())
+    }
+
     /// Writes down that it is done.
     pub fn finish(&mut self) -> Result<(), Error> {
         self.file
@@ -302,8 +313,15 @@ impl Entry {
 
 /// Bytes, not text: what is no record of ours must not keep a container from being removed.
 fn parse(content: &[u8]) -> (Option<Intent>, bool) {
-    let mut lines = content.split(|byte| *byte == b'\n');
-    let intent = lines.next().and_then(|line| serde_json::from_slice(line).ok());
+    let mut lines = content.split(|byte| *byte == b'\n').peekable();
+    let mut intent = lines.next().and_then(|line| serde_json::from_slice(line).ok());
+    // Each later one holds instead, once it is whole.
+    while intent.is_some()
+        && let Some(later) = lines.peek().and_then(|line| serde_json::from_slice(line).ok())
+    {
+        intent = Some(later);
+        lines.next();
+    }
     (intent, lines.next() == Some(DONE.as_bytes()))
 }
 

@@ -3,10 +3,12 @@
 //!
 //! A trait, so that a test can put itself between the plugin and the real kernel and fail any one request.
 
+mod function;
 mod policy;
 mod rdma;
 mod whole;
 
+pub use function::VirtualFunctions;
 pub use policy::{PolicyRouting, RAIL_SETTINGS};
 pub use rdma::RdmaSubsystem;
 pub use whole::{Sysctls, WholeLinks};
@@ -34,7 +36,7 @@ pub enum Side {
 }
 
 /// The host's and the pod's network namespace.
-pub trait Kernel: PolicyRouting + RdmaSubsystem + WholeLinks {
+pub trait Kernel: PolicyRouting + RdmaSubsystem + VirtualFunctions + WholeLinks {
     /// The link of a name or altname.
     fn link(&mut self, side: Side, name: &str) -> Result<Option<Link>, Error>;
     /// The link of an index.

@@ -5,6 +5,7 @@
 //! takes effect, after, or that one and every later one.
 
 mod bond;
+mod function;
 mod ipam;
 mod kernel;
 mod node;
@@ -17,6 +18,7 @@ mod start;
 mod whole;
 
 pub(crate) use bond::{active_backup, bonded, port_of};
+pub(crate) use function::Virtual;
 pub(crate) use ipam::{Ipam, alone};
 pub(crate) use kernel::{Fault, ModelKernel, State};
 pub(crate) use node::Node;

@@ -2,6 +2,7 @@
 //! The configuration exactly as it is written.
 
 use super::{HostAddresses, KEYS, Master, Mode, master};
+use crate::device::function::is_usable;
 use crate::error::Error;
 use crate::select::Needs;
 use common::cni::dispatch::Call;
@@ -29,6 +30,7 @@ pub(super) struct RawConfig {
     pub(super) link_in_container: bool,
     pub(super) mtu: Option<i64>,
     pub(super) mac: Option<String>,
+    pub(super) guid: Option<String>,
     pub(super) policy_routing: Option<String>,
     pub(super) hwaddr: Option<String>,
     pub(super) host_addresses: Option<String>,
@@ -220,7 +222,7 @@ impl RawConfig {
         )
     }
 
-    /// `runtimeConfig.infinibandGUID`, else `args.cni.guid`, else `CNI_ARGS` `GUID`.
+    /// `runtimeConfig.infinibandGUID`, else `args.cni.guid`, else `CNI_ARGS` `GUID`, else `guid`.
     pub(super) fn guid(&self, args: &Args) -> Result<Option<Guid>, Error> {
         let first = [
             (
@@ -229,9 +231,11 @@ impl RawConfig {
             ),
             ("args.cni.guid", self.args.cni.guid.as_deref()),
             ("CNI_ARGS GUID", args.get("GUID")),
+            ("guid", self.guid.as_deref()),
         ];
-        first_of(first, "8 bytes such as \"00:02:c9:03:00:00:00:01\"", |text| {
-            Guid::from_str(text).ok()
+        let want = "8 bytes such as \"00:02:c9:03:00:00:00:01\", neither all 0 nor all ff";
+        first_of(first, want, |text| {
+            Guid::from_str(text).ok().filter(|guid| is_usable(*guid))
         })
     }
 }

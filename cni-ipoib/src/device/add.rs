@@ -2,7 +2,7 @@
 //! ADD of a whole link.
 
 use super::put_back::{find, leave_pod, make_as_it_was};
-use super::{DeviceError, Facts, Plan, Snapshot, Turn, moved, take};
+use super::{DeviceError, Facts, Plan, Snapshot, Turn, function, moved, take};
 use crate::CniIpoib;
 use crate::add::{AddTo, Made, Refused, delegate, require_free_name};
 use crate::attach::{
@@ -29,6 +29,9 @@ use common::rdma::Sysfs;
 use common::undo::Undo;
 use std::borrow::Cow;
 use std::net::IpAddr;
+
+/// What DEL does for a virtual function that was given others.
+const GUIDS_BACK: &str = "give the virtual function its GUIDs back";
 
 impl CniIpoib {
     /// Moves the link that the configuration names into the pod.
@@ -57,7 +60,7 @@ impl CniIpoib {
             plan.grant.as_ref(),
         );
         // From here on the link is this attachment's.
-        entry.begin(Intent {
+        let intent = Intent {
             netns: to.path.to_owned(),
             netns_id: to.netns.id(),
             master: plan.snapshot.name.clone(),
@@ -66,7 +69,8 @@ impl CniIpoib {
             device_info: device_info.as_ref().map(|(file, _)| file.clone()),
             rdma: plan.grant.clone(),
             device: Some(plan.snapshot.clone()),
-        })?;
+        };
+        let (plan, facts) = self.begin((call, &config), to, (entry, intent), (plan, facts))?;
         drop(turn);
         let mut world = World {
             kernel: to.kernel,
@@ -85,6 +89,56 @@ impl CniIpoib {
             pci: facts.pci,
         };
         Ok((made, attached))
+    }
+
+    /// Writes the intent down. A virtual function that gets a GUID is given it here, for which its driver makes link and RDMA
+    /// device anew: the plan is made again with these.
+    fn begin(
+        &self,
+        (call, config): (&Call, &Config),
+        to: &mut AddTo<'_>,
+        (entry, intent): (&mut Entry, Intent),
+        (plan, facts): (Plan, Facts),
+    ) -> Result<(Plan, Facts), Refused> {
+        let Some((guid, function)) = plan.moved.guid.zip(plan.snapshot.function.clone()) else {
+            entry.begin(intent)?;
+            return Ok((plan, facts));
+        };
+        // The RDMA device of before is gone as soon as the driver is.
+        entry.begin(Intent {
+            rdma: None,
+            ..intent.clone()
+        })?;
+        let before = plan.clone();
+        let mut undo = Undo::new(to);
+        undo.remember(GUIDS_BACK, move |to: &mut AddTo<'_>| {
+            function::give_back(to.kernel, &before).map_err(|e| cni::error::causes(&e))
+        });
+        let mut again = |to: &mut AddTo<'_>| {
+            let link = function::give(to.kernel, &plan, &function, guid)?;
+            let named = Config {
+                master: Master::Named(link.name),
+                ..config.clone()
+            };
+            let (again, facts) = self.plan_device(call, &named, to)?;
+            let rdma = again.grant.clone();
+            entry.amend(Intent {
+                rdma,
+                ..intent.clone()
+            })?;
+            let snapshot = plan.snapshot.clone();
+            Ok((Plan { snapshot, ..again }, facts))
+        };
+        match again(undo.target()) {
+            Ok(planned) => {
+                undo.commit();
+                Ok(planned)
+            }
+            Err(error) => {
+                let left = undo.rollback();
+                Err(Failed { error, left }.into())
+            }
+        }
     }
 
     /// Chooses the link if `config` leaves a choice. One that must stay on the host is passed over, with the reason.
@@ -123,8 +177,13 @@ impl CniIpoib {
         let grant = self.rdma_of(config, to.kernel, &host)?;
         let carried = facts.carried.saved.clone();
         let mark = Mark::new(&call.conf.network, to.attachment);
+        let mut snapshot = Snapshot::take(to.kernel, &host.master, facts.path.clone(), carried)?;
+        if let (Some(guid), Some(function)) = (moved.guid, &facts.function) {
+            function.physical_link(to.kernel)?;
+            snapshot = snapshot.of_function(function.clone(), guid);
+        }
         let plan = Plan {
-            snapshot: Snapshot::take(to.kernel, &host.master, facts.path.clone(), carried)?,
+            snapshot,
             moved,
             grant,
             ifname: to.attachment.ifname.clone(),
@@ -209,6 +268,12 @@ fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
 }
 
 fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error> {
+    let planned = plan.clone();
+    if plan.snapshot.function.is_some() {
+        undo.remember(GUIDS_BACK, move |world| {
+            function::give_back(world.kernel, &planned).map_err(|e| cni::error::causes(&e))
+        });
+    }
     let ipam = allocate(undo)?;
     let planned = plan.clone();
     undo.remember("give the link back to the host", move |world| {

@@ -2,6 +2,7 @@
 //! What can go wrong with a link that is moved whole, with its CNI code.
 
 use common::cni::Code;
+use common::rdma::Guid;
 use std::time::Duration;
 
 /// A failure that has to do with moving a whole link.
@@ -43,6 +44,30 @@ pub enum DeviceError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// GUIDs cannot be set for it.
+    #[error(
+        "virtual function {number} of {physical} ({function}) cannot be given a GUID: {physical} has no InfiniBand link on the host to set it through; is its driver loaded, or was the link moved away?"
+    )]
+    NoPhysical {
+        /// The PCI address of the function.
+        function: String,
+        /// Its number.
+        number: u32,
+        /// The PCI address of the physical function.
+        physical: String,
+    },
+    /// The driver was bound anew and took up another GUID.
+    #[error(
+        "virtual function {function} was given the GUID {asked} and has {has} after its driver was bound anew; see what the kernel's log says about the driver of its physical function"
+    )]
+    GuidNotTaken {
+        /// The PCI address of the function.
+        function: String,
+        /// What was set.
+        asked: Guid,
+        /// What its port has.
+        has: Guid,
+    },
     /// Another call is choosing or returning a link.
     #[error("another call is moving a link between host and pod; try again")]
     Busy,
@@ -52,9 +77,9 @@ impl DeviceError {
     /// Its CNI code.
     pub fn code(&self) -> Code {
         match self {
-            Self::Kept { .. } => Code::INVALID_CONFIG,
+            Self::Kept { .. } | Self::NoPhysical { .. } => Code::INVALID_CONFIG,
             Self::Taken { .. } | Self::Away { .. } | Self::Busy => Code::TRY_AGAIN,
-            Self::Lost { .. } => Code::KERNEL,
+            Self::Lost { .. } | Self::GuidNotTaken { .. } => Code::KERNEL,
         }
     }
 }

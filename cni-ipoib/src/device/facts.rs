@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What must be known of the node before a whole link leaves it: read once, changed by nobody.
 
+use super::function::Function;
 use super::give_back::lives;
 use super::hardware::{Hardware, is_made_by_software};
 use crate::error::Error;
@@ -28,6 +29,8 @@ pub struct Facts {
     pub default_route: Option<String>,
     /// Links on the host that hang on it, and attachments whose interface does.
     pub uppers: Vec<String>,
+    /// The virtual function it is on, on InfiniBand.
+    pub function: Option<Function>,
     /// How many virtual functions it has.
     pub functions: u32,
     /// Whether it carries traffic and no other link of its layer does.
@@ -61,6 +64,7 @@ impl Facts {
             }),
             enslaved_to: host.enslaved_to.clone(),
             uppers: uppers(link, &all, written),
+            function: path.as_deref().and_then(|path| Function::of(path, link)),
             functions: path.as_deref().map_or(0, Sysfs::virtual_functions),
             last_active: is_last_active(sysfs, link, &all)?,
             holder: holder(&hardware, written),

@@ -3,7 +3,7 @@
 
 use super::add::hardware;
 use super::put_back::{find, leave_pod, make_as_it_was};
-use super::{DeviceError, Snapshot, Turn};
+use super::{DeviceError, Snapshot, Turn, function};
 use crate::CniIpoib;
 use crate::del::Remains;
 use crate::error::Error;
@@ -70,8 +70,10 @@ impl CniIpoib {
     ) -> Result<(), Error> {
         let deadline = Instant::now() + patience;
         loop {
+            function::require_bound(kernel, was)?;
             if let Some(link) = find(kernel, Side::Host, &was.hardware)? {
                 let _turn = Turn::take(&self.places.state)?;
+                let link = function::restore(kernel, &link, was)?;
                 return make_as_it_was(kernel, &link, was, &hardware(others));
             }
             if !has_driver(was) {
@@ -114,10 +116,12 @@ impl CniIpoib {
             else {
                 continue;
             };
+            function::require_bound(kernel, &was)?;
             let Some(link) = find(kernel, Side::Host, &was.hardware)? else {
                 continue;
             };
             tracing::info!(link = was.name, attachment = %dead.attachment, "came back from a pod that died");
+            let link = function::restore(kernel, &link, &was)?;
             make_as_it_was(kernel, &link, &was, &hardware(&all))?;
             // Its addresses are for DEL or GC to release; the link is the host's again.
             entry.begin(Intent {

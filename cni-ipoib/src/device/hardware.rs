@@ -17,10 +17,13 @@ pub struct Hardware {
     pub device: Option<String>,
     /// The device's folder in sysfs; as long as it is there, the link is somewhere.
     pub path: Option<PathBuf>,
-    /// The port's GUID, on InfiniBand.
+    /// The port's GUID, on InfiniBand; the one it gets, where it gets another.
     pub port_guid: Option<Guid>,
     /// The address it was made with, on Ethernet; the one it has now where the driver does not tell.
     pub address: HwAddress,
+    /// A virtual function that gets another GUID: the device alone tells which it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_device: bool,
 }
 
 impl Hardware {
@@ -31,6 +34,7 @@ impl Hardware {
             path,
             port_guid: link.address.port_guid(),
             address: permanent(link),
+            by_device: false,
         }
     }
 
@@ -39,6 +43,11 @@ impl Hardware {
         let elsewhere = matches!((&self.device, &link.device), (Some(ours), Some(its)) if ours != its);
         if elsewhere || is_made_by_software(link) {
             return false;
+        }
+        if self.by_device {
+            return self.device.is_some()
+                && self.device == link.device
+                && link.layer == LinkLayer::Infiniband;
         }
         match (self.port_guid, link.layer) {
             (Some(guid), LinkLayer::Infiniband) => link.address.port_guid() == Some(guid),
@@ -53,6 +62,9 @@ impl Hardware {
 
     /// Whether both are one link.
     pub fn is_same(&self, other: &Self) -> bool {
+        if self.by_device || other.by_device {
+            return self.device.is_some() && self.device == other.device;
+        }
         self.device == other.device
             && self.port_guid == other.port_guid
             && self.address_id() == other.address_id()

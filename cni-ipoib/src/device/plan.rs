@@ -3,6 +3,7 @@
 
 use super::DeviceError;
 use super::facts::Facts;
+use super::function::is_usable;
 use crate::config::{Config, HostAddresses, Mode, require_fitting_keys};
 use crate::error::Error;
 use crate::host::Host;
@@ -14,6 +15,9 @@ use std::time::Duration;
 /// A port needs some seconds to find its link partner again; an `IPoIB` link also joins its groups.
 const CARRIER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The same where the subnet manager has to find a new GUID first, by a sweep.
+const GUID_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// What a link becomes in the pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moved {
@@ -23,6 +27,8 @@ pub struct Moved {
     pub mtu: Option<u32>,
     /// The hardware address to give it; none leaves its own.
     pub address: Option<HwAddress>,
+    /// The GUID to give the virtual function it is on; none leaves its own.
+    pub guid: Option<Guid>,
     /// How long it may take to get carrier.
     pub carrier_timeout: Duration,
 }
@@ -41,15 +47,22 @@ pub fn moved(config: &Config, host: &Host, facts: &Facts) -> Result<Moved, Error
         });
     }
     require_hardware(host, facts)?;
+    require_guid(config, host, facts)?;
     require_unused(host, facts)?;
     require_no_address(config, host, facts)?;
     require_another(config, host, facts)?;
-    require_carrying(host)?;
+    let guid = guid(config, host, facts)?;
+    // A function becomes active when the subnet manager has seen its GUID, which may have been set just now.
+    let gets_guid = config.guid.is_some() && facts.function.is_some();
+    if !gets_guid {
+        require_carrying(host)?;
+    }
     Ok(Moved {
         link: host.master.clone(),
         mtu: mtu(config, host)?,
-        address: address(config, host)?,
-        carrier_timeout: CARRIER_TIMEOUT,
+        address: address(config, host, guid)?,
+        guid,
+        carrier_timeout: if gets_guid { GUID_TIMEOUT } else { CARRIER_TIMEOUT },
     })
 }
 
@@ -67,14 +80,6 @@ fn require_hardware(host: &Host, facts: &Facts) -> Result<(), Error> {
         let remedy = "name a link of hardware, or another mode, which makes a child of it";
         return kept(host, format!("it is {what}, which dies with the pod"), remedy);
     }
-    if host.master.address.port_guid() == Some(Guid(0)) {
-        let remedy = "give the virtual function GUIDs on its physical one and bind it anew: ip link set PF vf N node_guid …, port_guid …";
-        return kept(
-            host,
-            "its port has no GUID, so that nobody could reach it".to_owned(),
-            remedy,
-        );
-    }
     match host.master.layer {
         LinkLayer::Infiniband | LinkLayer::Ethernet if facts.path.is_some() => Ok(()),
         _ => kept(
@@ -83,6 +88,34 @@ fn require_hardware(host: &Host, facts: &Facts) -> Result<(), Error> {
             "name a link of hardware, or another mode, which makes a child of it",
         ),
     }
+}
+
+fn require_guid(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error> {
+    let without = host.master.address.port_guid().filter(|guid| !is_usable(*guid));
+    match without {
+        Some(guid) if config.guid.is_none() || facts.function.is_none() => kept(
+            host,
+            format!("its port has no GUID ({guid}), so that nobody could reach it"),
+            "set \"guid\", or have a runtime set runtimeConfig.infinibandGUID, as ib-kubernetes does; by hand: ip link set PF vf N node_guid …, port_guid …, then bind the function anew",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The GUID that the virtual function is to be given.
+fn guid(config: &Config, host: &Host, facts: &Facts) -> Result<Option<Guid>, Error> {
+    let own = host.master.address.port_guid();
+    let asked = config
+        .guid
+        .filter(|guid| facts.function.is_some() && own != Some(*guid));
+    if asked.is_some() && host.master.device.is_none() {
+        kept(
+            host,
+            "this kernel does not tell which device a link is on, so that it could not be found again with another GUID".to_owned(),
+            "use Linux 5.14 or newer, or give the function its GUID before it is handed out",
+        )?;
+    }
+    Ok(asked)
 }
 
 /// Somebody else would lose it.
@@ -196,8 +229,8 @@ fn mtu(config: &Config, host: &Host) -> Result<Option<u32>, Error> {
 }
 
 /// A port's GUID is the port's.
-fn address(config: &Config, host: &Host) -> Result<Option<HwAddress>, Error> {
-    let Some(guid) = host.master.address.port_guid() else {
+fn address(config: &Config, host: &Host, given: Option<Guid>) -> Result<Option<HwAddress>, Error> {
+    let Some(guid) = given.or(host.master.address.port_guid()) else {
         return match &config.mac {
             _ if config.guid.is_some() => Err(Error::KeyOfOtherMode {
                 key: "infinibandGUID",
@@ -217,7 +250,7 @@ fn address(config: &Config, host: &Host) -> Result<Option<HwAddress>, Error> {
             key,
             value,
             want: format!(
-                "the port's own GUID {guid}, or nothing: it is set before the device is handed out"
+                "the port's own GUID {guid}, or nothing: only a virtual function can be given another"
             ),
         })
     };

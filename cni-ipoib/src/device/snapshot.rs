@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A link as the host had it, written into the attachment's file before it is touched.
 
+use super::function::Function;
 use super::hardware::Hardware;
 use crate::error::Error;
 use crate::kernel::{Kernel, Sysctls};
 use common::netlink::{AddrGenMode, HwAddress, IpoibMode, Link, LinkInfo, Saved};
+use common::rdma::Guid;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
@@ -39,6 +41,9 @@ pub struct Snapshot {
     pub carried: Vec<Saved>,
     /// Settings that somebody changed.
     pub sysctls: Sysctls,
+    /// The virtual function it is on, with its GUIDs, if it gets others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<Function>,
 }
 
 impl Snapshot {
@@ -73,7 +78,23 @@ impl Snapshot {
             ipoib,
             carried,
             sysctls,
+            function: None,
         })
+    }
+
+    /// The same for a virtual function that gets `guid`: its link is made anew with it.
+    #[must_use]
+    pub fn of_function(self, function: Function, guid: Guid) -> Self {
+        let hardware = Hardware {
+            port_guid: Some(guid),
+            by_device: true,
+            ..self.hardware
+        };
+        Self {
+            hardware,
+            function: Some(function),
+            ..self
+        }
     }
 
     /// Whether it was taken since this machine started.

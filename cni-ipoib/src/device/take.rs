@@ -99,7 +99,8 @@ fn settle_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
 
 fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<(), Error> {
     let host = plan.snapshot.mtu;
-    let remade = plan.grant.as_ref().is_some_and(|grant| grant.moved().is_some());
+    let moved = plan.grant.as_ref().is_some_and(|grant| grant.moved().is_some());
+    let remade = moved || plan.snapshot.function.is_some();
     let mtu = plan.moved.mtu.or((remade && link.mtu != host).then_some(host));
     let change = LinkChange {
         mtu,

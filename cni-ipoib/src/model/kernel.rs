@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::function::Virtual;
 use super::rdma::Subsystem;
 use super::start::link;
 use super::whole::Left;
@@ -30,6 +31,7 @@ pub(crate) struct State {
     pub(crate) host_addresses: Vec<(u32, IpNetwork)>,
     pub(crate) rdma: Subsystem,
     pub(crate) left: Left,
+    pub(crate) functions: Vec<Virtual>,
 }
 
 /// Which requests fail; they are counted from 0.

@@ -24,7 +24,7 @@ pub(crate) fn saved(what: &str) -> Saved {
 
 impl State {
     /// The kernel closes a link that changes its namespace, and takes off what it carried.
-    fn strip(&mut self, link: &mut Link) {
+    pub(super) fn strip(&mut self, link: &mut Link) {
         link.up = false;
         link.carrier = false;
         link.master = None;

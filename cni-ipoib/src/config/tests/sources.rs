@@ -17,7 +17,7 @@ fn hardware_addresses_are_judged_by_their_form() {
         let text = format!("mac is {mac}, want 6 bytes such as \"02:42:ac:11:00:02\", not a group address");
         assert_eq!(refused(json!({"mac": mac})), (7, text));
     }
-    let text = "runtimeConfig.infinibandGUID is 1:2, want 8 bytes such as \"00:02:c9:03:00:00:00:01\"";
+    let text = "runtimeConfig.infinibandGUID is 1:2, want 8 bytes such as \"00:02:c9:03:00:00:00:01\", neither all 0 nor all ff";
     assert_eq!(
         refused(json!({"runtimeConfig": {"infinibandGUID": "1:2"}})),
         (7, text.to_owned())
@@ -80,6 +80,23 @@ fn a_guid_comes_from_the_runtime_a_person_or_the_environment() {
     let mut both = person;
     both["runtimeConfig"] = json!({"infinibandGUID": "00:00:00:00:00:00:00:01"});
     assert_eq!(guid(both, ""), Some(1));
+    let written = json!({"guid": "0000:0000:0000:0004"});
+    assert_eq!(guid(written.clone(), ""), Some(4));
+    assert_eq!(guid(written, "GUID=00:00:00:00:00:00:00:03"), Some(3));
+}
+
+#[test]
+fn a_guid_that_makes_no_port_reachable_is_refused() {
+    for wrong in [
+        "0000:0000:0000:0000",
+        "ff:ff:ff:ff:ff:ff:ff:ff",
+        "02:00:00:00:00:00:21",
+        "21",
+    ] {
+        let (code, text) = refused_as("cni-ipoib", json!({"guid": wrong}), "");
+        assert_eq!(code, 7, "{wrong}");
+        assert!(text.contains(&format!("guid is {wrong}, want")), "{text}");
+    }
 }
 
 #[test]

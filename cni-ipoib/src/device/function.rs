@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An `InfiniBand` virtual function and its GUIDs, which its physical function sets and its driver takes up when it is bound anew.
+//!
+//! Holds always: the GUIDs before stand in the attachment's file before the first request; each step of the way back can be
+//! repeated, and a function that a kill left without its driver is bound first.
+
+use super::put_back::{ask, find};
+use super::snapshot::Snapshot;
+use super::{DeviceError, Plan, put_back};
+use crate::error::Error;
+use crate::kernel::{Kernel, Side};
+use common::netlink::{Link, LinkLayer};
+use common::rdma::Guid;
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a driver may take from being bound to its `IPoIB` link; mlx5 starts the function's firmware first.
+const BIND_TIMEOUT: Duration = if cfg!(test) {
+    Duration::from_millis(60)
+} else {
+    Duration::from_secs(10)
+};
+
+const POLL: Duration = Duration::from_millis(20);
+
+/// What a port has that has no GUID: 0 was never set, and drivers take no 0, so that all ones stands for it.
+pub const NONE: Guid = Guid(u64::MAX);
+
+/// Whether `guid` makes a port reachable.
+pub fn is_usable(guid: Guid) -> bool {
+    guid != Guid(0) && guid != NONE
+}
+
+/// A virtual function as sysfs shows it (`Documentation/PCI/pci-iov-howto.rst`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Function {
+    /// Its folder, whose name is its PCI address.
+    pub path: PathBuf,
+    /// The folder of its physical function.
+    pub physical: PathBuf,
+    /// Its number among the physical function's, from 0.
+    pub number: u32,
+    /// The folder of its driver.
+    pub driver: PathBuf,
+    /// The GUID of its RDMA device.
+    pub node_guid: Guid,
+    /// The GUID of its port.
+    pub port_guid: Guid,
+}
+
+impl Function {
+    /// The function at `path` that `link` is on; none for a physical one, or a link that is not `InfiniBand`.
+    pub fn of(path: &Path, link: &Link) -> Option<Self> {
+        let port_guid = link.address.port_guid()?;
+        let physical = path.join("physfn").canonicalize().ok()?;
+        let number = names(&physical).iter().find_map(|name| {
+            let number = name.strip_prefix("virtfn")?.parse().ok()?;
+            let its = physical.join(name).canonicalize().ok()?;
+            (its == path).then_some(number)
+        })?;
+        Some(Self {
+            number,
+            driver: path.join("driver").canonicalize().ok()?,
+            node_guid: node_guid(path).unwrap_or(port_guid),
+            port_guid,
+            path: path.to_owned(),
+            physical,
+        })
+    }
+
+    /// Its PCI address.
+    pub fn pci(&self) -> String {
+        file_name(&self.path)
+    }
+
+    /// The link of its physical function, through which its GUIDs are set.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoPhysical`], or the kernel refuses a question.
+    pub fn physical_link(&self, kernel: &mut dyn Kernel) -> Result<Link, Error> {
+        for name in names(&self.physical.join("net")) {
+            let link = ask(format!("look up {name} on the host"), || {
+                kernel.link(Side::Host, &name)
+            })?;
+            // sysfs lists children beside it.
+            let own = |link: &Link| link.parent.is_none() && link.layer == LinkLayer::Infiniband;
+            if let Some(link) = link.filter(own) {
+                return Ok(link);
+            }
+        }
+        Err(DeviceError::NoPhysical {
+            function: self.pci(),
+            number: self.number,
+            physical: file_name(&self.physical),
+        }
+        .into())
+    }
+}
+
+/// Gives the function of `plan` its GUID and has its driver take it up; answers with the link that was made anew.
+///
+/// # Errors
+/// The kernel or the driver refuses; [`give_back`] undoes what was done.
+pub fn give(kernel: &mut dyn Kernel, plan: &Plan, function: &Function, guid: Guid) -> Result<Link, Error> {
+    set(kernel, function, guid, guid)?;
+    let link = rebind(kernel, &plan.snapshot, function)?;
+    match link.address.port_guid() {
+        Some(has) if has == guid => Ok(link),
+        has => Err(DeviceError::GuidNotTaken {
+            function: function.pci(),
+            asked: guid,
+            has: has.unwrap_or_default(),
+        }
+        .into()),
+    }
+}
+
+/// Gives the function of `plan` back what it had, and makes its link what it was.
+///
+/// # Errors
+/// The kernel refuses, or the link does not come back.
+pub fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
+    let was = &plan.snapshot;
+    require_bound(kernel, was)?;
+    let link = find(kernel, Side::Host, &was.hardware)?.ok_or_else(|| lost(was))?;
+    let link = restore(kernel, &link, was)?;
+    put_back::make_as_it_was(kernel, &link, was, &plan.others)
+}
+
+/// Binds a function that was left without its driver, and waits for its link. Nothing for other devices.
+///
+/// # Errors
+/// The driver refuses, or its link does not come.
+pub fn require_bound(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<(), Error> {
+    let Some(function) = was.function.as_ref().filter(|function| function.path.exists()) else {
+        return Ok(());
+    };
+    if bind(kernel, function)? {
+        appear(kernel, was)?;
+    }
+    Ok(())
+}
+
+/// Gives the function behind `link` the GUIDs that it had, and has its driver take them up where it has others. One that had none
+/// gets [`NONE`]: another function may be given the pod's GUID next. The link is as it is now.
+///
+/// # Errors
+/// The kernel or the driver refuses. A physical function that is gone, or sets no GUIDs, is logged instead: it would keep a pod
+/// from being removed for ever.
+pub fn restore(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<Link, Error> {
+    let Some(function) = &was.function else {
+        return Ok(link.clone());
+    };
+    let or_none = |guid| if is_usable(guid) { guid } else { NONE };
+    let (node, port) = (or_none(function.node_guid), or_none(function.port_guid));
+    if let Err(error) = set(kernel, function, node, port) {
+        if is_usable(function.port_guid) && !is_permanent(&error) {
+            return Err(error);
+        }
+        tracing::warn!(function = function.pci(), %error, "keeps the pod's GUID");
+        return Ok(link.clone());
+    }
+    if link.address.port_guid().is_none_or(|has| or_none(has) != port) {
+        return rebind(kernel, was, function);
+    }
+    Ok(link.clone())
+}
+
+fn set(kernel: &mut dyn Kernel, function: &Function, node: Guid, port: Guid) -> Result<(), Error> {
+    let physical = function.physical_link(kernel)?;
+    let step = format!(
+        "give virtual function {} of {} the GUID {port}",
+        function.number, physical.name
+    );
+    ask(step, || {
+        kernel.set_function_guids(physical.index, function.number, node, port)
+    })
+}
+
+/// Whether trying again is of no use.
+fn is_permanent(error: &Error) -> bool {
+    match error {
+        Error::Device(DeviceError::NoPhysical { .. }) => true,
+        Error::Kernel { source, .. } => source.is(Errno::EOPNOTSUPP) || source.is(Errno::EINVAL),
+        _ => false,
+    }
+}
+
+fn rebind(kernel: &mut dyn Kernel, was: &Snapshot, function: &Function) -> Result<Link, Error> {
+    kernel.unbind_function(function).map_err(|source| Error::Io {
+        what: "unbind a virtual function by",
+        path: function.driver.join("unbind"),
+        remedy: "is sysfs writable for the plugin?",
+        source,
+    })?;
+    bind(kernel, function)?;
+    appear(kernel, was)
+}
+
+fn bind(kernel: &mut dyn Kernel, function: &Function) -> Result<bool, Error> {
+    kernel.bind_function(function).map_err(|source| Error::Io {
+        what: "bind a virtual function by",
+        path: function.driver.join("bind"),
+        remedy: "is sysfs writable for the plugin? The kernel's log has what its driver says",
+        source,
+    })
+}
+
+fn appear(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<Link, Error> {
+    let deadline = Instant::now() + BIND_TIMEOUT;
+    loop {
+        if let Some(link) = find(kernel, Side::Host, &was.hardware)? {
+            return Ok(link);
+        }
+        if Instant::now() > deadline {
+            return Err(lost(was));
+        }
+        sleep(POLL);
+    }
+}
+
+fn lost(was: &Snapshot) -> Error {
+    DeviceError::Lost {
+        link: was.name.clone(),
+        reason: format!(
+            "the driver of its virtual function was bound anew, and made no IPoIB link within {BIND_TIMEOUT:?}"
+        ),
+    }
+    .into()
+}
+
+fn node_guid(path: &Path) -> Option<Guid> {
+    let folder = path.join("infiniband");
+    let name = names(&folder).into_iter().next()?;
+    let text = fs::read_to_string(folder.join(name).join("node_guid")).ok()?;
+    text.trim().parse().ok()
+}
+
+/// The names in a folder, in order; none where it cannot be read.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests;

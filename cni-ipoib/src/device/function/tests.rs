@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::{Function, NONE};
+use crate::device::fixture::{Host, WAYS, host, rig};
+use crate::kernel::Side;
+use crate::model::{Fault, Rig, Virtual, ipoib};
+use common::cni::{self, CniResult, Code};
+use common::netlink::{HwAddress, Link, NetnsMode};
+use common::rdma::Guid;
+use serde_json::json;
+use std::fs;
+
+const OWN: u64 = 0x248a_0703_00b4_0d01;
+const ASKED: u64 = 0x0200_0000_0000_0021;
+const PCI: &str = "0000:3b:00.2";
+
+fn address(guid: u64) -> HwAddress {
+    let mut bytes = ipoib(0, "", 0xffff).address.as_bytes().to_vec();
+    bytes[12..].copy_from_slice(&guid.to_be_bytes());
+    HwAddress::new(bytes)
+}
+
+/// The node of the fixture, with `ib2` on virtual function 1 of the device that `ib0` is on.
+fn rig_with(way: (NetnsMode, bool), guid: u64) -> Rig {
+    let rig = rig(way);
+    let physical = "devices/pci0000:3a/0000:3b:00.0";
+    let function = format!("devices/pci0000:3a/{PCI}");
+    rig.node
+        .device("mlx5_2", PCI)
+        .port("mlx5_2", 1, "InfiniBand", "4: ACTIVE")
+        .netdev("ib2", 8, PCI)
+        .write("class/infiniband/mlx5_2/node_guid", &Guid(guid).to_string())
+        .follow(
+            &format!("{function}/infiniband/mlx5_2"),
+            "class/infiniband/mlx5_2",
+        )
+        .write("bus/pci/drivers/mlx5_core/bind", "")
+        .write(&format!("{physical}/sriov_numvfs"), "2")
+        .write(&format!("{physical}/net/ib0/ifindex"), "4")
+        .follow(&format!("{function}/driver"), "bus/pci/drivers/mlx5_core")
+        .follow(&format!("{function}/physfn"), physical)
+        .follow(&format!("{physical}/virtfn0"), "devices/pci0000:3a/0000:3b:00.1")
+        .follow(&format!("{physical}/virtfn1"), &function);
+    let entry = format!("fe80:0000:0000:0000:{}", Guid(guid));
+    rig.node.write("class/infiniband/mlx5_2/ports/1/gids/0", &entry);
+    let mut model = rig.kernel.set();
+    model.state.host.push(Link {
+        device: Some(format!("pci/{PCI}")),
+        address: address(guid),
+        altnames: vec!["rail2".to_owned()],
+        alias: Some("a function".to_owned()),
+        mtu: 2044,
+        ..ipoib(8, "ib2", 0xffff)
+    });
+    model.state.rdma.device(3, "mlx5_2", guid, None);
+    model.state.functions.push(Virtual {
+        physical: 4,
+        number: 1,
+        device: format!("pci/{PCI}"),
+        rdma: 3,
+        guid: Guid(guid),
+        unbound: None,
+        stubborn: false,
+        sysfs: rig.node.path().join("class/infiniband/mlx5_2"),
+    });
+    drop(model);
+    rig
+}
+
+fn add(rig: &Rig) -> Result<CniResult, cni::Error> {
+    let keys = json!({"mode": "device", "master": "ib2", "guid": Guid(ASKED).to_string(), "mtu": 2000});
+    rig.add_with("c1", &keys)
+}
+
+fn guid_of(link: &Link) -> u64 {
+    link.address.port_guid().unwrap().0
+}
+
+fn assert_clean(rig: &Rig, before: &Host, guid: u64, case: &str) {
+    assert_eq!(&host(rig), before, "{case}");
+    let state = rig.kernel.state();
+    assert!(state.pod.is_empty(), "{case}");
+    assert_eq!(state.functions[0].guid, Guid(guid), "{case}");
+    assert_eq!(state.functions[0].unbound, None, "{case}");
+    assert_eq!(rig.written_down(), [""; 0], "{case}");
+}
+
+#[test]
+fn a_virtual_function_gets_its_guid_and_after_del_its_own_again() {
+    for way in WAYS {
+        let rig = rig_with(way, OWN);
+        let before = host(&rig);
+        let result = add(&rig).unwrap_or_else(|e| panic!("{way:?}: {e:?}"));
+        let state = rig.kernel.state();
+        let [link] = state.pod.as_slice() else {
+            panic!("{way:?}: {:?}", state.pod)
+        };
+        assert_eq!(
+            (guid_of(link), link.name.as_str(), link.mtu),
+            (ASKED, "net1", 2000),
+            "{way:?}"
+        );
+        assert_eq!(result.interfaces[0].mac, address(ASKED).to_string());
+        assert_eq!(result.interfaces[0].pci_id, PCI);
+        if way.0 == NetnsMode::Exclusive {
+            assert_eq!(state.rdma.names(Side::Pod), ["mlx5_2"], "{way:?}");
+            let written = rig.entry("c1").intent.unwrap().rdma.unwrap();
+            assert_eq!(written.device.index, 13, "the device that the driver made anew");
+        }
+        rig.del("c1").unwrap();
+        assert_clean(&rig, &before, OWN, &format!("{way:?}"));
+    }
+}
+
+/// Runs ADD with a fault at each request in turn, and `after` on what it left.
+fn at_each_request(fault: fn(usize) -> Fault, after: impl Fn(&Rig, &str, bool)) {
+    for way in WAYS {
+        let rig = rig_with(way, OWN);
+        let before = host(&rig);
+        for number in 0.. {
+            rig.kernel.fail(fault(number));
+            let added = add(&rig);
+            let failed = rig.kernel.get().log.get(number).cloned();
+            let case = format!("{way:?} {:?}: {failed:?}", fault(number));
+            rig.kernel.fail(Fault::None);
+            after(&rig, &case, added.is_ok());
+            assert_clean(&rig, &before, OWN, &case);
+            if failed.is_none() {
+                assert!(number >= 30, "{way:?}: {number} requests only");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failure_at_any_step_leaves_the_function_as_it_was() {
+    for fault in [Fault::Refused, Fault::AnswerLost] {
+        at_each_request(fault, |rig, case, added| {
+            if added {
+                rig.del("c1").expect(case);
+            }
+        });
+    }
+}
+
+#[test]
+fn after_a_kill_at_any_step_del_gc_and_the_next_add_give_the_guids_back() {
+    at_each_request(Fault::From, |rig, case, _| rig.del("c1").expect(case));
+    at_each_request(Fault::From, |rig, case, _| rig.gc(&["other"]).expect(case));
+    at_each_request(Fault::From, |rig, case, _| {
+        rig.kernel.set().state.pod_dies();
+        rig.del_without_netns("c1").expect(case);
+    });
+    at_each_request(Fault::From, |rig, case, _| {
+        if !rig.entry("c1").done {
+            add(rig).expect(case);
+        }
+        rig.del("c1").expect(case);
+    });
+}
+
+#[test]
+fn a_del_that_is_killed_at_any_step_is_finished_by_another_one() {
+    for way in WAYS {
+        let rig = rig_with(way, OWN);
+        let before = host(&rig);
+        for number in 0.. {
+            add(&rig).unwrap();
+            rig.kernel.fail(Fault::From(number));
+            let ended = rig.del("c1").is_ok();
+            rig.kernel.fail(Fault::None);
+            let case = format!("{way:?} DEL killed at {number}");
+            rig.del("c1").expect(&case);
+            if ended {
+                assert!(number >= 10, "{way:?}: {number} requests only");
+                break;
+            }
+            assert_clean(&rig, &before, OWN, &case);
+        }
+    }
+}
+
+#[test]
+fn a_function_that_had_no_guid_keeps_none_of_the_pods() {
+    for none in [0, NONE.0] {
+        let rig = rig_with(WAYS[0], none);
+        add(&rig).unwrap();
+        assert_eq!(guid_of(&rig.kernel.state().pod[0]), ASKED);
+        rig.del("c1").unwrap();
+        let state = rig.kernel.state();
+        assert_eq!(state.functions[0].guid, NONE);
+        let link = state.host.iter().find(|link| link.name == "ib2").unwrap();
+        assert_eq!(guid_of(link), NONE.0);
+        let refused = rig
+            .add_with("c1", &json!({"mode": "device", "master": "ib2"}))
+            .unwrap_err();
+        assert_eq!(refused.code, Code::INVALID_CONFIG);
+        assert!(
+            refused.msg.contains("its port has no GUID (ffff:ffff:ffff:ffff)"),
+            "{}",
+            refused.msg
+        );
+        assert!(refused.msg.contains("set \"guid\""), "{}", refused.msg);
+    }
+}
+
+#[test]
+fn a_function_that_has_the_guid_already_is_moved_as_it_is() {
+    let rig = rig_with(WAYS[0], ASKED);
+    let before = host(&rig);
+    add(&rig).unwrap();
+    let touched = |request: &&String| request.contains("GUIDs") || request.starts_with("unbind");
+    assert_eq!(rig.kernel.get().log.iter().find(touched), None);
+    rig.del("c1").unwrap();
+    assert_clean(&rig, &before, ASKED, "after DEL");
+}
+
+#[test]
+fn a_guid_that_cannot_be_set_is_refused_before_anything_is_touched() {
+    let rig = rig_with(WAYS[0], OWN);
+    let before = host(&rig);
+    fs::remove_dir_all(rig.node.path().join("devices/pci0000:3a/0000:3b:00.0/net/ib0")).unwrap();
+    let error = add(&rig).unwrap_err();
+    assert_eq!(error.code, Code::INVALID_CONFIG);
+    assert!(
+        error
+            .msg
+            .contains("virtual function 1 of 0000:3b:00.0 (0000:3b:00.2)"),
+        "{}",
+        error.msg
+    );
+    assert_clean(&rig, &before, OWN, "refused");
+}
+
+#[test]
+fn a_driver_that_takes_up_another_guid_is_told_apart() {
+    let rig = rig_with(WAYS[0], OWN);
+    let before = host(&rig);
+    rig.kernel.set().state.functions[0].stubborn = true;
+    let error = add(&rig).unwrap_err();
+    assert_eq!(error.code, Code::KERNEL);
+    let want = "given the GUID 0200:0000:0000:0021 and has 248a:0703:00b4:0d01";
+    assert!(error.msg.contains(want), "{}", error.msg);
+    assert_clean(&rig, &before, OWN, "refused");
+}
+
+#[test]
+fn a_physical_function_that_is_gone_keeps_no_pod_from_being_removed() {
+    let rig = rig_with(WAYS[0], OWN);
+    add(&rig).unwrap();
+    fs::remove_dir_all(rig.node.path().join("devices/pci0000:3a/0000:3b:00.0/net")).unwrap();
+    rig.del("c1").unwrap();
+    assert!(rig.written_down().is_empty());
+    assert!(rig.kernel.state().host.iter().any(|link| link.name == "ib2"));
+}
+
+#[test]
+fn two_pods_cannot_have_one_function() {
+    let rig = rig_with(WAYS[0], OWN);
+    rig.kernel.fail(Fault::Every("bind"));
+    add(&rig).unwrap_err();
+    rig.kernel.fail(Fault::None);
+    {
+        let mut model = rig.kernel.set();
+        let (link, device) = model.state.functions[0].unbound.take().unwrap();
+        model.state.host.push(link);
+        model.state.rdma.devices.push((Side::Host, device));
+    }
+    let error = rig
+        .add_with("c2", &json!({"mode": "device", "master": "ib2"}))
+        .unwrap_err();
+    assert_eq!(error.code, Code::TRY_AGAIN, "{error:?}");
+}
+
+#[test]
+fn sysfs_tells_the_function_its_number_and_its_guids() {
+    let rig = rig_with(WAYS[0], OWN);
+    let root = rig.node.path().canonicalize().unwrap();
+    let folder = |pci: &str| root.join("devices/pci0000:3a").join(pci);
+    let link = rig.kernel.state().host.pop().unwrap();
+    let expected = Function {
+        path: folder(PCI),
+        physical: folder("0000:3b:00.0"),
+        number: 1,
+        driver: root.join("bus/pci/drivers/mlx5_core"),
+        node_guid: Guid(OWN),
+        port_guid: Guid(OWN),
+    };
+    assert_eq!(Function::of(&folder(PCI), &link), Some(expected));
+    assert_eq!(
+        Function::of(&folder("0000:3b:00.0"), &link),
+        None,
+        "a physical function"
+    );
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What this plugin asks of the kernel about `InfiniBand` virtual functions.
+
+use super::Namespaces;
+use crate::device::function::Function;
+use common::netlink::Error;
+use common::rdma::Guid;
+use std::fs;
+use std::io;
+
+/// The GUIDs of virtual functions, and the drivers that take them up.
+pub trait VirtualFunctions {
+    /// Sets the GUIDs of virtual function `number` of the physical function whose link is `physical`.
+    fn set_function_guids(&mut self, physical: u32, number: u32, node: Guid, port: Guid)
+    -> Result<(), Error>;
+    /// Takes a function from its driver; its links and its RDMA device are gone then.
+    fn unbind_function(&mut self, function: &Function) -> io::Result<()>;
+    /// Gives a function to its driver; false if a driver has it.
+    fn bind_function(&mut self, function: &Function) -> io::Result<bool>;
+}
+
+impl VirtualFunctions for Namespaces<'_> {
+    fn set_function_guids(
+        &mut self,
+        physical: u32,
+        number: u32,
+        node: Guid,
+        port: Guid,
+    ) -> Result<(), Error> {
+        self.host.set_function_guids(physical, number, node, port)
+    }
+
+    fn unbind_function(&mut self, function: &Function) -> io::Result<()> {
+        unbind(function)
+    }
+
+    fn bind_function(&mut self, function: &Function) -> io::Result<bool> {
+        bind(function)
+    }
+}
+
+fn unbind(function: &Function) -> io::Result<()> {
+    if has_driver(function) {
+        fs::write(function.driver.join("unbind"), function.pci())?;
+    }
+    Ok(())
+}
+
+fn bind(function: &Function) -> io::Result<bool> {
+    if has_driver(function) {
+        return Ok(false);
+    }
+    fs::write(function.driver.join("bind"), function.pci())?;
+    Ok(true)
+}
+
+fn has_driver(function: &Function) -> bool {
+    function.path.join("driver").exists()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::kernel::{ModelKernel, State, errno};
+use crate::device::Function;
+use crate::kernel::{Side, VirtualFunctions};
+use common::netlink::{Error, HwAddress, Link, RdmaDevice};
+use common::rdma::Guid;
+use nix::errno::Errno;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// A virtual function with one `IPoIB` link and one RDMA device.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Virtual {
+    /// The link of its physical function.
+    pub(crate) physical: u32,
+    pub(crate) number: u32,
+    /// As links name it, e.g. `pci/0000:3b:00.2`.
+    pub(crate) device: String,
+    /// The number of its RDMA device, another one each time.
+    pub(crate) rdma: u32,
+    /// What the physical function has set.
+    pub(crate) guid: Guid,
+    /// What it had when it was taken from its driver.
+    pub(crate) unbound: Option<(Link, RdmaDevice)>,
+    /// Its driver takes up no GUID but the one it has.
+    pub(crate) stubborn: bool,
+    /// The folder of its RDMA device.
+    pub(crate) sysfs: PathBuf,
+}
+
+impl State {
+    fn unbind(&mut self, device: &str) -> Result<(), Error> {
+        let Some(at) = self.functions.iter().position(|of| of.device == device) else {
+            return errno(Errno::ENODEV);
+        };
+        let rdma = self.functions[at].rdma;
+        let seen = self.rdma.devices.iter().position(|(_, of)| of.index == rdma);
+        let mut unbound = None;
+        for side in [Side::Host, Side::Pod] {
+            let own = |link: &Link| link.device.as_deref() == Some(device);
+            if let (Some(link), Some(seen)) = (self.on(side).iter().position(own), seen) {
+                let mut link = self.on_mut(side).remove(link);
+                self.strip(&mut link);
+                unbound = Some((link, self.rdma.devices.remove(seen).1));
+                break;
+            }
+        }
+        if unbound.is_some() {
+            self.functions[at].unbound = unbound;
+        }
+        Ok(())
+    }
+
+    fn bind(&mut self, device: &str) -> Result<bool, Error> {
+        let Some(function) = self.functions.iter_mut().find(|of| of.device == device) else {
+            return errno(Errno::ENODEV);
+        };
+        let Some((mut link, mut rdma)) = function.unbound.take() else {
+            return Ok(false);
+        };
+        if !function.stubborn {
+            let mut bytes = link.address.as_bytes().to_vec();
+            bytes[12..].copy_from_slice(&function.guid.0.to_be_bytes());
+            link.address = HwAddress::new(bytes);
+            rdma.node_guid = function.guid;
+            let gid = format!("fe80:0000:0000:0000:{}\n", function.guid);
+            fs::write(function.sysfs.join("ports/1/gids/0"), gid).unwrap();
+            fs::write(function.sysfs.join("node_guid"), format!("{}\n", function.guid)).unwrap();
+        }
+        function.rdma += 10;
+        for port in self
+            .rdma
+            .ports
+            .iter_mut()
+            .filter(|port| port.device == rdma.index)
+        {
+            port.device = function.rdma;
+        }
+        rdma.index = function.rdma;
+        let guid = link.address.port_guid().unwrap();
+        self.rdma.devices.push((Side::Host, rdma));
+        self.host.push(link);
+        self.remake_ipoib(guid, Side::Host);
+        Ok(true)
+    }
+}
+
+impl VirtualFunctions for ModelKernel {
+    fn set_function_guids(
+        &mut self,
+        physical: u32,
+        number: u32,
+        node: Guid,
+        port: Guid,
+    ) -> Result<(), Error> {
+        self.ask(
+            format!("set the GUIDs of function {number} of #{physical}: {node} {port}"),
+            |model| {
+                let mut all = model.state.functions.iter_mut();
+                match all.find(|of| (of.physical, of.number) == (physical, number)) {
+                    // As mlx5's firmware.
+                    _ if port == Guid(0) => errno(Errno::EINVAL),
+                    Some(function) => {
+                        function.guid = port;
+                        Ok(())
+                    }
+                    None => errno(Errno::EINVAL),
+                }
+            },
+        )
+    }
+
+    fn unbind_function(&mut self, function: &Function) -> io::Result<()> {
+        let pci = function.pci();
+        self.ask(format!("unbind {pci}"), |model| {
+            model.state.unbind(&format!("pci/{pci}"))
+        })
+        .map_err(io::Error::other)
+    }
+
+    fn bind_function(&mut self, function: &Function) -> io::Result<bool> {
+        let pci = function.pci();
+        self.ask(format!("bind {pci}"), |model| {
+            model.state.bind(&format!("pci/{pci}"))
+        })
+        .map_err(io::Error::other)
+    }
+}

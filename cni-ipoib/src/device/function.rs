@@ -137,7 +137,11 @@ pub fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
 /// # Errors
 /// The driver refuses, or its link does not come.
 pub fn require_bound(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<(), Error> {
-    let Some(function) = was.function.as_ref().filter(|function| function.path.exists()) else {
+    let Some(function) = was
+        .function
+        .as_ref()
+        .filter(|function| was.is_of_this_boot() && function.path.exists())
+    else {
         return Ok(());
     };
     if bind(kernel, function)? {

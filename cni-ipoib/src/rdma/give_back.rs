@@ -6,6 +6,7 @@ use super::transfer::{await_return, bring_back, put_right};
 use super::{Grant, Identity};
 use crate::CniIpoib;
 use crate::del::Remains;
+use crate::device::function::require_bound;
 use crate::error::Error;
 use crate::journal::{Intent, written};
 use crate::kernel::Kernel;
@@ -41,6 +42,10 @@ impl CniIpoib {
             return Ok(());
         }
         let mut kernel = self.open_kernel(None)?;
+        // A virtual function that was left without its driver has no RDMA device.
+        if let Some(was) = intent.and_then(|intent| intent.device.as_ref()) {
+            require_bound(&mut *kernel, was)?;
+        }
         await_return(&mut *kernel, &Sysfs::at(&self.places.sysfs), identity)
     }
 }

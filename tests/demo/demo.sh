@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The main job, for real: two pods get IPoIB interfaces from cni-ipoib and addresses from rdma-ipam, talk over
-# InfiniBand, and leave nothing behind. Runs inside the fabric's VM:
+# The main job, for real. First act: two pods get IPoIB interfaces from cni-ipoib and addresses from rdma-ipam, talk
+# over InfiniBand, and leave nothing behind. Second act: a cable is pulled under a bond, and two pods get a whole port
+# each, with the RDMA device that nobody else can see then. Runs inside the fabric's VM:
 #
-#   tests/fabric/run --hcas 2 --bin "$(tests/go/build cnitool)" --share "$PWD/conf:/etc/cni/net.d" tests/demo/demo.sh
+#   tests/fabric/run --hcas 3 --bin "$(tests/go/build cnitool)" --share "$PWD/conf:/etc/cni/net.d" tests/demo/demo.sh
 #
 # Exits with an error as soon as one of the promises does not hold. DEMO_COLOUR=1 colours the output.
 set -euo pipefail
@@ -31,24 +32,54 @@ broken() {
 address() { ip -n "$1" -json -4 addr show net1 | jq -r '.[0].addr_info[0].local'; }
 
 attach() { show env CNI_IFNAME=net1 cnitool add "$1" "/run/netns/$2"; }
-
-step '1. A node with two InfiniBand ports'
-ip link set ib0 up
-ip link set ib1 up
-for port in ib0 ib1; do
+detach() { show env CNI_IFNAME=net1 cnitool del "$1" "/run/netns/$2"; }
+carrier() {
+	for port in "$@"; do
+		for ((i = 0; i < 100; i++)); do
+			[[ $(cat "/sys/class/net/$port/carrier" 2>/dev/null) == 1 ]] && break
+			sleep 0.1
+		done
+	done
+}
+pods() {
+	for pod in pod-a pod-b; do
+		ip netns add "$pod"
+		ip -n "$pod" link set lo up
+	done
+}
+# bandwidth DEVICE_A DEVICE_B ADDRESS_OF_B: ib_write_bw from pod-a to pod-b.
+bandwidth() {
+	ip netns exec pod-b ib_write_bw -d "$2" -D 1 -F >/tmp/server.log 2>&1 &
+	local server=$!
 	for ((i = 0; i < 100; i++)); do
-		[[ $(cat "/sys/class/net/$port/carrier") == 1 ]] && break
+		ip netns exec pod-b ss -Hltn 'sport = :18515' | grep -q . && break
 		sleep 0.1
 	done
-done
+	show ip netns exec pod-a ib_write_bw -d "$1" -D 1 -F "$3"
+	wait "$server" || broken "the server failed: $(tail -n 3 /tmp/server.log)"
+}
+# nothing_left: the three places where an attachment could have left something.
+nothing_left() {
+	local left
+	left=$(ip -json -d link show type ipoib | jq -r '.[] | select(.ifname | test("^ib[012]$") | not) | .ifname')
+	[[ -z $left ]] || broken "links are left on the host: $left"
+	left=$(find /run/rdmanet -type f)
+	[[ -z $left ]] || broken "attachments are left: $left"
+	left=$(find "$store" -type f \( -path '*/leases/*' -o -path '*/addresses/*' \))
+	[[ -z $left ]] || broken "addresses are left: $left"
+	fact 'no interface is left in the pods or on the host, no attachment written down, no address allocated'
+}
+
+step '1. A node with three InfiniBand ports'
+ip link set ib0 up
+ip link set ib1 up
+ip link set ib2 up
+carrier ib0 ib1 ib2
 show rdma link
 show ip -brief link show type ipoib
 
 step '2. Two pods, each with a network of its own'
-for pod in pod-a pod-b; do
-	ip netns add "$pod"
-	ip -n "$pod" link set lo up
-done
+pods
 show ip netns list
 
 step '3. The range in the configuration, and what it excludes'
@@ -70,29 +101,79 @@ show ip -n pod-a neigh show dev net1 nud reachable
 fact 'the neighbour has a 20-byte InfiniBand address'
 
 step '6. RDMA between the pods (ib_write_bw, RC)'
-ip netns exec pod-b ib_write_bw -d softib1 -D 1 -F >/tmp/server.log 2>&1 &
-server=$!
-for ((i = 0; i < 100; i++)); do
-	ip netns exec pod-b ss -Hltn 'sport = :18515' | grep -q . && break
-	sleep 0.1
-done
-show ip netns exec pod-a ib_write_bw -d softib0 -D 1 -F "$b"
-wait "$server" || broken "the server failed: $(tail -n 3 /tmp/server.log)"
+bandwidth softib0 softib1 "$b"
 
 step '7. The runtime takes the pods away again'
-show env CNI_IFNAME=net1 cnitool del rail0 /run/netns/pod-a
-show env CNI_IFNAME=net1 cnitool del rail1 /run/netns/pod-b
+detach rail0 pod-a
+detach rail1 pod-b
 for pod in pod-a pod-b; do
 	! ip -n "$pod" link show net1 >/dev/null 2>&1 || broken "$pod still has net1"
 done
-fact 'no interface is left in the pods'
-left=$(ip -json -d link show type ipoib | jq -r '.[] | select(.ifname != "ib0" and .ifname != "ib1") | .ifname')
-[[ -z $left ]] || broken "links are left on the host: $left"
-fact 'no interface is left on the host'
-left=$(find /run/rdmanet -type f)
-[[ -z $left ]] || broken "attachments are left: $left"
-fact 'no attachment is written down'
-left=$(find "$store" -type f \( -path '*/leases/*' -o -path '*/addresses/*' \))
-[[ -z $left ]] || broken "addresses are left: $left"
-fact 'no address is allocated'
+nothing_left
+
+step '8. A bond of two ports, and two pods on it'
+ip link add bond0 type bond mode active-backup fail_over_mac active miimon 100
+for port in ib0 ib1; do
+	ip link set "$port" down
+	ip link set "$port" master bond0
+done
+ip link set bond0 up
+carrier bond0
+show jq -c '.plugins[0] | {type, master, bond}' /etc/cni/net.d/ipoib-bond.conflist
+attach fabric-bond pod-a
+attach fabric-bond pod-b
+show ip -n pod-a -brief link show
+for ((i = 0; i < 100; i++)); do
+	[[ $(ip netns exec pod-a cat /sys/class/net/net1p{0,1}/carrier) == $'1\n1' ]] && break
+	sleep 0.1
+done
+
+step '9. The cable of the active port is pulled while they ping each other'
+ip netns exec pod-a ping -D -n -i 0.05 -w 3 "$(address pod-b)" >/tmp/ping.log 2>&1 &
+ping=$!
+sleep 1
+show sh -c 'echo 0 > /sys/devices/platform/softib.0/link'
+wait "$ping" || true
+show ip netns exec pod-a grep 'Currently Active' /proc/net/bonding/net1
+gap=$(sed -n 's/^\[\([0-9.]*\)\].*bytes from.*/\1/p' /tmp/ping.log |
+	awk 'NR > 1 && $1 - last > gap { gap = $1 - last } { last = $1 } END { printf "%d", gap * 1000 }')
+answers=$(grep -c 'bytes from' /tmp/ping.log)
+((answers > 20 && gap < 1000)) || broken "$answers answers, and ${gap} ms without any"
+fact "$answers answers, the longest time without one: $gap ms"
+echo 1 >/sys/devices/platform/softib.0/link
+detach fabric-bond pod-a
+detach fabric-bond pod-b
+ip link del bond0
+nothing_left
+
+step '10. A whole port each, with its RDMA device: the node goes to exclusive mode, which it can while it has no pods'
+ip netns del pod-a
+ip netns del pod-b
+for ((i = 0; i < 50; i++)); do
+	rdma system set netns exclusive 2>/dev/null && break
+	sleep 0.1
+done
+show rdma system
+ip link set ib0 up
+ip link set ib1 up
+carrier ib0 ib1 ib2
+ip -json addr show >/tmp/before.json
+pods
+show jq -c '.plugins[0] | {type, mode, master}' /etc/cni/net.d/device-any.conflist
+attach whole-port-any pod-a
+attach whole-port-any pod-b
+for pod in pod-a pod-b; do show ip netns exec "$pod" rdma link; done
+show rdma link
+device() { ip netns exec "$1" rdma -j link | jq -r '.[0].ifname'; }
+a=$(device pod-a) b=$(device pod-b)
+[[ -n $a && -n $b && $a != "$b" && $(rdma -j link | jq length) == 1 ]] || broken "pod-a has $a, pod-b has $b"
+fact "pod-a sees $a alone, pod-b $b, and the host neither"
+bandwidth "$a" "$b" "$(address pod-b)"
+
+step '11. And everything comes back as it was'
+detach whole-port-any pod-a
+detach whole-port-any pod-b
+carrier ib0 ib1 ib2
+show rdma link
+nothing_left
 printf '\n'

@@ -16,8 +16,8 @@ PREFIX ?= /opt/cni/bin
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: build ## Two pods on a software InfiniBand fabric: ADD, ping, RDMA, DEL (a minute, more the first time)
-	@tests/fabric/run --hcas 2 --bin "$$(tests/go/build cnitool)" --share "$(CURDIR)/conf:/etc/cni/net.d" \
+demo: build ## Two pods on a software InfiniBand fabric: children, a bond, whole ports (a minute, more the first time)
+	@tests/fabric/run --hcas 3 --bin "$$(tests/go/build cnitool)" --share "$(CURDIR)/conf:/etc/cni/net.d" \
 	  --env DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/demo.sh
 
 test: setup ## Every test: lints, units, namespaces, the fabric in VMs on two kernels

@@ -58,6 +58,8 @@ bandwidth() {
 	show ip netns exec pod-a ib_write_bw -d "$1" -D 1 -F "$3"
 	wait "$server" || broken "the server failed: $(tail -n 3 /tmp/server.log)"
 }
+# shape: the host's links as an administrator knows them.
+shape() { ip -json addr show | jq -S '[.[] | {ifname, mtu, flags, address, addresses: [.addr_info[].local]}] | sort_by(.ifname)'; }
 # nothing_left: the three places where an attachment could have left something.
 nothing_left() {
 	local left
@@ -157,7 +159,7 @@ show rdma system
 ip link set ib0 up
 ip link set ib1 up
 carrier ib0 ib1 ib2
-ip -json addr show >/tmp/before.json
+shape >/tmp/before.json
 pods
 show jq -c '.plugins[0] | {type, mode, master}' /etc/cni/net.d/device-any.conflist
 attach whole-port-any pod-a
@@ -175,5 +177,12 @@ detach whole-port-any pod-a
 detach whole-port-any pod-b
 carrier ib0 ib1 ib2
 show rdma link
+for ((i = 0; i < 50; i++)); do
+	shape >/tmp/after.json
+	cmp -s /tmp/before.json /tmp/after.json && break
+	sleep 0.1
+done
+diff /tmp/before.json /tmp/after.json || broken 'the host has other links than before'
+fact 'name, address, MTU and flags of each port are what they were'
 nothing_left
 printf '\n'

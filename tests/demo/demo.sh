@@ -58,8 +58,8 @@ bandwidth() {
 	show ip netns exec pod-a ib_write_bw -d "$1" -D 1 -F "$3"
 	wait "$server" || broken "the server failed: $(tail -n 3 /tmp/server.log)"
 }
-# shape: the host's links as an administrator knows them.
-shape() { ip -json addr show | jq -S '[.[] | {ifname, mtu, flags, address, addresses: [.addr_info[].local]}] | sort_by(.ifname)'; }
+# shape: the links of the host as an administrator knows them; the first four bytes of an IPoIB address are a queue pair.
+shape() { ip -json addr show | jq -S '[.[] | {ifname, mtu, flags, guid: .address[12:], addresses: [.addr_info[].local]}] | sort_by(.ifname)'; }
 # nothing_left: the three places where an attachment could have left something.
 nothing_left() {
 	local left

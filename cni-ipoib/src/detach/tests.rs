@@ -1,1 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::model::{Fault, ModelKernel, attachment, ethernet, ipoib, of_kind};
+use common::cni::Interface;
+use common::netlink::LinkInfo;
 
+fn mark(container: &str) -> Mark {
+    Mark::new("fabric", &attachment(container))
+}
+
+fn marked(link: Link, mark: &Mark) -> Link {
+    Link {
+        group: mark.group,
+        alias: Some(mark.alias.clone()),
+        ..link
+    }
+}
+
+fn with_pod(pod: Vec<Link>) -> ModelKernel {
+    let kernel = ModelKernel::new(Vec::new());
+    kernel.set().state.pod = pod;
+    kernel
+}
+
+fn left(links: &[Link]) -> Vec<u32> {
+    links.iter().map(|link| link.index).collect()
+}
+
+#[test]
+fn only_links_with_the_mark_are_deleted() {
+    let mark = mark("c1");
+    let kind = |kind: &str, index| of_kind(kind, ethernet(index, &format!("l{index}")));
+    let pod = vec![
+        marked(ipoib(2, "net1", 1), &mark),
+        ipoib(3, "net1.8001", 1),
+        marked(kind("macvlan", 4), &Mark::new("fabric", &attachment("c2"))),
+        Link {
+            alias: None,
+            ..marked(kind("ipvlan", 5), &mark)
+        },
+        Link {
+            alias: Some("uplink".to_owned()),
+            ..marked(kind("macvlan", 6), &mark)
+        },
+        marked(kind("veth", 7), &mark),
+        marked(ethernet(8, "eth0"), &mark),
+    ];
+    let mut kernel = with_pod(pod);
+    assert_eq!(delete_marked(&mut kernel, Side::Pod, &mark).unwrap(), 2);
+    assert_eq!(left(&kernel.state().pod), [3, 4, 6, 7, 8]);
+    assert_eq!(delete_marked(&mut kernel, Side::Pod, &mark).unwrap(), 0, "again");
+}
+
+#[test]
+fn each_side_is_looked_at_by_itself() {
+    let mark = mark("c1");
+    let mut kernel = ModelKernel::new(vec![marked(ipoib(2, "net1", 1), &mark)]);
+    assert_eq!(delete_marked(&mut kernel, Side::Pod, &mark).unwrap(), 0);
+    assert_eq!(delete_marked(&mut kernel, Side::Host, &mark).unwrap(), 1);
+    assert_eq!(kernel.state().host, []);
+}
+
+#[test]
+fn a_refusal_of_the_kernel_names_the_link() {
+    let mark = mark("c1");
+    let mut kernel = with_pod(vec![marked(ipoib(2, "net1", 1), &mark)]);
+    kernel.fail(Fault::Every("delete"));
+    let error = delete_marked(&mut kernel, Side::Pod, &mark).unwrap_err();
+    assert_eq!(error.to_string(), "cannot delete net1 in the pod");
+    kernel.fail(Fault::Every("list"));
+    let error = delete_marked(&mut kernel, Side::Pod, &mark).unwrap_err();
+    assert_eq!(error.to_string(), "cannot list the links");
+}
+
+fn prev(name: &str, sandbox: &str, mac: &str) -> CniResult {
+    CniResult {
+        interfaces: vec![Interface {
+            name: name.to_owned(),
+            sandbox: sandbox.to_owned(),
+            mac: mac.to_owned(),
+            ..Interface::default()
+        }],
+        ..CniResult::default()
+    }
+}
+
+#[test]
+fn a_link_of_another_plugin_is_deleted_if_the_result_proves_it() {
+    let link = of_kind("macvlan", ethernet(2, "net1"));
+    let mac = link.address.to_string();
+    let ours = Link {
+        group: mark("c1").group,
+        ..link.clone()
+    };
+    let cases = [
+        (
+            "as answered",
+            link.clone(),
+            prev("net1", "/ns", &mac.to_uppercase()),
+            true,
+        ),
+        (
+            "another address",
+            link.clone(),
+            prev("net1", "/ns", "02:00:00:00:00:99"),
+            false,
+        ),
+        ("no address", link.clone(), prev("net1", "/ns", ""), false),
+        ("another name", link.clone(), prev("net2", "/ns", &mac), false),
+        (
+            "an interface of the host",
+            link.clone(),
+            prev("net1", "", &mac),
+            false,
+        ),
+        (
+            "somebody's alias",
+            Link {
+                alias: Some("x".to_owned()),
+                ..link.clone()
+            },
+            prev("net1", "/ns", &mac),
+            false,
+        ),
+        (
+            "born for another attachment",
+            ours,
+            prev("net1", "/ns", &mac),
+            false,
+        ),
+        ("no child", ethernet(2, "net1"), prev("net1", "/ns", &mac), false),
+        ("no result", link, CniResult::default(), false),
+    ];
+    for (case, link, prev, deleted) in cases {
+        let mut kernel = with_pod(vec![link]);
+        let name = "net1".parse().unwrap();
+        assert_eq!(
+            delete_answered(&mut kernel, &name, &prev).unwrap(),
+            deleted,
+            "{case}"
+        );
+        assert_eq!(kernel.state().pod.is_empty(), deleted, "{case}");
+    }
+}
+
+#[test]
+fn links_that_were_thrown_back_are_found_by_their_own_words() {
+    let other_network = Mark::new("other", &attachment("c3"));
+    let kernel = ModelKernel::new(vec![
+        ipoib(2, "ib0", 0xffff),
+        marked(ipoib(3, "net1", 1), &mark("c1")),
+        marked(ipoib(4, "eth1", 1), &mark("c2")),
+        marked(ipoib(5, "net9", 1), &other_network),
+        Link {
+            group: 7,
+            ..marked(ipoib(6, "copy", 1), &mark("c1"))
+        },
+        marked(of_kind("bridge", ethernet(7, "br0")), &mark("c1")),
+        Link {
+            alias: None,
+            ..marked(ipoib(8, "born", 1), &mark("c1"))
+        },
+        Link {
+            info: LinkInfo::Other,
+            ..marked(of_kind("macvlan", ethernet(9, "mv")), &mark("c4"))
+        },
+    ]);
+    let found = thrown_back(&mut kernel.clone(), "fabric").unwrap();
+    let found: Vec<(u32, String)> = found
+        .into_iter()
+        .map(|(link, of)| (link.index, of.container_id.to_string()))
+        .collect();
+    let expected = [(3, "c1"), (4, "c2"), (9, "c4")].map(|(index, of)| (index, of.to_owned()));
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_child_that_is_yet_to_be_thrown_back_is_waited_for_and_one_of_ethernet_is_not() {
+    let host = || ModelKernel::new(vec![ipoib(2, "ib0", 0xffff), ethernet(3, "eth0")]);
+    for (master, waits) in [("ib0", true), ("gone", true), ("eth0", false)] {
+        let start = Instant::now();
+        assert_eq!(
+            delete_thrown_back(&mut host(), &mark("c1"), master).unwrap(),
+            0,
+            "{master}"
+        );
+        assert_eq!(start.elapsed() >= THROWN_BACK_WITHIN, waits, "{master}");
+    }
+}
+
+#[test]
+fn a_child_that_was_thrown_back_already_is_deleted_at_once() {
+    let mut kernel = ModelKernel::new(vec![
+        ipoib(2, "ib0", 0xffff),
+        marked(ipoib(3, "net1", 1), &mark("c1")),
+        marked(ipoib(4, "net1", 1), &mark("c2")),
+    ]);
+    assert_eq!(delete_thrown_back(&mut kernel, &mark("c1"), "ib0").unwrap(), 1);
+    assert_eq!(kernel.state().host.len(), 2);
+}
+
+#[test]
+fn a_bond_goes_before_its_ports_and_a_bond_of_others_not_at_all() {
+    let mark = mark("c1");
+    let port = |index| marked(crate::model::port_of(9, ipoib(index, "net1p0", 1)), &mark);
+    let pod = vec![
+        port(2),
+        port(3),
+        marked(of_kind("bond", ethernet(9, "net1")), &mark),
+        of_kind("bond", ethernet(10, "bond0")),
+    ];
+    let mut kernel = with_pod(pod);
+    assert_eq!(delete_marked(&mut kernel, Side::Pod, &mark).unwrap(), 3);
+    assert_eq!(left(&kernel.state().pod), [10]);
+    assert_eq!(
+        kernel.get().log[1..],
+        ["delete #9 in Pod", "delete #2 in Pod", "delete #3 in Pod"]
+    );
+}

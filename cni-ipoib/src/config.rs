@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The keys of `cni-ipoib` beside those of CNI; the order is the documentation's.
-pub const KEYS: [&str; 18] = [
+pub const KEYS: [&str; 19] = [
     "master",
     "mode",
     "pkey",

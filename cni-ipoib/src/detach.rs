@@ -43,7 +43,12 @@ pub fn delete_thrown_back(kernel: &mut dyn Kernel, mark: &Mark, master: &str) ->
     let deadline = Instant::now() + THROWN_BACK_WITHIN;
     loop {
         let deleted = delete_marked(kernel, Side::Host, mark)?;
-        if deleted > 0 || Instant::now() >= deadline || !may_throw_back(&links(kernel, Side::Host)?, master) {
+        if deleted > 0 {
+            // The ports of a bond come back one after the other, but the kernel holds one lock for all of them, which the
+            // deletion waited for.
+            return Ok(deleted + delete_marked(kernel, Side::Host, mark)?);
+        }
+        if Instant::now() >= deadline || !may_throw_back(&links(kernel, Side::Host)?, master) {
             return Ok(deleted);
         }
         sleep(Duration::from_millis(10));

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A kernel that refuses chosen requests and passes on all others to the real one.
 
-use cni_ipoib::kernel::{Kernel, Namespaces, PolicyRouting, RdmaSubsystem, Side, Sysctls, WholeLinks};
+use cni_ipoib::device::Function;
+use cni_ipoib::kernel::{
+    Kernel, Namespaces, PolicyRouting, RdmaSubsystem, Side, Sysctls, VirtualFunctions, WholeLinks,
+};
 use cni_ipoib::{CniIpoib, OpenKernel, config::Places};
 use common::netlink::{
     Added, Address, Carried, Error, IpoibMode, Link, LinkChange, NetnsMode, NewLink, RdmaDevice, RdmaPort,
     RouteEntry, Rule, Saved,
 };
+use common::rdma::Guid;
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
 use std::io;
@@ -209,6 +213,29 @@ impl RdmaSubsystem for Faulty<'_> {
     fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error> {
         self.faults.netlink()?;
         self.kernel.rename_rdma_device(side, index, name)
+    }
+}
+
+impl VirtualFunctions for Faulty<'_> {
+    fn set_function_guids(
+        &mut self,
+        physical: u32,
+        number: u32,
+        node: Guid,
+        port: Guid,
+    ) -> Result<(), Error> {
+        self.faults.netlink()?;
+        self.kernel.set_function_guids(physical, number, node, port)
+    }
+
+    fn unbind_function(&mut self, function: &Function) -> io::Result<()> {
+        self.faults.io()?;
+        self.kernel.unbind_function(function)
+    }
+
+    fn bind_function(&mut self, function: &Function) -> io::Result<bool> {
+        self.faults.io()?;
+        self.kernel.bind_function(function)
     }
 }
 

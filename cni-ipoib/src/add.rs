@@ -6,7 +6,7 @@ use crate::config::{Config, Identity, Mode};
 use crate::del::Remains;
 use crate::error::Error;
 use crate::host::observe;
-use crate::journal::{Entry, Intent, Journal};
+use crate::journal::{Entry, Intent};
 use crate::kernel::{Kernel, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
@@ -43,7 +43,7 @@ impl CniIpoib {
         let prev = call.conf.prev_result()?.unwrap_or_default();
         let netns = pod(path, call.netns_override)?;
         let mut kernel = self.open_kernel(Some(&netns))?;
-        let mut entry = Journal::new(&self.places.state, &call.conf.network).admit(attachment)?;
+        let mut entry = self.journal(call).admit(attachment)?;
         let mut to = AddTo {
             attachment,
             kernel: &mut *kernel,

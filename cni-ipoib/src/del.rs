@@ -3,7 +3,7 @@
 
 use crate::config::Identity;
 use crate::error::Error;
-use crate::journal::{Entry, Intent, Journal};
+use crate::journal::{Entry, Intent};
 use crate::kernel::Side;
 use crate::mark::Mark;
 use crate::netns::pod_if_there;
@@ -70,7 +70,7 @@ impl CniIpoib {
 
     /// Locks the attachment. A state directory that cannot be written must not keep a container from being removed.
     fn entry_for_del(&self, call: &Call, attachment: &Attachment) -> Result<Option<Entry>, Error> {
-        match Journal::new(&self.places.state, &call.conf.network).open(attachment) {
+        match self.journal(call).open(attachment) {
             Ok(entry) => Ok(Some(entry)),
             Err(Error::Io {
                 what, path, source, ..

@@ -31,7 +31,7 @@ impl CniIpoib {
     /// is told to release each removed attachment, for plugins without GC, and then to collect for itself.
     pub(crate) fn gc(&self, call: &Call, gc: &GcConf) -> Result<(), cni::Error> {
         let identity = Identity::read(call);
-        let journal = Journal::new(&self.places.state, &call.conf.network);
+        let journal = self.journal(call);
         let mut errors = Vec::new();
         let stale = stale(&journal, &gc.valid, &mut errors);
         for (attachment, entry) in stale.idle {
@@ -87,7 +87,7 @@ impl CniIpoib {
             Ok(found) => found,
             Err(error) => return errors.push(error.into()),
         };
-        let journal = Journal::new(&self.places.state, &call.conf.network);
+        let journal = self.journal(call);
         for (_, attachment) in found.iter().filter(|(_, of)| !kept.contains(of)) {
             let entry = match journal.open_now(attachment) {
                 Ok(entry) if entry.intent.is_none() => entry,

@@ -103,6 +103,7 @@ pub fn loads(state: &Path) -> Result<BTreeMap<String, usize>, Error> {
 #[derive(Clone, Debug)]
 pub struct Journal {
     dir: PathBuf,
+    hands_down: bool,
 }
 
 /// One attachment's file, locked.
@@ -121,7 +122,15 @@ impl Journal {
     pub fn new(state: &Path, network: &str) -> Self {
         Self {
             dir: state.join("attachments").join(network),
+            hands_down: false,
         }
+    }
+
+    /// The same, whose entries stay locked until every program has ended that was started meanwhile: a runtime that
+    /// kills ADD at its time limit does not kill the IPAM plugin. For a process that does nothing else.
+    #[must_use]
+    pub fn handing_down(self, hands_down: bool) -> Self {
+        Self { hands_down, ..self }
     }
 
     /// Opens and locks the entry of `attachment`; a new one is empty.
@@ -191,9 +200,10 @@ impl Journal {
             drop(passage);
             match file.try_lock() {
                 Ok(()) if is_at(&file, &path) => {
-                    // The IPAM plugin inherits the lock: a runtime that kills ADD at its time limit does not kill that.
-                    fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty()))
-                        .map_err(|e| io_error("lock", &path, e.into()))?;
+                    if self.hands_down {
+                        fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty()))
+                            .map_err(|e| io_error("lock", &path, e.into()))?;
+                    }
                     return Entry::read(path, file);
                 }
                 // Its last owner removed it while we waited.

@@ -397,6 +397,7 @@ fn attachments_load_their_master_while_their_namespace_lives() {
 fn a_program_that_a_killed_call_started_holds_its_lock_until_it_ends() {
     let _alone = alone();
     let (_dir, journal) = journal();
+    let journal = journal.handing_down(true);
     let held = journal.open(&attachment("c1")).unwrap();
     let mut program = std::process::Command::new("sleep").arg("0.3").spawn().unwrap();
     // As when the process that holds it dies.

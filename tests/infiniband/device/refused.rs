@@ -92,6 +92,10 @@ fn the_last_active_port_stays_unless_the_host_needs_none() {
         pod.detach(&conf, "net1");
         cable(0, true);
         cable(2, true);
+        // What follows compares the node with what it was.
+        for port in ["ib0", "ib2"] {
+            soon("the port carries again", || node.link(port).carrier);
+        }
     });
 }
 

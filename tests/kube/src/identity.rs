@@ -27,14 +27,21 @@ pub struct Identity {
 impl Identity {
     /// Lets `node` join, with the pod of its agent.
     pub async fn new(admin: &Client, node: &str) -> Self {
-        let node = join(admin, node).await;
-        let pod = agent_pod(&node.node);
+        Self::try_new(admin, node).await.unwrap()
+    }
+
+    /// The same, where the API server may be away; to be called again then, whatever was done already.
+    pub async fn try_new(admin: &Client, node: &str) -> kube::Result<Self> {
+        let node = join(admin, node).await?;
         let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
-        let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
-        Self {
-            token: token(admin, &pod).await,
+        let pod = match pods.create(&PostParams::default(), &agent_pod(&node.node)).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => pods.get(&pod_name(&node.node)).await?,
+            made => made?,
+        };
+        Ok(Self {
+            token: token(admin, &pod).await?,
             node,
-        }
+        })
     }
 
     /// The configuration of this agent's client for `server`.
@@ -44,23 +51,39 @@ impl Identity {
 
     /// Takes the Node object and the agent's pod away.
     pub async fn leave(&self, admin: &Client) {
+        self.try_leave(admin).await.unwrap();
+    }
+
+    /// The same, where the API server may be away; to be called again then.
+    pub async fn try_leave(&self, admin: &Client) -> kube::Result<()> {
         let now = DeleteParams::default().grace_period(0);
         let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
-        pods.delete(&pod_name(&self.node.node), &now).await.unwrap();
+        gone(pods.delete(&pod_name(&self.node.node), &now).await)?;
         let nodes: Api<Node> = Api::all(admin.clone());
-        nodes.delete(&self.node.node, &now).await.unwrap();
+        gone(nodes.delete(&self.node.node, &now).await)
     }
 }
 
-/// Makes a Node object.
-pub async fn join(admin: &Client, name: &str) -> NodeRef {
+/// What is not there need not be deleted.
+fn gone<T>(answer: kube::Result<T>) -> kube::Result<()> {
+    match answer {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
+
+/// Makes a Node object, or finds it.
+pub async fn join(admin: &Client, name: &str) -> kube::Result<NodeRef> {
     let node: Node = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
     let nodes: Api<Node> = Api::all(admin.clone());
-    let node = nodes.create(&PostParams::default(), &node).await.unwrap();
-    NodeRef {
+    let node = match nodes.create(&PostParams::default(), &node).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => nodes.get(name).await?,
+        made => made?,
+    };
+    Ok(NodeRef {
         node: name.to_owned(),
         node_uid: node.uid().unwrap(),
-    }
+    })
 }
 
 fn pod_name(node: &str) -> String {
@@ -81,7 +104,7 @@ fn agent_pod(node: &str) -> Pod {
 }
 
 /// A token that is good for as long as `pod` exists, and says where it runs.
-async fn token(admin: &Client, pod: &Pod) -> String {
+async fn token(admin: &Client, pod: &Pod) -> kube::Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
     let request = TokenRequest {
         spec: TokenRequestSpec {
@@ -98,7 +121,6 @@ async fn token(admin: &Client, pod: &Pod) -> String {
     };
     let answer = accounts
         .create_token_request(ACCOUNT, &PostParams::default(), &request)
-        .await
-        .unwrap();
-    answer.status.unwrap().token
+        .await?;
+    Ok(answer.status.unwrap().token)
 }

@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// An API server. It ends when this is dropped, or with the process.
 #[derive(Debug)]
@@ -106,7 +107,16 @@ impl Server {
 
     /// Ends the API server at once; etcd stays, and with it what was stored.
     pub fn kill(&self) {
+        let pid = self.pid("kube-apiserver");
         self.signal("kube-apiserver", Signal::SIGKILL);
+        // Until then it may still answer; whoever is its parent may take a while to notice the end.
+        let ended = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.map_or(true, |stat| stat.contains(") Z "))
+        };
+        while !ended() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Starts what has ended, with the same port, certificates and objects.
@@ -139,6 +149,6 @@ pub async fn client(config: Kubeconfig) -> Client {
         .unwrap();
     // A test wants to see each refusal, not what comes of asking again.
     config.default_retry = false;
-    config.read_timeout = Some(std::time::Duration::from_secs(10));
+    config.read_timeout = Some(Duration::from_secs(10));
     Client::try_from(config).unwrap()
 }

@@ -37,12 +37,30 @@ pub fn peers() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
         let dir = given("RDMANET_PEERS")
-            .or_else(|| workspace().map(|root| built_by(&root.join("tests/go/build"))))
+            .or_else(|| built("cni"))
             .unwrap_or_else(|| PathBuf::from(IN_VM));
         for plugin in ["macvlan", "bridge", "ptp", "host-local", "static", "dhcp", "tuning"] {
             assert!(
                 dir.join(plugin).is_file(),
                 "the reference plugin {plugin} is not in {}: run tests/go/build --group cni and set RDMANET_PEERS to what it prints",
+                dir.display()
+            );
+        }
+        dir
+    })
+}
+
+/// The folder of Multus: `RDMANET_MULTUS`, else what `tests/go/build --group multus` makes, else `/opt/cni/bin`.
+pub fn multus() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let dir = given("RDMANET_MULTUS")
+            .or_else(|| built("multus"))
+            .unwrap_or_else(|| PathBuf::from(IN_VM));
+        for program in ["multus", "multus-daemon", "multus-shim"] {
+            assert!(
+                dir.join(program).is_file(),
+                "{program} is not in {}: run tests/go/build --group multus and set RDMANET_MULTUS to what it prints",
                 dir.display()
             );
         }
@@ -62,9 +80,10 @@ fn workspace() -> Option<PathBuf> {
     root.join("Cargo.toml").is_file().then(|| root.to_owned())
 }
 
-fn built_by(script: &Path) -> PathBuf {
-    let output = Command::new(script)
-        .args(["--group", "cni"])
+/// What `tests/go/build` makes of a group, where there is a workspace.
+fn built(group: &str) -> Option<PathBuf> {
+    let output = Command::new(workspace()?.join("tests/go/build"))
+        .args(["--group", group])
         .output()
         .expect("start tests/go/build");
     assert!(
@@ -72,5 +91,5 @@ fn built_by(script: &Path) -> PathBuf {
         "tests/go/build failed: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+    Some(PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()))
 }

@@ -11,7 +11,7 @@ use super::error::{Code, Error};
 use super::id::Attachment;
 use super::result::CniResult;
 use super::version::Version;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -137,7 +137,11 @@ fn serve(
         }
     };
     env.require(required)?;
-    let conf = read_conf(&mut streams.stdin, version)?;
+    let del = command == "DEL";
+    let conf = match read_conf(&mut streams.stdin, del, version) {
+        Err(error) if del && error.code == Code::INVALID_CONFIG => return Ok(nothing_to_undo(&error)),
+        conf => conf?,
+    };
     let args_text = env.get("CNI_ARGS")?.unwrap_or_default().to_owned();
     let call = Call {
         program: program.to_owned(),
@@ -160,7 +164,10 @@ fn run(plugin: &impl Plugin, command: &str, env: &Env, call: &Call) -> Result<Op
             let result = plugin.add(call, &env.attachment()?, given()?)?;
             return Ok(Some(result.to_json(call.conf.version)));
         }
-        "DEL" => plugin.del(call, &env.attachment()?, netns)?,
+        "DEL" => match env.ifname() {
+            Err(error) => return Ok(nothing_to_undo(&error)),
+            Ok(_) => plugin.del(call, &env.attachment()?, netns)?,
+        },
         "CHECK" => {
             require_version(call, command, Version::V0_4_0)?;
             plugin.check(call, &env.attachment()?, given()?)?;
@@ -177,9 +184,26 @@ fn run(plugin: &impl Plugin, command: &str, env: &Env, call: &Call) -> Result<Op
     Ok(None)
 }
 
+/// The answer to DEL for a network or an interface whose name cannot be: ADD refused it, and a runtime that hears an error keeps the
+/// pod for ever, since what is wrong stands in an object that nobody can correct any more.
+fn nothing_to_undo(error: &Error) -> Option<Value> {
+    tracing::warn!("{}; ADD refuses that, so there is nothing to undo", error.msg);
+    None
+}
+
 /// Reads the configuration; `version` is set even when the rest of it is not valid.
-fn read_conf(stdin: impl Read, version: &mut Version) -> Result<Conf, Error> {
-    let object = read_object(stdin)?;
+///
+/// To DEL a version that is unknown is our newest: it has no answer whose shape could be wrong, and a plugin that was newer than this
+/// one may have attached the pod.
+fn read_conf(stdin: impl Read, del: bool, version: &mut Version) -> Result<Conf, Error> {
+    let mut object = read_object(stdin)?;
+    let unknown = |object: &Map<String, Value>| {
+        let written = object.get("cniVersion").and_then(Value::as_str);
+        written.is_some_and(|written| Version::parse(written).is_err())
+    };
+    if del && unknown(&object) {
+        object.insert("cniVersion".to_owned(), json!(Version::LATEST.as_str()));
+    }
     if let Some(known) = object
         .get("cniVersion")
         .and_then(Value::as_str)

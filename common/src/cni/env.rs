@@ -56,16 +56,17 @@ impl Env {
     /// The attachment named by `CNI_CONTAINERID` and `CNI_IFNAME`.
     pub fn attachment(&self) -> Result<Attachment, Error> {
         let container_id = self.get("CNI_CONTAINERID")?.unwrap_or_default();
-        let ifname = self.get("CNI_IFNAME")?.unwrap_or_default();
-        let name = |variable: &str, e: Error| Error {
-            msg: format!("{variable}: {}", e.msg),
-            ..e
-        };
         Ok(Attachment {
             container_id: ContainerId::try_from(container_id.to_owned())
-                .map_err(|e| name("CNI_CONTAINERID", e))?,
-            ifname: IfName::try_from(ifname.to_owned()).map_err(|e| name("CNI_IFNAME", e))?,
+                .map_err(|e| of("CNI_CONTAINERID", e))?,
+            ifname: self.ifname()?,
         })
+    }
+
+    /// `CNI_IFNAME`.
+    pub(super) fn ifname(&self) -> Result<IfName, Error> {
+        let ifname = self.get("CNI_IFNAME")?.unwrap_or_default();
+        IfName::try_from(ifname.to_owned()).map_err(|e| of("CNI_IFNAME", e))
     }
 
     /// The directories of `CNI_PATH`.
@@ -74,6 +75,14 @@ impl Env {
             .get("CNI_PATH")
             .map(|path| std::env::split_paths(path).collect())
             .unwrap_or_default()
+    }
+}
+
+/// The same error with the variable that has the value.
+fn of(variable: &str, e: Error) -> Error {
+    Error {
+        msg: format!("{variable}: {}", e.msg),
+        ..e
     }
 }
 

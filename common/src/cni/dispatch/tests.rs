@@ -247,8 +247,28 @@ fn a_network_needs_a_name() {
         r#"{"cniVersion":"1.1.0"}"#,
         r#"{"cniVersion":"1.1.0","name":"a/b"}"#,
     ] {
-        assert_eq!(error(env("DEL"), conf).0, 7, "{conf}");
+        assert_eq!(error(env("ADD"), conf).0, 7, "{conf}");
     }
+}
+
+#[test]
+fn del_of_what_add_refuses_by_its_name_has_nothing_to_undo() {
+    let a_b = |(name, value)| (name, if name == "CNI_IFNAME" { "a/b" } else { value });
+    let calls = [
+        (env("DEL"), r#"{"cniVersion":"1.1.0","name":"rail 0"}"#),
+        (env("DEL").into_iter().map(a_b).collect(), CONF),
+    ];
+    for (env, conf) in calls {
+        let (status, document, called) = call(env, conf);
+        assert_eq!((status, document, called), (0, Value::Null, Vec::new()), "{conf}");
+    }
+}
+
+#[test]
+fn del_of_an_unknown_version_undoes_what_a_newer_plugin_did() {
+    let (status, document, called) = call(env("DEL"), r#"{"cniVersion":"2.0.0","name":"ib"}"#);
+    assert_eq!((status, document), (0, Value::Null));
+    assert_eq!(called, [r#"del net1 of container c1 Some("/run/netns/a")"#]);
 }
 
 #[test]

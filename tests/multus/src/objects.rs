@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The objects of the API server that Multus reads and writes.
+
+use cluster::install::{documents, until};
+use cluster::{Server, install};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use std::path::Path;
+use tests::multus::Identity;
+
+const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
+const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+
+/// Everything that an administrator applies before Multus runs, and a token of its account.
+pub async fn install(server: &Server) -> String {
+    let admin = server.admin().await;
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("multus.yaml");
+    for object in documents(&manifest) {
+        install::apply(&admin, &object).await;
+    }
+    let networks = networks(&admin, "default");
+    until("NetworkAttachmentDefinitions are served", async || {
+        networks.list(&ListParams::default().limit(1)).await.is_ok()
+    })
+    .await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin, "kube-system");
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: Some(86_400),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request("multus", &PostParams::default(), &request)
+        .await;
+    answer.unwrap().status.unwrap().token
+}
+
+/// The `NetworkAttachmentDefinition`s of a namespace.
+pub fn networks(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "network-attachment-definitions");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// A namespace with the account that its pods need; no controller runs that would make it.
+pub async fn namespace(client: &Client, name: &str) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let object = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+    namespaces.create(&PostParams::default(), &object).await.unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+    let object = serde_json::from_value(json!({ "metadata": { "name": "default" } })).unwrap();
+    accounts.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// A network whose configuration is `config`, whatever that is; `resource` is the one of a device plugin.
+pub async fn network(client: &Client, namespace: &str, name: &str, config: &str, resource: Option<&str>) {
+    let annotations = resource.map(|name| json!({ "k8s.v1.cni.cncf.io/resourceName": name }));
+    let object = serde_json::from_value(json!({
+        "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": { "name": name, "annotations": annotations },
+        "spec": { "config": config },
+    }))
+    .unwrap();
+    let networks = networks(client, namespace);
+    networks.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// A pod that is bound to `node` and asks for networks in this annotation.
+pub async fn pod(client: &Client, namespace: &str, name: &str, node: &str, wanted: &str) -> Identity {
+    let object: Pod = serde_json::from_value(json!({
+        "metadata": { "name": name, "annotations": { NETWORKS: wanted } },
+        "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "main" }] },
+    }))
+    .unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let pod = pods.create(&PostParams::default(), &object).await.unwrap();
+    Identity {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid: pod.uid().unwrap(),
+    }
+}
+
+/// Takes a pod away at once.
+pub async fn delete(client: &Client, pod: &Identity) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
+    let now = DeleteParams::default().grace_period(0);
+    pods.delete(&pod.name, &now).await.unwrap();
+}
+
+/// What Multus wrote of the networks of a pod, the cluster's own first; nothing if it wrote nothing.
+pub async fn status(client: &Client, pod: &Identity) -> Vec<Value> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
+    let pod = pods.get(&pod.name).await.unwrap();
+    let text = pod.annotations().get(STATUS).cloned();
+    text.map(|text| serde_json::from_str(&text).unwrap())
+        .unwrap_or_default()
+}
+
+/// The messages of the events about a pod.
+pub async fn events(client: &Client, pod: &Identity) -> Vec<String> {
+    let events: Api<Event> = Api::namespaced(client.clone(), &pod.namespace);
+    let of = format!("involvedObject.name={}", pod.name);
+    let list = events.list(&ListParams::default().fields(&of)).await.unwrap();
+    list.into_iter().filter_map(|event| event.message).collect()
+}

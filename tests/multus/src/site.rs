@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A test's node, its namespace of the cluster, and the way between them.
+
+use crate::{Relay, objects};
+use cluster::Server;
+use kube::Client;
+use nix::mount::{MsFlags, mount};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use tests::multus::{Identity, Multus};
+use tests::{Node, Pod};
+use tokio::runtime::Runtime;
+
+/// What all tests of a program share. Its threads are of the machine's network, whichever thread asks.
+struct Shared {
+    runtime: Runtime,
+    server: &'static Server,
+    admin: Client,
+    token: String,
+}
+
+/// A node whose folders are its own, as a runtime, a kubelet and Multus know them.
+pub struct Site<'n> {
+    /// The node.
+    pub node: &'n Node,
+    /// The namespace of the cluster that only this test uses.
+    pub namespace: String,
+    /// The node's way to the API server.
+    pub relay: Relay,
+    shared: &'static Shared,
+}
+
+fn shared() -> &'static Shared {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let server = Server::shared();
+        let runtime = Runtime::new().unwrap();
+        let (admin, token) =
+            runtime.block_on(async { (server.admin().await, objects::install(server).await) });
+        Shared {
+            runtime,
+            server,
+            admin,
+            token,
+        }
+    })
+}
+
+impl Site<'_> {
+    /// Runs `test` on a fresh node with one Ethernet link, `eth0`.
+    pub fn run(test: impl FnOnce(&Site) + Send) {
+        let shared = shared();
+        Node::run(|node| test(&Site::new(node, shared)));
+    }
+}
+
+impl<'n> Site<'n> {
+    fn new(node: &'n Node, shared: &'static Shared) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        own_folders();
+        let namespace = format!("test-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let site = Self {
+            node,
+            relay: Relay::start(shared.runtime.handle(), port(shared.server)),
+            namespace,
+            shared,
+        };
+        fs::write(site.kubeconfig(), site.config()).unwrap();
+        let (client, namespace) = site.client();
+        site.wait(async move { objects::namespace(&client, &namespace).await });
+        site
+    }
+
+    fn config(&self) -> String {
+        serde_norway::to_string(&self.shared.server.config_with(&self.shared.token)).unwrap()
+    }
+
+    fn client(&self) -> (Client, String) {
+        (self.shared.admin.clone(), self.namespace.clone())
+    }
+
+    /// What makes a client Multus.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.node.path("multus.kubeconfig")
+    }
+
+    /// The token of Multus' account.
+    pub fn token(&self) -> &str {
+        &self.shared.token
+    }
+
+    /// The API server.
+    pub fn server(&self) -> &'static Server {
+        self.shared.server
+    }
+
+    /// The port of the API server on this node's loopback.
+    pub fn port(&self) -> u16 {
+        port(self.shared.server)
+    }
+
+    /// The thin plugin of this node.
+    pub fn thin(&self) -> Multus<'n> {
+        Multus::thin(self.node, &self.kubeconfig())
+    }
+
+    /// Waits for what is done in the machine's network.
+    pub fn wait<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let (done, answer) = mpsc::channel();
+        self.shared.runtime.spawn(async move {
+            let _ = done.send(work.await);
+        });
+        answer.recv().expect("the API server does what a test asks of it")
+    }
+
+    /// A network of this test's namespace.
+    pub fn network(&self, name: &str, config: &Value) {
+        self.network_of(&self.namespace, name, &config.to_string(), None);
+    }
+
+    /// A network with any text for a configuration, and the resource of a device plugin.
+    pub fn network_of(&self, namespace: &str, name: &str, config: &str, resource: Option<&str>) {
+        let client = self.shared.admin.clone();
+        let [namespace, name, config] = [namespace, name, config].map(str::to_owned);
+        let resource = resource.map(str::to_owned);
+        self.wait(async move {
+            objects::network(&client, &namespace, &name, &config, resource.as_deref()).await;
+        });
+    }
+
+    /// Another namespace.
+    pub fn another_namespace(&self) -> String {
+        let (client, namespace) = self.client();
+        let name = format!("{namespace}-other");
+        let made = name.clone();
+        self.wait(async move { objects::namespace(&client, &made).await });
+        name
+    }
+
+    /// A pod that asks for networks in this annotation, and its sandbox on this node.
+    pub fn pod(&self, name: &str, wanted: &str) -> (Pod<'n>, Identity) {
+        let (client, namespace) = self.client();
+        let [name, wanted] = [name, wanted].map(str::to_owned);
+        let identity =
+            self.wait(async move { objects::pod(&client, &namespace, &name, "node-1", &wanted).await });
+        (self.node.pod(), identity)
+    }
+
+    /// Takes the pod's object away.
+    pub fn delete(&self, pod: &Identity) {
+        let (client, pod) = (self.shared.admin.clone(), pod.clone());
+        self.wait(async move { objects::delete(&client, &pod).await });
+    }
+
+    /// What Multus wrote of the networks of a pod, the cluster's own first.
+    pub fn status(&self, pod: &Identity) -> Vec<Value> {
+        let (client, pod) = (self.shared.admin.clone(), pod.clone());
+        self.wait(async move { objects::status(&client, &pod).await })
+    }
+
+    /// The messages of the events about a pod.
+    pub fn events(&self, pod: &Identity) -> Vec<String> {
+        let (client, pod) = (self.shared.admin.clone(), pod.clone());
+        self.wait(async move { objects::events(&client, &pod).await })
+    }
+}
+
+/// Multus, kubelet and the plugins have folders that cannot be moved: the node has them for itself.
+fn own_folders() {
+    for folder in ["/run", "/var/lib"] {
+        mount(
+            Some("tmpfs"),
+            folder,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            None::<&str>,
+        )
+        .unwrap_or_else(|e| panic!("a {folder} of the node's own: {e}"));
+    }
+    for folder in ["/var/lib/kubelet", "/run/netns"] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    // As on any node of a cluster; the network of the cluster would do it with its first pod.
+    for file in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+        fs::write(Path::new("/proc/sys/net").join(file), "1").unwrap();
+    }
+}
+
+fn port(server: &Server) -> u16 {
+    let text = fs::read_to_string(server.dir().join("port")).unwrap();
+    text.trim().parse().unwrap()
+}

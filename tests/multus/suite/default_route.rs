@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What Multus does to a pod's routes after ADD, and the two traps in it.
+
+use crate::{default_routes, macvlan};
+use multus::Site;
+use std::fs;
+use tests::{Pod, Value, json};
+
+/// What of our interface Multus could have changed: its routes in every table, and the rules.
+fn routing(sandbox: &Pod) -> (Vec<String>, Vec<String>) {
+    // Tables are numbered after the container.
+    let routes = sandbox.ip("route show table all dev ib0");
+    let words = |line: &str| {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        if let Some(at) = words
+            .iter()
+            .position(|word| *word == "table" || *word == "lookup")
+        {
+            let number = words.get(at + 1).is_some_and(|word| word.parse::<u32>().is_ok());
+            number.then(|| words.remove(at + 1));
+        }
+        words.join(" ")
+    };
+    let lines = |text: &str| text.lines().map(words).collect();
+    (lines(&routes), lines(&sandbox.ip("rule show")))
+}
+
+/// Every result that Multus keeps of our networks, as its plugins wrote them.
+fn results(network: &str) -> Vec<Value> {
+    let files = fs::read_dir("/var/lib/cni/multus/results").unwrap();
+    let ours = files.map(|file| file.unwrap().path()).filter(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with(network)
+    });
+    ours.map(|path| {
+        let kept: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        kept["result"].clone()
+    })
+    .collect()
+}
+
+fn has_an_empty_list(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty() || list.iter().any(has_an_empty_list),
+        Value::Object(object) => object.values().any(has_an_empty_list),
+        _ => false,
+    }
+}
+
+/// Multus is to take eth0's default route away and to set this one. Since its netlink library shows default routes with a destination,
+/// 4.3.0 finds none to take away, and then sets none (multus-cni#1552). Both are its own affair; ours is to be out of the way.
+#[test]
+fn default_route_is_left_to_multus() {
+    Site::run(|site| {
+        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let multus = site.thin();
+        let wanted = json!([{ "name": "rail0", "interface": "ib0", "default-route": ["10.30.0.1"] }]);
+        let (sandbox, pod) = site.pod("trainer", &wanted.to_string());
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        multus.add(&sandbox, &pod).result();
+        let routes = default_routes(&sandbox);
+        let old = "default via 10.244.0.1 dev eth0";
+        assert!(
+            routes == [old] || routes == ["default via 10.30.0.1 dev ib0"],
+            "{routes:?}"
+        );
+        // With the old route out of the way, it is set where the kernel has no objection.
+        sandbox.ip("route replace default via 10.30.0.1 dev ib0");
+        assert_eq!(default_routes(&sandbox), ["default via 10.30.0.1 dev ib0"]);
+        multus.del(&sandbox, &pod);
+        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+    });
+}
+
+/// A list that is empty but there makes Multus take an attachment for an interface: with `default-route` anywhere in the pod it then
+/// deletes routes of every link.
+#[test]
+fn no_result_of_ours_has_an_empty_list() {
+    Site::run(|site| {
+        let mut bare = macvlan("bare", "10.30.0.0/24");
+        bare.as_object_mut().unwrap().remove("ipam");
+        site.network("bare", &bare);
+        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let wanted = json!([
+            { "name": "bare", "interface": "ib0" },
+            { "name": "rail0", "interface": "ib1", "default-route": ["10.30.0.1"] },
+        ]);
+        let (sandbox, pod) = site.pod("trainer", &wanted.to_string());
+        site.thin().add(&sandbox, &pod).result();
+        let bare = results("bare");
+        assert_eq!(bare.len(), 1);
+        assert_eq!(bare[0].get("ips"), None);
+        for result in bare.iter().chain(&results("rail0")) {
+            assert!(!has_an_empty_list(result), "{result}");
+        }
+        assert_eq!(
+            sandbox.ip("route show 10.244.0.1").trim(),
+            "10.244.0.1 dev eth0 scope link src 10.244.0.2"
+        );
+        assert_eq!(
+            sandbox.ip("route show 10.30.0.0/24").matches("dev ib1").count(),
+            1
+        );
+    });
+}
+
+/// `"default-route": []` is no way to say "keep eth0's": to Multus a list that is there is a wish, and it takes the default
+/// routes of the other networks away. What is ours must be the same with it as without.
+#[test]
+fn an_empty_default_route_changes_nothing_of_ours() {
+    Site::run(|site| {
+        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let multus = site.thin();
+        let ask = |keys: Value| {
+            let mut element = json!({ "name": "rail0", "interface": "ib0", "ips": ["10.30.0.7/24"] });
+            element
+                .as_object_mut()
+                .unwrap()
+                .extend(keys.as_object().unwrap().clone());
+            json!([element]).to_string()
+        };
+        let mut seen = Vec::new();
+        for (name, keys) in [("without", json!({})), ("empty", json!({ "default-route": [] }))] {
+            let (sandbox, pod) = site.pod(name, &ask(keys));
+            let before = site.node.settled_snapshot(&[&sandbox]);
+            multus.add(&sandbox, &pod).result();
+            let status = site.status(&pod);
+            assert_eq!(status[1].get("gateway"), None);
+            seen.push((sandbox.global("ib0"), routing(&sandbox)));
+            multus.del(&sandbox, &pod);
+            site.node.assert_as_before(&before, &[&sandbox], name);
+        }
+        assert_eq!(seen[0], seen[1]);
+    });
+}

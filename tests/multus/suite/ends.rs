@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DEL in all the circumstances in which a node must get rid of a pod.
+
+use crate::macvlan;
+use multus::Site;
+use std::fs;
+use std::time::Duration;
+use tests::{Node, Pod, json};
+
+/// Nothing of ours is there: for when the namespace itself is gone and cannot be compared.
+fn nothing_left(node: &Node, before: &tests::Snapshot, when: &str) {
+    node.assert_as_before(before, &[], when);
+}
+
+fn rails(site: &Site) {
+    site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+    site.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
+}
+
+#[test]
+fn a_pod_goes_while_the_api_server_is_away() {
+    Site::run(|site| {
+        rails(site);
+        let multus = site.thin();
+        let (sandbox, pod) = site.pod("trainer", "rail0,rail1");
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        multus.add(&sandbox, &pod).result();
+        site.relay.cut();
+        multus.del(&sandbox, &pod);
+        site.node
+            .assert_as_before(&before, &[&sandbox], "without an API server");
+        site.relay.mend();
+        let (sandbox, pod) = site.pod("next", "rail0");
+        multus.add(&sandbox, &pod).result();
+        assert_eq!(sandbox.global("net1"), ["10.30.0.3/24"], "the cursor goes on");
+    });
+}
+
+#[test]
+fn a_pod_that_never_got_networks_goes_and_so_does_one_that_is_gone_already() {
+    Site::run(|site| {
+        rails(site);
+        let multus = site.thin();
+        let (sandbox, pod) = site.pod("trainer", "rail0,rail1");
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        multus.del(&sandbox, &pod);
+        multus.add(&sandbox, &pod).result();
+        site.delete(&pod);
+        multus.del(&sandbox, &pod);
+        multus.del(&sandbox, &pod);
+        site.node
+            .assert_as_before(&before, &[&sandbox], "after the second DEL");
+    });
+}
+
+#[test]
+fn a_namespace_that_died_leaves_nothing_after_del() {
+    Site::run(|site| {
+        rails(site);
+        let multus = site.thin();
+        let before = site.node.settled_snapshot(&[]);
+        let (sandbox, pod) = site.pod("trainer", "rail0,rail1");
+        multus.add(&sandbox, &pod).result();
+        sandbox.die();
+        multus.del(&sandbox, &pod);
+        nothing_left(site.node, &before, "after the namespace died");
+    });
+}
+
+#[test]
+fn an_add_that_was_killed_at_any_time_is_undone_by_del() {
+    Site::run(|site| {
+        rails(site);
+        let multus = site.thin();
+        let (sandbox, pod) = site.pod("trainer", "rail0,rail1");
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        let whole = {
+            let took = multus.add(&sandbox, &pod).took;
+            multus.del(&sandbox, &pod);
+            took
+        };
+        let mut killed = 0;
+        for part in 1..=12 {
+            let answer = multus.call("ADD", &sandbox, &pod).killed_after(whole * part / 12);
+            killed += u32::from(answer.was_killed());
+            // What Multus had started goes on for a moment; a runtime that kills it sends DEL at once.
+            multus.del(&sandbox, &pod);
+            site.node.assert_as_before(
+                &before,
+                &[&sandbox],
+                format!("killed after {part}/12 of {whole:?}"),
+            );
+        }
+        assert!(killed >= 6, "only {killed} calls were killed");
+        multus.add(&sandbox, &pod).result();
+        assert_eq!(sandbox.link_names(), ["eth0", "net1", "net2"]);
+    });
+}
+
+/// A plugin that takes its time between two of ours, and says in a file that it has begun.
+fn slow(site: &Site) {
+    let begun = site.node.path("begun");
+    site.node.install_script(
+        "slow",
+        &format!(
+            "[ $CNI_COMMAND = ADD ] || exit 0; : >{}; sleep 1; echo '{{\"cniVersion\":\"1.0.0\"}}'",
+            begun.display()
+        ),
+    );
+    site.network(
+        "slow",
+        &json!({ "cniVersion": "1.0.0", "name": "slow", "type": "slow" }),
+    );
+}
+
+/// Runs `meanwhile` while ADD is in its middle, with the first interface there.
+fn in_the_middle(
+    site: &Site,
+    sandbox: &Pod,
+    add: impl Fn() -> tests::Answer + Sync,
+    meanwhile: impl FnOnce(),
+) -> tests::Answer {
+    std::thread::scope(|scope| {
+        let adding = scope.spawn(&add);
+        let begun = site.node.path("begun");
+        while !begun.exists() {
+            assert!(!adding.is_finished(), "ADD ended before its middle");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(sandbox.link_names().contains(&"net1".to_owned()));
+        meanwhile();
+        let answer = adding.join().unwrap();
+        fs::remove_file(begun).unwrap();
+        answer
+    })
+}
+
+#[test]
+fn a_pod_that_is_deleted_in_the_middle_of_add_leaves_nothing_after_del() {
+    Site::run(|site| {
+        rails(site);
+        slow(site);
+        let multus = site.thin();
+        let (sandbox, pod) = site.pod("trainer", "rail0,slow,rail1");
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        let add = || multus.add(&sandbox, &pod);
+        let answer = in_the_middle(site, &sandbox, add, || site.delete(&pod));
+        answer.refused(999, &["\\\"trainer\\\" not found"]);
+        multus.del(&sandbox, &pod);
+        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+    });
+}
+
+#[test]
+fn a_sandbox_that_goes_in_the_middle_of_add_is_an_error_and_leaves_nothing() {
+    Site::run(|site| {
+        rails(site);
+        slow(site);
+        let multus = site.thin();
+        let before = site.node.settled_snapshot(&[]);
+        let (sandbox, pod) = site.pod("trainer", "rail0,slow,rail1");
+        let add = || multus.add(&sandbox, &pod);
+        let answer = in_the_middle(site, &sandbox, add, || sandbox.die());
+        answer.refused(999, &[sandbox.netns.to_str().unwrap()]);
+        multus.del(&sandbox, &pod);
+        nothing_left(site.node, &before, "after DEL");
+    });
+}

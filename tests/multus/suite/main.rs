@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a pod gets when the real Multus calls our plugins, on this machine's kernel.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it lacks by failing"
+)]
+
+mod default_route;
+mod ends;
+mod networks;
+mod refused;
+mod requests;
+
+use tests::{Value, json};
+
+/// A macvlan network on the node's `eth0`, with addresses of `subnet` that do not rest.
+fn macvlan(name: &str, subnet: &str) -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": name, "type": "cni-ipoib", "master": "eth0", "mode": "macvlan",
+        "capabilities": { "ips": true, "mac": true },
+        "ipam": { "type": "rdma-ipam", "ranges": [[{ "subnet": subnet }]], "cooldown": 0 },
+    })
+}
+
+/// The default routes of a pod, as `ip` shows them.
+fn default_routes(pod: &tests::Pod) -> Vec<String> {
+    let routes = pod.ip("route show default");
+    routes.lines().map(|line| line.trim().to_owned()).collect()
+}

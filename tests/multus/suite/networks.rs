@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which networks a pod gets, and what is told of them.
+
+use crate::{default_routes, macvlan};
+use multus::Site;
+use tests::json;
+
+#[test]
+fn a_pod_gets_every_network_of_its_annotation_under_the_names_it_asks_for() {
+    Site::run(|site| {
+        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        site.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
+        let multus = site.thin();
+        let (sandbox, pod) = site.pod("trainer", "rail0,rail1@ib1,rail0");
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        let result = multus.add(&sandbox, &pod).result();
+        assert_eq!(
+            result["ips"][0]["address"], "10.244.0.2/24",
+            "the runtime is told of the cluster's own network"
+        );
+        assert_eq!(sandbox.link_names(), ["eth0", "net1", "ib1", "net3"]);
+        assert_eq!(sandbox.global("net1"), ["10.30.0.2/24"]);
+        assert_eq!(sandbox.global("ib1"), ["10.31.0.2/24"]);
+        assert_eq!(sandbox.global("net3"), ["10.30.0.3/24"]);
+        multus.del(&sandbox, &pod);
+        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+    });
+}
+
+#[test]
+fn the_network_status_tells_name_interface_addresses_mac_and_mtu_of_each() {
+    Site::run(|site| {
+        site.node.ip("link set eth0 mtu 9000");
+        let mut large = macvlan("rail0", "10.30.0.0/24");
+        large["mtu"] = json!(4200);
+        site.network("rail0", &large);
+        let (sandbox, pod) = site.pod("trainer", "rail0@ib0");
+        site.thin().add(&sandbox, &pod).result();
+        let status = site.status(&pod);
+        assert_eq!(status.len(), 2, "{status:?}");
+        assert_eq!(
+            (&status[0]["name"], &status[0]["default"]),
+            (&json!("cluster"), &json!(true))
+        );
+        let expected = json!({
+            "name": format!("{}/rail0", site.namespace), "interface": "ib0", "ips": ["10.30.0.2"],
+            "mac": sandbox.link("ib0").address.to_string(), "mtu": 4200, "dns": {},
+        });
+        assert_eq!(status[1], expected);
+        assert_eq!(sandbox.link("ib0").mtu, 4200);
+    });
+}
+
+#[test]
+fn networks_of_other_namespaces_and_the_json_form_reach_the_same_plugin() {
+    Site::run(|site| {
+        let other = site.another_namespace();
+        let conf = macvlan("shared", "10.30.0.0/24").to_string();
+        site.network_of(&other, "shared", &conf, None);
+        let wanted = json!([{ "name": "shared", "namespace": other, "interface": "ib0" }]);
+        let (sandbox, pod) = site.pod("trainer", &wanted.to_string());
+        site.thin().add(&sandbox, &pod).result();
+        assert_eq!(sandbox.global("ib0"), ["10.30.0.2/24"]);
+        assert_eq!(site.status(&pod)[1]["name"], format!("{other}/shared"));
+    });
+}
+
+#[test]
+fn a_chain_of_plugins_works_like_one() {
+    Site::run(|site| {
+        let mut first = macvlan("rail0", "10.30.0.0/24");
+        first
+            .as_object_mut()
+            .unwrap()
+            .retain(|key, _| key != "name" && key != "cniVersion");
+        let tuning = json!({ "type": "tuning", "sysctl": { "net.ipv4.conf.IFNAME.arp_filter": "1" } });
+        let list = json!({ "cniVersion": "1.1.0", "name": "rail0", "plugins": [first, tuning] });
+        site.network("rail0", &list);
+        let multus = site.thin();
+        let (sandbox, pod) = site.pod("trainer", "rail0");
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        multus.add(&sandbox, &pod).result();
+        assert_eq!(sandbox.global("net1"), ["10.30.0.2/24"]);
+        assert_eq!(sandbox.sysctl("ipv4/conf/net1/arp_filter"), "1");
+        assert_eq!(site.status(&pod)[1]["ips"], json!(["10.30.0.2"]));
+        multus.del(&sandbox, &pod);
+        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+    });
+}
+
+#[test]
+fn a_network_with_a_gateway_leaves_the_pods_default_route_alone() {
+    Site::run(|site| {
+        let mut conf = macvlan("rail0", "10.30.0.0/24");
+        conf["ipam"]["ranges"][0][0]["gateway"] = json!("10.30.0.1");
+        site.network("rail0", &conf);
+        let (sandbox, pod) = site.pod("trainer", "rail0");
+        site.thin().add(&sandbox, &pod).result();
+        assert_eq!(default_routes(&sandbox), ["default via 10.244.0.1 dev eth0"]);
+        assert_eq!(site.status(&pod)[1].get("gateway"), None);
+    });
+}
+
+#[test]
+fn every_version_that_multus_is_configured_with_is_answered() {
+    Site::run(|site| {
+        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        for (number, version) in ["0.3.1", "0.4.0", "1.0.0"].into_iter().enumerate() {
+            let mut old = macvlan("old", "10.31.0.0/24");
+            old["cniVersion"] = json!(version);
+            let name = format!("old-{number}");
+            site.network(&name, &old);
+            let multus = site.thin().set("cniVersion", json!(version));
+            let (sandbox, pod) = site.pod(&format!("pod-{number}"), &format!("rail0,{name}"));
+            let before = site.node.settled_snapshot(&[&sandbox]);
+            multus.add(&sandbox, &pod).result();
+            assert_eq!(
+                site.status(&pod)[2]["ips"],
+                json!([format!("10.31.0.{}", number + 2)]),
+                "{version}"
+            );
+            multus.del(&sandbox, &pod);
+            site.node.assert_as_before(&before, &[&sandbox], version);
+        }
+    });
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a pod asks for in the JSON form of its annotation.
+
+use crate::macvlan;
+use multus::Site;
+use tests::{Value, json};
+
+/// The annotation for one network with these keys.
+fn asking(keys: Value) -> String {
+    let mut element = json!({ "name": "rail0", "interface": "ib0" });
+    element
+        .as_object_mut()
+        .unwrap()
+        .extend(keys.as_object().unwrap().clone());
+    json!([element]).to_string()
+}
+
+#[test]
+fn a_pod_has_the_addresses_that_it_asks_for() {
+    Site::run(|site| {
+        let mut conf = macvlan("rail0", "10.30.0.0/24");
+        conf["ipam"]["ranges"] = json!([[{ "subnet": "10.30.0.0/24" }], [{ "subnet": "fd00:30::/64" }]]);
+        site.network("rail0", &conf);
+        let wanted = asking(json!({ "ips": ["10.30.0.77/24", "fd00:30::77/64"] }));
+        let (sandbox, pod) = site.pod("trainer", &wanted);
+        site.thin().add(&sandbox, &pod).result();
+        assert_eq!(sandbox.global("ib0"), ["10.30.0.77/24", "fd00:30::77/64"]);
+        assert_eq!(site.status(&pod)[1]["ips"], json!(["10.30.0.77", "fd00:30::77"]));
+    });
+}
+
+#[test]
+fn an_address_that_another_pod_has_is_refused_with_the_name_of_its_owner() {
+    Site::run(|site| {
+        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let multus = site.thin();
+        let wanted = asking(json!({ "ips": ["10.30.0.77/24"] }));
+        let (first, owner) = site.pod("first", &wanted);
+        multus.add(&first, &owner).result();
+        let (second, pod) = site.pod("second", &wanted);
+        let before = site.node.settled_snapshot(&[&second]);
+        // Multus has a code of its own for whatever a delegate says.
+        let said = ["10.30.0.77", "in use", &first.id];
+        multus.add(&second, &pod).refused(999, &said);
+        multus.del(&second, &pod);
+        site.node
+            .assert_as_before(&before, &[&second], "after the refusal");
+        assert_eq!(first.global("ib0"), ["10.30.0.77/24"]);
+    });
+}
+
+#[test]
+fn a_pod_has_the_mac_address_that_it_asks_for() {
+    Site::run(|site| {
+        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let wanted = asking(json!({ "mac": "02:42:ac:11:00:07" }));
+        let (sandbox, pod) = site.pod("trainer", &wanted);
+        site.thin().add(&sandbox, &pod).result();
+        assert_eq!(sandbox.link("ib0").address.to_string(), "02:42:ac:11:00:07");
+        assert_eq!(site.status(&pod)[1]["mac"], "02:42:ac:11:00:07");
+    });
+}
+
+#[test]
+fn cni_args_reach_the_plugins() {
+    Site::run(|site| {
+        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let wanted = asking(json!({ "cni-args": { "mac": "02:42:ac:11:00:08", "ips": ["10.30.0.88"] } }));
+        let (sandbox, pod) = site.pod("trainer", &wanted);
+        site.thin().add(&sandbox, &pod).result();
+        assert_eq!(sandbox.link("ib0").address.to_string(), "02:42:ac:11:00:08");
+        assert_eq!(sandbox.global("ib0"), ["10.30.0.88/24"]);
+    });
+}
+
+#[test]
+fn a_guid_for_an_ethernet_interface_is_refused() {
+    Site::run(|site| {
+        let mut conf = macvlan("rail0", "10.30.0.0/24");
+        conf["capabilities"]["infinibandGUID"] = json!(true);
+        site.network("rail0", &conf);
+        let multus = site.thin();
+        let wanted = asking(json!({ "infiniband-guid": "02:00:00:00:00:00:00:21" }));
+        let (sandbox, pod) = site.pod("trainer", &wanted);
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        multus
+            .add(&sandbox, &pod)
+            .refused(999, &["infinibandGUID is for mode ipoib"]);
+        multus.del(&sandbox, &pod);
+        site.node
+            .assert_as_before(&before, &[&sandbox], "after the refusal");
+    });
+}

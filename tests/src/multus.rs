@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Multus, called as a container runtime calls it: with the pod in `CNI_ARGS` and `eth0` as the interface.
+
+use crate::{Answer, Call, Node, Pod, programs};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A pod as the API server knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// A program of Multus and the configuration that a runtime finds in `/etc/cni/net.d`.
+#[derive(Clone)]
+pub struct Multus<'n> {
+    node: &'n Node,
+    program: &'static str,
+    conf: Value,
+}
+
+impl<'n> Multus<'n> {
+    /// The thin plugin: one process per call, which asks the API server itself. The cluster's own network is a veth pair with
+    /// the pod's default route.
+    pub fn thin(node: &'n Node, kubeconfig: &Path) -> Self {
+        let conf = json!({
+            "cniVersion": "1.1.0", "name": "multus-cni-network", "type": "multus",
+            "kubeconfig": kubeconfig, "binDir": node.path("bin"), "confDir": node.path("multus"),
+            "delegates": [cluster_network()],
+        });
+        Self::with(node, "multus", conf)
+    }
+
+    /// The thick plugin's shim with the configuration that the daemon wrote.
+    pub fn shim(node: &'n Node, conf: Value) -> Self {
+        Self::with(node, "multus-shim", conf)
+    }
+
+    fn with(node: &'n Node, program: &'static str, conf: Value) -> Self {
+        Self { node, program, conf }
+    }
+
+    /// The same with `key` set to `value`.
+    #[must_use]
+    pub fn set(mut self, key: &str, value: Value) -> Self {
+        self.conf[key] = value;
+        self
+    }
+
+    /// A call for a sandbox of the pod `of`.
+    pub fn call(&self, command: &str, sandbox: &Pod, of: &Identity) -> Call {
+        let Identity { namespace, name, uid } = of;
+        let id = &sandbox.id;
+        Call::new(&programs::multus().join(self.program))
+            .env("CNI_COMMAND", command)
+            .env("CNI_CONTAINERID", id)
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_NETNS", &sandbox.netns)
+            .env("CNI_PATH", std::env::join_paths(self.node.cni_path()).unwrap())
+            .env(
+                "CNI_ARGS",
+                format!(
+                    "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};\
+                     K8S_POD_INFRA_CONTAINER_ID={id};K8S_POD_UID={uid}"
+                ),
+            )
+            .stdin(self.conf.to_string())
+    }
+
+    /// ADD, which may fail.
+    pub fn add(&self, sandbox: &Pod, of: &Identity) -> Answer {
+        self.call("ADD", sandbox, of).run()
+    }
+
+    /// DEL, which succeeds.
+    #[track_caller]
+    pub fn del(&self, sandbox: &Pod, of: &Identity) {
+        self.call("DEL", sandbox, of).run().done();
+    }
+}
+
+/// A cluster network as small ones have it; the leases of its `host-local` are where that keeps them.
+pub fn cluster_network() -> Value {
+    json!({
+        "cniVersion": "1.0.0", "name": "cluster", "plugins": [{
+            "type": "ptp",
+            "ipam": {
+                "type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        }],
+    })
+}

@@ -24,6 +24,7 @@ mod netns;
 pub mod plan;
 pub mod policy;
 pub mod rdma;
+pub mod recorded;
 pub mod select;
 mod status;
 

@@ -6,9 +6,11 @@
 
 mod candidates;
 mod settle;
+mod view;
 
-pub use candidates::{Loads, candidates};
+pub use candidates::{Loads, candidates, survey};
 pub(crate) use settle::{chosen, settle, turn};
+pub use view::View;
 
 use common::netlink::LinkLayer;
 use common::rdma::{PciAddress, Pkey};

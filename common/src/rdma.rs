@@ -15,4 +15,4 @@ mod sysfs;
 
 pub use id::{Guid, IdError, PciAddress, Pkey};
 pub use port::{Device, Port, PortLayer, PortState};
-pub use sysfs::{Behind, Sysfs};
+pub use sysfs::{Behind, Gid, Sysfs};

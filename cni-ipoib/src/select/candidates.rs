@@ -4,10 +4,11 @@
 //! Holds always: no child and no pod's interface is a candidate unless it is named; what can be told from the list of
 //! links is not asked of the kernel again, and `P_Key` tables are read only if somebody asks for a partition.
 
+use super::view::{OfHost, View};
 use super::{Aside, Candidate, Preference, Preferences, RdmaPort};
 use crate::error::Error;
 use crate::host::refused;
-use crate::kernel::{Kernel, Side, links};
+use crate::kernel::Kernel;
 use crate::mark;
 use crate::rdma::facts;
 use common::netlink::{Link, LinkLayer, TABLE_MAIN};
@@ -28,7 +29,20 @@ pub fn candidates(
     preferences: &Preferences,
     loads: &Loads,
 ) -> Result<Vec<Candidate>, Error> {
-    let links = links(kernel, Side::Host)?;
+    survey(&mut OfHost(kernel), sysfs, preferences, loads)
+}
+
+/// The same for whoever only looks at the node.
+///
+/// # Errors
+/// As [`candidates`].
+pub fn survey(
+    view: &mut dyn View,
+    sysfs: &Sysfs,
+    preferences: &Preferences,
+    loads: &Loads,
+) -> Result<Vec<Candidate>, Error> {
+    let links = view.links().map_err(|e| refused("list the links", e))?;
     let devices = facts::all(sysfs)?;
     let survey = Survey {
         sysfs,
@@ -39,7 +53,7 @@ pub fn candidates(
     let mut found = Vec::new();
     for link in links.iter().filter(|link| survey.is_meant(link)) {
         let load = loads.get(&link.name).copied().unwrap_or(0);
-        found.push(survey.candidate(kernel, link, load)?);
+        found.push(survey.candidate(view, link, load)?);
     }
     Ok(found)
 }
@@ -62,7 +76,7 @@ impl<'a> Survey<'a> {
         choices.iter().any(named) || link.parent.is_none() && hardware_or_bond && fabric
     }
 
-    fn candidate(&self, kernel: &mut dyn Kernel, link: &Link, load: usize) -> Result<Candidate, Error> {
+    fn candidate(&self, view: &mut dyn View, link: &Link, load: usize) -> Result<Candidate, Error> {
         let port = self.port(link);
         // A bond has no device of its own.
         let slave = self.ports_of(link).next().filter(|_| is_bond(link));
@@ -76,7 +90,7 @@ impl<'a> Survey<'a> {
             pci,
             numa_node,
             trouble: trouble(link, port),
-            aside: self.aside(kernel, link, port.is_some())?,
+            aside: self.aside(view, link, port.is_some())?,
             port: port.map(|(device, port)| self.facts(device, port)).transpose()?,
             load,
         })
@@ -123,7 +137,7 @@ impl<'a> Survey<'a> {
         })
     }
 
-    fn aside(&self, kernel: &mut dyn Kernel, link: &Link, rdma: bool) -> Result<Option<Aside>, Error> {
+    fn aside(&self, view: &mut dyn View, link: &Link, rdma: bool) -> Result<Option<Aside>, Error> {
         if mark::is_ours(link) {
             return Ok(Some(Aside::Always("is the interface of a pod".to_owned())));
         }
@@ -150,19 +164,19 @@ impl<'a> Survey<'a> {
         if !rdma || link.layer != LinkLayer::Ethernet {
             return Ok(None);
         }
-        self.carries(kernel, link).map(|what| what.map(Aside::Unasked))
+        self.carries(view, link).map(|what| what.map(Aside::Unasked))
     }
 
     /// What of the node's own network runs over `link`, directly or through a VLAN on it.
-    fn carries(&self, kernel: &mut dyn Kernel, link: &Link) -> Result<Option<String>, Error> {
+    fn carries(&self, view: &mut dyn View, link: &Link) -> Result<Option<String>, Error> {
         for over in self.over(link) {
             let via = if over.index == link.index {
                 String::new()
             } else {
                 format!(" through {}", over.name)
             };
-            let routes = kernel
-                .routes(Side::Host, over.index)
+            let routes = view
+                .routes(over.index)
                 .map_err(|e| refused(format!("list the routes of {}", over.name), e))?;
             let is_default = |table: Option<u32>| table.is_none_or(|table| table == TABLE_MAIN);
             if routes.iter().any(|r| r.dst.prefix() == 0 && is_default(r.table)) {
@@ -173,8 +187,8 @@ impl<'a> Survey<'a> {
             if !is_bond(link) {
                 continue;
             }
-            let addresses = kernel
-                .addresses(Side::Host, over.index)
+            let addresses = view
+                .addresses(over.index)
                 .map_err(|e| refused(format!("list the addresses of {}", over.name), e))?;
             if let Some(global) = addresses.iter().find(|address| address.scope == 0) {
                 let address = global.address.ip();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 mod behind;
+mod gids;
 
 pub use behind::Behind;
+pub use gids::Gid;
 
 use super::id::{PciAddress, Pkey};
 use super::port::{Device, Port, PortLayer, PortState};

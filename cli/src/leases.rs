@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The leases that `rdma-ipam` keeps on this node, looked at without its locks: each file appears and goes whole.
+
+use crate::Failure;
+use ipam::clock::KernelClock;
+use ipam::config::Place;
+use ipam::pool::{POOLS, PoolName};
+use ipam::store::{LOCK_WAIT, Lease, Node, NodeDisk, Store};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+/// A lease and the store it is in.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// The pool; none for a network with ranges of its own.
+    pub pool: Option<PoolName>,
+    /// The lease.
+    pub lease: Lease,
+}
+
+/// Every lease below `data_dir`, and a sentence about each that cannot be read.
+///
+/// # Errors
+/// A folder cannot be listed, or the kernel does not tell which boot this is.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method alone has one lifetime too few"
+)]
+pub fn all(data_dir: &Path) -> Result<(Vec<Held>, Vec<String>), Failure> {
+    let (mut held, mut damaged) = (Vec::new(), Vec::new());
+    for place in places(data_dir)? {
+        let pool = place
+            .is_pool
+            .then(|| PoolName::try_from(place.name.clone()).ok())
+            .flatten();
+        let leases = with_store(&place, |store| store.leases())?;
+        damaged.extend(leases.damaged.into_iter().map(|(_, error)| error.msg));
+        held.extend(leases.held.into_iter().map(|one| Held {
+            pool: pool.clone(),
+            lease: one.lease,
+        }));
+    }
+    Ok((held, damaged))
+}
+
+/// Does `work` on the store at `place`.
+///
+/// # Errors
+/// Those of `work`, and the kernel does not tell which boot this is.
+pub fn with_store<T>(
+    place: &Place,
+    work: impl FnOnce(&Store<'_>) -> Result<T, common::cni::Error>,
+) -> Result<T, Failure> {
+    let node = Node {
+        disk: &NodeDisk,
+        clock: &KernelClock,
+        lock_wait: LOCK_WAIT,
+    };
+    Ok(work(&Store::new(place, &node)?)?)
+}
+
+/// The stores below `data_dir`: those of networks, and those of pools.
+///
+/// # Errors
+/// A folder cannot be listed.
+pub fn places(data_dir: &Path) -> Result<Vec<Place>, Failure> {
+    let networks = folders(data_dir)?.into_iter().filter(|name| name != POOLS);
+    let network = |name: String| Place {
+        dir: data_dir.join(&name),
+        network: name.clone(),
+        name,
+        cooldown: Duration::ZERO,
+        is_pool: false,
+    };
+    let pools = folders(&data_dir.join(POOLS))?;
+    let pool = |name: String| Some(Place::of_pool(data_dir, &PoolName::try_from(name).ok()?));
+    Ok(networks
+        .map(network)
+        .chain(pools.into_iter().filter_map(pool))
+        .collect())
+}
+
+fn folders(dir: &Path) -> Result<Vec<String>, Failure> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
+        Err(e) => {
+            return Err(Failure(format!(
+                "cannot list the leases in {}: {e}; run this as root, or say where they are (--data-dir)",
+                dir.display()
+            )));
+        }
+    };
+    let entries = entries.flatten().filter(|entry| entry.path().is_dir());
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}

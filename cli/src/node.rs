@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rdmanet node`: one node in one table, what to take as master, and what is wrong.
+//!
+//! ```text
+//! sysfs, netlink, journal, leases ─▶ look (Facts, read once) ─▶ advice, check (pure) ─▶ show
+//! ```
+
+pub mod advice;
+pub mod check;
+pub mod look;
+pub mod show;
+
+use crate::answer::{Answer, Failure, Outcome};
+use crate::args;
+use check::Level;
+
+/// Looks at the node.
+///
+/// # Errors
+/// The node, or its record, cannot be read.
+pub fn run(options: &args::Node) -> Result<Answer, Failure> {
+    let facts = look::facts(options)?;
+    let advice = advice::advise(&facts);
+    let findings = check::findings(&facts, &advice);
+    let wrong = findings.iter().any(|finding| finding.level == Level::Fail);
+    Ok(Answer {
+        text: show::text(&facts, &advice, &findings, options.gids),
+        json: show::json(&facts, &advice, &findings),
+        outcome: if wrong { Outcome::Found } else { Outcome::Fine },
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the node has, read once.
+
+use crate::answer::Failure;
+use crate::args;
+use crate::leases;
+use cni_ipoib::journal;
+use cni_ipoib::mark;
+use cni_ipoib::recorded::{Recorded, write_sysfs};
+use cni_ipoib::select::{Candidate, Loads, Needs, Preference, Preferences, Selector, View, survey};
+use common::netlink::{Link, LinkInfo, Route, Socket};
+use common::rdma::{Device, Gid, Pkey, Port, Sysfs};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A node.
+#[derive(Debug)]
+pub struct Facts {
+    /// Its host name, or the folder that it was recorded in.
+    pub name: String,
+    /// Whether all namespaces see all RDMA devices; none where the kernel does not tell.
+    pub shared: Option<bool>,
+    /// Every port of every RDMA device.
+    pub ports: Vec<PortFacts>,
+    /// What could become a master.
+    pub candidates: Vec<Candidate>,
+    /// Bonds, by name.
+    pub bonds: Vec<BondFacts>,
+    /// Which of the kernel modules that pods need are not loaded.
+    pub missing_modules: Vec<&'static str>,
+    /// What only the node itself can tell; none of a record.
+    pub live: Option<Live>,
+}
+
+/// A port.
+#[derive(Clone, Debug)]
+pub struct PortFacts {
+    /// Its device.
+    pub device: Device,
+    /// The port.
+    pub port: Port,
+    /// The card's model, e.g. `MT4123`.
+    pub model: Option<String>,
+    /// The card's firmware.
+    pub firmware: Option<String>,
+    /// Its GIDs.
+    pub gids: Vec<Gid>,
+    /// Its partitions.
+    pub pkeys: Vec<Pkey>,
+    /// The NUMA node.
+    pub numa_node: Option<u32>,
+    /// What its slot carries in Mbit/s.
+    pub slot_mbps: Option<u64>,
+    /// The link that stands for it: the bond of a LAG device, else the link on the port.
+    pub netdev: Option<String>,
+    /// The bond that the link is, or is a port of.
+    pub bond: Option<String>,
+    /// Who has something on it.
+    pub users: Vec<User>,
+}
+
+/// A bond.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BondFacts {
+    /// Its name.
+    pub name: String,
+    /// Its mode; none if this program does not know it, or the record does not tell.
+    pub mode: Option<String>,
+    /// The port that carries the traffic.
+    pub active_slave: Option<String>,
+    /// Its ports.
+    pub slaves: Vec<String>,
+    /// Milliseconds between two looks at carrier; 0: nobody looks.
+    pub miimon: Option<u32>,
+    /// Whether its ports are InfiniBand.
+    pub infiniband: bool,
+}
+
+/// Who has something on a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum User {
+    /// An attachment of ours.
+    #[serde(rename_all = "camelCase")]
+    Attachment {
+        /// The network.
+        network: String,
+        /// `CNI_CONTAINERID`.
+        container_id: String,
+        /// `CNI_IFNAME`.
+        ifname: String,
+        /// The pod, if rdma-ipam was told.
+        pod: Option<String>,
+    },
+    /// A link of the host on top of it.
+    Link {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// What only the node itself can tell.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    /// The device files that are missing.
+    pub missing_files: Vec<String>,
+    /// How many bytes a container may lock by default; none: any number, or no runtime was found.
+    pub memlock: Option<(String, u64)>,
+    /// Our plugins that are not in `/opt/cni/bin`.
+    pub missing_plugins: Vec<&'static str>,
+    /// Pools have files here, and the agent's socket is not there.
+    pub agent_away: bool,
+    /// Leases that cannot be read.
+    pub damaged: Vec<String>,
+}
+
+/// Reads the node that `options` mean.
+///
+/// # Errors
+/// The record cannot be read, or the kernel does not answer.
+pub fn facts(options: &args::Node) -> Result<Facts, Failure> {
+    if let Some(folder) = &options.from {
+        let scratch =
+            tempfile::tempdir().map_err(|e| Failure(format!("cannot make a scratch folder: {e}")))?;
+        let (mut node, sysfs) = recorded(folder, scratch.path())?;
+        let name = folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        return read(name, &mut node, &sysfs, &BTreeMap::new(), None);
+    }
+    let sysfs = Sysfs::at(&options.sysfs);
+    let mut socket = Socket::<Route>::open().map_err(|e| {
+        Failure(format!(
+            "cannot open a netlink socket: {e}; run this on the node itself"
+        ))
+    })?;
+    let (held, damaged) = leases::all(&options.data_dir)?;
+    let pods: BTreeMap<String, String> = held
+        .iter()
+        .filter_map(|one| {
+            Some((
+                one.lease.owner.container_id.to_string(),
+                one.lease.sandbox.pod.clone()?,
+            ))
+        })
+        .collect();
+    let mut users: BTreeMap<String, Vec<User>> = BTreeMap::new();
+    let written = journal::written(&options.state).map_err(|e| Failure::from(common::cni::Error::from(e)))?;
+    for one in written {
+        let id = one.attachment.container_id.to_string();
+        users
+            .entry(one.intent.master)
+            .or_default()
+            .push(User::Attachment {
+                pod: pods.get(&id).cloned(),
+                network: one.network,
+                container_id: id,
+                ifname: one.attachment.ifname.to_string(),
+            });
+    }
+    let live = Live {
+        damaged,
+        ..live(&sysfs, &options.data_dir)
+    };
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    read(name.trim().to_owned(), &mut socket, &sysfs, &users, Some(live))
+}
+
+fn recorded(folder: &Path, scratch: &Path) -> Result<(Recorded, Sysfs), Failure> {
+    let text = |file: &str| {
+        let path = folder.join(file);
+        let how = "docs/cli.md says how to record a node";
+        fs::read_to_string(&path).map_err(|e| Failure(format!("cannot read {}: {e}; {how}", path.display())))
+    };
+    let node = Recorded::read(&text("address.json")?, &text("route.json")?)
+        .map_err(|e| Failure(format!("{}: {e}", folder.display())))?;
+    write_sysfs(&text("sysfs")?, scratch)
+        .map_err(|e| Failure(format!("{}: {e}", folder.join("sysfs").display())))?;
+    Ok((node, Sysfs::at(scratch)))
+}
+
+fn read(
+    name: String,
+    view: &mut dyn View,
+    sysfs: &Sysfs,
+    users: &BTreeMap<String, Vec<User>>,
+    live: Option<Live>,
+) -> Result<Facts, Failure> {
+    let links = view
+        .links()
+        .map_err(|e| Failure(format!("cannot list the links: {e}")))?;
+    let devices = sysfs
+        .devices()
+        .map_err(|e| Failure(format!("cannot list the RDMA devices: {e}; is sysfs mounted?")))?;
+    let any = Preferences {
+        choices: vec![Preference::Described(Selector::default())],
+        needs: Needs::default(),
+    };
+    let loads = users.iter().map(|(master, users)| (master.clone(), users.len()));
+    let candidates = survey(view, sysfs, &any, &loads.collect::<Loads>())
+        .map_err(|e| Failure::from(common::cni::Error::from(e)))?;
+    let machine = Machine {
+        sysfs,
+        links: &links,
+        devices: &devices,
+        users,
+    };
+    let modules = ["ib_uverbs", "rdma_ucm", "ib_ipoib"];
+    Ok(Facts {
+        name,
+        shared: sysfs.shares_rdma(),
+        ports: machine.ports(),
+        candidates,
+        bonds: machine.bonds(),
+        missing_modules: modules
+            .into_iter()
+            .filter(|module| sysfs.has_module(module) == Some(false))
+            .collect(),
+        live,
+    })
+}
+
+struct Machine<'m> {
+    sysfs: &'m Sysfs,
+    links: &'m [Link],
+    devices: &'m [Device],
+    users: &'m BTreeMap<String, Vec<User>>,
+}
+
+impl Machine<'_> {
+    fn ports(&self) -> Vec<PortFacts> {
+        let all = self
+            .devices
+            .iter()
+            .flat_map(|device| device.ports.iter().map(move |port| (device, port)));
+        all.map(|(device, port)| self.port(device, port)).collect()
+    }
+
+    fn port(&self, device: &Device, port: &Port) -> PortFacts {
+        let on_port = |link: &&Link| {
+            let found = self.sysfs.port_of(self.devices, link);
+            found.is_some_and(|(d, p)| d.name == device.name && p.number == port.number)
+        };
+        // Children share their parent's port, and a pod's child may lie about under any name.
+        let own: Vec<&Link> = self
+            .links
+            .iter()
+            .filter(|link| (link.parent.is_none() || link.kind.is_none()) && !mark::is_ours(link))
+            .filter(on_port)
+            .collect();
+        let netdev = own
+            .iter()
+            .find(|link| is_bond(link))
+            .or_else(|| own.first())
+            .copied();
+        let upper = netdev.and_then(|link| {
+            let over = |bond: &&Link| bond.index == link.index || Some(bond.index) == link.master;
+            self.links.iter().filter(|bond| is_bond(bond)).find(over)
+        });
+        let hardware = own.iter().find(|link| !is_bond(link)).copied().or(netdev);
+        PortFacts {
+            model: self.sysfs.model(device),
+            firmware: self.sysfs.firmware(device),
+            gids: self.sysfs.gids(device, port).unwrap_or_default(),
+            pkeys: self.sysfs.pkeys(device, port).unwrap_or_default(),
+            numa_node: hardware.and_then(|link| self.sysfs.numa_node_of_netdev(&link.name)),
+            slot_mbps: device.path.as_deref().and_then(slot_mbps),
+            netdev: netdev.map(|link| link.name.clone()),
+            bond: upper.map(|bond| bond.name.clone()),
+            users: netdev
+                .into_iter()
+                .chain(upper)
+                .flat_map(|link| self.users_of(link))
+                .fold(Vec::new(), |mut all, user| {
+                    if !all.contains(&user) {
+                        all.push(user);
+                    }
+                    all
+                }),
+            device: device.clone(),
+            port: port.clone(),
+        }
+    }
+
+    fn users_of(&self, link: &Link) -> Vec<User> {
+        let attached = self.users.get(&link.name).cloned().unwrap_or_default();
+        let above = self.links.iter().filter(|other| {
+            other.parent == Some(link.index) && other.parent_netnsid.is_none() && other.kind.is_some()
+        });
+        let above = above.filter(|other| other.index != link.index && !mark::is_ours(other));
+        let named = above.map(|other| User::Link {
+            name: other.name.clone(),
+        });
+        attached.into_iter().chain(named).collect()
+    }
+
+    fn bonds(&self) -> Vec<BondFacts> {
+        let name_of = |index: u32| {
+            let found = self.links.iter().find(|link| link.index == index);
+            found.map(|link| link.name.clone())
+        };
+        let bond = |link: &Link| {
+            let slaves = self.links.iter().filter(|slave| slave.master == Some(link.index));
+            let slaves: Vec<&Link> = slaves.collect();
+            let (mode, active, miimon) = match link.info {
+                LinkInfo::Bond {
+                    mode, active, miimon, ..
+                } => (Some(mode.to_string()), active, Some(miimon)),
+                _ => (None, None, None),
+            };
+            BondFacts {
+                name: link.name.clone(),
+                mode,
+                active_slave: active.and_then(name_of),
+                infiniband: slaves
+                    .iter()
+                    .any(|slave| slave.layer == common::netlink::LinkLayer::Infiniband),
+                slaves: slaves.iter().map(|slave| slave.name.clone()).collect(),
+                miimon,
+            }
+        };
+        self.links.iter().filter(|link| is_bond(link)).map(bond).collect()
+    }
+}
+
+fn is_bond(link: &Link) -> bool {
+    link.kind.as_deref() == Some("bond")
+}
+
+/// What a PCI Express slot carries, from `current_link_speed` (`16.0 GT/s PCIe`) and `current_link_width`. Since 8 GT/s
+/// 128 of 130 bits are data, before that 8 of 10.
+fn slot_mbps(device: &Path) -> Option<u64> {
+    let text = |file: &str| fs::read_to_string(device.join(file)).ok();
+    let speed: f64 = text("current_link_speed")?.split(' ').next()?.parse().ok()?;
+    let width: u64 = text("current_link_width")?
+        .trim()
+        .parse()
+        .ok()
+        .filter(|width| (1..=32).contains(width))?;
+    let lane = match speed {
+        s if s >= 64.0 => 62_000,
+        s if s >= 32.0 => 31_508,
+        s if s >= 16.0 => 15_754,
+        s if s >= 8.0 => 7_877,
+        s if s >= 5.0 => 4_000,
+        _ => 2_000,
+    };
+    Some(lane * width)
+}
+
+fn live(sysfs: &Sysfs, data_dir: &Path) -> Live {
+    let devices = sysfs.devices().unwrap_or_default();
+    let mut missing_files = Vec::new();
+    if !devices.is_empty() {
+        let files = fs::read_dir("/dev/infiniband").into_iter().flatten().flatten();
+        let names: Vec<String> = files
+            .filter_map(|file| file.file_name().into_string().ok())
+            .collect();
+        let verbs = names.iter().filter(|name| name.starts_with("uverbs")).count();
+        if verbs < devices.len() {
+            missing_files.push(format!(
+                "/dev/infiniband/uverbs* ({verbs} for {} devices)",
+                devices.len()
+            ));
+        }
+        if !names.iter().any(|name| name == "rdma_cm") {
+            missing_files.push("/dev/infiniband/rdma_cm".to_owned());
+        }
+    }
+    let plugin = |name: &&str| !Path::new("/opt/cni/bin").join(name).is_file();
+    let pools = fs::read_dir(data_dir.join(ipam::pool::POOLS)).is_ok_and(|mut pools| pools.next().is_some());
+    Live {
+        missing_files,
+        memlock: memlock(),
+        missing_plugins: ["cni-ipoib", "rdma-ipam"].into_iter().filter(plugin).collect(),
+        agent_away: pools && !Path::new(ipam::agent::SOCKET).exists(),
+        damaged: Vec::new(),
+    }
+}
+
+/// The limit that containers inherit from their runtime, if it is one.
+fn memlock() -> Option<(String, u64)> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut runtimes = processes.filter_map(|process| {
+        let folder: PathBuf = process.path();
+        let name = fs::read_to_string(folder.join("comm")).ok()?.trim().to_owned();
+        ["containerd", "crio"]
+            .contains(&name.as_str())
+            .then_some((name, folder))
+    });
+    let limit = |(name, folder): (String, PathBuf)| {
+        let limits = fs::read_to_string(folder.join("limits")).ok()?;
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with("Max locked memory"))?;
+        // `unlimited` is no number.
+        Some((name, line.split_whitespace().nth(3)?.parse().ok()?))
+    };
+    runtimes.find_map(limit)
+}

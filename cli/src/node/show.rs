@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The node as text, in the words of `ibstat`, `ibdev2netdev` and `show_gids`, and as JSON.
+
+use super::advice::{Advice, Verdict, verdict};
+use super::check::{Finding, Level};
+use super::look::{Facts, PortFacts, User};
+use crate::table::{Table, wrapped};
+use common::rdma::{Gid, PortLayer, PortState};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// How wide a line of prose is.
+const WIDTH: usize = 110;
+
+/// Mbit/s as people say it.
+pub fn gbits(mbps: u32) -> String {
+    match (mbps / 1000, mbps % 1000 / 100) {
+        (whole, 0) => format!("{whole} Gb/s"),
+        (whole, tenths) => format!("{whole}.{tenths} Gb/s"),
+    }
+}
+
+impl PortFacts {
+    /// `mlx5_0/1`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.device.name, self.port.number)
+    }
+}
+
+/// As `ibstat` has it.
+fn state(state: PortState) -> &'static str {
+    match state {
+        PortState::Down => "Down",
+        PortState::Init => "Initializing",
+        PortState::Armed => "Armed",
+        PortState::Active => "Active",
+        PortState::ActiveDefer => "ActiveDefer",
+        PortState::Unknown => "-",
+    }
+}
+
+/// The whole answer.
+pub fn text(facts: &Facts, advice: &Advice, findings: &[Finding], all_gids: bool) -> String {
+    let mut text = String::new();
+    let devices: BTreeSet<&str> = facts.ports.iter().map(|port| port.device.name.as_str()).collect();
+    let shared = match facts.shared {
+        Some(true) => "; namespaces share the RDMA devices",
+        Some(false) => "; each RDMA device is in one namespace (exclusive)",
+        None => "",
+    };
+    let count = match devices.len() {
+        0 => "no RDMA device".to_owned(),
+        1 => "1 RDMA device".to_owned(),
+        n => format!("{n} RDMA devices"),
+    };
+    let _ = writeln!(text, "{}: {count}{shared}", facts.name);
+    if !facts.ports.is_empty() {
+        text.push('\n');
+        text.push_str(&ports(facts));
+    }
+    let gids = gids(facts, all_gids);
+    if !gids.is_empty() {
+        text.push('\n');
+        text.push_str(&gids.render());
+    }
+    if let Some(advised) = advised(advice) {
+        let _ = write!(text, "\n{advised}");
+    }
+    if !findings.is_empty() {
+        text.push('\n');
+    }
+    for one in findings {
+        let level = match one.level {
+            Level::Fail => "FAIL",
+            Level::Warn => "WARN",
+            Level::Info => "INFO",
+        };
+        let body = wrapped(&format!("{}: {}", one.subject, one.text), 6, WIDTH);
+        let _ = writeln!(
+            text,
+            "{level}  {body}\n      -> {}",
+            wrapped(&one.remedy, 9, WIDTH)
+        );
+    }
+    text
+}
+
+fn ports(facts: &Facts) -> String {
+    let mut table = Table::new(&[
+        "HCA/PORT", "MODEL", "LINK", "STATE", "PHYSICAL", "RATE", "LID", "NETDEV", "BOND", "PKEYS", "NUMA",
+        "USED BY", "FOR PODS",
+    ]);
+    for port in &facts.ports {
+        let infiniband = port.port.layer == PortLayer::Infiniband;
+        table.row([
+            port.name(),
+            port.model.clone().unwrap_or_default(),
+            port.port.layer.to_string(),
+            state(port.port.state).to_owned(),
+            port.port.phys_state.clone(),
+            port.port.rate_mbps.map(gbits).unwrap_or_default(),
+            if infiniband {
+                port.port.lid.to_string()
+            } else {
+                String::new()
+            },
+            port.netdev.clone().unwrap_or_default(),
+            bond(facts, port),
+            pkeys(port),
+            port.numa_node.map(|node| node.to_string()).unwrap_or_default(),
+            users(&port.users),
+            for_pods(&verdict(facts, port)),
+        ]);
+    }
+    table.render()
+}
+
+fn for_pods(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Use => "yes".to_owned(),
+        Verdict::Kept(why) if why.starts_with("is a port of ") => format!("no: {why}"),
+        Verdict::Kept(_) => "no: the node's own".to_owned(),
+        Verdict::Trouble(why) if why.starts_with("carries nothing") => "no: down".to_owned(),
+        Verdict::Trouble(why) | Verdict::Nothing(why) => format!("no: {why}"),
+    }
+}
+
+/// `bond0: ens1f0*, ens1f1`; the star marks the port that carries.
+fn bond(facts: &Facts, port: &PortFacts) -> String {
+    let found = facts
+        .bonds
+        .iter()
+        .find(|bond| Some(&bond.name) == port.bond.as_ref());
+    let Some(bond) = found else { return String::new() };
+    let slave = |name: &String| {
+        let star = if bond.active_slave.as_ref() == Some(name) {
+            "*"
+        } else {
+            ""
+        };
+        format!("{name}{star}")
+    };
+    let slaves: Vec<String> = bond.slaves.iter().map(slave).collect();
+    let mode = bond
+        .mode
+        .as_ref()
+        .map(|mode| format!(" ({mode})"))
+        .unwrap_or_default();
+    format!("{}{mode}: {}", bond.name, slaves.join(" "))
+}
+
+fn pkeys(port: &PortFacts) -> String {
+    let shown: Vec<String> = port.pkeys.iter().take(4).map(ToString::to_string).collect();
+    match port.pkeys.len() {
+        n if n > 4 => format!("{} +{}", shown.join(","), n - 4),
+        _ => shown.join(","),
+    }
+}
+
+fn users(users: &[User]) -> String {
+    let mut named = Vec::new();
+    let mut pods = 0;
+    for user in users {
+        match user {
+            User::Attachment { .. } => pods += 1,
+            User::Link { name } => named.push(name.clone()),
+        }
+    }
+    if pods > 0 {
+        named.insert(
+            0,
+            format!("{pods} {}", if pods == 1 { "attachment" } else { "attachments" }),
+        );
+    }
+    named.join(", ")
+}
+
+fn gids(facts: &Facts, all: bool) -> Table {
+    let mut table = Table::new(&["HCA/PORT", "INDEX", "GID", "IPV4", "VER", "DEV"]);
+    let wanted = facts
+        .ports
+        .iter()
+        .filter(|port| all || port.port.layer == PortLayer::Ethernet);
+    for port in wanted {
+        for gid in &port.gids {
+            table.row([
+                port.name(),
+                gid.index.to_string(),
+                spelled(gid),
+                gid.gid
+                    .to_ipv4_mapped()
+                    .map(|ip| ip.to_string())
+                    .unwrap_or_default(),
+                version(port, gid).unwrap_or_default(),
+                gid.netdev.clone().unwrap_or_default(),
+            ]);
+        }
+    }
+    table
+}
+
+/// As sysfs spells it, since people compare.
+fn spelled(gid: &Gid) -> String {
+    let groups: Vec<String> = gid
+        .gid
+        .segments()
+        .iter()
+        .map(|group| format!("{group:04x}"))
+        .collect();
+    groups.join(":")
+}
+
+fn version(port: &PortFacts, gid: &Gid) -> Option<String> {
+    (port.port.layer == PortLayer::Ethernet)
+        .then(|| gid.roce_version().map(|version| format!("v{version}")))
+        .flatten()
+}
+
+fn advised(advice: &Advice) -> Option<String> {
+    let first = advice.masters.first()?;
+    let named = |master: &super::advice::Master| {
+        let rate = master
+            .rate_mbps
+            .map(|rate| format!(", {}", gbits(rate)))
+            .unwrap_or_default();
+        format!("{} ({}{rate})", master.name, master.port)
+    };
+    let masters: Vec<String> = advice.masters.iter().map(named).collect();
+    let mut text = format!(
+        "USE   \"mode\": \"{}\", \"master\": \"{}\"",
+        first.mode, first.name
+    );
+    if let Some(describe) = &advice.describe {
+        let _ = write!(text, "  or, alike on every node:  \"master\": {describe}");
+    }
+    let why = match masters.len() {
+        1 => "the only link here that carries traffic and is not the node's own: ".to_owned(),
+        n => format!(
+            "{n} links carry traffic and are not the node's own; the description spreads pods over them: "
+        ),
+    };
+    let devices: Vec<String> = advice
+        .masters
+        .iter()
+        .map(|master| master.port.replace('/', ":"))
+        .collect();
+    // Programs take the name for the beginning of one: mlx5_1 would be mlx5_10 as well.
+    let _ = write!(text, "\n      RDMA programs: NCCL_IB_HCA=={}", devices.join(","));
+    let _ = writeln!(
+        text,
+        "\n      {}",
+        wrapped(&format!("{why}{}", masters.join(", ")), 6, WIDTH)
+    );
+    Some(text)
+}
+
+/// The whole answer for programs.
+pub fn json(facts: &Facts, advice: &Advice, findings: &[Finding]) -> Value {
+    json!({
+        "version": 1,
+        "node": facts.name,
+        "rdmaNetns": facts.shared.map(|shared| if shared { "shared" } else { "exclusive" }),
+        "ports": facts.ports.iter().map(|port| json_port(facts, port)).collect::<Vec<_>>(),
+        "bonds": facts.bonds,
+        "use": advice,
+        "findings": findings,
+    })
+}
+
+fn json_port(facts: &Facts, port: &PortFacts) -> Value {
+    let (usable, why) = match verdict(facts, port) {
+        Verdict::Use => (true, None),
+        Verdict::Kept(why) | Verdict::Trouble(why) | Verdict::Nothing(why) => (false, Some(why)),
+    };
+    let gid = |gid: &Gid| {
+        json!({
+            "index": gid.index, "gid": spelled(gid), "version": version(port, gid), "netdev": gid.netdev,
+            "ipv4": gid.gid.to_ipv4_mapped(),
+        })
+    };
+    json!({
+        "hca": port.device.name, "port": port.port.number,
+        "model": port.model, "firmware": port.firmware,
+        "nodeGUID": port.device.node_guid.to_string(),
+        "pciAddress": port.device.pci.map(|pci| pci.to_string()),
+        "linkLayer": port.port.layer.to_string(),
+        "state": state(port.port.state), "physicalState": port.port.phys_state,
+        "rateMbps": port.port.rate_mbps,
+        "lid": port.port.lid, "smLid": port.port.sm_lid,
+        "gids": port.gids.iter().map(gid).collect::<Vec<_>>(),
+        "pkeys": port.pkeys.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "netdev": port.netdev, "bond": port.bond, "numaNode": port.numa_node,
+        "usedBy": port.users,
+        "forPods": { "usable": usable, "why": why },
+    })
+}

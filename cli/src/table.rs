@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tables of text: columns as wide as their widest cell, two spaces apart, nothing behind the last.
+
+/// A table.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with this first row.
+    pub fn new(titles: &[&str]) -> Self {
+        Self {
+            rows: vec![titles.iter().map(|title| (*title).to_owned()).collect()],
+        }
+    }
+
+    /// Adds a row; an empty cell is shown as `-`.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) -> &mut Self {
+        let shown = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell };
+        self.rows.push(cells.into_iter().map(shown).collect());
+        self
+    }
+
+    /// Whether there is nothing but titles.
+    pub fn is_empty(&self) -> bool {
+        self.rows.len() == 1
+    }
+
+    /// The text, a line per row.
+    pub fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, width)| format!("{cell:width$}"));
+            let line = cells.collect::<Vec<_>>().join("  ");
+            format!("{}\n", line.trim_end())
+        };
+        self.rows.iter().map(line).collect()
+    }
+}
+
+/// `text` with its lines moved to the right and none longer than `width` if words allow it.
+pub fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(last) if last.is_empty() => last.push_str(word),
+            Some(last) if indent + last.chars().count() + 1 + word.chars().count() <= width => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join(&format!("\n{}", " ".repeat(indent)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(&["A", "LONG", "B"]);
+        table.row(["wide".into(), String::new(), "x".into()]);
+        assert_eq!(table.render(), "A     LONG  B\nwide  -     x\n");
+    }
+
+    #[test]
+    fn text_is_broken_between_words() {
+        assert_eq!(wrapped("one two three", 2, 9), "one two\n  three");
+        assert_eq!(wrapped("much-too-long a", 0, 5), "much-too-long\na");
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The GID table of a port, as `show_gids` lists it, and what the driver says of the card.
+
+use super::super::port::{Device, Port};
+use super::{Sysfs, attribute, names};
+use std::io;
+use std::net::Ipv6Addr;
+
+/// An entry of a port's GID table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gid {
+    /// Its place in the table, which programs name (`NCCL_IB_GID_INDEX`).
+    pub index: u32,
+    /// The GID.
+    pub gid: Ipv6Addr,
+    /// `IB/RoCE v1` or `RoCE v2`, in the kernel's words; `None` where it is not told.
+    pub kind: Option<String>,
+    /// The link whose address it is made from; `None` on InfiniBand, and where that link is in another namespace.
+    pub netdev: Option<String>,
+}
+
+impl Gid {
+    /// The version of RoCE, 1 or 2; `None` where the kernel does not tell.
+    pub fn roce_version(&self) -> Option<u8> {
+        match self.kind.as_deref()? {
+            "RoCE v2" => Some(2),
+            "IB/RoCE v1" => Some(1),
+            _ => None,
+        }
+    }
+}
+
+impl Sysfs {
+    /// The GIDs of a port in the order of its table, without the empty entries.
+    ///
+    /// # Errors
+    /// The table cannot be listed.
+    pub fn gids(&self, device: &Device, port: &Port) -> io::Result<Vec<Gid>> {
+        let folder = self.port_folder(device, port);
+        let mut slots: Vec<u32> = names(&folder.join("gids"))?
+            .iter()
+            .filter_map(|slot| slot.parse().ok())
+            .collect();
+        slots.sort_unstable();
+        let gid = |index: u32| {
+            let text = |table: &str| attribute(&folder.join(table).join(index.to_string()));
+            let gid: Ipv6Addr = text("gids")?.parse().ok()?;
+            // A table that is not full has the zero GID, or a prefix without anything behind it.
+            let is_empty = gid.to_bits() & u128::from(u64::MAX) == 0;
+            (!is_empty).then(|| Gid {
+                index,
+                gid,
+                kind: text("gid_attrs/types"),
+                netdev: text("gid_attrs/ndevs"),
+            })
+        };
+        Ok(slots.into_iter().filter_map(gid).collect())
+    }
+
+    /// The model of a card as its vendor numbers it, e.g. `MT4123`.
+    pub fn model(&self, device: &Device) -> Option<String> {
+        self.of_device(device, "hca_type")
+    }
+
+    /// The version of a card's firmware.
+    pub fn firmware(&self, device: &Device) -> Option<String> {
+        self.of_device(device, "fw_ver")
+    }
+
+    /// Whether a kernel module is loaded or built in; `None` where sysfs shows no modules at all.
+    pub fn has_module(&self, name: &str) -> Option<bool> {
+        let modules = self.root.join("module");
+        modules.is_dir().then(|| modules.join(name).exists())
+    }
+
+    /// Whether all namespaces see all RDMA devices; `None` where the kernel does not tell.
+    pub fn shares_rdma(&self) -> Option<bool> {
+        match attribute(&self.root.join("module/ib_core/parameters/netns_mode"))?.as_str() {
+            "Y" => Some(true),
+            "N" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn of_device(&self, device: &Device, file: &str) -> Option<String> {
+        attribute(&self.root.join("class/infiniband").join(&device.name).join(file))
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rdmanet node` on a node with HCAs: what it says is what is there.
+
+use crate::bond::bonded;
+use crate::fabric::{cable, network, run};
+use clap::Parser;
+use cli::answer::{Answer, Outcome};
+use cli::args::Args;
+use tests::{Node, Value, json};
+
+fn look(node: &Node) -> Answer {
+    let (state, data) = (node.path("state"), node.path("rdma-ipam"));
+    let mut args = vec!["rdmanet".into(), "node".into()];
+    args.extend([
+        "--state".into(),
+        state.into_os_string(),
+        "--data-dir".into(),
+        data.into_os_string(),
+    ]);
+    cli::run(&Args::parse_from(args)).unwrap()
+}
+
+fn port<'a>(answer: &'a Answer, hca: &str) -> &'a Value {
+    let ports = answer.json["ports"].as_array().unwrap();
+    ports.iter().find(|port| port["hca"] == hca).unwrap()
+}
+
+fn masters(answer: &Answer) -> Vec<&Value> {
+    let masters = answer.json["use"]["masters"].as_array().unwrap();
+    masters.iter().map(|master| &master["name"]).collect()
+}
+
+#[test]
+fn rdmanet_node_tells_ports_partitions_and_who_uses_them() {
+    run(|node| {
+        let pod = node.pod();
+        let conf = network(node, &json!({"master": "ib1"}));
+        pod.attach(&conf, "net1");
+        let answer = look(node);
+        assert_eq!(masters(&answer), ["ib0", "ib1", "ib2"], "{}", answer.text);
+        let ib1 = port(&answer, "softib1");
+        assert_eq!(
+            (&ib1["state"], &ib1["physicalState"], &ib1["netdev"]),
+            (&json!("Active"), &json!("LinkUp"), &json!("ib1"))
+        );
+        assert_eq!(ib1["pkeys"], json!(["0xffff", "0x8001"]));
+        assert_eq!(ib1["usedBy"][0]["containerId"], json!(pod.id), "{}", answer.json);
+        assert_eq!(ib1["usedBy"][0]["network"], "net-a");
+        assert!(ib1["lid"].as_u64().unwrap() > 0);
+        assert_eq!(port(&answer, "softib0")["usedBy"], json!([]));
+        assert!(answer.text.contains("1 attachment"), "{}", answer.text);
+        pod.detach(&conf, "net1");
+        assert_eq!(port(&look(node), "softib1")["usedBy"], json!([]));
+    });
+}
+
+#[test]
+fn rdmanet_node_tells_a_port_without_cable_from_one_to_use() {
+    run(|node| {
+        cable(1, false);
+        let answer = look(node);
+        assert_eq!(masters(&answer), ["ib0", "ib2"], "{}", answer.text);
+        let finding = &answer.json["findings"][0];
+        assert_eq!(
+            (&finding["level"], &finding["subject"]),
+            (&json!("warn"), &json!("softib1/1")),
+            "{}",
+            answer.text
+        );
+        cable(0, false);
+        cable(2, false);
+        let answer = look(node);
+        assert_eq!(answer.outcome, Outcome::Found);
+        assert!(
+            answer
+                .text
+                .contains("no link with an RDMA device can be given to pods now"),
+            "{}",
+            answer.text
+        );
+        for hca in 0..3 {
+            cable(hca, true);
+        }
+    });
+}
+
+#[test]
+fn rdmanet_node_tells_the_active_port_of_a_bond_and_children_of_the_host() {
+    run(|node| {
+        node.ip("link add link ib2 name ib2.8001 type ipoib pkey 0x8001");
+        bonded(node, || {
+            let answer = look(node);
+            assert_eq!(answer.json["bonds"][0]["activeSlave"], "ib0", "{}", answer.text);
+            assert!(
+                answer.text.contains("bond0 (active-backup): ib0* ib1"),
+                "{}",
+                answer.text
+            );
+            assert_eq!(
+                port(&answer, "softib2")["usedBy"],
+                json!([{"kind": "link", "name": "ib2.8001"}])
+            );
+        });
+        node.ip("link del ib2.8001");
+    });
+}

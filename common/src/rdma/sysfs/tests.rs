@@ -318,3 +318,45 @@ fn a_links_numa_node_is_its_devices() {
     let nodes = ["ib0", "ib1", "veth0", "../ib0", ""].map(|name| node.sysfs().numa_node_of_netdev(name));
     assert_eq!(nodes, [Some(1), None, None, None, None]);
 }
+
+#[test]
+fn the_gid_table_is_told_without_its_empty_entries() {
+    let node = Node::new();
+    node.device("mlx5_2", "devices/pci0000:3a/0000:3b:00.0", GUID)
+        .port("mlx5_2", 1, "Ethernet", GUID);
+    let port = "class/infiniband/mlx5_2/ports/1";
+    for (file, text) in [
+        ("gids/3", "0000:0000:0000:0000:0000:ffff:0a14:0015"),
+        ("gids/10", "fe80:0000:0000:0000:0000:0000:0000:0000"),
+        ("gids/11", "0000:0000:0000:0000:0000:0000:0000:0000"),
+        ("gid_attrs/types/3", "RoCE v2"),
+        ("gid_attrs/ndevs/3", "bond0"),
+    ] {
+        node.write(&format!("{port}/{file}"), text);
+    }
+    let devices = node.sysfs().devices().unwrap();
+    let gids = node.sysfs().gids(&devices[0], &devices[0].ports[0]).unwrap();
+    let indexes: Vec<u32> = gids.iter().map(|gid| gid.index).collect();
+    assert_eq!(indexes, [0, 3]);
+    assert_eq!(
+        (gids[1].roce_version(), gids[1].netdev.as_deref()),
+        (Some(2), Some("bond0"))
+    );
+    assert_eq!((gids[0].roce_version(), &gids[0].netdev), (None, &None));
+    assert_eq!(gids[1].gid.to_ipv4_mapped().unwrap().to_string(), "10.20.0.21");
+}
+
+#[test]
+fn modules_and_the_mode_of_namespaces_are_told_where_sysfs_shows_them() {
+    let node = Node::new();
+    assert_eq!(
+        (node.sysfs().has_module("ib_ipoib"), node.sysfs().shares_rdma()),
+        (None, None)
+    );
+    node.write("module/ib_core/parameters/netns_mode", "N");
+    assert_eq!(node.sysfs().has_module("ib_core"), Some(true));
+    assert_eq!(
+        (node.sysfs().has_module("ib_ipoib"), node.sysfs().shares_rdma()),
+        (Some(false), Some(false))
+    );
+}

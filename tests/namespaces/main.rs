@@ -21,6 +21,7 @@ mod delete;
 mod device_info;
 mod environment;
 mod faults;
+mod folder;
 mod gc;
 mod ipam;
 mod macvlan;

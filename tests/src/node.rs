@@ -3,7 +3,7 @@
 
 use crate::{Answer, Call, Conf, Pod, programs};
 use common::netlink::{Link, Route, Socket};
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 use std::fs;
@@ -191,6 +191,30 @@ impl Node {
     pub fn exec(&self, program: &str, words: &str) -> Output {
         let output = Command::new(program).args(words.split_whitespace()).output();
         output.unwrap_or_else(|e| panic!("cannot start {program}: {e}; is it installed?"))
+    }
+}
+
+impl Drop for Node {
+    /// Takes every mount below the node's folder away before the folder is removed: removing it would go on into whatever is
+    /// mounted there, and that may be the machine's own files.
+    fn drop(&mut self) {
+        let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+        let points = table.lines().filter_map(|line| line.split(' ').nth(4));
+        let below: Vec<&str> = points
+            .filter(|point| Path::new(point).starts_with(self.dir.path()))
+            .collect();
+        // The last one mounted lies on top.
+        let left = below
+            .into_iter()
+            .rev()
+            .find(|point| umount2(*point, MntFlags::MNT_DETACH).is_err());
+        if let Some(point) = left {
+            self.dir.disable_cleanup(true);
+            crate::tell(&format!(
+                "cannot unmount {point}; {} stays",
+                self.dir.path().display()
+            ));
+        }
     }
 }
 

@@ -1,1 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The thick plugin's daemon, as its own manifest runs it: a pod's account, the node's root below a folder of its own, plugins started in there,
+//! and a configuration that it writes for the runtime.
 
+use crate::Site;
+use nix::mount::{MsFlags, mount};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tests::multus::{Multus, cluster_network};
+use tests::programs;
+
+/// Where Kubernetes puts the account of a pod.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Where the daemon has the node's root.
+const ROOT: &str = "/run/hostroot";
+
+/// Where daemon and shim meet.
+const SOCKETS: &str = "/run/multus/";
+
+/// A daemon that runs on a test's node, until the value goes.
+pub struct Daemon<'s, 'n> {
+    site: &'s Site<'n>,
+    child: Child,
+}
+
+impl<'s, 'n> Daemon<'s, 'n> {
+    /// Starts one, and waits for the configuration that it writes.
+    pub fn start(site: &'s Site<'n>) -> Self {
+        account(site);
+        let net_d = folder(site, "net.d");
+        host_root();
+        fs::write(
+            net_d.join("10-cluster.conf"),
+            single(cluster_network()).to_string(),
+        )
+        .unwrap();
+        let config = site.node.path("daemon-config.json");
+        let daemon = json!({
+            "chrootDir": ROOT, "cniVersion": "0.3.1", "logLevel": "verbose", "logToStderr": true,
+            "cniConfigDir": net_d, "multusAutoconfigDir": net_d, "multusConfigFile": "auto",
+            "socketDir": SOCKETS, "daemonSocketDir": SOCKETS,
+        });
+        fs::write(&config, daemon.to_string()).unwrap();
+        let log = File::create(site.node.path("multus-daemon.log")).unwrap();
+        let child = Command::new(programs::multus().join("multus-daemon"))
+            .arg("--config")
+            .arg(&config)
+            .env_clear()
+            .env("CNI_PATH", std::env::join_paths(site.node.cni_path()).unwrap())
+            .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            .env("KUBERNETES_SERVICE_PORT", site.port().to_string())
+            .env("MULTUS_NODE_NAME", "node-1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut daemon = Self { site, child };
+        daemon.wait_until_ready();
+        daemon
+    }
+
+    fn written(&self) -> Option<Value> {
+        let text = fs::read(self.site.node.path("net.d/00-multus.conf")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    fn wait_until_ready(&mut self) {
+        let start = Instant::now();
+        while self.written().is_none() {
+            let ended = self.child.try_wait().unwrap();
+            let late = start.elapsed() > Duration::from_secs(40);
+            assert!(
+                ended.is_none() && !late,
+                "multus-daemon does not get ready: {}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What a runtime calls.
+    pub fn multus(&self) -> Multus<'n> {
+        Multus::shim(self.site.node, self.written().unwrap())
+    }
+
+    /// What the daemon has said.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.site.node.path("multus-daemon.log")).unwrap_or_default()
+    }
+
+    /// The largest memory that it has had, in KiB.
+    pub fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Daemon<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tests::tell(&format!("the daemon of a test that failed said: {}", self.log()));
+        }
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A list of one plugin as that plugin alone: of a list in a file the daemon keeps only some keys for DEL, and `host-local` then finds
+/// none of its addresses (multus-cni#1449).
+fn single(mut list: Value) -> Value {
+    let mut plugin = list["plugins"][0].take();
+    for key in ["cniVersion", "name"] {
+        plugin[key] = list[key].take();
+    }
+    plugin
+}
+
+fn folder(site: &Site, name: &str) -> PathBuf {
+    let path = site.node.path(name);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// The token, and whom to trust.
+fn account(site: &Site) {
+    fs::create_dir_all(ACCOUNT).unwrap();
+    let file = |name: &str| PathBuf::from(ACCOUNT).join(name);
+    fs::write(file("token"), site.token()).unwrap();
+    fs::write(file("namespace"), "kube-system").unwrap();
+    fs::copy(site.server().dir().join("pki/ca.crt"), file("ca.crt")).unwrap();
+}
+
+/// The whole node again, with what is mounted later, such as the namespaces of pods. The machine's own file system is read-only there,
+/// and the place is in the node's own `/run`, which nobody removes file by file: whatever goes wrong, the machine's files stay.
+fn host_root() {
+    let none = None::<&str>;
+    fs::create_dir(ROOT).unwrap();
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SHARED, none).unwrap();
+    mount(Some("/"), ROOT, none, MsFlags::MS_REC | MsFlags::MS_BIND, none).unwrap();
+    let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+    mount(none, ROOT, none, read_only, none).unwrap();
+    let flags = nix::sys::statvfs::statvfs(ROOT).unwrap().flags();
+    assert!(flags.contains(nix::sys::statvfs::FsFlags::ST_RDONLY));
+}

@@ -11,9 +11,11 @@
     reason = "a fixture that cannot be made fails its test, and says why"
 )]
 
+pub mod daemon;
 pub mod objects;
 pub mod relay;
 pub mod site;
 
+pub use daemon::Daemon;
 pub use relay::Relay;
 pub use site::Site;

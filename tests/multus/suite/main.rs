@@ -13,6 +13,7 @@ mod ends;
 mod networks;
 mod refused;
 mod requests;
+mod thick;
 
 use tests::{Value, json};
 

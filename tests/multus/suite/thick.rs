@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The thick plugin: a daemon that watches pods and networks and starts our plugins in a root of its own, behind a shim.
+
+use crate::macvlan;
+use multus::{Daemon, Site};
+use tests::json;
+
+#[test]
+fn daemon_and_shim_do_what_the_thin_plugin_does() {
+    Site::run(|site| {
+        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        site.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
+        let daemon = Daemon::start(site);
+        let multus = daemon.multus();
+        let wanted = json!([
+            { "name": "rail0", "interface": "ib0", "ips": ["10.30.0.77/24"], "mac": "02:42:ac:11:00:07" },
+            { "name": "rail1" },
+        ]);
+        let (sandbox, pod) = site.pod("trainer", &wanted.to_string());
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        multus.add(&sandbox, &pod).result();
+        assert_eq!(sandbox.link_names(), ["eth0", "ib0", "net2"]);
+        assert_eq!(sandbox.global("ib0"), ["10.30.0.77/24"]);
+        assert_eq!(sandbox.link("ib0").address.to_string(), "02:42:ac:11:00:07");
+        let status = site.status(&pod);
+        assert_eq!(
+            (&status[1]["interface"], &status[2]["interface"]),
+            (&json!("ib0"), &json!("net2"))
+        );
+        multus.del(&sandbox, &pod);
+        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+    });
+}
+
+#[test]
+fn the_daemon_passes_on_what_our_plugin_says_and_leaves_nothing() {
+    Site::run(|site| {
+        let mut wrong = macvlan("rail0", "10.30.0.0/24");
+        wrong["macvlanmode"] = json!("bridge");
+        site.network("wrong", &wrong);
+        site.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
+        let daemon = Daemon::start(site);
+        let multus = daemon.multus();
+        let (sandbox, pod) = site.pod("trainer", "rail1,wrong");
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        multus
+            .add(&sandbox, &pod)
+            .refused(999, &["macvlanmode", "macvlanMode"]);
+        assert!(sandbox.link_names().is_empty());
+        multus.del(&sandbox, &pod);
+        site.node
+            .assert_as_before(&before, &[&sandbox], "after the refusal");
+    });
+}
+
+#[test]
+fn a_pod_goes_while_the_api_server_is_away_from_the_daemon() {
+    Site::run(|site| {
+        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let daemon = Daemon::start(site);
+        let multus = daemon.multus();
+        let (sandbox, pod) = site.pod("trainer", "rail0");
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        multus.add(&sandbox, &pod).result();
+        site.relay.cut();
+        multus.del(&sandbox, &pod);
+        site.node
+            .assert_as_before(&before, &[&sandbox], "without an API server");
+    });
+}

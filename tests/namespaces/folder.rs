@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The folder of a test's node.
+
+use nix::mount::{MsFlags, mount};
+use std::fs;
+use tests::Node;
+
+#[test]
+fn a_nodes_folder_goes_and_what_was_mounted_in_it_stays() {
+    let outside = tempfile::tempdir().unwrap();
+    let file = outside.path().join("somebody-elses");
+    fs::write(&file, "").unwrap();
+    let mut folder = None;
+    Node::run(|node| {
+        let inside = node.path("inside");
+        fs::create_dir(&inside).unwrap();
+        for _ in 0..2 {
+            mount(
+                Some(outside.path()),
+                &inside,
+                None::<&str>,
+                MsFlags::MS_BIND,
+                None::<&str>,
+            )
+            .unwrap();
+        }
+        assert!(inside.join("somebody-elses").exists());
+        folder = Some(node.path("").to_owned());
+    });
+    assert!(file.exists(), "removed through a mount");
+    assert!(!folder.unwrap().exists());
+}

@@ -5,4 +5,5 @@
 //! can have been given the block since it did.
 
 pub mod api;
+pub mod block;
 pub mod grid;

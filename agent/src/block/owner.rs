@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a node does next about a block that it has, had, or finds itself named in.
+//!
+//! Each step is one effect, after which the block is looked at again; a process that dies between two steps is followed by
+//! one that looks and goes on.
+
+use super::{Held, Mode, Owner, Phase, Seen, Use};
+use std::sync::Arc;
+
+/// What the node's pools want of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wish {
+    /// Give its addresses.
+    Keep,
+    /// Give none; return it when none is in use: the pool has shrunk, the node is not selected any more.
+    Drain,
+    /// Return it if none is in use, otherwise keep it: there is more room than pods need.
+    Return,
+    /// Let every node have its free addresses: the pool is full.
+    Share,
+}
+
+/// Who looks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Me {
+    /// A node that the API has.
+    Registered(Owner),
+    /// A node of this name that the API has no more: nothing new may be given, and what lives is kept.
+    Gone(Arc<str>),
+}
+
+/// One effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing is to be done.
+    Rest,
+    /// Replace the object's content if nobody has changed it since it was read; then, and only then, write the block into the
+    /// file as `then` says.
+    Swap {
+        /// The new content.
+        to: Seen,
+        /// What the file is to have afterwards; none leaves it as it is.
+        then: Option<Held>,
+    },
+    /// Write the block into the file.
+    Hold(Held),
+    /// Under the store's lock: take the block out of the file if no lease is on it and nothing rests.
+    Withdraw,
+    /// Take the block out of the file whatever is on it: it belongs to another.
+    Forfeit,
+    /// Delete the object, if it is the very one that was read.
+    Delete,
+    /// Create an object for each leased address that has none.
+    Publish,
+}
+
+/// What `me` does next, having read `seen` from the API, `held` from its file and `usage` from its store.
+///
+pub fn next(me: &Me, seen: Option<&Seen>, held: Option<Held>, usage: Use, wish: Wish) -> Step {
+    let Some(seen) = seen else {
+        return if held.is_some() { Step::Forfeit } else { Step::Rest };
+    };
+    if seen.phase == Phase::Shared {
+        return shared(held, seen);
+    }
+    let me = match me {
+        Me::Registered(me) => me,
+        Me::Gone(node) => return without_node(node, seen, held, usage),
+    };
+    if seen.owner == *me {
+        return mine(me, seen, held, usage, wish);
+    }
+    match held {
+        // The node was registered anew while the block was ours; that its epoch is still the one we wrote down says that
+        // nobody had it in between.
+        Some(held) if seen.owner.node == me.node && seen.epoch == held.epoch => confirm(me, seen, held.mode),
+        Some(_) => Step::Forfeit,
+        None => Step::Rest,
+    }
+}
+
+/// The block has our node's name and UID.
+fn mine(me: &Owner, seen: &Seen, held: Option<Held>, usage: Use, wish: Wish) -> Step {
+    let Some(held) = held else {
+        // Our claim whose answer was lost, or our return that did not get this far. A deletion of ours may still be on its
+        // way, hence the swap.
+        return match wish {
+            Wish::Keep | Wish::Share => confirm(me, seen, Mode::Active),
+            Wish::Drain | Wish::Return if usage.is_idle() => Step::Delete,
+            Wish::Drain | Wish::Return => confirm(me, seen, Mode::Draining),
+        };
+    };
+    if held.epoch != seen.epoch || seen.phase == Phase::Orphaned {
+        return confirm(me, seen, held.mode);
+    }
+    match (wish, held.mode) {
+        (_, Mode::Sharing) if usage.unpublished > 0 => Step::Publish,
+        (_, Mode::Sharing) if usage.resting > 0 => Step::Rest,
+        (_, Mode::Sharing | Mode::Shared) => Step::Swap {
+            to: seen.turned(Phase::Shared),
+            then: Some(seen.held(Mode::Shared)),
+        },
+        (Wish::Share, _) => Step::Hold(seen.held(Mode::Sharing)),
+        (Wish::Return | Wish::Drain, _) if usage.is_idle() => Step::Withdraw,
+        (Wish::Keep | Wish::Return, Mode::Draining) => Step::Hold(seen.held(Mode::Active)),
+        (Wish::Drain, Mode::Active) => Step::Hold(seen.held(Mode::Draining)),
+        (Wish::Drain, Mode::Draining) => told(seen, Phase::Draining),
+        (Wish::Keep | Wish::Return, Mode::Active) => told(seen, Phase::Active),
+    }
+}
+
+/// A swap to ourselves, after which the file may have the block.
+fn confirm(me: &Owner, seen: &Seen, mode: Mode) -> Step {
+    let to = seen.handed_to(me);
+    let then = Some(to.held(mode));
+    Step::Swap { to, then }
+}
+
+/// Makes the object say what the file has done already.
+fn told(seen: &Seen, phase: Phase) -> Step {
+    if seen.phase == phase {
+        return Step::Rest;
+    }
+    Step::Swap {
+        to: seen.turned(phase),
+        then: None,
+    }
+}
+
+fn shared(held: Option<Held>, seen: &Seen) -> Step {
+    match held {
+        Some(held) if held.mode != Mode::Shared => Step::Hold(seen.held(Mode::Shared)),
+        _ => Step::Rest,
+    }
+}
+
+/// Our Node is gone, so the keeper may orphan the block and end it after the quarantine. While pods of ours have
+/// addresses of it, a swap that changes nothing else starts that quarantine anew.
+fn without_node(node: &str, seen: &Seen, held: Option<Held>, usage: Use) -> Step {
+    match held {
+        None => Step::Rest,
+        Some(held) if held.epoch != seen.epoch || *seen.owner.node != *node => Step::Forfeit,
+        Some(held) if held.mode == Mode::Active => Step::Hold(seen.held(Mode::Draining)),
+        Some(_) if !usage.is_idle() => Step::Swap {
+            to: seen.clone(),
+            then: None,
+        },
+        Some(_) => Step::Rest,
+    }
+}

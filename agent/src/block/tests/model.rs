@@ -1,0 +1,770 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every order in which things can happen to a block, and what must hold in each.
+
+use super::world::{Agent, Lease, MACHINES, Op, Rules, Sender, View, World};
+use crate::block::orphan::Verdict;
+use crate::block::owner::{Me, Step, Wish};
+use crate::block::{Held, Mode, Phase, Seen, Use};
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+const UNIQUE: &str = "one address, one pod";
+const COMES_FREE: &str = "the block comes free once faults and pods end";
+const BOTH: &str = "both machines have had the address";
+
+/// What may happen.
+#[derive(Clone)]
+struct Story {
+    rules: Rules,
+    keepers: usize,
+    /// How many crashes, cuts, power failures and lost registrations.
+    faults: u8,
+    /// Whether agents may turn blocks into shared ones.
+    sharing: bool,
+    /// Whether machines fail as a whole: power, network, registration.
+    machines_fail: bool,
+    /// Whether the Node of a machine is deleted only if the machine is dead or hears of it.
+    fenced: bool,
+    /// Whether each state is followed to its end.
+    ends: bool,
+    /// How many requests may be on their way at once.
+    wire: usize,
+    /// How often a block may change hands before a path is not followed further.
+    epochs: u64,
+}
+
+impl Default for Story {
+    fn default() -> Self {
+        Self {
+            rules: Rules::default(),
+            keepers: 1,
+            faults: 1,
+            sharing: false,
+            machines_fail: true,
+            fenced: true,
+            ends: false,
+            wire: 1,
+            epochs: 2,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Event {
+    Add(usize),
+    Del(usize),
+    Look(usize),
+    Act(usize, Wish),
+    Claim(usize),
+    Write(usize),
+    Confirm(usize),
+    GiveUp(usize),
+    TakeShared(usize),
+    Check(usize),
+    Release(usize),
+    Crash(usize),
+    Restart(usize),
+    Execute(usize, bool),
+    PowerOff(usize),
+    PowerOn(usize),
+    Cut(usize),
+    Heal(usize),
+    DeleteNode(usize),
+    Register(usize),
+    CollectPods(usize),
+    Judge(usize),
+    QuarantinePasses,
+}
+
+impl Story {
+    fn agent_events(&self, world: &World, m: usize, events: &mut Vec<Event>) {
+        let machine = &world.machines[m];
+        let room = world.wire.len() < self.wire;
+        match &machine.agent {
+            Agent::Down => events.push(Event::Restart(m)),
+            Agent::Idle(view) => {
+                if !machine.cut {
+                    events.push(Event::Look(m));
+                }
+                if let Some(view) = view {
+                    let wishes: &[Wish] = if self.sharing {
+                        &[Wish::Keep, Wish::Return, Wish::Share]
+                    } else {
+                        &[Wish::Keep, Wish::Drain, Wish::Return]
+                    };
+                    events.extend(wishes.iter().map(|wish| Event::Act(m, *wish)));
+                    if room && !machine.cut {
+                        self.request_events(view, machine.lease, machine.file, m, events);
+                    }
+                }
+            }
+            Agent::Waiting(..) => events.push(Event::GiveUp(m)),
+            Agent::Writing(_) => events.push(Event::Write(m)),
+            Agent::Checking(..) if !machine.cut => events.push(Event::Check(m)),
+            Agent::Checking(..) => {}
+        }
+        if machine.agent != Agent::Down && world.faults < self.faults && (m == 0 || !self.machines_fail) {
+            events.push(Event::Crash(m));
+        }
+    }
+
+    fn request_events(
+        &self,
+        view: &View,
+        lease: Lease,
+        file: Option<Held>,
+        m: usize,
+        events: &mut Vec<Event>,
+    ) {
+        match (&view.block, &view.me) {
+            (None, Me::Registered(_)) if file.is_none() => events.push(Event::Claim(m)),
+            (Some(block), _) if block.seen.phase == Phase::Shared && lease == Lease::None && self.sharing => {
+                if view.address.is_none() {
+                    events.push(Event::TakeShared(m));
+                }
+            }
+            (Some(block), Me::Registered(me))
+                if file.is_some_and(|f| f.epoch == block.seen.epoch) && block.seen.owner == *me =>
+            {
+                events.push(Event::Confirm(m));
+            }
+            _ => {}
+        }
+        let mine = view.address.as_ref().is_some_and(|address| address.machine == m);
+        if mine && matches!(lease, Lease::None | Lease::Releasing) || lease == Lease::Releasing {
+            events.push(Event::Release(m));
+        }
+    }
+
+    fn machine_events(&self, world: &World, m: usize, events: &mut Vec<Event>) {
+        let machine = &world.machines[m];
+        let fault = world.faults < self.faults;
+        if fault {
+            events.push(if machine.on {
+                Event::PowerOff(m)
+            } else {
+                Event::PowerOn(m)
+            });
+            if machine.on && !machine.cut {
+                events.push(Event::Cut(m));
+            }
+            if world.nodes[m].is_some() && (!self.fenced || !machine.on || !machine.cut) {
+                events.push(Event::DeleteNode(m));
+            }
+        }
+        if machine.cut {
+            events.push(Event::Heal(m));
+        }
+        if world.nodes[m].is_none() {
+            events.push(Event::Register(m));
+            if world.bound[m] {
+                events.push(Event::CollectPods(m));
+            }
+        }
+    }
+
+    /// An agent that has decided takes its step.
+    fn act(&self, world: &mut World, m: usize, wish: Wish) -> Option<()> {
+        let (view, step) = world.decide(&self.rules, m, wish)?;
+        let sends = matches!(step, Step::Swap { .. } | Step::Delete | Step::Publish);
+        let room = world.wire.len() < self.wire;
+        if sends && (world.machines[m].cut || !room) || step == Step::Rest {
+            return None;
+        }
+        let version = view.block.as_ref().map_or(0, |block| block.version);
+        let idle = world.usage(m).is_idle();
+        let machine = &mut world.machines[m];
+        machine.agent = Agent::Idle(None);
+        match step {
+            Step::Rest => return None,
+            Step::Swap { to, then } => world.send(m, Op::Swap { version, to }, then),
+            Step::Hold(held) => machine.file = Some(held),
+            Step::Withdraw if idle || !self.rules.idle_check => machine.file = None,
+            Step::Withdraw => {}
+            Step::Forfeit => machine.file = None,
+            Step::Delete => world.send(m, Op::Delete { version }, None),
+            Step::Publish => world.send(m, Op::CreateAddress(m), None),
+        }
+        Some(())
+    }
+
+    /// A request reaches the API server; its answer, if it is not lost, reaches who waits for it.
+    fn execute(&self, world: &mut World, index: usize, lost: bool) {
+        let (sender, op) = world.wire.remove(index);
+        let done = world.execute(&self.rules, &op);
+        let Sender::Agent(m) = sender else { return };
+        let Agent::Waiting(waiting, then) = world.machines[m].agent.clone() else {
+            return;
+        };
+        if lost || waiting != op {
+            return;
+        }
+        let exists = matches!(op, Op::Create(_)) && !self.rules.claim_check;
+        let block = world.block.as_ref().map_or(0, |block| block.uid);
+        let machine = &mut world.machines[m];
+        machine.agent = match (&op, then) {
+            (_, Some(held)) if done || exists => Agent::Writing(held),
+            (Op::CreateAddress(_), None) if done && machine.lease == Lease::Local => {
+                machine.lease = Lease::Published;
+                Agent::Idle(None)
+            }
+            (Op::CreateAddress(_), None) if done => {
+                let address = world.address.as_ref().map_or(0, |address| address.uid);
+                Agent::Checking(block, address)
+            }
+            (Op::DeleteAddress { .. }, None) if machine.lease == Lease::Releasing => {
+                machine.lease = Lease::None;
+                Agent::Idle(None)
+            }
+            _ => Agent::Idle(None),
+        };
+    }
+
+    fn judge(&self, world: &mut World, keeper: usize) -> Option<()> {
+        let (block, verdict) = world.verdict(&self.rules, keeper)?;
+        let op = match verdict {
+            Verdict::Leave => return None,
+            Verdict::Watch => {
+                world.keepers[keeper].watched = Some((block.version, false));
+                return Some(());
+            }
+            Verdict::Orphan => Op::Swap {
+                version: block.version,
+                to: block.seen.turned(Phase::Orphaned),
+            },
+            Verdict::End => Op::Delete {
+                version: block.version,
+            },
+        };
+        let sent = (Sender::Keeper(keeper), op);
+        if world.wire.len() >= self.wire || world.wire.contains(&sent) {
+            return None;
+        }
+        world.wire.push(sent);
+        Some(())
+    }
+
+    fn quarantine(&self, world: &mut World) -> Option<()> {
+        let version = world.block.as_ref().map(|block| block.version);
+        let waits =
+            |watched: Option<(u8, bool)>| watched.is_some_and(|(v, ripe)| Some(v) == version && !ripe);
+        if !world.keepers.iter().any(|keeper| waits(keeper.watched)) || self.fenced && !world.owner_is_done()
+        {
+            return None;
+        }
+        for keeper in &mut world.keepers {
+            keeper.watched = keeper.watched.map(|(v, ripe)| (v, ripe || Some(v) == version));
+        }
+        for machine in &mut world.machines {
+            machine.young = false;
+            if self.rules.fresh_answers && machine.agent != Agent::Down {
+                machine.agent = Agent::Idle(None);
+            }
+        }
+        Some(())
+    }
+}
+
+impl Story {
+    /// Whether the block comes free once nothing fails any more and all pods end; `dead`: the first machine never comes
+    /// back and its Node is deleted.
+    fn comes_free(&self, world: &World, dead: bool) -> bool {
+        let mut world = world.clone();
+        for event in [Event::PowerOff(0), Event::DeleteNode(0), Event::CollectPods(0)] {
+            if dead {
+                world.fail(&event);
+            }
+        }
+        for _ in 0..12 {
+            for m in usize::from(dead)..MACHINES {
+                self.work_off(&mut world, m);
+            }
+            for keeper in 0..MACHINES + self.keepers {
+                let _ = self.judge(&mut world, keeper);
+                let _ = self.quarantine(&mut world);
+            }
+            while !world.wire.is_empty() {
+                self.execute(&mut world, 0, false);
+            }
+            world.settle_names();
+        }
+        world.block.is_none_or(|block| block.seen.phase == Phase::Shared) && (world.address.is_none() || dead)
+    }
+
+    /// A machine on which all is well goes one round.
+    fn work_off(&self, world: &mut World, m: usize) {
+        let machine = &world.machines[m];
+        if !machine.on {
+            world.fail(&Event::PowerOn(m));
+        }
+        world.fail(&Event::Heal(m));
+        if world.nodes[m].is_none() {
+            world.fail(&Event::Register(m));
+        }
+        if world.machines[m].pod {
+            let _ = world.happen(self, &Event::Del(m));
+        }
+        match world.machines[m].agent {
+            Agent::Down => world.fail(&Event::Restart(m)),
+            Agent::Waiting(..) => drop(world.happen(self, &Event::GiveUp(m))),
+            Agent::Writing(_) => drop(world.happen(self, &Event::Write(m))),
+            Agent::Checking(..) => drop(world.happen(self, &Event::Check(m))),
+            Agent::Idle(_) => {}
+        }
+        let _ = world.happen(self, &Event::Look(m));
+        let lease = world.machines[m].lease;
+        let mine = world.address.as_ref().is_some_and(|address| address.machine == m);
+        if lease == Lease::Releasing || lease == Lease::None && mine {
+            let _ = world.release(m);
+        } else {
+            let _ = self.act(world, m, Wish::Return);
+        }
+    }
+}
+
+impl World {
+    fn send(&mut self, m: usize, op: Op, then: Option<Held>) {
+        self.wire.push((Sender::Agent(m), op.clone()));
+        self.machines[m].agent = Agent::Waiting(op, then);
+    }
+
+    fn view(&self, m: usize) -> Option<&View> {
+        match &self.machines[m].agent {
+            Agent::Idle(view) => view.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn claim(&mut self, m: usize) -> Option<()> {
+        let Me::Registered(me) = self.view(m)?.me.clone() else {
+            return None;
+        };
+        let seen = Seen::claimed(&me);
+        let then = seen.held(Mode::Active);
+        self.send(m, Op::Create(seen), Some(then));
+        Some(())
+    }
+
+    fn release(&mut self, m: usize) -> Option<()> {
+        match self
+            .view(m)?
+            .address
+            .clone()
+            .filter(|address| address.machine == m)
+        {
+            Some(address) => self.send(m, Op::DeleteAddress { uid: address.uid }, None),
+            None => self.machines[m].lease = Lease::None,
+        }
+        Some(())
+    }
+
+    /// The object of the address is there; only if the block is shared still may a pod have it.
+    fn check(&mut self, m: usize) -> Option<()> {
+        let Agent::Checking(block, address) = self.machines[m].agent else {
+            return None;
+        };
+        let good = self.is_shared()
+            && self.block.as_ref().is_some_and(|now| now.uid == block)
+            && self.address.as_ref().is_some_and(|now| now.uid == address);
+        let machine = &mut self.machines[m];
+        machine.agent = Agent::Idle(None);
+        if good && machine.lease == Lease::None {
+            machine.lease = Lease::Published;
+            machine.pod = true;
+        }
+        Some(())
+    }
+
+    fn happen(&mut self, story: &Story, event: &Event) -> Option<()> {
+        match *event {
+            Event::Add(m) => {
+                self.machines[m].lease = Lease::Local;
+                self.machines[m].pod = true;
+                self.bound[m] |= !self.machines[m].cut && self.nodes[m].is_some();
+            }
+            Event::Del(m) => {
+                let machine = &mut self.machines[m];
+                machine.pod = false;
+                machine.lease = if machine.lease == Lease::Published {
+                    Lease::Releasing
+                } else {
+                    Lease::None
+                };
+            }
+            Event::Look(m) => self.machines[m].agent = Agent::Idle(Some(self.look(m))),
+            Event::Act(m, wish) => story.act(self, m, wish)?,
+            Event::Claim(m) => self.claim(m)?,
+            Event::Write(m) => {
+                let Agent::Writing(held) = self.machines[m].agent else {
+                    return None;
+                };
+                self.machines[m].file = Some(held);
+                self.machines[m].agent = Agent::Idle(None);
+            }
+            Event::Confirm(m) => {
+                self.machines[m].confirmed = true;
+                self.machines[m].young = true;
+            }
+            Event::GiveUp(m) => self.machines[m].agent = Agent::Idle(None),
+            Event::TakeShared(m) => self.send(m, Op::CreateAddress(m), None),
+            Event::Check(m) => self.check(m)?,
+            Event::Release(m) => self.release(m)?,
+            Event::Execute(index, lost) => story.execute(self, index, lost),
+            Event::Judge(keeper) => story.judge(self, keeper)?,
+            Event::QuarantinePasses => story.quarantine(self)?,
+            _ => self.fail(event),
+        }
+        Some(())
+    }
+
+    /// What goes wrong, and comes back.
+    fn fail(&mut self, event: &Event) {
+        self.faults += u8::from(!matches!(
+            event,
+            Event::Restart(_)
+                | Event::Heal(_)
+                | Event::Register(_)
+                | Event::CollectPods(_)
+                | Event::PowerOn(_)
+        ));
+        match *event {
+            Event::Crash(m) => self.machines[m].agent = Agent::Down,
+            Event::Restart(m) => self.machines[m].agent = Agent::Idle(None),
+            Event::PowerOff(m) => {
+                let machine = &mut self.machines[m];
+                (machine.on, machine.pod, machine.agent) = (false, false, Agent::Down);
+            }
+            Event::PowerOn(m) => {
+                let machine = &mut self.machines[m];
+                (machine.on, machine.confirmed) = (true, false);
+                // Leases of an earlier boot are nobody's, but their objects are there still.
+                machine.lease = Lease::None;
+            }
+            Event::Cut(m) => self.machines[m].cut = true,
+            Event::Heal(m) => self.machines[m].cut = false,
+            Event::DeleteNode(m) => self.nodes[m] = None,
+            Event::Register(m) => self.nodes[m] = Some(self.new_registration()),
+            Event::CollectPods(m) => self.bound[m] = false,
+            _ => {}
+        }
+    }
+}
+
+impl Model for Story {
+    type State = World;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::start(self.keepers)]
+    }
+
+    fn actions(&self, world: &World, events: &mut Vec<Event>) {
+        for m in 0..MACHINES {
+            if world.machines[m].on {
+                if world.may_add(&self.rules, m) {
+                    events.push(Event::Add(m));
+                }
+                if world.machines[m].pod {
+                    events.push(Event::Del(m));
+                }
+                self.agent_events(world, m, events);
+            }
+            // The machines are alike: one that fails and one that does not is every case of one failure.
+            if self.machines_fail && m == 0 {
+                self.machine_events(world, m, events);
+            }
+        }
+        for index in 0..world.wire.len() {
+            events.push(Event::Execute(index, false));
+            if matches!(world.wire[index].0, Sender::Agent(m) if matches!(world.machines[m].agent, Agent::Waiting(..)))
+            {
+                events.push(Event::Execute(index, true));
+            }
+        }
+        if self.machines_fail {
+            events.extend((0..MACHINES + self.keepers).map(Event::Judge));
+            events.push(Event::QuarantinePasses);
+        }
+    }
+
+    fn next_state(&self, world: &World, event: Event) -> Option<World> {
+        let mut after = world.clone();
+        after.happen(self, &event)?;
+        after.settle_names();
+        Some(after)
+    }
+
+    fn within_boundary(&self, world: &World) -> bool {
+        world
+            .block
+            .as_ref()
+            .is_none_or(|block| block.seen.epoch <= self.epochs)
+            && world.nodes.iter().flatten().all(|registration| *registration < 6)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(UNIQUE, |_, world: &World| world.pods() <= 1),
+            Property::always(COMES_FREE, |story: &Self, world: &World| {
+                !story.ends
+                    || (story.comes_free(world, false)
+                        && (!story.machines_fail || story.comes_free(world, true)))
+            }),
+            Property::sometimes(BOTH, |_, world: &World| {
+                world.machines[1].pod && world.machines[0].agent != Agent::Idle(None)
+            }),
+        ]
+    }
+}
+
+/// What leads to two pods with one address, or to a block that stays taken.
+fn mishap(story: Story) -> Option<String> {
+    let checker = story
+        .checker()
+        .finish_when(HasDiscoveries::AnyFailures)
+        .threads(2)
+        .spawn_bfs()
+        .join();
+    for name in [UNIQUE, COMES_FREE] {
+        if let Some(path) = checker.discovery(name) {
+            return Some(format!("not {name:?} after {:?}", path.into_actions()));
+        }
+    }
+    assert!(
+        checker.discovery(BOTH).is_some(),
+        "the story is too short to show anything"
+    );
+    None
+}
+
+fn requests() -> Story {
+    Story {
+        machines_fail: false,
+        keepers: 0,
+        wire: 2,
+        ..Story::default()
+    }
+}
+
+#[test]
+fn lost_and_late_answers_and_a_crash_leave_an_address_with_one_pod() {
+    assert_eq!(mishap(requests()), None);
+}
+
+#[test]
+fn sharing_a_block_leaves_an_address_with_one_pod() {
+    let story = Story {
+        sharing: true,
+        ..requests()
+    };
+    assert_eq!(mishap(story), None);
+}
+
+#[test]
+fn a_machine_that_fails_leaves_an_address_with_one_pod() {
+    assert_eq!(mishap(Story::default()), None);
+}
+
+#[test]
+fn two_keepers_leave_an_address_with_one_pod() {
+    let story = Story {
+        keepers: 2,
+        epochs: 1,
+        ..Story::default()
+    };
+    assert_eq!(mishap(story), None);
+}
+
+#[test]
+fn from_every_state_the_block_comes_free() {
+    let story = Story {
+        ends: true,
+        wire: 1,
+        ..requests()
+    };
+    assert_eq!(mishap(story), None);
+    let story = Story {
+        ends: true,
+        epochs: 1,
+        ..Story::default()
+    };
+    assert_eq!(mishap(story), None);
+}
+
+/// Minutes, and some gigabytes: `cargo test --release -p agent --lib -- --ignored two_faults`.
+#[test]
+#[ignore = "takes minutes"]
+fn two_faults_leave_an_address_with_one_pod() {
+    assert_eq!(
+        mishap(Story {
+            faults: 2,
+            ..requests()
+        }),
+        None
+    );
+    assert_eq!(
+        mishap(Story {
+            faults: 2,
+            ..Story::default()
+        }),
+        None
+    );
+}
+
+/// The model sees each guard missing.
+mod without {
+    use super::*;
+    use crate::block::orphan::judge;
+    use crate::block::owner::next;
+    use std::time::Duration;
+
+    fn assert_noticed(rules: Rules, story: Story) {
+        let mishap = mishap(Story { rules, ..story });
+        assert!(mishap.is_some_and(|mishap| mishap.contains(UNIQUE)));
+    }
+
+    #[test]
+    fn the_swap_before_a_block_comes_back_into_the_file() {
+        let rules = Rules {
+            next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
+                Step::Swap { then: Some(_), .. } if held.is_none() => {
+                    Step::Hold(seen.unwrap().held(Mode::Active))
+                }
+                step => step,
+            },
+            ..Rules::default()
+        };
+        assert_noticed(rules, requests());
+    }
+
+    #[test]
+    fn preconditions() {
+        assert_noticed(
+            Rules {
+                preconditions: false,
+                ..Rules::default()
+            },
+            requests(),
+        );
+    }
+
+    #[test]
+    fn a_look_at_the_leases_before_a_block_is_returned() {
+        let rules = Rules {
+            idle_check: false,
+            next: |me, seen, held, _, wish| next(me, seen, held, Use::default(), wish),
+            ..Rules::default()
+        };
+        assert_noticed(rules, requests());
+    }
+
+    #[test]
+    fn a_look_at_whose_a_block_is_that_was_there_before() {
+        assert_noticed(
+            Rules {
+                claim_check: false,
+                ..Rules::default()
+            },
+            requests(),
+        );
+    }
+
+    #[test]
+    fn an_object_for_each_address_before_a_block_is_shared() {
+        let rules = Rules {
+            next: |me, seen, held, mut usage, wish| {
+                usage.unpublished = 0;
+                next(me, seen, held, usage, wish)
+            },
+            ..Rules::default()
+        };
+        assert_noticed(
+            rules,
+            Story {
+                sharing: true,
+                ..requests()
+            },
+        );
+    }
+
+    #[test]
+    fn the_end_of_giving_before_addresses_become_objects() {
+        let rules = Rules {
+            next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
+                Step::Hold(Held {
+                    mode: Mode::Sharing, ..
+                }) => Step::Swap {
+                    to: seen.unwrap().turned(Phase::Shared),
+                    then: Some(seen.unwrap().held(Mode::Shared)),
+                },
+                step => step,
+            },
+            ..Rules::default()
+        };
+        assert_noticed(
+            rules,
+            Story {
+                sharing: true,
+                ..requests()
+            },
+        );
+    }
+
+    #[test]
+    fn the_quarantine() {
+        let rules = Rules {
+            judge: |who, seen, node, watched| {
+                let watched = watched.cloned().map(|mut watched| {
+                    watched.unchanged = Duration::MAX;
+                    watched
+                });
+                judge(who, seen, "v", node, watched.as_ref(), Duration::ZERO)
+            },
+            ..Rules::default()
+        };
+        assert_noticed(
+            rules,
+            Story {
+                faults: 2,
+                ..Story::default()
+            },
+        );
+    }
+
+    #[test]
+    fn the_question_to_the_agent_after_a_reboot() {
+        assert_noticed(
+            Rules {
+                reboot_guard: false,
+                ..Rules::default()
+            },
+            Story {
+                faults: 2,
+                ..Story::default()
+            },
+        );
+    }
+
+    #[test]
+    fn a_time_limit_on_what_an_answer_is_good_for() {
+        assert_noticed(
+            Rules {
+                fresh_answers: false,
+                ..Rules::default()
+            },
+            Story::default(),
+        );
+    }
+
+    /// The one thing that no agent can guard against (`crate::block::orphan`).
+    #[test]
+    fn the_promise_that_a_deleted_node_is_dead() {
+        assert_noticed(
+            Rules::default(),
+            Story {
+                fenced: false,
+                faults: 2,
+                ..Story::default()
+            },
+        );
+    }
+}

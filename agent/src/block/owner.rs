@@ -42,6 +42,8 @@ pub enum Step {
         /// What the file is to have afterwards; none leaves it as it is.
         then: Option<Held>,
     },
+    /// Change the object's version and nothing that counts.
+    Touch,
     /// Write the block into the file.
     Hold(Held),
     /// Under the store's lock: take the block out of the file if no lease is on it and nothing rests.
@@ -72,8 +74,11 @@ pub fn next(me: &Me, seen: Option<&Seen>, held: Option<Held>, usage: Use, wish: 
     }
     match held {
         // The node was registered anew while the block was ours; that its epoch is still the one we wrote down says that
-        // nobody had it in between.
-        Some(held) if seen.owner.node == me.node && seen.epoch == held.epoch => confirm(me, seen, held.mode),
+        // nobody had it in between. A block passes to another registration only while it is orphaned.
+        Some(held) if seen.owner.node == me.node && seen.epoch == held.epoch => match seen.phase {
+            Phase::Orphaned => confirm(me, seen, held.mode),
+            _ => told(seen, Phase::Orphaned),
+        },
         Some(_) => Step::Forfeit,
         None => Step::Rest,
     }
@@ -135,16 +140,13 @@ fn shared(held: Option<Held>, seen: &Seen) -> Step {
 }
 
 /// Our Node is gone, so the keeper may orphan the block and end it after the quarantine. While pods of ours have
-/// addresses of it, a swap that changes nothing else starts that quarantine anew.
+/// addresses of it, that quarantine is started anew again and again.
 fn without_node(node: &str, seen: &Seen, held: Option<Held>, usage: Use) -> Step {
     match held {
         None => Step::Rest,
         Some(held) if held.epoch != seen.epoch || *seen.owner.node != *node => Step::Forfeit,
         Some(held) if held.mode == Mode::Active => Step::Hold(seen.held(Mode::Draining)),
-        Some(_) if !usage.is_idle() => Step::Swap {
-            to: seen.clone(),
-            then: None,
-        },
+        Some(_) if !usage.is_idle() => Step::Touch,
         Some(_) => Step::Rest,
     }
 }

@@ -48,6 +48,24 @@ impl Cell {
         (cidr.ip() == cidr.network()).then_some(Self(cidr))
     }
 
+    /// The block of a name without its address space: `4-0a000040-26`.
+    pub fn named(name: &str) -> Option<Self> {
+        let mut parts = name.split('-');
+        let family = match parts.next()? {
+            "4" => Family::V4,
+            "6" => Family::V6,
+            _ => return None,
+        };
+        let first = u128::from_str_radix(parts.next()?, 16).ok()?;
+        let prefix: u8 = parts.next()?.parse().ok()?;
+        Self::of(IpNetwork::new(family.address(first), prefix).ok()?)
+    }
+
+    /// How many bits its addresses differ in.
+    pub fn shift(self) -> u32 {
+        width(Family::of(self.0.ip())) - u32::from(self.0.prefix())
+    }
+
     /// Its addresses as a network.
     pub fn cidr(self) -> IpNetwork {
         self.0
@@ -175,7 +193,12 @@ impl Grid {
 
     /// The first block, in ascending order, that `taken` does not hold.
     pub fn first_missing(&self, taken: &IntervalSet) -> Option<Cell> {
-        let free = self.usable.minus(taken).first_from(0)?;
+        self.missing_from(taken, 0)
+    }
+
+    /// The first block from the address `start` on that `taken` does not hold.
+    pub fn missing_from(&self, taken: &IntervalSet, start: u128) -> Option<Cell> {
+        let free = self.usable.minus(taken).first_from(start)?;
         Cell::around(self.family.address(free), self.shift)
     }
 }

@@ -4,6 +4,22 @@
 //! Holds always: a node hands out addresses of a block only while the block's object names it as owner, or while nobody
 //! can have been given the block since it did.
 
+pub mod agent;
 pub mod api;
 pub mod block;
+pub mod cluster;
+pub mod config;
+pub mod daemon;
+pub mod evidence;
 pub mod grid;
+pub mod ground;
+pub mod http;
+pub mod keeper;
+pub mod links;
+pub mod lock;
+pub mod metrics;
+pub mod node;
+pub mod object;
+pub mod serve;
+pub mod space;
+pub mod worker;

@@ -108,9 +108,15 @@ pub struct IpBlockStatus {
     pub used: i64,
     /// Addresses that could be given.
     pub free: i64,
+    /// Attachments with addresses that the pool does not give any more.
+    #[serde(default)]
+    pub excluded: i64,
     /// Since when the oldest attachment has its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Time>,
+    /// The generation of the pool that the owner goes by: it gives none of the addresses that are excluded or reserved there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// When the owner counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mirrored_at: Option<Time>,

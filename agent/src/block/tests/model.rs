@@ -531,7 +531,6 @@ fn mishap(story: Story) -> Option<String> {
         .threads(2)
         .spawn_bfs()
         .join();
-    eprintln!("{} states", checker.unique_state_count());
     for name in [UNIQUE, COMES_FREE] {
         if let Some(path) = checker.discovery(name) {
             return Some(format!("not {name:?} after {:?}", path.into_actions()));
@@ -567,11 +566,13 @@ fn sharing_a_block_leaves_an_address_with_one_pod() {
 }
 
 #[test]
+#[ignore = "a minute: tests/all runs it"]
 fn a_machine_that_fails_leaves_an_address_with_one_pod() {
     assert_eq!(mishap(Story::default()), None);
 }
 
 #[test]
+#[ignore = "a minute: tests/all runs it"]
 fn two_keepers_leave_an_address_with_one_pod() {
     let story = Story {
         keepers: 2,
@@ -582,6 +583,7 @@ fn two_keepers_leave_an_address_with_one_pod() {
 }
 
 #[test]
+#[ignore = "a minute: tests/all runs it"]
 fn from_every_state_the_block_comes_free() {
     let story = Story {
         ends: true,
@@ -598,7 +600,7 @@ fn from_every_state_the_block_comes_free() {
 
 /// Ten million states: `cargo test --release -p agent --lib -- --ignored more_faults`.
 #[test]
-#[ignore = "takes minutes and gigabytes"]
+#[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
 fn more_faults_and_requests_leave_an_address_with_one_pod() {
     let requests = || Story {
         wire: 2,

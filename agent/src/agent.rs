@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What all tasks of an agent share.
+
+use crate::api::{IpBlock, IpPool};
+use crate::block::owner::Me;
+use crate::cluster::{Cluster, Registration, Trouble};
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::node::Stores;
+use common::cni::Error;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::reflector::Store;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// An agent.
+pub struct Agent {
+    /// What it was told.
+    pub config: Config,
+    /// The API server.
+    pub cluster: Cluster,
+    /// This node's files.
+    pub stores: Stores,
+    /// All pools, as the API server last told.
+    pub pools: Store<IpPool>,
+    /// The blocks with this node's name, as the API server last told.
+    pub blocks: Store<IpBlock>,
+    /// Numbers for Prometheus.
+    pub metrics: Metrics,
+    sight: Mutex<Option<Sight>>,
+    recorder: Recorder,
+}
+
+/// When the API server was last asked for this node, and what it said.
+#[derive(Clone, Debug)]
+struct Sight {
+    /// By the clock that plugins go by, before it was asked.
+    asked: Duration,
+    registration: Option<Registration>,
+}
+
+/// Why something is not done now.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The API server.
+    #[error(transparent)]
+    Cluster(#[from] Trouble),
+    /// The node's files.
+    #[error("{0}")]
+    Node(#[from] Error),
+}
+
+impl Agent {
+    /// An agent with nothing done yet.
+    pub fn new(config: Config, cluster: Cluster, pools: Store<IpPool>, blocks: Store<IpBlock>) -> Self {
+        let reporter = Reporter {
+            controller: "rdmanet-agent".to_owned(),
+            instance: Some(config.node.clone()),
+        };
+        Self {
+            stores: Stores::new(config.data_dir.clone()),
+            recorder: Recorder::new(cluster.client.clone(), reporter),
+            metrics: Metrics::default(),
+            sight: Mutex::new(None),
+            config,
+            cluster,
+            pools,
+            blocks,
+        }
+    }
+
+    fn sight(&self) -> Option<Sight> {
+        self.sight
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Asks the API server for this node, unless it was asked within `at_most`. Returns when it was asked.
+    ///
+    /// # Errors
+    /// [`Failure`]: what was known is known still.
+    pub async fn look_at_node(&self, at_most: Duration) -> Result<Duration, Failure> {
+        let asked = self.stores.since_boot()?;
+        if let Some(sight) = self
+            .sight()
+            .filter(|sight| asked.saturating_sub(sight.asked) < at_most)
+        {
+            return Ok(sight.asked);
+        }
+        let registration = self.cluster.registration(&self.config.node).await?;
+        *self
+            .sight
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Sight { asked, registration });
+        Ok(asked)
+    }
+
+    /// Who this node is; none before the API server was asked.
+    pub fn me(&self) -> Option<Me> {
+        let gone = || Me::Gone(self.config.node.as_str().into());
+        let sight = self.sight()?;
+        Some(
+            sight
+                .registration
+                .map_or_else(gone, |node| Me::Registered(node.owner)),
+        )
+    }
+
+    /// The labels of this node.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        self.sight()
+            .and_then(|sight| sight.registration)
+            .map(|node| node.labels)
+            .unwrap_or_default()
+    }
+
+    /// Tells people about `what` with an Event; a failure to do so is only logged.
+    pub async fn tell(&self, about: &ObjectReference, warning: bool, reason: &str, note: String) {
+        let event = Event {
+            type_: if warning {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
+            reason: reason.to_owned(),
+            note: Some(note.chars().take(1000).collect()),
+            action: "Allocate".to_owned(),
+            secondary: None,
+        };
+        if let Err(e) = self.recorder.publish(&event, about).await {
+            tracing::debug!(reason, error = %e, "no Event is made");
+        }
+    }
+}

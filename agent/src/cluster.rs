@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The requests that the agent makes: each with a time limit, each with the precondition that makes it safe to be late.
+
+use crate::api::{AddressSpace, IpAddress, IpBlock, IpPool};
+use crate::block::Owner;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Selector;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// How long one request may take. Whoever waits for it, a plugin, waits [`ipam::agent::LIMIT`].
+const LIMIT: Duration = Duration::from_secs(4);
+
+/// The field manager of everything that the agent writes.
+pub const MANAGER: &str = "rdmanet-agent";
+
+/// Names on one page of a list.
+const PAGE: u32 = 500;
+
+/// Why a request has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// There is no answer; the request may have taken effect or may do so yet.
+    #[error("the API server does not answer {what}: {why}")]
+    Unanswered {
+        /// The request.
+        what: String,
+        /// What became of it.
+        why: String,
+    },
+    /// The API server has refused it.
+    #[error("the API server refuses {what}: {why}")]
+    Refused {
+        /// The request.
+        what: String,
+        /// Its sentence.
+        why: String,
+    },
+}
+
+/// What became of a write that depends on what was read before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written<T> {
+    /// It has taken effect.
+    Done(T),
+    /// Somebody else was there first.
+    Late,
+}
+
+/// A Node as far as the agent needs to know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Name and UID.
+    pub owner: Owner,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// The API server.
+#[derive(Clone)]
+pub struct Cluster {
+    /// The client of this agent.
+    pub client: Client,
+    /// Pools.
+    pub pools: Api<IpPool>,
+    /// Address spaces.
+    pub spaces: Api<AddressSpace>,
+    /// Blocks.
+    pub blocks: Api<IpBlock>,
+    /// Addresses.
+    pub addresses: Api<IpAddress>,
+    /// Nodes.
+    pub nodes: Api<Node>,
+    /// Namespaces.
+    pub namespaces: Api<Namespace>,
+}
+
+async fn limited<T>(
+    what: &str,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<Result<T, Box<kube::core::Status>>, Trouble> {
+    let unanswered = |why: String| Trouble::Unanswered {
+        what: what.to_owned(),
+        why,
+    };
+    match tokio::time::timeout(LIMIT, request).await {
+        Err(_) => Err(unanswered(format!("nothing within {} s", LIMIT.as_secs()))),
+        Ok(Ok(value)) => Ok(Ok(value)),
+        // 429 and 5xx say nothing about whether it took effect.
+        Ok(Err(kube::Error::Api(status))) if status.code == 429 || status.code >= 500 => {
+            Err(unanswered(format!("{} ({})", status.message, status.code)))
+        }
+        Ok(Err(kube::Error::Api(status))) => Ok(Err(status)),
+        Ok(Err(e)) => Err(unanswered(common::cni::error::causes(&e))),
+    }
+}
+
+fn refused(what: &str, status: &kube::core::Status) -> Trouble {
+    Trouble::Refused {
+        what: what.to_owned(),
+        why: format!("{} ({})", status.message, status.code),
+    }
+}
+
+/// The precondition that the object is still the one that was read.
+fn unchanged<K: Resource>(object: &K) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: object.meta().uid.clone(),
+            resource_version: object.meta().resource_version.clone(),
+        }),
+        ..DeleteParams::default()
+    }
+}
+
+/// Whether there is an object of this name, read past every cache.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn get<K: Clone + DeserializeOwned + Debug>(
+    api: &Api<K>,
+    name: &str,
+) -> Result<Option<K>, Trouble> {
+    let what = format!("GET {name}");
+    match limited(&what, api.get(name)).await? {
+        Ok(object) => Ok(Some(object)),
+        Err(status) if status.code == 404 => Ok(None),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Creates an object; late if the name is taken.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn create<K>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Serialize,
+{
+    let what = format!("CREATE {}", object.meta().name.as_deref().unwrap_or_default());
+    match limited(&what, api.create(&PostParams::default(), object)).await? {
+        Ok(object) => Ok(Written::Done(object)),
+        Err(status) if status.code == 409 => Ok(Written::Late),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Replaces an object, if it is the version that `object` was made from.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn swap<K>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Serialize,
+{
+    let name = object.meta().name.clone().unwrap_or_default();
+    let what = format!("UPDATE {name}");
+    match limited(&what, api.replace(&name, &PostParams::default(), object)).await? {
+        Ok(object) => Ok(Written::Done(object)),
+        Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Deletes an object, if it is the version that was read.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn delete<K>(api: &Api<K>, object: &K) -> Result<Written<()>, Trouble>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let name = object.meta().name.clone().unwrap_or_default();
+    let what = format!("DELETE {name}");
+    match limited(&what, api.delete(&name, &unchanged(object))).await? {
+        Ok(_) => Ok(Written::Done(())),
+        Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Replaces the status of an object, whatever its version.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn tell<K>(api: &Api<K>, name: &str, status: impl Serialize) -> Result<Written<K>, Trouble>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let what = format!("PATCH status of {name}");
+    let patch = serde_json::json!({ "status": status });
+    let params = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    match limited(&what, api.patch_status(name, &params, &Patch::Merge(patch))).await? {
+        Ok(object) => Ok(Written::Done(object)),
+        Err(e) if matches!(e.code, 404 | 409) => Ok(Written::Late),
+        Err(e) => Err(refused(&what, &e)),
+    }
+}
+
+/// Replaces the status of an object, if it is the version that `object` was made from.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn swap_status<K>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Serialize,
+{
+    let name = object.meta().name.clone().unwrap_or_default();
+    let what = format!("UPDATE status of {name}");
+    match limited(&what, api.replace_status(&name, &PostParams::default(), object)).await? {
+        Ok(object) => Ok(Written::Done(object)),
+        Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Every object that `fields` selects, page by page.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn list<K: Clone + DeserializeOwned + Debug>(
+    api: &Api<K>,
+    fields: &str,
+) -> Result<Vec<K>, Trouble> {
+    let what = format!("LIST {fields}");
+    let mut all = Vec::new();
+    let mut params = ListParams::default().fields(fields).limit(PAGE);
+    loop {
+        let page = match limited(&what, api.list(&params)).await? {
+            Ok(page) => page,
+            Err(status) => return Err(refused(&what, &status)),
+        };
+        all.extend(page.items);
+        match page.metadata.continue_ {
+            Some(next) if !next.is_empty() => params.continue_token = Some(next),
+            _ => return Ok(all),
+        }
+    }
+}
+
+/// The names of every object of a kind, page by page, without their content.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn names<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> Result<Vec<String>, Trouble> {
+    let mut all = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = match limited("LIST of names", api.list_metadata(&params)).await? {
+            Ok(page) => page,
+            Err(status) => return Err(refused("LIST of names", &status)),
+        };
+        all.extend(page.items.into_iter().filter_map(|object| object.metadata.name));
+        match page.metadata.continue_ {
+            Some(next) if !next.is_empty() => params.continue_token = Some(next),
+            _ => return Ok(all),
+        }
+    }
+}
+
+impl Cluster {
+    /// The API server behind `client`.
+    pub fn new(client: Client) -> Self {
+        Self {
+            pools: Api::all(client.clone()),
+            spaces: Api::all(client.clone()),
+            blocks: Api::all(client.clone()),
+            addresses: Api::all(client.clone()),
+            nodes: Api::all(client.clone()),
+            namespaces: Api::all(client.clone()),
+            client,
+        }
+    }
+
+    /// The Node called `name`, if there is one.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn registration(&self, name: &str) -> Result<Option<Registration>, Trouble> {
+        let node = get(&self.nodes, name).await?;
+        Ok(node.map(|node| Registration {
+            owner: Owner {
+                node: name.into(),
+                uid: node.uid().unwrap_or_default().into(),
+            },
+            labels: node.metadata.labels.unwrap_or_default(),
+        }))
+    }
+
+    /// The names of the namespaces that `selector` selects.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn namespaces_of(&self, selector: &Selector) -> Result<Vec<String>, Trouble> {
+        let params = ListParams::default().labels_from(selector);
+        match limited("LIST namespaces", self.namespaces.list_metadata(&params)).await? {
+            Ok(page) => Ok(page.items.iter().map(ResourceExt::name_any).collect()),
+            Err(status) => Err(refused("LIST namespaces", &status)),
+        }
+    }
+
+    /// The addresses that are objects of the node called `node`.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn addresses_of(&self, node: &str) -> Result<Vec<IpAddress>, Trouble> {
+        list(&self.addresses, &format!("spec.node.node={node}")).await
+    }
+
+    /// The pod of this name; none if there is none.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn pod(&self, namespace: &str, name: &str) -> Result<Option<Pod>, Trouble> {
+        get(&Api::<Pod>::namespaced(self.client.clone(), namespace), name).await
+    }
+
+    /// Whether a pod with a network of its own is bound to the node called `node` and has not ended.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn has_pods(&self, node: &str) -> Result<bool, Trouble> {
+        let pods: Vec<Pod> = list(
+            &Api::all(self.client.clone()),
+            &format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"),
+        )
+        .await?;
+        let own_network = |pod: &Pod| {
+            !pod.spec
+                .as_ref()
+                .is_some_and(|spec| spec.host_network == Some(true))
+        };
+        Ok(pods.iter().any(own_network))
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the agent is told when it starts: each flag has an environment variable, for a `DaemonSet`.
+
+use clap::Parser;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Claims blocks of addresses for this node, and keeps pools in order.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "rdmanet-agent", version)]
+pub struct Config {
+    /// The name of this node (`spec.nodeName` of the agent's pod)
+    #[arg(long, env = "RDMANET_NODE")]
+    pub node: String,
+    /// Where rdma-ipam keeps its leases on this node
+    #[arg(long, env = "RDMANET_DATA_DIR", default_value = ipam::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Where plugins find the agent
+    #[arg(long, env = "RDMANET_AGENT_SOCKET", default_value = ipam::agent::SOCKET)]
+    pub socket: PathBuf,
+    /// Where /metrics, /healthz and /readyz are served
+    #[arg(long, env = "RDMANET_LISTEN", default_value = "127.0.0.1:9471")]
+    pub listen: SocketAddr,
+    /// The namespace of the keeper's Lease
+    #[arg(long, env = "RDMANET_NAMESPACE", default_value = "rdmanet-system")]
+    pub namespace: String,
+    /// For how long nobody is given the blocks of a node that is gone
+    #[arg(long, env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub quarantine: Duration,
+    /// How long a block must be unused before it is returned
+    #[arg(long, env = "RDMANET_IDLE", default_value = "5m", value_parser = humantime::parse_duration)]
+    pub idle: Duration,
+    /// How far apart two observations are that together prove an address unused
+    #[arg(long, env = "RDMANET_OBSERVE", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub observe: Duration,
+    /// How often the agent looks at its pools when nothing calls for it
+    #[arg(long, env = "RDMANET_TICK", default_value = "2s", value_parser = humantime::parse_duration)]
+    pub tick: Duration,
+    /// How often, at most, use is told to the API server
+    #[arg(long, env = "RDMANET_MIRROR", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub mirror: Duration,
+    /// error, warn, info, debug or trace
+    #[arg(long, env = "RDMANET_LOG", default_value = "info")]
+    pub log: String,
+}
+
+impl Config {
+    /// How long what the API server said may be acted upon: far less than the quarantine, so that nothing is written into
+    /// this node's files that others may have been given meanwhile.
+    pub fn answer_age(&self) -> Duration {
+        (self.quarantine / 4).min(Duration::from_mins(1))
+    }
+
+    /// How often this node's registration is looked at.
+    pub fn confirm_every(&self) -> Duration {
+        (self.quarantine / 5).clamp(Duration::from_secs(1), Duration::from_mins(1))
+    }
+}

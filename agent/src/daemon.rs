@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent as a whole: its tasks, started and ended together.
+
+use crate::agent::Agent;
+use crate::cluster::Cluster;
+use crate::config::Config;
+use crate::keeper::Keeper;
+use crate::lock::NodeLock;
+use crate::serve::Workers;
+use crate::worker::{Message, Worker};
+use crate::{http, links, serve};
+use futures::StreamExt;
+use ipam::pool::PoolName;
+use kube::runtime::reflector::store;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Client, ResourceExt};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Messages that wait for a worker before whoever sends more waits too.
+const INBOX: usize = 1024;
+
+/// Why the agent cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Start {
+    /// The data directory.
+    #[error("cannot lock the data directory {path}: {source}")]
+    Lock {
+        /// The directory.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The plugins' socket.
+    #[error("cannot make the socket {path}: {source}")]
+    Socket {
+        /// Its path.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Metrics and health.
+    #[error("cannot listen on {address}: {source}; --listen chooses another address")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Runs an agent until `stop`, and lets it finish what it has begun.
+///
+/// # Errors
+/// [`Start`].
+pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Result<(), Start> {
+    let _lock = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        lock = NodeLock::take(&config.data_dir) => lock.map_err(|source| Start::Lock {
+            path: config.data_dir.display().to_string(),
+            source,
+        })?,
+    };
+    let socket = serve::bind(&config.socket).map_err(|source| Start::Socket {
+        path: config.socket.display().to_string(),
+        source,
+    })?;
+    let listen = |source| Start::Listen {
+        address: config.listen.to_string(),
+        source,
+    };
+    let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(node = config.node, %address, socket = %config.socket.display(), "the agent listens");
+    }
+    let path = config.socket.clone();
+    let tasks = TaskTracker::new();
+    begin(config, client, socket, listener, &tasks, &stop);
+    stop.cancelled().await;
+    tasks.close();
+    // Requests end within seconds, and every step may be the last one.
+    if tokio::time::timeout(Duration::from_secs(15), tasks.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!("something does not end; whatever it was doing, the next agent goes on with it");
+    }
+    let _ = std::fs::remove_file(path);
+    Ok(())
+}
+
+fn begin(
+    config: Config,
+    client: Client,
+    socket: tokio::net::UnixListener,
+    listener: TcpListener,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) {
+    let cluster = Cluster::new(client);
+    let ((pools, pool_writer), (blocks, block_writer)) = (store(), store());
+    let mine = watcher::Config::default().fields(&format!("spec.owner.node={}", config.node));
+    let pool_stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
+    let block_stream = watcher(cluster.blocks.clone(), mine).default_backoff();
+    let agent = Arc::new(Agent::new(config, cluster, pools, blocks));
+    let workers = workers(&agent, tasks, stop);
+    let (on_pool, on_block) = (workers.clone(), workers.clone());
+    let pool_events = reflector(pool_writer, pool_stream)
+        .applied_objects()
+        .for_each(move |pool| {
+            let look = pool
+                .ok()
+                .and_then(|pool| PoolName::try_from(pool.name_any()).ok());
+            nudge(&on_pool, look)
+        });
+    let block_events = reflector(block_writer, block_stream)
+        .touched_objects()
+        .for_each(move |block| {
+            let look = block
+                .ok()
+                .and_then(|block| PoolName::try_from(block.spec.pool).ok());
+            nudge(&on_block, look)
+        });
+    tasks.spawn(until(stop.clone(), pool_events));
+    tasks.spawn(until(stop.clone(), block_events));
+    tasks.spawn(until(stop.clone(), start_known(agent.clone(), workers.clone())));
+    tasks.spawn(serve::run(socket, workers, stop.clone()));
+    tasks.spawn(http::run(listener, agent.clone(), stop.clone()));
+    tasks.spawn(links::run(agent.clone(), stop.clone()));
+    tasks.spawn(Keeper::new(agent).run(stop.clone()));
+}
+
+async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+fn nudge(workers: &Workers, pool: Option<PoolName>) -> std::future::Ready<()> {
+    if let Some(pool) = pool {
+        // One that has more to read than fits looks soon anyway.
+        let _ = workers(&pool).try_send(Message::Look);
+    }
+    std::future::ready(())
+}
+
+/// Pools that this node has files of have work to do whether or not the API server knows them still.
+async fn start_known(agent: Arc<Agent>, workers: Workers) {
+    for pool in agent.stores.pools() {
+        let _ = workers(&pool).send(Message::Look).await;
+    }
+}
+
+/// A worker for each pool, started when it is first named. It waits until the API server has told of pools and blocks, so
+/// that what is only not told yet is not taken for gone.
+fn workers(agent: &Arc<Agent>, tasks: &TaskTracker, stop: &CancellationToken) -> Workers {
+    let (agent, tasks, stop) = (agent.clone(), tasks.clone(), stop.clone());
+    let running: Mutex<HashMap<PoolName, mpsc::Sender<Message>>> = Mutex::new(HashMap::new());
+    Arc::new(move |pool: &PoolName| {
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = || {
+            let (sender, inbox) = mpsc::channel(INBOX);
+            let (agent, pool, stop) = (agent.clone(), pool.clone(), stop.clone());
+            tasks.spawn(async move {
+                let told = async {
+                    let _ = agent.pools.wait_until_ready().await;
+                    let _ = agent.blocks.wait_until_ready().await;
+                };
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = told => {}
+                }
+                Worker::new(agent, pool).run(inbox, stop).await;
+            });
+            sender
+        };
+        running.entry(pool.clone()).or_insert_with(start).clone()
+    })
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A pool as it was accepted: its blocks, and what a node's file says of it.
+
+use crate::api::pool::Allocation as Mode;
+use crate::api::{IpPool, IpPoolSpec, Sticky};
+use crate::block::Owner;
+use crate::grid::{Cell, Grid, shift_of};
+use common::cni::{Code, Dns, Error, Route};
+use ipam::pool::{Allocation, Counters, FORMAT, PoolFile, PoolName, PoolRange, PoolRanges};
+use ipam::range::{Family, default_gateway};
+use ipnetwork::IpNetwork;
+use kube::ResourceExt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// An accepted pool.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// Its name.
+    pub name: PoolName,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// The generation that was accepted.
+    pub generation: i64,
+    /// What was accepted.
+    pub spec: IpPoolSpec,
+    /// Its ranges.
+    pub ranges: PoolRanges,
+    /// Its blocks, by family.
+    pub grids: Vec<Grid>,
+    file: PoolFile,
+}
+
+/// Who writes a node's file.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    /// The node as it is registered.
+    pub owner: Owner,
+    /// This boot.
+    pub boot_id: String,
+    /// How long others wait.
+    pub quarantine: Duration,
+}
+
+impl Ground {
+    /// The accepted spec of `pool`; none if nothing was accepted yet.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONFIG`] if it cannot be used after all.
+    pub fn accepted(pool: &IpPool) -> Result<Option<Self>, Error> {
+        let Some(status) = &pool.status else {
+            return Ok(None);
+        };
+        let Some(spec) = &status.accepted else {
+            return Ok(None);
+        };
+        let generation = status.observed_generation.unwrap_or_default();
+        Self::new(pool, spec, generation).map(Some)
+    }
+
+    /// `pool` with `spec` in force.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONFIG`], naming the member that is wrong.
+    pub fn new(pool: &IpPool, spec: &IpPoolSpec, generation: i64) -> Result<Self, Error> {
+        let name = PoolName::try_from(pool.name_any())?;
+        let file = file(&name, &pool.uid().unwrap_or_default(), generation, spec)?;
+        let ranges = PoolRanges::new(&file, Path::new("spec")).map_err(|e| Error {
+            code: Code::INVALID_CONFIG,
+            ..e
+        })?;
+        let grid = |family: Family| {
+            let size = match family {
+                Family::V4 => spec.block_size.v4,
+                Family::V6 => spec.block_size.v6,
+            };
+            let shift = u64::try_from(size).ok().and_then(|size| shift_of(size, family));
+            let shift = shift.ok_or_else(|| invalid(format!("spec.blockSize: {size} is no power of two")))?;
+            Ok(Grid::new(family, shift, ranges.usable(family)))
+        };
+        let grids: Vec<Grid> = ranges
+            .families()
+            .into_iter()
+            .map(grid)
+            .collect::<Result<_, Error>>()?;
+        if let Some(family) = grids.iter().find(|grid| grid.blocks() == 0).map(Grid::family)
+            && ranges.reserved(family).is_empty()
+        {
+            return Err(invalid(format!(
+                "spec.ranges: no address is left in {}",
+                ranges.describe()
+            )));
+        }
+        Ok(Self {
+            uid: pool.uid().unwrap_or_default(),
+            spec: spec.clone(),
+            name,
+            generation,
+            ranges,
+            grids,
+            file,
+        })
+    }
+
+    /// The blocks of a family.
+    pub fn grid(&self, family: Family) -> Option<&Grid> {
+        self.grids.iter().find(|grid| grid.family() == family)
+    }
+
+    /// Whether `cell` is a block of it.
+    pub fn has(&self, cell: Cell) -> bool {
+        self.grid(Family::of(cell.cidr().ip()))
+            .is_some_and(|grid| grid.has(cell))
+    }
+
+    /// Whether nodes have blocks of it.
+    pub fn has_blocks(&self) -> bool {
+        self.spec.allocation == Mode::Blocks
+    }
+
+    /// All addresses that it could give.
+    pub fn size(&self) -> u128 {
+        self.ranges.families().iter().fold(0, |sum: u128, family| {
+            let all = self.ranges.usable(*family).count();
+            sum.saturating_add(all)
+                .saturating_add(self.ranges.reserved(*family).count())
+        })
+    }
+
+    /// What the file of a node says, blocks aside.
+    pub fn file(&self, writer: &Writer, namespaces: Option<Vec<String>>, counters: Counters) -> PoolFile {
+        PoolFile {
+            node: writer.owner.node.to_string(),
+            node_uid: writer.owner.uid.to_string(),
+            boot_id: writer.boot_id.clone(),
+            quarantine_seconds: u32::try_from(writer.quarantine.as_secs()).unwrap_or(u32::MAX),
+            namespaces,
+            counters,
+            ..self.file.clone()
+        }
+    }
+}
+
+fn file(name: &PoolName, uid: &str, generation: i64, spec: &IpPoolSpec) -> Result<PoolFile, Error> {
+    let agent_decides = spec.allocation == Mode::PerAddress || spec.sticky == Sticky::StatefulSet;
+    Ok(PoolFile {
+        format: FORMAT,
+        pool: name.clone(),
+        uid: uid.to_owned(),
+        generation,
+        node: String::new(),
+        node_uid: String::new(),
+        boot_id: String::new(),
+        quarantine_seconds: 0,
+        cooldown_seconds: u32::try_from(spec.cooldown_seconds).unwrap_or_default(),
+        allocation: if agent_decides {
+            Allocation::Agent
+        } else {
+            Allocation::Blocks
+        },
+        ranges: spec
+            .ranges
+            .iter()
+            .enumerate()
+            .map(range)
+            .collect::<Result<_, _>>()?,
+        reserved: spec.reserved.clone(),
+        routes: spec
+            .routes
+            .iter()
+            .enumerate()
+            .map(route)
+            .collect::<Result<_, _>>()?,
+        dns: Dns::default(),
+        namespaces: None,
+        blocks: Vec::new(),
+        fallback: spec
+            .fallback
+            .iter()
+            .map(|name| PoolName::try_from(name.clone()))
+            .collect::<Result<_, _>>()?,
+        counters: Counters::default(),
+    })
+}
+
+fn range((i, range): (usize, &crate::api::Range)) -> Result<PoolRange, Error> {
+    let subnet: IpNetwork = parse(&format!("spec.ranges[{i}].subnet"), &range.subnet)?;
+    let address = |key: &str, text: &Option<String>| -> Result<Option<IpAddr>, Error> {
+        text.as_ref()
+            .map(|text| parse(&format!("spec.ranges[{i}].{key}"), text))
+            .transpose()
+    };
+    Ok(PoolRange {
+        subnet,
+        start: address("start", &range.start)?,
+        end: address("end", &range.end)?,
+        gateway: match range.gateway.as_deref() {
+            None => default_gateway(subnet),
+            Some("none") => None,
+            Some(_) => address("gateway", &range.gateway)?,
+        },
+        exclude: range.exclude.clone(),
+    })
+}
+
+fn route((i, route): (usize, &crate::api::Route)) -> Result<Route, Error> {
+    let gw: Option<IpAddr> = route
+        .gw
+        .as_ref()
+        .map(|gw| parse(&format!("spec.routes[{i}].gw"), gw))
+        .transpose()?;
+    let dst: IpNetwork = parse(&format!("spec.routes[{i}].dst"), &route.dst)?;
+    serde_json::from_value(serde_json::json!({ "dst": dst, "gw": gw }))
+        .map_err(|e| invalid(format!("spec.routes[{i}]: {e}")))
+}
+
+fn parse<T: std::str::FromStr>(key: &str, text: &str) -> Result<T, Error>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse()
+        .map_err(|e| invalid(format!("{key}: {text:?} cannot be read: {e}")))
+}
+
+fn invalid(msg: String) -> Error {
+    Error::new(Code::INVALID_CONFIG, msg)
+}

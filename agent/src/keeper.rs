@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The work that one agent does for all: accepting pools, telling their numbers, and ending what gone nodes have left.
+//!
+//! Holds always: nothing here is unsafe if two agents do it at once. Which of them does is settled by a Lease, and whatever
+//! it writes carries the version that it read.
+
+mod accept;
+mod election;
+mod orphans;
+mod status;
+
+use crate::agent::{Agent, Failure};
+use crate::api::{IpAddress, IpBlock};
+use crate::cluster::list;
+use election::Election;
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::core::PartialObjectMeta;
+use kube::runtime::reflector::{Store, store};
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// What only the keeper watches.
+struct Sight {
+    blocks: Store<IpBlock>,
+    nodes: Store<PartialObjectMeta<Node>>,
+    _watches: JoinSet<()>,
+}
+
+/// The keeper's role.
+pub struct Keeper {
+    agent: Arc<Agent>,
+    election: Election,
+    sight: Option<Sight>,
+    addresses: Vec<IpAddress>,
+    /// The version of an orphan, and since when this process has seen it.
+    watched: HashMap<String, (String, Instant)>,
+    told: HashMap<String, Instant>,
+    listed: Option<Instant>,
+}
+
+impl Keeper {
+    /// Nobody's yet.
+    pub fn new(agent: Arc<Agent>) -> Self {
+        Self {
+            election: Election::new(&agent),
+            agent,
+            sight: None,
+            addresses: Vec::new(),
+            watched: HashMap::new(),
+            told: HashMap::new(),
+            listed: None,
+        }
+    }
+
+    /// Works whenever the Lease is this agent's, until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        loop {
+            let is_keeper = match self.election.renew().await {
+                Ok(is_keeper) => is_keeper,
+                Err(trouble) => {
+                    tracing::debug!(error = %trouble, "no word about who is the keeper");
+                    false
+                }
+            };
+            self.agent.metrics.keeper(is_keeper);
+            if is_keeper {
+                if let Err(failure) = self.work().await {
+                    tracing::warn!(error = %failure, "the keeper's work is not done");
+                }
+            } else {
+                self.sight = None;
+                self.watched.clear();
+            }
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(self.agent.config.tick) => {}
+            }
+        }
+        self.election.resign().await;
+    }
+
+    async fn work(&mut self) -> Result<(), Failure> {
+        if self.sight.is_none() {
+            self.sight = Some(self.watch().await);
+        }
+        if self
+            .listed
+            .is_none_or(|at| at.elapsed() >= self.agent.config.mirror)
+        {
+            self.addresses = list(&self.agent.cluster.addresses, "").await?;
+            self.listed = Some(Instant::now());
+        }
+        for pool in self.agent.pools.state() {
+            if let Err(failure) = self.keep(&pool).await {
+                tracing::warn!(pool = pool.metadata.name, error = %failure, "the pool is not kept");
+            }
+        }
+        self.unlist().await?;
+        self.end_orphans().await?;
+        self.end_addresses().await
+    }
+
+    async fn watch(&self) -> Sight {
+        let ((blocks, writer), (nodes, node_writer)) = (store(), store());
+        let mut watches = JoinSet::new();
+        let stream = watcher(self.agent.cluster.blocks.clone(), watcher::Config::default()).default_backoff();
+        watches.spawn(reflector(writer, stream).for_each(async |_| {}));
+        let stream = watcher(
+            Api::<PartialObjectMeta<Node>>::all(self.agent.cluster.client.clone()),
+            watcher::Config::default(),
+        )
+        .default_backoff();
+        watches.spawn(reflector(node_writer, stream).for_each(async |_| {}));
+        let ready = async {
+            let _ = blocks.wait_until_ready().await;
+            let _ = nodes.wait_until_ready().await;
+        };
+        // Without them there is nothing to go by; the next round looks again.
+        let _ = tokio::time::timeout(Duration::from_secs(10), ready).await;
+        Sight {
+            blocks,
+            nodes,
+            _watches: watches,
+        }
+    }
+
+    fn blocks(&self) -> Vec<Arc<IpBlock>> {
+        self.sight
+            .as_ref()
+            .map(|sight| sight.blocks.state())
+            .unwrap_or_default()
+    }
+}

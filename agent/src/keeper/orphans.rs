@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ends what gone nodes have left.
+
+use super::Keeper;
+use crate::agent::Failure;
+use crate::api::{AddressState, IpAddress, IpBlock, NodeRef};
+use crate::block::Phase;
+use crate::block::orphan::{Judge, NodeSight, Verdict, Watched, judge};
+use crate::cluster::{Written, delete, swap};
+use crate::object::{changed, owner, seen};
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Keeper {
+    /// Whether the watch says that there is no such node; only a reason to ask.
+    fn seems_gone(&self, node: &NodeRef) -> bool {
+        let Some(sight) = &self.sight else { return false };
+        sight.nodes.get(&ObjectRef::new(&node.node)).is_none()
+    }
+
+    async fn sight_of(&self, node: &NodeRef) -> Result<NodeSight, Failure> {
+        let registered = self.agent.cluster.registration(&node.node).await?;
+        let has_pods = registered.is_none() && self.agent.cluster.has_pods(&node.node).await?;
+        Ok(NodeSight {
+            registered: registered.map(|node| node.owner),
+            has_pods,
+        })
+    }
+
+    fn watched(&self, name: &str) -> Option<Watched> {
+        self.watched.get(name).map(|(version, since)| Watched {
+            version: version.clone(),
+            unchanged: since.elapsed(),
+        })
+    }
+
+    /// Marks blocks of gone nodes, and deletes them after the quarantine.
+    pub(super) async fn end_orphans(&mut self) -> Result<(), Failure> {
+        let blocks = self.blocks();
+        let there: HashSet<String> = blocks.iter().map(|block| block.name_any()).collect();
+        let of_addresses = |name: &String| self.addresses.iter().any(|address| address.name_any() == *name);
+        let keep: HashSet<String> = self
+            .watched
+            .keys()
+            .filter(|name| there.contains(*name) || of_addresses(name))
+            .cloned()
+            .collect();
+        self.watched.retain(|name, _| keep.contains(name));
+        for block in blocks
+            .into_iter()
+            .filter(|block| self.seems_gone(&block.spec.owner))
+            .collect::<Vec<Arc<IpBlock>>>()
+        {
+            self.end_orphan(&block).await?;
+        }
+        Ok(())
+    }
+
+    async fn end_orphan(&mut self, block: &IpBlock) -> Result<(), Failure> {
+        let name = block.name_any();
+        let version = block.metadata.resource_version.clone().unwrap_or_default();
+        let (watched, seen) = (self.watched(&name), seen(block));
+        let quarantine = self.agent.config.quarantine;
+        // While it is only waited for, nothing is asked.
+        if seen.phase == Phase::Orphaned
+            && watched
+                .as_ref()
+                .is_some_and(|w| w.version == version && w.unchanged < quarantine)
+        {
+            return Ok(());
+        }
+        let sight = self.sight_of(&block.spec.owner).await?;
+        match judge(
+            Judge::Keeper,
+            &seen,
+            &version,
+            &sight,
+            watched.as_ref(),
+            quarantine,
+        ) {
+            Verdict::Leave => {}
+            Verdict::Watch => {
+                self.watched.insert(name, (version, Instant::now()));
+            }
+            Verdict::Orphan => {
+                let to = seen.turned(Phase::Orphaned);
+                if let Written::Done(after) = swap(
+                    &self.agent.cluster.blocks,
+                    &changed(block, &to, &self.agent.config.node),
+                )
+                .await?
+                {
+                    let version = after.metadata.resource_version.unwrap_or_default();
+                    tracing::warn!(
+                        block = name,
+                        node = block.spec.owner.node,
+                        "the node of the block is gone: it is given to nobody for the quarantine"
+                    );
+                    self.watched.insert(name, (version, Instant::now()));
+                }
+            }
+            Verdict::End => {
+                if delete(&self.agent.cluster.blocks, block).await? == Written::Done(()) {
+                    let evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it during the quarantine";
+                    tracing::warn!(
+                        block = name,
+                        node = block.spec.owner.node,
+                        seconds = quarantine.as_secs(),
+                        evidence,
+                        "the block is free"
+                    );
+                }
+                self.watched.remove(&name);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for addresses that are objects.
+    pub(super) async fn end_addresses(&mut self) -> Result<(), Failure> {
+        let addresses = std::mem::take(&mut self.addresses);
+        for address in addresses
+            .iter()
+            .filter(|address| address.spec.state != AddressState::Kept)
+        {
+            if self.seems_gone(&address.spec.node) {
+                self.end_address(address).await?;
+            }
+        }
+        self.addresses = addresses;
+        Ok(())
+    }
+
+    async fn end_address(&mut self, address: &IpAddress) -> Result<(), Failure> {
+        let name = address.name_any();
+        let version = address.metadata.resource_version.clone().unwrap_or_default();
+        let seen = crate::block::Seen {
+            owner: owner(&address.spec.node),
+            epoch: 1,
+            phase: if address.spec.state == AddressState::Bound {
+                Phase::Active
+            } else {
+                Phase::Orphaned
+            },
+        };
+        let (watched, quarantine) = (self.watched(&name), self.agent.config.quarantine);
+        if seen.phase == Phase::Orphaned
+            && watched
+                .as_ref()
+                .is_some_and(|w| w.version == version && w.unchanged < quarantine)
+        {
+            return Ok(());
+        }
+        let sight = self.sight_of(&address.spec.node).await?;
+        match judge(
+            Judge::Keeper,
+            &seen,
+            &version,
+            &sight,
+            watched.as_ref(),
+            quarantine,
+        ) {
+            Verdict::Leave => {}
+            Verdict::Watch => {
+                self.watched.insert(name, (version, Instant::now()));
+            }
+            Verdict::Orphan => {
+                let mut wanted = address.clone();
+                wanted.spec.state = AddressState::Orphaned;
+                swap(&self.agent.cluster.addresses, &wanted).await?;
+                self.listed = None;
+            }
+            Verdict::End => {
+                if delete(&self.agent.cluster.addresses, address).await? == Written::Done(()) {
+                    tracing::warn!(
+                        address = name,
+                        node = address.spec.node.node,
+                        "the node of the address is gone for a quarantine: it is free"
+                    );
+                }
+                self.watched.remove(&name);
+                self.listed = None;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One agent at a time works on a node: a second one, as during an update, waits for the first to end.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// The node, for as long as this lives.
+#[derive(Debug)]
+pub struct NodeLock(#[expect(dead_code, reason = "held for its flock(2)")] File);
+
+impl NodeLock {
+    /// Waits until no other agent has the node.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub async fn take(data_dir: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(data_dir)?;
+        let path = data_dir.join(".agent.lock");
+        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let mut told = false;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self(file)),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(e)) => return Err(e),
+            }
+            if !told {
+                tracing::info!(file = %path.display(), "another agent works on this node; waiting for it to end");
+                told = true;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}

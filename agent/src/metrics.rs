@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Numbers for Prometheus, by pool.
+
+use ipam::agent::{Reply, Verb};
+use ipam::pool::PoolName;
+use prometheus_client::encoding::{EncodeLabelSet, text::encode};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::sync::Mutex;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfPool {
+    pool: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfQuestion {
+    pool: String,
+    verb: String,
+    code: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLink {
+    link: String,
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Metrics {
+    blocks: Family<OfPool, Gauge>,
+    addresses: Family<OfPool, Gauge>,
+    tries: Family<OfPool, Counter>,
+    claims: Family<OfPool, Counter>,
+    lists: Family<OfPool, Counter>,
+    returns: Family<OfPool, Counter>,
+    freed: Family<OfPool, Counter>,
+    failures: Family<OfPool, Counter>,
+    questions: Family<OfQuestion, Counter>,
+    keeper: Gauge,
+    link_up: Family<OfLink, Gauge>,
+    link_changes: Family<OfLink, Counter>,
+    registry: Mutex<Registry>,
+}
+
+fn of(pool: &PoolName) -> OfPool {
+    OfPool {
+        pool: pool.to_string(),
+    }
+}
+
+impl Metrics {
+    /// Registers everything under the names that are served.
+    #[must_use]
+    pub fn registered(self) -> Self {
+        {
+            let mut registry = self
+                .registry
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let all = registry.sub_registry_with_prefix("rdmanet");
+            all.register("blocks", "Blocks in this node's file", self.blocks.clone());
+            all.register(
+                "addresses_used",
+                "Addresses held by attachments of this node",
+                self.addresses.clone(),
+            );
+            all.register("claim_tries", "CREATEs of blocks", self.tries.clone());
+            all.register("claims", "Blocks claimed", self.claims.clone());
+            all.register(
+                "claim_lists",
+                "Lists of all blocks, after claims that missed",
+                self.lists.clone(),
+            );
+            all.register("returns", "Blocks returned", self.returns.clone());
+            all.register("freed", "Addresses of pods that were gone", self.freed.clone());
+            all.register("failures", "Rounds that failed", self.failures.clone());
+            all.register(
+                "questions",
+                "Questions of plugins, by CNI code of the answer",
+                self.questions.clone(),
+            );
+            all.register("keeper", "Whether this agent is the keeper", self.keeper.clone());
+            all.register(
+                "link_up",
+                "Whether an RDMA link of this node has carrier",
+                self.link_up.clone(),
+            );
+            all.register(
+                "link_changes",
+                "Changes of an RDMA link's carrier",
+                self.link_changes.clone(),
+            );
+        }
+        self
+    }
+
+    /// The text that Prometheus reads.
+    pub fn text(&self) -> String {
+        let registry = self
+            .registry
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &registry);
+        text
+    }
+
+    pub(crate) fn holds(&self, pool: &PoolName, blocks: usize, used: u64) {
+        self.blocks
+            .get_or_create(&of(pool))
+            .set(i64::try_from(blocks).unwrap_or(i64::MAX));
+        self.addresses
+            .get_or_create(&of(pool))
+            .set(i64::try_from(used).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn tried(&self, pool: &PoolName) {
+        self.tries.get_or_create(&of(pool)).inc();
+    }
+
+    pub(crate) fn claimed(&self, pool: &PoolName) {
+        self.claims.get_or_create(&of(pool)).inc();
+    }
+
+    pub(crate) fn listed(&self, pool: &PoolName) {
+        self.lists.get_or_create(&of(pool)).inc();
+    }
+
+    pub(crate) fn returned(&self, pool: &PoolName) {
+        self.returns.get_or_create(&of(pool)).inc();
+    }
+
+    pub(crate) fn freed(&self, pool: &PoolName) {
+        self.freed.get_or_create(&of(pool)).inc();
+    }
+
+    pub(crate) fn failed(&self, pool: &PoolName) {
+        self.failures.get_or_create(&of(pool)).inc();
+    }
+
+    pub(crate) fn answered(&self, pool: &PoolName, verb: Verb, reply: &Reply) {
+        let code = match reply {
+            Reply::Refused { code, .. } => *code,
+            _ => 0,
+        };
+        let verb = format!("{verb:?}").to_lowercase();
+        let pool = pool.to_string();
+        self.questions
+            .get_or_create(&OfQuestion { pool, verb, code })
+            .inc();
+    }
+
+    pub(crate) fn keeper(&self, is_keeper: bool) {
+        self.keeper.set(i64::from(is_keeper));
+    }
+
+    pub(crate) fn link(&self, name: &str, up: bool, changed: bool) {
+        let link = OfLink {
+            link: name.to_owned(),
+        };
+        self.link_up.get_or_create(&link).set(i64::from(up));
+        if changed {
+            self.link_changes.get_or_create(&link).inc();
+        }
+    }
+}

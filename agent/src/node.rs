@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! This node's files, as `ipam` keeps them. Everything that blocks runs on a thread for that.
+//!
+//! Holds always: `pool.json` is written under the store's lock, from what it said while the lock was held.
+
+use crate::block::{Held, Mode, Use};
+use common::cni::{Code, Error};
+use ipam::clock::{Clock, KernelClock};
+use ipam::config::Place;
+use ipam::pool::{Block, BlockState, POOLS, PoolFile, PoolName};
+use ipam::store::{LOCK_WAIT, Locked, NodeDisk, Store};
+use ipnetwork::IpNetwork;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The stores of this node's pools.
+#[derive(Clone, Debug)]
+pub struct Stores {
+    data_dir: Arc<Path>,
+}
+
+/// What a node's files have of one pool.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    /// The file; none if this node has no part of the pool.
+    pub file: Option<PoolFile>,
+    /// How far each of the blocks that were asked about is used, in their order.
+    pub usage: Vec<Use>,
+}
+
+impl Stores {
+    /// Those below `data_dir`.
+    pub fn new(data_dir: PathBuf) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+        }
+    }
+
+    /// The id of this boot.
+    ///
+    /// # Errors
+    /// [`Code::IO`].
+    pub fn boot_id(&self) -> Result<String, Error> {
+        KernelClock.boot_id()
+    }
+
+    /// The time since the machine started, sleep included.
+    ///
+    /// # Errors
+    /// [`Code::IO`].
+    pub fn since_boot(&self) -> Result<Duration, Error> {
+        KernelClock.since_boot()
+    }
+
+    /// The pools that this node has files of.
+    pub fn pools(&self) -> Vec<PoolName> {
+        let entries = std::fs::read_dir(self.data_dir.join(POOLS))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let name = |entry: std::fs::DirEntry| PoolName::try_from(entry.file_name().into_string().ok()?).ok();
+        entries.filter_map(name).collect()
+    }
+
+    /// Does `work` on the store of `pool`, on a thread that may block.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub async fn with<T: Send + 'static>(
+        &self,
+        pool: &PoolName,
+        work: impl FnOnce(&Store<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let place = Place::of_pool(&self.data_dir, pool);
+        let done = tokio::task::spawn_blocking(move || {
+            let node = ipam::store::Node {
+                disk: &NodeDisk,
+                clock: &KernelClock,
+                lock_wait: LOCK_WAIT,
+            };
+            work(&Store::new(&place, &node)?)
+        });
+        done.await.unwrap_or_else(|e| {
+            Err(Error::new(
+                Code::INTERNAL,
+                format!("the store's thread ended: {e}"),
+            ))
+        })
+    }
+
+    /// What the files have of `pool`, and of each of `blocks`.
+    ///
+    /// # Errors
+    /// [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
+    pub async fn holdings(&self, pool: &PoolName, blocks: Vec<IpNetwork>) -> Result<Holdings, Error> {
+        self.with(pool, move |store| {
+            // Leases may be there without a file.
+            let usage = match store.enter_existing()? {
+                Some(locked) => usage(&locked, &blocks)?,
+                None => vec![Use::default(); blocks.len()],
+            };
+            Ok(Holdings {
+                file: store.pool()?,
+                usage,
+            })
+        })
+        .await
+    }
+
+    /// Lets `change` change the file of `pool` under the store's lock; nothing is written if it says no.
+    ///
+    /// # Errors
+    /// Those of `change`, [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
+    pub async fn edit(
+        &self,
+        pool: &PoolName,
+        change: impl FnOnce(&Locked<'_>, Option<PoolFile>) -> Result<Option<PoolFile>, Error> + Send + 'static,
+    ) -> Result<bool, Error> {
+        self.with(pool, move |store| {
+            let locked = store.enter()?;
+            let before = locked.pool()?;
+            match change(&locked, before.clone())? {
+                Some(after) if before.as_ref() != Some(&after) => locked.write_pool(&after).map(|()| true),
+                _ => Ok(false),
+            }
+        })
+        .await
+    }
+}
+
+/// How far each of `blocks` is used.
+///
+/// # Errors
+/// [`Code::IO`].
+pub fn usage(locked: &Locked<'_>, blocks: &[IpNetwork]) -> Result<Vec<Use>, Error> {
+    let usage = locked.usage(blocks)?;
+    Ok(usage
+        .iter()
+        .map(|block| Use {
+            leased: block.taken,
+            unpublished: block.taken,
+            resting: block.resting,
+        })
+        .collect())
+}
+
+/// The block called `name` as the file has it.
+pub fn held(file: Option<&PoolFile>, name: &str) -> Option<Held> {
+    let block = file?.blocks.iter().find(|block| block.name == name)?;
+    Some(Held {
+        epoch: block.epoch,
+        mode: match block.state {
+            BlockState::Active => Mode::Active,
+            BlockState::Draining => Mode::Draining,
+            BlockState::Sharing => Mode::Sharing,
+            BlockState::Shared => Mode::Shared,
+        },
+    })
+}
+
+/// A block for the file.
+pub fn entry(name: &str, cidr: IpNetwork, held: Held) -> Block {
+    Block {
+        name: name.to_owned(),
+        cidr,
+        epoch: held.epoch,
+        state: match held.mode {
+            Mode::Active => BlockState::Active,
+            Mode::Draining => BlockState::Draining,
+            Mode::Sharing => BlockState::Sharing,
+            Mode::Shared => BlockState::Shared,
+        },
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The unix socket that plugins ask on: one line of JSON each way.
+//!
+//! Holds always: whoever is slow, silent or sends nonsense costs nobody else anything, and gets an answer that says so.
+
+use crate::worker::Message;
+use common::cni::{Code, Error};
+use ipam::agent::{LIMIT, MESSAGE_MAX, Reply, Request};
+use ipam::pool::PoolName;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// Questions that are answered at the same time; others wait in the socket's queue.
+const AT_ONCE: usize = 1024;
+
+/// Finds the worker of a pool, and starts one for a pool that has none.
+pub type Workers = Arc<dyn Fn(&PoolName) -> mpsc::Sender<Message> + Send + Sync>;
+
+/// Makes the socket, for root alone. One of a dead agent is replaced; that there is no other living one is settled by the
+/// node's lock.
+///
+/// # Errors
+/// Those of the file system.
+pub fn bind(path: &Path) -> io::Result<UnixListener> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Answers until `stop`.
+pub async fn run(listener: UnixListener, workers: Workers, stop: CancellationToken) {
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else {
+            return;
+        };
+        let stream = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(e) => {
+                    tracing::warn!(error = %e, "no plugin can be heard");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+        };
+        let workers = workers.clone();
+        tokio::spawn(async move {
+            let _permit = permit;
+            if let Err(e) = tokio::time::timeout(LIMIT, attend(stream, &workers)).await {
+                tracing::debug!(error = %e, "a plugin was not answered in time");
+            }
+        });
+    }
+}
+
+async fn attend(stream: UnixStream, workers: &Workers) {
+    let (reader, mut writer) = stream.into_split();
+    let mut line = Vec::new();
+    let limit = u64::try_from(MESSAGE_MAX).unwrap_or(u64::MAX);
+    let read = BufReader::new(reader.take(limit))
+        .read_until(b'\n', &mut line)
+        .await;
+    let reply = match read {
+        Ok(0) | Err(_) => return,
+        Ok(_) => answer(&line, workers).await,
+    };
+    if let Ok(mut text) = serde_json::to_vec(&reply) {
+        text.push(b'\n');
+        // Whoever told without waiting is gone by now.
+        let _ = writer.write_all(&text).await;
+    }
+}
+
+async fn answer(line: &[u8], workers: &Workers) -> Reply {
+    let request: Request = match serde_json::from_slice(line) {
+        Ok(request) => request,
+        Err(e) => {
+            let msg =
+                format!("the agent cannot read the question: {e}; are plugin and agent of one version?");
+            return Reply::refused(Error::new(Code::DECODE, msg));
+        }
+    };
+    let (sender, receiver) = oneshot::channel();
+    let worker = workers(&request.pool);
+    let sent = worker.send(Message::Ask(Box::new(request), sender)).await.is_ok();
+    match receiver.await {
+        Ok(reply) if sent => reply,
+        _ => Reply::refused(Error::new(Code::TRY_AGAIN, "the agent is stopping; try again")),
+    }
+}

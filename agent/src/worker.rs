@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One task for each pool: everything that this node does about a pool happens here, one thing after another.
+//!
+//! Holds always: only this task writes the pool's file, and the node runs one agent (`crate::lock`), so between a
+//! successful request and the write that follows from it nobody else writes.
+
+mod address;
+mod ask;
+mod claim;
+mod garbage;
+mod mirror;
+mod settle;
+
+use crate::agent::{Agent, Failure};
+use crate::api::{IpBlock, IpPool};
+use crate::block::owner::{Me, Wish};
+use crate::block::{Mode, Use};
+use crate::grid::Cell;
+use crate::ground::{Ground, Writer};
+use crate::node::{Holdings, held};
+use crate::object::{cell, version};
+use ipam::agent::{Reply, Request};
+use ipam::pool::{Confirmed, Counters, PoolFile, PoolName};
+use kube::ResourceExt;
+use kube::core::{Selector, SelectorExt};
+use kube::runtime::reflector::ObjectRef;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// What a worker is told.
+#[derive(Debug)]
+pub enum Message {
+    /// Something may have changed.
+    Look,
+    /// A plugin asks.
+    Ask(Box<Request>, oneshot::Sender<Reply>),
+}
+
+/// The worker of a pool.
+pub struct Worker {
+    agent: Arc<Agent>,
+    pool: PoolName,
+    /// What this worker has written itself and the watch may not have told yet; none for a deleted block.
+    written: HashMap<String, (u64, Option<IpBlock>)>,
+    /// Since when a block is idle.
+    idle: HashMap<String, Instant>,
+    /// Every block of the file was compared with the API server since this process started.
+    proven: bool,
+    /// Attempts to claim, each with an order of its own.
+    attempts: u64,
+    /// Until when a full pool is not looked through again.
+    full_until: Option<Instant>,
+    orphans: HashMap<String, (String, Instant)>,
+    suspects: garbage::Suspects,
+    mirrored: mirror::Mirrored,
+    namespaces: Option<(Instant, Vec<String>)>,
+}
+
+/// What the node is to have of a pool.
+struct Target {
+    ground: Option<Ground>,
+    /// New addresses may be given.
+    open: bool,
+    counters: Counters,
+    blocks: i64,
+}
+
+impl Worker {
+    /// A worker that has done nothing.
+    pub fn new(agent: Arc<Agent>, pool: PoolName) -> Self {
+        Self {
+            agent,
+            pool,
+            written: HashMap::new(),
+            idle: HashMap::new(),
+            proven: false,
+            attempts: 0,
+            full_until: None,
+            orphans: HashMap::new(),
+            suspects: garbage::Suspects::default(),
+            mirrored: mirror::Mirrored::default(),
+            namespaces: None,
+        }
+    }
+
+    /// Works until `stop`; the last thing begun is finished.
+    pub async fn run(mut self, mut inbox: mpsc::Receiver<Message>, stop: CancellationToken) {
+        let mut pause = self.agent.config.tick;
+        loop {
+            match self.reconcile().await {
+                Ok(()) => pause = self.agent.config.tick,
+                Err(failure) => {
+                    tracing::warn!(pool = %self.pool, error = %failure, "the pool is not as it should be on this node");
+                    self.agent.metrics.failed(&self.pool);
+                    pause = (pause * 2).min(Duration::from_secs(30));
+                }
+            }
+            let until = tokio::time::Instant::now() + pause;
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep_until(until) => break,
+                    message = inbox.recv() => match message {
+                        None => return,
+                        Some(Message::Look) => break,
+                        Some(Message::Ask(request, answer)) => {
+                            let reply = self.answer(&request).await;
+                            self.agent.metrics.answered(&self.pool, request.verb, &reply);
+                            // The plugin may have given up.
+                            let _ = answer.send(reply);
+                        }
+                    },
+                }
+            }
+        }
+    }
+
+    /// Whether anything of this pool is left on this node.
+    fn pool_object(&self) -> Option<Arc<IpPool>> {
+        self.agent.pools.get(&ObjectRef::new(self.pool.as_str()))
+    }
+
+    fn target(&self) -> Result<Target, Failure> {
+        let Some(pool) = self.pool_object() else {
+            return Ok(Target {
+                ground: None,
+                open: false,
+                counters: Counters::default(),
+                blocks: 0,
+            });
+        };
+        let counters = pool
+            .status
+            .as_ref()
+            .and_then(|status| status.counters.clone())
+            .unwrap_or_default();
+        let number = |n: i64| u64::try_from(n).unwrap_or_default();
+        let ground = Ground::accepted(&pool)?;
+        let selected = ground.as_ref().is_some_and(|ground| self.selects_node(ground));
+        let registered = matches!(self.agent.me(), Some(Me::Registered(_)));
+        Ok(Target {
+            open: selected && registered && pool.metadata.deletion_timestamp.is_none(),
+            ground,
+            counters: Counters {
+                size: number(counters.size),
+                used: number(counters.used),
+                free: number(counters.free),
+            },
+            blocks: counters.blocks,
+        })
+    }
+
+    fn selects_node(&self, ground: &Ground) -> bool {
+        let Some(selector) = ground.spec.node_selector.clone() else {
+            return true;
+        };
+        Selector::try_from(selector).is_ok_and(|selector| selector.matches(&self.agent.labels()))
+    }
+
+    /// The blocks of this pool with this node's name, the newest that is known of each.
+    fn blocks(&self) -> BTreeMap<String, IpBlock> {
+        let of_pool = |block: &Arc<IpBlock>| block.spec.pool == self.pool.as_str();
+        let told = self.agent.blocks.state().into_iter().filter(of_pool);
+        let mut blocks: BTreeMap<String, IpBlock> =
+            told.map(|block| (block.name_any(), (*block).clone())).collect();
+        for (name, (written, block)) in &self.written {
+            if blocks.get(name).is_some_and(|told| version(told) > *written) {
+                continue;
+            }
+            match block {
+                Some(block) => blocks.insert(name.clone(), block.clone()),
+                None => blocks.remove(name),
+            };
+        }
+        blocks
+    }
+
+    /// Forgets what the watch has told by now.
+    fn forget_told(&mut self) {
+        let told: HashMap<String, u64> = self
+            .agent
+            .blocks
+            .state()
+            .iter()
+            .map(|block| (block.name_any(), version(block)))
+            .collect();
+        self.written
+            .retain(|name, (written, block)| match (told.get(name), block) {
+                (Some(told), Some(_)) => told < written,
+                (Some(told), None) => told <= written,
+                (None, Some(_)) => true,
+                (None, None) => false,
+            });
+    }
+
+    fn note(&mut self, name: &str, block: Option<IpBlock>) {
+        let before = self.written.get(name).map_or(0, |(version, _)| *version);
+        let told = self
+            .agent
+            .blocks
+            .get(&ObjectRef::new(name))
+            .map_or(0, |block| version(&block));
+        let at = block.as_ref().map_or_else(|| told.max(before), version);
+        self.written.insert(name.to_owned(), (at, block));
+    }
+
+    async fn holdings(
+        &self,
+        blocks: &BTreeMap<String, IpBlock>,
+    ) -> Result<(Holdings, BTreeMap<String, Use>), Failure> {
+        let file = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        let mut cells: BTreeMap<String, Cell> = blocks
+            .iter()
+            .filter_map(|(name, block)| Some((name.clone(), cell(block)?)))
+            .collect();
+        for block in file.iter().flat_map(|file| &file.blocks) {
+            if let Some(cell) = Cell::of(block.cidr) {
+                cells.insert(block.name.clone(), cell);
+            }
+        }
+        let cidrs = cells.values().map(|cell| cell.cidr()).collect();
+        let holdings = self.agent.stores.holdings(&self.pool, cidrs).await?;
+        let usage = cells.into_keys().zip(holdings.usage.iter().copied()).collect();
+        Ok((holdings, usage))
+    }
+
+    /// Brings the node's part of the pool one step, or several, nearer to what it should be.
+    async fn reconcile(&mut self) -> Result<(), Failure> {
+        let asked = self.agent.look_at_node(self.agent.config.confirm_every()).await?;
+        let target = self.target()?;
+        if target.ground.is_none()
+            && self
+                .agent
+                .stores
+                .holdings(&self.pool, Vec::new())
+                .await?
+                .file
+                .is_none()
+        {
+            return Ok(());
+        }
+        self.settle_all(&target).await?;
+        self.proven = true;
+        self.write_file(&target).await?;
+        self.confirm(asked).await?;
+        if target.open {
+            self.claim_ahead(&target).await?;
+        }
+        self.collect(&target).await?;
+        self.mirror(&target).await?;
+        self.forget_told();
+        Ok(())
+    }
+
+    /// What is wanted of a block.
+    fn wish(&self, target: &Target, cell: Option<Cell>, surplus: bool) -> Wish {
+        let has = |ground: &Ground| ground.has_blocks() && cell.is_some_and(|cell| ground.has(cell));
+        if !target.open || !target.ground.as_ref().is_some_and(has) {
+            Wish::Drain
+        } else if surplus {
+            Wish::Return
+        } else {
+            Wish::Keep
+        }
+    }
+
+    /// The most recent words of the file that do not depend on blocks.
+    async fn write_file(&mut self, target: &Target) -> Result<(), Failure> {
+        let (Some(ground), Some(Me::Registered(owner))) = (&target.ground, self.agent.me()) else {
+            return self.remove_file(target).await;
+        };
+        if !target.open
+            && self
+                .agent
+                .stores
+                .holdings(&self.pool, Vec::new())
+                .await?
+                .file
+                .is_none()
+        {
+            return Ok(());
+        }
+        let writer = self.writer(owner)?;
+        let namespaces = self.namespaces(ground).await?;
+        let base = ground.file(&writer, namespaces, target.counters);
+        let open = target.open;
+        self.agent
+            .stores
+            .edit(&self.pool, move |_, before| {
+                let blocks = before.map(|file| file.blocks).unwrap_or_default();
+                if !open && blocks.is_empty() {
+                    return Ok(None);
+                }
+                Ok(Some(PoolFile { blocks, ..base }))
+            })
+            .await?;
+        if !target.open {
+            self.remove_file(target).await?;
+        }
+        Ok(())
+    }
+
+    fn writer(&self, owner: crate::block::Owner) -> Result<Writer, Failure> {
+        Ok(Writer {
+            owner,
+            boot_id: self.agent.stores.boot_id()?,
+            quarantine: self.agent.config.quarantine,
+        })
+    }
+
+    /// Removes the file once no block is in it and no lease is left, where the node has no part of the pool any more.
+    async fn remove_file(&mut self, target: &Target) -> Result<(), Failure> {
+        if target.open {
+            return Ok(());
+        }
+        let removed = self
+            .agent
+            .stores
+            .with(&self.pool, |store| {
+                let Some(locked) = store.enter_existing()? else {
+                    return Ok(false);
+                };
+                let empty = locked.pool()?.is_some_and(|file| file.blocks.is_empty());
+                if !empty || !store.leases()?.held.is_empty() {
+                    return Ok(false);
+                }
+                locked.remove_pool().map(|()| true)
+            })
+            .await?;
+        if removed {
+            tracing::info!(pool = %self.pool, "this node has no part of the pool any more");
+        }
+        Ok(())
+    }
+
+    /// Notes that this node was registered when it was asked for, so that a reboot soon after needs no agent.
+    async fn confirm(&self, asked: Duration) -> Result<(), Failure> {
+        if !matches!(self.agent.me(), Some(Me::Registered(_))) {
+            return Ok(());
+        }
+        let every = self.agent.config.confirm_every();
+        let age = self.agent.stores.since_boot()?.saturating_sub(asked);
+        self.agent
+            .stores
+            .with(&self.pool, move |store| {
+                let at = std::time::SystemTime::now() - age;
+                let recent = |Confirmed(last)| at.duration_since(last).is_ok_and(|since| since < every / 2);
+                if store.pool()?.is_none() || store.confirmed().is_some_and(recent) {
+                    return Ok(());
+                }
+                store.confirm(Confirmed(at))
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// The namespaces that the pool selects; none if it selects all.
+    async fn namespaces(&mut self, ground: &Ground) -> Result<Option<Vec<String>>, Failure> {
+        let Some(selector) = ground.spec.namespace_selector.clone() else {
+            return Ok(None);
+        };
+        if let Some((at, names)) = &self.namespaces
+            && at.elapsed() < self.agent.config.mirror
+        {
+            return Ok(Some(names.clone()));
+        }
+        let Ok(selector) = Selector::try_from(selector) else {
+            return Ok(Some(Vec::new()));
+        };
+        let mut names = self.agent.cluster.namespaces_of(&selector).await?;
+        names.sort_unstable();
+        self.namespaces = Some((Instant::now(), names.clone()));
+        Ok(Some(names))
+    }
+
+    /// How many addresses of the active blocks nobody has, by the file and the store.
+    fn free_here(
+        &self,
+        ground: &Ground,
+        family: ipam::range::Family,
+        holdings: &Holdings,
+        usage: &BTreeMap<String, Use>,
+    ) -> u64 {
+        let Some(grid) = ground.grid(family) else { return 0 };
+        let active = holdings
+            .file
+            .iter()
+            .flat_map(|file| &file.blocks)
+            .filter(|block| {
+                held(holdings.file.as_ref(), &block.name).is_some_and(|held| held.mode == Mode::Active)
+            });
+        active
+            .filter_map(|block| {
+                let all = u64::try_from(grid.usable(Cell::of(block.cidr)?).count()).unwrap_or(u64::MAX);
+                let used = usage.get(&block.name).copied().unwrap_or_default();
+                Some(all.saturating_sub(used.leased + used.resting))
+            })
+            .fold(0, u64::saturating_add)
+    }
+}

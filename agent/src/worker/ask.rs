@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Answers plugins. Every refusal says which pool, its numbers, and what helps.
+
+use super::claim::Claimed;
+use super::{Target, Worker};
+use crate::agent::Failure;
+use crate::block::owner::Me;
+use crate::ground::Ground;
+use common::cni::{Code, Error};
+use ipam::agent::{Reply, Request, Verb};
+use ipam::range::Family;
+use k8s_openapi::api::core::v1::ObjectReference;
+
+impl Worker {
+    /// The answer to `request`.
+    pub(super) async fn answer(&mut self, request: &Request) -> Reply {
+        match self.serve(request).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                let attachment = request.attachment.as_ref().map(|asked| asked.owner.to_string());
+                tracing::warn!(pool = %self.pool, attachment, code = error.code.0, error = %error.msg, "refused");
+                self.tell_pod(request, &error).await;
+                Reply::refused(error)
+            }
+        }
+    }
+
+    async fn serve(&mut self, request: &Request) -> Result<Reply, Error> {
+        if request.verb == Verb::Release {
+            self.release_spooled().await.map_err(|e| self.failed(&e))?;
+            return Ok(Reply::Done);
+        }
+        let age = self.agent.config.confirm_every();
+        self.agent.look_at_node(age).await.map_err(|e| self.failed(&e))?;
+        let target = self.target().map_err(|e| self.failed(&e))?;
+        let ground = self.require_open(&target)?;
+        self.require_namespace(&ground, request).await?;
+        match request.verb {
+            Verb::Claim => self.serve_claim(&target, &ground, &request.families).await,
+            Verb::Allocate => self.serve_allocate(&target, &ground, request).await,
+            Verb::Status if ground.has_blocks() => self.require_room(&target, &ground).await,
+            Verb::Status | Verb::Release => Ok(Reply::Done),
+        }
+    }
+
+    /// The pool, if this node may have addresses of it.
+    fn require_open(&self, target: &Target) -> Result<Ground, Error> {
+        let pool = &self.pool;
+        let Some(object) = self.pool_object() else {
+            return Err(Error::new(
+                Code::POOL_UNKNOWN,
+                format!(
+                    "there is no IPPool {pool} in this cluster; see `kubectl get ippools`, and ipam.pool in the network configuration"
+                ),
+            ));
+        };
+        let refused = |why: String| Err(Error::new(Code::POOL_NOT_HERE, why));
+        let Some(ground) = &target.ground else {
+            return Err(Error::new(
+                Code::TRY_AGAIN,
+                format!(
+                    "pool {pool} has not been accepted; see its conditions: `kubectl describe ippool {pool}`"
+                ),
+            ));
+        };
+        if object.metadata.deletion_timestamp.is_some() {
+            return refused(format!(
+                "pool {pool} is being deleted and gives no addresses any more"
+            ));
+        }
+        if matches!(self.agent.me(), Some(Me::Gone(_)) | None) {
+            return refused(format!(
+                "the cluster has no Node {}, so it gets no addresses",
+                self.agent.config.node
+            ));
+        }
+        if !self.selects_node(ground) {
+            return refused(format!(
+                "pool {pool} is not for node {}: spec.nodeSelector does not match the node's labels",
+                self.agent.config.node
+            ));
+        }
+        Ok(ground.clone())
+    }
+
+    async fn require_namespace(&mut self, ground: &Ground, request: &Request) -> Result<(), Error> {
+        self.namespaces = None;
+        let Some(names) = self.namespaces(ground).await.map_err(|e| self.failed(&e))? else {
+            return Ok(());
+        };
+        let namespace = request.pod.as_ref().map(|pod| pod.namespace.as_str());
+        if request.attachment.is_none()
+            || namespace.is_some_and(|namespace| names.iter().any(|name| name == namespace))
+        {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::POOL_NOT_FOR_NAMESPACE,
+            format!(
+                "pool {} is not for namespace {}: spec.namespaceSelector does not match its labels",
+                self.pool,
+                namespace.unwrap_or("(unknown)")
+            ),
+        ))
+    }
+
+    async fn serve_claim(
+        &mut self,
+        target: &Target,
+        ground: &Ground,
+        families: &[Family],
+    ) -> Result<Reply, Error> {
+        if !ground.has_blocks() {
+            return Ok(Reply::Allocate);
+        }
+        for family in families {
+            let (holdings, usage) = self.holdings(&self.blocks()).await.map_err(|e| self.failed(&e))?;
+            // Another plugin's question may have brought a block a moment ago.
+            if self.free_here(ground, *family, &holdings, &usage) > 0 {
+                continue;
+            }
+            let claimed = self
+                .claim(target, ground, *family)
+                .await
+                .map_err(|e| self.failed(&e))?;
+            if claimed != Claimed::Yes {
+                return Err(self.shortage(target, claimed).await);
+            }
+        }
+        Ok(Reply::Local)
+    }
+
+    async fn require_room(&mut self, target: &Target, ground: &Ground) -> Result<Reply, Error> {
+        let (holdings, usage) = self.holdings(&self.blocks()).await.map_err(|e| self.failed(&e))?;
+        let short = ground
+            .ranges
+            .families()
+            .into_iter()
+            .any(|family| self.free_here(ground, family, &holdings, &usage) == 0);
+        if short
+            && self
+                .full_until
+                .is_some_and(|until| std::time::Instant::now() < until)
+        {
+            return Err(self.shortage(target, Claimed::Full).await);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Why there is no block for this node.
+    async fn shortage(&self, target: &Target, claimed: Claimed) -> Error {
+        let pool = &self.pool;
+        let blocks = self.blocks().len();
+        let counters = &target.counters;
+        let numbers = format!(
+            "{} addresses, {} in use, {} blocks, {blocks} of them this node's",
+            counters.size, counters.used, target.blocks
+        );
+        match claimed {
+            Claimed::Limit => Error::new(
+                Code::EXHAUSTED,
+                format!(
+                    "pool {pool}: this node has {blocks} blocks, as many as spec.maxBlocksPerNode allows, and no address is free in them; raise it or remove pods ({numbers})"
+                ),
+            ),
+            Claimed::Unlisted | Claimed::Yes => Error::new(
+                Code::TRY_AGAIN,
+                format!(
+                    "pool {pool} has just been changed and its blocks are not known to be free yet; try again"
+                ),
+            ),
+            Claimed::Full => {
+                let resting = self.resting().await;
+                if resting > 0 {
+                    return Error::new(
+                        Code::RESTING,
+                        format!(
+                            "pool {pool}: every block has an owner, and here {resting} addresses rest after their release; try again in some seconds ({numbers})"
+                        ),
+                    );
+                }
+                Error::new(
+                    Code::EXHAUSTED,
+                    format!(
+                        "pool {pool} is exhausted: every block has an owner and no address is free in this node's; add a range, or a pool in spec.fallback, or remove pods ({numbers})"
+                    ),
+                )
+            }
+        }
+    }
+
+    async fn resting(&self) -> u64 {
+        let held = self.holdings(&self.blocks()).await;
+        held.map_or(0, |(_, usage)| usage.values().map(|used| used.resting).sum())
+    }
+
+    /// What the runtime gets to see of a failure.
+    pub(super) fn failed(&self, failure: &Failure) -> Error {
+        match failure {
+            Failure::Node(error) => error.clone(),
+            Failure::Cluster(trouble) => Error::new(
+                Code::API_UNREACHABLE,
+                format!(
+                    "pool {}: no address is free in this node's blocks, and no block can be had: {trouble}",
+                    self.pool
+                ),
+            ),
+        }
+    }
+
+    /// An Event on the pod, which is where people look first.
+    async fn tell_pod(&self, request: &Request, error: &Error) {
+        let Some(pod) = &request.pod else { return };
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(pod.namespace.clone()),
+            name: Some(pod.name.clone()),
+            uid: pod.uid.clone(),
+            ..ObjectReference::default()
+        };
+        self.agent
+            .tell(&about, true, "NoAddress", error.msg.clone())
+            .await;
+    }
+}

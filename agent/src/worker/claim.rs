@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Claiming blocks: a CREATE each, without a list, as long as a few tries find one.
+
+use super::{Target, Worker};
+use crate::agent::Failure;
+use crate::api::{AddressSpace, IpBlock};
+use crate::block::claim::{Order, TRIES, seed};
+use crate::block::owner::Me;
+use crate::block::{Mode, Owner};
+use crate::cluster::{Written, create, delete, get, names};
+use crate::grid::{Cell, Grid};
+use crate::ground::Ground;
+use crate::object::{claim, seen};
+use crate::space::admits;
+use ipam::interval::IntervalSet;
+use ipam::range::Family;
+use kube::ResourceExt;
+use std::time::{Duration, Instant};
+
+/// How long a pool that was found full is not looked through again, unless a plugin asks.
+const FULL_PAUSE: Duration = Duration::from_secs(10);
+
+/// What came of looking for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claimed {
+    /// This node has one more.
+    Yes,
+    /// Every block has an owner.
+    Full,
+    /// This node has as many as it may have.
+    Limit,
+    /// The address space does not list the pool with these blocks (yet).
+    Unlisted,
+}
+
+/// What came of one try.
+enum Try {
+    Mine,
+    Taken,
+    Unlisted,
+}
+
+impl Worker {
+    /// Claims blocks until enough addresses are free here.
+    pub(super) async fn claim_ahead(&mut self, target: &Target) -> Result<(), Failure> {
+        let Some(ground) = target.ground.clone().filter(Ground::has_blocks) else {
+            return Ok(());
+        };
+        for family in ground.ranges.families() {
+            if self.full_until.is_some_and(|until| Instant::now() < until) {
+                return Ok(());
+            }
+            // One at a time: plugins that ask come in between.
+            let (holdings, usage) = self.holdings(&self.blocks()).await?;
+            if self.free_here(&ground, family, &holdings, &usage) < self.wanted(&ground, family) {
+                self.claim(target, &ground, family).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims one block of `family`.
+    pub(super) async fn claim(
+        &mut self,
+        target: &Target,
+        ground: &Ground,
+        family: Family,
+    ) -> Result<Claimed, Failure> {
+        let (Some(grid), Some(Me::Registered(me))) = (ground.grid(family), self.agent.me()) else {
+            return Ok(Claimed::Full);
+        };
+        let limit = usize::try_from(ground.spec.max_blocks_per_node).unwrap_or_default();
+        let own = self
+            .blocks()
+            .values()
+            .filter(|block| block.spec.owner.node == *me.node)
+            .count();
+        if limit > 0 && own >= limit {
+            return Ok(Claimed::Limit);
+        }
+        self.attempts += 1;
+        let order = Order::new(grid.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
+        for position in 0..u128::from(TRIES).min(grid.blocks()) {
+            let Some(cell) = order.at(position).and_then(|index| grid.cell(index)) else {
+                continue;
+            };
+            match self.try_claim(target, ground, grid, cell, &me).await? {
+                Try::Mine => return Ok(Claimed::Yes),
+                Try::Unlisted => return Ok(Claimed::Unlisted),
+                Try::Taken => {}
+            }
+        }
+        self.claim_listed(target, ground, grid, &me).await
+    }
+
+    /// Looks at the names of all blocks for one that is missing.
+    async fn claim_listed(
+        &mut self,
+        target: &Target,
+        ground: &Ground,
+        grid: &Grid,
+        me: &Owner,
+    ) -> Result<Claimed, Failure> {
+        let prefix = format!("{}-", ground.spec.address_space);
+        let names = names(&self.agent.cluster.blocks).await?;
+        self.agent.metrics.listed(&self.pool);
+        let mut taken: IntervalSet = names
+            .iter()
+            .filter_map(|name| Cell::named(name.strip_prefix(&prefix)?))
+            .map(Cell::interval)
+            .collect();
+        for _ in 0..TRIES {
+            let Some(cell) = self.missing(grid, &taken, me) else {
+                break;
+            };
+            match self.try_claim(target, ground, grid, cell, me).await? {
+                Try::Mine => return Ok(Claimed::Yes),
+                Try::Unlisted => return Ok(Claimed::Unlisted),
+                Try::Taken => {
+                    taken = taken
+                        .intervals()
+                        .iter()
+                        .copied()
+                        .chain([cell.interval()])
+                        .collect();
+                }
+            }
+        }
+        self.full_until = Some(Instant::now() + FULL_PAUSE);
+        Ok(Claimed::Full)
+    }
+
+    /// A block that nobody has, from a place of this node's own, so that many nodes do not want the same one.
+    fn missing(&self, grid: &Grid, taken: &IntervalSet, me: &Owner) -> Option<Cell> {
+        let order = Order::new(grid.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
+        let start = order.at(0).and_then(|index| grid.cell(index))?.interval().first;
+        grid.missing_from(taken, start)
+            .or_else(|| grid.first_missing(taken))
+    }
+
+    /// Claims one block in particular.
+    pub(super) async fn claim_cell(
+        &mut self,
+        target: &Target,
+        ground: &Ground,
+        grid: &Grid,
+        cell: Cell,
+        me: &Owner,
+    ) -> Result<Claimed, Failure> {
+        Ok(match self.try_claim(target, ground, grid, cell, me).await? {
+            Try::Mine => Claimed::Yes,
+            Try::Taken => Claimed::Full,
+            Try::Unlisted => Claimed::Unlisted,
+        })
+    }
+
+    async fn try_claim(
+        &mut self,
+        target: &Target,
+        ground: &Ground,
+        grid: &Grid,
+        cell: Cell,
+        me: &Owner,
+    ) -> Result<Try, Failure> {
+        let asked = self.agent.stores.since_boot()?;
+        let wanted = claim(&ground.spec.address_space, self.pool.as_str(), cell, me);
+        let name = wanted.name_any();
+        self.agent.metrics.tried(&self.pool);
+        match create(&self.agent.cluster.blocks, &wanted).await? {
+            Written::Done(block) => {
+                self.note(&name, Some(block.clone()));
+                if !self.listed(ground, grid, cell).await? {
+                    delete(&self.agent.cluster.blocks, &block).await?;
+                    self.note(&name, None);
+                    return Ok(Try::Unlisted);
+                }
+                self.hold(&name, cell, seen(&block).held(Mode::Active), asked, target)
+                    .await?;
+                self.full_until = None;
+                self.agent.metrics.claimed(&self.pool);
+                tracing::info!(pool = %self.pool, block = name, cidr = %cell, "claimed");
+                Ok(Try::Mine)
+            }
+            Written::Late => {
+                // Perhaps our own, whose answer was lost: the next look confirms it.
+                let there: Option<IpBlock> = get(&self.agent.cluster.blocks, &name).await?;
+                if there.as_ref().is_some_and(|block| {
+                    block.spec.owner.node == *me.node && block.spec.pool == self.pool.as_str()
+                }) {
+                    self.note(&name, there);
+                }
+                Ok(Try::Taken)
+            }
+        }
+    }
+
+    /// Whether the address space has the pool with these very blocks, read after the claim: whoever takes a pool off the list
+    /// looks for blocks afterwards, so one of the two sees the other.
+    async fn listed(&self, ground: &Ground, grid: &Grid, cell: Cell) -> Result<bool, Failure> {
+        let space: Option<AddressSpace> = get(&self.agent.cluster.spaces, &ground.spec.address_space).await?;
+        Ok(space.is_some_and(|space| admits(&space.spec, ground, grid, cell)))
+    }
+}

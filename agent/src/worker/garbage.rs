@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Leases whose pods are gone, and addresses of the cluster that no lease has.
+//!
+//! Holds always: nothing is freed on one observation, on a clock, or on an answer that did not come. What is freed is
+//! logged with the evidence.
+
+use super::{Target, Worker};
+use crate::agent::Failure;
+use crate::api::IpAddress;
+use crate::cluster::{Written, delete};
+use crate::evidence::{Finding, Namespace, PodSight, finding};
+use common::cni::{Attachment, ContainerId, IfName};
+use ipam::store::{Fate, HeldLease, Released};
+use kube::ResourceExt;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// What was seen once, and when.
+#[derive(Default)]
+pub(super) struct Suspects {
+    leases: HashMap<(Attachment, u64), Instant>,
+    addresses: HashMap<String, Instant>,
+    looked: Option<Instant>,
+}
+
+impl Worker {
+    /// Frees what is proven unused, and remembers what is suspect.
+    pub(super) async fn collect(&mut self, target: &Target) -> Result<(), Failure> {
+        if self
+            .suspects
+            .looked
+            .is_some_and(|at| at.elapsed() < self.agent.config.observe / 3)
+        {
+            return Ok(());
+        }
+        self.suspects.looked = Some(Instant::now());
+        self.release_spooled().await?;
+        self.collect_leases().await?;
+        if target.ground.is_some() {
+            self.collect_addresses().await?;
+        }
+        Ok(())
+    }
+
+    async fn collect_leases(&mut self) -> Result<(), Failure> {
+        let leases = self.agent.stores.with(&self.pool, |store| store.leases()).await?;
+        let mut newest: HashMap<(String, String), Duration> = HashMap::new();
+        for held in &leases.held {
+            if let Some(pod) = &held.lease.sandbox.pod {
+                let key = (pod.clone(), held.lease.owner.ifname.to_string());
+                let since = newest.entry(key).or_default();
+                *since = (*since).max(held.lease.since_boot);
+            }
+        }
+        let mut seen = HashSet::new();
+        for held in leases.held {
+            let key = (held.lease.owner.clone(), held.inode);
+            let Some(evidence) = self.evidence(&held, &newest).await else {
+                self.suspects.leases.remove(&key);
+                continue;
+            };
+            seen.insert(key.clone());
+            let first = *self
+                .suspects
+                .leases
+                .entry(key.clone())
+                .or_insert_with(Instant::now);
+            if first.elapsed() < self.agent.config.observe {
+                continue;
+            }
+            self.free(held, first.elapsed(), &evidence).await?;
+            self.suspects.leases.remove(&key);
+        }
+        self.suspects.leases.retain(|key, _| seen.contains(key));
+        Ok(())
+    }
+
+    async fn free(&self, held: HeldLease, after: Duration, evidence: &str) -> Result<(), Failure> {
+        let (lease, gone) = (held.lease.describe(), held.lease.owner.clone());
+        let addresses: Vec<IpAddr> = held.lease.addresses().collect();
+        let freed = self
+            .agent
+            .stores
+            .with(&self.pool, move |store| match store.enter_existing()? {
+                Some(locked) => locked.release_unchanged(&held),
+                None => Ok(false),
+            })
+            .await?;
+        if freed {
+            tracing::warn!(pool = %self.pool, attachment = %gone, ?addresses, seconds = after.as_secs(), evidence, "freed: {lease}");
+            self.agent.metrics.freed(&self.pool);
+        }
+        Ok(())
+    }
+
+    /// Why the pod of a lease cannot have its address any more; none if nothing proves that.
+    async fn evidence(
+        &self,
+        held: &HeldLease,
+        newest: &HashMap<(String, String), Duration>,
+    ) -> Option<String> {
+        let sandbox = &held.lease.sandbox;
+        let netns = sandbox.netns.clone()?;
+        let fate = tokio::task::spawn_blocking(move || netns.fate()).await.ok()?;
+        let namespace = match &fate {
+            Fate::Gone => Namespace::Gone,
+            Fate::Replaced => Namespace::Replaced,
+            Fate::There => return None,
+            Fate::Unseen(why) => {
+                tracing::debug!(pool = %self.pool, attachment = %held.lease.owner, why, "nothing is known of the namespace");
+                return None;
+            }
+        };
+        let key = sandbox
+            .pod
+            .clone()
+            .map(|pod| (pod, held.lease.owner.ifname.to_string()));
+        let replaced = key
+            .and_then(|key| newest.get(&key))
+            .is_some_and(|since| *since > held.lease.since_boot);
+        let pod = if replaced {
+            PodSight::HasNewerSandbox
+        } else {
+            self.pod_sight(held).await
+        };
+        match finding(namespace, &pod) {
+            Finding::Unused(why) => Some(why),
+            Finding::Kept(why) => {
+                tracing::debug!(pool = %self.pool, attachment = %held.lease.owner, why, "kept");
+                None
+            }
+        }
+    }
+
+    async fn pod_sight(&self, held: &HeldLease) -> PodSight {
+        let Some((namespace, name)) = held
+            .lease
+            .sandbox
+            .pod
+            .as_ref()
+            .and_then(|pod| pod.split_once('/'))
+        else {
+            return PodSight::Unnamed;
+        };
+        match self.agent.cluster.pod(namespace, name).await {
+            Err(trouble) => PodSight::Unknown(trouble.to_string()),
+            Ok(None) => PodSight::Gone,
+            Ok(Some(pod)) => match (&held.lease.sandbox.uid, pod.uid()) {
+                (Some(ours), Some(now)) if *ours != now => PodSight::Another(now),
+                _ => PodSight::There,
+            },
+        }
+    }
+
+    /// Removes the objects of addresses whose leases have ended and which have rested.
+    pub(super) async fn release_spooled(&mut self) -> Result<(), Failure> {
+        let (released, cooldown) = self
+            .agent
+            .stores
+            .with(&self.pool, |store| {
+                let cooldown = store.pool()?.map_or(0, |file| file.cooldown_seconds);
+                Ok((store.releases()?, Duration::from_secs(cooldown.into())))
+            })
+            .await?;
+        if released.is_empty() {
+            return Ok(());
+        }
+        let now = self.agent.stores.since_boot()?;
+        let rested = |released: &Released| {
+            // A time still to come is of an earlier boot.
+            released
+                .ended
+                .is_none_or(|ended| ended > now || now - ended >= cooldown)
+        };
+        let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
+        for released in released.into_iter().filter(rested) {
+            let object = there.iter().find(|address| self.is_of(address, &released));
+            if let Some(object) = object
+                && delete(&self.agent.cluster.addresses, object).await? == Written::Late
+            {
+                continue;
+            }
+            tracing::debug!(pool = %self.pool, ip = %released.ip, "released");
+            self.agent
+                .stores
+                .with(&self.pool, move |store| match store.enter_existing()? {
+                    Some(locked) => locked.end_release(&released),
+                    None => Ok(()),
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Whether `address` is the object of the lease that has ended.
+    fn is_of(&self, address: &IpAddress, released: &Released) -> bool {
+        let same = address.spec.pool == self.pool.as_str() && address.spec.address.parse() == Ok(released.ip);
+        let owner = released.lease.as_ref().map(|lease| &lease.owner);
+        same && owner.is_none_or(|owner| {
+            address.spec.attachment.as_ref().is_some_and(|asked| {
+                asked.container_id == owner.container_id.as_str() && asked.ifname == owner.ifname.as_str()
+            })
+        })
+    }
+
+    /// Removes the objects of this node that no lease has: of an ADD that died, or of an earlier boot.
+    async fn collect_addresses(&mut self) -> Result<(), Failure> {
+        let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
+        let mut seen = HashSet::new();
+        for address in there
+            .into_iter()
+            .filter(|address| address.spec.pool == self.pool.as_str())
+        {
+            let key = format!(
+                "{}/{}",
+                address.name_any(),
+                address.resource_version().unwrap_or_default()
+            );
+            let Some(ip) = address.spec.address.parse::<IpAddr>().ok() else {
+                continue;
+            };
+            let released = self
+                .agent
+                .stores
+                .with(&self.pool, |store| store.releases())
+                .await?;
+            let holds = self
+                .agent
+                .stores
+                .with(&self.pool, move |store| match store.enter_existing()? {
+                    Some(locked) => locked.holds(ip),
+                    None => Ok(false),
+                });
+            if holds.await? || released.iter().any(|released| released.ip == ip) {
+                self.suspects.addresses.remove(&key);
+                continue;
+            }
+            seen.insert(key.clone());
+            let first = *self
+                .suspects
+                .addresses
+                .entry(key.clone())
+                .or_insert_with(Instant::now);
+            if first.elapsed() >= self.agent.config.observe && self.free_address(&address, ip).await? {
+                self.suspects.addresses.remove(&key);
+            }
+        }
+        self.suspects.addresses.retain(|key, _| seen.contains(key));
+        Ok(())
+    }
+
+    async fn free_address(&self, address: &IpAddress, ip: IpAddr) -> Result<bool, Failure> {
+        let asked = address.spec.attachment.clone();
+        let unheld = self
+            .agent
+            .stores
+            .with(&self.pool, move |store| {
+                let Some(locked) = store.enter_existing()? else {
+                    return Ok(true);
+                };
+                if locked.holds(ip)? {
+                    return Ok(false);
+                }
+                let owner = asked.and_then(|asked| {
+                    Some(Attachment {
+                        container_id: ContainerId::try_from(asked.container_id).ok()?,
+                        ifname: IfName::try_from(asked.ifname).ok()?,
+                    })
+                });
+                // From here on an ADD that still waits for its answer makes no lease of it.
+                owner
+                    .map_or(Ok(()), |owner| locked.end_asking(&owner))
+                    .map(|()| true)
+            })
+            .await?;
+        if unheld && delete(&self.agent.cluster.addresses, address).await? != Written::Late {
+            let evidence = "no lease of this node has it, twice";
+            tracing::warn!(pool = %self.pool, %ip, evidence, attachment = ?address.spec.attachment, "freed an address of the cluster");
+            self.agent.metrics.freed(&self.pool);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tells the API server how far this node's blocks are used: seldom, and only what has changed.
+
+use super::{Target, Worker};
+use crate::agent::Failure;
+use crate::api::IpBlockStatus;
+use crate::block::Use;
+use crate::block::owner::Me;
+use crate::cluster::{Written, tell};
+use crate::grid::Cell;
+use crate::ground::Ground;
+use crate::object::{cell, now, seen};
+use ipam::range::{Family, bits};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Writes a second that all nodes together make at most; with more blocks, each is told of less often.
+const WRITES_A_SECOND: u64 = 50;
+
+/// What was told last of each block, and when.
+#[derive(Default)]
+pub(super) struct Mirrored(HashMap<String, (Instant, Use, i64)>);
+
+/// The leases of a block.
+#[derive(Default)]
+struct OfBlock {
+    /// Those with addresses that the pool does not give any more.
+    excluded: i64,
+    /// Since when the oldest is there.
+    oldest: Option<Time>,
+}
+
+impl Worker {
+    /// Tells of the blocks whose use has changed, and notes the generation of the pool that this node goes by.
+    pub(super) async fn mirror(&mut self, target: &Target) -> Result<(), Failure> {
+        let blocks = self.blocks();
+        let (holdings, usage) = self.holdings(&blocks).await?;
+        let (Some(file), Some(ground), Some(Me::Registered(me))) =
+            (&holdings.file, &target.ground, self.agent.me())
+        else {
+            return Ok(());
+        };
+        let total: u64 = usage.values().map(|used| used.leased).sum();
+        self.agent.metrics.holds(&self.pool, file.blocks.len(), total);
+        let generation = file.generation;
+        let cluster_wide =
+            Duration::from_secs(u64::try_from(target.blocks).unwrap_or_default() / WRITES_A_SECOND);
+        let every = self.agent.config.mirror.max(cluster_wide);
+        self.mirrored.0.retain(|name, _| blocks.contains_key(name));
+        for (name, block) in blocks.iter().filter(|(_, block)| seen(block).owner == me) {
+            let used = usage.get(name).copied().unwrap_or_default();
+            if let Some((at, told, noted)) = self.mirrored.0.get(name)
+                && *noted == generation
+                && (*told == used || at.elapsed() < every)
+            {
+                continue;
+            }
+            if self
+                .mirrored
+                .0
+                .get(name)
+                .is_none_or(|(.., noted)| *noted != generation)
+            {
+                self.publish_reserved(target).await?;
+            }
+            let leases = self.leases_of(ground, cell(block)).await?;
+            let status = IpBlockStatus {
+                used: i64::try_from(used.leased).unwrap_or(i64::MAX),
+                free: free(ground, cell(block), used),
+                excluded: leases.excluded,
+                oldest: leases.oldest,
+                mirrored_at: Some(now()),
+                observed_generation: Some(generation),
+            };
+            if let Written::Done(after) = tell(&self.agent.cluster.blocks, name, &status).await? {
+                self.note(name, Some(after));
+                self.mirrored
+                    .0
+                    .insert(name.clone(), (Instant::now(), used, generation));
+            }
+        }
+        Ok(())
+    }
+
+    async fn leases_of(&self, ground: &Ground, cell: Option<Cell>) -> Result<OfBlock, Failure> {
+        let Some(cell) = cell else {
+            return Ok(OfBlock::default());
+        };
+        let family = Family::of(cell.cidr().ip());
+        let given = ground
+            .grid(family)
+            .map(|grid| grid.usable(cell))
+            .unwrap_or_default();
+        let leases = self.agent.stores.with(&self.pool, |store| store.leases()).await?;
+        let mut of_block = OfBlock::default();
+        for held in leases.held {
+            for ip in held.lease.addresses().filter(|ip| cell.cidr().contains(*ip)) {
+                of_block.excluded += i64::from(!given.contains(bits(ip)));
+                let since = held.lease.since.parse().ok().map(Time);
+                of_block.oldest = of_block.oldest.into_iter().chain(since).min();
+            }
+        }
+        Ok(of_block)
+    }
+
+    /// Before this node notes that addresses are reserved, those of them that its pods have become objects, so that nobody
+    /// else is given them.
+    async fn publish_reserved(&mut self, target: &Target) -> Result<(), Failure> {
+        let Some(ground) = &target.ground else {
+            return Ok(());
+        };
+        for family in ground.ranges.families() {
+            let reserved = ground.ranges.reserved(family);
+            if !reserved.is_empty() {
+                self.publish_leases(ground, &reserved).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn free(ground: &Ground, cell: Option<Cell>, used: Use) -> i64 {
+    let all = cell.and_then(|cell| {
+        let grid = ground.grid(Family::of(cell.cidr().ip()))?;
+        u64::try_from(grid.usable(cell).count()).ok()
+    });
+    let free = all.unwrap_or_default().saturating_sub(used.leased + used.resting);
+    i64::try_from(free).unwrap_or(i64::MAX)
+}

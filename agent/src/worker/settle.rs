@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Carries out the steps of the block state machine.
+
+use super::{Target, Worker};
+use crate::agent::Failure;
+use crate::api::IpBlock;
+use crate::block::orphan::{Judge, NodeSight, Verdict, Watched, judge};
+use crate::block::owner::{Me, Step, Wish, next};
+use crate::block::{Held, Mode, Use};
+use crate::cluster::{Written, delete, get, swap, tell};
+use crate::grid::Cell;
+use crate::node::{entry, held, usage};
+use crate::object::{cell, changed, now, seen};
+use ipam::pool::PoolFile;
+use ipam::range::Family;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Steps about one block before others get their turn.
+const STEPS: usize = 8;
+
+impl Worker {
+    /// Every block that the file or the API server names goes the steps that it has to go.
+    pub(super) async fn settle_all(&mut self, target: &Target) -> Result<(), Failure> {
+        let blocks = self.blocks();
+        let (holdings, usage) = self.holdings(&blocks).await?;
+        let in_file = holdings
+            .file
+            .iter()
+            .flat_map(|file| &file.blocks)
+            .map(|block| block.name.clone());
+        let names: BTreeSet<String> = in_file.chain(blocks.keys().cloned()).collect();
+        let surplus = self.surplus(target, holdings.file.as_ref(), &usage);
+        for name in names {
+            let cidr = holdings
+                .file
+                .iter()
+                .flat_map(|file| &file.blocks)
+                .find(|block| block.name == name);
+            let cell = blocks.get(&name).and_then(cell).or_else(|| Cell::of(cidr?.cidr));
+            let wish = self.wish(target, cell, surplus.contains(&name));
+            self.settle(&name, cell, wish, target).await?;
+        }
+        Ok(())
+    }
+
+    /// The blocks that this node can do without: idle for a while, and enough is free without them.
+    fn surplus(
+        &mut self,
+        target: &Target,
+        file: Option<&PoolFile>,
+        usage: &BTreeMap<String, Use>,
+    ) -> BTreeSet<String> {
+        let idle_now: BTreeSet<String> = usage
+            .iter()
+            .filter(|(_, used)| used.is_idle())
+            .map(|(name, _)| name.clone())
+            .collect();
+        self.idle.retain(|name, _| idle_now.contains(name));
+        for name in idle_now {
+            self.idle.entry(name).or_insert_with(Instant::now);
+        }
+        let (Some(ground), Some(file)) = (&target.ground, file) else {
+            return BTreeSet::new();
+        };
+        let mut surplus = BTreeSet::new();
+        for grid in &ground.grids {
+            let room = |name: &str, cidr| {
+                let all = u64::try_from(grid.usable(cidr).count()).unwrap_or(u64::MAX);
+                let used = usage.get(name).copied().unwrap_or_default();
+                all.saturating_sub(used.leased + used.resting)
+            };
+            let blocks: Vec<(&str, u64)> = file
+                .active()
+                .filter_map(|block| Some((block.name.as_str(), Cell::of(block.cidr)?)))
+                .filter(|(_, cell)| grid.has(*cell))
+                .map(|(name, cell)| (name, room(name, cell)))
+                .collect();
+            let mut free = blocks
+                .iter()
+                .fold(0_u64, |sum, (_, room)| sum.saturating_add(*room));
+            for (name, room) in blocks {
+                let rested = self
+                    .idle
+                    .get(name)
+                    .is_some_and(|since| since.elapsed() >= self.agent.config.idle);
+                if rested && free.saturating_sub(room) >= self.wanted(ground, grid.family()) {
+                    free -= room;
+                    surplus.insert(name.to_owned());
+                }
+            }
+        }
+        surplus
+    }
+
+    /// Takes steps about one block until it rests.
+    async fn settle(
+        &mut self,
+        name: &str,
+        cell: Option<Cell>,
+        wish: Wish,
+        target: &Target,
+    ) -> Result<(), Failure> {
+        let mut fresh = !self.proven;
+        for _ in 0..STEPS {
+            let asked = self.agent.stores.since_boot()?;
+            let block = if fresh {
+                let block = get(&self.agent.cluster.blocks, name).await?;
+                self.note(name, block.clone());
+                block
+            } else {
+                self.blocks().remove(name)
+            };
+            let Some(me) = self.agent.me() else { return Ok(()) };
+            let cidrs: Vec<_> = cell.map(Cell::cidr).into_iter().collect();
+            let holdings = self.agent.stores.holdings(&self.pool, cidrs).await?;
+            let in_file = held(holdings.file.as_ref(), name);
+            let mut used = holdings.usage.first().copied().unwrap_or_default();
+            if in_file.is_some_and(|held| held.mode == Mode::Sharing) {
+                used.unpublished = self.unpublished(cell).await?;
+            }
+            let step = next(&me, block.as_ref().map(seen).as_ref(), in_file, used, wish);
+            // What the watch told may be old. It is good enough to rest on, and for requests with preconditions.
+            if matches!(step, Step::Forfeit | Step::Hold(_)) && !fresh {
+                fresh = true;
+                continue;
+            }
+            if step == Step::Rest {
+                return self.namesake(name, block.as_ref(), in_file, &me).await;
+            }
+            tracing::debug!(pool = %self.pool, block = name, ?step, "a step");
+            fresh = !self.take(name, cell, block, step, asked, target).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes one step. Returns whether what is known of the block is up to date afterwards.
+    async fn take(
+        &mut self,
+        name: &str,
+        cell: Option<Cell>,
+        block: Option<IpBlock>,
+        step: Step,
+        asked: Duration,
+        target: &Target,
+    ) -> Result<bool, Failure> {
+        match (step, block, cell) {
+            (Step::Rest, ..) => {}
+            (Step::Swap { to, then }, Some(block), cell) => {
+                let wanted = changed(&block, &to, &self.agent.config.node);
+                let Written::Done(after) = swap(&self.agent.cluster.blocks, &wanted).await? else {
+                    return Ok(false);
+                };
+                self.note(name, Some(after));
+                if let (Some(held), Some(cell)) = (then, cell) {
+                    self.hold(name, cell, held, asked, target).await?;
+                }
+            }
+            (Step::Touch, Some(_), _) => {
+                let touch = serde_json::json!({ "mirroredAt": now() });
+                if let Written::Done(after) = tell(&self.agent.cluster.blocks, name, touch).await? {
+                    self.note(name, Some(after));
+                }
+            }
+            (Step::Hold(held), _, Some(cell)) => self.hold(name, cell, held, asked, target).await?,
+            (Step::Withdraw, ..) => {
+                if self.withdraw(name, true).await? {
+                    tracing::info!(pool = %self.pool, block = name, "nothing is in use: the block is returned");
+                }
+            }
+            (Step::Forfeit, ..) => {
+                self.withdraw(name, false).await?;
+                tracing::warn!(pool = %self.pool, block = name, "the block is not this node's any more");
+            }
+            (Step::Delete, Some(block), _) => {
+                let Written::Done(()) = delete(&self.agent.cluster.blocks, &block).await? else {
+                    return Ok(false);
+                };
+                self.note(name, None);
+                self.agent.metrics.returned(&self.pool);
+            }
+            (Step::Publish, _, Some(cell)) => self.publish(cell).await?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Writes the block into the file, if what it follows from was asked a moment ago.
+    pub(super) async fn hold(
+        &mut self,
+        name: &str,
+        cell: Cell,
+        held: Held,
+        asked: Duration,
+        target: &Target,
+    ) -> Result<(), Failure> {
+        let Some(base) = self.base(target).await? else {
+            return Ok(());
+        };
+        let new = entry(name, cell.cidr(), held);
+        let (age, stores) = (self.agent.config.answer_age(), self.agent.stores.clone());
+        self.agent
+            .stores
+            .edit(&self.pool, move |_, before| {
+                // Under the lock, for whose sake this process may have waited.
+                if stores.since_boot()?.saturating_sub(asked) > age {
+                    return Ok(None);
+                }
+                let mut file = before.unwrap_or(base);
+                file.blocks.retain(|block| block.name != new.name);
+                file.blocks.push(new);
+                Ok(Some(file))
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// A file without blocks, for a pool that has none on this node yet.
+    async fn base(&mut self, target: &Target) -> Result<Option<PoolFile>, Failure> {
+        let (Some(ground), Some(Me::Registered(owner))) = (&target.ground, self.agent.me()) else {
+            // A pool that is gone: what there is of it is in the file.
+            return Ok(self.agent.stores.holdings(&self.pool, Vec::new()).await?.file);
+        };
+        let writer = self.writer(owner)?;
+        let namespaces = self.namespaces(ground).await?;
+        Ok(Some(ground.file(&writer, namespaces, target.counters)))
+    }
+
+    /// Takes the block out of the file; `if_idle`: unless a lease is on it or an address of it rests.
+    async fn withdraw(&mut self, name: &str, if_idle: bool) -> Result<bool, Failure> {
+        let name = name.to_owned();
+        let written = self
+            .agent
+            .stores
+            .edit(&self.pool, move |locked, before| {
+                let Some(mut file) = before else { return Ok(None) };
+                let Some(at) = file.blocks.iter().position(|block| block.name == name) else {
+                    return Ok(None);
+                };
+                let block = file.blocks.remove(at);
+                let idle = || {
+                    Ok::<_, common::cni::Error>(
+                        usage(locked, &[block.cidr])?.iter().all(|used| used.is_idle()),
+                    )
+                };
+                Ok((!if_idle || idle()?).then_some(file))
+            })
+            .await?;
+        Ok(written)
+    }
+
+    /// A block of an earlier registration of this node's name, which this node's file does not have, ends as those of nodes
+    /// that are gone do; only this node can tell that nothing here has it.
+    async fn namesake(
+        &mut self,
+        name: &str,
+        block: Option<&IpBlock>,
+        in_file: Option<Held>,
+        me: &Me,
+    ) -> Result<(), Failure> {
+        let (Some(block), None, Me::Registered(owner)) = (block, in_file, me) else {
+            return Ok(());
+        };
+        let seen = seen(block);
+        if seen.owner.node != owner.node || seen.owner == *owner {
+            return Ok(());
+        }
+        let sight = NodeSight {
+            registered: Some(owner.clone()),
+            has_pods: false,
+        };
+        let version = block.metadata.resource_version.clone().unwrap_or_default();
+        let watched = self.orphans.get(name).map(|(version, since)| Watched {
+            version: version.clone(),
+            unchanged: since.elapsed(),
+        });
+        let blocks = &self.agent.cluster.blocks;
+        match judge(
+            Judge::Namesake,
+            &seen,
+            &version,
+            &sight,
+            watched.as_ref(),
+            self.agent.config.quarantine,
+        ) {
+            Verdict::Leave => {}
+            Verdict::Watch => {
+                self.orphans.insert(name.to_owned(), (version, Instant::now()));
+            }
+            Verdict::Orphan => {
+                let to = seen.turned(crate::block::Phase::Orphaned);
+                if let Written::Done(after) =
+                    swap(blocks, &changed(block, &to, &self.agent.config.node)).await?
+                {
+                    self.note(name, Some(after));
+                }
+            }
+            Verdict::End => {
+                delete(blocks, block).await?;
+                self.note(name, None);
+                self.orphans.remove(name);
+                tracing::info!(pool = %self.pool, block = name, "a block of this node's earlier registration is free");
+            }
+        }
+        Ok(())
+    }
+
+    /// How many addresses are to be free on this node without a request: half a block for each that is kept warm.
+    pub(super) fn wanted(&self, ground: &crate::ground::Ground, family: Family) -> u64 {
+        let size = ground
+            .grid(family)
+            .map_or(0, |grid| 1_u64.checked_shl(grid.shift()).unwrap_or(u64::MAX));
+        let warm = u64::try_from(ground.spec.warm_blocks).unwrap_or_default();
+        (size / 2).max(1).saturating_mul(warm)
+    }
+}

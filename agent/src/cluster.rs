@@ -334,9 +334,9 @@ impl Cluster {
         )
         .await?;
         let own_network = |pod: &Pod| {
-            !pod.spec
+            pod.spec
                 .as_ref()
-                .is_some_and(|spec| spec.host_network == Some(true))
+                .is_none_or(|spec| spec.host_network != Some(true))
         };
         Ok(pods.iter().any(own_network))
     }

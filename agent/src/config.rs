@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// Claims blocks of addresses for this node, and keeps pools in order.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "rdmanet-agent", version)]
@@ -49,11 +51,11 @@ impl Config {
     /// How long what the API server said may be acted upon: far less than the quarantine, so that nothing is written into
     /// this node's files that others may have been given meanwhile.
     pub fn answer_age(&self) -> Duration {
-        (self.quarantine / 4).min(Duration::from_mins(1))
+        (self.quarantine / 4).min(MINUTE)
     }
 
     /// How often this node's registration is looked at.
     pub fn confirm_every(&self) -> Duration {
-        (self.quarantine / 5).clamp(Duration::from_secs(1), Duration::from_mins(1))
+        (self.quarantine / 5).clamp(Duration::from_secs(1), MINUTE)
     }
 }

@@ -54,6 +54,12 @@ pub enum Start {
     },
 }
 
+/// Where the agent is spoken to.
+struct Ears {
+    socket: tokio::net::UnixListener,
+    listener: TcpListener,
+}
+
 /// Runs an agent until `stop`, and lets it finish what it has begun.
 ///
 /// # Errors
@@ -80,7 +86,8 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     }
     let path = config.socket.clone();
     let tasks = TaskTracker::new();
-    begin(config, client, socket, listener, &tasks, &stop);
+    let ears = Ears { socket, listener };
+    begin(config, client, ears, &tasks, &stop);
     stop.cancelled().await;
     tasks.close();
     // Requests end within seconds, and every step may be the last one.
@@ -94,14 +101,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     Ok(())
 }
 
-fn begin(
-    config: Config,
-    client: Client,
-    socket: tokio::net::UnixListener,
-    listener: TcpListener,
-    tasks: &TaskTracker,
-    stop: &CancellationToken,
-) {
+fn begin(config: Config, client: Client, ears: Ears, tasks: &TaskTracker, stop: &CancellationToken) {
     let cluster = Cluster::new(client);
     let ((pools, pool_writer), (blocks, block_writer)) = (store(), store());
     let mine = watcher::Config::default().fields(&format!("spec.owner.node={}", config.node));
@@ -129,8 +129,8 @@ fn begin(
     tasks.spawn(until(stop.clone(), pool_events));
     tasks.spawn(until(stop.clone(), block_events));
     tasks.spawn(until(stop.clone(), start_known(agent.clone(), workers.clone())));
-    tasks.spawn(serve::run(socket, workers, stop.clone()));
-    tasks.spawn(http::run(listener, agent.clone(), stop.clone()));
+    tasks.spawn(serve::run(ears.socket, workers, stop.clone()));
+    tasks.spawn(http::run(ears.listener, agent.clone(), stop.clone()));
     tasks.spawn(links::run(agent.clone(), stop.clone()));
     tasks.spawn(Keeper::new(agent).run(stop.clone()));
 }

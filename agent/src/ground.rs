@@ -119,6 +119,15 @@ impl Ground {
         self.spec.allocation == Mode::Blocks
     }
 
+    /// How many addresses are to be free on this node without a request: half a block for each that is kept warm.
+    pub fn wanted(&self, family: Family) -> u64 {
+        let size = ground
+            .grid(family)
+            .map_or(0, |grid| 1_u64.checked_shl(grid.shift()).unwrap_or(u64::MAX));
+        let warm = u64::try_from(self.spec.warm_blocks).unwrap_or_default();
+        (size / 2).max(1).saturating_mul(warm)
+    }
+
     /// All addresses that it could give.
     pub fn size(&self) -> u128 {
         self.ranges.families().iter().fold(0, |sum: u128, family| {

@@ -144,7 +144,7 @@ async fn report(agent: &Agent, before: Option<&Link>, now: &Link, known: &HashMa
 }
 
 async fn tell(agent: &Agent, warning: bool, reason: &str, note: String) {
-    let node = ObjectReference {
+    let about = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),
         name: Some(agent.config.node.clone()),
@@ -152,5 +152,5 @@ async fn tell(agent: &Agent, warning: bool, reason: &str, note: String) {
         uid: Some(agent.config.node.clone()),
         ..ObjectReference::default()
     };
-    agent.tell(&node, warning, reason, note).await;
+    agent.tell(&about, warning, reason, note).await;
 }

@@ -7,19 +7,14 @@ use clap::Parser;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     let config = Config::parse();
-    let level = config
-        .log
-        .parse()
-        .unwrap_or(tracing::level_filters::LevelFilter::INFO);
-    tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .init();
+    start_logging(&config.log);
     // A node has better things to do with its processors; the agent waits for others nearly all the time.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -36,6 +31,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// One JSON document a line. What libraries have to say of their connections interests nobody below a warning.
+fn start_logging(level: &str) {
+    let level = level.parse().unwrap_or(LevelFilter::INFO);
+    let lines = tracing_subscriber::fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_writer(std::io::stderr);
+    let wanted = Targets::new()
+        .with_target("agent", level)
+        .with_default(level.min(LevelFilter::WARN));
+    tracing_subscriber::registry().with(lines).with(wanted).init();
 }
 
 async fn run(config: Config) -> Result<(), String> {

@@ -8,7 +8,7 @@ use common::cni::{Code, Error};
 use ipam::clock::{Clock, KernelClock};
 use ipam::config::Place;
 use ipam::pool::{Block, BlockState, POOLS, PoolFile, PoolName};
-use ipam::store::{LOCK_WAIT, Locked, NodeDisk, Store};
+use ipam::store::{LOCK_WAIT, Leases, Locked, NodeDisk, Released, Store};
 use ipnetwork::IpNetwork;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,6 +87,30 @@ impl Stores {
                 format!("the store's thread ended: {e}"),
             ))
         })
+    }
+
+    /// All leases of `pool` on this node.
+    ///
+    /// # Errors
+    /// [`Code::IO`].
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method alone has one lifetime too few"
+    )]
+    pub async fn leases(&self, pool: &PoolName) -> Result<Leases, Error> {
+        self.with(pool, |store| store.leases()).await
+    }
+
+    /// The addresses of `pool` whose leases have ended and whose objects are to go.
+    ///
+    /// # Errors
+    /// [`Code::IO`].
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method alone has one lifetime too few"
+    )]
+    pub async fn releases(&self, pool: &PoolName) -> Result<Vec<Released>, Error> {
+        self.with(pool, |store| store.releases()).await
     }
 
     /// What the files have of `pool`, and of each of `blocks`.

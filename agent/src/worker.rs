@@ -256,7 +256,7 @@ impl Worker {
     }
 
     /// What is wanted of a block.
-    fn wish(&self, target: &Target, cell: Option<Cell>, surplus: bool) -> Wish {
+    fn wish(target: &Target, cell: Option<Cell>, surplus: bool) -> Wish {
         let has = |ground: &Ground| ground.has_blocks() && cell.is_some_and(|cell| ground.has(cell));
         if !target.open || !target.ground.as_ref().is_some_and(has) {
             Wish::Drain
@@ -378,7 +378,6 @@ impl Worker {
 
     /// How many addresses of the active blocks nobody has, by the file and the store.
     fn free_here(
-        &self,
         ground: &Ground,
         family: ipam::range::Family,
         holdings: &Holdings,

@@ -11,6 +11,8 @@ use std::time::Duration;
 /// What is known, freshly read, of the node that owns a block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeSight {
+    /// Who has read it.
+    pub judge: Judge,
     /// The UID of the Node of that name, if there is one.
     pub registered: Option<Owner>,
     /// Whether a Pod with a network of its own is bound to a node of that name.
@@ -48,16 +50,15 @@ pub enum Judge {
     Namesake,
 }
 
-/// What `judge` may do with the block `seen` at `version`.
+/// What may be done with the block `seen` at `version`, given what its judge knows of the node.
 pub fn judge(
-    judge: Judge,
     seen: &Seen,
     version: &str,
     node: &NodeSight,
     watched: Option<&Watched>,
     quarantine: Duration,
 ) -> Verdict {
-    let gone = match (&node.registered, judge) {
+    let gone = match (&node.registered, node.judge) {
         (None, Judge::Keeper) => !node.has_pods,
         // A node of that name lives, and its file may have the block still: only it can tell.
         (Some(_), Judge::Keeper) | (None, Judge::Namesake) => false,
@@ -66,7 +67,7 @@ pub fn judge(
     match seen.phase {
         Phase::Shared => Verdict::Leave,
         Phase::Active | Phase::Draining if node.registered.as_ref() == Some(&seen.owner) => Verdict::Leave,
-        Phase::Active | Phase::Draining if judge == Judge::Keeper && node.registered.is_some() => {
+        Phase::Active | Phase::Draining if node.judge == Judge::Keeper && node.registered.is_some() => {
             Verdict::Leave
         }
         Phase::Active | Phase::Draining => Verdict::Orphan,

@@ -143,10 +143,9 @@ fn shared(held: Option<Held>, seen: &Seen) -> Step {
 /// addresses of it, that quarantine is started anew again and again.
 fn without_node(node: &str, seen: &Seen, held: Option<Held>, usage: Use) -> Step {
     match held {
-        None => Step::Rest,
         Some(held) if held.epoch != seen.epoch || *seen.owner.node != *node => Step::Forfeit,
         Some(held) if held.mode == Mode::Active => Step::Hold(seen.held(Mode::Draining)),
         Some(_) if !usage.is_idle() => Step::Touch,
-        Some(_) => Step::Rest,
+        _ => Step::Rest,
     }
 }

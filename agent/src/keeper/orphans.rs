@@ -25,6 +25,7 @@ impl Keeper {
         let registered = self.agent.cluster.registration(&node.node).await?;
         let has_pods = registered.is_none() && self.agent.cluster.has_pods(&node.node).await?;
         Ok(NodeSight {
+            judge: Judge::Keeper,
             registered: registered.map(|node| node.owner),
             has_pods,
         })
@@ -73,14 +74,7 @@ impl Keeper {
             return Ok(());
         }
         let sight = self.sight_of(&block.spec.owner).await?;
-        match judge(
-            Judge::Keeper,
-            &seen,
-            &version,
-            &sight,
-            watched.as_ref(),
-            quarantine,
-        ) {
+        match judge(&seen, &version, &sight, watched.as_ref(), quarantine) {
             Verdict::Leave => {}
             Verdict::Watch => {
                 self.watched.insert(name, (version, Instant::now()));
@@ -155,14 +149,7 @@ impl Keeper {
             return Ok(());
         }
         let sight = self.sight_of(&address.spec.node).await?;
-        match judge(
-            Judge::Keeper,
-            &seen,
-            &version,
-            &sight,
-            watched.as_ref(),
-            quarantine,
-        ) {
+        match judge(&seen, &version, &sight, watched.as_ref(), quarantine) {
             Verdict::Leave => {}
             Verdict::Watch => {
                 self.watched.insert(name, (version, Instant::now()));

@@ -129,32 +129,7 @@ impl Keeper {
             counters.size, sums.blocks
         );
         status.counters = Some(counters);
-        vec![
-            finding(
-                EXHAUSTED,
-                exhausted,
-                if exhausted { "NoAddressLeft" } else { "Room" },
-                &message,
-            ),
-            finding(
-                EXCLUSION_OVER_LIVE,
-                sums.excluded > 0,
-                if sums.excluded > 0 { "InUse" } else { "None" },
-                &format!(
-                    "{} attachments have addresses that are not given any more; each is kept until its pod ends",
-                    sums.excluded
-                ),
-            ),
-            finding(
-                SHRINK_PENDING,
-                sums.outside > 0,
-                if sums.outside > 0 { "BlocksInUse" } else { "None" },
-                &format!(
-                    "{} blocks lie outside the ranges and go when nothing in them is in use",
-                    sums.outside
-                ),
-            ),
-        ]
+        live(&sums, exhausted, &message)
     }
 
     async fn write(
@@ -332,4 +307,34 @@ fn set(conditions: &mut Vec<Condition>, finding: &Finding, generation: Option<i6
             changed
         }
     }
+}
+
+/// The conditions that follow from what lives.
+fn live(sums: &Sums, exhausted: bool, message: &str) -> Vec<Finding> {
+    vec![
+        finding(
+            EXHAUSTED,
+            exhausted,
+            if exhausted { "NoAddressLeft" } else { "Room" },
+            message,
+        ),
+        finding(
+            EXCLUSION_OVER_LIVE,
+            sums.excluded > 0,
+            if sums.excluded > 0 { "InUse" } else { "None" },
+            &format!(
+                "{} attachments have addresses that are not given any more; each is kept until its pod ends",
+                sums.excluded
+            ),
+        ),
+        finding(
+            SHRINK_PENDING,
+            sums.outside > 0,
+            if sums.outside > 0 { "BlocksInUse" } else { "None" },
+            &format!(
+                "{} blocks lie outside the ranges and go when nothing in them is in use",
+                sums.outside
+            ),
+        ),
+    ]
 }

@@ -4,7 +4,7 @@
 //! Holds always: such an address lies in no node's active block, or the node has noted, before the address was given, that
 //! it is not to give it itself (`observedGeneration`).
 
-use super::claim::Claimed;
+use super::claim::{Claimed, Wanted};
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::{AddressState, Attachment, BlockState, IpAddress, IpAddressSpec, IpBlock, PodRef};
@@ -32,16 +32,8 @@ impl Worker {
         ground: &Ground,
         request: &Request,
     ) -> Result<Reply, Error> {
-        let Some(asked) = &request.attachment else {
-            return Err(Error::new(
-                Code::INTERNAL,
-                "a question for an address names no attachment",
-            ));
-        };
         let mut given = Vec::new();
-        let done = self
-            .allocate_all(target, ground, request, asked, &mut given)
-            .await;
+        let done = self.allocate_all(target, ground, request, &mut given).await;
         if !matches!(done, Ok(Reply::Addresses { .. })) {
             // All or nothing; what cannot be taken back now is found later, since no lease has it.
             for address in &given {
@@ -56,9 +48,14 @@ impl Worker {
         target: &Target,
         ground: &Ground,
         request: &Request,
-        asked: &AskedBy,
         given: &mut Vec<IpAddress>,
     ) -> Result<Reply, Error> {
+        let Some(asked) = &request.attachment else {
+            return Err(Error::new(
+                Code::INTERNAL,
+                "a question for an address names no attachment",
+            ));
+        };
         for ip in &request.ips {
             if let Some(reply) = self.by_block(target, ground, *ip).await? {
                 return Ok(reply);
@@ -90,16 +87,7 @@ impl Worker {
         ip: IpAddr,
     ) -> Result<Option<Reply>, Error> {
         let family = Family::of(ip);
-        if ground.ranges.range_of(ip).is_none() {
-            return Err(Error::new(
-                Code::ADDRESS_OUTSIDE,
-                format!(
-                    "{ip} lies outside every range of pool {}: {}",
-                    self.pool,
-                    ground.ranges.describe()
-                ),
-            ));
-        }
+        self.require_inside(ground, ip)?;
         if !ground.has_blocks() || ground.ranges.reserved(family).contains(bits(ip)) {
             return Ok(None);
         }
@@ -124,7 +112,17 @@ impl Worker {
                 }
                 Some(block) => return Err(self.foreign(ip, &block)),
                 None => {
-                    let claimed = self.claim_cell(target, ground, grid, cell, &me).await;
+                    let claimed = self
+                        .claim_cell(
+                            Wanted {
+                                target,
+                                ground,
+                                grid,
+                                me: &me,
+                            },
+                            cell,
+                        )
+                        .await;
                     match claimed.map_err(|e| self.failed(&e))? {
                         Claimed::Yes => return Ok(Some(Reply::Local)),
                         Claimed::Unlisted => {
@@ -142,6 +140,20 @@ impl Worker {
             Code::TRY_AGAIN,
             format!("block {name} of {ip} changes hands; try again"),
         ))
+    }
+
+    fn require_inside(&self, ground: &Ground, ip: IpAddr) -> Result<(), Error> {
+        if ground.ranges.range_of(ip).is_none() {
+            return Err(Error::new(
+                Code::ADDRESS_OUTSIDE,
+                format!(
+                    "{ip} lies outside every range of pool {}: {}",
+                    self.pool,
+                    ground.ranges.describe()
+                ),
+            ));
+        }
+        Ok(())
     }
 
     fn foreign(&self, ip: IpAddr, block: &IpBlock) -> Error {
@@ -336,7 +348,7 @@ impl Worker {
         ground: &Ground,
         within: &IntervalSet,
     ) -> Result<(), Failure> {
-        let leases = self.agent.stores.with(&self.pool, |store| store.leases()).await?;
+        let leases = self.agent.stores.leases(&self.pool).await?;
         let there: BTreeMap<IpAddr, String> = self.own_addresses().await?;
         for held in leases.held {
             for ip in held
@@ -368,7 +380,7 @@ impl Worker {
     /// How many leases of the block have no object.
     pub(super) async fn unpublished(&self, cell: Option<Cell>) -> Result<u64, Failure> {
         let Some(cell) = cell else { return Ok(0) };
-        let leases = self.agent.stores.with(&self.pool, |store| store.leases()).await?;
+        let leases = self.agent.stores.leases(&self.pool).await?;
         let there = self.own_addresses().await?;
         let inside = |ip: &IpAddr| cell.cidr().contains(*ip) && !there.contains_key(ip);
         Ok(leases

@@ -116,7 +116,7 @@ impl Worker {
         for family in families {
             let (holdings, usage) = self.holdings(&self.blocks()).await.map_err(|e| self.failed(&e))?;
             // Another plugin's question may have brought a block a moment ago.
-            if self.free_here(ground, *family, &holdings, &usage) > 0 {
+            if Self::free_here(ground, *family, &holdings, &usage) > 0 {
                 continue;
             }
             let claimed = self
@@ -136,7 +136,7 @@ impl Worker {
             .ranges
             .families()
             .into_iter()
-            .any(|family| self.free_here(ground, family, &holdings, &usage) == 0);
+            .any(|family| Self::free_here(ground, family, &holdings, &usage) == 0);
         if short
             && self
                 .full_until

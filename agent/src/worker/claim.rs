@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Claiming blocks: a CREATE each, without a list, as long as a few tries find one.
 
+use super::settle::About;
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::{AddressSpace, IpBlock};
@@ -33,6 +34,15 @@ pub(super) enum Claimed {
     Unlisted,
 }
 
+/// What is claimed from, and for whom.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'w> {
+    pub(super) target: &'w Target,
+    pub(super) ground: &'w Ground,
+    pub(super) grid: &'w Grid,
+    pub(super) me: &'w Owner,
+}
+
 /// What came of one try.
 enum Try {
     Mine,
@@ -52,7 +62,7 @@ impl Worker {
             }
             // One at a time: plugins that ask come in between.
             let (holdings, usage) = self.holdings(&self.blocks()).await?;
-            if self.free_here(&ground, family, &holdings, &usage) < self.wanted(&ground, family) {
+            if Self::free_here(&ground, family, &holdings, &usage) < ground.wanted(family) {
                 self.claim(target, &ground, family).await?;
             }
         }
@@ -69,6 +79,12 @@ impl Worker {
         let (Some(grid), Some(Me::Registered(me))) = (ground.grid(family), self.agent.me()) else {
             return Ok(Claimed::Full);
         };
+        let wanted = Wanted {
+            target,
+            ground,
+            grid,
+            me: &me,
+        };
         let limit = usize::try_from(ground.spec.max_blocks_per_node).unwrap_or_default();
         let own = self
             .blocks()
@@ -84,23 +100,18 @@ impl Worker {
             let Some(cell) = order.at(position).and_then(|index| grid.cell(index)) else {
                 continue;
             };
-            match self.try_claim(target, ground, grid, cell, &me).await? {
+            match self.try_claim(wanted, cell).await? {
                 Try::Mine => return Ok(Claimed::Yes),
                 Try::Unlisted => return Ok(Claimed::Unlisted),
                 Try::Taken => {}
             }
         }
-        self.claim_listed(target, ground, grid, &me).await
+        self.claim_listed(wanted).await
     }
 
     /// Looks at the names of all blocks for one that is missing.
-    async fn claim_listed(
-        &mut self,
-        target: &Target,
-        ground: &Ground,
-        grid: &Grid,
-        me: &Owner,
-    ) -> Result<Claimed, Failure> {
+    async fn claim_listed(&mut self, wanted: Wanted<'_>) -> Result<Claimed, Failure> {
+        let Wanted { ground, grid, me, .. } = wanted;
         let prefix = format!("{}-", ground.spec.address_space);
         let names = names(&self.agent.cluster.blocks).await?;
         self.agent.metrics.listed(&self.pool);
@@ -113,7 +124,7 @@ impl Worker {
             let Some(cell) = self.missing(grid, &taken, me) else {
                 break;
             };
-            match self.try_claim(target, ground, grid, cell, me).await? {
+            match self.try_claim(wanted, cell).await? {
                 Try::Mine => return Ok(Claimed::Yes),
                 Try::Unlisted => return Ok(Claimed::Unlisted),
                 Try::Taken => {
@@ -139,34 +150,26 @@ impl Worker {
     }
 
     /// Claims one block in particular.
-    pub(super) async fn claim_cell(
-        &mut self,
-        target: &Target,
-        ground: &Ground,
-        grid: &Grid,
-        cell: Cell,
-        me: &Owner,
-    ) -> Result<Claimed, Failure> {
-        Ok(match self.try_claim(target, ground, grid, cell, me).await? {
+    pub(super) async fn claim_cell(&mut self, wanted: Wanted<'_>, cell: Cell) -> Result<Claimed, Failure> {
+        Ok(match self.try_claim(wanted, cell).await? {
             Try::Mine => Claimed::Yes,
             Try::Taken => Claimed::Full,
             Try::Unlisted => Claimed::Unlisted,
         })
     }
 
-    async fn try_claim(
-        &mut self,
-        target: &Target,
-        ground: &Ground,
-        grid: &Grid,
-        cell: Cell,
-        me: &Owner,
-    ) -> Result<Try, Failure> {
+    async fn try_claim(&mut self, wanted: Wanted<'_>, cell: Cell) -> Result<Try, Failure> {
+        let Wanted {
+            target,
+            ground,
+            grid,
+            me,
+        } = wanted;
         let asked = self.agent.stores.since_boot()?;
-        let wanted = claim(&ground.spec.address_space, self.pool.as_str(), cell, me);
-        let name = wanted.name_any();
+        let object = claim(&ground.spec.address_space, self.pool.as_str(), cell, me);
+        let name = object.name_any();
         self.agent.metrics.tried(&self.pool);
-        match create(&self.agent.cluster.blocks, &wanted).await? {
+        match create(&self.agent.cluster.blocks, &object).await? {
             Written::Done(block) => {
                 self.note(&name, Some(block.clone()));
                 if !self.listed(ground, grid, cell).await? {
@@ -174,8 +177,16 @@ impl Worker {
                     self.note(&name, None);
                     return Ok(Try::Unlisted);
                 }
-                self.hold(&name, cell, seen(&block).held(Mode::Active), asked, target)
-                    .await?;
+                self.hold(
+                    About {
+                        name: &name,
+                        cell: Some(cell),
+                        asked,
+                        target,
+                    },
+                    seen(&block).held(Mode::Active),
+                )
+                .await?;
                 self.full_until = None;
                 self.agent.metrics.claimed(&self.pool);
                 tracing::info!(pool = %self.pool, block = name, cidr = %cell, "claimed");

@@ -44,7 +44,7 @@ impl Worker {
     }
 
     async fn collect_leases(&mut self) -> Result<(), Failure> {
-        let leases = self.agent.stores.with(&self.pool, |store| store.leases()).await?;
+        let leases = self.agent.stores.leases(&self.pool).await?;
         let mut newest: HashMap<(String, String), Duration> = HashMap::new();
         for held in &leases.held {
             if let Some(pod) = &held.lease.sandbox.pod {
@@ -171,7 +171,7 @@ impl Worker {
             // A time still to come is of an earlier boot.
             released
                 .ended
-                .is_none_or(|ended| ended > now || now - ended >= cooldown)
+                .is_none_or(|ended| now.checked_sub(ended).is_none_or(|rested| rested >= cooldown))
         };
         let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
         for released in released.into_iter().filter(rested) {
@@ -220,11 +220,7 @@ impl Worker {
             let Some(ip) = address.spec.address.parse::<IpAddr>().ok() else {
                 continue;
             };
-            let released = self
-                .agent
-                .stores
-                .with(&self.pool, |store| store.releases())
-                .await?;
+            let released = self.agent.stores.releases(&self.pool).await?;
             let holds = self
                 .agent
                 .stores

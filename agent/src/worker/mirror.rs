@@ -92,7 +92,7 @@ impl Worker {
             .grid(family)
             .map(|grid| grid.usable(cell))
             .unwrap_or_default();
-        let leases = self.agent.stores.with(&self.pool, |store| store.leases()).await?;
+        let leases = self.agent.stores.leases(&self.pool).await?;
         let mut of_block = OfBlock::default();
         for held in leases.held {
             for ip in held.lease.addresses().filter(|ip| cell.cidr().contains(*ip)) {

@@ -16,6 +16,16 @@ use ipam::range::Family;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+/// A block that something is done about.
+#[derive(Clone, Copy)]
+pub(super) struct About<'a> {
+    pub(super) name: &'a str,
+    pub(super) cell: Option<Cell>,
+    /// When what is known of it was asked for, by the clock that plugins go by.
+    pub(super) asked: Duration,
+    pub(super) target: &'a Target,
+}
+
 /// Steps about one block before others get their turn.
 const STEPS: usize = 8;
 
@@ -38,7 +48,7 @@ impl Worker {
                 .flat_map(|file| &file.blocks)
                 .find(|block| block.name == name);
             let cell = blocks.get(&name).and_then(cell).or_else(|| Cell::of(cidr?.cidr));
-            let wish = self.wish(target, cell, surplus.contains(&name));
+            let wish = Self::wish(target, cell, surplus.contains(&name));
             self.settle(&name, cell, wish, target).await?;
         }
         Ok(())
@@ -84,7 +94,7 @@ impl Worker {
                     .idle
                     .get(name)
                     .is_some_and(|since| since.elapsed() >= self.agent.config.idle);
-                if rested && free.saturating_sub(room) >= self.wanted(ground, grid.family()) {
+                if rested && free.saturating_sub(room) >= ground.wanted(grid.family()) {
                     free -= room;
                     surplus.insert(name.to_owned());
                 }
@@ -128,32 +138,31 @@ impl Worker {
             if step == Step::Rest {
                 return self.namesake(name, block.as_ref(), in_file, &me).await;
             }
+            let about = About {
+                name,
+                cell,
+                asked,
+                target,
+            };
             tracing::debug!(pool = %self.pool, block = name, ?step, "a step");
-            fresh = !self.take(name, cell, block, step, asked, target).await?;
+            fresh = !self.take(about, block, step).await?;
         }
         Ok(())
     }
 
     /// Takes one step. Returns whether what is known of the block is up to date afterwards.
-    async fn take(
-        &mut self,
-        name: &str,
-        cell: Option<Cell>,
-        block: Option<IpBlock>,
-        step: Step,
-        asked: Duration,
-        target: &Target,
-    ) -> Result<bool, Failure> {
+    async fn take(&mut self, about: About<'_>, block: Option<IpBlock>, step: Step) -> Result<bool, Failure> {
+        let About { name, cell, .. } = about;
         match (step, block, cell) {
             (Step::Rest, ..) => {}
-            (Step::Swap { to, then }, Some(block), cell) => {
+            (Step::Swap { to, then }, Some(block), _) => {
                 let wanted = changed(&block, &to, &self.agent.config.node);
                 let Written::Done(after) = swap(&self.agent.cluster.blocks, &wanted).await? else {
                     return Ok(false);
                 };
                 self.note(name, Some(after));
-                if let (Some(held), Some(cell)) = (then, cell) {
-                    self.hold(name, cell, held, asked, target).await?;
+                if let Some(held) = then {
+                    self.hold(about, held).await?;
                 }
             }
             (Step::Touch, Some(_), _) => {
@@ -162,7 +171,7 @@ impl Worker {
                     self.note(name, Some(after));
                 }
             }
-            (Step::Hold(held), _, Some(cell)) => self.hold(name, cell, held, asked, target).await?,
+            (Step::Hold(held), ..) => self.hold(about, held).await?,
             (Step::Withdraw, ..) => {
                 if self.withdraw(name, true).await? {
                     tracing::info!(pool = %self.pool, block = name, "nothing is in use: the block is returned");
@@ -186,15 +195,14 @@ impl Worker {
     }
 
     /// Writes the block into the file, if what it follows from was asked a moment ago.
-    pub(super) async fn hold(
-        &mut self,
-        name: &str,
-        cell: Cell,
-        held: Held,
-        asked: Duration,
-        target: &Target,
-    ) -> Result<(), Failure> {
-        let Some(base) = self.base(target).await? else {
+    pub(super) async fn hold(&mut self, about: About<'_>, held: Held) -> Result<(), Failure> {
+        let About {
+            name,
+            cell,
+            asked,
+            target,
+        } = about;
+        let (Some(base), Some(cell)) = (self.base(target).await?, cell) else {
             return Ok(());
         };
         let new = entry(name, cell.cidr(), held);
@@ -266,6 +274,7 @@ impl Worker {
             return Ok(());
         }
         let sight = NodeSight {
+            judge: Judge::Namesake,
             registered: Some(owner.clone()),
             has_pods: false,
         };
@@ -276,7 +285,6 @@ impl Worker {
         });
         let blocks = &self.agent.cluster.blocks;
         match judge(
-            Judge::Namesake,
             &seen,
             &version,
             &sight,
@@ -303,14 +311,5 @@ impl Worker {
             }
         }
         Ok(())
-    }
-
-    /// How many addresses are to be free on this node without a request: half a block for each that is kept warm.
-    pub(super) fn wanted(&self, ground: &crate::ground::Ground, family: Family) -> u64 {
-        let size = ground
-            .grid(family)
-            .map_or(0, |grid| 1_u64.checked_shl(grid.shift()).unwrap_or(u64::MAX));
-        let warm = u64::try_from(ground.spec.warm_blocks).unwrap_or_default();
-        (size / 2).max(1).saturating_mul(warm)
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every order in which things can happen to a block, and what must hold in each.
 
-use super::world::{Agent, Lease, MACHINES, Op, Rules, Sender, View, World};
+use super::world::{Agent, Lease, MACHINES, Machine, Op, Rules, Sender, View, World};
 use crate::block::orphan::Verdict;
 use crate::block::owner::{Me, Step, Wish};
 use crate::block::{Held, Mode, Phase, Seen, Use};
@@ -12,6 +12,7 @@ const COMES_FREE: &str = "the block comes free once faults and pods end";
 const BOTH: &str = "both machines have had the address";
 
 /// What may happen.
+#[expect(clippy::struct_excessive_bools, reason = "each is a dimension of its own")]
 #[derive(Clone)]
 struct Story {
     rules: Rules,
@@ -93,7 +94,7 @@ impl Story {
                     };
                     events.extend(wishes.iter().map(|wish| Event::Act(m, *wish)));
                     if room && !machine.cut {
-                        self.request_events(view, machine.lease, machine.file, m, events);
+                        self.request_events(view, machine, m, events);
                     }
                 }
             }
@@ -107,20 +108,17 @@ impl Story {
         }
     }
 
-    fn request_events(
-        &self,
-        view: &View,
-        lease: Lease,
-        file: Option<Held>,
-        m: usize,
-        events: &mut Vec<Event>,
-    ) {
+    fn request_events(&self, view: &View, machine: &Machine, m: usize, events: &mut Vec<Event>) {
+        let (lease, file) = (machine.lease, machine.file);
         match (&view.block, &view.me) {
             (None, Me::Registered(_)) if file.is_none() => events.push(Event::Claim(m)),
-            (Some(block), _) if block.seen.phase == Phase::Shared && lease == Lease::None && self.sharing => {
-                if view.address.is_none() {
-                    events.push(Event::TakeShared(m));
-                }
+            (Some(block), _)
+                if block.seen.phase == Phase::Shared
+                    && lease == Lease::None
+                    && self.sharing
+                    && view.address.is_none() =>
+            {
+                events.push(Event::TakeShared(m));
             }
             (Some(block), Me::Registered(me))
                 if file.is_some_and(|f| f.epoch == block.seen.epoch) && block.seen.owner == *me =>
@@ -636,8 +634,9 @@ mod without {
     use crate::block::owner::next;
     use std::time::Duration;
 
-    fn assert_noticed(rules: Rules, story: Story) {
-        let mishap = mishap(Story { rules, ..story });
+    fn assert_noticed(rules: Rules, mut story: Story) {
+        story.rules = rules;
+        let mishap = mishap(story);
         assert!(mishap.is_some_and(|mishap| mishap.contains(UNIQUE)));
     }
 
@@ -731,12 +730,12 @@ mod without {
     #[test]
     fn the_quarantine() {
         let rules = Rules {
-            judge: |who, seen, node, watched| {
+            judge: |seen, node, watched| {
                 let watched = watched.cloned().map(|mut watched| {
                     watched.unchanged = Duration::MAX;
                     watched
                 });
-                judge(who, seen, "v", node, watched.as_ref(), Duration::ZERO)
+                judge(seen, "v", node, watched.as_ref(), Duration::ZERO)
             },
             ..Rules::default()
         };

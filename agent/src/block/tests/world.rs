@@ -74,6 +74,7 @@ pub(super) enum Lease {
     Releasing,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Machine {
     pub(super) on: bool,
@@ -113,10 +114,11 @@ pub(super) struct World {
 }
 
 /// The decisions, replaceable to show that the model notices a missing guard.
+#[expect(clippy::struct_excessive_bools, reason = "each is a guard of its own")]
 #[derive(Clone)]
 pub(super) struct Rules {
     pub(super) next: fn(&Me, Option<&Seen>, Option<Held>, Use, Wish) -> Step,
-    pub(super) judge: fn(Judge, &Seen, &NodeSight, Option<&Watched>) -> Verdict,
+    pub(super) judge: fn(&Seen, &NodeSight, Option<&Watched>) -> Verdict,
     /// Whether requests carry the version that was read.
     pub(super) preconditions: bool,
     /// Whether the plugin asks for a young file, or an agent, after a reboot.
@@ -133,7 +135,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             next,
-            judge: |who, seen, node, watched| judge(who, seen, "v", node, watched, QUARANTINE),
+            judge: |seen, node, watched| judge(seen, "v", node, watched, QUARANTINE),
             preconditions: true,
             reboot_guard: true,
             idle_check: true,
@@ -205,13 +207,11 @@ impl World {
                     .flat_map(|object| [&mut object.uid, &mut object.version]),
             );
             all.extend(address.map(|address| &mut address.uid));
-            match op {
-                Some(
-                    Op::Swap { version, .. } | Op::Delete { version } | Op::DeleteAddress { uid: version },
-                ) => {
-                    all.push(version);
-                }
-                _ => {}
+            if let Some(
+                Op::Swap { version, .. } | Op::Delete { version } | Op::DeleteAddress { uid: version },
+            ) = op
+            {
+                all.push(version);
             }
         }
         all.extend(
@@ -275,6 +275,11 @@ impl World {
         let block = self.block.clone()?;
         let machine = usize::from(*block.seen.owner.node == *"b");
         let sight = NodeSight {
+            judge: if keeper < MACHINES {
+                Judge::Namesake
+            } else {
+                Judge::Keeper
+            },
             registered: self.nodes[machine].map(|registration| owner(machine, registration)),
             has_pods: self.bound[machine],
         };
@@ -282,18 +287,13 @@ impl World {
             version: if version == block.version { "v" } else { "other" }.into(),
             unchanged: if ripe { QUARANTINE } else { Duration::ZERO },
         });
-        let who = if keeper < MACHINES {
-            Judge::Namesake
-        } else {
-            Judge::Keeper
-        };
         if let Some(agent) = self.machines.get(keeper) {
             let able = agent.on && !agent.cut && agent.agent != Agent::Down && agent.file.is_none();
             if !able || keeper != machine {
                 return None;
             }
         }
-        let verdict = (rules.judge)(who, &block.seen, &sight, watched.as_ref());
+        let verdict = (rules.judge)(&block.seen, &sight, watched.as_ref());
         Some((block, verdict))
     }
 

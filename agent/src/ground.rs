@@ -121,7 +121,7 @@ impl Ground {
 
     /// How many addresses are to be free on this node without a request: half a block for each that is kept warm.
     pub fn wanted(&self, family: Family) -> u64 {
-        let size = ground
+        let size = self
             .grid(family)
             .map_or(0, |grid| 1_u64.checked_shl(grid.shift()).unwrap_or(u64::MAX));
         let warm = u64::try_from(self.spec.warm_blocks).unwrap_or_default();

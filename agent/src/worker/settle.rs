@@ -12,7 +12,6 @@ use crate::grid::Cell;
 use crate::node::{entry, held, usage};
 use crate::object::{cell, changed, now, seen};
 use ipam::pool::PoolFile;
-use ipam::range::Family;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

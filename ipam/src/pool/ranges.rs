@@ -107,14 +107,18 @@ impl PoolRanges {
     /// Every address of `family` that the pool may give to any node's block: all ranges, less what is reserved.
     pub fn usable(&self, family: Family) -> IntervalSet {
         let of_family = self.whole.iter().filter(|range| range.family() == family);
-        let all: IntervalSet = of_family.flat_map(|range| range.free().intervals().to_vec()).collect();
+        let all: IntervalSet = of_family
+            .flat_map(|range| range.free().intervals().to_vec())
+            .collect();
         all.minus(&self.reserved(family))
     }
 
     /// The addresses of `family` that are given by name only, and lie in a range.
     pub fn reserved(&self, family: Family) -> IntervalSet {
         let of_family = self.whole.iter().filter(|range| range.family() == family);
-        let all: IntervalSet = of_family.flat_map(|range| range.free().intervals().to_vec()).collect();
+        let all: IntervalSet = of_family
+            .flat_map(|range| range.free().intervals().to_vec())
+            .collect();
         all.both(&intervals(&self.reserved, family))
     }
 

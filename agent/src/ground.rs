@@ -65,6 +65,11 @@ impl Ground {
     /// [`Code::INVALID_CONFIG`], naming the member that is wrong.
     pub fn new(pool: &IpPool, spec: &IpPoolSpec, generation: i64) -> Result<Self, Error> {
         let name = PoolName::try_from(pool.name_any())?;
+        if spec.sticky != Sticky::Never {
+            return Err(invalid(
+                "spec.sticky: addresses that outlive their pods are not given yet; leave it away, and let pods ask for an address of spec.reserved by name".to_owned(),
+            ));
+        }
         let file = file(&name, &pool.uid().unwrap_or_default(), generation, spec)?;
         let ranges = PoolRanges::new(&file, Path::new("spec")).map_err(|e| Error {
             code: Code::INVALID_CONFIG,
@@ -152,7 +157,7 @@ impl Ground {
 }
 
 fn file(name: &PoolName, uid: &str, generation: i64, spec: &IpPoolSpec) -> Result<PoolFile, Error> {
-    let agent_decides = spec.allocation == Mode::PerAddress || spec.sticky == Sticky::StatefulSet;
+    let agent_decides = spec.allocation == Mode::PerAddress;
     Ok(PoolFile {
         format: FORMAT,
         pool: name.clone(),

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A cluster of an API server and nodes that have an agent and the plugin, each a process of its own.
+//!
+//! Holds always: an agent has the token of its own pod and no other right; whatever a test starts ends with it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a fixture that cannot be made fails its test, and says why"
+)]
+
+pub mod member;
+pub mod pools;
+
+pub use member::{Attachment, Member};
+pub use pools::Site;

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The API server of a test, and what it has.
+
+use agent::api::{IpAddress, IpBlock, IpPool};
+use cluster::Server;
+use cluster::install::until;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+/// A cluster of its own for one test.
+pub struct Site {
+    /// The API server.
+    pub server: Server,
+    /// Its administrator.
+    pub admin: Client,
+}
+
+impl Site {
+    /// A new one, with everything of `conf/`.
+    pub async fn new() -> Self {
+        let server = Server::installed().await;
+        let admin = server.admin().await;
+        Self { server, admin }
+    }
+
+    /// The pools.
+    pub fn pools(&self) -> Api<IpPool> {
+        Api::all(self.admin.clone())
+    }
+
+    /// Creates a pool with this spec.
+    pub async fn pool(&self, name: &str, spec: Value) {
+        let pool: IpPool = serde_json::from_value(json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name }, "spec": spec,
+        }))
+        .unwrap();
+        self.pools().create(&PostParams::default(), &pool).await.unwrap();
+    }
+
+    /// Creates a pool of one range without gateway, in blocks of 16 addresses.
+    pub async fn simple(&self, name: &str, subnet: &str) {
+        self.pool(name, simple(subnet)).await;
+    }
+
+    /// Merges `change` into a pool.
+    pub async fn edit(&self, name: &str, change: Value) {
+        self.pools()
+            .patch(name, &PatchParams::default(), &Patch::Merge(change))
+            .await
+            .unwrap();
+    }
+
+    /// Deletes a pool.
+    pub async fn delete(&self, name: &str) {
+        self.pools().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// The blocks of a pool.
+    pub async fn blocks(&self, pool: &str) -> Vec<IpBlock> {
+        let all: Api<IpBlock> = Api::all(self.admin.clone());
+        let blocks = all.list(&Default::default()).await.unwrap().items;
+        blocks
+            .into_iter()
+            .filter(|block| block.spec.pool == pool)
+            .collect()
+    }
+
+    /// The addresses that are objects.
+    pub async fn addresses(&self) -> Vec<IpAddress> {
+        let all: Api<IpAddress> = Api::all(self.admin.clone());
+        all.list(&Default::default()).await.unwrap().items
+    }
+
+    /// Status and reason of a condition of a pool.
+    pub async fn condition(&self, pool: &str, kind: &str) -> (String, String, String) {
+        let pool = self.pools().get_opt(pool).await.unwrap();
+        let conditions = pool.and_then(|pool| pool.status).unwrap_or_default().conditions;
+        let found = conditions.into_iter().find(|condition| condition.type_ == kind);
+        found.map(|c| (c.status, c.reason, c.message)).unwrap_or_default()
+    }
+
+    /// Waits until a condition has this status.
+    pub async fn wait_condition(&self, pool: &str, kind: &str, status: &str) {
+        until(&format!("{kind} of {pool} is {status}"), async || {
+            self.condition(pool, kind).await.0 == status
+        })
+        .await;
+    }
+
+    /// Waits until `count` blocks of the pool are there.
+    pub async fn wait_blocks(&self, pool: &str, count: usize) {
+        until(&format!("{pool} has {count} blocks"), async || {
+            self.blocks(pool).await.len() == count
+        })
+        .await;
+    }
+
+    /// Removes a Node object.
+    pub async fn remove_node(&self, name: &str) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
+        nodes
+            .delete(name, &DeleteParams::default().grace_period(0))
+            .await
+            .unwrap();
+    }
+
+    /// Makes a pod on a node.
+    pub async fn pod(&self, name: &str, node: &str) -> String {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
+        let pod = serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "main" }] },
+        }))
+        .unwrap();
+        pods.create(&PostParams::default(), &pod)
+            .await
+            .unwrap()
+            .uid()
+            .unwrap()
+    }
+
+    /// Removes a pod at once.
+    pub async fn remove_pod(&self, name: &str) {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
+        pods.delete(name, &DeleteParams::default().grace_period(0))
+            .await
+            .unwrap();
+    }
+}
+
+/// One range without gateway, in blocks of 16 addresses, none of which rests.
+pub fn simple(subnet: &str) -> Value {
+    json!({
+        "ranges": [{ "subnet": subnet, "gateway": "none" }],
+        "blockSize": { "v4": 16 },
+        "cooldownSeconds": 0,
+    })
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses that are asked for by name, and pools in which each address is an object.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use cluster::install::until;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reserved_address_is_given_to_one_pod_of_all_nodes() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    let mut spec = simple("10.1.0.0/24");
+    spec["reserved"] = json!(["10.1.0.200-10.1.0.210"]);
+    site.pool("rail0", spec).await;
+    for node in &nodes {
+        until("a block is active", async || {
+            !node.blocks("rail0", "active").is_empty()
+        })
+        .await;
+    }
+    let static_one = Attachment::of("one").asking("10.1.0.205");
+    assert_eq!(nodes[0].add("rail0", &static_one), ["10.1.0.205"]);
+    assert_eq!(
+        nodes[0].add("rail0", &static_one),
+        ["10.1.0.205"],
+        "a second ADD answers the same"
+    );
+    let refused = nodes[1].refused("rail0", &Attachment::of("two").asking("10.1.0.205"));
+    assert_eq!(refused["code"], 111, "{refused}");
+    assert!(
+        refused["msg"].as_str().unwrap().contains("default/one"),
+        "{refused}"
+    );
+    assert_eq!(site.addresses().await.len(), 1);
+    nodes[0].del("rail0", &static_one);
+    until("it is free again", async || site.addresses().await.is_empty()).await;
+    assert_eq!(
+        nodes[1].add("rail0", &Attachment::of("two").asking("10.1.0.205")),
+        ["10.1.0.205"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_of_a_block_that_nobody_has_brings_that_block() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    site.simple("rail0", "10.1.0.0/24").await;
+    for node in &nodes {
+        until("a block is active", async || {
+            !node.blocks("rail0", "active").is_empty()
+        })
+        .await;
+    }
+    let taken: BTreeSet<String> = site
+        .blocks("rail0")
+        .await
+        .into_iter()
+        .map(|block| block.spec.cidr)
+        .collect();
+    let free = (0..16)
+        .map(|i| format!("10.1.0.{}/28", i * 16))
+        .find(|cidr| !taken.contains(cidr))
+        .unwrap();
+    let ip = free
+        .replace("/28", "")
+        .rsplit_once('.')
+        .map(|(net, last)| format!("{net}.{}", last.parse::<u8>().unwrap() + 5))
+        .unwrap();
+    assert_eq!(
+        nodes[0].add("rail0", &Attachment::of("one").asking(&ip)),
+        [ip.as_str()]
+    );
+    assert!(
+        site.blocks("rail0")
+            .await
+            .iter()
+            .any(|block| block.spec.cidr == free && block.spec.owner.node == "a")
+    );
+    let refused = nodes[1].refused("rail0", &Attachment::of("two").asking(&ip));
+    assert_eq!(refused["code"], 111, "{refused}");
+    let said = refused["msg"].as_str().unwrap();
+    assert!(
+        said.contains("node a") && said.contains("spec.reserved"),
+        "{refused}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_reserved_while_a_pod_has_it_stays_that_pods() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        !nodes[0].blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let one = Attachment::of("one");
+    let ip = nodes[0].add("rail0", &one).remove(0);
+    site.edit("rail0", json!({ "spec": { "reserved": [ip] } })).await;
+    until("the address is an object", async || {
+        site.addresses().await.len() == 1
+    })
+    .await;
+    let refused = nodes[1].refused("rail0", &Attachment::of("two").asking(&ip));
+    assert!(
+        [11, 111].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    nodes[0].del("rail0", &one);
+    let two = Attachment::of("two").asking(&ip);
+    until("it is free", async || {
+        nodes[1].call("ADD", "rail0", &two).status.success()
+    })
+    .await;
+    assert_eq!(site.addresses().await[0].spec.node.node, "b");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_without_blocks_is_used_to_its_last_address() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    let mut spec = simple("10.1.0.0/28");
+    spec["allocation"] = json!("PerAddress");
+    site.pool("rail0", spec).await;
+    for node in &nodes {
+        until("the pool is here", async || !node.file("rail0").is_null()).await;
+    }
+    let mut given = BTreeSet::new();
+    for i in 0..7 {
+        for node in &nodes {
+            given.extend(node.add(
+                "rail0",
+                &Attachment::of(&format!("{}-{i}", node.identity.node.node)),
+            ));
+        }
+    }
+    assert_eq!(given.len(), 14);
+    assert_eq!(site.addresses().await.len(), 14);
+    let refused = nodes[0].refused("rail0", &Attachment::of("more"));
+    assert_eq!(refused["code"], 110, "{refused}");
+    nodes[1].del("rail0", &Attachment::of("b-0"));
+    until("one is free", async || site.addresses().await.len() == 13).await;
+    nodes[0].add("rail0", &Attachment::of("more"));
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! People change pools while pods live: no edit takes an address from a living pod.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use cluster::install::until;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exclusion_over_a_living_address_lets_it_live_and_gives_it_to_nobody_else() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        !node.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let one = Attachment::of("one");
+    let ip = node.add("rail0", &one).remove(0);
+    let exclude =
+        json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": [ip] }] } });
+    site.edit("rail0", exclude).await;
+    site.wait_condition("rail0", "ExclusionOverLive", "True").await;
+    assert_eq!(
+        node.add("rail0", &one),
+        [ip.as_str()],
+        "a second ADD answers what the first did"
+    );
+    until("the file excludes it", async || {
+        node.file("rail0")["ranges"][0]["exclude"] == json!([ip])
+    })
+    .await;
+    node.del("rail0", &one);
+    site.wait_condition("rail0", "ExclusionOverLive", "False").await;
+    for i in 0..15 {
+        assert_ne!(
+            node.add("rail0", &Attachment::of(&format!("p{i}"))),
+            [ip.as_str()]
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_shrinks_takes_blocks_back_when_their_pods_have_ended() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.pool("rail0", json!({
+        "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }, { "subnet": "10.2.0.0/28", "gateway": "none" }],
+        "blockSize": { "v4": 16 }, "cooldownSeconds": 0, "warmBlocks": 3,
+    }))
+    .await;
+    until("both blocks are active", async || {
+        node.blocks("rail0", "active").len() == 2
+    })
+    .await;
+    let attachments: Vec<Attachment> = (0..28).map(|i| Attachment::of(&format!("p{i}"))).collect();
+    let given: Vec<String> = attachments
+        .iter()
+        .map(|a| node.add("rail0", a).remove(0))
+        .collect();
+    site.edit(
+        "rail0",
+        json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }] } }),
+    )
+    .await;
+    site.wait_condition("rail0", "ShrinkPending", "True").await;
+    until("the block drains", async || {
+        node.blocks("rail0", "draining").len() == 1
+    })
+    .await;
+    for (attachment, ip) in attachments.iter().zip(&given) {
+        assert_eq!(&node.add("rail0", attachment), &[ip.clone()]);
+    }
+    for (attachment, _) in attachments
+        .iter()
+        .zip(&given)
+        .filter(|(_, ip)| ip.starts_with("10.2."))
+    {
+        node.del("rail0", attachment);
+    }
+    site.wait_blocks("rail0", 1).await;
+    site.wait_condition("rail0", "ShrinkPending", "False").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_edit_changes_nothing_but_a_condition() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        !node.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let wrong = json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0/24"] }] } });
+    site.edit("rail0", wrong).await;
+    site.wait_condition("rail0", "Degraded", "True").await;
+    let (_, reason, message) = site.condition("rail0", "Degraded").await;
+    assert!(
+        reason == "InvalidSpec" && message.contains("no address is left"),
+        "{reason}: {message}"
+    );
+    assert_eq!(site.condition("rail0", "Ready").await.1, "EarlierSpec");
+    node.add("rail0", &Attachment::of("one"));
+    assert_eq!(node.file("rail0")["ranges"][0].get("exclude"), None);
+    site.edit("rail0", json!({ "spec": simple("10.1.0.0/24") })).await;
+    site.edit(
+        "rail0",
+        json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }] } }),
+    )
+    .await;
+    site.wait_condition("rail0", "Degraded", "False").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_in_use_is_deleted_when_its_last_pod_has_ended() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        !node.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let one = Attachment::of("one");
+    node.add("rail0", &one);
+    site.delete("rail0").await;
+    until("it says who keeps it", async || {
+        site.condition("rail0", "Ready").await.1 == "Deleting"
+    })
+    .await;
+    until("nothing is given any more", async || {
+        node.blocks("rail0", "draining").len() == 1
+    })
+    .await;
+    let refused = node.refused("rail0", &Attachment::of("two"));
+    assert_eq!(refused["code"], 116, "{refused}");
+    node.del("rail0", &one);
+    until("the pool is gone", async || {
+        site.pools().get_opt("rail0").await.unwrap().is_none()
+    })
+    .await;
+    until("the file is gone", async || node.file("rail0").is_null()).await;
+    assert_eq!(node.refused("rail0", &Attachment::of("three"))["code"], 115);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_that_cut_one_range_otherwise_are_not_both_accepted() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        !node.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let mut other = simple("10.1.0.0/25");
+    other["blockSize"]["v4"] = json!(32);
+    site.pool("other", other).await;
+    site.wait_condition("other", "Degraded", "True").await;
+    let (_, reason, message) = site.condition("other", "Ready").await;
+    assert!(
+        reason == "Conflict" && message.contains("pool rail0 has 10.1.0.0"),
+        "{message}"
+    );
+    site.simple("same", "10.1.0.0/25").await;
+    site.wait_condition("same", "Ready", "True").await;
+    assert_eq!(site.condition("same", "Overlap").await.0, "True");
+    until("both have blocks", async || {
+        !node.blocks("same", "active").is_empty()
+    })
+    .await;
+    let (one, two) = (node.blocks("rail0", "active"), node.blocks("same", "active"));
+    assert!(one.iter().all(|block| !two.contains(block)), "{one:?} {two:?}");
+    // Once nothing of the first is left, its place is free for others.
+    site.delete("rail0").await;
+    site.delete("same").await;
+    site.wait_condition("other", "Ready", "True").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_not_selected_any_more_keeps_its_pods_and_returns_the_rest() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &["--quarantine", "5s"]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        !node.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let one = Attachment::of("one");
+    node.add("rail0", &one);
+    site.edit(
+        "rail0",
+        json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "0" } } } }),
+    )
+    .await;
+    until("nothing is given any more", async || {
+        node.blocks("rail0", "draining").len() == 1
+    })
+    .await;
+    let refused = node.refused("rail0", &Attachment::of("two"));
+    assert_eq!(refused["code"], 116, "{refused}");
+    assert!(
+        refused["msg"].as_str().unwrap().contains("nodeSelector"),
+        "{refused}"
+    );
+    let nodes: Api<Node> = Api::all(site.admin.clone());
+    let label = json!({ "metadata": { "labels": { "rail": "0" } } });
+    nodes
+        .patch("a", &PatchParams::default(), &Patch::Merge(label))
+        .await
+        .unwrap();
+    until("it is given again", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    site.edit(
+        "rail0",
+        json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "1" } } } }),
+    )
+    .await;
+    node.del("rail0", &one);
+    site.wait_blocks("rail0", 0).await;
+}

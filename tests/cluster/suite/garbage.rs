@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pods that went without DEL.
+
+use agents::{Attachment, Member, Site};
+use cluster::install::until;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// A network namespace with a name, until it is dropped.
+struct Named(String);
+
+impl Named {
+    fn new(test: &str) -> Self {
+        let name = format!("rdmanet-{test}-{}", std::process::id());
+        assert!(ip(&["netns", "add", &name]), "ip netns add needs root");
+        Self(name)
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from("/run/netns").join(&self.0)
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        ip(&["netns", "delete", &self.0]);
+    }
+}
+
+fn ip(args: &[&str]) -> bool {
+    Command::new("ip")
+        .args(args)
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+async fn pod_in(site: &Site, node: &Member, netns: &Named, name: &str) -> Attachment {
+    let mut attachment = Attachment::of(name);
+    attachment.uid = site.pod(name, &node.identity.node.node).await;
+    attachment.netns = netns.path();
+    attachment
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_is_freed_when_namespace_and_pod_are_gone_and_not_before() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        !node.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let (gone, kept) = (Named::new("gone"), Named::new("kept"));
+    // So that the directory is there when the others have gone.
+    let _last = Named::new("last");
+    let one = pod_in(&site, &node, &gone, "one").await;
+    let two = pod_in(&site, &node, &kept, "two").await;
+    node.add("rail0", &one);
+    node.add("rail0", &two);
+    drop(gone);
+    // The pod is there still: kubelet may be about to DEL.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(node.call("CHECK", "rail0", &one).stderr.is_empty());
+    assert!(!node.log().contains("freed"), "{}", node.log());
+    site.remove_pod("one").await;
+    // Gone as an object, alive as a process: nothing proves that its address is free.
+    site.remove_pod("two").await;
+    until("the address is freed", async || {
+        node.log().contains("freed: net1 of container one")
+    })
+    .await;
+    let line = node
+        .log()
+        .lines()
+        .find(|line| line.contains("freed: net1"))
+        .unwrap()
+        .to_owned();
+    assert!(
+        line.contains("its network namespace is gone, and its Pod object too"),
+        "{line}"
+    );
+    assert!(!node.log().contains("freed: net1 of container two"));
+    assert!(node.data().join("pools/rail0").read_dir().is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_of_the_cluster_that_no_lease_has_goes() {
+    let site = Site::new().await;
+    let mut node = Member::running(&site.server, "a", &[]).await;
+    let mut spec = agents::pools::simple("10.1.0.0/28");
+    spec["allocation"] = serde_json::json!("PerAddress");
+    site.pool("rail0", spec).await;
+    until("the pool is here", async || !node.file("rail0").is_null()).await;
+    node.add("rail0", &Attachment::of("one"));
+    node.add("rail0", &Attachment::of("two"));
+    node.kill();
+    // As after a power failure: the leases are of an earlier boot.
+    let boot = std::fs::read_dir(node.data().join("pools/rail0"))
+        .unwrap()
+        .flatten()
+        .find(|entry| entry.file_name().to_string_lossy().starts_with("boot-"))
+        .unwrap();
+    std::fs::remove_dir_all(boot.path()).unwrap();
+    assert_eq!(site.addresses().await.len(), 2);
+    node.start();
+    until("both are free", async || site.addresses().await.is_empty()).await;
+    assert!(node.log().contains("no lease of this node has it, twice"));
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a pool to an address, and what goes on without an agent, without an API server, and after kills.
+
+use agents::{Attachment, Member, Site};
+use cluster::install::until;
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_gets_an_address_without_a_request_to_the_api_server() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &["--tick", "1h", "--mirror", "1h"]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    // What the agent has still to tell of the block itself.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let mark = site.server.mark();
+    let given: BTreeSet<String> = (0..8)
+        .flat_map(|i| node.add("rail0", &Attachment::of(&format!("p{i}"))))
+        .collect();
+    (0..8).for_each(|i| node.del("rail0", &Attachment::of(&format!("p{i}"))));
+    assert_eq!(given.len(), 8);
+    let about_addresses: Vec<_> = site
+        .server
+        .requests_since(mark)
+        .into_iter()
+        .filter(|request| {
+            request.node() == Some("a") && request.verb != "watch" && !request.uri.contains("/leases/")
+        })
+        .filter(|request| !request.uri.contains("ippools") && !request.uri.contains("addressspaces"))
+        .map(|request| format!("{} {}", request.verb, request.uri))
+        .collect();
+    assert_eq!(about_addresses, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn add_and_del_work_without_agent_and_without_api_server() {
+    let site = Site::new().await;
+    let mut node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    site.server.freeze();
+    let one = node.add("rail0", &Attachment::of("one"));
+    node.kill();
+    let two = node.add("rail0", &Attachment::of("two"));
+    assert_ne!(one, two);
+    node.del("rail0", &Attachment::of("one"));
+    // More than the block has: the agent is needed, and told apart from an exhausted pool.
+    let more = (0..20).find_map(|i| {
+        let answer = node.call("ADD", "rail0", &Attachment::of(&format!("p{i}")));
+        (!answer.status.success()).then_some(answer.stdout)
+    });
+    let more: serde_json::Value =
+        serde_json::from_str(&more.expect("a block of 16 gives 21 addresses")).unwrap();
+    assert_eq!(more["code"], 11, "{more}");
+    assert!(more["msg"].as_str().unwrap().contains("agent.sock"), "{more}");
+    site.server.resume();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_claims_more_while_pods_start_and_returns_it_when_they_are_gone() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    let given: BTreeSet<String> = (0..60)
+        .flat_map(|i| node.add("rail0", &Attachment::of(&format!("p{i}"))))
+        .collect();
+    assert_eq!(given.len(), 60);
+    assert!(site.blocks("rail0").await.len() >= 4);
+    until("use is told", async || {
+        let pool = site.pools().get("rail0").await.unwrap();
+        pool.status
+            .and_then(|status| status.counters)
+            .is_some_and(|counters| counters.used == 60)
+    })
+    .await;
+    (0..60).for_each(|i| node.del("rail0", &Attachment::of(&format!("p{i}"))));
+    site.wait_blocks("rail0", 1).await;
+    assert_eq!(node.blocks("rail0", "active").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_killed_again_and_again_leaves_no_block_behind() {
+    let site = Site::new().await;
+    let mut node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    let mut given = BTreeSet::new();
+    for i in 0..40 {
+        let attachment = Attachment::of(&format!("p{i}"));
+        let answer = node.call("ADD", "rail0", &attachment);
+        if answer.status.success() {
+            assert!(
+                given.insert(node.add("rail0", &attachment)),
+                "an address was given twice"
+            );
+        }
+        if i % 5 == 0 {
+            node.kill();
+            node.start();
+        }
+    }
+    assert!(given.len() > 10, "only {} of 40", given.len());
+    (0..40).for_each(|i| node.del("rail0", &Attachment::of(&format!("p{i}"))));
+    until("the blocks of the file are those of the API server", async || {
+        let there: Vec<String> = site
+            .blocks("rail0")
+            .await
+            .into_iter()
+            .filter_map(|block| block.metadata.name)
+            .collect();
+        there.len() == 1 && node.blocks("rail0", "active") == there
+    })
+    .await;
+    assert!(node.stop(), "SIGTERM ends the agent as a success");
+    assert!(!node.socket().exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_lost_or_damaged_is_written_anew() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    let before = node.blocks("rail0", "active");
+    let first = node.add("rail0", &Attachment::of("one"));
+    let path = node.data().join("pools/rail0/pool.json");
+    std::fs::write(&path, "{").unwrap();
+    let refused = node.refused("rail0", &Attachment::of("two"));
+    assert_eq!(refused["code"], 114, "{refused}");
+    std::fs::remove_file(&path).unwrap();
+    until("the file is there again", async || {
+        path.is_file() && node.blocks("rail0", "active") == before
+    })
+    .await;
+    assert_ne!(node.add("rail0", &Attachment::of("two")), first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_and_health_are_served() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    node.add("rail0", &Attachment::of("one"));
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(node.listens().unwrap()).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    for path in ["/healthz", "/readyz"] {
+        assert!(get(path).starts_with("HTTP/1.1 200"), "{}", get(path));
+    }
+    until("the numbers are there", async || {
+        let text = get("/metrics");
+        text.contains("rdmanet_blocks{pool=\"rail0\"} 1")
+            && text.contains("rdmanet_addresses_used{pool=\"rail0\"} 1")
+    })
+    .await;
+    assert!(get("/metrics").contains("rdmanet_claims_total{pool=\"rail0\"} 1"));
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What agents and plugins promise together, seen from outside: real processes, a real API server, the rights of `conf/`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it lacks by failing"
+)]
+
+mod addresses;
+mod edits;
+mod garbage;
+mod life;
+mod nodes;
+mod refused;

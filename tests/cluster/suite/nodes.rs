@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes that share a pool, die, and come back.
+
+use agents::{Attachment, Member, Site};
+use cluster::Identity;
+use cluster::install::until;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_use_a_pool_to_its_last_address_and_none_twice() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    site.simple("rail0", "10.1.0.0/26").await;
+    for node in &nodes {
+        until("a block is active", async || {
+            !node.blocks("rail0", "active").is_empty()
+        })
+        .await;
+    }
+    let mut given = BTreeSet::new();
+    let mut ends = BTreeSet::new();
+    for i in 0..80 {
+        for node in &nodes {
+            let attachment = Attachment::of(&format!("p{i}"));
+            let answer = node.call("ADD", "rail0", &attachment);
+            if answer.status.success() {
+                let ip = node.add("rail0", &attachment).remove(0);
+                assert!(given.insert(ip.clone()), "{ip} is given twice");
+            } else {
+                let error: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+                ends.insert(error["code"].as_u64().unwrap());
+            }
+        }
+    }
+    // A /26 less its network and broadcast address.
+    assert_eq!(given.len(), 62);
+    assert_eq!(ends, [110].into());
+    site.wait_condition("rail0", "Exhausted", "True").await;
+    nodes[0].del("rail0", &Attachment::of("p0"));
+    site.wait_condition("rail0", "Exhausted", "False").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_blocks_of_a_node_that_is_gone_are_given_to_others_after_the_quarantine() {
+    let site = Site::new().await;
+    let flags = ["--quarantine", "4s"];
+    let mut dead = Member::running(&site.server, "dead", &flags).await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    until("a block is active", async || {
+        !dead.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let ip = dead.add("rail0", &Attachment::of("one"));
+    dead.kill();
+    let heir = Member::running(&site.server, "heir", &flags).await;
+    let refused = heir.refused("rail0", &Attachment::of("two"));
+    assert!(
+        [11, 110, 116].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    let uid = site.pod("bound", "dead").await;
+    assert!(!uid.is_empty());
+    dead.identity.leave(&site.admin).await;
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(site.blocks("rail0").await.len(), 1);
+    assert_eq!(
+        site.blocks("rail0").await[0].spec.owner.node,
+        "dead",
+        "a pod is bound to that node still"
+    );
+    site.remove_pod("bound").await;
+    until("the heir has the block", async || {
+        !heir.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    assert!(heir.log().contains("the node of the block is gone"));
+    let mut given = BTreeSet::new();
+    for i in 0..14 {
+        given.extend(heir.add("rail0", &Attachment::of(&format!("p{i}"))));
+    }
+    assert!(given.contains(&ip[0]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_registered_anew_keeps_what_its_file_proves() {
+    let site = Site::new().await;
+    let flags = ["--quarantine", "30s"];
+    let mut node = Member::running(&site.server, "a", &flags).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        !node.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let blocks = node.blocks("rail0", "active");
+    let ip = node.add("rail0", &Attachment::of("one"));
+    node.kill();
+    node.identity.leave(&site.admin).await;
+    let again = Identity::new(&site.admin, "a").await;
+    assert_ne!(again.node, node.identity.node);
+    node.becomes(&site.server, again.clone());
+    node.start();
+    until("the blocks are those of the new registration", async || {
+        let there = site.blocks("rail0").await;
+        !there.is_empty()
+            && there
+                .iter()
+                .all(|block| block.spec.owner == again.node && block.spec.epoch == 2)
+    })
+    .await;
+    until("the file says so", async || {
+        node.blocks("rail0", "active") == blocks
+    })
+    .await;
+    assert_ne!(node.add("rail0", &Attachment::of("two")), ip);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_replaced_under_its_name_gets_no_block_of_the_old_one_before_the_quarantine() {
+    let site = Site::new().await;
+    let flags = ["--quarantine", "4s"];
+    let mut old = Member::running(&site.server, "a", &flags).await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    until("a block is active", async || {
+        !old.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    old.kill();
+    old.identity.leave(&site.admin).await;
+    let new = Member::running(&site.server, "a", &flags).await;
+    let refused = new.refused("rail0", &Attachment::of("one"));
+    assert_ne!(refused["code"], 0);
+    until("the new one has the block", async || {
+        !new.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let blocks = site.blocks("rail0").await;
+    assert_eq!(blocks[0].spec.owner, new.identity.node);
+    assert_eq!(
+        blocks[0].spec.epoch, 1,
+        "it was deleted and claimed, not handed on"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_node_is_gone_gives_nothing_and_keeps_what_lives() {
+    let site = Site::new().await;
+    let flags = ["--quarantine", "5s"];
+    let node = Member::running(&site.server, "a", &flags).await;
+    let keeper = Member::running(&site.server, "b", &flags).await;
+    site.pool("rail0", json!({
+        "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }], "blockSize": { "v4": 16 }, "cooldownSeconds": 0,
+        "nodeSelector": { "matchExpressions": [{ "key": "never", "operator": "DoesNotExist" }] },
+    }))
+    .await;
+    until("a block is active", async || {
+        !node.blocks("rail0", "active").is_empty() || !keeper.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let (owner, other) = if node.blocks("rail0", "active").is_empty() {
+        (&keeper, &node)
+    } else {
+        (&node, &keeper)
+    };
+    owner.add("rail0", &Attachment::of("one"));
+    site.remove_node(&owner.identity.node.node).await;
+    until("nothing is given any more", async || {
+        owner.blocks("rail0", "draining").len() == 1
+    })
+    .await;
+    let refused = owner.refused("rail0", &Attachment::of("two"));
+    assert!(
+        [11, 116].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let blocks = site.blocks("rail0").await;
+    assert_eq!(blocks.len(), 1, "a living pod keeps its block");
+    assert_eq!(blocks[0].spec.owner, owner.identity.node);
+    owner.del("rail0", &Attachment::of("one"));
+    until("the other has it", async || {
+        !other.blocks("rail0", "active").is_empty()
+    })
+    .await;
+}

@@ -62,7 +62,7 @@ impl Agent {
         Self {
             stores: Stores::new(config.data_dir.clone()),
             recorder: Recorder::new(cluster.client.clone(), reporter),
-            metrics: Metrics::default(),
+            metrics: Metrics::default().registered(),
             sight: Mutex::new(None),
             config,
             cluster,

@@ -7,6 +7,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::missing_panics_doc,
+    clippy::print_stderr,
     reason = "a fixture that cannot be made fails its test, and says why"
 )]
 

@@ -85,7 +85,8 @@ impl Member {
             "--log",
             "debug",
         ];
-        let flags = usual.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
+        let usual = usual.chunks(2).filter(|pair| !flags.contains(&pair[0])).flatten();
+        let flags = usual.chain(flags).map(|flag| (*flag).to_owned()).collect();
         let member = Self {
             identity,
             dir,

@@ -4,7 +4,7 @@
 use agent::api::{IpAddress, IpBlock, IpPool};
 use cluster::Server;
 use cluster::install::until;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
@@ -21,6 +21,11 @@ impl Site {
     pub async fn new() -> Self {
         let server = Server::installed().await;
         let admin = server.admin().await;
+        // No controller runs that would make it, and a pod needs one.
+        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
+            Api::default_namespaced(admin.clone());
+        let account = serde_json::from_value(json!({ "metadata": { "name": "default" } })).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
         Self { server, admin }
     }
 
@@ -59,7 +64,7 @@ impl Site {
     /// The blocks of a pool.
     pub async fn blocks(&self, pool: &str) -> Vec<IpBlock> {
         let all: Api<IpBlock> = Api::all(self.admin.clone());
-        let blocks = all.list(&Default::default()).await.unwrap().items;
+        let blocks = all.list(&ListParams::default()).await.unwrap().items;
         blocks
             .into_iter()
             .filter(|block| block.spec.pool == pool)
@@ -69,7 +74,7 @@ impl Site {
     /// The addresses that are objects.
     pub async fn addresses(&self) -> Vec<IpAddress> {
         let all: Api<IpAddress> = Api::all(self.admin.clone());
-        all.list(&Default::default()).await.unwrap().items
+        all.list(&ListParams::default()).await.unwrap().items
     }
 
     /// Status and reason of a condition of a pool.

@@ -136,12 +136,13 @@ impl Story {
     fn machine_events(&self, world: &World, m: usize, events: &mut Vec<Event>) {
         let machine = &world.machines[m];
         let fault = world.faults < self.faults;
+        if !machine.on {
+            events.push(Event::PowerOn(m));
+        }
         if fault {
-            events.push(if machine.on {
-                Event::PowerOff(m)
-            } else {
-                Event::PowerOn(m)
-            });
+            if machine.on {
+                events.push(Event::PowerOff(m));
+            }
             if machine.on && !machine.cut {
                 events.push(Event::Cut(m));
             }

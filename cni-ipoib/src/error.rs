@@ -54,7 +54,9 @@ pub enum Error {
         mode: Mode,
     },
     /// The configuration names no parent.
-    #[error("master is not set; RDMA-capable links of this node: {candidates}")]
+    #[error(
+        "master is not set, and no device plugin chose a device (is its resource among the pod's limits and in the network's annotation k8s.v1.cni.cncf.io/resourceName?); RDMA-capable links of this node: {candidates}"
+    )]
     MasterUnset {
         /// What could be named.
         candidates: Candidates,

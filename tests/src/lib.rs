@@ -16,6 +16,7 @@ pub mod call;
 pub mod conf;
 pub mod fail;
 pub mod faults;
+pub mod kubelet;
 pub mod multus;
 pub mod node;
 pub mod pod;

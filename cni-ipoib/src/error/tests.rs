@@ -128,7 +128,7 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
         (
             Error::MasterUnset { candidates: links() },
             7,
-            "master is not set; RDMA-capable links of this node: ib0 (InfiniBand, mlx5_0/1, active), eth1 (Ethernet, mlx5_1/1, down)",
+            "master is not set, and no device plugin chose a device (is its resource among the pod's limits and in the network's annotation k8s.v1.cni.cncf.io/resourceName?); RDMA-capable links of this node: ib0 (InfiniBand, mlx5_0/1, active), eth1 (Ethernet, mlx5_1/1, down)",
             "",
         ),
         (

@@ -124,11 +124,13 @@ fn a_parent_that_is_not_named_is_answered_with_those_that_could_be() {
     let candidates = "RDMA-capable links of this node: ib0 (InfiniBand, mlx5_0/1, active), eth1 (Ethernet, mlx5_1/1, down)";
     assert_eq!(
         text(&node, links.clone(), json!({})),
-        format!("master is not set; {candidates}")
+        format!(
+            "master is not set, and no device plugin chose a device (is its resource among the pod's limits and in the network's annotation k8s.v1.cni.cncf.io/resourceName?); {candidates}"
+        )
     );
     let missing = format!("master \"ib7\" does not exist on this node; {candidates}");
     assert_eq!(text(&node, links, json!({"master": "ib7"})), missing);
-    let bare = "master is not set; RDMA-capable links of this node: none (is the driver loaded?)";
+    let bare = "master is not set, and no device plugin chose a device (is its resource among the pod's limits and in the network's annotation k8s.v1.cni.cncf.io/resourceName?); RDMA-capable links of this node: none (is the driver loaded?)";
     assert_eq!(text(&Node::bare(), vec![ethernet(2, "eth0")], json!({})), bare);
 }
 

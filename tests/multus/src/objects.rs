@@ -5,7 +5,7 @@ use cluster::install::{documents, until};
 use cluster::{Server, install};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
-use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -46,6 +46,11 @@ pub fn networks(client: &Client, namespace: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
     let resource = ApiResource::from_gvk_with_plural(&kind, "network-attachment-definitions");
     Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// How an administrator applies, with every field that nobody knows refused.
+pub fn strictly() -> PatchParams {
+    PatchParams::apply("tests").validation_strict()
 }
 
 /// A namespace with the account that its pods need; no controller runs that would make it.

@@ -83,6 +83,11 @@ impl<'n> Site<'n> {
         (self.shared.admin.clone(), self.namespace.clone())
     }
 
+    /// A client that may do everything; to be used in [`Site::wait`].
+    pub fn admin(&self) -> Client {
+        self.shared.admin.clone()
+    }
+
     /// What makes a client Multus.
     pub fn kubeconfig(&self) -> PathBuf {
         self.node.path("multus.kubeconfig")

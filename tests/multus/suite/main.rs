@@ -9,7 +9,9 @@
 )]
 
 mod default_route;
+mod devices;
 mod ends;
+mod handed_out;
 mod networks;
 mod refused;
 mod requests;

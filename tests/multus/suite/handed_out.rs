@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The networks of `conf/networks`, as an administrator applies them.
+
+use cluster::install;
+use multus::Site;
+use multus::objects;
+
+#[test]
+fn the_api_server_accepts_every_network_that_we_hand_out() {
+    Site::run(|site| {
+        let namespace = site.namespace.clone();
+        let admin = site.admin();
+        let accepted = site.wait(async move {
+            let networks = objects::networks(&admin, &namespace);
+            let files = install::manifests("networks");
+            for file in &files {
+                for object in install::documents(file) {
+                    let name = object.metadata.name.clone().unwrap();
+                    let strict = objects::strictly();
+                    let patch = kube::api::Patch::Apply(&object);
+                    let applied = networks.patch(&name, &strict, &patch).await;
+                    applied.unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+                }
+            }
+            files.len()
+        });
+        assert!(accepted >= 12, "only {accepted}");
+    });
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a kubelet and device plugins leave on a node for Multus to find.
+
+use crate::multus::Identity;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+/// Where kubelet keeps what it allocated (`pkg/kubelet/cm/devicemanager`); Multus reads it where there is no socket to ask.
+const CHECKPOINT: &str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
+
+/// Where device plugins describe their devices (device-info-spec 1.1.0).
+const DEVICE_INFO: &str = "/var/run/k8s.cni.cncf.io/devinfo/dp";
+
+/// Devices of one resource, given to one pod.
+#[derive(Clone, Debug)]
+pub struct Allocation<'a> {
+    /// The pod.
+    pub pod: &'a Identity,
+    /// The resource, such as `nvidia.com/hostdev`.
+    pub resource: &'a str,
+    /// The devices' ids: PCI addresses, or whatever the device plugin counts in.
+    pub devices: &'a [&'a str],
+}
+
+/// Writes down what kubelet has allocated on this node.
+pub fn allocated(allocations: &[Allocation]) {
+    let entry = |allocation: &Allocation| {
+        json!({
+            "PodUID": allocation.pod.uid, "ContainerName": "main", "ResourceName": allocation.resource,
+            "DeviceIDs": { "-1": allocation.devices }, "AllocResp": null,
+        })
+    };
+    let entries: Vec<Value> = allocations.iter().map(entry).collect();
+    let data = json!({ "PodDeviceEntries": entries, "RegisteredDevices": {} });
+    write(Path::new(CHECKPOINT), &json!({ "Data": data, "Checksum": 0 }));
+}
+
+/// Writes what a device plugin says of one of its devices.
+pub fn device_info(resource: &str, device: &str, info: &Value) {
+    let name = format!("{}-{device}-device.json", resource.replace('/', "-"));
+    write(&Path::new(DEVICE_INFO).join(name), info);
+}
+
+fn write(file: &Path, content: &Value) {
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, content.to_string()).unwrap();
+}

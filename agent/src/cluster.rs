@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requests that the agent makes: each with a time limit, each with the precondition that makes it safe to be late.
 
-use crate::api::{AddressSpace, IpAddress, IpBlock, IpPool};
+use crate::api::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
 use crate::block::Owner;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Selector;
@@ -59,6 +60,8 @@ pub struct Registration {
     pub owner: Owner,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Its kubelet has not been heard of for a while, or says that it cannot run pods.
+    pub lost: bool,
 }
 
 /// The API server.
@@ -184,6 +187,23 @@ where
     }
 }
 
+/// Ends the use of an address, if it is the version that was read: it is kept for whoever keeps it, and free otherwise.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn let_go(api: &Api<IpAddress>, address: &IpAddress) -> Result<Written<()>, Trouble> {
+    if address.spec.holder.is_none() {
+        return delete(api, address).await;
+    }
+    let mut kept = address.clone();
+    kept.spec.state = AddressState::Kept;
+    kept.spec.attachment = None;
+    Ok(match swap(api, &kept).await? {
+        Written::Done(_) => Written::Done(()),
+        Written::Late => Written::Late,
+    })
+}
+
 /// Replaces the status of an object, whatever its version.
 ///
 /// # Errors
@@ -266,6 +286,17 @@ pub async fn names<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> Result<
     }
 }
 
+/// A node of which nobody has said anything yet is not lost.
+fn is_lost(node: &Node) -> bool {
+    let conditions = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .filter(|condition| condition.type_ == "Ready")
+        .any(|condition| condition.status != "True")
+}
+
 impl Cluster {
     /// The API server behind `client`.
     pub fn new(client: Client) -> Self {
@@ -291,6 +322,7 @@ impl Cluster {
                 node: name.into(),
                 uid: node.uid().unwrap_or_default().into(),
             },
+            lost: is_lost(&node),
             labels: node.metadata.labels.unwrap_or_default(),
         }))
     }
@@ -313,6 +345,27 @@ impl Cluster {
     /// [`Trouble`].
     pub async fn addresses_of(&self, node: &str) -> Result<Vec<IpAddress>, Trouble> {
         list(&self.addresses, &format!("spec.node.node={node}")).await
+    }
+
+    /// The addresses that belong, or belonged, to pods of this name, whichever pool they are of.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn addresses_held_for(&self, namespace: &str, pod: &str) -> Result<Vec<IpAddress>, Trouble> {
+        let fields = format!("spec.holder.namespace={namespace},spec.holder.pod={pod}");
+        list(&self.addresses, &fields).await
+    }
+
+    /// The `StatefulSet` of this name; none if there is none.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn stateful_set(&self, namespace: &str, name: &str) -> Result<Option<StatefulSet>, Trouble> {
+        get(
+            &Api::<StatefulSet>::namespaced(self.client.clone(), namespace),
+            name,
+        )
+        .await
     }
 
     /// The pod of this name; none if there is none.

@@ -6,6 +6,7 @@ use crate::api::{IpPool, IpPoolSpec, Sticky};
 use crate::block::Owner;
 use crate::grid::{Cell, Grid, shift_of};
 use common::cni::{Code, Dns, Error, Route};
+use ipam::interval::IntervalSet;
 use ipam::pool::{Allocation, Counters, FORMAT, PoolFile, PoolName, PoolRange, PoolRanges};
 use ipam::range::{Family, default_gateway};
 use ipnetwork::IpNetwork;
@@ -65,16 +66,12 @@ impl Ground {
     /// [`Code::INVALID_CONFIG`], naming the member that is wrong.
     pub fn new(pool: &IpPool, spec: &IpPoolSpec, generation: i64) -> Result<Self, Error> {
         let name = PoolName::try_from(pool.name_any())?;
-        if spec.sticky != Sticky::Never {
-            return Err(invalid(
-                "spec.sticky: addresses that outlive their pods are not given yet; leave it away, and let pods ask for an address of spec.reserved by name".to_owned(),
-            ));
-        }
         let file = file(&name, &pool.uid().unwrap_or_default(), generation, spec)?;
         let ranges = PoolRanges::new(&file, Path::new("spec")).map_err(|e| Error {
             code: Code::INVALID_CONFIG,
             ..e
         })?;
+        require_sticky_room(spec, &ranges)?;
         let grid = |family: Family| {
             let size = match family {
                 Family::V4 => spec.block_size.v4,
@@ -124,6 +121,35 @@ impl Ground {
         self.spec.allocation == Mode::Blocks
     }
 
+    /// Whether pods of a `StatefulSet` keep their addresses.
+    pub fn is_sticky(&self) -> bool {
+        self.spec.sticky == Sticky::StatefulSet
+    }
+
+    /// Whether plugins ask the agent about `pod`, `namespace/name`.
+    pub fn asks_agent(&self, pod: Option<&str>) -> bool {
+        PoolFile {
+            allocation: Allocation::Sticky,
+            ..self.file.clone()
+        }
+        .asks_agent(pod)
+    }
+
+    /// The addresses that pods may keep: those that no node gives by itself.
+    pub fn kept(&self, family: Family) -> IntervalSet {
+        let reserved = self.ranges.reserved(family);
+        if self.has_blocks() {
+            return reserved;
+        }
+        let usable = self.ranges.usable(family);
+        usable
+            .intervals()
+            .iter()
+            .chain(reserved.intervals())
+            .copied()
+            .collect()
+    }
+
     /// How many addresses are to be free on this node without a request: half a block for each that is kept warm.
     pub fn wanted(&self, family: Family) -> u64 {
         let size = self
@@ -156,8 +182,28 @@ impl Ground {
     }
 }
 
+fn require_sticky_room(spec: &IpPoolSpec, ranges: &PoolRanges) -> Result<(), Error> {
+    let needed = spec.sticky == Sticky::StatefulSet && spec.allocation == Mode::Blocks;
+    let without = ranges
+        .families()
+        .into_iter()
+        .find(|family| ranges.reserved(*family).is_empty());
+    match without.filter(|_| needed) {
+        None => Ok(()),
+        Some(family) => {
+            let family = match family {
+                Family::V4 => "IPv4",
+                Family::V6 => "IPv6",
+            };
+            Err(invalid(format!(
+                "spec.sticky: pods of a StatefulSet keep one {family} address each, and spec.reserved has none in {}; list some there",
+                ranges.describe()
+            )))
+        }
+    }
+}
+
 fn file(name: &PoolName, uid: &str, generation: i64, spec: &IpPoolSpec) -> Result<PoolFile, Error> {
-    let agent_decides = spec.allocation == Mode::PerAddress;
     Ok(PoolFile {
         format: FORMAT,
         pool: name.clone(),
@@ -168,10 +214,10 @@ fn file(name: &PoolName, uid: &str, generation: i64, spec: &IpPoolSpec) -> Resul
         boot_id: String::new(),
         quarantine_seconds: 0,
         cooldown_seconds: u32::try_from(spec.cooldown_seconds).unwrap_or_default(),
-        allocation: if agent_decides {
-            Allocation::Agent
-        } else {
-            Allocation::Blocks
+        allocation: match (spec.allocation, spec.sticky) {
+            (Mode::PerAddress, _) => Allocation::Agent,
+            (Mode::Blocks, Sticky::StatefulSet) => Allocation::Sticky,
+            (Mode::Blocks, Sticky::Never) => Allocation::Blocks,
         },
         ranges: spec
             .ranges

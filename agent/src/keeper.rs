@@ -8,6 +8,7 @@ mod accept;
 mod election;
 mod orphans;
 mod status;
+mod sticky;
 
 use crate::agent::{Agent, Failure};
 use crate::api::{IpAddress, IpBlock};
@@ -42,6 +43,8 @@ pub struct Keeper {
     watched: HashMap<String, (String, Instant)>,
     told: HashMap<String, Instant>,
     listed: Option<Instant>,
+    /// The version of an address that seems to be kept for nobody, and since when this process has known it.
+    forsaken: HashMap<String, (String, Instant)>,
 }
 
 impl Keeper {
@@ -55,6 +58,7 @@ impl Keeper {
             watched: HashMap::new(),
             told: HashMap::new(),
             listed: None,
+            forsaken: HashMap::new(),
         }
     }
 
@@ -76,6 +80,7 @@ impl Keeper {
             } else {
                 self.sight = None;
                 self.watched.clear();
+                self.forsaken.clear();
             }
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -95,6 +100,7 @@ impl Keeper {
         {
             self.addresses = list(&self.agent.cluster.addresses, "").await?;
             self.listed = Some(Instant::now());
+            self.end_kept().await?;
         }
         for pool in self.agent.pools.state() {
             if let Err(failure) = self.keep(&pool).await {

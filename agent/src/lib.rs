@@ -22,4 +22,5 @@ pub mod node;
 pub mod object;
 pub mod serve;
 pub mod space;
+pub mod sticky;
 pub mod worker;

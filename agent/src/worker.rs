@@ -9,7 +9,9 @@ mod ask;
 mod claim;
 mod garbage;
 mod mirror;
+mod publish;
 mod settle;
+mod sticky;
 
 use crate::agent::{Agent, Failure};
 use crate::api::{IpBlock, IpPool};
@@ -57,6 +59,8 @@ pub struct Worker {
     suspects: garbage::Suspects,
     mirrored: mirror::Mirrored,
     namespaces: Option<(Instant, Vec<String>)>,
+    /// Addresses of pods on nodes that cannot be heard: the version of each, and since when it is known.
+    passing: HashMap<String, (String, Instant)>,
 }
 
 /// What the node is to have of a pool.
@@ -83,6 +87,7 @@ impl Worker {
             suspects: garbage::Suspects::default(),
             mirrored: mirror::Mirrored::default(),
             namespaces: None,
+            passing: HashMap::new(),
         }
     }
 

@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
     selectable = ".spec.pool",
     selectable = ".spec.node.node",
     selectable = ".spec.state",
+    selectable = ".spec.holder.namespace",
+    selectable = ".spec.holder.pod",
     validation = rules::name_tells_the_address(),
     printcolumn(name = "Address", type_ = "string", json_path = ".spec.address"),
     printcolumn(name = "Pool", type_ = "string", json_path = ".spec.pool"),
@@ -30,6 +32,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Namespace", type_ = "string", json_path = ".spec.pod.namespace"),
     printcolumn(name = "Pod", type_ = "string", json_path = ".spec.pod.name"),
     printcolumn(name = "Node", type_ = "string", json_path = ".spec.node.node"),
+    printcolumn(name = "StatefulSet", type_ = "string", priority = 1, json_path = ".spec.holder.statefulSet"),
     printcolumn(name = "Interface", type_ = "string", priority = 1, json_path = ".spec.attachment.ifname"),
     printcolumn(name = "Since", type_ = "date", json_path = ".spec.since")
 )]

@@ -42,7 +42,8 @@ use serde::{Deserialize, Serialize};
     validation = rules::ranges_are_apart(),
     validation = rules::reserved_are_readable(),
     validation = rules::reserved_lie_in_ranges(),
-    validation = rules::warm_blocks_fit()
+    validation = rules::warm_blocks_fit(),
+    validation = rules::sticky_needs_reserved()
 )]
 pub struct IpPoolSpec {
     /// The address space that the addresses are unique in. Pools of different spaces may have the same addresses. Cannot be
@@ -134,7 +135,7 @@ pub enum Sticky {
     /// Nobody's.
     #[default]
     Never,
-    /// Those of a `StatefulSet`: the address belongs to the name of the pod.
+    /// Those of a `StatefulSet`: the address belongs to the name of the pod, and is one of `reserved`.
     StatefulSet,
 }
 

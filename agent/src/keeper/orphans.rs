@@ -6,7 +6,7 @@ use crate::agent::Failure;
 use crate::api::{AddressState, IpAddress, IpBlock, NodeRef};
 use crate::block::Phase;
 use crate::block::orphan::{Judge, NodeSight, Verdict, Watched, judge};
-use crate::cluster::{Written, delete, swap};
+use crate::cluster::{Written, delete, let_go, swap};
 use crate::object::{changed, owner, seen};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
@@ -161,11 +161,12 @@ impl Keeper {
                 self.listed = None;
             }
             Verdict::End => {
-                if delete(&self.agent.cluster.addresses, address).await? == Written::Done(()) {
+                if let_go(&self.agent.cluster.addresses, address).await? == Written::Done(()) {
                     tracing::warn!(
                         address = name,
                         node = address.spec.node.node,
-                        "the node of the address is gone for a quarantine: it is free"
+                        kept = address.spec.holder.is_some(),
+                        "the node of the address is gone for a quarantine: nobody has it"
                     );
                 }
                 self.watched.remove(&name);

@@ -7,23 +7,52 @@
 use super::claim::{Claimed, Wanted};
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::{AddressState, Attachment, BlockState, IpAddress, IpAddressSpec, IpBlock, PodRef};
+use crate::api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpAddressSpec, IpBlock, PodRef};
 use crate::block::claim::{Order, seed};
 use crate::block::owner::Me;
-use crate::cluster::{Written, create, delete, get, list};
+use crate::cluster::{Written, create, get, let_go, list};
 use crate::grid::{Cell, address_name};
 use crate::ground::Ground;
 use crate::object::{now, reference};
 use common::cni::{Code, Error};
 use ipam::agent::{AskedBy, Pod, Reply, Request};
-use ipam::interval::IntervalSet;
+use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};
-use ipam::store::Lease;
-use std::collections::BTreeMap;
+use kube::ResourceExt;
 use std::net::IpAddr;
 
 /// Addresses that are tried one by one before all are listed.
 const TRIES: u128 = 16;
+
+/// Who an address is for.
+pub(super) struct Claimant<'a> {
+    /// The attachment.
+    pub(super) asked: &'a AskedBy,
+    /// Its pod, if it is known.
+    pub(super) pod: Option<Pod>,
+    /// Whose the address stays, if it stays with somebody.
+    pub(super) holder: Option<Holder>,
+}
+
+impl Claimant<'_> {
+    /// The attachment as objects have it.
+    pub(super) fn attachment(&self) -> Attachment {
+        Attachment {
+            container_id: self.asked.owner.container_id.to_string(),
+            ifname: self.asked.owner.ifname.to_string(),
+            network: self.asked.network.clone(),
+        }
+    }
+
+    /// The pod as objects have it.
+    pub(super) fn pod_ref(&self) -> Option<PodRef> {
+        self.pod.as_ref().map(|pod| PodRef {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+        })
+    }
+}
 
 impl Worker {
     pub(super) async fn serve_allocate(
@@ -37,7 +66,7 @@ impl Worker {
         if !matches!(done, Ok(Reply::Addresses { .. })) {
             // All or nothing; what cannot be taken back now is found later, since no lease has it.
             for address in &given {
-                let _ = delete(&self.agent.cluster.addresses, address).await;
+                let _ = let_go(&self.agent.cluster.addresses, address).await;
             }
         }
         done
@@ -56,20 +85,30 @@ impl Worker {
                 "a question for an address names no attachment",
             ));
         };
+        let mut claimant = Claimant {
+            asked,
+            pod: request.pod.clone(),
+            holder: None,
+        };
         for ip in &request.ips {
             if let Some(reply) = self.by_block(target, ground, *ip).await? {
                 return Ok(reply);
             }
-            given.push(self.bind(ground, *ip, asked, request.pod.as_ref()).await?);
+            given.push(self.bind(ground, *ip, &claimant).await?);
+        }
+        if !request.families.is_empty() {
+            self.identify(ground, &mut claimant).await?;
         }
         for family in &request.families {
-            if ground.has_blocks() {
+            if claimant.holder.is_some() {
+                given.push(self.bind_kept(ground, *family, &claimant).await?);
+            } else if ground.has_blocks() {
                 return Ok(Reply::Local);
+            } else {
+                let all = ground.ranges.usable(*family);
+                let address = self.bind_any(ground, *family, &all, &claimant).await?;
+                given.push(address.ok_or_else(|| self.exhausted(&all))?);
             }
-            given.push(
-                self.bind_any(ground, *family, asked, request.pod.as_ref())
-                    .await?,
-            );
         }
         let addresses = given
             .iter()
@@ -166,44 +205,33 @@ impl Worker {
         )
     }
 
-    /// Any address of a pool without blocks.
-    async fn bind_any(
+    /// Any address of `all` that nobody has; none if all are taken. Looks first where the seed of the claimant says.
+    pub(super) async fn bind_any(
         &mut self,
         ground: &Ground,
         family: Family,
-        asked: &AskedBy,
-        pod: Option<&Pod>,
-    ) -> Result<IpAddress, Error> {
-        let all = ground.ranges.usable(family);
-        self.attempts += 1;
-        let order = Order::new(
-            all.count(),
-            seed(
-                asked.owner.container_id.as_str(),
-                self.pool.as_str(),
-                self.attempts,
-            ),
-        );
-        for position in 0..TRIES.min(all.count()) {
-            let ip = order.at(position).and_then(|index| nth(&all, index));
-            let Some(ip) = ip.map(|number| family.address(number)) else {
-                continue;
-            };
-            match self.bind(ground, ip, asked, pod).await {
+        all: &IntervalSet,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<IpAddress>, Error> {
+        let order = Order::new(all.count(), self.seed_of(claimant));
+        let first = (0..TRIES.min(all.count())).filter_map(|position| nth(all, order.at(position)?));
+        for number in first.collect::<Vec<_>>() {
+            match self.bind(ground, family.address(number), claimant).await {
                 Err(e) if e.code == Code::ADDRESS_IN_USE => {}
-                done => return done,
+                done => return done.map(Some),
             }
         }
-        let fields = format!("spec.pool={}", self.pool);
-        let taken: Vec<IpAddress> = list(&self.agent.cluster.addresses, &fields)
+        // Those of other pools too, which may have the same addresses.
+        let taken: Vec<IpAddress> = list(&self.agent.cluster.addresses, "")
             .await
             .map_err(|e| self.failed(&e.into()))?;
-        let numbers = taken
+        let prefix = format!("{}-", ground.spec.address_space);
+        let taken: IntervalSet = taken
             .iter()
+            .filter(|address| address.name_any().starts_with(&prefix))
             .filter_map(|address| address.spec.address.parse().ok())
-            .filter(|ip| Family::of(*ip) == family);
-        let taken: IntervalSet = numbers
-            .map(|ip| ipam::interval::Interval {
+            .filter(|ip| Family::of(*ip) == family)
+            .map(|ip| Interval {
                 first: bits(ip),
                 last: bits(ip),
             })
@@ -213,20 +241,37 @@ impl Worker {
             let Some(ip) = nth(&free, index).map(|number| family.address(number)) else {
                 break;
             };
-            match self.bind(ground, ip, asked, pod).await {
+            match self.bind(ground, ip, claimant).await {
                 Err(e) if e.code == Code::ADDRESS_IN_USE => {}
-                done => return done,
+                done => return done.map(Some),
             }
         }
-        Err(Error::new(
+        Ok(None)
+    }
+
+    /// Another one for each attempt, except for whoever keeps an address: it asks for the same one wherever it is.
+    fn seed_of(&mut self, claimant: &Claimant<'_>) -> u64 {
+        if let Some(holder) = &claimant.holder {
+            let name = format!(
+                "{}/{}/{}/{}",
+                holder.namespace, holder.pod, holder.network, holder.ifname
+            );
+            return seed(&name, self.pool.as_str(), 0);
+        }
+        self.attempts += 1;
+        let container = claimant.asked.owner.container_id.as_str();
+        seed(container, self.pool.as_str(), self.attempts)
+    }
+
+    fn exhausted(&self, all: &IntervalSet) -> Error {
+        Error::new(
             Code::EXHAUSTED,
             format!(
-                "pool {} is exhausted: {} of {} addresses are taken; add a range or remove pods",
+                "pool {} is exhausted: all of its {} addresses are taken; add a range or remove pods",
                 self.pool,
-                taken.count(),
                 all.count()
             ),
-        ))
+        )
     }
 
     /// Makes `ip` the attachment's.
@@ -234,10 +279,9 @@ impl Worker {
         &mut self,
         ground: &Ground,
         ip: IpAddr,
-        asked: &AskedBy,
-        pod: Option<&Pod>,
+        claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
-        let wanted = self.object(ground, ip, asked, pod)?;
+        let wanted = self.object(ground, ip, claimant)?;
         let name = wanted.metadata.name.clone().unwrap_or_default();
         let addresses = self.agent.cluster.addresses.clone();
         let made = create(&addresses, &wanted)
@@ -265,17 +309,23 @@ impl Worker {
                 }
             }
         };
-        match self.noted(ground, ip).await {
-            Ok(None) => Ok(address),
-            Ok(Some(why)) => {
-                let _ = delete(&addresses, &address).await;
-                Err(Error::new(Code::TRY_AGAIN, why))
-            }
-            Err(e) => {
-                let _ = delete(&addresses, &address).await;
-                Err(self.failed(&e))
-            }
-        }
+        self.given_if_noted(ground, ip, address).await
+    }
+
+    /// `address`, which has just become the attachment's, if the node that has its block knows that it is not its to give.
+    pub(super) async fn given_if_noted(
+        &self,
+        ground: &Ground,
+        ip: IpAddr,
+        address: IpAddress,
+    ) -> Result<IpAddress, Error> {
+        let refusal = match self.noted(ground, ip).await {
+            Ok(None) => return Ok(address),
+            Ok(Some(why)) => Error::new(Code::TRY_AGAIN, why),
+            Err(e) => self.failed(&e),
+        };
+        let _ = let_go(&self.agent.cluster.addresses, &address).await;
+        Err(refusal)
     }
 
     /// Why `ip` may not be given yet: the node that has its block may not know so far that the address is not its to give.
@@ -305,12 +355,12 @@ impl Worker {
         )))
     }
 
-    fn object(
+    /// The object that says that `ip` is the claimant's.
+    pub(super) fn object(
         &self,
         ground: &Ground,
         ip: IpAddr,
-        asked: &AskedBy,
-        pod: Option<&Pod>,
+        claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
         let Some(Me::Registered(me)) = self.agent.me() else {
             return Err(Error::new(
@@ -323,17 +373,9 @@ impl Worker {
             address: ip.to_string(),
             node: reference(&me),
             state: AddressState::Bound,
-            attachment: Some(Attachment {
-                container_id: asked.owner.container_id.to_string(),
-                ifname: asked.owner.ifname.to_string(),
-                network: asked.network.clone(),
-            }),
-            pod: pod.map(|pod| PodRef {
-                namespace: pod.namespace.clone(),
-                name: pod.name.clone(),
-                uid: pod.uid.clone(),
-            }),
-            holder: None,
+            attachment: Some(claimant.attachment()),
+            pod: claimant.pod_ref(),
+            holder: claimant.holder.clone(),
             since: Some(now()),
         };
         Ok(IpAddress::new(
@@ -341,74 +383,19 @@ impl Worker {
             spec,
         ))
     }
-
-    /// Makes an object for each lease of `within` that has none.
-    pub(super) async fn publish_leases(
-        &mut self,
-        ground: &Ground,
-        within: &IntervalSet,
-    ) -> Result<(), Failure> {
-        let leases = self.agent.stores.leases(&self.pool).await?;
-        let there: BTreeMap<IpAddr, String> = self.own_addresses().await?;
-        for held in leases.held {
-            for ip in held
-                .lease
-                .addresses()
-                .filter(|ip| within.contains(bits(*ip)) && !there.contains_key(ip))
-            {
-                let (asked, pod) = of_lease(&held.lease);
-                let wanted = self
-                    .object(ground, ip, &asked, pod.as_ref())
-                    .map_err(Failure::Node)?;
-                create(&self.agent.cluster.addresses, &wanted).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The addresses of this node and pool that are objects, with their names.
-    async fn own_addresses(&self) -> Result<BTreeMap<IpAddr, String>, Failure> {
-        let all = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
-        let of_pool = all
-            .into_iter()
-            .filter(|address| address.spec.pool == self.pool.as_str());
-        Ok(of_pool
-            .filter_map(|address| Some((address.spec.address.parse().ok()?, address.metadata.name?)))
-            .collect())
-    }
-
-    /// How many leases of the block have no object.
-    pub(super) async fn unpublished(&self, cell: Option<Cell>) -> Result<u64, Failure> {
-        let Some(cell) = cell else { return Ok(0) };
-        let leases = self.agent.stores.leases(&self.pool).await?;
-        let there = self.own_addresses().await?;
-        let inside = |ip: &IpAddr| cell.cidr().contains(*ip) && !there.contains_key(ip);
-        Ok(leases
-            .held
-            .iter()
-            .flat_map(|held| held.lease.addresses())
-            .filter(inside)
-            .count() as u64)
-    }
-
-    pub(super) async fn publish(&mut self, cell: Cell) -> Result<(), Failure> {
-        let Some(ground) = self.target()?.ground else {
-            return Ok(());
-        };
-        self.publish_leases(&ground, &[cell.interval()].into_iter().collect())
-            .await
-    }
-}
-
-fn of_lease(lease: &Lease) -> (AskedBy, Option<Pod>) {
-    let asked = AskedBy {
-        owner: lease.owner.clone(),
-        network: lease.network.clone(),
-    };
-    (asked, Pod::of(&lease.sandbox))
 }
 
 fn in_use(ip: IpAddr, address: &IpAddress) -> Error {
+    let name = address.metadata.name.as_deref().unwrap_or_default();
+    if let (AddressState::Kept, Some(holder)) = (address.spec.state, &address.spec.holder) {
+        return Error::new(
+            Code::ADDRESS_IN_USE,
+            format!(
+                "{ip} is kept for pod {}/{} of StatefulSet {} (IPAddress {name})",
+                holder.namespace, holder.pod, holder.stateful_set
+            ),
+        );
+    }
     let pod = address
         .spec
         .pod
@@ -418,9 +405,8 @@ fn in_use(ip: IpAddr, address: &IpAddress) -> Error {
     Error::new(
         Code::ADDRESS_IN_USE,
         format!(
-            "{ip} is in use by {pod}node {} (IPAddress {})",
-            address.spec.node.node,
-            address.metadata.name.as_deref().unwrap_or_default()
+            "{ip} is in use by {pod}node {} (IPAddress {name})",
+            address.spec.node.node
         ),
     )
 }

@@ -111,7 +111,7 @@ impl Worker {
         families: &[Family],
     ) -> Result<Reply, Error> {
         if !ground.has_blocks() {
-            return Ok(Reply::Allocate);
+            return Ok(Reply::Allocate { families: Vec::new() });
         }
         for family in families {
             let (holdings, usage) = self.holdings(&self.blocks()).await.map_err(|e| self.failed(&e))?;

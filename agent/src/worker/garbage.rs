@@ -6,8 +6,8 @@
 
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::IpAddress;
-use crate::cluster::{Written, delete};
+use crate::api::{AddressState, IpAddress};
+use crate::cluster::{Written, let_go};
 use crate::evidence::{Finding, Namespace, PodSight, finding};
 use common::cni::{Attachment, ContainerId, IfName};
 use ipam::store::{Fate, HeldLease, Released};
@@ -174,10 +174,15 @@ impl Worker {
                 .is_none_or(|ended| now.checked_sub(ended).is_none_or(|rested| rested >= cooldown))
         };
         let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
-        for released in released.into_iter().filter(rested) {
+        for released in released {
             let object = there.iter().find(|address| self.is_of(address, &released));
+            // It goes back to the same pod, which needs no rest from itself.
+            let kept = object.is_some_and(|address| address.spec.holder.is_some());
+            if !kept && !rested(&released) {
+                continue;
+            }
             if let Some(object) = object
-                && delete(&self.agent.cluster.addresses, object).await? == Written::Late
+                && let_go(&self.agent.cluster.addresses, object).await? == Written::Late
             {
                 continue;
             }
@@ -211,6 +216,7 @@ impl Worker {
         for address in there
             .into_iter()
             .filter(|address| address.spec.pool == self.pool.as_str())
+            .filter(|address| address.spec.state != AddressState::Kept)
         {
             let key = format!(
                 "{}/{}",
@@ -247,35 +253,39 @@ impl Worker {
     }
 
     async fn free_address(&self, address: &IpAddress, ip: IpAddr) -> Result<bool, Failure> {
-        let asked = address.spec.attachment.clone();
-        let unheld = self
-            .agent
-            .stores
-            .with(&self.pool, move |store| {
-                let Some(locked) = store.enter_existing()? else {
-                    return Ok(true);
-                };
-                if locked.holds(ip)? {
-                    return Ok(false);
-                }
-                let owner = asked.and_then(|asked| {
-                    Some(Attachment {
-                        container_id: ContainerId::try_from(asked.container_id).ok()?,
-                        ifname: IfName::try_from(asked.ifname).ok()?,
-                    })
-                });
-                // From here on an ADD that still waits for its answer makes no lease of it.
-                owner
-                    .map_or(Ok(()), |owner| locked.end_asking(&owner))
-                    .map(|()| true)
-            })
-            .await?;
-        if unheld && delete(&self.agent.cluster.addresses, address).await? != Written::Late {
+        let unheld = self.end_asking(ip, address.spec.attachment.clone()).await?;
+        if unheld && let_go(&self.agent.cluster.addresses, address).await? != Written::Late {
             let evidence = "no lease of this node has it, twice";
             tracing::warn!(pool = %self.pool, %ip, evidence, attachment = ?address.spec.attachment, "freed an address of the cluster");
             self.agent.metrics.freed(&self.pool);
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Whether no lease of this node has `ip`, and from here on no ADD of `owner` that still waits for its answer makes one.
+    pub(super) async fn end_asking(
+        &self,
+        ip: IpAddr,
+        owner: Option<crate::api::Attachment>,
+    ) -> Result<bool, Failure> {
+        let owner = owner.and_then(|asked| {
+            Some(Attachment {
+                container_id: ContainerId::try_from(asked.container_id).ok()?,
+                ifname: IfName::try_from(asked.ifname).ok()?,
+            })
+        });
+        let unheld = self.agent.stores.with(&self.pool, move |store| {
+            let Some(locked) = store.enter_existing()? else {
+                return Ok(true);
+            };
+            if locked.holds(ip)? {
+                return Ok(false);
+            }
+            owner
+                .map_or(Ok(()), |owner| locked.end_asking(&owner))
+                .map(|()| true)
+        });
+        Ok(unheld.await?)
     }
 }

@@ -78,8 +78,12 @@ pub struct Pod {
 pub enum Reply {
     /// Read `pool.json` again and allocate from this node's blocks.
     Local,
-    /// Ask again, with [`Verb::Allocate`].
-    Allocate,
+    /// Ask for these families again, with [`Verb::Allocate`]; for all if there are none.
+    Allocate {
+        /// Those that no block of this node has an address of.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        families: Vec<Family>,
+    },
     /// These are the attachment's in the cluster now.
     Addresses {
         /// In the order of `ips`, then of `families`.

@@ -70,8 +70,10 @@ pub enum Allocation {
     /// The plugin, within this node's blocks.
     #[default]
     Blocks,
-    /// The agent, asked for every attachment: pools without blocks, and pools some of whose pods keep their address.
+    /// The agent, asked for every attachment: pools without blocks.
     Agent,
+    /// The plugin, except for pods that may be of a `StatefulSet`, which keep their addresses: those by way of the agent.
+    Sticky,
 }
 
 /// One range of a pool.
@@ -190,10 +192,25 @@ impl PoolFile {
             .filter(|block| block.state == BlockState::Active)
     }
 
+    /// Whether the agent decides on the addresses of `pod`, `namespace/name` if the runtime named it. A pod of a
+    /// `StatefulSet` is called after it, with `-` and an ordinal; what else is called so is for the agent to tell.
+    pub fn asks_agent(&self, pod: Option<&str>) -> bool {
+        match self.allocation {
+            Allocation::Blocks => false,
+            Allocation::Agent => true,
+            Allocation::Sticky => pod.is_some_and(has_ordinal),
+        }
+    }
+
     /// Whether pods of `namespace` may have addresses; a pod of no known namespace may only where all may.
     pub fn admits(&self, namespace: Option<&str>) -> bool {
         self.namespaces
             .as_ref()
             .is_none_or(|names| namespace.is_some_and(|namespace| names.iter().any(|name| name == namespace)))
     }
+}
+
+fn has_ordinal(pod: &str) -> bool {
+    pod.rsplit_once('-')
+        .is_some_and(|(_, ordinal)| !ordinal.is_empty() && ordinal.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -9,6 +9,7 @@ use crate::add::agree;
 use crate::agent::{AskedBy, Pod, Reply, Request, Verb};
 use crate::config::PoolConfig;
 use crate::pool::{PoolFile, PoolName, PoolRanges, Standing};
+use crate::range::Family;
 use crate::store::{Lease, Locked, Sandbox, Store};
 use common::cni::{Attachment, CniResult, Code, Error};
 use plan::{Chosen, Plan};
@@ -29,7 +30,7 @@ pub(super) struct Attempt<'a> {
 }
 
 /// What the agent has said so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Told {
     /// Whom to allocate from, when it is not as the pool says.
     pub(super) by: Option<By>,
@@ -40,10 +41,11 @@ pub(super) struct Told {
 }
 
 /// Whom addresses are had from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Blocks,
-    Agent,
+    /// Those of these families from the agent; of all if there are none.
+    Agent(Vec<Family>),
 }
 
 /// What came of a look at the store.
@@ -105,7 +107,7 @@ impl<'a> Attempt<'a> {
             match reply.map_err(|e| want.refused(e))? {
                 Reply::Local if verb == Verb::Allocate => told.by = Some(By::Blocks),
                 Reply::Local => told.refreshed = true,
-                Reply::Allocate => told.by = Some(By::Agent),
+                Reply::Allocate { families } => told.by = Some(By::Agent(families)),
                 Reply::Addresses { addresses } => told.granted = addresses,
                 other => {
                     return Err(Error::new(
@@ -143,6 +145,14 @@ impl<'a> Attempt<'a> {
             ));
         }
         let ranges = PoolRanges::new(&pool, &self.store.pool_path())?;
+        let by_pool = || {
+            let asks_agent = pool.asks_agent(self.sandbox.pod.as_deref());
+            asks_agent.then(|| By::Agent(Vec::new()))
+        };
+        let told = &Told {
+            by: told.by.clone().or_else(by_pool),
+            ..told.clone()
+        };
         match plan::plan(&pool, &ranges, &self.config.requests, told, &locked)? {
             Plan::Give(chosen) => self.commit(&locked, &pool, &chosen, told).map(Look::Done),
             Plan::Claim(families, want) => Ok(Look::Ask(

@@ -141,6 +141,15 @@ pub(super) fn reserved_lie_in_ranges() -> Rule {
     )
 }
 
+/// No node gives these by itself, so they can go with a pod from node to node.
+pub(super) fn sticky_needs_reserved() -> Rule {
+    plain(
+        "self.sticky != 'StatefulSet' || self.allocation == 'PerAddress' || (has(self.reserved) && size(self.reserved) > 0)",
+        "addresses that stay with the pods of a StatefulSet are taken from reserved: list some there, or set allocation: PerAddress",
+    )
+    .field_path(".sticky")
+}
+
 /// Two ranges may share a subnet if their limits are apart; different subnets may not overlap.
 pub(super) fn ranges_are_apart() -> Rule {
     let ends_before = |one: &str, other: &str| {

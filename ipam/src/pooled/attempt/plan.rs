@@ -6,7 +6,7 @@ use super::{By, Told};
 use crate::add::address;
 use crate::allocator::{Allocation, Occupancy, Refusal, State, try_allocate};
 use crate::config::{Request, Requests};
-use crate::pool::{AddressPlace, Allocation as Allocator, BlockState, PoolFile, PoolRanges};
+use crate::pool::{AddressPlace, BlockState, PoolFile, PoolRanges};
 use crate::range::{Family, Range};
 use crate::store::Locked;
 use common::cni::{Code, Error, IpConfig};
@@ -58,9 +58,9 @@ pub(super) fn plan(
     let mut chosen = Vec::new();
     let (mut ips, mut short, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
     let mut want = None;
-    let from_agent = match told.by {
-        Some(by) => by == By::Agent,
-        None => pool.allocation == Allocator::Agent,
+    let from_agent = |family: Family| match &told.by {
+        Some(By::Agent(families)) => families.is_empty() || families.contains(&family),
+        Some(By::Blocks) | None => false,
     };
     require_one_of_each(ranges, requests)?;
     for family in ranges.families() {
@@ -72,7 +72,7 @@ pub(super) fn plan(
                 None => ips.push(request.ip),
             },
             (None, Some(ip)) => chosen.push(given(ranges, *ip, locked)?),
-            (None, None) if from_agent => elsewhere.push(family),
+            (None, None) if from_agent(family) => elsewhere.push(family),
             (None, None) => match in_turn(pool, ranges, family, locked)? {
                 Ok(one) => chosen.push(one),
                 Err(shortage) => {

@@ -265,7 +265,7 @@ fn the_agent_may_send_an_attachment_to_the_blocks_or_away_from_them() {
     let agent = Agent::start(&rig, |request| match request.verb {
         Verb::Allocate if request.attachment.as_ref().unwrap().owner == attachment("a") => Some(Reply::Local),
         Verb::Allocate => Some(addresses(&["10.0.0.200"])),
-        Verb::Claim => Some(Reply::Allocate),
+        Verb::Claim => Some(Reply::Allocate { families: Vec::new() }),
         _ => Some(Reply::Done),
     });
     assert_eq!(rig.add("a"), ["10.0.0.32"], "not a pod that keeps its address");
@@ -278,6 +278,45 @@ fn the_agent_may_send_an_attachment_to_the_blocks_or_away_from_them() {
     );
     let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
     assert_eq!(verbs, [Verb::Allocate, Verb::Claim, Verb::Allocate]);
+}
+
+#[test]
+fn only_the_family_that_is_short_comes_from_the_agent() {
+    let mut file = pool("rail0", &["10.0.0.32/30"]);
+    file.ranges.push(range("fd00::/64"));
+    let rig = rig(&file);
+    let agent = Agent::start(&rig, |request| match request.verb {
+        Verb::Claim => Some(Reply::Allocate {
+            families: request.families.clone(),
+        }),
+        _ => Some(addresses(&["fd00::77"])),
+    });
+    assert_eq!(rig.add("a"), ["10.0.0.32", "fd00::77"]);
+    let asked = agent.end();
+    assert_eq!(
+        (asked[1].verb, asked[1].families.as_slice()),
+        (Verb::Allocate, [Family::V6].as_slice())
+    );
+    rig.del("a").unwrap();
+    assert_eq!(rig.names("resting"), ["10.0.0.32"]);
+}
+
+#[test]
+fn where_stateful_sets_keep_their_addresses_other_pods_need_no_agent() {
+    let mut file = pool("rail0", &["10.0.0.32/30"]);
+    file.allocation = Allocation::Sticky;
+    for (pod, asks) in [
+        (Some("train/db-0"), true),
+        (Some("train/db-17"), true),
+        (Some("train/db-0-x7k2p"), false),
+        (Some("train/db-"), false),
+        (Some("train/db"), false),
+        (None, false),
+    ] {
+        assert_eq!(file.asks_agent(pod), asks, "{pod:?}");
+    }
+    let rig = rig(&file);
+    assert_eq!(rig.add("a"), ["10.0.0.32"]);
 }
 
 #[test]

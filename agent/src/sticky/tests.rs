@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use serde_json::json;
+
+const OBSERVE: Duration = Duration::from_secs(30);
+
+fn there(node: NodeState, seconds: Option<u64>) -> Before {
+    Before::There {
+        same_pod: false,
+        node,
+        unchanged: seconds.map(Duration::from_secs),
+    }
+}
+
+#[test]
+fn an_address_that_nobody_has_passes_on_at_once() {
+    for before in [Before::Nobody, Before::Here { held: false }] {
+        assert_eq!(verdict(before, OBSERVE), Verdict::Pass);
+    }
+}
+
+#[test]
+fn a_lease_of_this_node_keeps_the_address() {
+    assert_eq!(
+        verdict(Before::Here { held: true }, OBSERVE),
+        Verdict::Wait(Wait::Sandbox)
+    );
+}
+
+#[test]
+fn a_node_that_lives_is_waited_for_however_long_it_takes() {
+    assert_eq!(
+        verdict(there(NodeState::Lives, Some(1_000_000)), OBSERVE),
+        Verdict::Wait(Wait::Agent)
+    );
+}
+
+#[test]
+fn a_node_that_is_not_heard_loses_the_address_on_the_second_look() {
+    for node in [NodeState::Lost, NodeState::Gone] {
+        assert_eq!(verdict(there(node, None), OBSERVE), Verdict::Watch);
+        assert_eq!(
+            verdict(there(node, Some(29)), OBSERVE),
+            Verdict::Wait(Wait::Observation)
+        );
+        assert_eq!(verdict(there(node, Some(30)), OBSERVE), Verdict::Pass);
+    }
+}
+
+#[test]
+fn one_pod_on_two_nodes_is_waited_out() {
+    let before = Before::There {
+        same_pod: true,
+        node: NodeState::Gone,
+        unchanged: Some(Duration::MAX),
+    };
+    assert_eq!(verdict(before, OBSERVE), Verdict::Wait(Wait::SamePod));
+}
+
+#[test]
+fn only_a_stateful_set_makes_a_pod_keep_its_address() {
+    let pod = |kind: &str, version: &str, controller: bool| -> Pod {
+        serde_json::from_value(json!({ "metadata": { "name": "db-0", "ownerReferences": [
+            { "apiVersion": version, "kind": kind, "name": "db", "uid": "u", "controller": controller },
+        ] } }))
+        .unwrap()
+    };
+    assert_eq!(set_of(&pod("StatefulSet", "apps/v1", true)), Some("db"));
+    for other in [
+        pod("StatefulSet", "apps/v1", false),
+        pod("StatefulSet", "other/v1", true),
+        pod("Job", "batch/v1", true),
+        Pod::default(),
+    ] {
+        assert_eq!(set_of(&other), None);
+    }
+}
+
+fn holder(pod: &str) -> Holder {
+    Holder {
+        namespace: "train".to_owned(),
+        stateful_set: "db".to_owned(),
+        pod: pod.to_owned(),
+        ..Holder::default()
+    }
+}
+
+fn pool(sticky: &str) -> IpPool {
+    serde_json::from_value(json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "p" },
+        "spec": { "ranges": [] },
+        "status": { "accepted": { "ranges": [], "sticky": sticky } },
+    }))
+    .unwrap()
+}
+
+fn set(spec: &serde_json::Value) -> StatefulSet {
+    serde_json::from_value(json!({ "metadata": { "name": "db" }, "spec": spec })).unwrap()
+}
+
+#[test]
+fn an_address_is_kept_for_each_replica_and_no_other() {
+    let selector = json!({ "matchLabels": {} });
+    let two = set(&json!({ "replicas": 2, "serviceName": "db", "selector": selector, "template": {} }));
+    let later = set(
+        &json!({ "replicas": 2, "ordinals": { "start": 5 }, "serviceName": "db", "selector": selector, "template": {} }),
+    );
+    let pool = pool("StatefulSet");
+    for (set, pod, over) in [
+        (&two, "db-0", false),
+        (&two, "db-1", false),
+        (&two, "db-2", true),
+        (&later, "db-4", true),
+        (&later, "db-6", false),
+        (&later, "db-7", true),
+    ] {
+        let why = is_over(&holder(pod), Some(&pool), Some(set));
+        assert_eq!(why.is_some(), over, "{pod}: {why:?}");
+    }
+}
+
+#[test]
+fn what_ends_a_kept_address_is_said() {
+    let set = StatefulSet::default();
+    let kept = pool("StatefulSet");
+    let mut leaving = kept.clone();
+    leaving.metadata.deletion_timestamp = Some(crate::object::now());
+    for (pool, set, word) in [
+        (None, Some(&set), "pool is gone"),
+        (Some(&leaving), Some(&set), "being deleted"),
+        (Some(&pool("Never")), Some(&set), "for nobody"),
+        (Some(&kept), None, "StatefulSet train/db is gone"),
+    ] {
+        let why = is_over(&holder("db-0"), pool, set).unwrap();
+        assert!(why.contains(word), "{why}");
+    }
+}

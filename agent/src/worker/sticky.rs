@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses that stay with the name of a `StatefulSet`'s pod (`crate::sticky`).
+//!
+//! Holds always: the object of such an address is changed from the version that was read and judged, so of two that want
+//! it one is late.
+
+use super::Worker;
+use super::address::Claimant;
+use crate::agent::Failure;
+use crate::api::{AddressState, Holder, IpAddress, NodeRef};
+use crate::block::owner::Me;
+use crate::cluster::{Registration, Written, delete, swap};
+use crate::ground::Ground;
+use crate::object::{now, reference};
+use crate::sticky::{Before, NodeState, Verdict, Wait, set_of, verdict};
+use common::cni::{Code, Error};
+use ipam::range::{Family, bits};
+use kube::ResourceExt;
+use std::net::IpAddr;
+use std::time::Instant;
+
+/// How often an object is looked at again that somebody has changed meanwhile.
+const TRIES: usize = 4;
+
+impl Worker {
+    /// Finds out whether the claimant's pod keeps its address, and as whom.
+    pub(super) async fn identify(&self, ground: &Ground, claimant: &mut Claimant<'_>) -> Result<(), Error> {
+        let name = claimant
+            .pod
+            .as_ref()
+            .map(|pod| format!("{}/{}", pod.namespace, pod.name));
+        if !ground.is_sticky() || !ground.asks_agent(name.as_deref()) {
+            return Ok(());
+        }
+        let Some(pod) = &mut claimant.pod else {
+            return Ok(());
+        };
+        let there = self.agent.cluster.pod(&pod.namespace, &pod.name).await;
+        let name = format!("{}/{}", pod.namespace, pod.name);
+        let there = there.map_err(|trouble| {
+            let why = "may be of a StatefulSet, and who keeps which address is known to the API server alone";
+            Error::new(Code::API_UNREACHABLE, format!("pod {name} {why}: {trouble}"))
+        })?;
+        let again = |why: String| Err(Error::new(Code::TRY_AGAIN, why));
+        let Some(there) = there else {
+            return again(format!(
+                "pod {name} may be of a StatefulSet, and the cluster has no such pod (any more)"
+            ));
+        };
+        let Some(set) = set_of(&there) else { return Ok(()) };
+        let uid = there.uid().unwrap_or_default();
+        if let Some(ours) = pod.uid.as_ref().filter(|ours| **ours != uid) {
+            return again(format!(
+                "pod {name} with UID {ours} is gone from the cluster, and its address belongs to the pod that has its name now (UID {uid})"
+            ));
+        }
+        let node = there.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        if node.is_some_and(|node| node != self.agent.config.node) {
+            return again(format!(
+                "pod {name} is bound to node {}, and its address cannot live on two nodes",
+                node.unwrap_or_default()
+            ));
+        }
+        pod.uid = Some(uid);
+        claimant.holder = Some(Holder {
+            namespace: pod.namespace.clone(),
+            stateful_set: set.to_owned(),
+            pod: pod.name.clone(),
+            network: claimant.asked.network.clone(),
+            ifname: claimant.asked.owner.ifname.to_string(),
+        });
+        Ok(())
+    }
+
+    /// The address that the claimant keeps, or one to keep from now on.
+    pub(super) async fn bind_kept(
+        &mut self,
+        ground: &Ground,
+        family: Family,
+        claimant: &Claimant<'_>,
+    ) -> Result<IpAddress, Error> {
+        for _ in 0..TRIES {
+            let Some(address) = self.kept_for(family, claimant).await?.into_iter().next() else {
+                return self.begin_to_keep(ground, family, claimant).await;
+            };
+            let Ok(ip) = address.spec.address.parse::<IpAddr>() else {
+                break;
+            };
+            if address.spec.state == AddressState::Kept && !ground.kept(family).contains(bits(ip)) {
+                // The pool does not give it any more, and nobody has it: another one, then.
+                let gone = delete(&self.agent.cluster.addresses, &address).await;
+                gone.map_err(|e| self.failed(&e.into()))?;
+                continue;
+            }
+            if let Some(address) = self.pass_on(&address, ip, claimant).await? {
+                return self.given_if_noted(ground, ip, address).await;
+            }
+        }
+        let holder = claimant.holder.as_ref().map(|holder| holder.pod.as_str());
+        let why = format!(
+            "the address of pod {} changes hands; try again",
+            holder.unwrap_or_default()
+        );
+        Err(Error::new(Code::TRY_AGAIN, why))
+    }
+
+    /// The addresses of the claimant in this pool, the oldest first.
+    async fn kept_for(&self, family: Family, claimant: &Claimant<'_>) -> Result<Vec<IpAddress>, Error> {
+        let Some(holder) = &claimant.holder else {
+            return Ok(Vec::new());
+        };
+        let there = self
+            .agent
+            .cluster
+            .addresses_held_for(&holder.namespace, &holder.pod)
+            .await
+            .map_err(|e| self.failed(&e.into()))?;
+        let same = |address: &IpAddress| {
+            address.spec.pool == self.pool.as_str()
+                && address
+                    .spec
+                    .holder
+                    .as_ref()
+                    .is_some_and(|there| there.network == holder.network && there.ifname == holder.ifname)
+                && address
+                    .spec
+                    .address
+                    .parse()
+                    .is_ok_and(|ip| Family::of(ip) == family)
+        };
+        let mut kept: Vec<IpAddress> = there.into_iter().filter(same).collect();
+        kept.sort_by_key(|address| (address.creation_timestamp(), address.name_any()));
+        Ok(kept)
+    }
+
+    /// A first address. Whoever makes one looks again afterwards: another node may have done the same for an earlier pod of this
+    /// name.
+    async fn begin_to_keep(
+        &mut self,
+        ground: &Ground,
+        family: Family,
+        claimant: &Claimant<'_>,
+    ) -> Result<IpAddress, Error> {
+        let all = ground.kept(family);
+        let Some(address) = self.bind_any(ground, family, &all, claimant).await? else {
+            return Err(Error::new(
+                Code::EXHAUSTED,
+                format!(
+                    "pool {}: each of the {} addresses that pods of StatefulSets may keep is taken; add some to spec.reserved, or remove StatefulSets",
+                    self.pool,
+                    all.count()
+                ),
+            ));
+        };
+        let alone = self.kept_for(family, claimant).await.map(|all| all.len() == 1);
+        if matches!(alone, Ok(true)) {
+            return Ok(address);
+        }
+        let _ = delete(&self.agent.cluster.addresses, &address).await;
+        alone.and_then(|_| {
+            let why = "another node has given this pod's name an address at the same time; try again";
+            Err(Error::new(Code::TRY_AGAIN, why))
+        })
+    }
+
+    /// Makes the address the claimant's, if nobody has it any more; none if somebody else has changed the object.
+    async fn pass_on(
+        &mut self,
+        address: &IpAddress,
+        ip: IpAddr,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<IpAddress>, Error> {
+        let Some(Me::Registered(me)) = self.agent.me() else {
+            return Ok(None);
+        };
+        let me = reference(&me);
+        let spec = &address.spec;
+        if spec.state == AddressState::Bound
+            && spec.node == me
+            && spec.attachment == Some(claimant.attachment())
+        {
+            // Ours, whose answer was lost.
+            return Ok(Some(address.clone()));
+        }
+        let before = self
+            .before(address, ip, &me, claimant)
+            .await
+            .map_err(|e| self.failed(&e))?;
+        let name = address.name_any();
+        match verdict(before, self.agent.config.observe) {
+            Verdict::Pass => {}
+            Verdict::Watch => {
+                let version = address.resource_version().unwrap_or_default();
+                self.passing.insert(name, (version, Instant::now()));
+                return Err(self.waits(address, Wait::Observation));
+            }
+            Verdict::Wait(wait) => return Err(self.waits(address, wait)),
+        }
+        let done = self.swap_to(address, &me, claimant).await;
+        if let Ok(Some(_)) = done {
+            self.passing.remove(&name);
+            tracing::info!(
+                pool = %self.pool, %ip, attachment = %claimant.asked.owner, from = spec.node.node,
+                pod = spec.holder.as_ref().map(|holder| holder.pod.as_str()), ?before,
+                "a pod has the address that its name keeps"
+            );
+        }
+        done.map_err(|e| self.failed(&e))
+    }
+
+    async fn swap_to(
+        &self,
+        address: &IpAddress,
+        me: &NodeRef,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<IpAddress>, Failure> {
+        let addresses = &self.agent.cluster.addresses;
+        let mut address = address.clone();
+        if address.spec.node != *me && address.spec.state == AddressState::Bound {
+            address.spec.state = AddressState::Orphaned;
+            match swap(addresses, &address).await? {
+                Written::Done(orphaned) => address = orphaned,
+                Written::Late => return Ok(None),
+            }
+        }
+        address.spec.state = AddressState::Bound;
+        address.spec.node = me.clone();
+        address.spec.attachment = Some(claimant.attachment());
+        address.spec.holder.clone_from(&claimant.holder);
+        address.spec.pod = claimant.pod_ref();
+        address.spec.since = Some(now());
+        Ok(match swap(addresses, &address).await? {
+            Written::Done(address) => Some(address),
+            Written::Late => None,
+        })
+    }
+
+    /// What is known of whoever has the address.
+    async fn before(
+        &self,
+        address: &IpAddress,
+        ip: IpAddr,
+        me: &NodeRef,
+        claimant: &Claimant<'_>,
+    ) -> Result<Before, Failure> {
+        let spec = &address.spec;
+        if spec.state == AddressState::Kept {
+            return Ok(Before::Nobody);
+        }
+        let ours = claimant.pod.as_ref().and_then(|pod| pod.uid.as_ref());
+        let theirs = spec.pod.as_ref().and_then(|pod| pod.uid.as_ref());
+        let same_pod = ours == theirs;
+        // A pod is bound to its node by name: the one that was here under this node's earlier registration is here now.
+        if spec.node == *me || (spec.node.node == me.node && same_pod) {
+            let unheld = self.end_asking(ip, spec.attachment.clone()).await?;
+            return Ok(Before::Here { held: !unheld });
+        }
+        let node = self.agent.cluster.registration(&spec.node.node).await?;
+        let version = address.resource_version().unwrap_or_default();
+        let watched = self.passing.get(&address.name_any());
+        let unchanged = watched.filter(|(seen, _)| *seen == version);
+        Ok(Before::There {
+            same_pod,
+            node: state_of(node.as_ref(), &spec.node),
+            unchanged: unchanged.map(|(_, since)| since.elapsed()),
+        })
+    }
+
+    fn waits(&self, address: &IpAddress, wait: Wait) -> Error {
+        let spec = &address.spec;
+        let uid = spec.pod.as_ref().and_then(|pod| pod.uid.as_deref());
+        let pod = spec
+            .holder
+            .as_ref()
+            .map(|holder| format!("{}/{}", holder.namespace, holder.pod));
+        let earlier = format!(
+            "pool {}: {} belongs to pod {}, whose earlier incarnation (UID {}) still has it on node {}",
+            self.pool,
+            spec.address,
+            pod.unwrap_or_default(),
+            uid.unwrap_or("unknown"),
+            spec.node.node
+        );
+        let why = match wait {
+            Wait::Sandbox => "in a sandbox whose DEL is still to come; try again".to_owned(),
+            Wait::SamePod => "and that is this very pod; see which of the two runs, and try again".to_owned(),
+            Wait::Agent => {
+                "and that node's agent has not said otherwise; try again, and look after that agent if this stays"
+                    .to_owned()
+            }
+            Wait::Observation => format!(
+                "which cannot be heard; the address passes on if that stays so for {} s; try again then",
+                self.agent.config.observe.as_secs()
+            ),
+        };
+        Error::new(Code::TRY_AGAIN, format!("{earlier}, {why}"))
+    }
+}
+
+fn state_of(node: Option<&Registration>, named: &NodeRef) -> NodeState {
+    match node {
+        Some(node) if *node.owner.uid != named.node_uid => NodeState::Gone,
+        Some(node) if node.lost => NodeState::Lost,
+        Some(_) => NodeState::Lives,
+        None => NodeState::Gone,
+    }
+}

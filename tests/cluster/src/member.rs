@@ -163,6 +163,13 @@ impl Member {
         self.end(Signal::SIGKILL);
     }
 
+    /// Sends the agent SIGKILL and does not wait for its end.
+    pub fn interrupt(&self) {
+        if let Some(child) = &self.agent {
+            kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL).unwrap();
+        }
+    }
+
     fn end(&mut self, signal: Signal) -> bool {
         let Some(mut child) = self.agent.take() else {
             return false;

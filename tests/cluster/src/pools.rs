@@ -4,6 +4,7 @@
 use agent::api::{IpAddress, IpBlock, IpPool};
 use cluster::Server;
 use cluster::install::until;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -123,6 +124,72 @@ impl Site {
             .unwrap()
             .uid()
             .unwrap()
+    }
+
+    /// Makes a `StatefulSet`; nobody here makes pods of it but [`Site::replica`].
+    pub async fn stateful_set(&self, name: &str, replicas: u32) {
+        let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
+        let set = serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "spec": {
+                "replicas": replicas, "serviceName": name, "selector": { "matchLabels": { "app": name } },
+                "template": {
+                    "metadata": { "labels": { "app": name } },
+                    "spec": { "containers": [{ "name": "main", "image": "main" }] },
+                },
+            },
+        }))
+        .unwrap();
+        sets.create(&PostParams::default(), &set).await.unwrap();
+    }
+
+    /// Sets the number of replicas.
+    pub async fn scale(&self, name: &str, replicas: u32) {
+        let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
+        let scale = json!({ "spec": { "replicas": replicas } });
+        sets.patch(name, &PatchParams::default(), &Patch::Merge(scale))
+            .await
+            .unwrap();
+    }
+
+    /// Removes a `StatefulSet`.
+    pub async fn remove_set(&self, name: &str) {
+        let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
+        sets.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Makes the pod of `set` with this ordinal on a node, as the controller and the scheduler do. Returns its UID.
+    pub async fn replica(&self, set: &str, ordinal: u32, node: &str) -> String {
+        let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
+        let owner = sets.get(set).await.unwrap();
+        let owner = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": owner.uid(), "controller": true,
+        });
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
+        let pod = serde_json::from_value(json!({
+            "metadata": { "name": format!("{set}-{ordinal}"), "ownerReferences": [owner] },
+            "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "main" }] },
+        }))
+        .unwrap();
+        pods.create(&PostParams::default(), &pod)
+            .await
+            .unwrap()
+            .uid()
+            .unwrap()
+    }
+
+    /// Says of a node what a controller says once its kubelet has not been heard for a while, or is heard again.
+    pub async fn hear_node(&self, name: &str, heard: bool) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
+        let status = if heard { "True" } else { "Unknown" };
+        let ready = json!({ "status": { "conditions": [{
+            "type": "Ready", "status": status, "reason": "Test", "message": "",
+            "lastHeartbeatTime": null, "lastTransitionTime": null,
+        }] } });
+        nodes
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(ready))
+            .await
+            .unwrap();
     }
 
     /// Removes a pod at once.

@@ -14,3 +14,4 @@ mod garbage;
 mod life;
 mod nodes;
 mod refused;
+mod sticky;

@@ -203,6 +203,12 @@ fn of_the_rest() -> Vec<Case> {
         ("/spec/allocation", json!("Pod"), "allocation", "supported values"),
         ("/spec/sticky", json!("Always"), "sticky", "supported values"),
         (
+            "/spec/sticky",
+            json!("StatefulSet"),
+            "sticky",
+            "are taken from reserved: list some there",
+        ),
+        (
             "/spec/cooldownSeconds",
             json!(-1),
             "cooldownSeconds",

@@ -279,6 +279,31 @@ async fn an_agent_has_the_addresses_of_its_own_node_alone() {
         .replace(name, &PostParams::default(), &orphaned)
         .await
         .unwrap();
+    let mut given = orphaned.clone();
+    given.spec.attachment.as_mut().unwrap().ifname = "stolen".to_owned();
+    given.spec.state = agent::api::AddressState::Bound;
+    let said = refusal(
+        other
+            .addresses()
+            .replace(name, &PostParams::default(), &given)
+            .await,
+    )
+    .message;
+    assert!(said.contains("may only say that it is Orphaned"), "{said}");
+    let mut kept = orphaned.clone();
+    kept.spec.state = agent::api::AddressState::Kept;
+    kept.spec.holder = Some(agent::api::Holder {
+        namespace: "train".to_owned(),
+        stateful_set: "db".to_owned(),
+        pod: "db-0".to_owned(),
+        network: "rail0".to_owned(),
+        ifname: "net1".to_owned(),
+    });
+    let orphaned = other
+        .addresses()
+        .replace(name, &PostParams::default(), &kept)
+        .await
+        .unwrap();
     let mut stolen = orphaned.clone();
     stolen.spec.node.node = "addresses-3".to_owned();
     refusal(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the agent is told when it starts: each flag has an environment variable, for a `DaemonSet`.
 
-use clap::Parser;
+use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,8 +9,7 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Claims blocks of addresses for this node, and keeps pools in order.
-#[derive(Parser, Clone, Debug)]
-#[command(name = "rdmanet-agent", version)]
+#[derive(Args, Clone, Debug)]
 pub struct Config {
     /// The name of this node (`spec.nodeName` of the agent's pod)
     #[arg(long, env = "RDMANET_NODE")]

@@ -14,6 +14,7 @@ pub mod evidence;
 pub mod grid;
 pub mod ground;
 pub mod http;
+pub mod install;
 pub mod keeper;
 pub mod links;
 pub mod lock;

@@ -87,7 +87,7 @@ impl Plugin for CniIpoib {
         concat!(
             "cni-ipoib ",
             env!("CARGO_PKG_VERSION"),
-            ": gives a pod an interface on an RDMA network (IPoIB, macvlan, ipvlan)"
+            " (rdmanet): gives a pod an interface on an RDMA network (IPoIB, macvlan, ipvlan)"
         )
     }
 

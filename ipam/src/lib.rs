@@ -84,7 +84,7 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
         concat!(
             "rdma-ipam ",
             env!("CARGO_PKG_VERSION"),
-            ": CNI IPAM from ranges with exclusions, leases kept on this node"
+            " (rdmanet): CNI IPAM from ranges with exclusions, leases kept on this node"
         )
     }
 

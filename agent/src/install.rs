@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Puts both plugins where the container runtime of a node looks for them, and takes them away again.
+//!
+//! Holds always, whatever instruction a process dies at: a plugin's name stands for one whole program, the old or the new
+//! one. Whatever runs goes on, since a rename gives away the name and not the file. What is not rdmanet's is neither
+//! overwritten nor removed unless that was asked for.
+//!
+//! Needs no Kubernetes: an init container does it before the agent starts.
+
+mod directory;
+mod distribution;
+mod error;
+mod in_use;
+mod plugin;
+mod remove;
+mod runtime;
+
+pub use directory::Directory;
+pub use distribution::{Choice, Distribution};
+pub use error::Error;
+pub use in_use::{Places, Use, users};
+pub use plugin::{Origin, PLUGINS, Plugin};
+pub use remove::{Uninstall, uninstall};
+
+use directory::Fitted;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Where the plugins of a node are.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Target {
+    /// Where the node's file system is mounted: all of it, or the directory of plugins alone at its own path
+    #[arg(long, env = "RDMANET_HOST", default_value = "/host")]
+    pub host: PathBuf,
+    /// auto, kubeadm, k3s, rke2, microk8s, k0s, openshift or talos; auto looks for what they leave on a node
+    #[arg(long, env = "RDMANET_DISTRIBUTION", default_value = "auto")]
+    pub distribution: Choice,
+    /// The directory of plugins on the node, whatever the distribution
+    #[arg(long, env = "RDMANET_CNI_BIN_DIR")]
+    pub bin_dir: Option<PathBuf>,
+}
+
+/// Installs both plugins on a node
+#[derive(clap::Args, Clone, Debug)]
+pub struct Install {
+    /// Where.
+    #[command(flatten)]
+    pub target: Target,
+    /// The directory that has the plugins to install
+    #[arg(long, default_value = "/plugins")]
+    pub plugins: PathBuf,
+    /// Puts a program of another origin that has a plugin's name aside, as NAME.foreign, until uninstall puts it back
+    #[arg(long, env = "RDMANET_REPLACE_FOREIGN")]
+    pub replace_foreign: bool,
+}
+
+impl Target {
+    /// The directory of plugins, as the node calls it, and how it was found.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Ambiguous`]: nothing is guessed.
+    pub fn find(&self) -> Result<(PathBuf, String), Error> {
+        if let Some(dir) = &self.bin_dir {
+            return Ok((dir.clone(), "as --bin-dir says".to_owned()));
+        }
+        let (distribution, why) = match self.distribution {
+            Choice(Some(set)) => (set, format!("this node is said to be {set}")),
+            Choice(None) => distribution::detect(&self.host)?,
+        };
+        Ok(match runtime::plugin_dir(&self.host, distribution) {
+            Some((dir, file)) => (dir, format!("{why}, and {file} names this directory")),
+            None => (distribution.bin_dir().into(), why),
+        })
+    }
+}
+
+/// Installs both plugins; `out` is told what was done, one sentence a line.
+///
+/// Both are written and tried before the first is renamed, so that a full disk changes nothing.
+///
+/// # Errors
+/// [`Error`]: then no plugin was replaced, unless the very renaming failed.
+pub fn install(wanted: &Install, out: &mut dyn Write) -> Result<(), Error> {
+    let (path, why) = wanted.target.find()?;
+    say(out, format_args!("plugins go to {}: {why}", path.display()));
+    let directory = Directory::open(&wanted.target.host, &path)?;
+    let plugins = PLUGINS
+        .iter()
+        .map(|name| Plugin::read(&wanted.plugins, name))
+        .collect::<Result<Vec<_>, _>>()?;
+    let fitted = plugins
+        .iter()
+        .map(|plugin| directory.fit(plugin, wanted.replace_foreign))
+        .collect::<Result<Vec<_>, _>>()?;
+    for fitted in fitted {
+        say(out, format_args!("{fitted}"));
+        if let Fitted::Written(written) = fitted {
+            written.put_in_place()?;
+        }
+    }
+    directory.sync()?;
+    if directory.has_nothing_else(&PLUGINS)? {
+        say(
+            out,
+            format_args!(
+                "warning: {} has no other plugin in it. If pods are not found a plugin for, their container runtime looks \
+                 elsewhere: --bin-dir names the place",
+                path.display()
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// A log that cannot be written must not stop an installation.
+fn say(out: &mut dyn Write, sentence: std::fmt::Arguments<'_>) {
+    let _ = writeln!(out, "{sentence}");
+}
+
+/// `path` of the node as this process reaches it.
+fn on_host(host: &Path, path: &Path) -> PathBuf {
+    host.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests;

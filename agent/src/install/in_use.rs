@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which pods of a node use rdmanet: by what `cni-ipoib` wrote down, by the leases of `rdma-ipam`, and by the alias of every
+//! link in a pod. Each alone may be missing: an interface need not have addresses, an address need not be on an interface of
+//! ours, and files can be deleted by hand.
+
+use super::{Error, on_host};
+use common::netlink::{Route, Socket};
+use common::netns::{self, Netns};
+use ipam::clock::KernelClock;
+use ipam::config::Place;
+use ipam::pool::POOLS;
+use ipam::store::{LOCK_WAIT, Leases, Node, NodeDisk, Store};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What the alias of each link begins with (`cni-ipoib`'s `mark`).
+const ALIAS: &str = "rdmanet:";
+
+/// Where a node's plugins write, and its pods' namespaces are.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Places {
+    /// Where rdma-ipam keeps its leases on the node
+    #[arg(long, env = "RDMANET_DATA_DIR", default_value = ipam::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Where cni-ipoib keeps its state on the node
+    #[arg(long, env = "RDMANET_STATE", default_value = "/run/rdmanet")]
+    pub state: PathBuf,
+    /// Where the container runtime names the network namespaces of pods
+    #[arg(long, env = "RDMANET_NETNS_DIR", default_value = "/run/netns")]
+    pub netns: PathBuf,
+}
+
+/// An interface of a pod that a plugin of ours will be asked to take away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// The network.
+    pub network: String,
+    /// The container's id.
+    pub container: String,
+    /// The interface in the pod.
+    pub ifname: String,
+    /// `namespace/name`, where it is known.
+    pub pod: Option<String>,
+    /// What tells it.
+    pub evidence: String,
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            network,
+            container,
+            ifname,
+            pod,
+            evidence,
+        } = self;
+        let pod = pod.as_deref().unwrap_or("a pod");
+        write!(
+            f,
+            "{pod}: {ifname} of network {network}, container {container} ({evidence})"
+        )
+    }
+}
+
+/// Every use, once, sorted by attachment.
+///
+/// # Errors
+/// [`Error::Unseen`]: what cannot be looked at is no evidence that nothing is there.
+pub fn users(host: &Path, places: &Places) -> Result<Vec<Use>, Error> {
+    let mut found = BTreeMap::new();
+    // Leases know the pod's name, so they come first.
+    let all = [
+        leases(host, &on_host(host, &places.data_dir)),
+        journal(host, &on_host(host, &places.state)),
+        links(host, &on_host(host, &places.netns)),
+    ];
+    for uses in all {
+        for one in uses? {
+            found
+                .entry((one.container.clone(), one.ifname.clone()))
+                .or_insert(one);
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+fn leases(host: &Path, data_dir: &Path) -> Result<Vec<Use>, Error> {
+    let mut found = Vec::new();
+    for (dir, is_pool) in stores(host, data_dir)? {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Leases { held, damaged } =
+            read(&dir, is_pool, &name).map_err(|e| Error::Unseen { what: e.msg })?;
+        let known = held.into_iter().map(|held| Use {
+            network: held.lease.network.clone(),
+            container: held.lease.owner.container_id.to_string(),
+            ifname: held.lease.owner.ifname.to_string(),
+            pod: held.lease.sandbox.pod.clone(),
+            evidence: format!("lease in {}", dir.display()),
+        });
+        found.extend(known);
+        found.extend(damaged.into_iter().map(|(owner, error)| Use {
+            network: name.clone(),
+            container: owner.container_id.to_string(),
+            ifname: owner.ifname.to_string(),
+            pod: None,
+            evidence: error.msg,
+        }));
+    }
+    Ok(found)
+}
+
+fn read(dir: &Path, is_pool: bool, name: &str) -> Result<Leases, common::cni::Error> {
+    let place = Place {
+        name: name.to_owned(),
+        network: name.to_owned(),
+        dir: dir.to_owned(),
+        cooldown: Duration::ZERO,
+        is_pool,
+    };
+    let node = Node {
+        disk: &NodeDisk,
+        clock: &KernelClock,
+        lock_wait: LOCK_WAIT,
+    };
+    Store::new(&place, &node)?.leases()
+}
+
+/// The directory of each network and each pool.
+fn stores(host: &Path, data_dir: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
+    let networks = folders(host, data_dir)?;
+    let mut all = Vec::new();
+    for dir in networks {
+        if dir.file_name().is_some_and(|name| name == POOLS) {
+            all.extend(folders(host, &dir)?.into_iter().map(|pool| (pool, true)));
+        } else {
+            all.push((dir, false));
+        }
+    }
+    Ok(all)
+}
+
+/// `<state>/attachments/<network>/<container id>@<interface>`, whatever is in the file.
+fn journal(host: &Path, state: &Path) -> Result<Vec<Use>, Error> {
+    entries(host, state)?;
+    let networks = match fs::read_dir(state.join("attachments")) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        _ => folders(host, &state.join("attachments"))?,
+    };
+    let mut found = Vec::new();
+    for network in networks {
+        for file in entries(host, &network)? {
+            let name = file
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if let Some((container, ifname)) = name.split_once('@') {
+                found.push(Use {
+                    network: network
+                        .file_name()
+                        .unwrap_or_default()
+                        .to_string_lossy()
+                        .into_owned(),
+                    container: container.to_owned(),
+                    ifname: ifname.to_owned(),
+                    pod: None,
+                    evidence: file.display().to_string(),
+                });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Links in pods that bear our alias.
+fn links(host: &Path, netns_dir: &Path) -> Result<Vec<Use>, Error> {
+    let mut found = Vec::new();
+    for path in entries(host, netns_dir)? {
+        let unseen = |why: String| Error::Unseen {
+            what: format!("the network namespace {}: {why}", path.display()),
+        };
+        let netns = match Netns::open(&path) {
+            Ok(netns) => netns,
+            // It ended just now, or the file stands for none.
+            Err(netns::Error::Missing { .. } | netns::Error::NotANamespace { .. }) => continue,
+            Err(e) => return Err(unseen(e.to_string())),
+        };
+        let links = Socket::<Route>::open_in(&netns).and_then(|mut socket| socket.links());
+        let links = links.map_err(|e| unseen(format!("{e}; looking into it takes CAP_SYS_ADMIN")))?;
+        found.extend(links.into_iter().filter_map(|link| {
+            let alias = link.alias?;
+            let (network, attachment) = alias.strip_prefix(ALIAS)?.split_once('/')?;
+            let (container, ifname) = attachment.split_once('@')?;
+            Some(Use {
+                network: network.to_owned(),
+                container: container.to_owned(),
+                ifname: ifname.to_owned(),
+                pod: None,
+                evidence: format!("{} in {}", link.name, path.display()),
+            })
+        }));
+    }
+    Ok(found)
+}
+
+fn folders(host: &Path, dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut all = entries(host, dir)?;
+    all.retain(|path| path.is_dir());
+    Ok(all)
+}
+
+/// What is in `dir`. A directory that is not there is empty if the whole file system of the node is mounted; otherwise it
+/// may be that this directory was forgotten.
+fn entries(host: &Path, dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let unseen = |e: io::Error| Error::Unseen {
+        what: format!("{}: {e}", dir.display()),
+    };
+    let list = match fs::read_dir(dir) {
+        Ok(list) => list,
+        Err(e) if e.kind() == ErrorKind::NotFound && is_whole(host) => return Ok(Vec::new()),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            return Err(Error::Unseen {
+                what: format!("{} is not there; is it mounted?", dir.display()),
+            });
+        }
+        Err(e) => return Err(unseen(e)),
+    };
+    let mut all = list
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(unseen)?;
+    all.sort();
+    Ok(all)
+}
+
+/// Every Linux has one of the two (os-release(5)).
+fn is_whole(host: &Path) -> bool {
+    ["etc/os-release", "usr/lib/os-release"]
+        .iter()
+        .any(|file| host.join(file).symlink_metadata().is_ok())
+}

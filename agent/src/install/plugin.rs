@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A plugin as a program: who made it, and which version it is.
+
+use super::Error;
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// The plugins. They know each other by the CNI protocol only, so that for the moment between two renames an old one works
+/// with a new one.
+pub const PLUGINS: [&str; 2] = ["rdma-ipam", "cni-ipoib"];
+
+/// What stands behind name and version in the line that each plugin says of itself, and so in its file.
+const MARK: &[u8] = b" (rdmanet): ";
+
+/// Larger than any plugin of ours; a file beyond it is somebody else's.
+const LARGEST: u64 = 64 << 20;
+
+/// A plugin that is to be installed.
+#[derive(Clone, Debug)]
+pub struct Plugin {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: String,
+    /// The program.
+    pub content: Vec<u8>,
+}
+
+/// Who made what has a plugin's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody: there is nothing.
+    Nothing,
+    /// rdmanet.
+    Ours {
+        /// The version.
+        version: String,
+    },
+    /// Somebody else.
+    Foreign {
+        /// What it is, for a person.
+        what: String,
+    },
+}
+
+impl Plugin {
+    /// Reads `name` from the directory of an image.
+    ///
+    /// # Errors
+    /// [`Error::NoPlugin`].
+    pub fn read(dir: &Path, name: &'static str) -> Result<Self, Error> {
+        let path = dir.join(name);
+        let failed = |why: String| Error::NoPlugin {
+            path: path.clone(),
+            why,
+        };
+        let content = fs::read(&path).map_err(|e| failed(e.to_string()))?;
+        let version =
+            version_of(&content, name).ok_or_else(|| failed(format!("this is not {name} of rdmanet")))?;
+        Ok(Self {
+            name,
+            version,
+            content,
+        })
+    }
+}
+
+impl Origin {
+    /// Of the file at `path`, with its content if it is ours.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub fn of(path: &Path, name: &str) -> Result<(Self, Vec<u8>), Error> {
+        let failed = |source| Error::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let foreign = |what: String| Ok((Self::Foreign { what }, Vec::new()));
+        let meta = match path.symlink_metadata() {
+            Ok(meta) => meta,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok((Self::Nothing, Vec::new())),
+            Err(e) => return Err(failed(e)),
+        };
+        if meta.is_symlink() {
+            let to = fs::read_link(path).map_err(failed)?;
+            return foreign(format!("a symbolic link to {}", to.display()));
+        }
+        if !meta.is_file() {
+            return foreign("no file".to_owned());
+        }
+        if meta.len() > LARGEST {
+            return foreign(format!("a file of {} bytes", meta.len()));
+        }
+        let content = fs::read(path).map_err(failed)?;
+        match version_of(&content, name) {
+            Some(version) => Ok((Self::Ours { version }, content)),
+            None => foreign(format!("a file of {} bytes without rdmanet's mark", meta.len())),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => write!(f, "there was none"),
+            Self::Ours { version } => write!(f, "was {version}"),
+            Self::Foreign { what } => write!(f, "was {what}"),
+        }
+    }
+}
+
+/// The version of the plugin `name` that `program` is; none if it is another program.
+fn version_of(program: &[u8], name: &str) -> Option<String> {
+    let is_mark = |at: &usize| program[*at..].starts_with(MARK);
+    (0..program.len().saturating_sub(MARK.len()))
+        .filter(is_mark)
+        .find_map(|at| version_before(&program[..at], name))
+}
+
+fn version_before(text: &[u8], name: &str) -> Option<String> {
+    let start = text.iter().rposition(|byte| *byte == b' ')? + 1;
+    let version = str::from_utf8(&text[start..]).ok()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+');
+    let named = text[..start - 1].ends_with(name.as_bytes());
+    (named && !version.is_empty() && version.len() < 64 && version.chars().all(plain))
+        .then(|| version.to_owned())
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Takes the plugins away from a node that no pod needs them on.
+//!
+//! Holds always: a pod that was attached before the plugins went finds them again, unless that was not wanted.
+
+use super::directory::{remove_if_there, rename};
+use super::{Directory, Error, Origin, PLUGINS, Places, Target, say, users};
+use std::io::Write;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How long an ADD that has just been started may take until it has written down what it is about to do. It takes some
+/// milliseconds.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Removes both plugins from a node, unless its pods need them
+#[derive(clap::Args, Clone, Debug)]
+pub struct Uninstall {
+    /// Where from.
+    #[command(flatten)]
+    pub target: Target,
+    /// Where to look for pods that need them.
+    #[command(flatten)]
+    pub places: Places,
+    /// Removes them though pods need them
+    #[arg(long, env = "RDMANET_FORCE")]
+    pub force: bool,
+    /// Waits for SIGTERM when it is done, so that a `DaemonSet` of it becomes ready node by node
+    #[arg(long)]
+    pub stay: bool,
+}
+
+/// Removes both plugins; `out` is told what was done, one sentence a line. What is not rdmanet's stays, and what was put aside
+/// for ours comes back.
+///
+/// # Errors
+/// [`Error::InUse`], and the others; then both plugins are where they were.
+pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
+    let (path, why) = wanted.target.find()?;
+    say(out, format_args!("plugins are in {}: {why}", path.display()));
+    let directory = Directory::open(&wanted.target.host, &path)?;
+    restore(&directory)?;
+    unless_in_use(wanted, out)?;
+    let mut gone = Vec::new();
+    for name in PLUGINS {
+        match Origin::of(&directory.entry(name), name)?.0 {
+            Origin::Ours { version } => {
+                rename(&directory.entry(name), &directory.gone_entry(name))?;
+                gone.push((name, version));
+            }
+            Origin::Nothing => say(out, format_args!("{name} is not there")),
+            Origin::Foreign { what } => say(out, format_args!("{name} is not rdmanet's and stays: {what}")),
+        }
+    }
+    // From here on no pod is attached any more. One that was being attached is found now.
+    if !gone.is_empty() && !wanted.force {
+        sleep(GRACE);
+        if let Err(error) = unless_in_use(wanted, out) {
+            restore(&directory)?;
+            return Err(error);
+        }
+    }
+    for (name, version) in gone {
+        remove_if_there(&directory.gone_entry(name))?;
+        remove_if_there(&directory.new_entry(name))?;
+        say(out, format_args!("{name} {version} removed"));
+        put_back(&directory, name, out)?;
+    }
+    directory.sync()
+}
+
+fn unless_in_use(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
+    match users(&wanted.target.host, &wanted.places) {
+        Ok(users) if users.is_empty() => Ok(()),
+        Ok(users) if wanted.force => {
+            for one in users {
+                say(out, format_args!("warning: in use by {one}"));
+            }
+            Ok(())
+        }
+        Err(error) if wanted.force => {
+            say(out, format_args!("warning: {error}"));
+            Ok(())
+        }
+        Ok(users) => Err(Error::InUse(users)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives back the names that this removal, or one that was killed, took away.
+fn restore(directory: &Directory) -> Result<(), Error> {
+    for name in PLUGINS {
+        let (gone, path) = (directory.gone_entry(name), directory.entry(name));
+        if !gone.exists() {
+            continue;
+        }
+        // Somebody has installed another one meanwhile.
+        if path.symlink_metadata().is_ok() {
+            remove_if_there(&gone)?;
+        } else {
+            rename(&gone, &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// What had the name before a plugin of ours.
+fn put_back(directory: &Directory, name: &str, out: &mut dyn Write) -> Result<(), Error> {
+    let aside = directory.aside(name);
+    if aside.symlink_metadata().is_ok() {
+        rename(&aside, &directory.entry(name))?;
+        say(out, format_args!("{name} is what it was before rdmanet"));
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the container runtime of a node says that it looks for plugins: its own word goes before what its distribution
+//! usually does. It can be read only where all of the node's file system is mounted.
+
+use super::{Distribution, on_host};
+use std::fs;
+use std::path::{Path, PathBuf};
+use toml_edit::{DocumentMut, Item};
+
+/// The directory that a configuration of `distribution`'s runtime names and that is there, with the file that says so.
+/// What cannot be read says nothing.
+pub(super) fn plugin_dir(host: &Path, distribution: Distribution) -> Option<(PathBuf, &'static str)> {
+    distribution.runtime_files().iter().find_map(|file| {
+        let text = fs::read_to_string(on_host(host, Path::new(file))).ok()?;
+        let config: DocumentMut = text.parse().ok()?;
+        // Absolute, and not a template that somebody fills in later.
+        let usable =
+            |dir: &&str| dir.starts_with('/') && !dir.contains('$') && on_host(host, Path::new(dir)).is_dir();
+        let dir = containerd(&config)
+            .into_iter()
+            .chain(crio(&config))
+            .find(usable)?;
+        Some((dir.into(), *file))
+    })
+}
+
+/// `plugins.*.cni.bin_dir`, and `bin_dirs` since containerd 2.1. The plugin is called `io.containerd.grpc.v1.cri` in version
+/// 2 of the file and `io.containerd.cri.v1.runtime` in version 3 (containerd `docs/cri/config.md`).
+fn containerd(config: &DocumentMut) -> Vec<&str> {
+    let plugins = config.get("plugins").and_then(Item::as_table_like);
+    let plugins = plugins.into_iter().flat_map(|plugins| plugins.iter());
+    let cnis = plugins.filter_map(|(_, plugin)| plugin.get("cni"));
+    cnis.flat_map(|cni| {
+        let one = cni.get("bin_dir").and_then(Item::as_str);
+        one.into_iter().chain(strings(cni.get("bin_dirs")))
+    })
+    .collect()
+}
+
+/// `crio.network.plugin_dirs` (cri-o `docs/crio.conf.5.md`).
+fn crio(config: &DocumentMut) -> Vec<&str> {
+    let network = config.get("crio").and_then(|crio| crio.get("network"));
+    strings(network.and_then(|network| network.get("plugin_dirs"))).collect()
+}
+
+fn strings(list: Option<&Item>) -> impl Iterator<Item = &str> {
+    let list = list.and_then(Item::as_array);
+    list.into_iter()
+        .flat_map(|list| list.iter())
+        .filter_map(toml_edit::Value::as_str)
+}

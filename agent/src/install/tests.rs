@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! On trees that look like nodes. What takes root or a real plugin is in `tests/deploy`.
+
+mod detect;
+mod place;
+mod remove;
+
+use super::*;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use tempfile::TempDir;
+
+/// A node's file system, with an image's plugins beside it.
+struct Node {
+    dir: TempDir,
+}
+
+impl Node {
+    fn new() -> Self {
+        let node = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        fs::create_dir_all(node.host()).unwrap();
+        node
+    }
+
+    /// One with the directory of plugins that most have.
+    fn usual() -> Self {
+        let node = Self::new();
+        node.write("/var/lib/kubelet/kubeadm-flags.env", "");
+        node.write("/opt/cni/bin/loopback", "");
+        node
+    }
+
+    fn host(&self) -> PathBuf {
+        self.dir.path().join("host")
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        on_host(&self.host(), Path::new(path))
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.at(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    }
+
+    fn names(&self, path: &str) -> Vec<String> {
+        let mut names = fs::read_dir(self.at(path))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect::<Vec<_>>();
+        names.sort();
+        names
+    }
+
+    /// The plugins of an image of `version`.
+    fn image(&self, version: &str) -> PathBuf {
+        let image = self.dir.path().join("image");
+        fs::create_dir_all(&image).unwrap();
+        for name in PLUGINS {
+            fs::write(image.join(name), program(name, version)).unwrap();
+        }
+        image
+    }
+
+    fn target(&self) -> Target {
+        Target {
+            host: self.host(),
+            distribution: Choice(None),
+            bin_dir: None,
+        }
+    }
+
+    fn wanted(&self, version: &str) -> Install {
+        Install {
+            target: self.target(),
+            plugins: self.image(version),
+            replace_foreign: false,
+        }
+    }
+
+    fn install(&self, version: &str) -> Result<String, Error> {
+        told(|out| install(&self.wanted(version), out))
+    }
+
+    fn removal(&self) -> Uninstall {
+        Uninstall {
+            target: self.target(),
+            places: Places {
+                data_dir: ipam::config::DATA_DIR.into(),
+                state: "/run/rdmanet".into(),
+                netns: "/run/netns".into(),
+            },
+            force: false,
+            stay: false,
+        }
+    }
+
+    fn uninstall(&self) -> Result<String, Error> {
+        told(|out| uninstall(&self.removal(), out))
+    }
+}
+
+/// A program that answers `VERSION` as a plugin does.
+fn program(name: &str, version: &str) -> String {
+    format!(
+        "#!/bin/sh\n# {name} {version} (rdmanet): a test\necho '{{\"supportedVersions\": [\"1.1.0\"]}}'\n"
+    )
+}
+
+fn told(work: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<String, Error> {
+    let mut out = Vec::new();
+    work(&mut out)?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+#[track_caller]
+fn assert_says(said: &str, part: &str) {
+    assert!(said.contains(part), "{part:?} is not in: {said}");
+}
+
+#[track_caller]
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+    result.unwrap_err().to_string()
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which distribution a node has, and where its plugins go.
+
+use super::*;
+use std::os::unix::fs::symlink;
+
+/// A sign of each distribution, and its directory.
+const NODES: [(&str, &str, &str, &str); 8] = [
+    (
+        "kubeadm",
+        "/var/lib/kubelet/kubeadm-flags.env",
+        "",
+        "/opt/cni/bin",
+    ),
+    (
+        "k3s",
+        "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+        "",
+        "/var/lib/rancher/k3s/data/cni",
+    ),
+    (
+        "rke2",
+        "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+        "",
+        "/opt/cni/bin",
+    ),
+    (
+        "microk8s",
+        "/var/snap/microk8s/current/args/kubelet",
+        "",
+        "/var/snap/microk8s/current/opt/cni/bin",
+    ),
+    ("k0s", "/var/lib/k0s/bin/containerd", "", "/opt/cni/bin"),
+    (
+        "openshift",
+        "/etc/os-release",
+        "ID=\"rhcos\"\nOPENSHIFT_VERSION=\"4.18\"\n",
+        "/var/lib/cni/bin",
+    ),
+    (
+        "openshift",
+        "/etc/machine-config-daemon/currentconfig",
+        "",
+        "/var/lib/cni/bin",
+    ),
+    (
+        "talos",
+        "/etc/os-release",
+        "NAME=\"Talos\"\nID=talos\n",
+        "/opt/cni/bin",
+    ),
+];
+
+#[test]
+fn every_distribution_is_known_by_what_it_leaves_on_a_node() {
+    for (name, sign, content, dir) in NODES {
+        let node = Node::new();
+        node.write("/etc/os-release", "ID=debian\n");
+        node.write(sign, content);
+        let (found, why) = node.target().find().unwrap();
+        assert_eq!(found, Path::new(dir), "{name} by {sign}");
+        assert_says(&why, &format!("this node is {name}"));
+    }
+}
+
+#[test]
+fn a_distribution_that_is_set_is_not_looked_for() {
+    for (name, _, _, dir) in NODES {
+        let node = Node::new();
+        node.write("/var/lib/k0s/bin/containerd", "");
+        let mut target = node.target();
+        target.distribution = name.parse().unwrap();
+        assert_eq!(target.find().unwrap().0, Path::new(dir));
+    }
+}
+
+#[test]
+fn a_directory_that_is_set_goes_before_everything() {
+    let node = Node::usual();
+    let mut target = node.target();
+    target.bin_dir = Some("/home/kubernetes/bin".into());
+    assert_eq!(target.find().unwrap().0, Path::new("/home/kubernetes/bin"));
+}
+
+#[test]
+fn an_unknown_node_is_refused_with_what_to_set() {
+    let node = Node::new();
+    node.write("/etc/os-release", "ID=debian\n");
+    let said = refusal(node.target().find());
+    assert_says(&said, "no sign of kubeadm");
+    assert_says(&said, "RDMANET_CNI_BIN_DIR");
+}
+
+#[test]
+fn a_node_with_the_remains_of_another_distribution_is_not_guessed_at() {
+    let node = Node::usual();
+    node.write("/var/lib/rancher/k3s/agent/old", "");
+    let said = refusal(node.target().find());
+    assert_says(
+        &said,
+        "kubeadm (/var/lib/kubelet/kubeadm-flags.env) and k3s (/var/lib/rancher/k3s/agent)",
+    );
+}
+
+#[test]
+fn a_misspelt_distribution_is_refused_with_the_known_ones() {
+    let said = "openshift4".parse::<Choice>().unwrap_err();
+    assert_says(
+        &said,
+        "one of auto, kubeadm, k3s, rke2, microk8s, k0s, openshift, talos",
+    );
+}
+
+#[test]
+fn the_word_of_the_container_runtime_goes_before_the_usual_place() {
+    let version_2 = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/srv/cni\"\n";
+    let version_3 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\nbin_dir = ''\nbin_dirs = ['/none', '/srv/cni']\n";
+    let crio = "[crio.network]\nplugin_dirs = [\"/srv/cni\", \"/opt/cni/bin/\"]\n";
+    for (file, content) in [
+        ("/etc/containerd/config.toml", version_2),
+        ("/etc/containerd/config.toml", version_3),
+        ("/etc/crio/crio.conf", crio),
+    ] {
+        let node = Node::usual();
+        node.write("/srv/cni/loopback", "");
+        node.write(file, content);
+        let (found, why) = node.target().find().unwrap();
+        assert_eq!(found, Path::new("/srv/cni"), "{content}");
+        assert_says(&why, &format!("{file} names this directory"));
+    }
+}
+
+#[test]
+fn what_a_runtimes_file_says_counts_only_if_it_is_a_directory_of_the_node() {
+    let cni = "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = ";
+    for content in [
+        format!("{cni}\"/gone\""),
+        format!("{cni}\"${{SNAP_DATA}}/opt/cni/bin\""),
+        format!("{cni}\"opt\""),
+        format!("{cni}3"),
+        "not toml".to_owned(),
+        String::new(),
+    ] {
+        let node = Node::usual();
+        node.write("/etc/containerd/config.toml", &content);
+        assert_eq!(
+            node.target().find().unwrap().0,
+            Path::new("/opt/cni/bin"),
+            "{content}"
+        );
+    }
+}
+
+#[test]
+fn an_older_k3s_has_its_plugins_in_a_folder_of_its_release() {
+    let node = Node::new();
+    node.write("/var/lib/rancher/k3s/data/6e54/bin/loopback", "");
+    symlink(
+        "/var/lib/rancher/k3s/data/6e54",
+        node.at("/var/lib/rancher/k3s/data/current"),
+    )
+    .unwrap();
+    node.write(
+        "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+        "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/var/lib/rancher/k3s/data/6e54/bin\"\n",
+    );
+    node.install("0.1.0").unwrap();
+    assert_eq!(
+        node.names("/var/lib/rancher/k3s/data/6e54/bin"),
+        ["cni-ipoib", "loopback", "rdma-ipam"]
+    );
+}
+
+#[test]
+fn a_link_on_the_node_leads_to_a_place_on_the_node() {
+    let node = Node::usual();
+    node.write("/var/lib/plugins/loopback", "");
+    fs::remove_dir_all(node.at("/opt/cni/bin")).unwrap();
+    symlink("/var/lib/plugins", node.at("/opt/cni/bin")).unwrap();
+    node.install("0.1.0").unwrap();
+    assert_eq!(
+        node.names("/var/lib/plugins"),
+        ["cni-ipoib", "loopback", "rdma-ipam"]
+    );
+}

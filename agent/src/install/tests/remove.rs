@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Plugins that go, and pods that keep them. Links in namespaces are looked at in `tests/deploy`.
+
+use super::*;
+use ipam::clock::{Clock, KernelClock};
+
+const BIN: &str = "/opt/cni/bin";
+
+impl Node {
+    /// The same as seen with all of the node mounted.
+    pub(super) fn removal_of_a_whole_node(&self) -> Uninstall {
+        self.write("/etc/os-release", "ID=debian\n");
+        self.removal()
+    }
+
+    /// One with both plugins, all of it mounted.
+    fn installed() -> Self {
+        let node = Self::usual();
+        node.write("/etc/os-release", "ID=debian\n");
+        node.install("0.1.0").unwrap();
+        node
+    }
+
+    /// Leaves a lease, as `rdma-ipam` writes it.
+    fn lease(&self, store: &str, pod: &str) {
+        let boot = KernelClock.boot_id().unwrap();
+        let line = serde_json::json!({
+            "container": "c1", "ifname": "net1", "network": "rail0", "pod": pod, "since": "2026-01-01T00:00:00Z",
+            "boottime_ms": 1, "result": { "cniVersion": "1.1.0", "ips": [{ "address": "10.0.0.7/24" }] },
+        });
+        let path = format!("/var/lib/cni/rdma-ipam/{store}/boot-{boot}/leases/c1@net1");
+        self.write(&path, &format!("{line}\n"));
+    }
+}
+
+#[track_caller]
+fn assert_kept(node: &Node) {
+    assert_eq!(node.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
+}
+
+#[test]
+fn a_node_whose_pods_do_not_use_them_loses_both_plugins_and_nothing_else() {
+    let node = Node::installed();
+    let said = node.uninstall().unwrap();
+    assert_says(&said, "cni-ipoib 0.1.0 removed");
+    assert_eq!(node.names(BIN), ["loopback"]);
+    assert_says(&node.uninstall().unwrap(), "rdma-ipam is not there");
+}
+
+#[test]
+fn an_attachment_that_is_written_down_keeps_both() {
+    let node = Node::installed();
+    node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
+    let said = refusal(node.uninstall());
+    assert_says(&said, "a pod: net1 of network rail0, container c1");
+    assert_says(&said, "nothing was removed");
+    assert_kept(&node);
+}
+
+#[test]
+fn a_lease_keeps_both_and_says_whose_it_is() {
+    for store in ["rail0", "pools/rail0"] {
+        let node = Node::installed();
+        node.lease(store, "training/worker-3");
+        node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
+        let said = refusal(node.uninstall());
+        assert_says(&said, "training/worker-3: net1 of network rail0, container c1");
+        assert!(!said.contains("a pod:"), "told twice: {said}");
+        assert_kept(&node);
+    }
+}
+
+#[test]
+fn a_lease_of_an_earlier_boot_keeps_nothing() {
+    let node = Node::installed();
+    node.write("/var/lib/cni/rdma-ipam/rail0/boot-earlier/leases/c1@net1", "{}");
+    node.uninstall().unwrap();
+    assert_eq!(node.names(BIN), ["loopback"]);
+}
+
+#[test]
+fn a_lease_that_cannot_be_read_is_one() {
+    let node = Node::installed();
+    node.lease("rail0", "a/b");
+    let boot = KernelClock.boot_id().unwrap();
+    node.write(
+        &format!("/var/lib/cni/rdma-ipam/rail0/boot-{boot}/leases/c2@net1"),
+        "garbage",
+    );
+    assert_says(&refusal(node.uninstall()), "container c2");
+    assert_kept(&node);
+}
+
+#[test]
+fn force_removes_them_and_says_who_is_left_without() {
+    let node = Node::installed();
+    node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
+    let mut removal = node.removal();
+    removal.force = true;
+    let said = told(|out| uninstall(&removal, out)).unwrap();
+    assert_says(&said, "warning: in use by a pod: net1 of network rail0");
+    assert_eq!(node.names(BIN), ["loopback"]);
+}
+
+#[test]
+fn what_is_not_mounted_is_no_evidence_that_nothing_is_there() {
+    let node = Node::usual();
+    node.install("0.1.0").unwrap();
+    let said = refusal(node.uninstall());
+    assert_says(&said, "cannot tell which pods use rdmanet");
+    assert_says(&said, "is it mounted?");
+    assert_kept(&node);
+    for dir in [ipam::config::DATA_DIR, "/run/rdmanet", "/run/netns"] {
+        fs::create_dir_all(node.at(dir)).unwrap();
+    }
+    node.uninstall().unwrap();
+    assert_eq!(node.names(BIN), ["loopback"]);
+}
+
+#[test]
+fn a_program_of_another_origin_stays() {
+    let node = Node::installed();
+    node.write("/opt/cni/bin/cni-ipoib", "mine");
+    assert_says(&node.uninstall().unwrap(), "cni-ipoib is not rdmanet's and stays");
+    assert_eq!(node.names(BIN), ["cni-ipoib", "loopback"]);
+}
+
+#[test]
+fn a_removal_that_was_killed_half_way_is_begun_anew() {
+    let node = Node::installed();
+    fs::rename(
+        node.at("/opt/cni/bin/cni-ipoib"),
+        node.at("/opt/cni/bin/.cni-ipoib.gone"),
+    )
+    .unwrap();
+    node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
+    refusal(node.uninstall());
+    assert_kept(&node);
+    fs::remove_file(node.at("/run/rdmanet/attachments/rail0/c1@net1")).unwrap();
+    fs::rename(
+        node.at("/opt/cni/bin/cni-ipoib"),
+        node.at("/opt/cni/bin/.cni-ipoib.gone"),
+    )
+    .unwrap();
+    node.uninstall().unwrap();
+    assert_eq!(node.names(BIN), ["loopback"]);
+}
+
+#[test]
+fn a_pod_that_is_attached_while_the_plugins_go_has_them_back() {
+    let node = Node::installed();
+    let late = node.at("/run/rdmanet/attachments/rail0/c1@net1");
+    fs::create_dir_all(late.parent().unwrap()).unwrap();
+    let gone = node.at("/opt/cni/bin/.cni-ipoib.gone");
+    let said = std::thread::scope(|scope| {
+        // What an ADD does that was started just before.
+        scope.spawn(|| {
+            while !gone.exists() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            fs::write(&late, "").unwrap();
+        });
+        refusal(node.uninstall())
+    });
+    assert_says(&said, "container c1");
+    assert_kept(&node);
+}

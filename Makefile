@@ -11,10 +11,10 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
 
-.PHONY: help demo test bench build aarch64 lint install setup clean
+.PHONY: help demo test bench bench-kube build aarch64 lint install setup clean
 
 help: ## Lists the commands
-	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 demo: build ## Two pods on a software InfiniBand fabric: children, a bond, whole ports (a minute, more the first time)
 	@tests/fabric/run --hcas 3 --bin "$$(tests/go/build cnitool)" --share "$(CURDIR)/conf:/etc/cni/net.d" \
@@ -25,6 +25,10 @@ test: setup ## Every test: lints, units, namespaces, the fabric in VMs on two ke
 
 bench: build ## Whole-process ADD and DEL beside the reference plugins (root)
 	@cargo run --quiet --release --target $(TARGET) -p bench -- --bin "$(BIN)" --peers "$$(tests/go/build macvlan host-local)" $(BENCH)
+
+bench-kube: build ## rdma-ipam with pools beside whereabouts on a real API server (four minutes)
+	@cargo run --quiet --release -p bench-kube -- "$(BIN)/rdma-ipam" "$$(tests/go/build whereabouts)/whereabouts" \
+	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
 build: setup ## Both plugins as static binaries
 	@cargo build --release --target $(TARGET) -p cni-ipoib -p ipam

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A plugin's process, and many of them at once.
+
+use serde_json::Value;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// A call of a plugin.
+pub(crate) struct Call {
+    /// The plugin.
+    pub(crate) program: PathBuf,
+    /// `ADD` or `DEL`.
+    pub(crate) verb: &'static str,
+    /// `CNI_CONTAINERID`, which is also the pod's name.
+    pub(crate) id: String,
+    /// The network configuration.
+    pub(crate) conf: String,
+}
+
+/// What came of a call.
+pub(crate) struct Answer {
+    /// From fork to exit.
+    pub(crate) time: Duration,
+    /// Whether the exit status was 0.
+    pub(crate) succeeded: bool,
+    /// What the runtime would read.
+    pub(crate) stdout: String,
+}
+
+/// What came of many.
+pub(crate) struct Done {
+    /// One for each call.
+    pub(crate) answers: Vec<Answer>,
+    /// From the first start to the last exit.
+    pub(crate) wall: Duration,
+}
+
+impl Answer {
+    /// The address that ADD gave.
+    pub(crate) fn address(&self) -> String {
+        let result: Value = serde_json::from_str(&self.stdout).unwrap();
+        result["ips"][0]["address"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Runs all calls, each started by a thread of its own at the same moment.
+pub(crate) fn at_once(calls: &[Call]) -> Done {
+    let ready = Barrier::new(calls.len());
+    let timed: Vec<(Instant, Answer, Instant)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = calls
+            .iter()
+            .map(|call| {
+                scope.spawn(|| {
+                    ready.wait();
+                    let begun = Instant::now();
+                    let answer = run(call, begun);
+                    (begun, answer, Instant::now())
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let begun = timed.iter().map(|(begun, _, _)| *begun).min().unwrap();
+    let ended = timed.iter().map(|(_, _, ended)| *ended).max().unwrap();
+    Done {
+        answers: timed.into_iter().map(|(_, answer, _)| answer).collect(),
+        wall: ended - begun,
+    }
+}
+
+fn run(call: &Call, begun: Instant) -> Answer {
+    let mut child = Command::new(&call.program)
+        .env_clear()
+        .env("CNI_COMMAND", call.verb)
+        .env("CNI_CONTAINERID", &call.id)
+        .env("CNI_IFNAME", "net1")
+        .env("CNI_NETNS", "/no/such/netns")
+        .env("CNI_PATH", "/opt/cni/bin")
+        .env(
+            "CNI_ARGS",
+            format!(
+                "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={}",
+                call.id
+            ),
+        )
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{}: {e}", call.program.display()));
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(call.conf.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    Answer {
+        time: begun.elapsed(),
+        succeeded: output.status.success(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is measured beside what: each side is a plugin with its configuration and what it needs to be there.
+
+use crate::call::Call;
+use ipam::clock::{Clock, KernelClock};
+use ipam::config::Place;
+use ipam::pool::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};
+use ipam::store::{LOCK_WAIT, Node, NodeDisk, Store};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// A side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// rdma-ipam with ranges of its own: the store of one node, and the least that a pool can cost.
+    Ranges,
+    /// rdma-ipam with a pool, in blocks that the node owns. No agent runs.
+    Pool,
+    /// The same, spread over many nodes: a directory for each.
+    Nodes,
+    /// whereabouts, whose pool is an object of the API.
+    Whereabouts,
+}
+
+impl Kind {
+    /// Its name in the report.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Ranges => "rdma-ipam, ranges",
+            Self::Pool => "rdma-ipam, pool, one node",
+            Self::Nodes => "rdma-ipam, pool, 50 nodes",
+            Self::Whereabouts => "whereabouts v0.8.0",
+        }
+    }
+}
+
+/// A plugin with its configuration, one for each node.
+pub(crate) struct Side {
+    /// Which.
+    pub(crate) kind: Kind,
+    program: PathBuf,
+    confs: Vec<Value>,
+}
+
+impl Side {
+    /// rdma-ipam with ranges.
+    pub(crate) fn ranges(program: &Path, dir: &Path) -> Self {
+        let ipam = json!({"type": "rdma-ipam", "subnet": "10.60.0.0/16", "gateway": "none", "cooldown": 0, "dataDir": dir.join("ranges")});
+        Self::new(Kind::Ranges, program, vec![conf(&ipam)])
+    }
+
+    /// rdma-ipam with a pool, on each of `nodes` nodes.
+    pub(crate) fn pools(kind: Kind, program: &Path, dir: &Path, nodes: usize) -> Self {
+        let confs = (0..nodes)
+            .map(|i| {
+                let dir = dir.join(format!("{kind:?}-{i}"));
+                std::fs::create_dir_all(&dir).unwrap();
+                give_block(&dir, i);
+                conf(&json!({"type": "rdma-ipam", "pool": "rail0", "dataDir": dir}))
+            })
+            .collect();
+        Self::new(kind, program, confs)
+    }
+
+    /// whereabouts with what its installation writes, the file `defaults`.
+    pub(crate) fn whereabouts(program: &Path, defaults: &Path) -> Self {
+        let ipam = json!({"type": "whereabouts", "range": "10.60.0.0/16", "configuration_path": defaults});
+        Self::new(Kind::Whereabouts, program, vec![conf(&ipam)])
+    }
+
+    fn new(kind: Kind, program: &Path, confs: Vec<Value>) -> Self {
+        Self {
+            kind,
+            program: program
+                .canonicalize()
+                .unwrap_or_else(|e| panic!("{}: {e}", program.display())),
+            confs,
+        }
+    }
+
+    /// A call for container `id`, which is the `turn`th.
+    pub(crate) fn call(&self, verb: &'static str, id: &str, turn: usize) -> Call {
+        Call {
+            program: self.program.clone(),
+            verb,
+            id: id.to_owned(),
+            conf: self.confs[turn % self.confs.len()].to_string(),
+        }
+    }
+}
+
+fn conf(ipam: &Value) -> Value {
+    json!({"cniVersion": "1.0.0", "name": "bench", "type": "macvlan", "ipam": ipam})
+}
+
+/// Makes block `i` of 256 addresses the node's whose files are below `dir`, as its agent would.
+fn give_block(dir: &Path, i: usize) {
+    let file = PoolFile {
+        format: FORMAT,
+        pool: "rail0".parse().unwrap(),
+        uid: "bench".to_owned(),
+        generation: 1,
+        node: format!("node-{i}"),
+        node_uid: format!("node-{i}"),
+        boot_id: KernelClock.boot_id().unwrap(),
+        quarantine_seconds: 600,
+        cooldown_seconds: 0,
+        allocation: Allocation::Blocks,
+        ranges: vec![PoolRange {
+            subnet: "10.60.0.0/16".parse().unwrap(),
+            start: None,
+            end: None,
+            gateway: None,
+            exclude: Vec::new(),
+        }],
+        reserved: Vec::new(),
+        routes: Vec::new(),
+        dns: common::cni::Dns::default(),
+        namespaces: None,
+        blocks: vec![Block {
+            name: format!("default-4-0a3c{:02x}00-24", i + 1),
+            cidr: format!("10.60.{}.0/24", i + 1).parse().unwrap(),
+            epoch: 1,
+            state: BlockState::Active,
+        }],
+        fallback: Vec::new(),
+        counters: Counters::default(),
+    };
+    let node = Node {
+        disk: &NodeDisk,
+        clock: &KernelClock,
+        lock_wait: LOCK_WAIT,
+    };
+    let place = Place::of_pool(dir, &file.pool);
+    let store = Store::new(&place, &node).unwrap();
+    store.enter().unwrap().write_pool(&file).unwrap();
+}

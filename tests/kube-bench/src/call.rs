@@ -9,45 +9,45 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// A call of a plugin.
-pub(crate) struct Call {
+pub struct Call {
     /// The plugin.
-    pub(crate) program: PathBuf,
+    pub program: PathBuf,
     /// `ADD` or `DEL`.
-    pub(crate) verb: &'static str,
+    pub verb: &'static str,
     /// `CNI_CONTAINERID`, which is also the pod's name.
-    pub(crate) id: String,
+    pub id: String,
     /// The network configuration.
-    pub(crate) conf: String,
+    pub conf: String,
 }
 
 /// What came of a call.
-pub(crate) struct Answer {
+pub struct Answer {
     /// From fork to exit.
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// Whether the exit status was 0.
-    pub(crate) succeeded: bool,
+    pub succeeded: bool,
     /// What the runtime would read.
-    pub(crate) stdout: String,
+    pub stdout: String,
 }
 
 /// What came of many.
-pub(crate) struct Done {
+pub struct Done {
     /// One for each call.
-    pub(crate) answers: Vec<Answer>,
+    pub answers: Vec<Answer>,
     /// From the first start to the last exit.
-    pub(crate) wall: Duration,
+    pub wall: Duration,
 }
 
 impl Answer {
     /// The address that ADD gave.
-    pub(crate) fn address(&self) -> String {
+    pub fn address(&self) -> String {
         let result: Value = serde_json::from_str(&self.stdout).unwrap();
         result["ips"][0]["address"].as_str().unwrap().to_owned()
     }
 }
 
 /// Runs all calls, each started by a thread of its own at the same moment.
-pub(crate) fn at_once(calls: &[Call]) -> Done {
+pub fn at_once(calls: &[Call]) -> Done {
     let ready = Barrier::new(calls.len());
     let timed: Vec<(Instant, Answer, Instant)> = std::thread::scope(|scope| {
         let threads: Vec<_> = calls

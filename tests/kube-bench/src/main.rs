@@ -15,12 +15,11 @@
     reason = "a measurement that cannot be made ends with what went wrong, and its result goes to stdout"
 )]
 
-mod call;
 mod report;
 mod side;
 mod whereabouts;
 
-use call::{Call, at_once};
+use bench_kube::call::{Call, at_once};
 use cluster::Server;
 use report::Table;
 use side::{Kind, Side};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The numbers as Markdown.
 
-use crate::call::Done;
 use crate::side::Kind;
+use bench_kube::call::Done;
+use bench_kube::figures::{machine, millis, quantile};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -55,50 +56,5 @@ impl Table {
             );
         }
         text
-    }
-}
-
-/// The smallest sample that `percent` of 100 do not exceed; nothing of nothing.
-fn quantile(times: &[Duration], percent: usize) -> Option<Duration> {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let count = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(count - 1).copied()
-}
-
-fn millis(time: Option<Duration>) -> String {
-    time.map_or("-".to_owned(), |time| {
-        format!("{:.2}", time.as_secs_f64() * 1000.0)
-    })
-}
-
-fn machine() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let info = read("/proc/cpuinfo");
-    let model = info
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    let load = read("/proc/loadavg");
-    let load = load.split(' ').next().unwrap_or_default();
-    format!(
-        "Machine: {cores} cores of {}, Linux {}; load {load} at the end, the bench's own included.",
-        model.map_or("an unknown processor", |(_, name)| name),
-        read("/proc/sys/kernel/osrelease").trim(),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_quantile_is_a_sample() {
-        let times: Vec<Duration> = (1..=100).rev().map(Duration::from_millis).collect();
-        assert_eq!(quantile(&times, 50), Some(Duration::from_millis(50)));
-        assert_eq!(quantile(&times, 99), Some(Duration::from_millis(99)));
-        assert_eq!(quantile(&times[..1], 99), Some(Duration::from_millis(100)));
-        assert_eq!(quantile(&times, 0), Some(Duration::from_millis(1)));
-        assert_eq!(quantile(&[], 50), None);
     }
 }

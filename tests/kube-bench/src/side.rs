@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is measured beside what: each side is a plugin with its configuration and what it needs to be there.
 
-use crate::call::Call;
+use bench_kube::call::Call;
 use ipam::clock::{Clock, KernelClock};
 use ipam::config::Place;
 use ipam::pool::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What both measurements share: processes that are timed, and figures for people.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a measurement that cannot be made ends with what went wrong"
+)]
+
+pub mod call;
+pub mod figures;

@@ -39,11 +39,52 @@ pub enum Output {
 pub enum Command {
     /// What this node has: HCAs, ports, links, bonds, partitions, who uses them, what to take as master, what is wrong
     Node(Node),
+    /// The commands that ask a cluster
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    Ask(Ask),
     /// Prints the script that completes commands in a shell: source <(rdmanet completion bash)
     Completion {
         /// The shell
         #[arg(value_enum)]
         shell: Shell,
+    },
+}
+
+/// What to ask a cluster.
+#[cfg(feature = "cluster")]
+#[derive(Subcommand, Clone, Debug)]
+pub enum Ask {
+    /// Pools: ranges, how many addresses they have, what is wrong with them
+    Pools {
+        /// Everything about this one
+        pool: Option<String>,
+        /// Which cluster
+        #[command(flatten)]
+        access: Access,
+    },
+    /// Blocks of addresses, and the node that each belongs to
+    Blocks {
+        /// Those of a pool
+        #[arg(long)]
+        pool: Option<String>,
+        /// Those of a node
+        #[arg(long)]
+        node: Option<String>,
+        /// Which cluster
+        #[command(flatten)]
+        access: Access,
+    },
+    /// Who has which address, on which node, since when: all, one address, or those of a pod
+    Addresses(Addresses),
+    /// Whether what the cluster says of its addresses fits together: duplicates, leaks, orphans, overlaps
+    Check {
+        /// Seconds between the two looks; what is reported was seen both times
+        #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+        pause: u64,
+        /// Which cluster
+        #[command(flatten)]
+        access: Access,
     },
 }
 
@@ -70,4 +111,36 @@ pub struct Node {
     /// List the GIDs of InfiniBand ports too
     #[arg(long)]
     pub gids: bool,
+}
+
+/// Which cluster, and as whom.
+#[cfg(feature = "cluster")]
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Access {
+    /// The file with the credentials; without it the variable KUBECONFIG, ~/.kube/config or, in a pod, the pod's own
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of that file
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// Options of `rdmanet addresses`.
+#[cfg(feature = "cluster")]
+#[derive(clap::Args, Clone, Debug)]
+pub struct Addresses {
+    /// An address, or a pod: NAME or NAMESPACE/NAME
+    pub what: Option<String>,
+    /// Those of a pool
+    #[arg(long)]
+    pub pool: Option<String>,
+    /// Those of a node
+    #[arg(long)]
+    pub node: Option<String>,
+    /// Where rdma-ipam keeps its leases, which are read too if this is a node
+    #[arg(long, env = "RDMANET_DATA_DIR", value_name = "DIR", default_value = ipam::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Which cluster
+    #[command(flatten)]
+    pub access: Access,
 }

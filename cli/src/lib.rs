@@ -3,11 +3,23 @@
 //!
 //! Holds always: a command prints one document, a table or JSON, whose data are the same; looking changes nothing.
 
+#[cfg(feature = "cluster")]
+pub mod addresses;
 pub mod answer;
 pub mod args;
+#[cfg(feature = "cluster")]
+pub mod check;
+#[cfg(feature = "cluster")]
+pub mod cluster;
+#[cfg(feature = "cluster")]
+pub mod holders;
 pub mod leases;
 pub mod node;
+#[cfg(feature = "cluster")]
+pub mod pools;
 pub mod table;
+#[cfg(all(test, feature = "cluster"))]
+mod testing;
 
 pub use answer::{Answer, Failure, Outcome};
 use args::{Args, Command};
@@ -21,6 +33,41 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
     match &args.command {
         Command::Node(options) => node::run(options),
         Command::Completion { shell } => Ok(completion(*shell)),
+        #[cfg(feature = "cluster")]
+        Command::Ask(ask) => asking::run(ask),
+    }
+}
+
+/// The commands that ask a cluster.
+#[cfg(feature = "cluster")]
+mod asking {
+    use crate::args::{Access, Ask};
+    use crate::cluster::connect;
+    use crate::cluster::snapshot::Snapshot;
+    use crate::{Answer, Failure, addresses, check, pools};
+    use std::time::Duration;
+
+    pub(super) fn run(what: &Ask) -> Result<Answer, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|e| Failure(format!("cannot start: {e}")))?;
+        runtime.block_on(ask(what))
+    }
+
+    async fn ask(what: &Ask) -> Result<Answer, Failure> {
+        match what {
+            Ask::Pools { pool, access } => pools::pools(&read(access).await?, pool.as_deref()),
+            Ask::Blocks { pool, node, access } => {
+                pools::blocks(&read(access).await?, pool.as_deref(), node.as_deref())
+            }
+            Ask::Addresses(options) => addresses::run(&connect(&options.access).await?, options).await,
+            Ask::Check { pause, access } => {
+                check::run(&connect(access).await?, Duration::from_secs(*pause)).await
+            }
+        }
+    }
+
+    async fn read(access: &Access) -> Result<Snapshot, Failure> {
+        Snapshot::of_pools(&connect(access).await?).await
     }
 }
 

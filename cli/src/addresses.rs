@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rdmanet addresses`: who has which address, on which node, since when.
+
+use crate::answer::{Answer, Failure, Outcome};
+use crate::args;
+use crate::cluster::snapshot::Snapshot;
+use crate::holders::{Holder, Witness, holders, standing};
+use crate::leases;
+use crate::table::Table;
+use kube::Client;
+use kube::api::ListParams;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// What is asked about.
+enum Wanted {
+    Everything,
+    Address(IpAddr),
+    /// `name` or `namespace/name`.
+    Pod(String),
+}
+
+/// Asks the cluster, and this node's leases if it has any.
+///
+/// # Errors
+/// As [`crate::cluster::explain`]; the leases cannot be listed.
+pub async fn run(client: &Client, options: &args::Addresses) -> Result<Answer, Failure> {
+    let wanted = match &options.what {
+        None => Wanted::Everything,
+        Some(what) => what
+            .parse()
+            .map_or_else(|_| Wanted::Pod(what.clone()), Wanted::Address),
+    };
+    let mut snapshot = Snapshot::of_pools(client).await?;
+    snapshot
+        .read_pods(client, &pods_to_ask(&snapshot, &wanted, options))
+        .await?;
+    let (held, damaged) = leases::all(&options.data_dir)?;
+    let here = this_node(&snapshot, &held, options.node.as_deref());
+    let mut all = holders(&snapshot, &held, here.as_deref());
+    all.retain(|holder| {
+        let pool = options
+            .pool
+            .as_ref()
+            .is_none_or(|pool| holder.pool.as_ref() == Some(pool));
+        let node = options
+            .node
+            .as_ref()
+            .is_none_or(|node| holder.node.as_ref() == Some(node));
+        pool && node && wanted.means(holder)
+    });
+    let mut text = table(&all).render();
+    if all.is_empty() {
+        text = match &wanted {
+            Wanted::Everything => "no address is held\n".to_owned(),
+            Wanted::Address(ip) => format!("{}\n", standing(&snapshot, *ip)),
+            Wanted::Pod(name) => format!(
+                "no pod {name} has an address of a pool; kubectl describe pod shows what Multus had to say\n"
+            ),
+        };
+    }
+    for sentence in &damaged {
+        text.push_str(&format!("unread: {sentence}\n"));
+    }
+    let free = match (&wanted, all.is_empty()) {
+        (Wanted::Address(ip), true) => Some(standing(&snapshot, *ip)),
+        _ => None,
+    };
+    Ok(Answer {
+        text,
+        json: json!({ "version": 1, "addresses": all, "standing": free, "unread": damaged }),
+        outcome: if damaged.is_empty() {
+            Outcome::Fine
+        } else {
+            Outcome::Found
+        },
+    })
+}
+
+impl Wanted {
+    fn means(&self, holder: &Holder) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Address(ip) => holder.address == *ip,
+            Self::Pod(name) => holder.pod.as_ref().is_some_and(|pod| {
+                pod == name || pod.split_once('/').is_some_and(|(_, plain)| plain == name)
+            }),
+        }
+    }
+}
+
+/// The pods of one node are enough for an address of its block: a cluster has a hundred thousand.
+fn pods_to_ask(snapshot: &Snapshot, wanted: &Wanted, options: &args::Addresses) -> ListParams {
+    let all = ListParams::default();
+    if let Some(node) = &options.node {
+        return all.fields(&format!("spec.nodeName={node}"));
+    }
+    match wanted {
+        Wanted::Pod(name) => {
+            let plain = name.split_once('/').map_or(name.as_str(), |(_, plain)| plain);
+            all.fields(&format!("metadata.name={plain}"))
+        }
+        Wanted::Address(ip) => {
+            let nodes: BTreeSet<&str> = snapshot
+                .blocks_with(*ip)
+                .map(|block| block.object.spec.owner.node.as_str())
+                .collect();
+            match nodes.first() {
+                Some(node) if nodes.len() == 1 => all.fields(&format!("spec.nodeName={node}")),
+                _ => all,
+            }
+        }
+        Wanted::Everything => all,
+    }
+}
+
+/// The name that the cluster has for the node that this runs on: the host's, if it is one of a Node. Without leases nobody asks.
+fn this_node(snapshot: &Snapshot, held: &[leases::Held], told: Option<&str>) -> Option<String> {
+    if held.is_empty() {
+        return None;
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    let known = snapshot.nodes.contains_key(host).then(|| host.to_owned());
+    known.or_else(|| told.map(str::to_owned))
+}
+
+fn table(all: &[Holder]) -> Table {
+    let mut table = Table::new(&[
+        "ADDRESS",
+        "POOL",
+        "NODE",
+        "POD",
+        "INTERFACE",
+        "NETWORK",
+        "SINCE",
+        "TOLD BY",
+    ]);
+    for one in all {
+        let since = one.since.clone().unwrap_or_default();
+        let told: Vec<&str> = one.told_by.iter().map(|witness| witness.as_str()).collect();
+        let container = one.container_id.as_ref().map(|id| format!("container {id}"));
+        table.row([
+            one.address.to_string(),
+            one.pool.clone().unwrap_or_default(),
+            one.node.clone().unwrap_or_default(),
+            one.pod.clone().or(container).unwrap_or_default(),
+            one.interface.clone().unwrap_or_default(),
+            one.network.clone().unwrap_or_default(),
+            match one.told_by.as_slice() {
+                // When the pod began, not when it was given the address.
+                [Witness::NetworkStatus] if !since.is_empty() => format!("{since} (pod)"),
+                _ if one.kept => format!("kept, {since}"),
+                _ => since,
+            },
+            told.join(", "),
+        ]);
+    }
+    table
+}

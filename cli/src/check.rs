@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rdmanet check`: does what the cluster says of its addresses fit together?
+//!
+//! Holds always: what is reported was seen twice, since lists that are read one after the other contradict each other while pods come
+//! and go; this command repairs nothing.
+
+use crate::answer::{Answer, Failure, Outcome};
+use crate::cluster::snapshot::{Block, Snapshot};
+use crate::holders::{Holder, Witness, holders};
+use crate::table::wrapped;
+use agent::api::{AddressState, BlockState, condition};
+use ipam::range::{Family, bits};
+use kube::Client;
+use serde::Serialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Two may have one address.
+    Fail,
+    /// Something is left behind, or a pool does not do what it should.
+    Warn,
+    /// It takes its course.
+    Info,
+}
+
+/// Something that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Problem {
+    /// How bad it is.
+    pub level: Level,
+    /// What kind: `duplicate`, `overlap`, `foreign-block`, `unclaimed`, `outside`, `leak`, `orphan`, `homeless`, `pool`.
+    pub kind: &'static str,
+    /// Of what: an address, a block or a pool.
+    pub subject: String,
+    /// What is the case.
+    pub text: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// Looks twice, `pause` apart, and reports what was there both times.
+///
+/// # Errors
+/// As [`crate::cluster::explain`].
+pub async fn run(client: &Client, pause: Duration) -> Result<Answer, Failure> {
+    let first = Snapshot::read(client).await?;
+    let mut found = problems(&first);
+    if !found.is_empty() {
+        tokio::time::sleep(pause).await;
+        let second = problems(&Snapshot::read(client).await?);
+        let again = |one: &Problem| {
+            second
+                .iter()
+                .any(|two| (two.kind, &two.subject) == (one.kind, &one.subject))
+        };
+        found.retain(again);
+    }
+    Ok(answer(&first, &found))
+}
+
+fn answer(snapshot: &Snapshot, found: &[Problem]) -> Answer {
+    let pods = snapshot.pods.iter().filter(|pod| pod.lives).count();
+    let looked = format!(
+        "{} pools, {} blocks, {} address objects, {} nodes, {pods} pods with networks",
+        snapshot.pools.len(),
+        snapshot.blocks.len(),
+        snapshot.addresses.len(),
+        snapshot.nodes.len()
+    );
+    let wrong = found
+        .iter()
+        .filter(|problem| problem.level != Level::Info)
+        .count();
+    let mut text = match wrong {
+        0 => format!("all is well: {looked}\n"),
+        n => format!(
+            "{n} {}: {looked}\n",
+            if n == 1 {
+                "thing is wrong"
+            } else {
+                "things are wrong"
+            }
+        ),
+    };
+    for problem in found {
+        let level = match problem.level {
+            Level::Fail => "FAIL",
+            Level::Warn => "WARN",
+            Level::Info => "INFO",
+        };
+        let body = wrapped(
+            &format!("{} {}: {}", problem.kind, problem.subject, problem.text),
+            6,
+            110,
+        );
+        let _ = writeln!(
+            text,
+            "{level}  {body}\n      -> {}",
+            wrapped(&problem.remedy, 9, 110)
+        );
+    }
+    Answer {
+        text,
+        json: json!({
+            "version": 1,
+            "looked": {
+                "pools": snapshot.pools.len(), "blocks": snapshot.blocks.len(), "addresses": snapshot.addresses.len(),
+                "nodes": snapshot.nodes.len(), "pods": pods,
+            },
+            "problems": found,
+        }),
+        outcome: if wrong == 0 { Outcome::Fine } else { Outcome::Found },
+    }
+}
+
+/// Everything that does not fit, the worst first.
+pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
+    let all = holders(snapshot, &[], None);
+    let mut found = duplicates(snapshot, &all);
+    found.extend(all.iter().filter_map(|holder| misplaced(snapshot, holder)));
+    found.extend(overlaps(snapshot));
+    found.extend(
+        snapshot
+            .blocks
+            .iter()
+            .filter_map(|block| ownerless(snapshot, block)),
+    );
+    found.extend(leaks(snapshot));
+    found.extend(pools(snapshot));
+    found.sort();
+    found
+}
+
+fn problem(
+    level: Level,
+    kind: &'static str,
+    subject: impl ToString,
+    text: String,
+    remedy: impl Into<String>,
+) -> Problem {
+    Problem {
+        level,
+        kind,
+        subject: subject.to_string(),
+        text,
+        remedy: remedy.into(),
+    }
+}
+
+fn describe(holder: &Holder) -> String {
+    let who = holder
+        .pod
+        .as_ref()
+        .map_or_else(|| "somebody".to_owned(), |pod| format!("pod {pod}"));
+    let told: Vec<&str> = holder.told_by.iter().map(|witness| witness.as_str()).collect();
+    format!(
+        "{who} ({}) on node {}, told by {}",
+        holder.interface.as_deref().unwrap_or("an interface"),
+        holder.node.as_deref().unwrap_or("none"),
+        told.join(" and ")
+    )
+}
+
+/// Addresses that two have within one address space.
+fn duplicates(snapshot: &Snapshot, all: &[Holder]) -> Vec<Problem> {
+    let mut by: BTreeMap<(String, IpAddr), Vec<&Holder>> = BTreeMap::new();
+    for holder in all {
+        let pool = holder.pool.as_deref().and_then(|name| snapshot.pool(name));
+        let space = pool.map(|pool| pool.space().to_owned()).unwrap_or_default();
+        by.entry((space, holder.address)).or_default().push(holder);
+    }
+    let twice = by.into_iter().filter(|(_, holders)| holders.len() > 1);
+    let tell = |((space, ip), holders): ((String, IpAddr), Vec<&Holder>)| {
+        let who: Vec<String> = holders.iter().map(|holder| describe(holder)).collect();
+        problem(
+            Level::Fail,
+            "duplicate",
+            ip,
+            format!(
+                "has {} holders in address space {space}: {}",
+                who.len(),
+                who.join("; ")
+            ),
+            "delete the younger pod; then look at where each has the address from (rdmanet blocks; on each node rdmanet addresses)",
+        )
+    };
+    twice.map(tell).collect()
+}
+
+/// An address that a pod has and that its node has no right to, as far as the cluster tells.
+fn misplaced(snapshot: &Snapshot, holder: &Holder) -> Option<Problem> {
+    let ip = holder.address;
+    // An object says itself whose the address is.
+    if holder.told_by != [Witness::NetworkStatus] {
+        return None;
+    }
+    let pool = holder.pool.as_deref().and_then(|name| snapshot.pool(name));
+    let Some(pool) = pool else {
+        return Some(problem(
+            Level::Warn,
+            "outside",
+            ip,
+            format!(
+                "{} is of network {}, whose pools do not have it",
+                describe(holder),
+                holder.network.as_deref().unwrap_or_default()
+            ),
+            "if the pool was made smaller, this ends with the pod; if not, the pod has it from elsewhere",
+        ));
+    };
+    let block = snapshot
+        .blocks_with(ip)
+        .find(|block| block.space() == pool.space());
+    let given = pool
+        .ground
+        .as_ref()
+        .is_ok_and(|ground| ground.ranges.range_of(ip).is_some());
+    match block {
+        Some(block) if Some(&block.object.spec.owner.node) == holder.node.as_ref() => None,
+        Some(block) if block.object.spec.state == BlockState::Shared => None,
+        Some(block) => Some(problem(
+            Level::Fail,
+            "foreign-block",
+            ip,
+            format!(
+                "{}, lies in block {} of node {}, which may give it to another pod",
+                describe(holder),
+                block.cidr,
+                block.object.spec.owner.node
+            ),
+            "delete the pod; if it comes again, look at the agents of both nodes",
+        )),
+        // Whoever is moving in from another system has such pods for a while.
+        None if !given => Some(problem(
+            Level::Info,
+            "excluded",
+            ip,
+            format!(
+                "{}, is excluded from pool {} now, or outside its ranges: it keeps the address, and nobody has it afterwards",
+                describe(holder),
+                pool.name()
+            ),
+            "nothing",
+        )),
+        None => Some(problem(
+            Level::Fail,
+            "unclaimed",
+            ip,
+            format!(
+                "{}, is in pool {}, and neither a block nor an object says that it is given",
+                describe(holder),
+                pool.name()
+            ),
+            "find out where the pod has it from; until then exclude the address in the pool, so that no node claims it",
+        )),
+    }
+}
+
+fn overlaps(snapshot: &Snapshot) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for (i, one) in snapshot.blocks.iter().enumerate() {
+        // They are in the order of their addresses.
+        let family = Family::of(one.cidr.ip());
+        let reach = bits(one.cidr.broadcast());
+        let near = snapshot.blocks[i + 1..]
+            .iter()
+            .take_while(|other| Family::of(other.cidr.ip()) == family && bits(other.cidr.network()) <= reach);
+        for other in near.filter(|other| other.space() == one.space()) {
+            found.push(problem(
+                Level::Fail,
+                "overlap",
+                one.cidr,
+                format!("of node {} has addresses of block {} of node {}", one.object.spec.owner.node, other.cidr, other.object.spec.owner.node),
+                "kubectl describe addressspace: two pools with different block sizes have one subnet; drain one of the two nodes and remove the block",
+            ));
+        }
+    }
+    found
+}
+
+/// Blocks whose node or pool is gone.
+fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Problem> {
+    let spec = &block.object.spec;
+    let name = block.name();
+    if snapshot.pool(&spec.pool).is_none() {
+        return Some(problem(
+            Level::Warn,
+            "homeless",
+            name,
+            format!("is of pool {}, which does not exist", spec.pool),
+            "it goes once no pod has an address of it; if it stays, look at the agent of its node",
+        ));
+    }
+    let registered = snapshot.nodes.get(&spec.owner.node);
+    match (spec.state, registered) {
+        (BlockState::Shared, _) => None,
+        (BlockState::Orphaned, _) => Some(problem(
+            Level::Info,
+            "orphan",
+            name,
+            format!(
+                "belonged to node {}, which is gone{}; others may have it after the quarantine, once no pod is bound to the node",
+                spec.owner.node,
+                spec.orphaned
+                    .as_ref()
+                    .map(|orphaned| format!(" (seen by {} at {})", orphaned.by, orphaned.since.0))
+                    .unwrap_or_default()
+            ),
+            "nothing; if pods of that node are still listed, delete them",
+        )),
+        (_, None) => Some(problem(
+            Level::Warn,
+            "orphan",
+            name,
+            format!(
+                "belongs to node {}, which the cluster does not have, and no agent has noted that yet",
+                spec.owner.node
+            ),
+            "wait a minute; if it stays, no agent is the keeper: kubectl -n rdmanet-system get leases",
+        )),
+        (_, Some(uid)) if *uid != spec.owner.node_uid => Some(problem(
+            Level::Warn,
+            "orphan",
+            name,
+            format!("belongs to an earlier registration of node {}", spec.owner.node),
+            "the node's agent takes it over if it has the block's file; look at its log if this stays",
+        )),
+        _ => None,
+    }
+}
+
+/// Address objects whose pod is gone.
+fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
+    let bound = snapshot
+        .addresses
+        .iter()
+        .filter(|(_, object)| object.spec.state == AddressState::Bound);
+    let leaked = bound.filter_map(|(ip, object)| {
+        let pod = object.spec.pod.as_ref()?;
+        let name = format!("{}/{}", pod.namespace, pod.name);
+        let there = snapshot.pods.iter().find(|one| one.name == name);
+        let why = match (there, &pod.uid) {
+            (None, _) => "does not exist".to_owned(),
+            (Some(there), Some(uid)) if there.uid != *uid => "is another one of that name by now".to_owned(),
+            (Some(there), _) if !there.lives => "has ended".to_owned(),
+            _ => return None,
+        };
+        Some(problem(
+            Level::Warn,
+            "leak",
+            ip,
+            format!("is bound to pod {name} on node {}, which {why}", object.spec.node.node),
+            format!("the agent of that node frees it within minutes; if that node is gone for good: rdmanet release {ip}"),
+        ))
+    });
+    leaked.collect()
+}
+
+fn pools(snapshot: &Snapshot) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for pool in &snapshot.pools {
+        let conditions = pool.object.status.iter().flat_map(|status| &status.conditions);
+        for one in conditions {
+            let level = match (one.type_.as_str(), one.status.as_str()) {
+                (condition::READY, "False") => Level::Fail,
+                (condition::DEGRADED | condition::EXHAUSTED, "True") => Level::Warn,
+                (condition::OVERLAP | condition::SHRINK_PENDING | condition::EXCLUSION_OVER_LIVE, "True") => {
+                    Level::Info
+                }
+                _ => continue,
+            };
+            found.push(problem(
+                level,
+                "pool",
+                format!("{} {}", pool.name(), one.type_),
+                format!("{}: {}", one.reason, one.message),
+                "docs/operate.md says what each condition asks for",
+            ));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

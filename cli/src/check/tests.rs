@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::cluster::pods::PodFacts;
+use crate::testing::{address, block, cluster, pod, with};
+
+fn kinds(snapshot: &Snapshot) -> Vec<(Level, &'static str, String)> {
+    problems(snapshot)
+        .into_iter()
+        .map(|one| (one.level, one.kind, one.subject))
+        .collect()
+}
+
+#[test]
+fn a_cluster_that_is_well_has_no_problem() {
+    let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "q")]);
+    cluster.pods = vec![pod("p", "a", "10.1.0.18"), pod("q", "a", "10.1.0.100")];
+    assert_eq!(problems(&cluster), []);
+    assert_eq!(answer(&cluster, &[]).outcome, Outcome::Fine);
+}
+
+#[test]
+fn one_address_of_two_pods_is_a_duplicate() {
+    let mut cluster = cluster();
+    cluster.pods = vec![pod("p", "a", "10.1.0.18"), pod("q", "b", "10.1.0.18")];
+    let found = kinds(&cluster);
+    assert!(
+        found.contains(&(Level::Fail, "duplicate", "10.1.0.18".into())),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&(Level::Fail, "foreign-block", "10.1.0.18".into())),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_pod_that_has_ended_holds_nothing() {
+    let mut cluster = cluster();
+    let ended = PodFacts {
+        lives: false,
+        ..pod("q", "b", "10.1.0.18")
+    };
+    cluster.pods = vec![pod("p", "a", "10.1.0.18"), ended];
+    assert_eq!(problems(&cluster), []);
+}
+
+#[test]
+fn an_address_that_nobody_claimed_and_one_that_is_excluded_are_told_apart() {
+    let mut cluster = cluster();
+    cluster.pods = vec![pod("p", "a", "10.1.0.99"), pod("q", "a", "10.1.0.203")];
+    let found = kinds(&cluster);
+    assert_eq!(
+        found,
+        [
+            (Level::Fail, "unclaimed", "10.1.0.99".into()),
+            (Level::Info, "excluded", "10.1.0.203".into()),
+        ]
+    );
+}
+
+#[test]
+fn an_address_outside_the_pools_of_its_network_is_told() {
+    let mut cluster = cluster();
+    cluster.networks.insert("ml/rail0".into(), vec!["rail0".into()]);
+    cluster.pods = vec![pod("p", "a", "172.16.0.1")];
+    assert_eq!(kinds(&cluster), [(Level::Warn, "outside", "172.16.0.1".into())]);
+}
+
+#[test]
+fn an_object_whose_pod_is_gone_or_another_is_a_leak() {
+    let mut cluster = with(
+        &[],
+        &[
+            address("rail0", "10.1.0.100", "a", "p"),
+            address("rail0", "10.1.0.101", "a", "q"),
+        ],
+    );
+    cluster.pods = vec![PodFacts {
+        uid: "another".into(),
+        ..pod("q", "a", "10.1.0.20")
+    }];
+    let found = problems(&cluster);
+    let leaks: Vec<&Problem> = found.iter().filter(|one| one.kind == "leak").collect();
+    assert_eq!(leaks.len(), 2, "{found:?}");
+    assert!(leaks[0].text.contains("does not exist") && leaks[1].text.contains("another one of that name"));
+    assert!(leaks[0].remedy.contains("rdmanet release 10.1.0.100"));
+}
+
+#[test]
+fn blocks_without_node_or_pool_are_told() {
+    let mut cluster = with(
+        &[
+            block("gone", "10.2.0.0/28", "a"),
+            block("rail0", "10.1.0.48/28", "c"),
+        ],
+        &[],
+    );
+    cluster.nodes.insert("b".into(), "registered anew".into());
+    let found = kinds(&cluster);
+    assert_eq!(
+        found,
+        [
+            (Level::Warn, "homeless", "default-4-0a020000-28".into()),
+            (Level::Warn, "orphan", "default-4-0a010020-28".into()),
+            (Level::Warn, "orphan", "default-4-0a010030-28".into()),
+        ]
+    );
+}
+
+#[test]
+fn blocks_that_share_an_address_are_told_once() {
+    let cluster = with(&[block("rail0", "10.1.0.0/26", "b")], &[]);
+    let found: Vec<Problem> = problems(&cluster)
+        .into_iter()
+        .filter(|one| one.kind == "overlap")
+        .collect();
+    assert_eq!(
+        found.iter().map(|one| one.subject.as_str()).collect::<Vec<_>>(),
+        ["10.1.0.0/26", "10.1.0.0/26"]
+    );
+}
+
+#[test]
+fn a_pool_that_is_not_ready_is_told_with_its_reason() {
+    let mut cluster = cluster();
+    let status = cluster.pools[0].object.status.as_mut().unwrap();
+    status.conditions[0].status = "False".to_owned();
+    status.conditions[0].message = "overlaps pool x".to_owned();
+    let found = problems(&cluster);
+    assert_eq!(
+        (found[0].kind, found[0].subject.as_str()),
+        ("pool", "rail0 Ready")
+    );
+    assert!(found[0].text.contains("overlaps pool x"));
+    assert_eq!(answer(&cluster, &found).outcome, Outcome::Found);
+}

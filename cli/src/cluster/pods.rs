@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pods as far as addresses are concerned: where they run, and what Multus says they have (`k8s.v1.cni.cncf.io/network-status`,
+//! written once ADD has succeeded; the specification of the Network Plumbing Working Group, § 5).
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use serde::Deserialize;
+use std::net::IpAddr;
+
+const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodFacts {
+    /// `namespace/name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// Its node, if it has one.
+    pub node: Option<String>,
+    /// Whether it may hold addresses: a pod that has ended holds none, though its annotation stays.
+    pub lives: bool,
+    /// When its node began with it.
+    pub since: Option<String>,
+    /// What `networks` asks for, unread.
+    pub asks: Option<String>,
+    /// Its interfaces besides those of the cluster's own network.
+    pub interfaces: Vec<Interface>,
+}
+
+/// An interface of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Interface {
+    /// The network, `namespace/name` as a rule.
+    #[serde(default)]
+    pub name: String,
+    /// Its name in the pod.
+    #[serde(default)]
+    pub interface: String,
+    /// Its addresses.
+    #[serde(default)]
+    pub ips: Vec<String>,
+    /// It is of the cluster's own network.
+    #[serde(default)]
+    pub default: bool,
+}
+
+impl Interface {
+    /// Those of its addresses that are such.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        // Some plugins put the prefix length behind.
+        self.ips
+            .iter()
+            .filter_map(|ip| ip.split('/').next()?.parse().ok())
+    }
+}
+
+impl PodFacts {
+    /// The facts of `pod`.
+    pub fn of(pod: &Pod) -> Self {
+        let status = pod.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_deref());
+        let annotation = |key: &str| pod.annotations().get(key).map(String::as_str);
+        let interfaces: Vec<Interface> = annotation(STATUS)
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        Self {
+            name: format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
+            uid: pod.uid().unwrap_or_default(),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+            lives: !matches!(phase, Some("Succeeded" | "Failed")),
+            since: status
+                .and_then(|status| status.start_time.as_ref())
+                .map(|time| time.0.to_string()),
+            asks: annotation(NETWORKS).map(str::to_owned),
+            interfaces: interfaces.into_iter().filter(|one| !one.default).collect(),
+        }
+    }
+
+    /// The interface that has `ip`.
+    pub fn interface_with(&self, ip: IpAddr) -> Option<&Interface> {
+        self.interfaces
+            .iter()
+            .find(|one| one.addresses().any(|its| its == ip))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(status: &str, phase: &str) -> PodFacts {
+        let pod = json!({
+            "metadata": { "name": "a", "namespace": "ml", "uid": "u", "annotations": { STATUS: status } },
+            "spec": { "nodeName": "n1", "containers": [] },
+            "status": { "phase": phase, "startTime": "2026-01-02T03:04:05Z" },
+        });
+        PodFacts::of(&serde_json::from_value(pod).unwrap())
+    }
+
+    #[test]
+    fn the_interfaces_of_multus_are_told_without_the_clusters_own() {
+        let status = r#"[{"name": "cbr0", "ips": ["10.244.0.2"], "default": true, "dns": {}},
+            {"name": "ml/rail0", "interface": "net1", "ips": ["10.20.0.130", "fd00::1/64"], "mac": "x"}]"#;
+        let pod = pod(status, "Running");
+        assert_eq!(
+            (pod.name.as_str(), pod.since.as_deref()),
+            ("ml/a", Some("2026-01-02T03:04:05Z"))
+        );
+        let ip: IpAddr = "fd00::1".parse().unwrap();
+        assert_eq!(pod.interface_with(ip).unwrap().interface, "net1");
+        assert!(pod.interface_with("10.244.0.2".parse().unwrap()).is_none());
+    }
+
+    #[test]
+    fn a_pod_that_has_ended_holds_nothing_and_a_damaged_annotation_tells_nothing() {
+        assert!(!pod("[]", "Succeeded").lives);
+        assert!(pod("[]", "Pending").lives);
+        assert_eq!(pod("{", "Running").interfaces, []);
+    }
+}

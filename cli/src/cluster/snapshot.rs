@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the cluster says of addresses, read once. Everything that is asked of it afterwards is pure.
+//!
+//! The lists are read one after the other while pods come and go: what contradicts itself is looked at a second time before
+//! anybody is told (`check`).
+
+use super::pods::PodFacts;
+use super::{list, list_if_known};
+use crate::answer::Failure;
+use agent::api::{IpAddress, IpBlock, IpPool};
+use agent::ground::Ground;
+use ipnetwork::IpNetwork;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::{Api, Client, ResourceExt};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// The cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Pools, by name.
+    pub pools: Vec<Pool>,
+    /// Blocks, by first address.
+    pub blocks: Vec<Block>,
+    /// Addresses that are objects, by address.
+    pub addresses: Vec<(IpAddr, IpAddress)>,
+    /// The UID of each node, by name.
+    pub nodes: BTreeMap<String, String>,
+    /// Pods that ask for networks or have interfaces of them.
+    pub pods: Vec<PodFacts>,
+    /// The pools that each network (`namespace/name`) takes addresses from.
+    pub networks: BTreeMap<String, Vec<String>>,
+}
+
+/// A pool.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// The object.
+    pub object: IpPool,
+    /// Its ranges and blocks as the spec has them; the sentence if that is wrong.
+    pub ground: Result<Ground, String>,
+}
+
+/// A block.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The object.
+    pub object: IpBlock,
+    /// Its addresses.
+    pub cidr: IpNetwork,
+}
+
+impl Pool {
+    /// The pool of `object`: what was accepted, or else what is written.
+    pub fn of(object: IpPool) -> Self {
+        let accepted = Ground::accepted(&object).ok().flatten();
+        let ground = accepted.map_or_else(|| Ground::new(&object, &object.spec, 0).map_err(|e| e.msg), Ok);
+        Self { object, ground }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The address space.
+    pub fn space(&self) -> &str {
+        &self.object.spec.address_space
+    }
+
+    /// Whether `ip` lies in one of its subnets, given or not.
+    pub fn covers(&self, ip: IpAddr) -> bool {
+        let subnets = self
+            .object
+            .spec
+            .ranges
+            .iter()
+            .filter_map(|range| range.subnet.parse::<IpNetwork>().ok());
+        subnets.into_iter().any(|subnet| subnet.contains(ip))
+    }
+}
+
+impl Block {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The address space, which its name begins with.
+    pub fn space(&self) -> &str {
+        self.name().rsplitn(4, '-').nth(3).unwrap_or_default()
+    }
+}
+
+/// The network attachment definitions of Multus.
+pub fn definitions(client: &Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "network-attachment-definitions");
+    Api::all_with(client.clone(), &resource)
+}
+
+/// The `ipam` section of a definition's configuration, be it a list of plugins or one: that of the first plugin that has one.
+pub fn ipam_of(definition: &DynamicObject) -> Option<serde_json::Value> {
+    let config = definition.data.pointer("/spec/config")?.as_str()?;
+    let config: serde_json::Value = serde_json::from_str(config).ok()?;
+    let own = config.get("ipam").filter(|ipam| ipam.is_object()).cloned();
+    own.or_else(|| {
+        let plugins = config.get("plugins")?.as_array()?.iter();
+        plugins
+            .filter_map(|plugin| plugin.get("ipam"))
+            .find(|ipam| ipam.is_object())
+            .cloned()
+    })
+}
+
+/// The pools that an `ipam` section of `rdma-ipam` names.
+pub fn pools_of(ipam: &serde_json::Value) -> Vec<String> {
+    if ipam["type"] != "rdma-ipam" {
+        return Vec::new();
+    }
+    let many = ipam["pools"].as_array().into_iter().flatten();
+    let one = ipam.get("pool").into_iter();
+    let names = one.chain(many).filter_map(serde_json::Value::as_str);
+    names.map(str::to_owned).collect()
+}
+
+impl Snapshot {
+    /// Reads pools, blocks, addresses, nodes, networks and pods.
+    ///
+    /// # Errors
+    /// As [`super::explain`].
+    pub async fn read(client: &Client) -> Result<Self, Failure> {
+        let mut snapshot = Self::of_pools(client).await?;
+        snapshot.read_pods(client, &ListParams::default()).await?;
+        Ok(snapshot)
+    }
+
+    /// The same without pods and networks.
+    ///
+    /// # Errors
+    /// As [`super::explain`].
+    pub async fn of_pools(client: &Client) -> Result<Self, Failure> {
+        let all = ListParams::default();
+        let pools: Vec<IpPool> = list(&Api::all(client.clone()), "IPPools", &all).await?;
+        let blocks: Vec<IpBlock> = list(&Api::all(client.clone()), "IPBlocks", &all).await?;
+        let addresses: Vec<IpAddress> = list(&Api::all(client.clone()), "IPAddresses", &all).await?;
+        let nodes: Vec<Node> = list(&Api::all(client.clone()), "Nodes", &all).await?;
+        let mut snapshot = Self::of(pools, blocks, addresses);
+        let registered = nodes
+            .iter()
+            .map(|node| (node.name_any(), node.uid().unwrap_or_default()));
+        snapshot.nodes = registered.collect();
+        Ok(snapshot)
+    }
+
+    /// A cluster with these objects and no others.
+    pub fn of(pools: Vec<IpPool>, blocks: Vec<IpBlock>, addresses: Vec<IpAddress>) -> Self {
+        let mut snapshot = Self {
+            pools: pools.into_iter().map(Pool::of).collect(),
+            blocks: blocks
+                .into_iter()
+                .filter_map(|object| {
+                    let cidr = object.spec.cidr.parse().ok()?;
+                    Some(Block { object, cidr })
+                })
+                .collect(),
+            addresses: addresses
+                .into_iter()
+                .filter_map(|object| Some((object.spec.address.parse().ok()?, object)))
+                .collect(),
+            ..Self::default()
+        };
+        snapshot.pools.sort_by(|a, b| a.name().cmp(b.name()));
+        snapshot
+            .blocks
+            .sort_by_key(|block| (block.cidr.is_ipv6(), block.cidr.network()));
+        snapshot.addresses.sort_by_key(|(ip, _)| *ip);
+        snapshot
+    }
+
+    /// Reads the networks, and the pods that `wanted` selects.
+    ///
+    /// # Errors
+    /// As [`super::explain`].
+    pub async fn read_pods(&mut self, client: &Client, wanted: &ListParams) -> Result<(), Failure> {
+        let definitions = list_if_known(&definitions(client), "NetworkAttachmentDefinitions").await?;
+        for definition in definitions.unwrap_or_default() {
+            let pools = ipam_of(&definition)
+                .map(|ipam| pools_of(&ipam))
+                .unwrap_or_default();
+            if !pools.is_empty() {
+                let name = format!(
+                    "{}/{}",
+                    definition.namespace().unwrap_or_default(),
+                    definition.name_any()
+                );
+                self.networks.insert(name, pools);
+            }
+        }
+        let pods: Vec<Pod> = list(&Api::all(client.clone()), "Pods", wanted).await?;
+        let facts = pods.iter().map(PodFacts::of);
+        self.pods = facts
+            .filter(|pod| pod.asks.is_some() || !pod.interfaces.is_empty())
+            .collect();
+        Ok(())
+    }
+
+    /// The pool of a name.
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.name() == name)
+    }
+
+    /// The blocks of a pool.
+    pub fn blocks_of<'s>(&'s self, pool: &'s str) -> impl Iterator<Item = &'s Block> {
+        self.blocks
+            .iter()
+            .filter(move |block| block.object.spec.pool == pool)
+    }
+
+    /// The blocks that have `ip`, one for each address space at most.
+    pub fn blocks_with(&self, ip: IpAddr) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().filter(move |block| block.cidr.contains(ip))
+    }
+
+    /// The pool that an address on an interface of `network` on `node` is of. The network's definition says so; without one,
+    /// the block that the node has, or else the only pool with such an address.
+    pub fn pool_of(&self, ip: IpAddr, network: &str, node: Option<&str>) -> Option<&Pool> {
+        if let Some(named) = self.networks.get(network) {
+            return self
+                .pools
+                .iter()
+                .find(|pool| named.iter().any(|name| name == pool.name()) && pool.covers(ip));
+        }
+        let own = self
+            .blocks_with(ip)
+            .find(|block| Some(block.object.spec.owner.node.as_str()) == node);
+        if let Some(pool) = own.and_then(|block| self.pool(&block.object.spec.pool)) {
+            return Some(pool);
+        }
+        let mut covering = self.pools.iter().filter(|pool| pool.covers(ip));
+        covering.next().filter(|_| covering.next().is_none())
+    }
+
+    /// The names of the address spaces.
+    pub fn spaces(&self) -> BTreeSet<&str> {
+        self.pools.iter().map(Pool::space).collect()
+    }
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rdmanet pools` and `rdmanet blocks`.
+
+use crate::answer::{Answer, Failure, Outcome};
+use crate::cluster::snapshot::{Block, Pool, Snapshot};
+use crate::table::{Table, wrapped};
+use agent::api::condition;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Every pool in a line, or one with everything about it.
+///
+/// # Errors
+/// There is no pool of that name.
+pub fn pools(snapshot: &Snapshot, name: Option<&str>) -> Result<Answer, Failure> {
+    if let Some(name) = name {
+        return Ok(one(snapshot, found(snapshot, name)?));
+    }
+    let mut table = Table::new(&[
+        "POOL",
+        "SPACE",
+        "RANGES",
+        "SIZE",
+        "USED",
+        "FREE",
+        "BLOCKS",
+        "READY",
+        "WHAT ELSE",
+    ]);
+    for pool in &snapshot.pools {
+        let ranges: Vec<&str> = pool
+            .object
+            .spec
+            .ranges
+            .iter()
+            .map(|range| range.subnet.as_str())
+            .collect();
+        let counters = pool
+            .object
+            .status
+            .as_ref()
+            .and_then(|status| status.counters.as_ref());
+        let number =
+            |of: fn(&agent::api::Counters) -> i64| counters.map(|c| of(c).to_string()).unwrap_or_default();
+        let (ready, reason) = readiness(pool);
+        table.row([
+            pool.name().to_owned(),
+            pool.space().to_owned(),
+            ranges.join(","),
+            number(|c| c.size),
+            number(|c| c.used),
+            number(|c| c.free),
+            number(|c| c.blocks),
+            if ready == "True" {
+                "yes".to_owned()
+            } else {
+                format!("no: {reason}")
+            },
+            standing(pool).join(", "),
+        ]);
+    }
+    let text = if table.is_empty() {
+        "there is no pool; conf/pools has examples: kubectl apply -f conf/pools/rail0.yaml\n".to_owned()
+    } else {
+        table.render()
+    };
+    Ok(Answer {
+        text,
+        json: json!({ "version": 1, "pools": snapshot.pools.iter().map(json_pool).collect::<Vec<_>>() }),
+        outcome: Outcome::Fine,
+    })
+}
+
+/// The pool of a name.
+///
+/// # Errors
+/// There is none; the sentence lists those that there are.
+pub fn found<'s>(snapshot: &'s Snapshot, name: &str) -> Result<&'s Pool, Failure> {
+    snapshot.pool(name).ok_or_else(|| {
+        let names: Vec<&str> = snapshot.pools.iter().map(Pool::name).collect();
+        let there = if names.is_empty() {
+            "there is none at all".to_owned()
+        } else {
+            format!("there are {}", names.join(", "))
+        };
+        Failure(format!("the cluster has no pool {name}; {there}"))
+    })
+}
+
+fn condition_of<'p>(pool: &'p Pool, kind: &str) -> Option<(&'p str, &'p str, &'p str)> {
+    let conditions = &pool.object.status.as_ref()?.conditions;
+    let found = conditions.iter().find(|condition| condition.type_ == kind)?;
+    Some((&found.status, &found.reason, &found.message))
+}
+
+fn readiness(pool: &Pool) -> (&str, &str) {
+    condition_of(pool, condition::READY)
+        .map_or(("Unknown", "no agent has looked at it"), |(status, reason, _)| {
+            (status, reason)
+        })
+}
+
+/// The conditions besides `Ready` that hold.
+fn standing(pool: &Pool) -> Vec<String> {
+    let conditions = pool.object.status.iter().flat_map(|status| &status.conditions);
+    let held = conditions.filter(|one| one.type_ != condition::READY && one.status == "True");
+    held.map(|one| one.type_.clone()).collect()
+}
+
+fn one(snapshot: &Snapshot, pool: &Pool) -> Answer {
+    let spec = &pool.object.spec;
+    let mut text = format!("pool {}, address space {}\n", pool.name(), pool.space());
+    for range in &spec.ranges {
+        let limits = match (&range.start, &range.end) {
+            (None, None) => String::new(),
+            (start, end) => format!(
+                " from {} to {}",
+                start.as_deref().unwrap_or("its first"),
+                end.as_deref().unwrap_or("its last")
+            ),
+        };
+        let gateway = range.gateway.as_deref().unwrap_or("its first address");
+        let _ = writeln!(text, "  range     {}{limits}, gateway {gateway}", range.subnet);
+        if !range.exclude.is_empty() {
+            let _ = writeln!(
+                text,
+                "  excluded  {}",
+                wrapped(&range.exclude.join(", "), 12, 110)
+            );
+        }
+    }
+    if !spec.reserved.is_empty() {
+        let _ = writeln!(
+            text,
+            "  reserved  {}",
+            wrapped(&spec.reserved.join(", "), 12, 110)
+        );
+    }
+    if let Some(counters) = pool
+        .object
+        .status
+        .as_ref()
+        .and_then(|status| status.counters.as_ref())
+    {
+        let _ = writeln!(
+            text,
+            "  counts    {} addresses, {} used, {} free outside {} blocks{}",
+            counters.size,
+            counters.used,
+            counters.free,
+            counters.blocks,
+            counters
+                .oldest
+                .as_ref()
+                .map(|time| format!(", the oldest since {}", time.0))
+                .unwrap_or_default()
+        );
+    }
+    if let Err(why) = &pool.ground {
+        let _ = writeln!(text, "  wrong     {}", wrapped(why, 12, 110));
+    }
+    for condition in pool.object.status.iter().flat_map(|status| &status.conditions) {
+        let told = format!(
+            "{} ({}): {}",
+            condition.status, condition.reason, condition.message
+        );
+        let _ = writeln!(text, "  {:9} {}", condition.type_, wrapped(&told, 12, 110));
+    }
+    let blocks: Vec<&Block> = snapshot.blocks_of(pool.name()).collect();
+    if !blocks.is_empty() {
+        let _ = write!(text, "\n{}", table(&blocks).render());
+    }
+    let mut json = json_pool(pool);
+    json["blocks"] = blocks.iter().map(|block| json_block(block)).collect();
+    Answer {
+        text,
+        json,
+        outcome: Outcome::Fine,
+    }
+}
+
+fn json_pool(pool: &Pool) -> Value {
+    json!({
+        "name": pool.name(),
+        "addressSpace": pool.space(),
+        "ranges": pool.object.spec.ranges,
+        "reserved": pool.object.spec.reserved,
+        "counters": pool.object.status.as_ref().and_then(|status| status.counters.as_ref()),
+        "ready": readiness(pool).0 == "True",
+        "conditions": pool.object.status.as_ref().map(|status| &status.conditions),
+        "wrong": pool.ground.as_ref().err(),
+    })
+}
+
+/// Every block, or those of a pool or of a node.
+///
+/// # Errors
+/// There is no pool of that name.
+pub fn blocks(snapshot: &Snapshot, pool: Option<&str>, node: Option<&str>) -> Result<Answer, Failure> {
+    if let Some(name) = pool {
+        found(snapshot, name)?;
+    }
+    let wanted = |block: &&Block| {
+        let spec = &block.object.spec;
+        pool.is_none_or(|pool| spec.pool == pool) && node.is_none_or(|node| spec.owner.node == node)
+    };
+    let blocks: Vec<&Block> = snapshot.blocks.iter().filter(wanted).collect();
+    let text = if blocks.is_empty() {
+        "no block is claimed\n".to_owned()
+    } else {
+        table(&blocks).render()
+    };
+    Ok(Answer {
+        text,
+        json: json!({ "version": 1, "blocks": blocks.iter().map(|block| json_block(block)).collect::<Vec<_>>() }),
+        outcome: Outcome::Fine,
+    })
+}
+
+fn table(blocks: &[&Block]) -> Table {
+    let mut table = Table::new(&[
+        "BLOCK", "POOL", "NODE", "STATE", "USED", "FREE", "OLDEST", "TOLD", "NAME",
+    ]);
+    for block in blocks {
+        let (spec, status) = (&block.object.spec, block.object.status.as_ref());
+        let time = |time: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| {
+            time.map(|time| time.0.to_string()).unwrap_or_default()
+        };
+        table.row([
+            block.cidr.to_string(),
+            spec.pool.clone(),
+            spec.owner.node.clone(),
+            format!("{:?}", spec.state),
+            status.map(|status| status.used.to_string()).unwrap_or_default(),
+            status.map(|status| status.free.to_string()).unwrap_or_default(),
+            time(status.and_then(|status| status.oldest.as_ref())),
+            time(status.and_then(|status| status.mirrored_at.as_ref())),
+            block.name().to_owned(),
+        ]);
+    }
+    table
+}
+
+fn json_block(block: &Block) -> Value {
+    json!({ "name": block.name(), "addressSpace": block.space(), "spec": block.object.spec, "status": block.object.status })
+}

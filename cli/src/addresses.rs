@@ -11,6 +11,7 @@ use kube::Client;
 use kube::api::ListParams;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::net::IpAddr;
 
 /// What is asked about.
@@ -61,7 +62,7 @@ pub async fn run(client: &Client, options: &args::Addresses) -> Result<Answer, F
         };
     }
     for sentence in &damaged {
-        text.push_str(&format!("unread: {sentence}\n"));
+        let _ = writeln!(text, "unread: {sentence}");
     }
     let free = match (&wanted, all.is_empty()) {
         (Wanted::Address(ip), true) => Some(standing(&snapshot, *ip)),

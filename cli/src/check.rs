@@ -5,7 +5,7 @@
 //! and go; this command repairs nothing.
 
 use crate::answer::{Answer, Failure, Outcome};
-use crate::cluster::snapshot::{Block, Snapshot};
+use crate::cluster::snapshot::{Block, Pool, Snapshot};
 use crate::holders::{Holder, Witness, holders};
 use crate::table::wrapped;
 use agent::api::{AddressState, BlockState, condition};
@@ -141,14 +141,14 @@ pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
 fn problem(
     level: Level,
     kind: &'static str,
-    subject: impl ToString,
+    subject: impl Into<String>,
     text: String,
     remedy: impl Into<String>,
 ) -> Problem {
     Problem {
         level,
         kind,
-        subject: subject.to_string(),
+        subject: subject.into(),
         text,
         remedy: remedy.into(),
     }
@@ -182,7 +182,7 @@ fn duplicates(snapshot: &Snapshot, all: &[Holder]) -> Vec<Problem> {
         problem(
             Level::Fail,
             "duplicate",
-            ip,
+            ip.to_string(),
             format!(
                 "has {} holders in address space {space}: {}",
                 who.len(),
@@ -206,7 +206,7 @@ fn misplaced(snapshot: &Snapshot, holder: &Holder) -> Option<Problem> {
         return Some(problem(
             Level::Warn,
             "outside",
-            ip,
+            ip.to_string(),
             format!(
                 "{} is of network {}, whose pools do not have it",
                 describe(holder),
@@ -215,6 +215,11 @@ fn misplaced(snapshot: &Snapshot, holder: &Holder) -> Option<Problem> {
             "if the pool was made smaller, this ends with the pod; if not, the pod has it from elsewhere",
         ));
     };
+    misplaced_in(snapshot, pool, holder)
+}
+
+fn misplaced_in(snapshot: &Snapshot, pool: &Pool, holder: &Holder) -> Option<Problem> {
+    let ip = holder.address;
     let block = snapshot
         .blocks_with(ip)
         .find(|block| block.space() == pool.space());
@@ -228,7 +233,7 @@ fn misplaced(snapshot: &Snapshot, holder: &Holder) -> Option<Problem> {
         Some(block) => Some(problem(
             Level::Fail,
             "foreign-block",
-            ip,
+            ip.to_string(),
             format!(
                 "{}, lies in block {} of node {}, which may give it to another pod",
                 describe(holder),
@@ -241,7 +246,7 @@ fn misplaced(snapshot: &Snapshot, holder: &Holder) -> Option<Problem> {
         None if !given => Some(problem(
             Level::Info,
             "excluded",
-            ip,
+            ip.to_string(),
             format!(
                 "{}, is excluded from pool {} now, or outside its ranges: it keeps the address, and nobody has it afterwards",
                 describe(holder),
@@ -252,7 +257,7 @@ fn misplaced(snapshot: &Snapshot, holder: &Holder) -> Option<Problem> {
         None => Some(problem(
             Level::Fail,
             "unclaimed",
-            ip,
+            ip.to_string(),
             format!(
                 "{}, is in pool {}, and neither a block nor an object says that it is given",
                 describe(holder),
@@ -276,7 +281,7 @@ fn overlaps(snapshot: &Snapshot) -> Vec<Problem> {
             found.push(problem(
                 Level::Fail,
                 "overlap",
-                one.cidr,
+                one.cidr.to_string(),
                 format!("of node {} has addresses of block {} of node {}", one.object.spec.owner.node, other.cidr, other.object.spec.owner.node),
                 "kubectl describe addressspace: two pools with different block sizes have one subnet; drain one of the two nodes and remove the block",
             ));
@@ -355,7 +360,7 @@ fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
         Some(problem(
             Level::Warn,
             "leak",
-            ip,
+            ip.to_string(),
             format!("is bound to pod {name} on node {}, which {why}", object.spec.node.node),
             format!("the agent of that node frees it within minutes; if that node is gone for good: rdmanet release {ip}"),
         ))

@@ -70,9 +70,11 @@ fn kubeconfig(access: &Access) -> Result<Option<Kubeconfig>, Failure> {
 }
 
 fn unread(file: &str, error: &KubeconfigError) -> Failure {
+    let why = causes(error);
+    // What follows is the file with an arrow in it.
+    let why = why.lines().next().unwrap_or_default();
     Failure(format!(
-        "{file} cannot be used: {}; name a file with your credentials by --kubeconfig or KUBECONFIG",
-        causes(error)
+        "{file} cannot be used: {why}; name a file with your credentials by --kubeconfig or KUBECONFIG"
     ))
 }
 
@@ -82,9 +84,9 @@ fn place(access: &Access) -> String {
         .kubeconfig
         .as_ref()
         .map(|file| format!("kubeconfig {}", file.display()));
-    let variable = || std::env::var("KUBECONFIG").ok().filter(|text| !text.is_empty());
+    let variable = || std::env::var_os("KUBECONFIG").filter(|text| !text.is_empty());
     named
-        .or_else(|| variable().map(|file| format!("kubeconfig {file} (KUBECONFIG)")))
+        .or_else(|| variable().map(|file| format!("kubeconfig {} (KUBECONFIG)", file.display())))
         .unwrap_or_else(|| "your kubeconfig".to_owned())
 }
 

@@ -108,8 +108,25 @@ fn standing(pool: &Pool) -> Vec<String> {
 }
 
 fn one(snapshot: &Snapshot, pool: &Pool) -> Answer {
-    let spec = &pool.object.spec;
     let mut text = format!("pool {}, address space {}\n", pool.name(), pool.space());
+    text.push_str(&written(pool));
+    text.push_str(&known(pool));
+    let blocks: Vec<&Block> = snapshot.blocks_of(pool.name()).collect();
+    if !blocks.is_empty() {
+        let _ = write!(text, "\n{}", table(&blocks).render());
+    }
+    let mut json = json_pool(pool);
+    json["blocks"] = blocks.iter().map(|block| json_block(block)).collect();
+    Answer {
+        text,
+        json,
+        outcome: Outcome::Fine,
+    }
+}
+
+/// What people wrote of a pool.
+fn written(pool: &Pool) -> String {
+    let (mut text, spec) = (String::new(), &pool.object.spec);
     for range in &spec.ranges {
         let limits = match (&range.start, &range.end) {
             (None, None) => String::new(),
@@ -136,12 +153,18 @@ fn one(snapshot: &Snapshot, pool: &Pool) -> Answer {
             wrapped(&spec.reserved.join(", "), 12, 110)
         );
     }
-    if let Some(counters) = pool
-        .object
-        .status
-        .as_ref()
-        .and_then(|status| status.counters.as_ref())
-    {
+    text
+}
+
+/// What became of it.
+fn known(pool: &Pool) -> String {
+    let mut text = String::new();
+    let status = pool.object.status.as_ref();
+    if let Some(counters) = status.and_then(|status| status.counters.as_ref()) {
+        let oldest = counters
+            .oldest
+            .as_ref()
+            .map(|time| format!(", the oldest since {}", time.0));
         let _ = writeln!(
             text,
             "  counts    {} addresses, {} used, {} free outside {} blocks{}",
@@ -149,34 +172,20 @@ fn one(snapshot: &Snapshot, pool: &Pool) -> Answer {
             counters.used,
             counters.free,
             counters.blocks,
-            counters
-                .oldest
-                .as_ref()
-                .map(|time| format!(", the oldest since {}", time.0))
-                .unwrap_or_default()
+            oldest.unwrap_or_default()
         );
     }
     if let Err(why) = &pool.ground {
         let _ = writeln!(text, "  wrong     {}", wrapped(why, 12, 110));
     }
-    for condition in pool.object.status.iter().flat_map(|status| &status.conditions) {
+    for condition in status.iter().flat_map(|status| &status.conditions) {
         let told = format!(
             "{} ({}): {}",
             condition.status, condition.reason, condition.message
         );
         let _ = writeln!(text, "  {:9} {}", condition.type_, wrapped(&told, 12, 110));
     }
-    let blocks: Vec<&Block> = snapshot.blocks_of(pool.name()).collect();
-    if !blocks.is_empty() {
-        let _ = write!(text, "\n{}", table(&blocks).render());
-    }
-    let mut json = json_pool(pool);
-    json["blocks"] = blocks.iter().map(|block| json_block(block)).collect();
-    Answer {
-        text,
-        json,
-        outcome: Outcome::Fine,
-    }
+    text
 }
 
 fn json_pool(pool: &Pool) -> Value {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A cluster for tests, written as its objects are.
 
+#![allow(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
+
 use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::Snapshot;
 use serde_json::{Value, json};

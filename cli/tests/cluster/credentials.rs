@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One clear sentence for each way in which credentials can be wrong.
+
+use crate::{kubeconfig, person, rdmanet};
+use agents::Site;
+use std::path::Path;
+
+/// Asserts that the command could not do its work and says each of `pieces` in one line.
+#[track_caller]
+fn says(kubeconfig: Option<&Path>, args: &[&str], pieces: &[&str]) {
+    let run = rdmanet(kubeconfig, args);
+    assert_eq!(run.status, 2, "{run:?}");
+    assert_eq!(run.out, "", "nothing that could be taken for an answer");
+    assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+    for piece in pieces {
+        assert!(run.err.contains(piece), "{piece}: {}", run.err);
+    }
+}
+
+#[test]
+fn without_a_kubeconfig_it_says_which_ones_it_looked_for() {
+    says(
+        None,
+        &["pools"],
+        &[
+            "there is no kubeconfig",
+            "--kubeconfig",
+            "KUBECONFIG",
+            "~/.kube/config",
+        ],
+    );
+    says(
+        Some(Path::new("/nonexistent/config")),
+        &["pools"],
+        &["/nonexistent/config", "KUBECONFIG", "No such file"],
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("damaged");
+    std::fs::write(&file, "{ [").unwrap();
+    says(
+        None,
+        &["blocks", "--kubeconfig", file.to_str().unwrap()],
+        &[file.to_str().unwrap(), "cannot be used"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_a_forbidden_and_a_permitted_person_are_told_apart() {
+    let site = Site::new().await;
+    let unknown = kubeconfig(&site.server.config_with("expired"));
+    let file = unknown.path().join("config");
+    for command in [&["pools"][..], &["blocks"], &["addresses"], &["check"]] {
+        says(
+            Some(&file),
+            command,
+            &["does not know you (401)", "expired", "get a new kubeconfig"],
+        );
+    }
+    says(
+        Some(&file),
+        &["pools", "--context", "elsewhere"],
+        &["elsewhere", "kubectl config view"],
+    );
+
+    let stranger = person(&site, "stranger", None).await;
+    let file = stranger.path().join("config");
+    says(
+        Some(&file),
+        &["pools"],
+        &[
+            "may not (403)",
+            "ippools",
+            "rdmanet-reader",
+            "conf/rbac/people.yaml",
+        ],
+    );
+
+    let reader = person(&site, "reader", Some("rdmanet-reader")).await;
+    let file = reader.path().join("config");
+    for command in [&["pools"][..], &["blocks"], &["addresses"], &["check"]] {
+        let run = rdmanet(Some(&file), command);
+        assert_eq!(run.status, 0, "{command:?}: {run:?}");
+    }
+
+    let mut wrong = site.server.config_with("any");
+    wrong.clusters[0].cluster.as_mut().unwrap().server = Some("https://127.0.0.1:1".to_owned());
+    let wrong = kubeconfig(&wrong);
+    says(
+        Some(&wrong.path().join("config")),
+        &["check"],
+        &["does not answer", "Connection refused", "kubectl cluster-info"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_without_our_definitions_is_told_what_to_apply() {
+    let server = cluster::Server::start();
+    says(
+        Some(&server.kubeconfig()),
+        &["pools"],
+        &["(404)", "kubectl apply -f conf/crds"],
+    );
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is told of a cluster in which agents and plugins work.
+
+use crate::{pod_with, rdmanet};
+use agents::{Attachment, Member, Site};
+use cluster::install::until;
+use serde_json::{Value, json};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_an_address_is_told_by_the_pod_by_the_node_and_by_the_object() {
+    let site = Site::new().await;
+    let file = site.server.kubeconfig();
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.pool(
+        "rail0",
+        json!({
+            "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
+            "cooldownSeconds": 0, "reserved": ["10.1.0.250"],
+        }),
+    )
+    .await;
+    until("a block is active", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    let ask = |args: &[&str]| rdmanet(Some(&file), args);
+
+    let uid = site.pod("p", "a").await;
+    let attachment = Attachment {
+        uid,
+        ..Attachment::of("p")
+    };
+    let ips = node.add("rail0", &attachment);
+    let address = ips[0].as_str();
+    // Only the node itself knows so far.
+    let elsewhere = ask(&["addresses", address]);
+    assert!(
+        elsewhere.out.contains("node a gives it to its pods (pool rail0"),
+        "{elsewhere:?}"
+    );
+    let data = node.data();
+    let on_node = ask(&[
+        "-o",
+        "json",
+        "addresses",
+        address,
+        "--data-dir",
+        data.to_str().unwrap(),
+    ])
+    .json();
+    let held = &on_node["addresses"][0];
+    assert_eq!(
+        (&held["pod"], &held["interface"], &held["containerID"]),
+        (&json!("default/p"), &json!("net1"), &json!("p"))
+    );
+    assert_eq!(
+        (&held["pool"], &held["toldBy"]),
+        (&json!("rail0"), &json!(["lease"]))
+    );
+    assert!(held["since"].as_str().unwrap().starts_with("20"), "{held}");
+
+    site.remove_pod("p").await;
+    pod_with(&site, "q", "a", "default/rail0", &ips).await;
+    let told = ask(&["addresses", address]);
+    assert_eq!(told.status, 0);
+    let line = told.out.lines().nth(1).unwrap();
+    for piece in [
+        address,
+        "rail0",
+        " a ",
+        "default/q",
+        "net1",
+        "default/rail0",
+        "network-status",
+    ] {
+        assert!(line.contains(piece), "{piece}: {}", told.out);
+    }
+    assert_eq!(ask(&["addresses", "q"]).out, told.out);
+    assert_eq!(ask(&["addresses", "default/q"]).out, told.out);
+    assert!(
+        ask(&["addresses", "nobody"])
+            .out
+            .contains("no pod nobody has an address")
+    );
+    assert!(
+        ask(&["addresses", "192.0.2.1"])
+            .out
+            .contains("192.0.2.1 is in no pool")
+    );
+    assert!(ask(&["addresses", "10.1.0.250"]).out.contains("spec.reserved"));
+
+    let named = Attachment::of("r").asking("10.1.0.250");
+    until("the reserved address is given", async || {
+        node.call("ADD", "rail0", &named).status.success()
+    })
+    .await;
+    let told = ask(&["-o", "json", "addresses", "--pool", "rail0"]).json();
+    let object = told["addresses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["address"] == "10.1.0.250")
+        .unwrap();
+    assert_eq!(
+        (&object["pod"], &object["node"], &object["toldBy"]),
+        (&json!("default/r"), &json!("a"), &json!(["object"]))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_blocks_and_check_tell_what_is_there_and_what_does_not_fit() {
+    let site = Site::new().await;
+    let file = site.server.kubeconfig();
+    let ask = |args: &[&str]| rdmanet(Some(&file), args);
+    assert!(ask(&["pools"]).out.contains("there is no pool"));
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    let ips = node.add("rail0", &Attachment::of("p"));
+    pod_with(&site, "p", "a", "default/rail0", &ips).await;
+    until("use is told", async || {
+        let pools = ask(&["-o", "json", "pools"]).json();
+        pools["pools"][0]["counters"]["used"] == 1
+    })
+    .await;
+
+    let pools = ask(&["pools"]);
+    let row: Vec<&str> = pools.out.lines().nth(1).unwrap().split_whitespace().collect();
+    // A block at an edge of the subnet has one address less.
+    let is = |at: usize, expected: &[&str]| assert!(expected.contains(&row[at]), "{}", pools.out);
+    assert_eq!(
+        (row[0], row[1], row[2], row[3], row[4]),
+        ("rail0", "default", "10.1.0.0/24", "254", "1")
+    );
+    is(5, &["238", "239"]);
+    assert_eq!(row[6..], ["1", "yes", "-"]);
+    let one = ask(&["pools", "rail0"]);
+    assert!(
+        one.out.contains("gateway none") && one.out.contains("Ready") && one.out.contains("/28"),
+        "{}",
+        one.out
+    );
+    let missing = ask(&["pools", "rail9"]);
+    assert_eq!(
+        (missing.status, missing.err.as_str()),
+        (2, "rdmanet: the cluster has no pool rail9; there are rail0\n")
+    );
+    let blocks = ask(&["-o", "json", "blocks", "--node", "a"]).json();
+    assert_eq!(blocks["blocks"][0]["spec"]["owner"]["node"], "a");
+    assert!(
+        ask(&["blocks", "--node", "b"])
+            .out
+            .contains("no block is claimed")
+    );
+
+    let well = ask(&["check", "--pause", "0"]);
+    assert_eq!(well.status, 0, "{well:?}");
+    assert!(
+        well.out.starts_with("all is well: 1 pools, 1 blocks"),
+        "{}",
+        well.out
+    );
+    // Another pod that says it has the same address, on a node that the block does not belong to.
+    Member::new(&site.server, "b", &[]).await;
+    pod_with(&site, "q", "b", "default/rail0", &ips).await;
+    let wrong = ask(&["-o", "json", "check", "--pause", "1"]);
+    assert_eq!(wrong.status, 1);
+    let problems = wrong.json()["problems"].clone();
+    let kinds: Vec<&Value> = problems
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["kind"])
+        .collect();
+    assert_eq!(kinds, ["duplicate", "foreign-block"], "{problems}");
+    assert!(
+        problems[0]["text"].as_str().unwrap().contains("default/p")
+            && problems[0]["text"].as_str().unwrap().contains("default/q")
+    );
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command `rdmanet` as a process, against a real API server with agents and plugins.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test says what it lacks by failing"
+)]
+
+mod credentials;
+mod look;
+
+use agents::Site;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::config::Kubeconfig;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// What a run of the command left.
+#[derive(Debug)]
+struct Run {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+impl Run {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+}
+
+/// Runs `rdmanet` with the credentials in `kubeconfig`, or with none at all.
+fn rdmanet(kubeconfig: Option<&Path>, args: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rdmanet"));
+    command
+        .env_clear()
+        .env("RDMANET_DATA_DIR", "/nonexistent")
+        .args(args);
+    if let Some(file) = kubeconfig {
+        command.env("KUBECONFIG", file);
+    }
+    let output = command.output().unwrap();
+    Run {
+        status: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A folder with the kubeconfig of somebody who has the rights of `role` and no others.
+async fn person(site: &Site, name: &str, role: Option<&str>) -> TempDir {
+    let accounts = site.admin.clone();
+    let api: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> = kube::Api::default_namespaced(accounts);
+    let account = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+    api.create(&PostParams::default(), &account).await.unwrap();
+    if let Some(role) = role {
+        let api: kube::Api<k8s_openapi::api::rbac::v1::ClusterRoleBinding> =
+            kube::Api::all(site.admin.clone());
+        let binding = serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": "default" }],
+        }))
+        .unwrap();
+        api.create(&PostParams::default(), &binding).await.unwrap();
+    }
+    let request = serde_json::from_value(json!({ "spec": { "audiences": [] } })).unwrap();
+    let token = api
+        .create_token_request(name, &PostParams::default(), &request)
+        .await
+        .unwrap();
+    kubeconfig(&site.server.config_with(&token.status.unwrap().token))
+}
+
+/// A folder with `config` in it.
+fn kubeconfig(config: &Kubeconfig) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("config"),
+        serde_norway::to_string(config).unwrap(),
+    )
+    .unwrap();
+    folder
+}
+
+/// Makes pod `default/NAME` on `node`, and writes down what Multus would: that `net1` of `network` has `ips`.
+async fn pod_with(site: &Site, name: &str, node: &str, network: &str, ips: &[String]) -> String {
+    let uid = site.pod(name, node).await;
+    let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::default_namespaced(site.admin.clone());
+    let status = json!([
+        { "name": "cbr0", "interface": "eth0", "ips": ["10.244.0.9"], "default": true },
+        { "name": network, "interface": "net1", "ips": ips },
+    ]);
+    let annotations = json!({ "metadata": { "annotations": {
+        "k8s.v1.cni.cncf.io/networks": network,
+        "k8s.v1.cni.cncf.io/network-status": status.to_string(),
+    } } });
+    pods.patch(name, &PatchParams::default(), &Patch::Merge(annotations))
+        .await
+        .unwrap();
+    uid
+}

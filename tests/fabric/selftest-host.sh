@@ -49,6 +49,27 @@ gives() {
 
 says() { grep -qE "$2" "$dir/$1" || { echo "no '$2' in $1:"; cat "$dir/$1"; return 1; }; }
 
+# A listener that answers each of two connections with what it was sent, and a port beside it that nobody forwards.
+forward() {
+	local s port
+	perl -MIO::Socket::INET -e '
+		$| = 1;
+		my $listener = IO::Socket::INET->new(Listen => 2, LocalAddr => "127.0.0.1") or die $!;
+		print $listener->sockport, "\n";
+		for (1 .. 2) { my $peer = $listener->accept; my $line = <$peer>; print $peer "heard $line"; close $peer }
+	' >"$dir/port" &
+	until [[ -s $dir/port ]]; do sleep 0.1; done
+	port=$(<"$dir/port")
+	s=$(script forward <<-'EOF'
+		for word in one two; do exec 3<>/dev/tcp/10.0.2.100/$1; echo $word >&3; cat <&3; done
+		timeout 3 bash -c ': </dev/tcp/10.0.2.2/22' 2>/dev/null && echo out
+		ip -brief addr show host0 | awk '{ print $3 }'
+	EOF
+	)
+	gives 0 "$run" --nics 1 --forward "$port" "$s" "$port" || return
+	is "$(<"$dir/out")" $'heard one\nheard two\n10.0.2.15/24'
+}
+
 arguments() {
 	local s odd
 	s=$(script args <<<'printf "<%s>" "$#" "$@"')
@@ -202,6 +223,7 @@ cached() {
 	[[ $("$copy/run" --build-only) != "$first" ]]
 }
 
+holds "a port of this machine is reached through --forward, again and again, and nothing else is" forward
 holds "arguments arrive as they are: spaces, quotes, nothing, line ends, options" arguments
 holds "a script outside the repository sees its folder, read-only, and writes elsewhere" folder
 holds "a static program runs as well as a script" program

@@ -26,6 +26,7 @@ mod ipam;
 mod link;
 mod look;
 mod mtu;
+mod multus;
 mod partition;
 mod port;
 mod rails;

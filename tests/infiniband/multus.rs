@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pods whose annotation the real Multus reads, on InfiniBand and with devices that have a PCI address.
+//!
+//! The API server runs on the host; `cargo test -p multus --test fabric` starts it, makes networks and pods, starts these tests in the
+//! VM, and looks at what was written of the pods.
+
+use crate::fabric::{reaches, run};
+use std::fs;
+use std::path::Path;
+use tests::kubelet::{Allocation, allocated, device_info};
+use tests::multus::{Identity, Multus};
+use tests::{Answer, Node, Pod, Value, json};
+
+/// The folder that the host shares: a kubeconfig, and the pods by name.
+const SHARED: &str = "/kube";
+const RESOURCE: &str = "nvidia.com/hostdev";
+
+fn thin(node: &Node) -> Multus<'_> {
+    Multus::thin(node, &Path::new(SHARED).join("kubeconfig"))
+}
+
+fn pod(name: &str) -> Identity {
+    let text = fs::read(Path::new(SHARED).join("pods.json")).expect(
+        "the host's folder with pods.json: these tests are started by `cargo test -p multus --test fabric`",
+    );
+    let pods: Value = serde_json::from_slice(&text).unwrap();
+    let text = |key: &str| pods[name][key].as_str().unwrap().to_owned();
+    Identity {
+        namespace: text("namespace"),
+        name: name.to_owned(),
+        uid: text("uid"),
+    }
+}
+
+/// Runs `test` on a node that forwards, as every node of a cluster does; the network of the cluster would see to it with its first pod.
+fn on_a_node(test: impl FnOnce(&Node) + Send) {
+    run(|node| {
+        let files =
+            ["ipv4/ip_forward", "ipv6/conf/all/forwarding"].map(|file| Path::new("/proc/sys/net").join(file));
+        let forward = |value: &str| files.iter().for_each(|file| fs::write(file, value).unwrap());
+        forward("1");
+        test(node);
+        forward("0");
+    });
+}
+
+/// ADD as a kubelet repeats it: Multus waits a quarter of a second for the API server, which is not much for a handshake in emulation.
+fn add(multus: &Multus, sandbox: &Pod, of: &Identity) -> Answer {
+    for _ in 0..20 {
+        let answer = multus.add(sandbox, of);
+        if !answer.stdout.contains("context deadline exceeded") {
+            return answer;
+        }
+        multus.del(sandbox, of);
+    }
+    multus.add(sandbox, of)
+}
+
+/// The PCI address of a card; between it and the link is the virtio device.
+fn pci(link: &str) -> String {
+    let device = fs::canonicalize(format!("/sys/class/net/{link}/device")).unwrap();
+    let function = device.parent().unwrap().file_name().unwrap();
+    function.to_str().unwrap().to_owned()
+}
+
+#[test]
+#[ignore = "started by the suite `fabric` of tests/multus"]
+fn pods_that_name_a_network_reach_each_other_over_infiniband() {
+    on_a_node(|node| {
+        let multus = thin(node);
+        let (first, second) = (node.pod(), node.pod());
+        let pods = [pod("trainer-0"), pod("trainer-1")];
+        let before = node.settled_snapshot(&[&first, &second]);
+        add(&multus, &first, &pods[0]).result();
+        add(&multus, &second, &pods[1]).result();
+        assert_eq!(first.link_names(), ["eth0", "ib0", "ib1"]);
+        assert_eq!(first.link("ib0").address.len(), 20);
+        reaches(&first, second.global("ib0")[0].split('/').next().unwrap());
+        reaches(&second, first.global("ib1")[0].split('/').next().unwrap());
+        assert!(first.ip("route show default").contains("dev eth0"));
+        multus.del(&first, &pods[0]);
+        multus.del(&second, &pods[1]);
+        node.assert_as_before(&before, &[&first, &second], "after DEL");
+    });
+}
+
+#[test]
+#[ignore = "started by the suite `fabric` of tests/multus"]
+fn the_ports_own_guid_may_be_asked_for_and_no_other() {
+    on_a_node(|node| {
+        let multus = thin(node);
+        let sandbox = node.pod();
+        let before = node.settled_snapshot(&[&sandbox]);
+        add(&multus, &sandbox, &pod("own-guid")).result();
+        let address = sandbox.link("ib0").address.to_string();
+        assert!(address.ends_with("52:54:00:ff:fe:00:00:01"), "{address}");
+        multus.del(&sandbox, &pod("own-guid"));
+        let said = ["02:00:00:00:00:00:00:21", "52:54:00:ff:fe:00:00:01"].map(|guid| guid.replace(':', ""));
+        let answer = add(&multus, &sandbox, &pod("other-guid"));
+        let text = answer.stdout.replace(':', "");
+        assert!(
+            !answer.status.success() && said.iter().all(|guid| text.contains(guid)),
+            "{answer}"
+        );
+        multus.del(&sandbox, &pod("other-guid"));
+        node.assert_as_before(&before, &[&sandbox], "after the refusal");
+    });
+}
+
+/// What the SR-IOV device plugin leaves: the allocation, and a file that describes the device. Its word is the pod's status.
+#[test]
+#[ignore = "started by the suite `fabric` of tests/multus"]
+fn the_device_that_a_device_plugin_chose_is_the_master() {
+    on_a_node(|node| {
+        let multus = thin(node);
+        let sandbox = node.pod();
+        let owner = pod("chosen");
+        let address = pci("eth1");
+        node.ip("link set eth1 up");
+        allocated(&[Allocation {
+            pod: &owner,
+            resource: RESOURCE,
+            devices: &[&address],
+        }]);
+        let info = json!({ "type": "pci", "version": "1.1.0", "pci": { "pci-address": address, "rdma-device": "mlx5_7" } });
+        device_info(RESOURCE, &address, &info);
+        let before = node.settled_snapshot(&[&sandbox]);
+        add(&multus, &sandbox, &owner).result();
+        let parent = sandbox.link("net1").parent.expect("a macvlan child has a parent");
+        assert_eq!(parent, node.link("eth1").index);
+        multus.del(&sandbox, &owner);
+        node.assert_as_before(&before, &[&sandbox], "after DEL");
+        node.ip("link set eth1 down");
+    });
+}
+
+#[test]
+#[ignore = "started by the suite `fabric` of tests/multus"]
+fn devices_of_one_resource_go_to_the_networks_in_the_order_of_their_addresses_and_come_back() {
+    on_a_node(|node| {
+        let multus = thin(node);
+        let sandbox = node.pod();
+        let owner = pod("whole");
+        let addresses = [pci("eth1"), pci("eth2")];
+        assert!(addresses[0] < addresses[1]);
+        let devices = [addresses[1].as_str(), addresses[0].as_str()];
+        allocated(&[Allocation {
+            pod: &owner,
+            resource: RESOURCE,
+            devices: &devices,
+        }]);
+        let macs = ["eth1", "eth2"].map(|link| node.link(link).address);
+        let before = node.settled_snapshot(&[&sandbox]);
+        add(&multus, &sandbox, &owner).result();
+        assert_eq!(["net1", "net2"].map(|link| sandbox.link(link).address), macs);
+        assert!(
+            !node
+                .link_names()
+                .iter()
+                .any(|name| name == "eth1" || name == "eth2")
+        );
+        multus.del(&sandbox, &owner);
+        node.assert_as_before(&before, &[&sandbox], "after DEL");
+    });
+}
+
+/// The RDMA shared device plugin hands out a number; the pod has every uverbs file that its selector fits, and must know which is its
+/// interface's.
+#[test]
+#[ignore = "started by the suite `fabric` of tests/multus"]
+fn the_status_names_the_rdma_device_whose_uverbs_file_the_pod_is_to_open() {
+    on_a_node(|node| {
+        node.ip("link set eth0 up");
+        let made = node.exec("rdma", "link add rxe0 type rxe netdev eth0");
+        assert!(made.status.success(), "{made:?}; does the VM have rdma_rxe?");
+        let multus = thin(node);
+        let sandbox = node.pod();
+        let owner = pod("roce");
+        allocated(&[Allocation {
+            pod: &owner,
+            resource: "rdma/hca_shared",
+            devices: &["17"],
+        }]);
+        let before = node.settled_snapshot(&[&sandbox]);
+        add(&multus, &sandbox, &owner).result();
+        let uverbs = fs::read_dir("/sys/class/infiniband_verbs").unwrap();
+        let device =
+            |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("ibdev")).unwrap_or_default();
+        let found = uverbs
+            .map(|entry| entry.unwrap())
+            .find(|entry| device(entry).trim() == "rxe0");
+        let file = Path::new("/dev/infiniband").join(found.unwrap().file_name());
+        assert!(file.exists(), "{}", file.display());
+        multus.del(&sandbox, &owner);
+        node.assert_as_before(&before, &[&sandbox], "after DEL");
+        assert!(node.exec("rdma", "link del rxe0").status.success());
+        node.ip("link set eth0 down");
+    });
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The host's side of `tests/infiniband/multus.rs`: the API server, the objects, and what is written of the pods afterwards.
+//!
+//! Wants `RDMANET_INFINIBAND`, the static program of the suite `infiniband`; `tests/all multus_fabric` gives it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test says what it lacks by failing"
+)]
+
+use cluster::Server;
+use multus::objects;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tests::multus::Identity;
+use tests::programs;
+
+const NAMESPACE: &str = "ml";
+
+/// Name, configuration and resource of every network.
+fn networks() -> Vec<(&'static str, Value, Option<&'static str>)> {
+    let ours = |name: &str, subnet: &str, keys: Value| {
+        let mut conf = json!({
+            "cniVersion": "1.1.0", "name": name, "type": "cni-ipoib",
+            "capabilities": { "ips": true, "mac": true, "infinibandGUID": true, "deviceID": true, "CNIDeviceInfoFile": true },
+            "ipam": { "type": "rdma-ipam", "ranges": [[{ "subnet": subnet }]], "cooldown": 0 },
+        });
+        conf.as_object_mut()
+            .unwrap()
+            .extend(keys.as_object().unwrap().clone());
+        conf
+    };
+    vec![
+        (
+            "rail0",
+            ours("rail0", "10.20.0.0/24", json!({ "master": "ib0" })),
+            None,
+        ),
+        (
+            "rail1",
+            ours(
+                "rail1",
+                "10.21.0.0/24",
+                json!({ "master": { "ifName": "ib1" }, "pkey": "0x8001" }),
+            ),
+            None,
+        ),
+        (
+            "vf",
+            ours("vf", "10.22.0.0/24", json!({ "mode": "macvlan" })),
+            Some("nvidia.com/hostdev"),
+        ),
+        (
+            "whole",
+            ours(
+                "whole",
+                "10.23.0.0/24",
+                json!({ "mode": "device", "keepLast": false }),
+            ),
+            Some("nvidia.com/hostdev"),
+        ),
+        (
+            "roce",
+            ours(
+                "roce",
+                "10.24.0.0/24",
+                json!({ "mode": "macvlan", "master": "eth0" }),
+            ),
+            Some("rdma/hca_shared"),
+        ),
+    ]
+}
+
+/// Name and annotation of every pod.
+fn wanted() -> Vec<(&'static str, String)> {
+    let guid =
+        |guid: &str| json!([{ "name": "rail0", "interface": "ib0", "infiniband-guid": guid }]).to_string();
+    vec![
+        ("trainer-0", "rail0@ib0,rail1@ib1".to_owned()),
+        ("trainer-1", "rail0@ib0,rail1@ib1".to_owned()),
+        ("own-guid", guid("52:54:00:ff:fe:00:00:01")),
+        ("other-guid", guid("02:00:00:00:00:00:00:21")),
+        ("chosen", "vf".to_owned()),
+        ("whole", "whole,whole".to_owned()),
+        ("roce", "roce".to_owned()),
+    ]
+}
+
+/// The configuration of Multus inside the VM, where the API server has another address and its files are elsewhere.
+fn kubeconfig(server: &Server, token: &str) -> String {
+    let port = fs::read_to_string(server.dir().join("port")).unwrap();
+    let mut config = server.config_with(token);
+    let cluster = config.clusters[0].cluster.as_mut().unwrap();
+    cluster.server = Some(format!("https://10.0.2.100:{}", port.trim()));
+    cluster.tls_server_name = Some("localhost".to_owned());
+    cluster.certificate_authority = Some("/kube/ca.crt".to_owned());
+    serde_norway::to_string(&config).unwrap()
+}
+
+/// The folder that the VM sees as /kube.
+fn shared(server: &Server, token: &str, pods: &BTreeMap<&str, Identity>) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    fs::write(file("kubeconfig"), kubeconfig(server, token)).unwrap();
+    fs::copy(server.dir().join("pki/ca.crt"), file("ca.crt")).unwrap();
+    let entry = |pod: &Identity| json!({ "namespace": pod.namespace, "uid": pod.uid });
+    let pods: Map<String, Value> = pods
+        .iter()
+        .map(|(name, pod)| ((*name).to_owned(), entry(pod)))
+        .collect();
+    fs::write(file("pods.json"), Value::Object(pods).to_string()).unwrap();
+    dir
+}
+
+/// Runs the tests in the VM, and fails with their output.
+fn run_in_the_vm(server: &Server, folder: &Path) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let suite = std::env::var_os("RDMANET_INFINIBAND").map(PathBuf::from);
+    let suite =
+        suite.expect("RDMANET_INFINIBAND, the static program of `cargo test -p tests --test infiniband`");
+    // The VM is given the folder that its program lies in.
+    let alone = tempfile::tempdir().unwrap();
+    fs::copy(&suite, alone.path().join("infiniband")).unwrap();
+    let port = fs::read_to_string(server.dir().join("port")).unwrap();
+    let conf = root.join("conf").canonicalize().unwrap();
+    let output = Command::new(root.join("tests/fabric/run"))
+        .args([
+            "--hcas",
+            "3",
+            "--nics",
+            "3",
+            "--pkeys",
+            "0xffff,0x8001",
+            "--timeout",
+            "600",
+            "--forward",
+            port.trim(),
+        ])
+        .arg("--bin")
+        .arg(programs::peers())
+        .arg("--bin")
+        .arg(programs::multus())
+        .arg("--share")
+        .arg(format!("{}:/kube", folder.display()))
+        .arg("--share")
+        .arg(format!("{}:/etc/cni/net.d", conf.display()))
+        .args(["--env", "RUST_BACKTRACE=1"])
+        .arg(alone.path().join("infiniband"))
+        .args(["--ignored", "multus::"])
+        .output()
+        .unwrap();
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(
+        output.status.success(),
+        "in the VM: {}\n{out}\n{err}",
+        output.status
+    );
+    let ran = out.lines().filter(|line| line.ends_with("... ok")).count();
+    assert!(ran >= 5, "only {ran} tests ran in the VM:\n{out}");
+    tests::tell(&format!("{ran} tests in the VM"));
+}
+
+#[tokio::test]
+async fn on_infiniband_the_network_status_tells_what_each_pod_was_given() {
+    let server = Server::shared();
+    let admin = server.admin().await;
+    let token = objects::install(server).await;
+    objects::namespace(&admin, NAMESPACE).await;
+    for (name, conf, resource) in networks() {
+        objects::network(&admin, NAMESPACE, name, &conf.to_string(), resource).await;
+    }
+    let mut pods = BTreeMap::new();
+    for (name, wanted) in wanted() {
+        pods.insert(
+            name,
+            objects::pod(&admin, NAMESPACE, name, "node-1", &wanted).await,
+        );
+    }
+    let folder = shared(server, &token, &pods);
+    run_in_the_vm(server, folder.path());
+    let status = async |name: &str| objects::status(&admin, &pods[name]).await;
+
+    let trainer = status("trainer-0").await;
+    let told = |index: usize, key: &str| trainer[index][key].clone();
+    assert_eq!(
+        (told(1, "interface"), told(2, "interface")),
+        (json!("ib0"), json!("ib1"))
+    );
+    assert_eq!(
+        (told(1, "ips"), told(2, "ips")),
+        (json!(["10.20.0.2"]), json!(["10.21.0.2"]))
+    );
+    assert_eq!(
+        (told(1, "name"), told(1, "mtu")),
+        (json!("ml/rail0"), json!(4092))
+    );
+    let mac = told(1, "mac");
+    assert_eq!(mac.as_str().unwrap().split(':').count(), 20, "{mac}");
+
+    let chosen = &status("chosen").await[1]["device-info"];
+    assert_eq!(
+        chosen["pci"]["rdma-device"], "mlx5_7",
+        "the word of the device plugin: {chosen}"
+    );
+    let roce = &status("roce").await[1]["device-info"];
+    assert_eq!(roce["pci"]["rdma-device"], "rxe0", "{roce}");
+    assert!(roce["pci"]["pci-address"].as_str().unwrap().starts_with("0000:"));
+    assert_eq!(status("whole").await.len(), 3);
+    assert!(status("other-guid").await.is_empty());
+}

@@ -77,6 +77,19 @@ pub enum Ask {
     },
     /// Who has which address, on which node, since when: all, one address, or those of a pod
     Addresses(Addresses),
+    /// A pool as a picture: who owns which part, what is excluded, what is free
+    Map {
+        /// The pool
+        pool: String,
+        /// Draw it into this file instead
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// Which cluster
+        #[command(flatten)]
+        access: Access,
+    },
+    /// Ends the hold of an address whose pod is gone, after a question; refuses while anybody may use it
+    Release(Release),
     /// Whether what the cluster says of its addresses fits together: duplicates, leaks, orphans, overlaps
     Check {
         /// Seconds between the two looks; what is reported was seen both times
@@ -138,6 +151,26 @@ pub struct Addresses {
     #[arg(long)]
     pub node: Option<String>,
     /// Where rdma-ipam keeps its leases, which are read too if this is a node
+    #[arg(long, env = "RDMANET_DATA_DIR", value_name = "DIR", default_value = ipam::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Which cluster
+    #[command(flatten)]
+    pub access: Access,
+}
+
+/// Options of `rdmanet release`.
+#[cfg(feature = "cluster")]
+#[derive(clap::Args, Clone, Debug)]
+pub struct Release {
+    /// The address
+    pub address: std::net::IpAddr,
+    /// The pool, where several address spaces have the address
+    #[arg(long)]
+    pub pool: Option<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Where rdma-ipam keeps its leases, if this is a node
     #[arg(long, env = "RDMANET_DATA_DIR", value_name = "DIR", default_value = ipam::config::DATA_DIR)]
     pub data_dir: PathBuf,
     /// Which cluster

@@ -5,6 +5,7 @@
 //! and go; this command repairs nothing.
 
 use crate::answer::{Answer, Failure, Outcome};
+use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::{Block, Pool, Snapshot};
 use crate::holders::{Holder, Witness, holders};
 use crate::table::wrapped;
@@ -66,7 +67,8 @@ pub async fn run(client: &Client, pause: Duration) -> Result<Answer, Failure> {
 }
 
 fn answer(snapshot: &Snapshot, found: &[Problem]) -> Answer {
-    let pods = snapshot.pods.iter().filter(|pod| pod.lives).count();
+    let with_networks = |pod: &&PodFacts| pod.lives && (pod.asks.is_some() || !pod.interfaces.is_empty());
+    let pods = snapshot.pods.iter().filter(with_networks).count();
     let looked = format!(
         "{} pools, {} blocks, {} address objects, {} nodes, {pods} pods with networks",
         snapshot.pools.len(),

@@ -13,10 +13,16 @@ pub mod check;
 pub mod cluster;
 #[cfg(feature = "cluster")]
 pub mod holders;
+#[cfg(feature = "cluster")]
+pub mod interval;
 pub mod leases;
+#[cfg(feature = "cluster")]
+pub mod map;
 pub mod node;
 #[cfg(feature = "cluster")]
 pub mod pools;
+#[cfg(feature = "cluster")]
+pub mod release;
 pub mod table;
 #[cfg(all(test, feature = "cluster"))]
 mod testing;
@@ -44,7 +50,7 @@ mod asking {
     use crate::args::{Access, Ask};
     use crate::cluster::connect;
     use crate::cluster::snapshot::Snapshot;
-    use crate::{Answer, Failure, addresses, check, pools};
+    use crate::{Answer, Failure, addresses, check, map, pools, release};
     use std::time::Duration;
 
     pub(super) fn run(what: &Ask) -> Result<Answer, Failure> {
@@ -60,6 +66,12 @@ mod asking {
                 pools::blocks(&read(access).await?, pool.as_deref(), node.as_deref())
             }
             Ask::Addresses(options) => addresses::run(&connect(&options.access).await?, options).await,
+            Ask::Map { pool, svg, access } => map::run(
+                &Snapshot::read(&connect(access).await?).await?,
+                pool,
+                svg.as_deref(),
+            ),
+            Ask::Release(options) => release::run(&connect(&options.access).await?, options).await,
             Ask::Check { pause, access } => {
                 check::run(&connect(access).await?, Duration::from_secs(*pause)).await
             }
@@ -79,5 +91,26 @@ fn completion(shell: clap_complete::Shell) -> Answer {
         json: serde_json::json!({ "script": text }),
         text,
         outcome: Outcome::Fine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn the_command_line_is_one_that_clap_accepts() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn each_shell_gets_a_script_that_knows_the_commands() {
+        for shell in ["bash", "zsh", "fish"] {
+            let script = run(&Args::parse_from(["rdmanet", "completion", shell]))
+                .unwrap()
+                .text;
+            assert!(script.contains("node") && script.contains("data-dir"), "{shell}");
+        }
     }
 }

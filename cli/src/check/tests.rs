@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::cluster::pods::PodFacts;
 use crate::testing::{address, block, cluster, pod, with};
 
 fn kinds(snapshot: &Snapshot) -> Vec<(Level, &'static str, String)> {

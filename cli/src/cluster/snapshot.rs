@@ -27,7 +27,7 @@ pub struct Snapshot {
     pub addresses: Vec<(IpAddr, IpAddress)>,
     /// The UID of each node, by name.
     pub nodes: BTreeMap<String, String>,
-    /// Pods that ask for networks or have interfaces of them.
+    /// All pods, with or without networks: one that is not here does not exist.
     pub pods: Vec<PodFacts>,
     /// The pools that each network (`namespace/name`) takes addresses from.
     pub networks: BTreeMap<String, Vec<String>>,
@@ -199,10 +199,7 @@ impl Snapshot {
             }
         }
         let pods: Vec<Pod> = list(&Api::all(client.clone()), "Pods", wanted).await?;
-        let facts = pods.iter().map(PodFacts::of);
-        self.pods = facts
-            .filter(|pod| pod.asks.is_some() || !pod.interfaces.is_empty())
-            .collect();
+        self.pods = pods.iter().map(PodFacts::of).collect();
         Ok(())
     }
 

@@ -156,6 +156,21 @@ async fn pools_blocks_and_check_tell_what_is_there_and_what_does_not_fit() {
             .contains("no block is claimed")
     );
 
+    let map = ask(&["map", "rail0"]);
+    assert!(
+        map.out.contains("a     a     16         1") || map.out.contains("a  a     16         1"),
+        "{}",
+        map.out
+    );
+    let drawing = tempfile::NamedTempFile::new().unwrap();
+    let drawn = ask(&["map", "rail0", "--svg", drawing.path().to_str().unwrap()]);
+    assert_eq!(drawn.status, 0);
+    assert!(
+        std::fs::read_to_string(drawing.path())
+            .unwrap()
+            .contains("a (Active)")
+    );
+
     let well = ask(&["check", "--pause", "0"]);
     assert_eq!(well.status, 0, "{well:?}");
     assert!(

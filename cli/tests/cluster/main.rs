@@ -9,6 +9,7 @@
 
 mod credentials;
 mod look;
+mod release;
 
 use agents::Site;
 use kube::api::{Patch, PatchParams, PostParams};

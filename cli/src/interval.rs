@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses as people write them, `10.0.0.1`, `10.0.0.0/28` and `10.0.0.1-10.0.0.9`, as numbers and back.
+
+use ipam::interval::{Interval, IntervalSet};
+use ipam::range::{Family, bits};
+use ipnetwork::IpNetwork;
+use std::net::IpAddr;
+
+/// The addresses of an entry; none if it is no such.
+pub fn parse(entry: &str) -> Option<(Family, Interval)> {
+    let (first, last): (IpAddr, IpAddr) = if let Some((first, last)) = entry.split_once('-') {
+        (first.trim().parse().ok()?, last.trim().parse().ok()?)
+    } else {
+        let net: IpNetwork = entry.trim().parse().ok()?;
+        (net.network(), net.broadcast())
+    };
+    let family = Family::of(first);
+    let interval = Interval::new(bits(first), bits(last)).filter(|_| Family::of(last) == family)?;
+    Some((family, interval))
+}
+
+/// One address as an interval.
+pub fn single(ip: IpAddr) -> Interval {
+    Interval {
+        first: bits(ip),
+        last: bits(ip),
+    }
+}
+
+/// `10.0.0.1-10.0.0.9`, or `10.0.0.1` for one address.
+pub fn written(family: Family, interval: Interval) -> String {
+    let (first, last) = (family.address(interval.first), family.address(interval.last));
+    if first == last {
+        first.to_string()
+    } else {
+        format!("{first}-{last}")
+    }
+}
+
+/// `set` in at most `most` entries: where there are more, those with the smallest gaps between them become one.
+pub fn bounded(set: &IntervalSet, most: usize) -> Vec<Interval> {
+    let mut all: Vec<Interval> = set.intervals().to_vec();
+    while all.len() > most.max(1) {
+        let gap = |i: usize| all[i + 1].first - all[i].last;
+        let Some(nearest) = (0..all.len() - 1).min_by_key(|i| gap(*i)) else {
+            break;
+        };
+        let next = all.remove(nearest + 1);
+        all[nearest].last = next.last;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_reads_as_it_is_written() {
+        for entry in ["10.0.0.1", "10.0.0.1-10.0.0.9", "fd00::1-fd00::ff"] {
+            let (family, interval) = parse(entry).unwrap();
+            assert_eq!(written(family, interval), entry);
+        }
+        assert_eq!(
+            parse("10.0.0.0/30").map(|(f, i)| written(f, i)).as_deref(),
+            Some("10.0.0.0-10.0.0.3")
+        );
+        for wrong in ["", "10.0.0.9-10.0.0.1", "10.0.0.1-fd00::1", "10.0.0.0/33"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn too_many_entries_become_fewer_that_cover_them() {
+        let set: IntervalSet = [1_u128, 3, 100, 104, 500]
+            .into_iter()
+            .map(|n| Interval { first: n, last: n })
+            .collect();
+        assert_eq!(bounded(&set, 5).len(), 5);
+        let three = bounded(&set, 3);
+        assert_eq!(
+            three.iter().map(|i| (i.first, i.last)).collect::<Vec<_>>(),
+            [(1, 3), (100, 104), (500, 500)]
+        );
+        assert!(
+            [1, 3, 100, 104, 500]
+                .iter()
+                .all(|n| bounded(&set, 1)[0].contains(*n))
+        );
+    }
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rdmanet map`: a pool as a picture: who owns which part, what is excluded, what is free.
+//!
+//! Holds always: the parts of a range follow one another without gap or overlap, and nothing walks over addresses.
+
+pub mod svg;
+pub mod text;
+
+use crate::answer::{Answer, Failure, Outcome};
+use crate::cluster::snapshot::{Pool, Snapshot};
+use crate::holders::holders;
+use crate::interval::parse;
+use crate::pools::found;
+use ipam::interval::{Interval, IntervalSet};
+use ipam::range::{Family, bits, default_gateway};
+use ipnetwork::IpNetwork;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a part of a range is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Part {
+    /// Network, broadcast or gateway address, or outside the range's limits.
+    Never,
+    /// Listed in `exclude`.
+    Excluded,
+    /// Listed in `spec.reserved`.
+    Reserved,
+    /// In a node's block.
+    Block {
+        /// The node; of a shared block, whose it was.
+        node: String,
+        /// What the node does with it.
+        state: String,
+    },
+    /// Nobody's yet.
+    Free,
+}
+
+/// Addresses that follow one another and are the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Which.
+    pub at: Interval,
+    /// What they are.
+    pub part: Part,
+}
+
+/// A range of a pool.
+#[derive(Clone, Debug)]
+pub struct Land {
+    /// Its subnet.
+    pub subnet: IpNetwork,
+    /// Its parts, in order, from the subnet's first address to its last.
+    pub segments: Vec<Segment>,
+    /// The addresses that somebody has.
+    pub held: Vec<u128>,
+}
+
+/// A pool.
+#[derive(Clone, Debug)]
+pub struct Map {
+    /// Its name.
+    pub pool: String,
+    /// Its ranges.
+    pub lands: Vec<Land>,
+    /// The nodes that have blocks of it: how many addresses, and how many of them are used as far as their agents told.
+    pub nodes: BTreeMap<String, (u128, i64)>,
+}
+
+impl Land {
+    /// The family of its addresses.
+    pub fn family(&self) -> Family {
+        Family::of(self.subnet.ip())
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> Interval {
+        Interval {
+            first: bits(self.subnet.network()),
+            last: bits(self.subnet.broadcast()),
+        }
+    }
+}
+
+/// The map of the pool called `name`, as text, and as SVG in `file` if there is one.
+///
+/// # Errors
+/// There is no such pool, its ranges cannot be read, or the file cannot be written.
+pub fn run(snapshot: &Snapshot, name: &str, file: Option<&Path>) -> Result<Answer, Failure> {
+    let map = draw(snapshot, found(snapshot, name)?)?;
+    let mut text = text::render(&map);
+    if let Some(file) = file {
+        std::fs::write(file, svg::render(&map))
+            .map_err(|e| Failure(format!("cannot write {}: {e}", file.display())))?;
+        text = format!("{} drawn\n", file.display());
+    }
+    Ok(Answer {
+        text,
+        json: document(&map),
+        outcome: Outcome::Fine,
+    })
+}
+
+/// Finds the parts of every range of `pool`.
+///
+/// # Errors
+/// A range cannot be read, as no stored one's can.
+pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, Failure> {
+    let name = pool.name();
+    let all = holders(snapshot, &[], None);
+    let held = all
+        .iter()
+        .filter(|one| one.pool.as_deref() == Some(name))
+        .map(|one| one.address);
+    let held: Vec<std::net::IpAddr> = held.collect();
+    let reserved: Vec<(Family, Interval)> = pool
+        .object
+        .spec
+        .reserved
+        .iter()
+        .filter_map(|entry| parse(entry))
+        .collect();
+    let mut lands = Vec::new();
+    for range in &pool.object.spec.ranges {
+        let subnet: IpNetwork = range
+            .subnet
+            .parse()
+            .map_err(|e| Failure(format!("pool {name}: subnet {}: {e}", range.subnet)))?;
+        let family = Family::of(subnet.ip());
+        let layers = Layers {
+            never: never(range, subnet),
+            excluded: range
+                .exclude
+                .iter()
+                .filter_map(|entry| parse(entry))
+                .map(|(_, at)| at)
+                .collect(),
+            reserved: reserved
+                .iter()
+                .filter(|(of, _)| *of == family)
+                .map(|(_, at)| *at)
+                .collect(),
+            blocks: blocks(snapshot, name, subnet),
+        };
+        lands.push(Land {
+            segments: layers.segments(bits(subnet.network()), bits(subnet.broadcast())),
+            held: held
+                .iter()
+                .filter(|ip| subnet.contains(**ip))
+                .map(|ip| bits(*ip))
+                .collect(),
+            subnet,
+        });
+    }
+    let mut nodes: BTreeMap<String, (u128, i64)> = BTreeMap::new();
+    for block in snapshot.blocks_of(name) {
+        let entry = nodes.entry(block.object.spec.owner.node.clone()).or_default();
+        entry.0 += bits(block.cidr.broadcast()) - bits(block.cidr.network()) + 1;
+        entry.1 += block.object.status.as_ref().map_or(0, |status| status.used);
+    }
+    Ok(Map {
+        pool: name.to_owned(),
+        lands,
+        nodes,
+    })
+}
+
+/// What is never given: the edges of the subnet, the gateway, and what lies outside the limits.
+fn never(range: &agent::api::Range, subnet: IpNetwork) -> IntervalSet {
+    let (first, last) = (bits(subnet.network()), bits(subnet.broadcast()));
+    let mut all = Vec::new();
+    let limit = |text: &Option<String>| text.as_ref().and_then(|text| parse(text)).map(|(_, at)| at.first);
+    if let Some(start) = limit(&range.start) {
+        all.extend(
+            start
+                .checked_sub(1)
+                .and_then(|before| Interval::new(first, before)),
+        );
+    }
+    if let Some(end) = limit(&range.end) {
+        all.extend(end.checked_add(1).and_then(|after| Interval::new(after, last)));
+    }
+    if default_gateway(subnet).is_some() {
+        all.push(Interval { first, last: first });
+        if subnet.is_ipv4() {
+            all.push(Interval { first: last, last });
+        }
+    }
+    let gateway = match range.gateway.as_deref() {
+        Some("none") => None,
+        Some(text) => text.parse().ok(),
+        None => default_gateway(subnet),
+    };
+    all.extend(gateway.map(crate::interval::single));
+    all.into_iter().collect()
+}
+
+fn blocks(snapshot: &Snapshot, pool: &str, subnet: IpNetwork) -> Vec<Segment> {
+    let family = Family::of(subnet.ip());
+    let own = snapshot
+        .blocks_of(pool)
+        .filter(|block| Family::of(block.cidr.ip()) == family);
+    let segment = |block: &crate::cluster::snapshot::Block| Segment {
+        at: Interval {
+            first: bits(block.cidr.network()),
+            last: bits(block.cidr.broadcast()),
+        },
+        part: Part::Block {
+            node: block.object.spec.owner.node.clone(),
+            state: format!("{:?}", block.object.spec.state),
+        },
+    };
+    let mut all: Vec<Segment> = own.map(segment).collect();
+    all.sort_by_key(|segment| segment.at.first);
+    all
+}
+
+/// What lies over what, the uppermost first.
+struct Layers {
+    never: IntervalSet,
+    excluded: IntervalSet,
+    reserved: IntervalSet,
+    blocks: Vec<Segment>,
+}
+
+impl Layers {
+    fn segments(&self, first: u128, last: u128) -> Vec<Segment> {
+        let sets = [&self.never, &self.excluded, &self.reserved];
+        let of_sets = sets.iter().flat_map(|set| set.intervals());
+        let edges = of_sets.chain(self.blocks.iter().map(|block| &block.at));
+        let mut cuts: Vec<u128> = edges
+            .flat_map(|at| [Some(at.first), at.last.checked_add(1)])
+            .flatten()
+            .filter(|cut| (first..=last).contains(cut))
+            .chain([first])
+            .collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let mut segments: Vec<Segment> = Vec::new();
+        for (i, cut) in cuts.iter().enumerate() {
+            let end = cuts.get(i + 1).map_or(last, |next| next - 1);
+            let part = self.part(*cut);
+            match segments.last_mut() {
+                Some(before) if before.part == part => before.at.last = end,
+                _ => segments.push(Segment {
+                    at: Interval {
+                        first: *cut,
+                        last: end,
+                    },
+                    part,
+                }),
+            }
+        }
+        segments
+    }
+
+    fn part(&self, number: u128) -> Part {
+        if self.never.contains(number) {
+            return Part::Never;
+        }
+        if self.excluded.contains(number) {
+            return Part::Excluded;
+        }
+        if self.reserved.contains(number) {
+            return Part::Reserved;
+        }
+        let behind = self.blocks.partition_point(|block| block.at.first <= number);
+        let block = behind.checked_sub(1).and_then(|i| self.blocks.get(i));
+        block
+            .filter(|block| block.at.contains(number))
+            .map_or(Part::Free, |block| block.part.clone())
+    }
+}
+
+fn document(map: &Map) -> Value {
+    let land = |land: &Land| {
+        let family = land.family();
+        let segment = |segment: &Segment| {
+            let mut one = json!(segment.part);
+            one["first"] = json!(family.address(segment.at.first));
+            one["last"] = json!(family.address(segment.at.last));
+            one
+        };
+        json!({
+            "subnet": land.subnet,
+            "segments": land.segments.iter().map(segment).collect::<Vec<_>>(),
+            "held": land.held.iter().map(|number| family.address(*number)).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "version": 1, "pool": map.pool, "ranges": map.lands.iter().map(land).collect::<Vec<_>>(),
+        "nodes": map.nodes.iter().map(|(node, (addresses, used))| json!({
+            "node": node, "addresses": addresses.to_string(), "used": used,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

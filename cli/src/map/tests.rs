@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::testing::{cluster, pod};
+
+fn map() -> Map {
+    let mut cluster = cluster();
+    cluster.pods.push(pod("p", "a", "10.1.0.18"));
+    cluster.pools[0].object.spec.reserved = vec!["10.1.0.128/28".to_owned()];
+    draw(&cluster, cluster.pool("rail0").unwrap()).unwrap()
+}
+
+#[test]
+fn the_parts_of_a_range_follow_one_another_and_are_all_of_it() {
+    let map = map();
+    let land = &map.lands[0];
+    let mut next = land.whole().first;
+    for segment in &land.segments {
+        assert_eq!(segment.at.first, next);
+        next = segment.at.last + 1;
+    }
+    assert_eq!(next - 1, land.whole().last);
+    let sum: u128 = land.segments.iter().map(|segment| segment.at.count()).sum();
+    assert_eq!(sum, 256);
+}
+
+#[test]
+fn each_part_is_what_the_pool_says() {
+    let map = map();
+    let land = &map.lands[0];
+    let first = land.whole().first;
+    let told: Vec<(u128, &Part)> = land
+        .segments
+        .iter()
+        .map(|one| (one.at.first - first, &one.part))
+        .collect();
+    let block = |node: &str| Part::Block {
+        node: node.to_owned(),
+        state: "Active".to_owned(),
+    };
+    let (a, b) = (block("a"), block("b"));
+    assert_eq!(
+        told,
+        [
+            // Network address and gateway, which is the first one where nothing is written.
+            (0, &Part::Never),
+            (2, &Part::Free),
+            (16, &a),
+            (32, &b),
+            (48, &Part::Free),
+            (128, &Part::Reserved),
+            (144, &Part::Free),
+            (200, &Part::Excluded),
+            (210, &Part::Free),
+            (255, &Part::Never),
+        ]
+    );
+    assert_eq!(map.nodes["a"], (16, 1));
+}
+
+#[test]
+fn a_terminal_shows_a_letter_for_each_node_and_a_capital_for_an_address_that_is_held() {
+    let text = text::render(&map());
+    let row = text.lines().find(|line| line.contains("10.1.0.0 ")).unwrap();
+    assert_eq!(
+        row,
+        "  10.1.0.0        --..............aaAaaaaaaaaaaaaabbbbbbbbbbbbbbbb................"
+    );
+    assert!(text.contains("10.1.0.128      rrrrrrrrrrrrrrrr....."), "{text}");
+    assert!(text.contains("10.1.0.192      ........xxxxxxxxxx....."), "{text}");
+}
+
+#[test]
+fn a_large_range_is_as_many_rows_and_a_block_in_it_is_seen() {
+    for subnet in ["10.0.0.0/8", "fd00::/64", "10.1.0.0/31", "::/0"] {
+        let ranges = serde_json::json!([{ "subnet": subnet, "gateway": "none" }]);
+        let object = serde_json::from_value(crate::testing::pool("big", &ranges)).unwrap();
+        let mut cluster = Snapshot::of(vec![object], vec![], vec![]);
+        if subnet == "10.0.0.0/8" {
+            let block = crate::testing::block("big", "10.3.0.16/28", "n");
+            cluster = Snapshot::of(
+                vec![cluster.pools[0].object.clone()],
+                vec![serde_json::from_value(block).unwrap()],
+                vec![],
+            );
+        }
+        let map = draw(&cluster, &cluster.pools[0]).unwrap();
+        let rows = text::render(&map)
+            .lines()
+            .filter(|line| line.starts_with("  "))
+            .count();
+        assert!(rows <= 17, "{subnet}: {rows}");
+        let svg = svg::render(&map);
+        assert!(svg.len() < 20_000, "{subnet}: {} bytes", svg.len());
+        if subnet == "10.0.0.0/8" {
+            let text = text::render(&map);
+            let row = text.lines().find(|line| line.contains("10.0.0.0 ")).unwrap();
+            assert_eq!(row.matches('a').count(), 1, "{text}");
+            assert!(svg.contains("n (Active)"));
+        }
+    }
+}
+
+#[test]
+fn the_drawing_stands_alone_and_has_no_name_unescaped() {
+    let mut map = map();
+    map.pool = "<script>&\"".to_owned();
+    let svg = svg::render(&map);
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    assert!(!svg.contains("<script>") && svg.contains("&lt;script>&amp;&quot;"));
+    assert_eq!(svg.matches("http").count(), 1, "the namespace only");
+}
+
+/// What docs/cli.md shows.
+fn example() -> Map {
+    let nodes = ["gpu-01", "gpu-02", "gpu-03", "gpu-04", "gpu-05", "gpu-06"];
+    let blocks = [1, 2, 4, 5, 9, 10, 11, 14].iter().enumerate().map(|(i, n)| {
+        let cidr = format!("10.1.0.{}/28", n * 16);
+        serde_json::from_value(crate::testing::block("rail0", &cidr, nodes[i % nodes.len()])).unwrap()
+    });
+    let ranges = serde_json::json!([{ "subnet": "10.1.0.0/24", "exclude": ["10.1.0.200-10.1.0.222"] }]);
+    let mut object = crate::testing::pool("rail0", &ranges);
+    object["spec"]["reserved"] = serde_json::json!(["10.1.0.128/29"]);
+    let mut cluster = Snapshot::of(
+        vec![serde_json::from_value(object).unwrap()],
+        blocks.collect(),
+        vec![],
+    );
+    cluster.pods = (0..9)
+        .map(|i| pod(&format!("p{i}"), "gpu-01", &format!("10.1.0.{}", 17 + i)))
+        .collect();
+    draw(&cluster, &cluster.pools[0]).unwrap()
+}
+
+#[test]
+fn the_drawing_in_the_docs_is_what_the_command_draws() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/map.svg");
+    let drawn = svg::render(&example());
+    if std::env::var_os("RDMANET_WRITE").is_some() {
+        std::fs::write(&file, &drawn).unwrap();
+    }
+    let there = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        there == drawn,
+        "docs/map.svg is another; run: RDMANET_WRITE=1 cargo test -p cli --lib map"
+    );
+}

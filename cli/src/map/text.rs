@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The map for a terminal: rows of 64 cells, a letter for each node.
+
+use super::{Land, Map, Part};
+use crate::table::Table;
+use ipam::interval::Interval;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const WIDTH: u128 = 64;
+const ROWS: u128 = 16;
+
+/// Letters for the nodes; beyond them, one for all.
+const LETTERS: &str = "abcdefghijklmnopqstuvwyz";
+
+/// The whole map.
+pub fn render(map: &Map) -> String {
+    let letters: BTreeMap<&str, char> = map
+        .nodes
+        .keys()
+        .map(String::as_str)
+        .zip(LETTERS.chars().chain(std::iter::repeat('+')))
+        .collect();
+    let mut text = format!("pool {}\n", map.pool);
+    for land in &map.lands {
+        let cell = cell_size(land.whole().count());
+        let each = if cell == 1 {
+            "an address".to_owned()
+        } else {
+            format!("{cell} addresses")
+        };
+        let _ = writeln!(text, "\n{}, each character {each}", land.subnet);
+        text.push_str(&rows(land, cell, &letters));
+    }
+    let mut legend = Table::new(&["", "NODE", "ADDRESSES", "USED"]);
+    for (node, (addresses, used)) in &map.nodes {
+        let letter = letters.get(node.as_str()).copied().unwrap_or('+');
+        legend.row([
+            letter.to_string(),
+            node.clone(),
+            addresses.to_string(),
+            used.to_string(),
+        ]);
+    }
+    if !legend.is_empty() {
+        let _ = write!(text, "\n{}", legend.render());
+    }
+    text.push_str("\n.  free   x  excluded   r  reserved   -  never given   CAPITAL  somebody has it, or one of these\n");
+    text
+}
+
+/// How many addresses a character stands for: a power of two.
+fn cell_size(addresses: u128) -> u128 {
+    addresses
+        .div_ceil(WIDTH * ROWS)
+        .checked_next_power_of_two()
+        .unwrap_or(u128::MAX)
+}
+
+fn rows(land: &Land, cell: u128, letters: &BTreeMap<&str, char>) -> String {
+    let (whole, family) = (land.whole(), land.family());
+    let mut held = land.held.clone();
+    held.sort_unstable();
+    let mut text = String::new();
+    let mut start = whole.first;
+    loop {
+        let _ = write!(text, "  {:<15} ", family.address(start).to_string());
+        let mut at = start;
+        for _ in 0..WIDTH {
+            let end = at.saturating_add(cell - 1).min(whole.last);
+            let mark = mark(land, Interval { first: at, last: end }, letters);
+            let next = held.partition_point(|number| *number < at);
+            let has = held.get(next).is_some_and(|number| *number <= end);
+            text.push(if has { mark.to_ascii_uppercase() } else { mark });
+            if end >= whole.last {
+                text.push('\n');
+                return text;
+            }
+            at = end + 1;
+        }
+        text.push('\n');
+        start = at;
+    }
+}
+
+/// What a cell shows: a node's letter if any of it is in a block, else what most of it is.
+fn mark(land: &Land, cell: Interval, letters: &BTreeMap<&str, char>) -> char {
+    let from = land
+        .segments
+        .partition_point(|segment| segment.at.last < cell.first);
+    let inside = land.segments[from..]
+        .iter()
+        .take_while(|segment| segment.at.first <= cell.last);
+    let weight = |at: Interval| at.last.min(cell.last) - at.first.max(cell.first);
+    let most = inside.max_by_key(|segment| (matches!(segment.part, Part::Block { .. }), weight(segment.at)));
+    match most.map(|segment| &segment.part) {
+        Some(Part::Block { node, .. }) => letters.get(node.as_str()).copied().unwrap_or('+'),
+        Some(Part::Excluded) => 'x',
+        Some(Part::Reserved) => 'r',
+        Some(Part::Free) => '.',
+        Some(Part::Never) | None => '-',
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An address is released when nobody uses it, and not before.
+
+use crate::{person, pod_with, rdmanet};
+use agents::{Attachment, Member, Site};
+use cluster::install::until;
+use serde_json::json;
+use std::path::PathBuf;
+
+async fn site() -> (Site, Member) {
+    let site = Site::new().await;
+    // An agent that takes its time, so that the command is first.
+    let node = Member::running(&site.server, "a", &["--observe", "1h"]).await;
+    site.pool(
+        "rail0",
+        json!({
+            "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
+            "cooldownSeconds": 0, "reserved": ["10.1.0.250"],
+        }),
+    )
+    .await;
+    until("a block is active", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    (site, node)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_released_once_pod_and_namespace_are_gone() {
+    let (site, node) = site().await;
+    let file = site.server.kubeconfig();
+    let data = node.data();
+    let ask = |args: &[&str]| {
+        let mut all = vec!["release", "--data-dir", data.to_str().unwrap()];
+        all.extend(args);
+        rdmanet(Some(&file), &all)
+    };
+    // A file that stands for a network namespace, and can go.
+    let netns = tempfile::tempdir().unwrap();
+    let path: PathBuf = netns.path().join("ns");
+    std::fs::write(&path, "").unwrap();
+    let of = |name: &str, uid: String| Attachment {
+        uid,
+        netns: path.clone(),
+        ..Attachment::of(name)
+    };
+    let first = of("p", "uid-p".to_owned());
+    let ips = node.add("rail0", &first);
+    let uid = pod_with(&site, "q", "a", "default/rail0", &ips).await;
+
+    let refused = ask(&["--yes", &ips[0]]);
+    assert_eq!(refused.status, 2);
+    assert!(
+        refused.err.contains("pod default/q on node a has") && refused.err.contains("lives"),
+        "{refused:?}"
+    );
+    site.remove_pod("q").await;
+    let refused = ask(&["--yes", &ips[0]]);
+    assert!(refused.err.contains("network namespace"), "{uid}: {refused:?}");
+    std::fs::remove_file(&path).unwrap();
+    let refused = ask(&[&ips[0]]);
+    assert!(
+        refused.err.contains("nobody can be asked here; say --yes"),
+        "{refused:?}"
+    );
+    let done = ask(&["--yes", &ips[0]]);
+    assert_eq!(done.status, 0, "{done:?}");
+    assert!(
+        done.out
+            .contains("is released: it was leased to net1 of container p (pod default/p)"),
+        "{done:?}"
+    );
+    let again = ask(&["--yes", &ips[0]]);
+    assert!(
+        again.status == 0 && again.out.starts_with("nothing to release"),
+        "{again:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_is_released_where_its_node_is_seen_or_gone() {
+    let (site, node) = site().await;
+    let file = site.server.kubeconfig();
+    let uid = site.pod("r", "a").await;
+    let named = Attachment {
+        uid,
+        ..Attachment::of("r").asking("10.1.0.250")
+    };
+    until("the reserved address is given", async || {
+        node.call("ADD", "rail0", &named).status.success()
+    })
+    .await;
+    let ask = || rdmanet(Some(&file), &["release", "--yes", "10.1.0.250"]);
+    assert!(
+        ask().err.contains("bound to pod default/r, which lives"),
+        "{:?}",
+        ask()
+    );
+    site.remove_pod("r").await;
+    assert!(
+        ask().err.contains("given on node a, which lives") && ask().err.contains("run this command there"),
+        "{:?}",
+        ask()
+    );
+    assert_eq!(site.addresses().await.len(), 1);
+    site.remove_node("a").await;
+    let reader = person(&site, "reader", Some("rdmanet-reader")).await;
+    let reader = rdmanet(
+        Some(&reader.path().join("config")),
+        &["release", "--yes", "10.1.0.250"],
+    );
+    assert!(
+        reader.status == 2 && reader.err.contains("may not (403)"),
+        "{reader:?}"
+    );
+    let operator = person(&site, "operator", Some("rdmanet-operator")).await;
+    let done = rdmanet(
+        Some(&operator.path().join("config")),
+        &["release", "--yes", "10.1.0.250"],
+    );
+    assert_eq!(done.status, 0, "{done:?}");
+    assert!(done.out.contains("on node a, which is gone"), "{done:?}");
+    assert_eq!(site.addresses().await.len(), 0);
+}

@@ -53,10 +53,23 @@ pub fn documents(file: &Path) -> Vec<DynamicObject> {
         .collect()
 }
 
+/// What the server knows. A group whose only CRD has just come may be listed before it is served: then it is asked again.
+async fn discovered(admin: &Client) -> Discovery {
+    let mut tries = 0;
+    loop {
+        match Discovery::new(admin.clone()).run().await {
+            Ok(discovery) => return discovery,
+            Err(e) => assert!(tries < 50, "discovery: {e}"),
+        }
+        tries += 1;
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
 /// Applies one object, and fails with the server's sentence.
 pub async fn apply(admin: &Client, object: &DynamicObject) {
     let types = object.types.as_ref().unwrap();
-    let discovery = Discovery::new(admin.clone()).run().await.unwrap();
+    let discovery = discovered(admin).await;
     let (group, version) = types
         .api_version
         .split_once('/')

@@ -19,7 +19,8 @@ pub mod space;
 pub use address::{AddressState, Attachment, Holder, IpAddress, IpAddressSpec, PodRef};
 pub use block::{BlockState, IpBlock, IpBlockSpec, IpBlockStatus, NodeRef, Orphaned};
 pub use pool::{
-    Allocation, BlockSize, Counters, IpPool, IpPoolSpec, IpPoolStatus, Range, Route, Sticky, condition,
+    Allocation, BlockSize, Counters, IpPool, IpPoolSpec, IpPoolStatus, Range, Route, Sticky, Wanted,
+    condition,
 };
 pub use space::{AddressSpace, AddressSpaceSpec, Listed, Stretch};
 

@@ -110,6 +110,16 @@ impl Ground {
         self.grids.iter().find(|grid| grid.family() == family)
     }
 
+    /// The block that `ip` lies in; where each address is an object, it is a block of its own.
+    pub fn cell_of(&self, ip: IpAddr) -> Option<Cell> {
+        let shift = if self.has_blocks() {
+            self.grid(Family::of(ip))?.shift()
+        } else {
+            0
+        };
+        Cell::around(ip, shift)
+    }
+
     /// Whether `cell` is a block of it.
     pub fn has(&self, cell: Cell) -> bool {
         self.grid(Family::of(cell.cidr().ip()))

@@ -7,11 +7,12 @@
 mod accept;
 mod election;
 mod orphans;
+mod share;
 mod status;
 mod sticky;
 
 use crate::agent::{Agent, Failure};
-use crate::api::{IpAddress, IpBlock};
+use crate::api::{IpAddress, IpBlock, IpPool};
 use crate::cluster::list;
 use election::Election;
 use futures::StreamExt;
@@ -45,6 +46,10 @@ pub struct Keeper {
     listed: Option<Instant>,
     /// The version of an address that seems to be kept for nobody, and since when this process has known it.
     forsaken: HashMap<String, (String, Instant)>,
+    /// Blocks whose owners were asked to share them, and when.
+    asked: HashMap<String, Instant>,
+    /// Shared blocks without addresses, and since when.
+    empty: HashMap<String, Instant>,
 }
 
 impl Keeper {
@@ -59,6 +64,8 @@ impl Keeper {
             told: HashMap::new(),
             listed: None,
             forsaken: HashMap::new(),
+            asked: HashMap::new(),
+            empty: HashMap::new(),
         }
     }
 
@@ -81,6 +88,7 @@ impl Keeper {
                 self.sight = None;
                 self.watched.clear();
                 self.forsaken.clear();
+                self.empty.clear();
             }
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -93,6 +101,10 @@ impl Keeper {
     async fn work(&mut self) -> Result<(), Failure> {
         if self.sight.is_none() {
             self.sight = Some(self.watch().await);
+        }
+        let wanted = |pool: &Arc<IpPool>| pool.status.as_ref().is_some_and(|status| status.wanted.is_some());
+        if self.agent.pools.state().iter().any(wanted) {
+            self.listed = None;
         }
         if self
             .listed

@@ -6,27 +6,31 @@
 
 mod address;
 mod ask;
+mod back;
 mod claim;
 mod garbage;
 mod mirror;
 mod publish;
+mod search;
 mod settle;
+mod shared;
 mod sticky;
 
 use crate::agent::{Agent, Failure};
 use crate::api::{IpBlock, IpPool};
+use crate::block::Use;
 use crate::block::owner::{Me, Wish};
-use crate::block::{Mode, Use};
 use crate::grid::Cell;
 use crate::ground::{Ground, Writer};
-use crate::node::{Holdings, held};
+use crate::node::Holdings;
 use crate::object::{cell, version};
 use ipam::agent::{Reply, Request};
-use ipam::pool::{Confirmed, Counters, PoolFile, PoolName};
+use ipam::pool::{Confirmed, Counters, PoolFile, PoolName, PoolRanges};
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 use kube::runtime::reflector::ObjectRef;
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -61,6 +65,10 @@ pub struct Worker {
     namespaces: Option<(Instant, Vec<String>)>,
     /// Addresses of pods on nodes that cannot be heard: the version of each, and since when it is known.
     passing: HashMap<String, (String, Instant)>,
+    /// The shared blocks, and when they were listed.
+    shared: Option<(Instant, Vec<Cell>)>,
+    /// When objects were last looked for among the addresses that are held back.
+    looked_back: Option<Instant>,
 }
 
 /// What the node is to have of a pool.
@@ -70,6 +78,8 @@ struct Target {
     open: bool,
     counters: Counters,
     blocks: i64,
+    /// The blocks that are to be shared.
+    sharing: Vec<String>,
 }
 
 impl Worker {
@@ -88,6 +98,8 @@ impl Worker {
             mirrored: mirror::Mirrored::default(),
             namespaces: None,
             passing: HashMap::new(),
+            shared: None,
+            looked_back: None,
         }
     }
 
@@ -135,13 +147,11 @@ impl Worker {
                 open: false,
                 counters: Counters::default(),
                 blocks: 0,
+                sharing: Vec::new(),
             });
         };
-        let counters = pool
-            .status
-            .as_ref()
-            .and_then(|status| status.counters.clone())
-            .unwrap_or_default();
+        let status = pool.status.clone().unwrap_or_default();
+        let counters = status.counters.unwrap_or_default();
         let number = |n: i64| u64::try_from(n).unwrap_or_default();
         let ground = Ground::accepted(&pool)?;
         let selected = ground.as_ref().is_some_and(|ground| self.selects_node(ground));
@@ -155,6 +165,7 @@ impl Worker {
                 free: number(counters.free),
             },
             blocks: counters.blocks,
+            sharing: status.sharing,
         })
     }
 
@@ -261,10 +272,12 @@ impl Worker {
     }
 
     /// What is wanted of a block.
-    fn wish(target: &Target, cell: Option<Cell>, surplus: bool) -> Wish {
+    fn wish_for(target: &Target, name: &str, cell: Option<Cell>, surplus: bool) -> Wish {
         let has = |ground: &Ground| ground.has_blocks() && cell.is_some_and(|cell| ground.has(cell));
         if !target.open || !target.ground.as_ref().is_some_and(has) {
             Wish::Drain
+        } else if target.sharing.iter().any(|shared| shared == name) {
+            Wish::Share
         } else if surplus {
             Wish::Return
         } else {
@@ -290,7 +303,8 @@ impl Worker {
         }
         let writer = self.writer(owner)?;
         let namespaces = self.namespaces(ground).await?;
-        let base = ground.file(&writer, namespaces, target.counters);
+        let mut base = ground.file(&writer, namespaces, target.counters);
+        base.reserved.extend(self.held_back(target).await?);
         let open = target.open;
         self.agent
             .stores
@@ -388,17 +402,20 @@ impl Worker {
         holdings: &Holdings,
         usage: &BTreeMap<String, Use>,
     ) -> u64 {
-        let Some(grid) = ground.grid(family) else { return 0 };
-        let active = holdings
-            .file
-            .iter()
-            .flat_map(|file| &file.blocks)
-            .filter(|block| {
-                held(holdings.file.as_ref(), &block.name).is_some_and(|held| held.mode == Mode::Active)
-            });
+        let Some(file) = &holdings.file else { return 0 };
+        // With what this node holds back.
+        let Ok(ranges) = PoolRanges::new(file, Path::new("pool.json")) else {
+            return 0;
+        };
+        let usable = ranges.usable(family);
+        let in_pool = |cell: Cell| ground.grid(family).is_some_and(|grid| grid.has(cell));
+        let active = file
+            .active()
+            .filter(|block| Cell::of(block.cidr).is_some_and(in_pool));
         active
             .filter_map(|block| {
-                let all = u64::try_from(grid.usable(Cell::of(block.cidr)?).count()).unwrap_or(u64::MAX);
+                let all = usable.both(&[Cell::of(block.cidr)?.interval()].into_iter().collect());
+                let all = u64::try_from(all.count()).unwrap_or(u64::MAX);
                 let used = usage.get(&block.name).copied().unwrap_or_default();
                 Some(all.saturating_sub(used.leased + used.resting))
             })

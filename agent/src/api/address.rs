@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
     selectable = ".spec.pool",
     selectable = ".spec.node.node",
     selectable = ".spec.state",
+    selectable = ".spec.block",
     selectable = ".spec.holder.namespace",
     selectable = ".spec.holder.pod",
     validation = rules::name_tells_the_address(),
@@ -38,6 +39,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[x_kube(
     validation = rules::address_is_one(),
+    validation = rules::block_has_the_address(),
     validation = rules::address_stays(),
     validation = rules::has_what_its_state_needs(),
     validation = rules::passes_on_when_let_go()
@@ -49,6 +51,10 @@ pub struct IpAddressSpec {
     /// The address.
     #[schemars(length(min = 2, max = 39))]
     pub address: String,
+    /// The addresses of the block that it lies in, as pools of its address space are cut, whoever has that block: whoever
+    /// claims it looks for objects that name it. An address of a pool without blocks is a block of its own.
+    #[schemars(length(min = 4, max = 43))]
+    pub block: String,
     /// The node that its attachment is on, or was on last.
     pub node: NodeRef,
     /// Whether anybody has it.
@@ -152,10 +158,18 @@ mod rules {
         )
     }
 
+    pub(super) fn block_has_the_address() -> Rule {
+        about(
+            "block",
+            "isCIDR(self.block) && (!isIP(self.address) || cidr(self.block).containsIP(self.address))",
+            "'block ' + self.block + ' is not a network with address ' + self.address",
+        )
+    }
+
     pub(super) fn address_stays() -> Rule {
         plain(
-            "self.address == oldSelf.address && self.pool == oldSelf.pool",
-            "pool and address cannot be changed",
+            "self.address == oldSelf.address && self.pool == oldSelf.pool && self.block == oldSelf.block",
+            "pool, address and block cannot be changed",
         )
     }
 

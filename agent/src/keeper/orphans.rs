@@ -16,7 +16,7 @@ use std::time::Instant;
 
 impl Keeper {
     /// Whether the watch says that there is no such node; only a reason to ask.
-    fn seems_gone(&self, node: &NodeRef) -> bool {
+    pub(super) fn seems_gone(&self, node: &NodeRef) -> bool {
         let Some(sight) = &self.sight else { return false };
         sight.nodes.get(&ObjectRef::new(&node.node)).is_none()
     }

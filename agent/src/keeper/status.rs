@@ -60,7 +60,10 @@ impl Keeper {
             _ => Ground::accepted(pool)?,
         };
         if let Some(ground) = in_force {
-            findings.extend(self.numbers(pool, &ground, &mut status));
+            let blocks = self.of_pool(ground.name.as_str());
+            findings.extend(self.numbers(&blocks, &ground, &mut status));
+            self.share(&ground, &blocks, &mut status);
+            self.tend_shared(&ground, &blocks).await?;
         }
         self.write(pool, &before, status, findings).await
     }
@@ -87,18 +90,17 @@ impl Keeper {
         self.write(pool, &before, before.clone(), vec![ready]).await
     }
 
-    fn numbers(&self, pool: &IpPool, ground: &Ground, status: &mut IpPoolStatus) -> Vec<Finding> {
-        let name = pool.name_any();
-        let blocks: Vec<Arc<IpBlock>> = self
-            .blocks()
-            .into_iter()
-            .filter(|block| block.spec.pool == name)
-            .collect();
-        let sums = sum(&blocks, ground);
+    fn of_pool(&self, name: &str) -> Vec<Arc<IpBlock>> {
+        let blocks = self.blocks().into_iter();
+        blocks.filter(|block| block.spec.pool == name).collect()
+    }
+
+    fn numbers(&self, blocks: &[Arc<IpBlock>], ground: &Ground, status: &mut IpPoolStatus) -> Vec<Finding> {
+        let sums = self.sum(blocks, ground);
         let bound = self
             .addresses
             .iter()
-            .filter(|a| a.spec.pool == name && a.spec.state != AddressState::Orphaned);
+            .filter(|a| a.spec.pool == ground.name.as_str() && a.spec.state != AddressState::Orphaned);
         let by_name = i64::try_from(bound.count()).unwrap_or(i64::MAX);
         let used = sums.used.saturating_add(by_name);
         let taken_by_name = if ground.has_blocks() {
@@ -151,6 +153,8 @@ impl Keeper {
         // Numbers alone wait their turn: every agent watches pools.
         let numbers_only = changes.is_empty()
             && status.accepted == before.accepted
+            && status.sharing == before.sharing
+            && status.wanted == before.wanted
             && status.observed_generation == before.observed_generation;
         let name = pool.name_any();
         let recent = self
@@ -186,6 +190,42 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+}
+
+impl Keeper {
+    fn sum(&self, blocks: &[Arc<IpBlock>], ground: &Ground) -> Sums {
+        let mut sums = Sums::default();
+        for block in blocks {
+            sums.blocks += 1;
+            let shared = block.spec.state == BlockState::Shared;
+            // Those of a shared block are counted one by one, as objects.
+            if let Some(status) = block.status.as_ref().filter(|_| !shared) {
+                sums.used = sums.used.saturating_add(status.used);
+            }
+            let Some(cell) = cell(block) else { continue };
+            if !ground.has(cell) {
+                sums.outside += 1;
+                continue;
+            }
+            let usable = ground
+                .grid(Family::of(cell.cidr().ip()))
+                .map_or(0, |grid| grid.usable(cell).count());
+            sums.claimed = sums.claimed.saturating_add(usable);
+            let free = match (&block.status, block.spec.state) {
+                (_, BlockState::Shared) => {
+                    i64::try_from(self.free_of_shared(ground, block)).unwrap_or(i64::MAX)
+                }
+                (Some(status), BlockState::Active) => status.free,
+                (Some(_), BlockState::Draining | BlockState::Orphaned) => 0,
+                // Not told yet: it may have some.
+                (None, _) => 1,
+            };
+            sums.free_in_blocks = sums.free_in_blocks.saturating_add(free);
+            let excluded = block.status.as_ref().map_or(0, |status| status.excluded);
+            sums.excluded = sums.excluded.saturating_add(excluded);
+        }
+        sums
     }
 }
 
@@ -241,36 +281,6 @@ fn refused(
             if conflict { why } else { "" },
         ),
     )
-}
-
-fn sum(blocks: &[Arc<IpBlock>], ground: &Ground) -> Sums {
-    let mut sums = Sums::default();
-    for block in blocks {
-        sums.blocks += 1;
-        if let Some(status) = &block.status {
-            sums.used = sums.used.saturating_add(status.used);
-        }
-        let Some(cell) = cell(block) else { continue };
-        if !ground.has(cell) {
-            sums.outside += 1;
-            continue;
-        }
-        let usable = ground
-            .grid(Family::of(cell.cidr().ip()))
-            .map_or(0, |grid| grid.usable(cell).count());
-        sums.claimed = sums.claimed.saturating_add(usable);
-        match &block.status {
-            Some(status) => {
-                sums.excluded = sums.excluded.saturating_add(status.excluded);
-                let gives = matches!(block.spec.state, BlockState::Active | BlockState::Shared);
-                sums.free_in_blocks = sums
-                    .free_in_blocks
-                    .saturating_add(if gives { status.free } else { 0 });
-            }
-            None => sums.free_in_blocks = sums.free_in_blocks.saturating_add(1),
-        }
-    }
-    sums
 }
 
 /// Puts a finding among the conditions. Returns whether it holds now and did not, or the other way round, or for another

@@ -5,24 +5,19 @@
 //! it is not to give it itself (`observedGeneration`).
 
 use super::claim::{Claimed, Wanted};
+use super::shared::Room;
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpAddressSpec, IpBlock, PodRef};
-use crate::block::claim::{Order, seed};
 use crate::block::owner::Me;
-use crate::cluster::{Written, create, get, let_go, list};
+use crate::cluster::{Written, create, get, let_go, swap};
 use crate::grid::{Cell, address_name};
 use crate::ground::Ground;
 use crate::object::{now, reference};
 use common::cni::{Code, Error};
 use ipam::agent::{AskedBy, Pod, Reply, Request};
-use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};
-use kube::ResourceExt;
 use std::net::IpAddr;
-
-/// Addresses that are tried one by one before all are listed.
-const TRIES: u128 = 16;
 
 /// Who an address is for.
 pub(super) struct Claimant<'a> {
@@ -103,11 +98,14 @@ impl Worker {
             if claimant.holder.is_some() {
                 given.push(self.bind_kept(ground, *family, &claimant).await?);
             } else if ground.has_blocks() {
-                return Ok(Reply::Local);
+                match self.make_room(target, ground, *family).await? {
+                    Room::Here => return Ok(Reply::Local),
+                    Room::Shared => given.push(self.bind_shared(target, ground, *family, &claimant).await?),
+                }
             } else {
                 let all = ground.ranges.usable(*family);
                 let address = self.bind_any(ground, *family, &all, &claimant).await?;
-                given.push(address.ok_or_else(|| self.exhausted(&all))?);
+                given.push(address.ok_or_else(|| self.all_taken(&all))?);
             }
         }
         let addresses = given
@@ -127,6 +125,7 @@ impl Worker {
     ) -> Result<Option<Reply>, Error> {
         let family = Family::of(ip);
         self.require_inside(ground, ip)?;
+        let free = |block: &IpBlock| block.spec.state == BlockState::Shared;
         if !ground.has_blocks() || ground.ranges.reserved(family).contains(bits(ip)) {
             return Ok(None);
         }
@@ -145,10 +144,9 @@ impl Worker {
                 .await
                 .map_err(|e| self.failed(&e.into()))?;
             match block {
-                Some(block) if block.spec.state == BlockState::Shared => return Ok(None),
-                Some(block) if block.spec.owner.node == *me.node && block.spec.pool == self.pool.as_str() => {
-                    return Ok(Some(Reply::Local));
-                }
+                Some(block) if block.spec.pool != self.pool.as_str() => return Err(self.foreign(ip, &block)),
+                Some(block) if free(&block) => return Ok(None),
+                Some(block) if block.spec.owner.node == *me.node => return Ok(Some(Reply::Local)),
                 Some(block) => return Err(self.foreign(ip, &block)),
                 None => {
                     let claimed = self
@@ -205,77 +203,8 @@ impl Worker {
         )
     }
 
-    /// Any address of `all` that nobody has; none if all are taken. Looks first where the seed of the claimant says.
-    pub(super) async fn bind_any(
-        &mut self,
-        ground: &Ground,
-        family: Family,
-        all: &IntervalSet,
-        claimant: &Claimant<'_>,
-    ) -> Result<Option<IpAddress>, Error> {
-        let order = Order::new(all.count(), self.seed_of(claimant));
-        let first = (0..TRIES.min(all.count())).filter_map(|position| nth(all, order.at(position)?));
-        for number in first.collect::<Vec<_>>() {
-            match self.bind(ground, family.address(number), claimant).await {
-                Err(e) if e.code == Code::ADDRESS_IN_USE => {}
-                done => return done.map(Some),
-            }
-        }
-        // Those of other pools too, which may have the same addresses.
-        let taken: Vec<IpAddress> = list(&self.agent.cluster.addresses, "")
-            .await
-            .map_err(|e| self.failed(&e.into()))?;
-        let prefix = format!("{}-", ground.spec.address_space);
-        let taken: IntervalSet = taken
-            .iter()
-            .filter(|address| address.name_any().starts_with(&prefix))
-            .filter_map(|address| address.spec.address.parse().ok())
-            .filter(|ip| Family::of(*ip) == family)
-            .map(|ip| Interval {
-                first: bits(ip),
-                last: bits(ip),
-            })
-            .collect();
-        let free = all.minus(&taken);
-        for index in 0..TRIES.min(free.count()) {
-            let Some(ip) = nth(&free, index).map(|number| family.address(number)) else {
-                break;
-            };
-            match self.bind(ground, ip, claimant).await {
-                Err(e) if e.code == Code::ADDRESS_IN_USE => {}
-                done => return done.map(Some),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Another one for each attempt, except for whoever keeps an address: it asks for the same one wherever it is.
-    fn seed_of(&mut self, claimant: &Claimant<'_>) -> u64 {
-        if let Some(holder) = &claimant.holder {
-            let name = format!(
-                "{}/{}/{}/{}",
-                holder.namespace, holder.pod, holder.network, holder.ifname
-            );
-            return seed(&name, self.pool.as_str(), 0);
-        }
-        self.attempts += 1;
-        let container = claimant.asked.owner.container_id.as_str();
-        seed(container, self.pool.as_str(), self.attempts)
-    }
-
-    fn exhausted(&self, all: &IntervalSet) -> Error {
-        Error::new(
-            Code::EXHAUSTED,
-            format!(
-                "pool {} is exhausted: all of its {} addresses are taken; add a range or remove pods",
-                self.pool,
-                all.count()
-            ),
-        )
-    }
-
     /// Makes `ip` the attachment's.
-    async fn bind(
+    pub(super) async fn bind(
         &mut self,
         ground: &Ground,
         ip: IpAddr,
@@ -297,7 +226,7 @@ impl Worker {
                         if there.spec.attachment == wanted.spec.attachment
                             && there.spec.node == wanted.spec.node =>
                     {
-                        there
+                        self.renewed(ip, there).await?
                     }
                     Some(there) => return Err(in_use(ip, &there)),
                     None => {
@@ -310,6 +239,19 @@ impl Worker {
             }
         };
         self.given_if_noted(ground, ip, address).await
+    }
+
+    /// An object that was there already, in a new version: a deletion of it that is still on its way misses.
+    async fn renewed(&self, ip: IpAddr, mut address: IpAddress) -> Result<IpAddress, Error> {
+        address.spec.since = Some(now());
+        let swapped = swap(&self.agent.cluster.addresses, &address).await;
+        match swapped.map_err(|e| self.failed(&e.into()))? {
+            Written::Done(address) => Ok(address),
+            Written::Late => Err(Error::new(
+                Code::TRY_AGAIN,
+                format!("{ip} has just been changed; try again"),
+            )),
+        }
     }
 
     /// `address`, which has just become the attachment's, if the node that has its block knows that it is not its to give.
@@ -328,30 +270,44 @@ impl Worker {
         Err(refusal)
     }
 
-    /// Why `ip` may not be given yet: the node that has its block may not know so far that the address is not its to give.
+    /// Why `ip` may not be given yet: no node may give it too. Its block is shared; or the node that has its block knows that the
+    /// address is not its to give; or nobody has its block, and whoever claims it finds the object.
     async fn noted(&self, ground: &Ground, ip: IpAddr) -> Result<Option<String>, Failure> {
-        let Some(cell) = ground
-            .grid(Family::of(ip))
-            .and_then(|grid| Cell::around(ip, grid.shift()))
-        else {
+        let Some(cell) = ground.cell_of(ip) else {
             return Ok(None);
         };
-        let block: Option<IpBlock> =
-            get(&self.agent.cluster.blocks, &cell.name(&ground.spec.address_space)).await?;
-        let Some(block) = block.filter(|block| block.spec.state != BlockState::Shared) else {
-            return Ok(None);
+        let name = cell.name(&ground.spec.address_space);
+        let block: Option<IpBlock> = get(&self.agent.cluster.blocks, &name).await?;
+        let by_name = !ground.has_blocks() || ground.ranges.reserved(Family::of(ip)).contains(bits(ip));
+        let Some(block) = block else {
+            let why = format!("block {name} of {ip} is not shared any more; try again");
+            return Ok((!by_name).then_some(why));
         };
+        let ours = block.spec.pool == self.pool.as_str();
+        if ours && block.spec.state == BlockState::Shared {
+            return Ok(None);
+        }
+        let (cidr, node) = (&block.spec.cidr, &block.spec.owner.node);
+        if !by_name {
+            return Ok(Some(format!(
+                "{ip} lies in {cidr}, which node {node} gives to its own pods; try again"
+            )));
+        }
         let noted = block
             .status
             .as_ref()
             .and_then(|status| status.observed_generation)
             .unwrap_or_default();
-        if block.spec.pool == self.pool.as_str() && noted >= ground.generation {
+        if ours && noted == ground.generation {
             return Ok(None);
         }
+        if ours && noted > ground.generation {
+            let why = "has just been changed, and this node has not heard of it; try again";
+            return Ok(Some(format!("pool {} {why}", self.pool)));
+        }
         Ok(Some(format!(
-            "{ip} lies in {} of node {}, whose agent has not noted yet that the address is reserved (generation {} of pool {}, it has {noted}); try again, and look after that agent if this stays",
-            block.spec.cidr, block.spec.owner.node, ground.generation, self.pool
+            "{ip} lies in {cidr} of node {node}, whose agent has not noted yet that the address is reserved (generation {} of pool {}, it has {noted}); try again, and look after that agent if this stays",
+            ground.generation, self.pool
         )))
     }
 
@@ -368,9 +324,11 @@ impl Worker {
                 format!("the cluster has no Node {}", self.agent.config.node),
             ));
         };
+        let block = ground.cell_of(ip).map(|cell| cell.cidr().to_string());
         let spec = IpAddressSpec {
             pool: self.pool.to_string(),
             address: ip.to_string(),
+            block: block.unwrap_or_default(),
             node: reference(&me),
             state: AddressState::Bound,
             attachment: Some(claimant.attachment()),
@@ -409,15 +367,4 @@ fn in_use(ip: IpAddr, address: &IpAddress) -> Error {
             address.spec.node.node
         ),
     )
-}
-
-/// The member of `set` with this index.
-fn nth(set: &IntervalSet, mut index: u128) -> Option<u128> {
-    for interval in set.intervals() {
-        if index < interval.count() {
-            return Some(interval.first + index);
-        }
-        index -= interval.count();
-    }
-    None
 }

@@ -2,6 +2,7 @@
 //! Answers plugins. Every refusal says which pool, its numbers, and what helps.
 
 use super::claim::Claimed;
+use super::shared::Room;
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::block::owner::Me;
@@ -113,21 +114,16 @@ impl Worker {
         if !ground.has_blocks() {
             return Ok(Reply::Allocate { families: Vec::new() });
         }
+        let mut shared = Vec::new();
         for family in families {
-            let (holdings, usage) = self.holdings(&self.blocks()).await.map_err(|e| self.failed(&e))?;
-            // Another plugin's question may have brought a block a moment ago.
-            if Self::free_here(ground, *family, &holdings, &usage) > 0 {
-                continue;
-            }
-            let claimed = self
-                .claim(target, ground, *family)
-                .await
-                .map_err(|e| self.failed(&e))?;
-            if claimed != Claimed::Yes {
-                return Err(self.shortage(target, claimed).await);
+            if self.make_room(target, ground, *family).await? == Room::Shared {
+                shared.push(*family);
             }
         }
-        Ok(Reply::Local)
+        if shared.is_empty() {
+            return Ok(Reply::Local);
+        }
+        Ok(Reply::Allocate { families: shared })
     }
 
     async fn require_room(&mut self, target: &Target, ground: &Ground) -> Result<Reply, Error> {
@@ -148,7 +144,7 @@ impl Worker {
     }
 
     /// Why there is no block for this node.
-    async fn shortage(&self, target: &Target, claimed: Claimed) -> Error {
+    pub(super) async fn shortage(&self, target: &Target, claimed: Claimed) -> Error {
         let pool = &self.pool;
         let blocks = self.blocks().len();
         let counters = &target.counters;
@@ -178,6 +174,9 @@ impl Worker {
                             "pool {pool}: every block has an owner, and here {resting} addresses rest after their release; try again in some seconds ({numbers})"
                         ),
                     );
+                }
+                if self.others_may_share(target) {
+                    return self.asked_to_share();
                 }
                 Error::new(
                     Code::EXHAUSTED,

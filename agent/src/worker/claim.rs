@@ -183,6 +183,7 @@ impl Worker {
                         cell: Some(cell),
                         asked,
                         target,
+                        anew: true,
                     },
                     seen(&block).held(Mode::Active),
                 )

@@ -176,9 +176,8 @@ impl Worker {
         let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
         for released in released {
             let object = there.iter().find(|address| self.is_of(address, &released));
-            // It goes back to the same pod, which needs no rest from itself.
-            let kept = object.is_some_and(|address| address.spec.holder.is_some());
-            if !kept && !rested(&released) {
+            // One that is kept goes back to the same pod, which needs no rest from itself.
+            if object.is_some_and(|address| address.spec.holder.is_none()) && !rested(&released) {
                 continue;
             }
             if let Some(object) = object

@@ -3,7 +3,7 @@
 
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::IpBlockStatus;
+use crate::api::{BlockState, IpBlock, IpBlockStatus};
 use crate::block::Use;
 use crate::block::owner::Me;
 use crate::cluster::{Written, tell};
@@ -48,7 +48,8 @@ impl Worker {
             Duration::from_secs(u64::try_from(target.blocks).unwrap_or_default() / WRITES_A_SECOND);
         let every = self.agent.config.mirror.max(cluster_wide);
         self.mirrored.0.retain(|name, _| blocks.contains_key(name));
-        for (name, block) in blocks.iter().filter(|(_, block)| seen(block).owner == me) {
+        let mine = |block: &IpBlock| seen(block).owner == me && block.spec.state != BlockState::Shared;
+        for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
             let used = usage.get(name).copied().unwrap_or_default();
             if let Some((at, told, noted)) = self.mirrored.0.get(name)
                 && *noted == generation

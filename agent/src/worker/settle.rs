@@ -23,6 +23,8 @@ pub(super) struct About<'a> {
     /// When what is known of it was asked for, by the clock that plugins go by.
     pub(super) asked: Duration,
     pub(super) target: &'a Target,
+    /// It comes into the file anew, so others may have made objects of its addresses.
+    pub(super) anew: bool,
 }
 
 /// Steps about one block before others get their turn.
@@ -47,7 +49,7 @@ impl Worker {
                 .flat_map(|file| &file.blocks)
                 .find(|block| block.name == name);
             let cell = blocks.get(&name).and_then(cell).or_else(|| Cell::of(cidr?.cidr));
-            let wish = Self::wish(target, cell, surplus.contains(&name));
+            let wish = Self::wish_for(target, &name, cell, surplus.contains(&name));
             self.settle(&name, cell, wish, target).await?;
         }
         Ok(())
@@ -142,6 +144,7 @@ impl Worker {
                 cell,
                 asked,
                 target,
+                anew: in_file.is_none(),
             };
             tracing::debug!(pool = %self.pool, block = name, ?step, "a step");
             fresh = !self.take(about, block, step).await?;
@@ -200,11 +203,21 @@ impl Worker {
             cell,
             asked,
             target,
+            anew,
         } = about;
         let (Some(base), Some(cell)) = (self.base(target).await?, cell) else {
             return Ok(());
         };
         let new = entry(name, cell.cidr(), held);
+        let space = target
+            .ground
+            .as_ref()
+            .map(|ground| ground.spec.address_space.clone());
+        let mut back: Vec<String> = Vec::new();
+        if let Some(space) = space.filter(|_| anew) {
+            let there = self.objects_in(&space, cell).await?;
+            back = there.iter().map(ToString::to_string).collect();
+        }
         let (age, stores) = (self.agent.config.answer_age(), self.agent.stores.clone());
         self.agent
             .stores
@@ -216,6 +229,8 @@ impl Worker {
                 let mut file = before.unwrap_or(base);
                 file.blocks.retain(|block| block.name != new.name);
                 file.blocks.push(new);
+                back.retain(|ip| !file.reserved.contains(ip));
+                file.reserved.extend(back);
                 Ok(Some(file))
             })
             .await?;

@@ -179,8 +179,9 @@ impl Worker {
             && spec.node == me
             && spec.attachment == Some(claimant.attachment())
         {
-            // Ours, whose answer was lost.
-            return Ok(Some(address.clone()));
+            // Ours, whose answer was lost; in a new version, so that a release that is still on its way misses.
+            let done = self.swap_to(address, &me, claimant).await;
+            return done.map_err(|e| self.failed(&e));
         }
         let before = self
             .before(address, ip, &me, claimant)

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tests::{Answer, Call};
 
@@ -260,6 +261,24 @@ impl Member {
                 .to_owned()
         })
         .collect()
+    }
+
+    /// ADD, as often as a runtime tries that gets code 11: the first address.
+    pub async fn add_soon(&self, pool: &str, attachment: &Attachment) -> String {
+        let mut given = None;
+        let mut last = String::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while given.is_none() {
+            let answer = self.call("ADD", pool, attachment);
+            if answer.status.success() {
+                given = Some(self.add(pool, attachment).remove(0));
+            } else {
+                last = answer.stdout;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            assert!(Instant::now() < deadline, "no address within a minute: {last}");
+        }
+        given.unwrap()
     }
 
     /// ADD, which must fail: the error.

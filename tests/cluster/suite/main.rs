@@ -14,4 +14,5 @@ mod garbage;
 mod life;
 mod nodes;
 mod refused;
+mod shared;
 mod sticky;

@@ -23,23 +23,20 @@ async fn nodes_use_a_pool_to_its_last_address_and_none_twice() {
         .await;
     }
     let mut given = BTreeSet::new();
-    let mut ends = BTreeSet::new();
-    for i in 0..80 {
+    for i in 0..31 {
         for node in &nodes {
-            let attachment = Attachment::of(&format!("p{i}"));
-            let answer = node.call("ADD", "rail0", &attachment);
-            if answer.status.success() {
-                let ip = node.add("rail0", &attachment).remove(0);
-                assert!(given.insert(ip.clone()), "{ip} is given twice");
-            } else {
-                let error: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
-                ends.insert(error["code"].as_u64().unwrap());
-            }
+            let ip = node.add_soon("rail0", &Attachment::of(&format!("p{i}"))).await;
+            assert!(given.insert(ip.clone()), "{ip} is given twice");
         }
     }
     // A /26 less its network and broadcast address.
     assert_eq!(given.len(), 62);
-    assert_eq!(ends, [110].into());
+    for node in &nodes {
+        until("the pool is exhausted", async || {
+            node.refused("rail0", &Attachment::of("more"))["code"] == 110
+        })
+        .await;
+    }
     site.wait_condition("rail0", "Exhausted", "True").await;
     nodes[0].del("rail0", &Attachment::of("p0"));
     site.wait_condition("rail0", "Exhausted", "False").await;

@@ -53,21 +53,6 @@ fn sandbox(ordinal: u32, uid: &str, container: &str) -> Attachment {
     }
 }
 
-/// ADD, which must succeed before long.
-async fn add_soon(node: &Member, attachment: &Attachment) -> String {
-    let mut given = None;
-    until("the pod has an address", async || {
-        let answer = node.call("ADD", "rail0", attachment);
-        given = answer
-            .status
-            .success()
-            .then(|| node.add("rail0", attachment).remove(0));
-        given.is_some()
-    })
-    .await;
-    given.unwrap()
-}
-
 async fn only(site: &Site) -> IpAddress {
     let mut all = site.addresses().await;
     assert_eq!(all.len(), 1, "{all:?}");
@@ -158,7 +143,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
         "{elsewhere}"
     );
     nodes[0].del("rail0", &old);
-    assert_eq!(add_soon(&nodes[1], &new).await, ip);
+    assert_eq!(nodes[1].add_soon("rail0", &new).await, ip);
 
     // The node of the pod is lost, and somebody says that the pod is dead.
     nodes[1].kill();
@@ -173,7 +158,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
         first_look["msg"].as_str().unwrap().contains("cannot be heard"),
         "{first_look}"
     );
-    assert_eq!(add_soon(&nodes[0], &third).await, ip);
+    assert_eq!(nodes[0].add_soon("rail0", &third).await, ip);
     // The lost node comes back: its DEL takes nothing from the new pod.
     nodes[1].start();
     site.hear_node("b", true).await;
@@ -238,7 +223,7 @@ async fn an_agent_that_is_killed_between_the_steps_changes_no_address() {
         });
         nodes[0].kill();
         nodes[0].start();
-        let now = add_soon(&nodes[0], &attachment).await;
+        let now = nodes[0].add_soon("rail0", &attachment).await;
         assert_eq!(*ip.get_or_insert_with(|| now.clone()), now, "round {round}");
         assert_eq!(site.addresses().await.len(), 1, "round {round}");
         nodes[0].del("rail0", &attachment);
@@ -264,7 +249,7 @@ async fn del_needs_no_api_server_and_add_of_a_pod_that_keeps_its_address_does() 
     site.remove_pod("db-0").await;
     let uid = site.replica("db", 0, "b").await;
     assert_eq!(
-        [add_soon(&nodes[1], &sandbox(0, &uid, "s3")).await].as_slice(),
+        [nodes[1].add_soon("rail0", &sandbox(0, &uid, "s3")).await].as_slice(),
         ip
     );
     nodes[1].kill();

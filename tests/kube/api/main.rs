@@ -70,6 +70,7 @@ fn address(name: &str, ip: &str, node: &str) -> Value {
         "metadata": { "name": name },
         "spec": {
             "pool": "pool", "address": ip, "state": "Bound",
+            "block": format!("{ip}/{}", if ip.contains(':') { 128 } else { 32 }),
             "node": { "node": node, "nodeUID": format!("{node}-uid") },
             "attachment": { "containerID": "c1", "ifname": "net1", "network": "rail0" },
         },

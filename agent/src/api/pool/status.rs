@@ -20,10 +20,27 @@ pub struct IpPoolStatus {
     /// The pool in numbers of addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
+    /// That nodes have no address of the pool left, and no block to claim. Told by them, taken back by the keeper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<Wanted>,
+    /// Blocks that are to be shared: each belongs to the node that has most addresses to spare.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sharing: Vec<String>,
     /// The last spec that was accepted. Nodes go by it, so that a wrong edit takes no address from anybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "as_it_was")]
     pub accepted: Option<IpPoolSpec>,
+}
+
+/// When a node last found no address of a family.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// No IPv4 address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v4: Option<Time>,
+    /// No IPv6 address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v6: Option<Time>,
 }
 
 /// A pool in numbers of addresses; the greatest number stands for that and more.

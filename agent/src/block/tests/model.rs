@@ -60,6 +60,7 @@ enum Event {
     Confirm(usize),
     GiveUp(usize),
     TakeShared(usize),
+    Unshare,
     Check(usize),
     Release(usize),
     Crash(usize),
@@ -116,7 +117,7 @@ impl Story {
                 if block.seen.phase == Phase::Shared
                     && lease == Lease::None
                     && self.sharing
-                    && view.address.is_none() =>
+                    && view.address.as_ref().is_none_or(|address| address.machine == m) =>
             {
                 events.push(Event::TakeShared(m));
             }
@@ -205,7 +206,6 @@ impl Story {
             return;
         }
         let exists = matches!(op, Op::Create(_)) && !self.rules.claim_check;
-        let block = world.block.as_ref().map_or(0, |block| block.uid);
         let machine = &mut world.machines[m];
         machine.agent = match (&op, then) {
             (_, Some(held)) if done || exists => Agent::Writing(held),
@@ -213,9 +213,8 @@ impl Story {
                 machine.lease = Lease::Published;
                 Agent::Idle(None)
             }
-            (Op::CreateAddress(_), None) if done => {
-                let address = world.address.as_ref().map_or(0, |address| address.uid);
-                Agent::Checking(block, address)
+            (Op::CreateAddress(_) | Op::TouchAddress { .. }, None) if done => {
+                Agent::Checking(world.address.as_ref().map_or(0, |address| address.uid))
             }
             (Op::DeleteAddress { .. }, None) if machine.lease == Lease::Releasing => {
                 machine.lease = Lease::None;
@@ -243,6 +242,21 @@ impl Story {
         };
         let sent = (Sender::Keeper(keeper), op);
         if world.wire.len() >= self.wire || world.wire.contains(&sent) {
+            return None;
+        }
+        world.wire.push(sent);
+        Some(())
+    }
+
+    /// The keeper ends a shared block of which it sees no address.
+    fn unshare(&self, world: &mut World) -> Option<()> {
+        let version = world.block.as_ref().map(|block| block.version)?;
+        let sent = (Sender::Keeper(0), Op::Delete { version });
+        if !world.is_shared()
+            || world.address.is_some()
+            || world.wire.len() >= self.wire
+            || world.wire.contains(&sent)
+        {
             return None;
         }
         world.wire.push(sent);
@@ -288,12 +302,14 @@ impl Story {
                 let _ = self.judge(&mut world, keeper);
                 let _ = self.quarantine(&mut world);
             }
+            let _ = self.unshare(&mut world);
             while !world.wire.is_empty() {
                 self.execute(&mut world, 0, false);
             }
             world.settle_names();
         }
-        world.block.is_none_or(|block| block.seen.phase == Phase::Shared) && (world.address.is_none() || dead)
+        // What a dead machine has of a shared block is the keeper's to end, as blocks of it are.
+        (world.block.is_none() || dead && world.is_shared()) && (world.address.is_none() || dead)
     }
 
     /// A machine on which all is well goes one round.
@@ -363,20 +379,42 @@ impl World {
         Some(())
     }
 
+    /// The machine makes the address' object its own: a new one, or one of its own that it finds.
+    fn take_shared(&mut self, rules: &Rules, m: usize) -> Option<()> {
+        let found = self.view(m)?.address.as_ref().map(|address| address.uid);
+        match found {
+            None => self.send(m, Op::CreateAddress(m), None),
+            Some(uid) if rules.touch_found => self.send(m, Op::TouchAddress { uid }, None),
+            Some(uid) => self.machines[m].agent = Agent::Checking(uid),
+        }
+        Some(())
+    }
+
     /// The object of the address is there; only if the block is shared still may a pod have it.
-    fn check(&mut self, m: usize) -> Option<()> {
-        let Agent::Checking(block, address) = self.machines[m].agent else {
+    fn check(&mut self, rules: &Rules, m: usize) -> Option<()> {
+        let Agent::Checking(_) = self.machines[m].agent else {
             return None;
         };
-        let good = self.is_shared()
-            && self.block.as_ref().is_some_and(|now| now.uid == block)
-            && self.address.as_ref().is_some_and(|now| now.uid == address);
+        let good = self.is_shared() || !rules.check_shared;
         let machine = &mut self.machines[m];
         machine.agent = Agent::Idle(None);
         if good && machine.lease == Lease::None {
             machine.lease = Lease::Published;
             machine.pod = true;
         }
+        Some(())
+    }
+
+    /// The answer came that lets the machine have the block. An address of it that is an object stays out of the file.
+    fn write(&mut self, rules: &Rules, m: usize) -> Option<()> {
+        let Agent::Writing(held) = self.machines[m].agent else {
+            return None;
+        };
+        let new = self.machines[m].file.is_none() && matches!(held.mode, Mode::Active | Mode::Draining);
+        if !(new && self.address.is_some() && rules.list_after_claim) {
+            self.machines[m].file = Some(held);
+        }
+        self.machines[m].agent = Agent::Idle(None);
         Some(())
     }
 
@@ -399,20 +437,15 @@ impl World {
             Event::Look(m) => self.machines[m].agent = Agent::Idle(Some(self.look(m))),
             Event::Act(m, wish) => story.act(self, m, wish)?,
             Event::Claim(m) => self.claim(m)?,
-            Event::Write(m) => {
-                let Agent::Writing(held) = self.machines[m].agent else {
-                    return None;
-                };
-                self.machines[m].file = Some(held);
-                self.machines[m].agent = Agent::Idle(None);
-            }
+            Event::Write(m) => self.write(&story.rules, m)?,
             Event::Confirm(m) => {
                 self.machines[m].confirmed = true;
                 self.machines[m].young = true;
             }
             Event::GiveUp(m) => self.machines[m].agent = Agent::Idle(None),
-            Event::TakeShared(m) => self.send(m, Op::CreateAddress(m), None),
-            Event::Check(m) => self.check(m)?,
+            Event::TakeShared(m) => self.take_shared(&story.rules, m)?,
+            Event::Unshare => story.unshare(self)?,
+            Event::Check(m) => self.check(&story.rules, m)?,
             Event::Release(m) => self.release(m)?,
             Event::Execute(index, lost) => story.execute(self, index, lost),
             Event::Judge(keeper) => story.judge(self, keeper)?,
@@ -478,6 +511,9 @@ impl Model for Story {
             if self.machines_fail && m == 0 {
                 self.machine_events(world, m, events);
             }
+        }
+        if self.sharing {
+            events.push(Event::Unshare);
         }
         for index in 0..world.wire.len() {
             events.push(Event::Execute(index, false));
@@ -556,9 +592,11 @@ fn lost_and_late_answers_and_a_crash_leave_an_address_with_one_pod() {
 }
 
 #[test]
+#[ignore = "a minute: tests/all runs it"]
 fn sharing_a_block_leaves_an_address_with_one_pod() {
     let story = Story {
         sharing: true,
+        epochs: 1,
         ..requests()
     };
     assert_eq!(mishap(story), None);
@@ -593,6 +631,13 @@ fn from_every_state_the_block_comes_free() {
         ends: true,
         epochs: 1,
         ..Story::default()
+    };
+    assert_eq!(mishap(story), None);
+    let story = Story {
+        ends: true,
+        sharing: true,
+        epochs: 1,
+        ..requests()
     };
     assert_eq!(mishap(story), None);
 }
@@ -726,6 +771,46 @@ mod without {
                 ..requests()
             },
         );
+    }
+
+    fn sharing() -> Story {
+        Story {
+            sharing: true,
+            ..requests()
+        }
+    }
+
+    #[test]
+    fn a_look_for_objects_after_a_claim() {
+        let rules = Rules {
+            list_after_claim: false,
+            ..Rules::default()
+        };
+        let story = Story { wire: 2, ..sharing() };
+        assert_noticed(rules, story);
+    }
+
+    #[test]
+    fn a_look_at_the_block_after_an_address_of_it_was_made() {
+        let rules = Rules {
+            check_shared: false,
+            ..Rules::default()
+        };
+        assert_noticed(rules, sharing());
+    }
+
+    #[test]
+    fn a_new_version_of_an_object_that_was_there_already() {
+        let rules = Rules {
+            touch_found: false,
+            ..Rules::default()
+        };
+        let story = Story {
+            faults: 2,
+            wire: 2,
+            ..sharing()
+        };
+        assert_noticed(rules, story);
     }
 
     #[test]

@@ -30,10 +30,21 @@ pub(super) struct Address {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Op {
     Create(Seen),
-    Swap { version: Stamp, to: Seen },
-    Delete { version: Stamp },
+    Swap {
+        version: Stamp,
+        to: Seen,
+    },
+    Delete {
+        version: Stamp,
+    },
     CreateAddress(usize),
-    DeleteAddress { uid: Stamp },
+    /// Makes a late deletion of the address miss.
+    TouchAddress {
+        uid: Stamp,
+    },
+    DeleteAddress {
+        uid: Stamp,
+    },
 }
 
 /// Who sent a request.
@@ -59,8 +70,8 @@ pub(super) enum Agent {
     Waiting(Op, Option<Held>),
     /// Has the answer, and is about to write this.
     Writing(Held),
-    /// Has created the address' object in the shared block with this UID and must see that it is shared still.
-    Checking(Stamp, Stamp),
+    /// Has made this object of the address its own and must see that the block is shared still.
+    Checking(Stamp),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,6 +138,12 @@ pub(super) struct Rules {
     pub(super) idle_check: bool,
     /// Whether a name that was taken is looked at before it is used.
     pub(super) claim_check: bool,
+    /// Whether addresses that are objects are looked for before a claimed block is given from.
+    pub(super) list_after_claim: bool,
+    /// Whether an address' object that was there already is changed before it is used.
+    pub(super) touch_found: bool,
+    /// Whether the block is looked at after the address' object was made.
+    pub(super) check_shared: bool,
     /// Whether what was read or answered is thrown away before a quarantine can have passed since.
     pub(super) fresh_answers: bool,
 }
@@ -140,6 +157,9 @@ impl Default for Rules {
             reboot_guard: true,
             idle_check: true,
             claim_check: true,
+            list_after_claim: true,
+            touch_found: true,
+            check_shared: true,
             fresh_answers: true,
         }
     }
@@ -189,8 +209,7 @@ impl World {
             .filter_map(|machine| match &mut machine.agent {
                 Agent::Idle(Some(view)) => Some((view.block.as_mut(), view.address.as_mut(), None)),
                 Agent::Waiting(op, _) => Some((None, None, Some(op))),
-                Agent::Checking(block, address) => {
-                    all.push(block);
+                Agent::Checking(address) => {
                     all.push(address);
                     None
                 }
@@ -208,7 +227,10 @@ impl World {
             );
             all.extend(address.map(|address| &mut address.uid));
             if let Some(
-                Op::Swap { version, .. } | Op::Delete { version } | Op::DeleteAddress { uid: version },
+                Op::Swap { version, .. }
+                | Op::Delete { version }
+                | Op::TouchAddress { uid: version }
+                | Op::DeleteAddress { uid: version },
             ) = op
             {
                 all.push(version);
@@ -324,6 +346,12 @@ impl World {
                     machine: *machine,
                     uid,
                 });
+            }
+            Op::TouchAddress { uid } if self.address.as_ref().is_some_and(|a| a.uid == *uid) => {
+                let fresh = self.fresh();
+                if let Some(address) = &mut self.address {
+                    address.uid = fresh;
+                }
             }
             Op::DeleteAddress { uid }
                 if self

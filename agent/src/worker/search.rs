@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Looking for an address that nobody has, among those that any node may take: a few tries first, then a list.
+
+use super::Worker;
+use super::address::Claimant;
+use crate::api::IpAddress;
+use crate::block::claim::{Order, seed};
+use crate::cluster::list;
+use crate::ground::Ground;
+use common::cni::{Code, Error};
+use ipam::interval::{Interval, IntervalSet};
+use ipam::range::{Family, bits};
+use kube::ResourceExt;
+
+/// Addresses that are tried one by one before all are listed.
+const TRIES: u128 = 16;
+
+impl Worker {
+    /// Any address of `all` that nobody has; none if all are taken. Looks first where the seed of the claimant says.
+    pub(super) async fn bind_any(
+        &mut self,
+        ground: &Ground,
+        family: Family,
+        all: &IntervalSet,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<IpAddress>, Error> {
+        let order = Order::new(all.count(), self.seed_of(claimant));
+        let first = (0..TRIES.min(all.count())).filter_map(|position| nth(all, order.at(position)?));
+        for number in first.collect::<Vec<_>>() {
+            match self.bind(ground, family.address(number), claimant).await {
+                Err(e) if e.code == Code::ADDRESS_IN_USE => {}
+                done => return done.map(Some),
+            }
+        }
+        // Those of other pools too, which may have the same addresses.
+        let taken: Vec<IpAddress> = list(&self.agent.cluster.addresses, "")
+            .await
+            .map_err(|e| self.failed(&e.into()))?;
+        let prefix = format!("{}-", ground.spec.address_space);
+        let taken: IntervalSet = taken
+            .iter()
+            .filter(|address| address.name_any().starts_with(&prefix))
+            .filter_map(|address| address.spec.address.parse().ok())
+            .filter(|ip| Family::of(*ip) == family)
+            .map(|ip| Interval {
+                first: bits(ip),
+                last: bits(ip),
+            })
+            .collect();
+        let free = all.minus(&taken);
+        for index in 0..TRIES.min(free.count()) {
+            let Some(ip) = nth(&free, index).map(|number| family.address(number)) else {
+                break;
+            };
+            match self.bind(ground, ip, claimant).await {
+                Err(e) if e.code == Code::ADDRESS_IN_USE => {}
+                done => return done.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Another one for each attempt, except for whoever keeps an address: it asks for the same one wherever it is.
+    fn seed_of(&mut self, claimant: &Claimant<'_>) -> u64 {
+        if let Some(holder) = &claimant.holder {
+            let name = format!(
+                "{}/{}/{}/{}",
+                holder.namespace, holder.pod, holder.network, holder.ifname
+            );
+            return seed(&name, self.pool.as_str(), 0);
+        }
+        self.attempts += 1;
+        let container = claimant.asked.owner.container_id.as_str();
+        seed(container, self.pool.as_str(), self.attempts)
+    }
+
+    pub(super) fn all_taken(&self, all: &IntervalSet) -> Error {
+        Error::new(
+            Code::EXHAUSTED,
+            format!(
+                "pool {} is exhausted: all of its {} addresses are taken; add a range or remove pods",
+                self.pool,
+                all.count()
+            ),
+        )
+    }
+}
+
+/// The member of `set` with this index.
+fn nth(set: &IntervalSet, mut index: u128) -> Option<u128> {
+    for interval in set.intervals() {
+        if index < interval.count() {
+            return Some(interval.first + index);
+        }
+        index -= interval.count();
+    }
+    None
+}

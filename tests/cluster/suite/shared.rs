@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A pool whose blocks all have owners: nodes share, and give no address twice while they do.
+
+use agent::api::BlockState;
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use cluster::install::until;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+async fn members(site: &Site, names: &[&str]) -> Vec<Member> {
+    let mut nodes = Vec::new();
+    for name in names {
+        nodes.push(Member::running(&site.server, name, &[]).await);
+    }
+    nodes
+}
+
+async fn all_have_a_block(nodes: &[Member]) {
+    for node in nodes {
+        until("a block is active", async || {
+            !node.blocks("rail0", "active").is_empty()
+        })
+        .await;
+    }
+}
+
+async fn shared_blocks(site: &Site) -> usize {
+    let blocks = site.blocks("rail0").await;
+    blocks
+        .iter()
+        .filter(|block| block.spec.state == BlockState::Shared)
+        .count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_nodes_use_a_pool_to_its_last_address() {
+    let site = Site::new().await;
+    let nodes = members(&site, &["a", "b", "c"]).await;
+    site.simple("rail0", "10.1.0.0/26").await;
+    all_have_a_block(&nodes).await;
+    let mut given = BTreeSet::new();
+    for node in &nodes[..2] {
+        given.extend(node.add("rail0", &Attachment::of("one")));
+    }
+    // One node wants all that there is, whoever has it now.
+    for i in 0..60 {
+        let ip = nodes[2]
+            .add_soon("rail0", &Attachment::of(&format!("p{i}")))
+            .await;
+        assert!(given.insert(ip.clone()), "{ip} is given twice");
+    }
+    assert_eq!(given.len(), 62);
+    assert!(shared_blocks(&site).await >= 2);
+    site.wait_condition("rail0", "Exhausted", "True").await;
+    for node in &nodes {
+        until("the pool is exhausted", async || {
+            let refused = node.refused("rail0", &Attachment::of("more"));
+            refused["code"] == 110
+                && refused["msg"]
+                    .as_str()
+                    .unwrap()
+                    .contains("62 addresses, 62 in use")
+        })
+        .await;
+    }
+    // What one gives back, another has.
+    nodes[2].del("rail0", &Attachment::of("p0"));
+    nodes[2].del("rail0", &Attachment::of("p59"));
+    for node in &nodes[..2] {
+        node.add_soon("rail0", &Attachment::of("more")).await;
+    }
+    for node in &nodes[..2] {
+        node.del("rail0", &Attachment::of("one"));
+        node.del("rail0", &Attachment::of("more"));
+    }
+    (0..60).for_each(|i| nodes[2].del("rail0", &Attachment::of(&format!("p{i}"))));
+    until("no block is shared any more", async || {
+        shared_blocks(&site).await == 0 && site.addresses().await.is_empty()
+    })
+    .await;
+    site.wait_condition("rail0", "Exhausted", "False").await;
+    nodes[0].add_soon("rail0", &Attachment::of("again")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_are_killed_while_they_share_give_no_address_twice() {
+    let site = Site::new().await;
+    let mut nodes = members(&site, &["a", "b"]).await;
+    site.simple("rail0", "10.1.0.0/27").await;
+    all_have_a_block(&nodes).await;
+    let mut given: BTreeSet<String> = (0..4)
+        .flat_map(|i| nodes[0].add("rail0", &Attachment::of(&format!("p{i}"))))
+        .collect();
+    for i in 0..26 {
+        let attachment = Attachment::of(&format!("p{i}"));
+        for round in 0..600 {
+            if round % 3 == 0 {
+                let one = (i + round / 3) % 2;
+                nodes[one].kill();
+                nodes[one].start();
+            }
+            if nodes[1].call("ADD", "rail0", &attachment).status.success() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        }
+        let ip = nodes[1].add("rail0", &attachment).remove(0);
+        assert!(given.insert(ip.clone()), "{ip} is given twice");
+    }
+    assert_eq!(given.len(), 30);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_reserved_no_more_stays_its_pods() {
+    let site = Site::new().await;
+    let nodes = members(&site, &["a", "b"]).await;
+    let mut spec = simple("10.1.0.0/26");
+    spec["reserved"] = json!(["10.1.0.16/30", "10.1.0.40"]);
+    site.pool("rail0", spec).await;
+    all_have_a_block(&nodes).await;
+    let statics = ["10.1.0.17", "10.1.0.40"];
+    for ip in statics {
+        let given = nodes[1].add_soon("rail0", &Attachment::of(ip).asking(ip)).await;
+        assert_eq!(given, ip);
+    }
+    site.edit("rail0", json!({ "spec": { "reserved": [] } })).await;
+    let mut given: BTreeSet<String> = statics.map(str::to_owned).into();
+    for i in 0..60 {
+        let ip = nodes[0]
+            .add_soon("rail0", &Attachment::of(&format!("p{i}")))
+            .await;
+        assert!(given.insert(ip.clone()), "{ip} is given twice");
+    }
+    assert_eq!(given.len(), 62);
+    // Once they are let go, they are addresses like any other.
+    for ip in statics {
+        nodes[1].del("rail0", &Attachment::of(ip).asking(ip));
+    }
+    for i in 60..62 {
+        let ip = nodes[0]
+            .add_soon("rail0", &Attachment::of(&format!("p{i}")))
+            .await;
+        assert!(statics.contains(&ip.as_str()), "{ip}");
+    }
+}

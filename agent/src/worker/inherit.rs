@@ -92,6 +92,7 @@ impl Worker {
             cell: Some(cell),
             asked,
             target: wanted.target,
+            anew: true,
         };
         self.hold(about, to.held(Mode::Active)).await?;
         self.full_until = None;

@@ -168,7 +168,7 @@ impl Worker {
                 self.note(name, Some(after));
                 if let Some(held) = then {
                     // What is taken up again may have changed hands since: the view of the pool must be as new as for a claim.
-                    if held.mode == Mode::Active && !self.admitted(target, cell).await? {
+                    if about.anew && held.mode == Mode::Active && !self.admitted(target, cell).await? {
                         return Ok(false);
                     }
                     self.hold(about, held).await?;

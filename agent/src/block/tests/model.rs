@@ -94,6 +94,8 @@ impl Story {
                 if let Some(view) = view {
                     let wishes: &[Wish] = if self.sharing {
                         &[Wish::Keep, Wish::Return, Wish::Share]
+                    } else if self.heirs {
+                        &[Wish::Keep, Wish::Return]
                     } else {
                         &[Wish::Keep, Wish::Drain, Wish::Return]
                     };

@@ -11,14 +11,14 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
 
-.PHONY: help demo test bench bench-kube build aarch64 lint install setup clean
+.PHONY: help demo test bench bench-kube bench-multus build aarch64 lint install setup clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: build ## Two pods on a software InfiniBand fabric: children, a bond, whole ports (a minute, more the first time)
-	@tests/fabric/run --hcas 3 --bin "$$(tests/go/build cnitool)" --share "$(CURDIR)/conf:/etc/cni/net.d" \
-	  --env DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/demo.sh
+demo: build ## Pods on a software InfiniBand fabric: children, a bond, whole ports, and Multus in a cluster (two minutes, more the first time)
+	@cargo build --quiet --workspace --bins
+	@DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/run
 
 test: setup ## Every test: lints, units, namespaces, the fabric in VMs on two kernels
 	@tests/all
@@ -28,6 +28,10 @@ bench: build ## Whole-process ADD and DEL beside the reference plugins (root)
 
 bench-kube: build ## rdma-ipam with pools beside whereabouts on a real API server (four minutes)
 	@cargo run --quiet --release -p bench-kube -- "$(BIN)/rdma-ipam" "$$(tests/go/build whereabouts)/whereabouts" \
+	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
+
+bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8 networks, beside whereabouts (root; five minutes)
+	@CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)" cargo run --quiet -p multus -- "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
 build: setup ## Both plugins as static binaries

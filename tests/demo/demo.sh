@@ -3,9 +3,10 @@
 #
 # The main job, for real. First act: two pods get IPoIB interfaces from cni-ipoib and addresses from rdma-ipam, talk
 # over InfiniBand, and leave nothing behind. Second act: a cable is pulled under a bond, and two pods get a whole port
-# each, with the RDMA device that nobody else can see then. Runs inside the fabric's VM:
+# each, with the RDMA device that nobody else can see then. Third act: pods of a cluster ask for a network in their annotation, Multus
+# reads it, and the command says who has which address. Runs inside the fabric's VM, which tests/demo/run boots:
 #
-#   tests/fabric/run --hcas 3 --bin "$(tests/go/build cnitool)" --share "$PWD/conf:/etc/cni/net.d" tests/demo/demo.sh
+#   tests/demo/run
 #
 # Exits with an error as soon as one of the promises does not hold. DEMO_COLOUR=1 colours the output.
 set -euo pipefail
@@ -184,5 +185,66 @@ for ((i = 0; i < 50; i++)); do
 done
 diff /tmp/before.json /tmp/after.json || broken 'the host has other links than before'
 fact 'name, address, MTU and flags of each port are what they were'
+nothing_left
+
+# --- third act ---------------------------------------------------------------------------------------------------
+
+export KUBECONFIG=/kube/admin
+# runtime COMMAND POD: what a container runtime does with Multus; the pod's sandbox bears its name.
+runtime() {
+	CNI_COMMAND=$1 CNI_CONTAINERID=$2 CNI_NETNS=/run/netns/$2 CNI_IFNAME=eth0 \
+		CNI_ARGS="IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=$2;K8S_POD_UID=${uids[$2]}" multus <<-'EOF'
+		{ "cniVersion": "1.1.0", "name": "multus", "type": "multus", "kubeconfig": "/kube/multus",
+		  "delegates": [{ "cniVersion": "1.0.0", "name": "cluster", "plugins": [{ "type": "ptp", "ipam": {
+		    "type": "host-local", "ranges": [[{ "subnet": "10.244.0.0/24" }]], "routes": [{ "dst": "0.0.0.0/0" }] } }] }] }
+	EOF
+}
+# start POD: as a kubelet has it started, again until it works: Multus gives the API server a quarter of a second, and this is an emulation.
+start() {
+	ip netns add "$1"
+	ip -n "$1" link set lo up
+	for ((i = 0; i < 20; i++)); do
+		! runtime ADD "$1" >"/tmp/$1.log" 2>&1 || return 0
+		runtime DEL "$1" >/dev/null 2>&1
+		sleep 0.2
+	done
+	broken "Multus: $(cat "/tmp/$1.log")"
+}
+declare -A uids
+
+ip netns del pod-a
+ip netns del pod-b
+step '12. The same node in a cluster, whose API server is outside of this machine'
+RDMANET_NODE=node-1 KUBECONFIG=/kube/agent rdmanet-agent >/tmp/agent.log 2>&1 &
+for ((i = 0; i < 100; i++)); do
+	[[ -f $store/pools/rail0/pool.json ]] && break
+	sleep 0.1
+done
+[[ -f $store/pools/rail0/pool.json ]] || broken "the agent has no block: $(tail -n 3 /tmp/agent.log)"
+show kubectl get network-attachment-definitions,ippools,ipblocks
+
+step '13. Two pods ask for a network in their annotation'
+show cat /script/trainer-0.yaml
+for pod in trainer-0 trainer-1; do
+	uids[$pod]=$(sed "s/trainer-0/$pod/" /script/trainer-0.yaml | kubectl create -f - -o jsonpath='{.metadata.uid}')
+done
+
+step '14. The runtime calls Multus, Multus cni-ipoib, and that rdma-ipam'
+start trainer-0
+start trainer-1
+show ip -n trainer-0 -brief addr show
+there=$(ip -n trainer-1 -json -4 addr show ib0 | jq -r '.[0].addr_info[0].local')
+show ip netns exec trainer-0 ping -c 2 -i 0.3 "$there"
+show sh -c "kubectl get pod trainer-0 -o jsonpath='{.metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}' | jq -c '.[1]'"
+
+step '15. Who has which address'
+show rdmanet addresses
+[[ $(rdmanet addresses -o json | grep -c "$there") -gt 0 ]] || broken "rdmanet addresses does not know $there"
+fact "each with its pod, from the status that Multus wrote and from this node's leases"
+
+step '16. The pods go'
+for pod in trainer-0 trainer-1; do runtime DEL "$pod"; done
+kubectl delete pod trainer-0 trainer-1 --grace-period 0 --force >/dev/null 2>&1
+show rdmanet addresses
 nothing_left
 printf '\n'

@@ -9,3 +9,5 @@
 
 pub mod call;
 pub mod figures;
+pub mod pool;
+pub mod whereabouts;

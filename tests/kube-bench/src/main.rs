@@ -17,9 +17,9 @@
 
 mod report;
 mod side;
-mod whereabouts;
 
 use bench_kube::call::{Call, at_once};
+use bench_kube::whereabouts;
 use cluster::Server;
 use report::Table;
 use side::{Kind, Side};

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Whom the audit log names.
-pub(crate) const USER: &str = "system:serviceaccount:kube-system:whereabouts";
+pub const USER: &str = "system:serviceaccount:kube-system:whereabouts";
 
 /// The definitions of whereabouts' own module.
 const DEFINITIONS: [&str; 2] = [
@@ -19,7 +19,7 @@ const DEFINITIONS: [&str; 2] = [
 ];
 
 /// Installs it; returns the path of the file that its `configuration_path` names.
-pub(crate) async fn install(server: &Server, definitions: &Path) -> PathBuf {
+pub async fn install(server: &Server, definitions: &Path) -> PathBuf {
     let admin = server.admin().await;
     for file in DEFINITIONS {
         for object in install::documents(&definitions.join(file)) {

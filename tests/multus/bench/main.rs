@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ADD and DEL of pods as a container runtime sees them: Multus, its questions to the API server, every plugin and every IPAM plugin.
+//!
+//!     bench-multus WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
+//!
+//! What always holds: whole processes are measured, from the start of Multus to its exit; every pod has the same network of the cluster
+//! (a veth pair with host-local), and the secondary networks are macvlan children of one link; all sides take turns in one random
+//! order, so that whatever else the machine does falls on all alike; requests are counted by the API server's own audit log. Numbers are
+//! reported, never judged.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a measurement that cannot be made ends with what went wrong, and its result goes to stdout"
+)]
+
+mod report;
+mod side;
+
+use bench_kube::{pool, whereabouts};
+use multus::Site;
+use report::Table;
+use side::Side;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// How many networks a pod asks for.
+const NETWORKS: [usize; 3] = [1, 4, 8];
+
+fn main() {
+    let mut args = std::env::args_os().skip(1).map(PathBuf::from);
+    let mut next = || {
+        args.next()
+            .expect("bench-multus WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]")
+    };
+    let (peer, definitions) = (next(), next());
+    let rounds = args.next().map_or(20, |n| n.to_str().unwrap().parse().unwrap());
+    let seed = fastrand::u64(..);
+    fastrand::seed(seed);
+    Site::run(|site| {
+        let sides = prepare(site, &peer, &definitions);
+        let mut table = Table::default();
+        let mut turns: Vec<(&Side, usize)> = NETWORKS
+            .iter()
+            .flat_map(|count| sides.iter().map(|side| (side, *count)))
+            .collect();
+        turns.push((&sides[0], 0));
+        for round in 0..rounds {
+            eprintln!("bench-multus: round {} of {rounds}", round + 1);
+            fastrand::shuffle(&mut turns);
+            for (side, count) in &turns {
+                side.measure(site, *count, round, &mut table);
+            }
+        }
+        println!("{}", table.render(seed, rounds));
+    });
+}
+
+/// Every side with its networks.
+fn prepare(site: &Site, peer: &Path, definitions: &Path) -> Vec<Side> {
+    symlink(peer.canonicalize().unwrap(), site.node.path("bin/whereabouts")).unwrap();
+    pool::give_block(Path::new("/var/lib/cni/rdma-ipam"), 0);
+    let (server, definitions) = (site.server(), definitions.to_owned());
+    let defaults = site.wait(async move { whereabouts::install(server, &definitions).await });
+    let sides = vec![Side::pool(), Side::ranges(), Side::whereabouts(&defaults)];
+    for side in &sides {
+        for number in 0..8 {
+            site.network(&side.network(number), &side.conf(number));
+        }
+    }
+    sides
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is measured beside what: a main plugin with its IPAM plugin.
+
+use crate::report::Table;
+use multus::Site;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// A side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Ours, with addresses of a cluster's pool in blocks that the node owns. No agent runs.
+    Pool,
+    /// Ours, with addresses of the node's own range.
+    Ranges,
+    /// The reference macvlan plugin, whose addresses come from objects of the API.
+    Whereabouts,
+}
+
+impl Kind {
+    /// Its name in the report.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Pool => "cni-ipoib, rdma-ipam with a pool",
+            Self::Ranges => "cni-ipoib, rdma-ipam with ranges",
+            Self::Whereabouts => "macvlan v1.9.1, whereabouts v0.8.0",
+        }
+    }
+}
+
+/// Networks that differ in their number only.
+pub(crate) struct Side {
+    kind: Kind,
+    defaults: PathBuf,
+}
+
+impl Side {
+    /// See [`Kind::Pool`].
+    pub(crate) fn pool() -> Self {
+        Self::new(Kind::Pool, Path::new(""))
+    }
+
+    /// See [`Kind::Ranges`].
+    pub(crate) fn ranges() -> Self {
+        Self::new(Kind::Ranges, Path::new(""))
+    }
+
+    /// See [`Kind::Whereabouts`]; `defaults` is what its installation writes.
+    pub(crate) fn whereabouts(defaults: &Path) -> Self {
+        Self::new(Kind::Whereabouts, defaults)
+    }
+
+    fn new(kind: Kind, defaults: &Path) -> Self {
+        Self {
+            kind,
+            defaults: defaults.to_owned(),
+        }
+    }
+
+    /// The name of network `number`.
+    pub(crate) fn network(&self, number: usize) -> String {
+        format!("{:?}-{number}", self.kind).to_lowercase()
+    }
+
+    /// The configuration of network `number`.
+    pub(crate) fn conf(&self, number: usize) -> Value {
+        let subnet = format!("10.{}.0.0/16", 100 + number);
+        let (plugin, ipam) = match self.kind {
+            Kind::Pool => ("cni-ipoib", json!({ "type": "rdma-ipam", "pool": "rail0" })),
+            Kind::Ranges => (
+                "cni-ipoib",
+                json!({ "type": "rdma-ipam", "ranges": [[{ "subnet": subnet }]], "cooldown": 0 }),
+            ),
+            Kind::Whereabouts => (
+                "macvlan",
+                json!({ "type": "whereabouts", "range": subnet, "configuration_path": self.defaults }),
+            ),
+        };
+        let mut conf = json!({
+            "cniVersion": "1.0.0", "name": self.network(number), "type": plugin, "master": "eth0", "ipam": ipam,
+        });
+        if plugin == "cni-ipoib" {
+            conf["mode"] = json!("macvlan");
+        }
+        conf
+    }
+
+    /// ADD and DEL of a pod with `count` of these networks.
+    pub(crate) fn measure(&self, site: &Site, count: usize, round: usize, table: &mut Table) {
+        let wanted: Vec<String> = (0..count).map(|number| self.network(number)).collect();
+        let name = format!("{}-{count}-{round}", self.network(0));
+        let (sandbox, pod) = site.pod(&name, &wanted.join(","));
+        let multus = site.thin();
+        for verb in ["ADD", "DEL"] {
+            let mark = site.server().mark();
+            let answer = multus.call(verb, &sandbox, &pod).run();
+            assert!(answer.status.success(), "{name}: {answer}");
+            let requests = site.server().requests_since(mark).len();
+            let kind = (count > 0).then_some(self.kind);
+            table.add((count, verb, kind), answer.took, requests);
+            if verb == "ADD" {
+                assert_eq!(sandbox.link_names().len(), count + 1, "{name}");
+            }
+        }
+        site.delete(&pod);
+    }
+}

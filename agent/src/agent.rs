@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What all tasks of an agent share.
 
-use crate::api::{IpBlock, IpPool};
+use crate::api::{IpBlock, IpPool, NodeRef};
+use crate::block::orphan::{Judge, NodeSight};
 use crate::block::owner::Me;
 use crate::cluster::{Cluster, Registration, Trouble};
 use crate::config::Config;
@@ -107,6 +108,20 @@ impl Agent {
                 .registration
                 .map_or_else(gone, |node| Me::Registered(node.owner)),
         )
+    }
+
+    /// What there is, read now, of a node that may be gone.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn sight_of(&self, node: &NodeRef) -> Result<NodeSight, Failure> {
+        let registered = self.cluster.registration(&node.node).await?;
+        let has_pods = registered.is_none() && self.cluster.has_pods(&node.node).await?;
+        Ok(NodeSight {
+            judge: Judge::Keeper,
+            registered: registered.map(|node| node.owner),
+            has_pods,
+        })
     }
 
     /// The labels of this node.

@@ -9,6 +9,7 @@ mod ask;
 mod back;
 mod claim;
 mod garbage;
+mod inherit;
 mod mirror;
 mod publish;
 mod search;
@@ -59,7 +60,10 @@ pub struct Worker {
     attempts: u64,
     /// Until when a full pool is not looked through again.
     full_until: Option<Instant>,
+    /// The version of a block of this node's earlier registration, and since when it is seen.
     orphans: HashMap<String, (String, Instant)>,
+    /// The same of blocks that other nodes have left.
+    left: HashMap<String, (String, Instant)>,
     suspects: garbage::Suspects,
     mirrored: mirror::Mirrored,
     namespaces: Option<(Instant, Vec<String>)>,
@@ -94,6 +98,7 @@ impl Worker {
             attempts: 0,
             full_until: None,
             orphans: HashMap::new(),
+            left: HashMap::new(),
             suspects: garbage::Suspects::default(),
             mirrored: mirror::Mirrored::default(),
             namespaces: None,

@@ -5,30 +5,20 @@ use super::Keeper;
 use crate::agent::Failure;
 use crate::api::{AddressState, IpAddress, IpBlock, NodeRef};
 use crate::block::Phase;
-use crate::block::orphan::{Judge, NodeSight, Verdict, Watched, judge};
+use crate::block::orphan::{Verdict, Watched, judge};
 use crate::cluster::{Written, delete, let_go, swap};
 use crate::object::{changed, owner, seen};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Keeper {
     /// Whether the watch says that there is no such node; only a reason to ask.
     pub(super) fn seems_gone(&self, node: &NodeRef) -> bool {
         let Some(sight) = &self.sight else { return false };
         sight.nodes.get(&ObjectRef::new(&node.node)).is_none()
-    }
-
-    async fn sight_of(&self, node: &NodeRef) -> Result<NodeSight, Failure> {
-        let registered = self.agent.cluster.registration(&node.node).await?;
-        let has_pods = registered.is_none() && self.agent.cluster.has_pods(&node.node).await?;
-        Ok(NodeSight {
-            judge: Judge::Keeper,
-            registered: registered.map(|node| node.owner),
-            has_pods,
-        })
     }
 
     fn watched(&self, name: &str) -> Option<Watched> {
@@ -38,7 +28,13 @@ impl Keeper {
         })
     }
 
-    /// Marks blocks of gone nodes, and deletes them after the quarantine.
+    /// How long a block must have been orphaned before it is deleted: one quarantine in which it is nobody's, and as much again
+    /// in which a node whose pool is full may take it over.
+    fn patience(&self) -> Duration {
+        self.agent.config.quarantine.saturating_mul(2)
+    }
+
+    /// Marks blocks of gone nodes, and deletes them when nobody wants them.
     pub(super) async fn end_orphans(&mut self) -> Result<(), Failure> {
         let blocks = self.blocks();
         let there: HashSet<String> = blocks.iter().map(|block| block.name_any()).collect();
@@ -64,7 +60,7 @@ impl Keeper {
         let name = block.name_any();
         let version = block.metadata.resource_version.clone().unwrap_or_default();
         let (watched, seen) = (self.watched(&name), seen(block));
-        let quarantine = self.agent.config.quarantine;
+        let quarantine = self.patience();
         // While it is only waited for, nothing is asked.
         if seen.phase == Phase::Orphaned
             && watched
@@ -73,7 +69,7 @@ impl Keeper {
         {
             return Ok(());
         }
-        let sight = self.sight_of(&block.spec.owner).await?;
+        let sight = self.agent.sight_of(&block.spec.owner).await?;
         match judge(&seen, &version, &sight, watched.as_ref(), quarantine) {
             Verdict::Leave => {}
             Verdict::Watch => {
@@ -98,7 +94,7 @@ impl Keeper {
             }
             Verdict::End => {
                 if delete(&self.agent.cluster.blocks, block).await? == Written::Done(()) {
-                    let evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it during the quarantine";
+                    let evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it or taken it over for two quarantines";
                     tracing::warn!(
                         block = name,
                         node = block.spec.owner.node,
@@ -148,7 +144,7 @@ impl Keeper {
         {
             return Ok(());
         }
-        let sight = self.sight_of(&address.spec.node).await?;
+        let sight = self.agent.sight_of(&address.spec.node).await?;
         match judge(&seen, &version, &sight, watched.as_ref(), quarantine) {
             Verdict::Leave => {}
             Verdict::Watch => {

@@ -137,8 +137,11 @@ impl Worker {
                 }
             }
         }
-        self.full_until = Some(Instant::now() + FULL_PAUSE);
-        Ok(Claimed::Full)
+        let claimed = self.inherit(wanted).await?;
+        if claimed == Claimed::Full {
+            self.full_until = Some(Instant::now() + FULL_PAUSE.min(self.agent.config.quarantine / 2));
+        }
+        Ok(claimed)
     }
 
     /// A block that nobody has, from a place of this node's own, so that many nodes do not want the same one.
@@ -208,7 +211,7 @@ impl Worker {
 
     /// Whether the address space has the pool with these very blocks, read after the claim: whoever takes a pool off the list
     /// looks for blocks afterwards, so one of the two sees the other.
-    async fn listed(&self, ground: &Ground, grid: &Grid, cell: Cell) -> Result<bool, Failure> {
+    pub(super) async fn listed(&self, ground: &Ground, grid: &Grid, cell: Cell) -> Result<bool, Failure> {
         let space: Option<AddressSpace> = get(&self.agent.cluster.spaces, &ground.spec.address_space).await?;
         Ok(space.is_some_and(|space| admits(&space.spec, ground, grid, cell)))
     }

@@ -12,6 +12,7 @@ use crate::grid::Cell;
 use crate::node::{entry, held, usage};
 use crate::object::{cell, changed, now, seen};
 use ipam::pool::PoolFile;
+use ipam::range::Family;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -154,7 +155,9 @@ impl Worker {
 
     /// Takes one step. Returns whether what is known of the block is up to date afterwards.
     async fn take(&mut self, about: About<'_>, block: Option<IpBlock>, step: Step) -> Result<bool, Failure> {
-        let About { name, cell, .. } = about;
+        let About {
+            name, cell, target, ..
+        } = about;
         match (step, block, cell) {
             (Step::Rest, ..) => {}
             (Step::Swap { to, then }, Some(block), _) => {
@@ -164,6 +167,10 @@ impl Worker {
                 };
                 self.note(name, Some(after));
                 if let Some(held) = then {
+                    // What is taken up again may have changed hands since: the view of the pool must be as new as for a claim.
+                    if about.anew && held.mode == Mode::Active && !self.admitted(target, cell).await? {
+                        return Ok(false);
+                    }
                     self.hold(about, held).await?;
                 }
             }
@@ -194,6 +201,17 @@ impl Worker {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Whether the address space has the pool as this node knows it; true for a pool that is gone, of which nothing is given.
+    async fn admitted(&self, target: &Target, cell: Option<Cell>) -> Result<bool, Failure> {
+        let (Some(ground), Some(cell)) = (&target.ground, cell) else {
+            return Ok(true);
+        };
+        match ground.grid(Family::of(cell.cidr().ip())) {
+            Some(grid) if grid.has(cell) => self.listed(ground, grid, cell).await,
+            _ => Ok(true),
+        }
     }
 
     /// Writes the block into the file, if what it follows from was asked a moment ago.

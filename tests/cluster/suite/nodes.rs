@@ -60,6 +60,7 @@ async fn the_blocks_of_a_node_that_is_gone_are_given_to_others_after_the_quarant
         [11, 110, 116].contains(&refused["code"].as_u64().unwrap()),
         "{refused}"
     );
+    let before = site.blocks("rail0").await.remove(0);
     let uid = site.pod("bound", "dead").await;
     assert!(!uid.is_empty());
     dead.identity.leave(&site.admin).await;
@@ -76,11 +77,63 @@ async fn the_blocks_of_a_node_that_is_gone_are_given_to_others_after_the_quarant
     })
     .await;
     assert!(heir.log().contains("the node of the block is gone"));
+    assert!(heir.log().contains("taken over"));
+    let after = site.blocks("rail0").await.remove(0);
+    assert_eq!(
+        after.metadata.uid, before.metadata.uid,
+        "it was swapped, not made anew"
+    );
+    assert_eq!(after.spec.epoch, before.spec.epoch + 1);
+    assert_eq!(after.spec.owner, heir.identity.node);
     let mut given = BTreeSet::new();
     for i in 0..14 {
         given.extend(heir.add("rail0", &Attachment::of(&format!("p{i}"))));
     }
     assert!(given.contains(&ip[0]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_comes_back_after_its_block_was_taken_over_gives_nothing_of_it() {
+    let site = Site::new().await;
+    let flags = ["--quarantine", "4s"];
+    let mut lost = Member::running(&site.server, "lost", &flags).await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    until("a block is active", async || {
+        !lost.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    lost.add("rail0", &Attachment::of("one"));
+    lost.kill();
+    lost.identity.leave(&site.admin).await;
+    let heir = Member::running(&site.server, "heir", &flags).await;
+    until("the heir has the block", async || {
+        !heir.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    // As after a reboot: nobody has compared the file with the API server since. It is older than the quarantine.
+    let path = lost.data().join("pools/rail0/pool.json");
+    let stale = std::fs::read_to_string(&path).unwrap();
+    let boot = lost.file("rail0")["bootID"].as_str().unwrap().to_owned();
+    std::fs::write(
+        &path,
+        stale.replace(&boot, "00000000-0000-0000-0000-000000000000"),
+    )
+    .unwrap();
+    let refused = lost.refused("rail0", &Attachment::of("two"));
+    assert_eq!(refused["code"], 11, "{refused}");
+    let again = Identity::new(&site.admin, "lost").await;
+    lost.becomes(&site.server, again);
+    lost.start();
+    until("the block is out of its file", async || {
+        lost.blocks("rail0", "active").is_empty() && lost.log().contains("not this node's any more")
+    })
+    .await;
+    let refused = lost.refused("rail0", &Attachment::of("two"));
+    assert!(
+        [11, 110].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    assert_eq!(heir.blocks("rail0", "active").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,6 +21,8 @@ struct Story {
     faults: u8,
     /// Whether agents may turn blocks into shared ones.
     sharing: bool,
+    /// Whether agents may take over blocks of the other machine.
+    heirs: bool,
     /// Whether machines fail as a whole: power, network, registration.
     machines_fail: bool,
     /// Whether the Node of a machine is deleted only if the machine is dead or hears of it.
@@ -40,6 +42,7 @@ impl Default for Story {
             keepers: 1,
             faults: 1,
             sharing: false,
+            heirs: false,
             machines_fail: true,
             fenced: true,
             ends: false,
@@ -56,6 +59,7 @@ enum Event {
     Look(usize),
     Act(usize, Wish),
     Claim(usize),
+    Inherit(usize),
     Write(usize),
     Confirm(usize),
     GiveUp(usize),
@@ -90,12 +94,17 @@ impl Story {
                 if let Some(view) = view {
                     let wishes: &[Wish] = if self.sharing {
                         &[Wish::Keep, Wish::Return, Wish::Share]
+                    } else if self.heirs {
+                        &[Wish::Keep, Wish::Return]
                     } else {
                         &[Wish::Keep, Wish::Drain, Wish::Return]
                     };
                     events.extend(wishes.iter().map(|wish| Event::Act(m, *wish)));
                     if room && !machine.cut {
                         self.request_events(view, machine, m, events);
+                        if self.heirs {
+                            events.push(Event::Inherit(m));
+                        }
                     }
                 }
             }
@@ -263,15 +272,37 @@ impl Story {
         Some(())
     }
 
+    /// An agent whose pool is full looks at a block that the other machine has left.
+    fn inherit(&self, world: &mut World, m: usize) -> Option<()> {
+        let (me, block, verdict) = world.inheritance(&self.rules, m)?;
+        match verdict {
+            Verdict::Watch => world.heirs[m].watched = Some((block.version, false)),
+            Verdict::End => {
+                let to = block.seen.handed_to(&me);
+                let then = to.held(Mode::Active);
+                world.send(
+                    m,
+                    Op::Swap {
+                        version: block.version,
+                        to,
+                    },
+                    Some(then),
+                );
+            }
+            Verdict::Leave | Verdict::Orphan => return None,
+        }
+        Some(())
+    }
+
     fn quarantine(&self, world: &mut World) -> Option<()> {
         let version = world.block.as_ref().map(|block| block.version);
         let waits =
             |watched: Option<(u8, bool)>| watched.is_some_and(|(v, ripe)| Some(v) == version && !ripe);
-        if !world.keepers.iter().any(|keeper| waits(keeper.watched)) || self.fenced && !world.owner_is_done()
-        {
+        let mut watches = world.keepers.iter().chain(&world.heirs);
+        if !watches.any(|keeper| waits(keeper.watched)) || self.fenced && !world.owner_is_done() {
             return None;
         }
-        for keeper in &mut world.keepers {
+        for keeper in world.keepers.iter_mut().chain(&mut world.heirs) {
             keeper.watched = keeper.watched.map(|(v, ripe)| (v, ripe || Some(v) == version));
         }
         for machine in &mut world.machines {
@@ -437,6 +468,7 @@ impl World {
             Event::Look(m) => self.machines[m].agent = Agent::Idle(Some(self.look(m))),
             Event::Act(m, wish) => story.act(self, m, wish)?,
             Event::Claim(m) => self.claim(m)?,
+            Event::Inherit(m) => story.inherit(self, m)?,
             Event::Write(m) => self.write(&story.rules, m)?,
             Event::Confirm(m) => {
                 self.machines[m].confirmed = true;
@@ -466,11 +498,15 @@ impl World {
                 | Event::PowerOn(_)
         ));
         match *event {
-            Event::Crash(m) => self.machines[m].agent = Agent::Down,
+            Event::Crash(m) => {
+                self.machines[m].agent = Agent::Down;
+                self.heirs[m].watched = None;
+            }
             Event::Restart(m) => self.machines[m].agent = Agent::Idle(None),
             Event::PowerOff(m) => {
                 let machine = &mut self.machines[m];
                 (machine.on, machine.pod, machine.agent) = (false, false, Agent::Down);
+                self.heirs[m].watched = None;
             }
             Event::PowerOn(m) => {
                 let machine = &mut self.machines[m];
@@ -558,6 +594,11 @@ impl Model for Story {
     }
 }
 
+#[expect(clippy::print_stderr, reason = "tests/all shows how much a test did")]
+fn tell(checker: &impl Checker<Story>) {
+    eprintln!("did: {} states of a block", checker.unique_state_count());
+}
+
 /// What leads to two pods with one address, or to a block that stays taken.
 fn mishap(story: Story) -> Option<String> {
     let checker = story
@@ -566,6 +607,7 @@ fn mishap(story: Story) -> Option<String> {
         .threads(2)
         .spawn_bfs()
         .join();
+    tell(&checker);
     for name in [UNIQUE, COMES_FREE] {
         if let Some(path) = checker.discovery(name) {
             return Some(format!("not {name:?} after {:?}", path.into_actions()));
@@ -606,6 +648,16 @@ fn sharing_a_block_leaves_an_address_with_one_pod() {
 #[ignore = "a minute: tests/all runs it"]
 fn a_machine_that_fails_leaves_an_address_with_one_pod() {
     assert_eq!(mishap(Story::default()), None);
+}
+
+#[test]
+#[ignore = "a minute: tests/all runs it"]
+fn a_block_that_is_taken_over_leaves_an_address_with_one_pod() {
+    let story = Story {
+        heirs: true,
+        ..Story::default()
+    };
+    assert_eq!(mishap(story), None);
 }
 
 #[test]
@@ -666,6 +718,14 @@ fn more_faults_and_requests_leave_an_address_with_one_pod() {
     );
     assert_eq!(
         mishap(Story {
+            heirs: true,
+            epochs: 3,
+            ..Story::default()
+        }),
+        None
+    );
+    assert_eq!(
+        mishap(Story {
             faults: 2,
             ..Story::default()
         }),
@@ -676,7 +736,7 @@ fn more_faults_and_requests_leave_an_address_with_one_pod() {
 /// The model sees each guard missing.
 mod without {
     use super::*;
-    use crate::block::orphan::judge;
+    use crate::block::orphan::{NodeSight, judge};
     use crate::block::owner::next;
     use std::time::Duration;
 
@@ -856,6 +916,46 @@ mod without {
                 ..Rules::default()
             },
             Story::default(),
+        );
+    }
+
+    #[test]
+    fn a_look_at_the_version_when_a_block_is_taken_over() {
+        assert_noticed(
+            Rules {
+                preconditions: false,
+                ..Rules::default()
+            },
+            Story {
+                heirs: true,
+                ..Story::default()
+            },
+        );
+    }
+
+    #[test]
+    fn a_wait_for_the_pods_of_a_node_whose_block_is_taken_over() {
+        let rules = Rules {
+            judge: |seen, node, watched| {
+                let node = NodeSight {
+                    registered: None,
+                    has_pods: false,
+                    ..node.clone()
+                };
+                let watched = watched.cloned().map(|mut watched| {
+                    watched.unchanged = Duration::MAX;
+                    watched
+                });
+                judge(seen, "v", &node, watched.as_ref(), Duration::ZERO)
+            },
+            ..Rules::default()
+        };
+        assert_noticed(
+            rules,
+            Story {
+                heirs: true,
+                ..Story::default()
+            },
         );
     }
 

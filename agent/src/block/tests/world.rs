@@ -119,6 +119,8 @@ pub(super) struct World {
     pub(super) machines: [Machine; MACHINES],
     /// Who judges blocks: each machine's agent those of its namesakes, and then the keepers.
     pub(super) keepers: Vec<Keeper>,
+    /// What each machine's agent watches to take it over.
+    pub(super) heirs: [Keeper; MACHINES],
     /// Sent and not executed yet; whoever sent it may have given up waiting.
     pub(super) wire: Vec<(Sender, Op)>,
     pub(super) faults: u8,
@@ -172,6 +174,15 @@ pub(super) fn owner(machine: usize, registration: Stamp) -> Owner {
     }
 }
 
+impl Keeper {
+    fn watched(&self, block: &Object) -> Option<Watched> {
+        self.watched.map(|(version, ripe)| Watched {
+            version: if version == block.version { "v" } else { "other" }.into(),
+            unchanged: if ripe { QUARANTINE } else { Duration::ZERO },
+        })
+    }
+}
+
 impl World {
     pub(super) fn start(keepers: usize) -> Self {
         let machine = Machine {
@@ -191,6 +202,7 @@ impl World {
             bound: [false; MACHINES],
             machines: [machine.clone(), machine],
             keepers: vec![Keeper::default(); MACHINES + keepers],
+            heirs: Default::default(),
             wire: Vec::new(),
             faults: 0,
         }
@@ -239,6 +251,7 @@ impl World {
         all.extend(
             self.keepers
                 .iter_mut()
+                .chain(&mut self.heirs)
                 .filter_map(|keeper| Some(&mut keeper.watched.as_mut()?.0)),
         );
         all
@@ -292,6 +305,34 @@ impl World {
         }
     }
 
+    /// What the agent of `machine` would do about a block of the other's that it has read, if it needs one; what is known
+    /// of the other is read now.
+    pub(super) fn inheritance(&self, rules: &Rules, machine: usize) -> Option<(Owner, Object, Verdict)> {
+        let Agent::Idle(Some(View {
+            me: Me::Registered(me),
+            block: Some(block),
+            ..
+        })) = &self.machines[machine].agent
+        else {
+            return None;
+        };
+        if block.seen.phase != Phase::Orphaned
+            || block.seen.owner.node == me.node
+            || self.machines[machine].file.is_some()
+        {
+            return None;
+        }
+        let other = 1 - machine;
+        let sight = NodeSight {
+            judge: Judge::Keeper,
+            registered: self.nodes[other].map(|registration| owner(other, registration)),
+            has_pods: self.bound[other],
+        };
+        let watched = self.heirs[machine].watched(block);
+        let verdict = (rules.judge)(&block.seen, &sight, watched.as_ref());
+        Some((me.clone(), block.clone(), verdict))
+    }
+
     /// What a keeper would do now.
     pub(super) fn verdict(&self, rules: &Rules, keeper: usize) -> Option<(Object, Verdict)> {
         let block = self.block.clone()?;
@@ -305,10 +346,7 @@ impl World {
             registered: self.nodes[machine].map(|registration| owner(machine, registration)),
             has_pods: self.bound[machine],
         };
-        let watched = self.keepers[keeper].watched.map(|(version, ripe)| Watched {
-            version: if version == block.version { "v" } else { "other" }.into(),
-            unchanged: if ripe { QUARANTINE } else { Duration::ZERO },
-        });
+        let watched = self.keepers[keeper].watched(&block);
         if let Some(agent) = self.machines.get(keeper) {
             let able = agent.on && !agent.cut && agent.agent != Agent::Down && agent.file.is_none();
             if !able || keeper != machine {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Takes over what a gone node has left, where every block has an owner: by a swap, so that only one gets it, and whoever
+//! had it sees another owner and another epoch if he comes back after all.
+
+use super::Worker;
+use super::claim::{Claimed, Wanted};
+use super::settle::About;
+use crate::agent::Failure;
+use crate::api::IpBlock;
+use crate::block::Mode;
+use crate::block::orphan::{Verdict, Watched, judge};
+use crate::cluster::{Written, list, swap};
+use crate::grid::Cell;
+use crate::node::held;
+use crate::object::{cell, changed, seen};
+use kube::ResourceExt;
+use std::collections::HashSet;
+use std::time::Instant;
+
+impl Worker {
+    /// Takes over one block of the pool that was left for a whole quarantine while this process has watched it.
+    pub(super) async fn inherit(&mut self, wanted: Wanted<'_>) -> Result<Claimed, Failure> {
+        let fields = format!("spec.pool={},spec.state=Orphaned", self.pool);
+        let left: Vec<IpBlock> = list(&self.agent.cluster.blocks, &fields).await?;
+        let there: HashSet<String> = left.iter().map(ResourceExt::name_any).collect();
+        self.left.retain(|name, _| there.contains(name));
+        for block in left {
+            let Some(cell) = cell(&block).filter(|cell| wanted.grid.has(*cell)) else {
+                continue;
+            };
+            // Those of this node's name are for `settle`, which knows the file.
+            if block.spec.owner.node != *wanted.me.node
+                && self.is_ripe(&block)
+                && self.take_over(wanted, &block, cell).await?
+            {
+                return Ok(Claimed::Yes);
+            }
+        }
+        Ok(Claimed::Full)
+    }
+
+    /// Whether the block has been as it is for a quarantine; begins to watch it if not.
+    fn is_ripe(&mut self, block: &IpBlock) -> bool {
+        let version = block.metadata.resource_version.clone().unwrap_or_default();
+        let quarantine = self.agent.config.quarantine;
+        match self.left.get(&block.name_any()) {
+            Some((watched, since)) if *watched == version => since.elapsed() >= quarantine,
+            _ => {
+                self.left.insert(block.name_any(), (version, Instant::now()));
+                false
+            }
+        }
+    }
+
+    async fn take_over(&mut self, wanted: Wanted<'_>, block: &IpBlock, cell: Cell) -> Result<bool, Failure> {
+        let (name, asked) = (block.name_any(), self.agent.stores.since_boot()?);
+        let file = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        // What the file says of it is to be settled first.
+        if held(file.as_ref(), &name).is_some() {
+            return Ok(false);
+        }
+        let before = seen(block);
+        let version = block.metadata.resource_version.clone().unwrap_or_default();
+        let watched = self.left.get(&name).map(|(version, since)| Watched {
+            version: version.clone(),
+            unchanged: since.elapsed(),
+        });
+        let sight = self.agent.sight_of(&block.spec.owner).await?;
+        let quarantine = self.agent.config.quarantine;
+        if judge(&before, &version, &sight, watched.as_ref(), quarantine) != Verdict::End {
+            return Ok(false);
+        }
+        let to = before.handed_to(wanted.me);
+        let object = changed(block, &to, &self.agent.config.node);
+        let Written::Done(after) = swap(&self.agent.cluster.blocks, &object).await? else {
+            return Ok(false);
+        };
+        self.left.remove(&name);
+        self.note(&name, Some(after));
+        self.agent.metrics.taken_over(&self.pool);
+        tracing::warn!(
+            pool = %self.pool, block = name, of = block.spec.owner.node, epoch = to.epoch, seconds = quarantine.as_secs(),
+            evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it for a quarantine",
+            "taken over"
+        );
+        // As after a claim: if this view of the pool is old, the block is settled when a newer one is here.
+        if !self.listed(wanted.ground, wanted.grid, cell).await? {
+            return Ok(false);
+        }
+        let about = About {
+            name: &name,
+            cell: Some(cell),
+            asked,
+            target: wanted.target,
+            anew: true,
+        };
+        self.hold(about, to.held(Mode::Active)).await?;
+        self.full_until = None;
+        Ok(true)
+    }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Installations and removals that are killed at every request that changes something.
+
+use crate::host::{BIN, Host, earlier, is_real};
+use agent::install::PLUGINS;
+use nix::sys::signal::Signal;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use tests::Call;
+use tests::trace::{Process, Scope, Step, Victim};
+
+/// The installer as a program without arguments, which is what can be traced.
+fn script(host: &Host, errand: &str) -> PathBuf {
+    let path = host.beside(&format!("{errand}.sh"));
+    fs::write(
+        &path,
+        format!("#!/bin/sh\nexec {}\n", host.words(errand).join(" ")),
+    )
+    .unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Runs `errand`, killed before its `number`-th request; the whole of it without one.
+fn run(host: &Host, errand: &str, number: Option<u32>) -> Vec<Step> {
+    let call = Call::new(&script(host, errand)).env("PATH", "/usr/bin:/bin");
+    let traced = call.traced(Scope::Changes, |step| {
+        (step.by == Process::Plugin && Some(step.number) == number).then_some((Victim::All, Signal::SIGKILL))
+    });
+    traced
+        .steps
+        .into_iter()
+        .filter(|step| step.by == Process::Plugin)
+        .collect()
+}
+
+/// The old plugins in place, and new ones in the image: small, since there are many runs.
+fn before() -> Host {
+    let host = Host::new();
+    host.write_earlier(&host.at(BIN));
+    for name in PLUGINS {
+        fs::write(host.image().join(name), later(name)).unwrap();
+    }
+    host
+}
+
+fn later(name: &str) -> String {
+    earlier(name).replace("0.0.9", "0.2.0")
+}
+
+#[test]
+fn an_upgrade_that_is_killed_leaves_whole_plugins_and_the_next_one_finishes_it() {
+    let steps = run(&before(), "install", None);
+    assert!(steps.len() > 6, "{steps:?}");
+    println!("did: {} kills of an installation", steps.len());
+    for step in &steps {
+        let host = before();
+        run(&host, "install", Some(step.number));
+        for name in PLUGINS {
+            let there = fs::read_to_string(host.at(BIN).join(name))
+                .unwrap_or_else(|e| panic!("{step:?}: {name}: {e}"));
+            assert!(
+                there == earlier(name) || there == later(name),
+                "{step:?}: {name} is {there:?}"
+            );
+        }
+        host.install().worked();
+        for name in PLUGINS {
+            assert_eq!(
+                fs::read_to_string(host.at(BIN).join(name)).unwrap(),
+                later(name),
+                "{step:?}"
+            );
+        }
+        assert_eq!(
+            host.names(BIN),
+            ["cni-ipoib", "loopback", "rdma-ipam"],
+            "{step:?}"
+        );
+    }
+}
+
+#[test]
+fn a_removal_that_is_killed_can_be_finished_or_undone() {
+    let steps = run(&before(), "uninstall", None);
+    assert!(steps.len() > 3, "{steps:?}");
+    println!("did: {} kills of a removal", steps.len());
+    for step in &steps {
+        let host = before();
+        run(&host, "uninstall", Some(step.number));
+        host.install().worked();
+        assert_eq!(
+            host.names(BIN),
+            ["cni-ipoib", "loopback", "rdma-ipam"],
+            "{step:?}"
+        );
+        assert!(!is_real(&host.at(BIN).join("cni-ipoib"), "cni-ipoib"));
+        let host = before();
+        run(&host, "uninstall", Some(step.number));
+        host.call("uninstall", &["--force"]).worked();
+        assert_eq!(host.names(BIN), ["loopback"], "{step:?}");
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The installer as a process, with the real plugins, on trees that look like nodes. Needs root for its mount namespaces.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on fails"
+)]
+
+mod container;
+mod disks;
+mod host;
+mod kills;
+mod nodes;
+mod pods;
+mod running;

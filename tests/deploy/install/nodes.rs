@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One node of each distribution, with what it has of configuration.
+
+use crate::host::Host;
+use agent::install::PLUGINS;
+use std::process::{Command, Stdio};
+
+/// Name, files with their content, and where the plugins belong.
+type Node = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static str,
+);
+
+const DEBIAN: (&str, &str) = ("etc/os-release", "ID=debian\n");
+
+const NODES: [Node; 7] = [
+    (
+        "kubeadm",
+        &[
+            DEBIAN,
+            ("var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"\"\n"),
+            ("etc/cni/net.d/00-multus.conf", "{}"),
+            (
+                "etc/containerd/config.toml",
+                "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/opt/cni/bin\"\n",
+            ),
+            ("opt/cni/bin/loopback", ""),
+        ],
+        "opt/cni/bin",
+    ),
+    (
+        "k3s",
+        &[
+            DEBIAN,
+            (
+                "var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+                "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = ['/var/lib/rancher/k3s/data/cni']\n",
+            ),
+            (
+                "var/lib/rancher/k3s/agent/etc/cni/net.d/10-flannel.conflist",
+                "{}",
+            ),
+            ("var/lib/rancher/k3s/data/cni/loopback", ""),
+        ],
+        "var/lib/rancher/k3s/data/cni",
+    ),
+    (
+        "rke2",
+        &[
+            DEBIAN,
+            (
+                "var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+                "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/opt/cni/bin\"\n",
+            ),
+            ("etc/cni/net.d/00-multus.conf", "{}"),
+            ("opt/cni/bin/calico", ""),
+        ],
+        "opt/cni/bin",
+    ),
+    (
+        "microk8s",
+        &[
+            ("etc/os-release", "ID=ubuntu\n"),
+            (
+                "var/snap/microk8s/current/args/containerd-template.toml",
+                "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"${SNAP_DATA}/opt/cni/bin\"\n",
+            ),
+            ("var/snap/microk8s/current/args/cni-network/cni.yaml", ""),
+            ("var/snap/microk8s/current/opt/cni/bin/calico", ""),
+        ],
+        "var/snap/microk8s/current/opt/cni/bin",
+    ),
+    (
+        "k0s",
+        &[
+            DEBIAN,
+            ("etc/k0s/containerd.toml", "# k0s_managed=true\nversion = 2\n"),
+            ("var/lib/k0s/bin/kubelet", ""),
+            ("etc/cni/net.d/10-kuberouter.conflist", "{}"),
+            ("opt/cni/bin/bridge", ""),
+        ],
+        "opt/cni/bin",
+    ),
+    (
+        "openshift",
+        &[
+            (
+                "etc/os-release",
+                "ID=\"rhcos\"\nVARIANT_ID=coreos\nOPENSHIFT_VERSION=\"4.18\"\n",
+            ),
+            ("etc/machine-config-daemon/currentconfig", "{}"),
+            ("etc/kubernetes/cni/net.d/00-multus.conf", "{}"),
+            ("var/lib/cni/bin/multus-shim", ""),
+            // Not where its CRI-O looks.
+            ("opt/cni/bin/other", ""),
+        ],
+        "var/lib/cni/bin",
+    ),
+    (
+        "talos",
+        &[
+            ("etc/os-release", "NAME=\"Talos\"\nID=talos\n"),
+            ("etc/cni/net.d/10-flannel.conflist", "{}"),
+            ("opt/cni/bin/flannel", ""),
+        ],
+        "opt/cni/bin",
+    ),
+];
+
+fn node(files: &[(&str, &str)]) -> Host {
+    let host = Host::bare();
+    for (path, content) in files {
+        host.write(path, content);
+    }
+    host
+}
+
+#[test]
+fn the_real_plugins_reach_a_node_of_each_distribution_and_leave_it() {
+    for (name, files, dir) in NODES {
+        let host = node(files);
+        let before = host.names(dir);
+        let said = host.install().worked();
+        assert!(said.contains(&format!("this node is {name}")), "{said}");
+        assert!(!said.contains("warning"), "{said}");
+        for plugin in PLUGINS {
+            let output = Command::new(host.at(dir).join(plugin))
+                .env("CNI_COMMAND", "VERSION")
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            assert!(
+                String::from_utf8_lossy(&output.stdout).contains("supportedVersions"),
+                "{name}: {plugin}"
+            );
+        }
+        host.call("uninstall", &[]).worked();
+        assert_eq!(host.names(dir), before, "{name}");
+    }
+}
+
+#[test]
+fn a_distribution_that_is_set_needs_its_directory_mounted_and_no_more() {
+    for (name, _, dir) in NODES {
+        let host = Host::bare();
+        host.write(&format!("{dir}/loopback"), "");
+        let said = host.call("install", &["--distribution", name]).worked();
+        assert!(
+            said.contains(&format!("this node is said to be {name}")),
+            "{said}"
+        );
+        assert_eq!(host.names(dir), ["cni-ipoib", "loopback", "rdma-ipam"]);
+    }
+}
+
+#[test]
+fn installers_at_the_same_time_take_turns() {
+    let host = Host::new();
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(|| host.install())).collect();
+        let said: Vec<String> = all.into_iter().map(|one| one.join().unwrap().worked()).collect();
+        let first = said
+            .iter()
+            .filter(|said| said.contains("cni-ipoib 0.1.0 installed"));
+        assert_eq!(first.count(), 1, "{said:?}");
+    });
+    assert_eq!(
+        host.names(crate::host::BIN),
+        ["cni-ipoib", "loopback", "rdma-ipam"]
+    );
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pods whose interfaces keep the plugins on the node, by the alias of a link in their namespace.
+
+use crate::host::{BIN, Host};
+
+/// A pod's namespace with a link that bears an alias of ours, where the node has its namespaces.
+const POD: &str = r#"
+mkdir -p "$HOST/run/netns"
+touch "$HOST/run/netns/pod"
+unshare --net="$HOST/run/netns/pod" true
+nsenter --net="$HOST/run/netns/pod" ip link set lo alias rdmanet:rail0/c1@net1
+"#;
+
+#[test]
+fn a_link_in_a_pod_keeps_the_plugins_though_nothing_is_written_down() {
+    let host = Host::new();
+    host.install().worked();
+    host.mounted("uninstall", &format!("{POD}exec \"$@\""))
+        .refused_with(&[
+            "a pod: net1 of network rail0, container c1 (lo in ",
+            "run/netns/pod)",
+            "Delete these pods",
+        ]);
+    assert_eq!(host.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
+    // The file is left, and the namespace has ended with the mount.
+    host.call("uninstall", &[]).worked();
+    assert_eq!(host.names(BIN), ["loopback"]);
+}
+
+#[test]
+fn a_link_of_another_plugin_keeps_nothing() {
+    let host = Host::new();
+    host.install().worked();
+    let other = POD.replace("rdmanet:rail0/", "macvlan-");
+    host.mounted("uninstall", &format!("{other}exec \"$@\"")).worked();
+    assert_eq!(host.names(BIN), ["loopback"]);
+}
+
+#[test]
+fn a_namespace_that_cannot_be_entered_is_no_evidence() {
+    let host = Host::new();
+    host.install().worked();
+    let bare = format!("{POD}exec setpriv --bounding-set=-all,+dac_override --inh-caps=-all \"$@\"");
+    host.mounted("uninstall", &bare).refused_with(&[
+        "cannot tell which pods use rdmanet",
+        "run/netns/pod",
+        "CAP_SYS_ADMIN",
+    ]);
+    assert_eq!(host.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
+}

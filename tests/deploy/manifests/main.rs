@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The manifests of `conf/`, by kustomize and by Helm, on a real API server.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on fails"
+)]
+
+mod accepted;
+mod least;
+mod release;
+mod same;
+mod values;

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Kustomize and Helm say the same, and the same as the installer.
+
+use agent::install::Distribution;
+use deploy::manifests::{FOLDERS, IMAGE, NAMESPACE, find, kind, kustomized, name, templated};
+use serde_json::{Value, json};
+
+fn chart_for(distribution: &str) -> Vec<Value> {
+    let values = [format!("image={IMAGE}"), format!("distribution={distribution}")];
+    templated(NAMESPACE, &values.each_ref().map(String::as_str)).unwrap()
+}
+
+#[test]
+fn the_chart_and_the_overlay_of_each_distribution_are_the_same_objects() {
+    for (distribution, folder) in FOLDERS {
+        let mut applied = kustomized(folder);
+        // Helm is told its namespace by whoever calls it.
+        applied.retain(|object| kind(object) != "Namespace");
+        // These have a folder and no name of their own.
+        if folder == "base" {
+            let install = install_container(&mut applied);
+            install["env"][0]["value"] = json!(distribution);
+        }
+        let mut released = chart_for(distribution);
+        for object in &mut released {
+            if kind(object) == "CustomResourceDefinition" {
+                let annotations = object["metadata"]["annotations"].as_object_mut().unwrap();
+                assert_eq!(annotations.remove("helm.sh/resource-policy"), Some(json!("keep")));
+                if annotations.is_empty() {
+                    object["metadata"].as_object_mut().unwrap().remove("annotations");
+                }
+            }
+        }
+        let names = |objects: &[Value]| {
+            objects
+                .iter()
+                .map(|object| format!("{} {}", kind(object), name(object)))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&released), names(&applied), "{distribution}");
+        for (released, applied) in released.iter().zip(&applied) {
+            assert_eq!(
+                released,
+                applied,
+                "{distribution}: {} {}",
+                kind(applied),
+                name(applied)
+            );
+        }
+    }
+}
+
+fn install_container(objects: &mut [Value]) -> &mut Value {
+    let daemonset = objects
+        .iter_mut()
+        .find(|object| kind(object) == "DaemonSet")
+        .unwrap();
+    &mut daemonset["spec"]["template"]["spec"]["initContainers"][0]
+}
+
+#[test]
+fn the_plugins_directory_that_is_mounted_is_the_one_that_the_installer_means() {
+    for distribution in Distribution::ALL {
+        let objects = chart_for(distribution.name());
+        let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
+        let dir = distribution.bin_dir();
+        assert_eq!(pod["volumes"][0]["hostPath"]["path"], dir, "{distribution}");
+        let mounts = &pod["initContainers"][0]["volumeMounts"];
+        assert_eq!(
+            *mounts,
+            json!([{ "name": "plugins", "mountPath": format!("/host{dir}") }])
+        );
+    }
+}
+
+#[test]
+fn a_node_that_is_looked_at_is_seen_whole() {
+    let objects = chart_for("auto");
+    let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"][0]["hostPath"]["path"], "/");
+    assert_eq!(pod["initContainers"][0]["volumeMounts"][0]["mountPath"], "/host");
+}
+
+#[test]
+fn every_distribution_of_the_installer_has_a_folder() {
+    let mut known: Vec<&str> = Distribution::ALL.iter().map(|one| one.name()).collect();
+    known.push("auto");
+    known.sort_unstable();
+    let mut here = FOLDERS.map(|(distribution, _)| distribution);
+    here.sort_unstable();
+    assert_eq!(here.as_slice(), known);
+}

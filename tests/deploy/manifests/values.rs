@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the chart can be told, and what it refuses.
+
+use deploy::manifests::{NAMESPACE, find, kind, templated};
+use serde_json::{Value, json};
+
+const IMAGE: &str = "image=registry.example/net/rdmanet-agent:0.1.0";
+
+fn pod(values: &[&str]) -> Value {
+    let objects = templated(NAMESPACE, &[&[IMAGE], values].concat()).unwrap();
+    find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"].clone()
+}
+
+fn variable(container: &Value, name: &str) -> Option<Value> {
+    let all = container["env"].as_array().unwrap();
+    all.iter()
+        .find(|one| one["name"] == name)
+        .map(|one| one["value"].clone())
+}
+
+#[test]
+fn values_that_make_no_sense_are_refused_with_the_value_and_what_fits() {
+    let cases: [(&[&str], &str); 14] = [
+        (&[], "missing property 'image'"),
+        (&["image="], "at '/image'"),
+        (&["image=rdmanet-agent"], "at '/image'"),
+        (
+            &[IMAGE, "distribution=openshift4"],
+            "value must be one of 'auto', 'kubeadm', 'k3s'",
+        ),
+        (&[IMAGE, "cniBinDir=opt/cni/bin"], "at '/cniBinDir'"),
+        (&[IMAGE, "cniBinDir=/"], "at '/cniBinDir'"),
+        (&[IMAGE, "listen=9471"], "at '/listen'"),
+        (
+            &[IMAGE, "logLevel=verbose"],
+            "value must be one of 'error', 'warn'",
+        ),
+        (&[IMAGE, "quarantine=10"], "at '/quarantine'"),
+        (&[IMAGE, "maxUnavailable=0"], "at '/maxUnavailable'"),
+        (
+            &[IMAGE, "replaceForeign=perhaps"],
+            "at '/replaceForeign': got string, want boolean",
+        ),
+        (
+            &[IMAGE, "imagePullPolicy=Sometimes"],
+            "value must be one of 'Always', 'IfNotPresent', 'Never'",
+        ),
+        (
+            &[IMAGE, "resources.request.cpu=1"],
+            "additional properties 'request' not allowed",
+        ),
+        (
+            &[IMAGE, "tolerate=everything"],
+            "additional properties 'tolerate' not allowed",
+        ),
+    ];
+    for (values, sentence) in cases {
+        let said = templated(NAMESPACE, values).expect_err(&format!("{values:?} is accepted"));
+        assert!(
+            said.contains(sentence),
+            "{values:?}: {sentence:?} is not in: {said}"
+        );
+    }
+}
+
+#[test]
+fn both_containers_have_the_image_and_the_secrets_to_pull_it_with() {
+    let pod = pod(&["imagePullPolicy=Always", "imagePullSecrets={one,two}"]);
+    for container in [&pod["initContainers"][0], &pod["containers"][0]] {
+        assert_eq!(container["image"], "registry.example/net/rdmanet-agent:0.1.0");
+        assert_eq!(container["imagePullPolicy"], "Always");
+    }
+    assert_eq!(
+        pod["imagePullSecrets"],
+        json!([{ "name": "one" }, { "name": "two" }])
+    );
+}
+
+#[test]
+fn a_directory_of_ones_own_goes_before_the_distributions() {
+    let pod = pod(&["distribution=k3s", "cniBinDir=/srv/cni"]);
+    assert_eq!(pod["volumes"][0]["hostPath"]["path"], "/srv/cni");
+    let install = &pod["initContainers"][0];
+    assert_eq!(install["volumeMounts"][0]["mountPath"], "/host/srv/cni");
+    assert_eq!(variable(install, "RDMANET_CNI_BIN_DIR"), Some(json!("/srv/cni")));
+}
+
+#[test]
+fn what_the_agent_and_its_installer_can_be_told_reaches_them() {
+    let told = pod(&[
+        "replaceForeign=true",
+        "logLevel=debug",
+        "quarantine=1h30m",
+        "resources.limits.memory=1Gi",
+    ]);
+    assert_eq!(
+        variable(&told["initContainers"][0], "RDMANET_REPLACE_FOREIGN"),
+        Some(json!("true"))
+    );
+    let agent = &told["containers"][0];
+    assert_eq!(variable(agent, "RDMANET_LOG"), Some(json!("debug")));
+    assert_eq!(variable(agent, "RDMANET_QUARANTINE"), Some(json!("1h30m")));
+    assert_eq!(agent["resources"]["limits"]["memory"], "1Gi");
+    assert_eq!(agent["resources"]["requests"]["memory"], "32Mi");
+    let plain = pod(&[]);
+    assert_eq!(
+        variable(&plain["initContainers"][0], "RDMANET_REPLACE_FOREIGN"),
+        None
+    );
+    assert_eq!(plain["containers"][0]["resources"].get("limits"), None);
+}
+
+#[test]
+fn probes_ask_where_the_agent_listens() {
+    for (listen, port, host) in [
+        ("127.0.0.1:9471", 9471, "127.0.0.1"),
+        ("0.0.0.0:9555", 9555, "127.0.0.1"),
+        ("10.1.2.3:9471", 9471, "10.1.2.3"),
+        ("[::1]:9471", 9471, "::1"),
+        ("[::]:9471", 9471, "127.0.0.1"),
+    ] {
+        let pod = pod(&[&format!("listen={listen}")]);
+        let agent = &pod["containers"][0];
+        assert_eq!(variable(agent, "RDMANET_LISTEN"), Some(json!(listen)));
+        assert_eq!(agent["ports"][0]["containerPort"], port);
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            assert_eq!(agent[probe]["httpGet"]["host"], host, "{listen}: {probe}");
+        }
+    }
+}
+
+#[test]
+fn in_another_namespace_nothing_speaks_of_the_usual_one() {
+    let objects = templated("fabric", &[IMAGE, "distribution=openshift"]).unwrap();
+    let text = serde_json::to_string(&objects).unwrap();
+    assert!(!text.contains("rdmanet-system"), "{text}");
+    assert!(text.contains("system:serviceaccount:fabric:rdmanet-agent"));
+    assert!(objects.iter().all(|object| kind(object) != "Namespace"));
+}
+
+#[test]
+fn definitions_can_be_left_to_somebody_else() {
+    let objects = templated(NAMESPACE, &[IMAGE, "crds=false"]).unwrap();
+    assert!(
+        objects
+            .iter()
+            .all(|object| kind(object) != "CustomResourceDefinition")
+    );
+    assert!(objects.len() > 5);
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Manifests as the two tools make them, which are the real ones (`tests/go/deploy`).
+
+use crate::workspace;
+use serde::Deserialize;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The image in every manifest of `conf/`.
+pub const IMAGE: &str = "rdmanet-agent:0.1.0";
+
+/// The namespace in every manifest of `conf/`.
+pub const NAMESPACE: &str = "rdmanet-system";
+
+/// Each distribution, and the folder of `conf/` that is for it.
+pub const FOLDERS: [(&str, &str); 8] = [
+    ("auto", "overlays/auto"),
+    ("kubeadm", "base"),
+    ("rke2", "base"),
+    ("k0s", "base"),
+    ("talos", "base"),
+    ("k3s", "overlays/k3s"),
+    ("microk8s", "overlays/microk8s"),
+    ("openshift", "overlays/openshift"),
+];
+
+/// The folder of Helm and kustomize.
+fn tools() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let script = workspace().join("tests/go/build");
+        let output = Command::new(&script)
+            .args(["--group", "deploy"])
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{} failed: {}",
+            script.display(),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+    })
+}
+
+/// Calls a tool; its words if it refuses.
+///
+/// # Errors
+/// What it says on stderr.
+pub fn tool<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> Result<String, String> {
+    tool_with(name, arguments, Path::new("/nowhere"))
+}
+
+/// The same with a cluster.
+///
+/// # Errors
+/// What it says on stderr.
+pub fn tool_with<S: AsRef<OsStr>>(name: &str, arguments: &[S], kubeconfig: &Path) -> Result<String, String> {
+    let scratch = tempfile::tempdir().unwrap();
+    let output = Command::new(tools().join(name))
+        .args(arguments)
+        .env("KUBECONFIG", kubeconfig)
+        .env("HOME", scratch.path())
+        .output()
+        .unwrap();
+    if output.status.success() {
+        Ok(String::from_utf8(output.stdout).unwrap())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// The objects of a stream of documents, sorted by kind and name.
+pub fn objects(text: &str) -> Vec<Value> {
+    let mut all = serde_norway::Deserializer::from_str(text)
+        .map(|document| Value::deserialize(document).unwrap())
+        .filter(|object| !object.is_null())
+        .collect::<Vec<_>>();
+    all.sort_by_key(|object| (kind(object).to_owned(), name(object).to_owned()));
+    all
+}
+
+/// What `kubectl apply -k conf/FOLDER` would send.
+pub fn kustomized(folder: &str) -> Vec<Value> {
+    let path = workspace().join("conf").join(folder);
+    objects(&tool("kustomize", &["build".as_ref(), path.as_os_str()]).unwrap())
+}
+
+/// The chart's folder.
+pub fn chart() -> String {
+    workspace().join("conf/chart").to_str().unwrap().to_owned()
+}
+
+/// What `helm install` would send, with `values` as `--set` has them.
+///
+/// # Errors
+/// Helm's words.
+pub fn templated(namespace: &str, values: &[&str]) -> Result<Vec<Value>, String> {
+    let chart = chart();
+    let mut arguments = vec!["template", "rdmanet", &chart, "--namespace", namespace];
+    arguments.extend(values.iter().flat_map(|value| ["--set", value]));
+    tool("helm", &arguments).map(|text| objects(&text))
+}
+
+/// The kind of an object.
+pub fn kind(object: &Value) -> &str {
+    object["kind"].as_str().unwrap()
+}
+
+/// The name of an object.
+pub fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+/// The one of `kind` that is called `name`.
+pub fn find<'o>(objects: &'o [Value], wanted: &str, called: &str) -> &'o Value {
+    objects
+        .iter()
+        .find(|object| kind(object) == wanted && name(object) == called)
+        .unwrap_or_else(|| panic!("there is no {wanted} {called}"))
+}

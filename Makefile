@@ -11,7 +11,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
 
-.PHONY: help demo test bench bench-kube bench-multus build aarch64 lint install setup clean
+.PHONY: help demo test bench bench-kube bench-multus build aarch64 lint image install setup clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -42,6 +42,9 @@ aarch64: setup ## The same for aarch64 (Grace nodes)
 
 lint: setup ## Formatting, clippy, rustdoc, shell scripts, licences and duplicate dependencies
 	@tests/lint
+
+image: setup ## The agent's image with both plugins in it: make image IMAGE=NAME:TAG [ARCH=arm64] (docker or podman)
+	@conf/image/build "$(IMAGE)" $(ARCH)
 
 install: build ## Installs both plugins into PREFIX (/opt/cni/bin), each by one rename
 	@for plugin in cni-ipoib rdma-ipam; do \

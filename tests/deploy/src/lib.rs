@@ -19,7 +19,7 @@ pub fn program(name: &str) -> PathBuf {
     let path = here.parent().and_then(Path::parent).unwrap().join(name);
     assert!(
         path.is_file(),
-        "{} is not there: run `cargo build -p agent -p cni-ipoib -p ipam`",
+        "{} is not there: run `cargo build --workspace --bins`",
         path.display()
     );
     path

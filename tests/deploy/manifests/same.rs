@@ -3,7 +3,9 @@
 
 use agent::install::Distribution;
 use deploy::manifests::{FOLDERS, IMAGE, NAMESPACE, find, kind, kustomized, name, templated};
+use deploy::workspace;
 use serde_json::{Value, json};
+use std::path::Path;
 
 fn chart_for(distribution: &str) -> Vec<Value> {
     let values = [format!("image={IMAGE}"), format!("distribution={distribution}")];
@@ -89,4 +91,30 @@ fn every_distribution_of_the_installer_has_a_folder() {
     let mut here = FOLDERS.map(|(distribution, _)| distribution);
     here.sort_unstable();
     assert_eq!(here.as_slice(), known);
+}
+
+/// The names of the manifests in a folder.
+fn manifests(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".yaml"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn no_manifest_of_a_folder_is_left_out() {
+    let conf = workspace().join("conf");
+    for folder in ["crds", "rbac", "policies", "agent", "uninstall"] {
+        let text = std::fs::read_to_string(conf.join(folder).join("Kustomization")).unwrap();
+        let mut listed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("- ")).collect();
+        listed.sort_unstable();
+        assert_eq!(manifests(&conf.join(folder)), listed, "{folder}");
+    }
+    for folder in ["crds", "rbac"] {
+        let linked = manifests(&conf.join("chart/files").join(folder));
+        assert_eq!(manifests(&conf.join(folder)), linked, "{folder}");
+    }
 }

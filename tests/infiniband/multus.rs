@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use tests::kubelet::{Allocation, allocated, device_info};
 use tests::multus::{Identity, Multus};
-use tests::{Answer, Node, Pod, Value, json};
+use tests::{Node, Value, json};
 
 /// The folder that the host shares: a kubeconfig, and the pods by name.
 const SHARED: &str = "/kube";
@@ -44,18 +44,6 @@ fn on_a_node(test: impl FnOnce(&Node) + Send) {
     });
 }
 
-/// ADD as a kubelet repeats it: Multus waits a quarter of a second for the API server, which is not much for a handshake in emulation.
-fn add(multus: &Multus, sandbox: &Pod, of: &Identity) -> Answer {
-    for _ in 0..20 {
-        let answer = multus.add(sandbox, of);
-        if !answer.stdout.contains("context deadline exceeded") {
-            return answer;
-        }
-        multus.del(sandbox, of);
-    }
-    multus.add(sandbox, of)
-}
-
 /// The PCI address of a card; between it and the link is the virtio device.
 fn pci(link: &str) -> String {
     let device = fs::canonicalize(format!("/sys/class/net/{link}/device")).unwrap();
@@ -71,8 +59,8 @@ fn pods_that_name_a_network_reach_each_other_over_infiniband() {
         let (first, second) = (node.pod(), node.pod());
         let pods = [pod("trainer-0"), pod("trainer-1")];
         let before = node.settled_snapshot(&[&first, &second]);
-        add(&multus, &first, &pods[0]).result();
-        add(&multus, &second, &pods[1]).result();
+        multus.add(&first, &pods[0]).result();
+        multus.add(&second, &pods[1]).result();
         assert_eq!(first.link_names(), ["eth0", "ib0", "ib1"]);
         assert_eq!(first.link("ib0").address.len(), 20);
         reaches(&first, second.global("ib0")[0].split('/').next().unwrap());
@@ -91,12 +79,12 @@ fn the_ports_own_guid_may_be_asked_for_and_no_other() {
         let multus = thin(node);
         let sandbox = node.pod();
         let before = node.settled_snapshot(&[&sandbox]);
-        add(&multus, &sandbox, &pod("own-guid")).result();
+        multus.add(&sandbox, &pod("own-guid")).result();
         let address = sandbox.link("ib0").address.to_string();
         assert!(address.ends_with("52:54:00:ff:fe:00:00:01"), "{address}");
         multus.del(&sandbox, &pod("own-guid"));
         let said = ["02:00:00:00:00:00:00:21", "52:54:00:ff:fe:00:00:01"].map(|guid| guid.replace(':', ""));
-        let answer = add(&multus, &sandbox, &pod("other-guid"));
+        let answer = multus.add(&sandbox, &pod("other-guid"));
         let text = answer.stdout.replace(':', "");
         assert!(
             !answer.status.success() && said.iter().all(|guid| text.contains(guid)),
@@ -125,7 +113,7 @@ fn the_device_that_a_device_plugin_chose_is_the_master() {
         let info = json!({ "type": "pci", "version": "1.1.0", "pci": { "pci-address": address, "rdma-device": "mlx5_7" } });
         device_info(RESOURCE, &address, &info);
         let before = node.settled_snapshot(&[&sandbox]);
-        add(&multus, &sandbox, &owner).result();
+        multus.add(&sandbox, &owner).result();
         let parent = sandbox.link("net1").parent.expect("a macvlan child has a parent");
         assert_eq!(parent, node.link("eth1").index);
         multus.del(&sandbox, &owner);
@@ -151,7 +139,7 @@ fn devices_of_one_resource_go_to_the_networks_in_the_order_of_their_addresses_an
         }]);
         let macs = ["eth1", "eth2"].map(|link| node.link(link).address);
         let before = node.settled_snapshot(&[&sandbox]);
-        add(&multus, &sandbox, &owner).result();
+        multus.add(&sandbox, &owner).result();
         assert_eq!(["net1", "net2"].map(|link| sandbox.link(link).address), macs);
         assert!(
             !node
@@ -182,7 +170,7 @@ fn the_status_names_the_rdma_device_whose_uverbs_file_the_pod_is_to_open() {
             devices: &["17"],
         }]);
         let before = node.settled_snapshot(&[&sandbox]);
-        add(&multus, &sandbox, &owner).result();
+        multus.add(&sandbox, &owner).result();
         let uverbs = fs::read_dir("/sys/class/infiniband_verbs").unwrap();
         let device =
             |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("ibdev")).unwrap_or_default();

@@ -72,8 +72,16 @@ impl<'n> Multus<'n> {
             .stdin(self.conf.to_string())
     }
 
-    /// ADD, which may fail.
+    /// ADD, which may fail; repeated after a DEL, as a kubelet does, while all that failed is that the API server did not answer within the
+    /// quarter of a second that the thin plugin gives it. A busy machine takes longer, and an emulated one.
     pub fn add(&self, sandbox: &Pod, of: &Identity) -> Answer {
+        for _ in 0..20 {
+            let answer = self.call("ADD", sandbox, of).run();
+            if !answer.stdout.contains("context deadline exceeded") {
+                return answer;
+            }
+            self.del(sandbox, of);
+        }
         self.call("ADD", sandbox, of).run()
     }
 

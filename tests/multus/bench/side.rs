@@ -93,7 +93,10 @@ impl Side {
         let multus = site.thin();
         for verb in ["ADD", "DEL"] {
             let mark = site.server().mark();
-            let answer = multus.call(verb, &sandbox, &pod).run();
+            let answer = match verb {
+                "ADD" => multus.add(&sandbox, &pod),
+                _ => multus.call(verb, &sandbox, &pod).run(),
+            };
             assert!(answer.status.success(), "{name}: {answer}");
             let requests = site.server().requests_since(mark).len();
             let kind = (count > 0).then_some(self.kind);

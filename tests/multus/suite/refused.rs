@@ -172,7 +172,8 @@ fn a_cluster_that_cannot_be_asked() {
         let before = site.node.settled_snapshot(&[&sandbox]);
         site.relay.cut();
         multus
-            .add(&sandbox, &pod)
+            .call("ADD", &sandbox, &pod)
+            .run()
             .refused(999, &["error waiting for pod"]);
         site.node
             .assert_as_before(&before, &[&sandbox], "after the refusal");

@@ -16,6 +16,18 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+/// The reasons of Events that are not about pools.
+pub mod event {
+    /// On a Pod: its node's agent refused it an address.
+    pub const NO_ADDRESS: &str = "NoAddress";
+    /// On a Node: a port or bond has lost carrier.
+    pub const LINK_DOWN: &str = "LinkDown";
+    /// On a Node: it has carrier again.
+    pub const LINK_UP: &str = "LinkUp";
+    /// On a Node: a bond goes on over another port.
+    pub const BOND_FAILOVER: &str = "BondFailover";
+}
+
 /// An agent.
 pub struct Agent {
     /// What it was told.

@@ -245,6 +245,7 @@ fn file(name: &PoolName, uid: &str, generation: i64, spec: &IpPoolSpec) -> Resul
         dns: Dns::default(),
         namespaces: None,
         blocks: Vec::new(),
+        priority: spec.priority,
         fallback: spec
             .fallback
             .iter()

@@ -25,3 +25,6 @@ pub mod serve;
 pub mod space;
 pub mod sticky;
 pub mod worker;
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //! Listens to the kernel for what happens to the node's links: a port without carrier, a bond that goes on over another
 //! port.
 
-use crate::agent::Agent;
+use crate::agent::{Agent, event};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ObjectReference;
 use rtnetlink::packet_core::NetlinkPayload;
@@ -120,7 +120,7 @@ async fn report(agent: &Agent, before: Option<&Link>, now: &Link, known: &HashMa
         tell(
             agent,
             !now.up,
-            if now.up { "LinkUp" } else { "LinkDown" },
+            if now.up { event::LINK_UP } else { event::LINK_DOWN },
             format!("link {} {what}", now.name),
         )
         .await;
@@ -136,7 +136,7 @@ async fn report(agent: &Agent, before: Option<&Link>, now: &Link, known: &HashMa
         tell(
             agent,
             true,
-            "BondFailover",
+            event::BOND_FAILOVER,
             format!("bond {} went over {from} and goes on over {to}", now.name),
         )
         .await;

@@ -48,13 +48,24 @@ impl<'n> Pools<'n> {
         Store::new(&self.place.of(pool), self.node)
     }
 
-    /// The pools to try.
+    /// The pools to try: those of the greatest priority first, then as the configuration names them.
     fn order(&self) -> Order<'_, 'n> {
+        let mut next = self.place.pools.clone();
+        if next.len() > 1 {
+            next.sort_by_cached_key(|name| std::cmp::Reverse(self.priority(name)));
+        }
+        next.reverse();
         Order {
             pools: self,
-            next: self.place.pools.iter().rev().cloned().collect(),
+            next,
             tried: Vec::new(),
         }
+    }
+
+    /// That of a pool which this node has no readable file of is the usual one; trying it says what is wrong.
+    fn priority(&self, name: &PoolName) -> i32 {
+        let pool = self.store(name).and_then(|store| store.pool());
+        pool.ok().flatten().map_or(0, |pool| pool.priority)
     }
 
     /// Every pool that this node has a directory of, beginning with those that are named: an attachment may have its

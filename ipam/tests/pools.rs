@@ -108,6 +108,7 @@ fn write(dir: &Path, blocks: usize, leaving: usize) {
         dns: common::cni::Dns::default(),
         namespaces: None,
         blocks: (0..blocks).map(block).collect(),
+        priority: 0,
         fallback: Vec::new(),
         counters: Counters::default(),
     };

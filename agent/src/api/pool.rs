@@ -6,7 +6,7 @@ mod rules;
 mod status;
 
 pub use range::{Range, Route};
-pub use status::{Counters, IpPoolStatus, Wanted, condition};
+pub use status::{Counters, IpPoolStatus, Wanted, condition, reason};
 
 use super::selector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -75,7 +75,8 @@ pub struct IpPoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "selector::schema")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Among pools that a pod may choose from, those with the greater number come first.
+    /// Of several pools that a network names, those with the greater number are tried first; those of one number in the
+    /// network's order.
     #[serde(default)]
     pub priority: i32,
     /// Pools to take an address from once this one has none left, in this order.

@@ -5,6 +5,7 @@ use super::Keeper;
 use super::accept::Accepted;
 use crate::agent::Failure;
 use crate::api::pool::condition::{DEGRADED, EXCLUSION_OVER_LIVE, EXHAUSTED, OVERLAP, READY, SHRINK_PENDING};
+use crate::api::pool::reason;
 use crate::api::{AddressState, BlockState, Counters, IpBlock, IpPool, IpPoolStatus};
 use crate::cluster::swap_status;
 use crate::ground::Ground;
@@ -46,13 +47,18 @@ impl Keeper {
                 status.accepted = Some(ground.spec.clone());
                 status.observed_generation = generation;
                 (
-                    finding(READY, true, "Accepted", "addresses are given as the spec says"),
-                    finding(DEGRADED, false, "Accepted", ""),
+                    finding(
+                        READY,
+                        true,
+                        reason::ACCEPTED,
+                        "addresses are given as the spec says",
+                    ),
+                    finding(DEGRADED, false, reason::ACCEPTED, ""),
                     overlap(others),
                 )
             }
-            Accepted::Invalid(error) => refused(&mut status, generation, "InvalidSpec", &error.msg),
-            Accepted::Conflict(why) => refused(&mut status, generation, "Conflict", why),
+            Accepted::Invalid(error) => refused(&mut status, generation, reason::INVALID_SPEC, &error.msg),
+            Accepted::Conflict(why) => refused(&mut status, generation, reason::CONFLICT, why),
         };
         let mut findings = vec![ready, degraded, overlap];
         let in_force = match accepted {
@@ -86,7 +92,7 @@ impl Keeper {
             blocks.len(),
             nodes.join(", ")
         );
-        let ready = finding(READY, false, "Deleting", &message);
+        let ready = finding(READY, false, reason::DELETING, &message);
         self.write(pool, &before, before.clone(), vec![ready]).await
     }
 
@@ -244,9 +250,9 @@ fn overlap(others: &[String]) -> Finding {
         others.join(", ")
     );
     let (holds, reason) = if others.is_empty() {
-        (false, "None")
+        (false, reason::NONE)
     } else {
-        (true, "SameBlocks")
+        (true, reason::SAME_BLOCKS)
     };
     finding(OVERLAP, holds, reason, if holds { &message } else { "" })
 }
@@ -264,20 +270,24 @@ fn refused(
         finding(
             READY,
             true,
-            "EarlierSpec",
+            reason::EARLIER_SPEC,
             "addresses are given as the spec said before its last edit",
         )
     } else {
         finding(READY, false, reason, why)
     };
-    let conflict = reason == "Conflict";
+    let conflict = reason == reason::CONFLICT;
     (
         ready,
         finding(DEGRADED, true, reason, why),
         finding(
             OVERLAP,
             conflict,
-            if conflict { "OtherBlocks" } else { "None" },
+            if conflict {
+                reason::OTHER_BLOCKS
+            } else {
+                reason::NONE
+            },
             if conflict { why } else { "" },
         ),
     )
@@ -325,13 +335,21 @@ fn live(sums: &Sums, exhausted: bool, message: &str) -> Vec<Finding> {
         finding(
             EXHAUSTED,
             exhausted,
-            if exhausted { "NoAddressLeft" } else { "Room" },
+            if exhausted {
+                reason::NO_ADDRESS_LEFT
+            } else {
+                reason::ROOM
+            },
             message,
         ),
         finding(
             EXCLUSION_OVER_LIVE,
             sums.excluded > 0,
-            if sums.excluded > 0 { "InUse" } else { "None" },
+            if sums.excluded > 0 {
+                reason::IN_USE
+            } else {
+                reason::NONE
+            },
             &format!(
                 "{} attachments have addresses that are not given any more; each is kept until its pod ends",
                 sums.excluded
@@ -340,7 +358,11 @@ fn live(sums: &Sums, exhausted: bool, message: &str) -> Vec<Finding> {
         finding(
             SHRINK_PENDING,
             sums.outside > 0,
-            if sums.outside > 0 { "BlocksInUse" } else { "None" },
+            if sums.outside > 0 {
+                reason::BLOCKS_IN_USE
+            } else {
+                reason::NONE
+            },
             &format!(
                 "{} blocks lie outside the ranges and go when nothing in them is in use",
                 sums.outside

@@ -4,7 +4,7 @@
 use super::claim::Claimed;
 use super::shared::Room;
 use super::{Target, Worker};
-use crate::agent::Failure;
+use crate::agent::{Failure, event};
 use crate::block::owner::Me;
 use crate::ground::Ground;
 use common::cni::{Code, Error};
@@ -219,7 +219,7 @@ impl Worker {
             ..ObjectReference::default()
         };
         self.agent
-            .tell(&about, true, "NoAddress", error.msg.clone())
+            .tell(&about, true, event::NO_ADDRESS, error.msg.clone())
             .await;
     }
 }

@@ -55,6 +55,9 @@ pub struct PoolFile {
     pub namespaces: Option<Vec<String>>,
     /// The parts of the ranges that are this node's.
     pub blocks: Vec<Block>,
+    /// Of several pools that a configuration names, those with the greater number are tried first.
+    #[serde(default)]
+    pub priority: i32,
     /// Pools to try when this one is exhausted, in this order.
     #[serde(default)]
     pub fallback: Vec<PoolName>,

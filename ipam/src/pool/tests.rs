@@ -24,6 +24,7 @@ pub(super) fn pool() -> PoolFile {
         dns: common::cni::Dns::default(),
         namespaces: None,
         blocks: vec![block("10.0.0.0/28", BlockState::Active)],
+        priority: 0,
         fallback: Vec::new(),
         counters: super::Counters::default(),
     }

@@ -38,6 +38,7 @@ pub(super) fn pool(name: &str, blocks: &[&str]) -> PoolFile {
             .iter()
             .map(|cidr| block(cidr, BlockState::Active))
             .collect(),
+        priority: 0,
         fallback: Vec::new(),
         counters: Counters {
             size: 254,

@@ -171,6 +171,21 @@ impl Member {
         }
     }
 
+    /// Stops the agent in its tracks: it hears nothing until [`Self::thaw`].
+    pub fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    /// Lets a stopped agent go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let agent = self.agent.as_ref().expect("the agent runs");
+        kill(Pid::from_raw(agent.id().cast_signed()), signal).unwrap();
+    }
+
     fn end(&mut self, signal: Signal) -> bool {
         let Some(mut child) = self.agent.take() else {
             return false;

@@ -84,6 +84,34 @@ async fn an_address_is_freed_when_namespace_and_pod_are_gone_and_not_before() {
     assert!(node.data().join("pools/rail0").read_dir().is_ok());
 }
 
+/// As after a restart of kubelet: the pod lives on in a new sandbox, and nobody sends the DEL of the old one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_of_a_sandbox_that_was_replaced_is_freed_while_the_pod_lives() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    until("a block is active", async || {
+        !node.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let (old, new) = (Named::new("old"), Named::new("new"));
+    let before = pod_in(&site, &node, &old, "one").await;
+    node.add("rail0", &before);
+    drop(old);
+    let after = Attachment {
+        container: "one-again".to_owned(),
+        netns: new.path(),
+        ..before.clone()
+    };
+    let ip = node.add("rail0", &after);
+    until("the address of the old sandbox is freed", async || {
+        node.log().contains("and its pod has a newer sandbox")
+    })
+    .await;
+    assert!(!node.log().contains("freed: net1 of container one-again"));
+    assert_eq!(node.add("rail0", &after), ip);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_of_the_cluster_that_no_lease_has_goes() {
     let site = Site::new().await;

@@ -3,6 +3,7 @@
 
 use agents::{Attachment, Member, Site};
 use cluster::install::until;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -150,6 +151,42 @@ async fn a_file_that_was_lost_or_damaged_is_written_anew() {
     })
     .await;
     assert_ne!(node.add("rail0", &Attachment::of("two")), first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_heard_nothing_for_a_while_catches_up() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    for pool in ["rail0", "rail1"] {
+        let subnet = if pool == "rail0" {
+            "10.1.0.0/24"
+        } else {
+            "10.2.0.0/24"
+        };
+        site.simple(pool, subnet).await;
+        until("a block is active", async || {
+            node.blocks(pool, "active").len() == 1
+        })
+        .await;
+    }
+    node.freeze();
+    let exclude = json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.9"] }] } });
+    site.edit("rail0", exclude).await;
+    site.delete("rail1").await;
+    site.simple("rail2", "10.3.0.0/24").await;
+    // Its watches break, and what they missed is told by no event any more.
+    site.server.kill();
+    site.server.start_again();
+    node.thaw();
+    until("the edit is known", async || {
+        node.file("rail0")["ranges"][0]["exclude"] == json!(["10.1.0.9"])
+    })
+    .await;
+    until("the deleted pool is gone", async || node.file("rail1").is_null()).await;
+    until("the new pool is here", async || {
+        node.blocks("rail2", "active").len() == 1
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

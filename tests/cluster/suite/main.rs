@@ -10,6 +10,7 @@
 
 mod addresses;
 mod edits;
+mod events;
 mod garbage;
 mod life;
 mod nodes;

@@ -37,6 +37,7 @@ pub fn give_block(dir: &Path, i: usize) {
             epoch: 1,
             state: BlockState::Active,
         }],
+        priority: 0,
         fallback: Vec::new(),
         counters: Counters::default(),
     };

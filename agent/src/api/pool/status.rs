@@ -75,6 +75,34 @@ pub mod condition {
     pub const DEGRADED: &str = "Degraded";
 }
 
+/// The reasons of a pool's conditions, which are those of its Events too.
+pub mod reason {
+    /// The spec is in force.
+    pub const ACCEPTED: &str = "Accepted";
+    /// An earlier spec is in force.
+    pub const EARLIER_SPEC: &str = "EarlierSpec";
+    /// The spec means nothing.
+    pub const INVALID_SPEC: &str = "InvalidSpec";
+    /// Another pool has some of the addresses and cuts them into other blocks.
+    pub const CONFLICT: &str = "Conflict";
+    /// The pool is being deleted.
+    pub const DELETING: &str = "Deleting";
+    /// Another pool has some of the addresses and cuts them into the same blocks.
+    pub const SAME_BLOCKS: &str = "SameBlocks";
+    /// As [`CONFLICT`], told of the overlap.
+    pub const OTHER_BLOCKS: &str = "OtherBlocks";
+    /// Nothing is left to give.
+    pub const NO_ADDRESS_LEFT: &str = "NoAddressLeft";
+    /// Something is left to give.
+    pub const ROOM: &str = "Room";
+    /// Excluded addresses are in use.
+    pub const IN_USE: &str = "InUse";
+    /// Blocks outside the ranges are in use.
+    pub const BLOCKS_IN_USE: &str = "BlocksInUse";
+    /// Nothing of the kind is the case.
+    pub const NONE: &str = "None";
+}
+
 /// The rules about an `IPPool`'s spec are for what people write; here is what passed them once.
 fn as_it_was(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true })

@@ -47,6 +47,25 @@ fn the_next_pool_is_used_where_the_first_is_exhausted() {
 }
 
 #[test]
+fn the_pool_of_the_greatest_priority_is_tried_first_then_as_they_are_named() {
+    let rig = Rig::of_pools(&json!({ "pools": ["rail0", "spare", "third"] }));
+    let file = |name: &str, third: u8, priority: i32| {
+        let mut file = pool(name, &[&format!("10.{third}.0.32/32")]);
+        file.ranges = vec![range(&format!("10.{third}.0.0/24"))];
+        file.priority = priority;
+        write(rig.data_dir(), &file);
+    };
+    file("rail0", 0, -1);
+    file("spare", 1, 7);
+    file("third", 2, 7);
+    let _agent = Agent::start(&rig, |_| Some(refused(Code::EXHAUSTED, "exhausted")));
+    let given: Vec<_> = ["a", "b", "c"].iter().flat_map(|pod| rig.add(pod)).collect();
+    assert_eq!(given, ["10.1.0.32", "10.2.0.32", "10.0.0.32"]);
+    file("rail0", 0, 8);
+    assert_eq!(rig.add("a"), ["10.1.0.32"], "whoever has an address keeps it");
+}
+
+#[test]
 fn what_may_pass_does_not_lead_to_the_next_pool() {
     let rig = rig(&["rail0", "spare"], &["spare"]);
     assert_says(

@@ -40,6 +40,7 @@ fn pool(generation: i64) -> PoolFile {
             epoch: 1,
             state: BlockState::Active,
         }],
+        priority: 0,
         fallback: Vec::new(),
         counters: crate::pool::Counters::default(),
     }

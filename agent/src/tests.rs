@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The tables of `docs/` have what the code has, no more and no less.
+
+use crate::api::IpPool;
+use kube::CustomResourceExt;
+use std::collections::BTreeSet;
+
+const OPERATE: &str = include_str!("../../docs/operate.md");
+const POOLS: &str = include_str!("../../docs/pools.md");
+
+/// What stands in backticks, or the bare word, in one column of the tables below a heading.
+fn column(page: &str, heading: &str, column: usize) -> BTreeSet<String> {
+    let start = page.find(&format!("\n## {heading}\n")).expect(heading) + 1;
+    let section = &page[start + 3..];
+    let section = section.find("\n## ").map_or(section, |end| &section[..end]);
+    let rows = section
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
+    let cells = rows
+        .skip(1)
+        .filter_map(|row| row.split('|').nth(column + 1).map(str::trim).map(str::to_owned));
+    let words = |cell: String| -> Vec<String> {
+        match cell
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+        {
+            quoted if quoted.is_empty() => vec![cell],
+            quoted => quoted,
+        }
+    };
+    cells.flat_map(words).collect()
+}
+
+/// The values of the string constants of a module.
+fn constants(source: &str, module: &str) -> BTreeSet<String> {
+    let start = source.find(&format!("pub mod {module} {{")).expect(module);
+    let text = &source[start..];
+    let lines = text[..text.find("\n}").unwrap()].lines();
+    lines
+        .filter(|line| line.contains("pub const "))
+        .map(|line| line.split('"').nth(1).unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn every_condition_and_its_reasons_are_explained() {
+    let source = include_str!("api/pool/status.rs");
+    assert_eq!(
+        column(OPERATE, "Conditions of a pool", 0),
+        constants(source, "condition")
+    );
+    assert_eq!(
+        column(OPERATE, "Conditions of a pool", 1),
+        constants(source, "reason")
+    );
+}
+
+#[test]
+fn every_event_is_explained() {
+    let mut reasons = constants(include_str!("api/pool/status.rs"), "reason");
+    // Of conditions that have ended, which no Event tells.
+    for quiet in ["None", "Room"] {
+        assert!(reasons.remove(quiet));
+    }
+    reasons.extend(constants(include_str!("agent.rs"), "event"));
+    assert_eq!(column(OPERATE, "Events", 1), reasons);
+}
+
+#[test]
+fn every_metric_is_explained() {
+    let registered = include_str!("metrics.rs").split("all.register(").skip(1);
+    let names: BTreeSet<String> = registered
+        .map(|text| format!("rdmanet_{}", text.split('"').nth(1).unwrap()))
+        .collect();
+    assert!(names.len() > 10);
+    assert_eq!(column(OPERATE, "Metrics", 0), names);
+}
+
+#[test]
+fn every_error_code_is_explained() {
+    let source = include_str!("../../common/src/cni/error.rs");
+    let codes: BTreeSet<String> = source
+        .lines()
+        .filter_map(|line| {
+            line.split(": Self = Self(")
+                .nth(1)?
+                .strip_suffix(");")
+                .map(str::to_owned)
+        })
+        .collect();
+    assert!(codes.len() > 20);
+    assert_eq!(column(OPERATE, "Error codes", 0), codes);
+}
+
+#[test]
+fn every_key_of_a_pool_is_explained() {
+    let definition = serde_json::to_value(IpPool::crd()).unwrap();
+    let spec = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let mut keys = BTreeSet::new();
+    for (name, schema) in spec["properties"].as_object().unwrap() {
+        let (prefix, members) = match name.as_str() {
+            "ranges" | "routes" => (format!("{name}[]."), &schema["items"]["properties"]),
+            "blockSize" => (format!("{name}."), &schema["properties"]),
+            _ => {
+                keys.insert(name.clone());
+                continue;
+            }
+        };
+        // The second of two keys in one row goes without the prefix.
+        keys.extend(members.as_object().unwrap().keys().map(|member| {
+            let alone = ["end", "gw", "v6"].contains(&member.as_str());
+            if alone {
+                member.clone()
+            } else {
+                format!("{prefix}{member}")
+            }
+        }));
+    }
+    assert_eq!(column(POOLS, "Every key", 0), keys);
+}

@@ -297,3 +297,6 @@ where
 fn invalid(msg: String) -> Error {
     Error::new(Code::INVALID_CONFIG, msg)
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

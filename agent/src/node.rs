@@ -8,16 +8,17 @@ use common::cni::{Code, Error};
 use ipam::clock::{Clock, KernelClock};
 use ipam::config::Place;
 use ipam::pool::{Block, BlockState, POOLS, PoolFile, PoolName};
-use ipam::store::{LOCK_WAIT, Leases, Locked, NodeDisk, Released, Store};
+use ipam::store::{Disk, LOCK_WAIT, Leases, Locked, NodeDisk, Released, Store};
 use ipnetwork::IpNetwork;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The stores of this node's pools.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Stores {
     data_dir: Arc<Path>,
+    disk: Arc<dyn Disk + Send + Sync>,
 }
 
 /// What a node's files have of one pool.
@@ -34,6 +35,7 @@ impl Stores {
     pub fn new(data_dir: PathBuf) -> Self {
         Self {
             data_dir: data_dir.into(),
+            disk: Arc::new(NodeDisk),
         }
     }
 
@@ -73,9 +75,10 @@ impl Stores {
         work: impl FnOnce(&Store<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let place = Place::of_pool(&self.data_dir, pool);
+        let disk = self.disk.clone();
         let done = tokio::task::spawn_blocking(move || {
             let node = ipam::store::Node {
-                disk: &NodeDisk,
+                disk: &*disk,
                 clock: &KernelClock,
                 lock_wait: LOCK_WAIT,
             };
@@ -197,3 +200,6 @@ pub fn entry(name: &str, cidr: IpNetwork, held: Held) -> Block {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,3 +134,6 @@ pub fn admits(space: &AddressSpaceSpec, ground: &Ground, grid: &Grid, cell: Cell
                 .is_empty()
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -90,6 +90,8 @@ pub enum Ask {
     },
     /// Ends the hold of an address whose pod is gone, after a question; refuses while anybody may use it
     Release(Release),
+    /// Moves the pools of another IPAM plugin in, without restarting a pod; to be run again until nothing is left
+    Import(Import),
     /// Whether what the cluster says of its addresses fits together: duplicates, leaks, orphans, overlaps
     Check {
         /// Seconds between the two looks; what is reported was seen both times
@@ -176,4 +178,52 @@ pub struct Release {
     /// Which cluster
     #[command(flatten)]
     pub access: Access,
+}
+
+/// Options of `rdmanet import`.
+#[cfg(feature = "cluster")]
+#[derive(clap::Args, Clone, Debug)]
+pub struct Import {
+    /// Where the pools are now
+    #[arg(value_enum)]
+    pub source: Source,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Switch the networks to their pools as well, instead of leaving that to you
+    #[arg(long)]
+    pub switch: bool,
+    /// How long after a network was switched an ADD of the old plugin may still be under way
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub grace: u64,
+    /// Further witnesses, copied from nodes: stores of nv-ipam, or data folders of host-local; repeatable
+    #[arg(long = "from", value_name = "PATH")]
+    pub files: Vec<PathBuf>,
+    /// Which cluster
+    #[command(flatten)]
+    pub access: Access,
+}
+
+/// What pools can move in from.
+#[cfg(feature = "cluster")]
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// whereabouts
+    Whereabouts,
+    /// NVIDIA's nv-ipam
+    NvIpam,
+    /// host-local of the CNI project
+    HostLocal,
+}
+
+#[cfg(feature = "cluster")]
+impl Source {
+    /// The `type` in its configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Whereabouts => crate::import::whereabouts::TYPE,
+            Self::NvIpam => crate::import::nv_ipam::TYPE,
+            Self::HostLocal => crate::import::host_local::TYPE,
+        }
+    }
 }

@@ -14,6 +14,8 @@ pub mod cluster;
 #[cfg(feature = "cluster")]
 pub mod holders;
 #[cfg(feature = "cluster")]
+pub mod import;
+#[cfg(feature = "cluster")]
 pub mod interval;
 pub mod leases;
 #[cfg(feature = "cluster")]
@@ -50,7 +52,7 @@ mod asking {
     use crate::args::{Access, Ask};
     use crate::cluster::connect;
     use crate::cluster::snapshot::Snapshot;
-    use crate::{Answer, Failure, addresses, check, map, pools, release};
+    use crate::{Answer, Failure, addresses, check, import, map, pools, release};
     use std::time::Duration;
 
     pub(super) fn run(what: &Ask) -> Result<Answer, Failure> {
@@ -72,6 +74,7 @@ mod asking {
                 svg.as_deref(),
             ),
             Ask::Release(options) => release::run(&connect(&options.access).await?, options).await,
+            Ask::Import(options) => import::run(&connect(&options.access).await?, options).await,
             Ask::Check { pause, access } => {
                 check::run(&connect(access).await?, Duration::from_secs(*pause)).await
             }

@@ -93,11 +93,15 @@ impl Block {
     }
 }
 
-/// The network attachment definitions of Multus.
-pub fn definitions(client: &Client) -> Api<DynamicObject> {
+/// What a network attachment definition of Multus is to the API server.
+pub fn definition() -> ApiResource {
     let kind = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "network-attachment-definitions");
-    Api::all_with(client.clone(), &resource)
+    ApiResource::from_gvk_with_plural(&kind, "network-attachment-definitions")
+}
+
+/// The network attachment definitions of the whole cluster.
+pub fn definitions(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &definition())
 }
 
 /// The `ipam` section of a definition's configuration, be it a list of plugins or one: that of the first plugin that has one.

@@ -8,6 +8,7 @@
 )]
 
 mod credentials;
+mod import;
 mod look;
 mod release;
 

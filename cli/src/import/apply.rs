@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Does a step: each write has the version of what was read as its precondition, so that a run that raced another fails and can be
+//! repeated.
+
+use super::group::Network;
+use super::plan::{Action, Step, annotation};
+use super::record::BEFORE;
+use crate::answer::Failure;
+use crate::cluster::explain;
+use crate::cluster::snapshot::definition;
+use agent::api::IpPool;
+use kube::api::PostParams;
+use kube::core::DynamicObject;
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+/// Writes the pool, and then switches its networks if that is part of the step.
+///
+/// # Errors
+/// The cluster refuses or does not answer, or something has changed since it was read.
+pub async fn apply(client: &Client, step: &Step) -> Result<(), Failure> {
+    let api: Api<IpPool> = Api::all(client.clone());
+    let (key, record) = annotation(&step.record);
+    match (&step.action, &step.object) {
+        (Action::Keep, _) => {}
+        (Action::Create, _) | (Action::Write, None) => {
+            let mut pool = IpPool::new(&step.pool, step.spec.clone());
+            pool.annotations_mut().insert(key, record);
+            let made = api.create(&PostParams::default(), &pool).await;
+            made.map_err(|e| wrote(&format!("make IPPool {}", step.pool), &e))?;
+        }
+        (Action::Write, Some(before)) => write(&api, step, before.clone(), &key, &record).await?,
+    }
+    if step.switch {
+        for network in &step.networks {
+            switch(client, network, &step.pool, &step.record.source).await?;
+        }
+    }
+    Ok(())
+}
+
+/// How often a pool is written again because an agent has noted something in it meanwhile.
+const ATTEMPTS: usize = 5;
+
+async fn write(
+    api: &Api<IpPool>,
+    step: &Step,
+    before: IpPool,
+    key: &str,
+    record: &str,
+) -> Result<(), Failure> {
+    let doing = format!("change IPPool {}", step.pool);
+    let mut there = before.clone();
+    for attempt in 1.. {
+        let mut pool = there.clone();
+        pool.spec = step.spec.clone();
+        pool.annotations_mut().insert(key.to_owned(), record.to_owned());
+        match api.replace(&step.pool, &PostParams::default(), &pool).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 409 && attempt < ATTEMPTS => {}
+            Err(e) => return Err(wrote(&doing, &e)),
+        }
+        there = api.get(&step.pool).await.map_err(|e| explain(&doing, &e))?;
+        let same = there.spec == before.spec && there.annotations().get(key) == before.annotations().get(key);
+        if !same || there.metadata.uid != before.metadata.uid {
+            break;
+        }
+    }
+    Err(Failure(format!(
+        "cannot {doing}: somebody has changed it just now; run this again"
+    )))
+}
+
+async fn switch(client: &Client, network: &Network, pool: &str, source: &str) -> Result<(), Failure> {
+    let unreadable = || {
+        Failure(format!(
+            "the configuration of network {} cannot be changed; switch it by hand",
+            network.name
+        ))
+    };
+    let mut object = network.object.clone();
+    let text = object
+        .data
+        .pointer("/spec/config")
+        .and_then(Value::as_str)
+        .ok_or_else(unreadable)?
+        .to_owned();
+    let config = switched(&text, pool, source).ok_or_else(unreadable)?;
+    object.data["spec"]["config"] = json!(config);
+    object.annotations_mut().insert(BEFORE.to_owned(), text);
+    let namespace = object.namespace().unwrap_or_default();
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &definition());
+    let done = api
+        .replace(&object.name_any(), &PostParams::default(), &object)
+        .await;
+    done.map(|_| ())
+        .map_err(|e| wrote(&format!("switch network {}", network.name), &e))
+}
+
+/// `config` with every `ipam` section of `source` replaced by one of `pool`.
+pub(super) fn switched(config: &str, pool: &str, source: &str) -> Option<String> {
+    let mut config: Value = serde_json::from_str(config).ok()?;
+    let mut done = replace(&mut config, pool, source);
+    for plugin in config
+        .get_mut("plugins")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        done |= replace(plugin, pool, source);
+    }
+    done.then(|| format!("{config:#}"))
+}
+
+fn replace(plugin: &mut Value, pool: &str, source: &str) -> bool {
+    let Some(ipam) = plugin.get_mut("ipam").filter(|ipam| ipam["type"] == source) else {
+        return false;
+    };
+    let mut new = json!({ "type": "rdma-ipam", "pool": pool });
+    if let Some(dns) = ipam.get("dns") {
+        new["dns"] = dns.clone();
+    }
+    *ipam = new;
+    true
+}
+
+fn wrote(doing: &str, error: &kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) if status.code == 409 => Failure(format!(
+            "cannot {doing}: somebody has changed it just now; run this again"
+        )),
+        other => explain(doing, other),
+    }
+}

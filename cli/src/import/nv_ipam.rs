@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//! nv-ipam (NVIDIA's `nvidia-k8s-ipam`): networks whose `ipam` names it, its `IPPool`s, and the files in which each node keeps what it has
+//! given (`/var/lib/cni/nv-ipam/store`), where they are at hand. Without them the pods tell what they have.
+
+use super::group::{Allocation, Group, Network, Reading, Refusal, gather, networks};
+use crate::answer::Failure;
+use crate::cluster::list_if_known;
+use agent::api::{Range, Route};
+use ipnetwork::IpNetwork;
+use k8s_openapi::api::core::v1::NodeSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The type of its configurations.
+pub const TYPE: &str = "nv-ipam";
+
+/// Reads what it has; `files` are stores of its nodes.
+///
+/// # Errors
+/// As [`crate::cluster::explain`]; a file cannot be read or is none of its stores.
+pub async fn read(client: &Client, files: &[PathBuf]) -> Result<Reading, Failure> {
+    let kind = GroupVersionKind::gvk("nv-ipam.nvidia.com", "v1alpha1", "IPPool");
+    let api: Api<DynamicObject> = Api::all_with(
+        client.clone(),
+        &ApiResource::from_gvk_with_plural(&kind, "ippools"),
+    );
+    let pools = list_if_known(&api, "IPPools of nv-ipam").await?;
+    let mut allocations: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
+    for file in files {
+        let text = std::fs::read_to_string(file)
+            .map_err(|e| Failure(format!("cannot read {}: {e}", file.display())))?;
+        let told = file.display().to_string();
+        for (pool, given) in stored(&text, &told).map_err(|why| Failure(format!("{told}: {why}")))? {
+            allocations.entry(pool).or_default().extend(given);
+        }
+    }
+    let (networks, refused) = networks(client, TYPE).await?;
+    let mut reading = reading(networks, &pools.unwrap_or_default(), allocations);
+    reading.refused.extend(refused);
+    reading.files = Some(files.len());
+    Ok(reading)
+}
+
+/// What these objects say.
+pub fn reading(
+    networks: Vec<Network>,
+    pools: &[DynamicObject],
+    allocations: BTreeMap<String, Vec<Allocation>>,
+) -> Reading {
+    let mut refused = Vec::new();
+    let mut wanted = Vec::new();
+    for network in networks.iter().filter(|network| network.ipam["type"] == TYPE) {
+        match group(network, pools) {
+            Ok(group) => wanted.push(group),
+            Err(why) => refused.push(Refusal::new(format!("network {}", network.name), why)),
+        }
+    }
+    let groups = gather(wanted, &mut refused);
+    Reading {
+        groups,
+        allocations,
+        networks,
+        refused,
+        files: Some(0),
+    }
+}
+
+/// What a node's file says is given, by pool.
+fn stored(text: &str, told: &str) -> Result<BTreeMap<String, Vec<Allocation>>, String> {
+    let root: Value = serde_json::from_str(text)
+        .map_err(|e| format!("is damaged: {e}; leave the file away, and the pods tell what they have"))?;
+    let pools = root["pools"]
+        .as_object()
+        .ok_or("has no pools: is it the store of nv-ipam (/var/lib/cni/nv-ipam/store)?")?;
+    let mut all: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
+    for (pool, content) in pools {
+        // Since dual stack a pool's name may have its kind before it.
+        let name = pool.rsplit('/').next().unwrap_or(pool).to_owned();
+        for (key, entry) in content["entries"].as_object().into_iter().flatten() {
+            let address = entry["ip_address"].as_str().and_then(|ip| ip.parse().ok());
+            let address = address.ok_or_else(|| format!("entry {key} of pool {pool} has no address; leave the file away, and the pods tell what they have"))?;
+            let (namespace, name_of_pod) = (
+                entry.pointer("/metadata/pod_namespace"),
+                entry.pointer("/metadata/pod_name"),
+            );
+            let pod = namespace
+                .and_then(Value::as_str)
+                .zip(name_of_pod.and_then(Value::as_str));
+            all.entry(name.clone()).or_default().push(Allocation {
+                address,
+                pod: pod
+                    .filter(|(_, name)| !name.is_empty())
+                    .map(|(namespace, name)| format!("{namespace}/{name}")),
+                told_by: told.to_owned(),
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// The group of one network.
+fn group(network: &Network, pools: &[DynamicObject]) -> Result<Group, String> {
+    let kind = network.ipam["poolType"].as_str().unwrap_or("ippool");
+    if !kind.eq_ignore_ascii_case("ippool") {
+        return Err("a CIDRPool gives each node a subnet and a gateway of its own, which an IPPool of rdmanet does not; make one IPPool per subnet with a nodeSelector by hand".to_owned());
+    }
+    let named = network.ipam["poolName"]
+        .as_str()
+        .unwrap_or_else(|| network.plain_name());
+    let mut keys: Vec<String> = named.split(',').map(|name| name.trim().to_owned()).collect();
+    keys.sort();
+    let mut group = Group {
+        keys: keys.clone(),
+        ranges: Vec::new(),
+        routes: Vec::new(),
+        space: None,
+        nodes: None,
+        block_size: None,
+        networks: vec![network.clone()],
+    };
+    for key in &keys {
+        let mut found = pools.iter().filter(|pool| pool.name_any() == *key);
+        let pool = found
+            .next()
+            .ok_or_else(|| format!("its pool {key} does not exist"))?;
+        if found.next().is_some() {
+            return Err(format!(
+                "pool {key} exists in several namespaces; which one is meant stands in nv-ipam's own configuration"
+            ));
+        }
+        add(&mut group, pool).map_err(|why| format!("IPPool {key}: {why}"))?;
+    }
+    Ok(group)
+}
+
+fn add(group: &mut Group, pool: &DynamicObject) -> Result<(), String> {
+    let spec = &pool.data["spec"];
+    let text = |key: &str| spec[key].as_str().filter(|text| !text.is_empty());
+    let subnet: IpNetwork = text("subnet")
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| format!("spec.subnet {} is no network", spec["subnet"]))?;
+    let exclusions = spec["exclusions"].as_array().into_iter().flatten();
+    let exclude: Vec<String> = exclusions
+        .map(|one| {
+            let (first, last) = (
+                one["startIP"].as_str().unwrap_or_default(),
+                one["endIP"].as_str().unwrap_or_default(),
+            );
+            let entry = if first == last {
+                first.to_owned()
+            } else {
+                format!("{first}-{last}")
+            };
+            crate::interval::parse(&entry)
+                .map(|_| entry.clone())
+                .ok_or_else(|| format!("exclusion {entry} is none"))
+        })
+        .collect::<Result<_, String>>()?;
+    if spec["perNodeExclusions"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty())
+    {
+        return Err("spec.perNodeExclusions counts within a node's block, which rdmanet places elsewhere; remove them, or make the pool by hand".to_owned());
+    }
+    group.ranges.push(Range {
+        subnet: format!("{}/{}", subnet.network(), subnet.prefix()),
+        start: None,
+        end: None,
+        gateway: Some(text("gateway").unwrap_or("none").to_owned()),
+        exclude,
+    });
+    let gateway = text("gateway").map(str::to_owned);
+    let routes = spec["routes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|route| route["dst"].as_str());
+    group.routes.extend(routes.map(|dst| Route {
+        dst: dst.to_owned(),
+        gw: gateway.clone(),
+    }));
+    if spec["defaultGateway"] == true {
+        let dst = if subnet.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
+        group.routes.push(Route {
+            dst: dst.to_owned(),
+            gw: gateway,
+        });
+    }
+    let size = spec["perNodeBlockSize"].as_u64().unwrap_or(1).max(1);
+    group.block_size = group.block_size.max(Some(size));
+    if !spec["nodeSelector"].is_null() {
+        group.nodes = Some(selector(&spec["nodeSelector"])?);
+    }
+    Ok(())
+}
+
+/// A selector of node terms as one of labels, where one can say the same.
+fn selector(value: &Value) -> Result<LabelSelector, String> {
+    let by_hand = |what: &str| {
+        format!("spec.nodeSelector {what}, which a label selector cannot say; make the pool by hand")
+    };
+    let selector: NodeSelector =
+        serde_json::from_value(value.clone()).map_err(|e| format!("spec.nodeSelector: {e}"))?;
+    let [term] = selector.node_selector_terms.as_slice() else {
+        return Err(by_hand("has several terms"));
+    };
+    if term
+        .match_fields
+        .as_ref()
+        .is_some_and(|fields| !fields.is_empty())
+    {
+        return Err(by_hand("has matchFields"));
+    }
+    let expressions = term.match_expressions.clone().unwrap_or_default();
+    if let Some(one) = expressions
+        .iter()
+        .find(|one| !["In", "NotIn", "Exists", "DoesNotExist"].contains(&one.operator.as_str()))
+    {
+        return Err(by_hand(&format!("has the operator {}", one.operator)));
+    }
+    let same = expressions.into_iter().map(|one| LabelSelectorRequirement {
+        key: one.key,
+        operator: one.operator,
+        values: one.values.filter(|values| !values.is_empty()),
+    });
+    Ok(LabelSelector {
+        match_expressions: Some(same.collect()),
+        match_labels: None,
+    })
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is read from the objects of others, and the step that follows; `cli/tests/cluster/import.rs` moves whole pools in.
+
+use super::group::{Group, Network, Reading};
+use super::plan::{Outlook, Step, plan};
+use super::{host_local, nv_ipam, whereabouts};
+use crate::cluster::snapshot::Snapshot;
+use crate::testing::pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn network(name: &str, ipam: &Value) -> Network {
+    let config = json!({ "name": name, "type": "macvlan", "ipam": ipam });
+    Network::of(object(name, &json!({ "config": config.to_string() }))).unwrap()
+}
+
+fn object(name: &str, spec: &Value) -> DynamicObject {
+    serde_json::from_value(json!({ "metadata": { "name": name, "namespace": "default" }, "spec": spec }))
+        .unwrap()
+}
+
+fn of_whereabouts(ipams: &[Value], pools: &[DynamicObject]) -> Reading {
+    let networks = ipams
+        .iter()
+        .enumerate()
+        .map(|(i, ipam)| network(&format!("net{i}"), ipam));
+    whereabouts::reading(networks.collect(), pools, &[])
+}
+
+fn only(reading: &Reading) -> &Group {
+    assert_eq!((reading.groups.len(), &reading.refused), (1, &vec![]));
+    &reading.groups[0]
+}
+
+fn steps(reading: &Reading, snapshot: &Snapshot) -> Vec<Step> {
+    let outlook = Outlook {
+        source: "whereabouts",
+        grace: Duration::ZERO,
+        now: Timestamp::UNIX_EPOCH,
+        switch: false,
+    };
+    let (steps, refused) = plan(reading, snapshot, &outlook);
+    assert_eq!(refused, []);
+    steps
+}
+
+#[test]
+fn a_range_means_what_it_means_to_whereabouts() {
+    for (ipam, subnet, start, end) in [
+        // Host bits are dropped: this one begins at .129, whatever its author thought.
+        (
+            json!({ "range": "192.168.5.152/27" }),
+            "192.168.5.128/27",
+            None,
+            None,
+        ),
+        (
+            json!({ "range": "10.0.0.5-10.0.0.9/24" }),
+            "10.0.0.0/24",
+            Some("10.0.0.5"),
+            Some("10.0.0.9"),
+        ),
+        (
+            json!({ "range": "10.0.0.0/24", "range_end": "10.0.0.99" }),
+            "10.0.0.0/24",
+            None,
+            Some("10.0.0.99"),
+        ),
+        (
+            json!({ "ipRanges": [{ "range": "fd00::/64", "range_start": "fd00::10" }] }),
+            "fd00::/64",
+            Some("fd00::10"),
+            None,
+        ),
+    ] {
+        let mut ipam = ipam;
+        ipam["type"] = json!("whereabouts");
+        let reading = of_whereabouts(&[ipam], &[]);
+        let range = &only(&reading).ranges[0];
+        assert_eq!(
+            (
+                range.subnet.as_str(),
+                range.start.as_deref(),
+                range.end.as_deref()
+            ),
+            (subnet, start, end)
+        );
+        assert_eq!(
+            range.gateway.as_deref(),
+            Some("none"),
+            "whereabouts keeps no gateway back unless told"
+        );
+    }
+}
+
+#[test]
+fn two_families_are_one_pool_and_the_gateway_goes_to_its_range() {
+    let ipam = json!({
+        "type": "whereabouts", "gateway": "10.0.0.1", "network_name": "blue",
+        "ipRanges": [{ "range": "10.0.0.0/24" }, { "range": "fd00::/64" }], "routes": [{ "dst": "10.0.0.0/8" }],
+    });
+    let reading = of_whereabouts(&[ipam], &[]);
+    let group = only(&reading);
+    assert_eq!(group.keys, ["blue-10.0.0.0-24", "blue-fd00---64"]);
+    let gateways: Vec<Option<&str>> = group
+        .ranges
+        .iter()
+        .map(|range| range.gateway.as_deref())
+        .collect();
+    assert_eq!(
+        (gateways, group.space.as_deref(), group.routes.len()),
+        (vec![Some("10.0.0.1"), Some("none")], Some("blue"), 1)
+    );
+}
+
+#[test]
+fn what_a_pool_cannot_do_is_refused_with_the_network_and_a_reason() {
+    for (ipam, reason) in [
+        (
+            json!({ "range": "10.0.0.0/24", "node_slice_size": "/28" }),
+            "node_slice_size",
+        ),
+        (
+            json!({ "range": "10.0.0.0/24", "addresses": [{ "address": "10.0.0.1/24" }] }),
+            "ipam.addresses",
+        ),
+        (
+            json!({ "ipRanges": [{ "range": "10.0.0.0/24" }, { "range": "10.0.1.0/24" }] }),
+            "several addresses of one IP family",
+        ),
+        (json!({}), "names no range"),
+        (json!({ "range": "10.0.0.0/33" }), "\"10.0.0.0/33\" is none"),
+        (
+            json!({ "range": "10.0.0.0/24", "range_start": "10.0.9.1" }),
+            "10.0.9.1 lies outside 10.0.0.0/24",
+        ),
+        (
+            json!({ "range": "10.0.0.0/24", "exclude": ["all"] }),
+            "exclude \"all\"",
+        ),
+    ] {
+        let mut ipam = ipam;
+        ipam["type"] = json!("whereabouts");
+        let reading = of_whereabouts(&[ipam], &[]);
+        assert!(reading.groups.is_empty());
+        assert!(
+            reading.refused[0].to_string().contains(reason),
+            "{}",
+            reading.refused[0]
+        );
+        assert!(reading.refused[0].what.contains("default/net0"));
+    }
+}
+
+#[test]
+fn networks_that_want_different_parts_of_one_range_are_refused() {
+    let of = |start: &str| json!({ "type": "whereabouts", "range": "10.0.0.0/24", "range_start": start });
+    let reading = of_whereabouts(&[of("10.0.0.9"), of("10.0.0.99")], &[]);
+    assert!(
+        reading.groups.is_empty() && reading.refused.len() == 1,
+        "{:?}",
+        reading.refused
+    );
+    assert!(reading.refused[0].what.contains("default/net0 and default/net1"));
+    let same = of_whereabouts(&[of("10.0.0.9"), of("10.0.0.9")], &[]);
+    assert_eq!(only(&same).networks.len(), 2);
+    let both = json!({ "type": "whereabouts", "ipRanges": [{ "range": "10.0.0.0/24", "range_start": "10.0.0.9" }, { "range": "fd00::/64" }] });
+    let mixed = of_whereabouts(&[of("10.0.0.9"), both], &[]);
+    assert!(
+        mixed.groups.is_empty() && mixed.refused.len() == 2,
+        "{:?}",
+        mixed.refused
+    );
+}
+
+#[test]
+fn more_living_addresses_than_a_range_has_entries_are_covered_by_fewer() {
+    let ipam = json!({ "type": "whereabouts", "range": "10.0.0.0/24" });
+    let given = |n: u32| (n.to_string(), json!({ "id": "c", "podref": "ml/p" }));
+    let allocations: BTreeMap<String, Value> = (0..100).map(|i| given(2 * i + 1)).collect();
+    let pool = object(
+        "10.0.0.0-24",
+        &json!({ "range": "10.0.0.0/24", "allocations": allocations }),
+    );
+    let reading = of_whereabouts(&[ipam], &[pool]);
+    let mut snapshot = Snapshot::default();
+    snapshot.pods.push(pod("p", "a", "10.0.0.1"));
+    let step = &steps(&reading, &snapshot)[0];
+    assert_eq!((step.living.len(), step.ended.len()), (100, 0));
+    let exclude = &step.spec.ranges[0].exclude;
+    assert_eq!(exclude.len(), 32);
+    let covered = |n: u128| {
+        exclude
+            .iter()
+            .filter_map(|entry| crate::interval::parse(entry))
+            .any(|(_, at)| at.contains(n))
+    };
+    assert!((0..100).all(|i| covered(u128::from(0x0a00_0001_u32 + 2 * i))));
+    assert!(
+        step.rounded > 0 && step.tell(false).contains("more addresses than those"),
+        "{}",
+        step.tell(false)
+    );
+}
+
+#[test]
+fn blocks_are_small_enough_for_every_node_and_small_ranges_have_none() {
+    let block = |range: &str, nodes: usize| {
+        let reading = of_whereabouts(&[json!({ "type": "whereabouts", "range": range })], &[]);
+        let snapshot = Snapshot {
+            nodes: (0..nodes).map(|n| (n.to_string(), n.to_string())).collect(),
+            ..Snapshot::default()
+        };
+        let spec = steps(&reading, &snapshot)[0].spec.clone();
+        (format!("{:?}", spec.allocation), spec.block_size.v4)
+    };
+    assert_eq!(block("10.0.0.0/16", 10), ("Blocks".to_owned(), 64));
+    assert_eq!(block("10.0.0.0/24", 10).1, 8);
+    assert_eq!(block("10.0.0.0/27", 10).0, "PerAddress");
+}
+
+#[test]
+fn a_pool_of_the_same_name_from_elsewhere_is_not_touched() {
+    let reading = of_whereabouts(&[json!({ "type": "whereabouts", "range": "10.0.0.0/24" })], &[]);
+    let object = crate::testing::pool("net0", &json!([{ "subnet": "10.9.0.0/24" }]));
+    let snapshot = Snapshot::of(vec![serde_json::from_value(object).unwrap()], vec![], vec![]);
+    let outlook = Outlook {
+        source: "whereabouts",
+        grace: Duration::ZERO,
+        now: Timestamp::UNIX_EPOCH,
+        switch: false,
+    };
+    let (steps, refused) = plan(&reading, &snapshot, &outlook);
+    assert!(
+        steps.is_empty() && refused[0].why.contains("a pool net0 exists"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn pools_of_nv_ipam_that_a_pool_cannot_be_are_refused() {
+    for (spec, reason) in [
+        (json!({ "subnet": "x" }), "is no network"),
+        (
+            json!({ "subnet": "10.0.0.0/24", "perNodeExclusions": [{ "startIndex": 0, "endIndex": 1 }] }),
+            "perNodeExclusions",
+        ),
+        (
+            json!({ "subnet": "10.0.0.0/24", "nodeSelector": { "nodeSelectorTerms": [{}, {}] } }),
+            "several terms",
+        ),
+        (
+            json!({ "subnet": "10.0.0.0/24", "nodeSelector": { "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "a", "operator": "Gt", "values": ["1"] }] }] } }),
+            "operator Gt",
+        ),
+    ] {
+        let networks = vec![network("n", &json!({ "type": "nv-ipam", "poolName": "p" }))];
+        let reading = nv_ipam::reading(networks, &[object("p", &spec)], BTreeMap::new());
+        assert!(reading.refused[0].why.contains(reason), "{:?}", reading.refused);
+    }
+    let networks = vec![network("n", &json!({ "type": "nv-ipam", "poolName": "p" }))];
+    let reading = nv_ipam::reading(networks, &[], BTreeMap::new());
+    assert!(reading.refused[0].why.contains("p does not exist"));
+}
+
+#[test]
+fn host_local_keeps_its_first_address_for_a_gateway_and_so_do_we() {
+    let networks = vec![network(
+        "n",
+        &json!({ "type": "host-local", "ranges": [[{ "subnet": "10.0.0.0/24" }], [{ "subnet": "fd00::/64" }]] }),
+    )];
+    let reading = host_local::reading(networks, BTreeMap::new());
+    let group = only(&reading);
+    assert_eq!(group.keys, ["n"]);
+    assert_eq!((group.ranges.len(), &group.ranges[0].gateway), (2, &None));
+}
+
+#[test]
+fn a_configuration_is_switched_and_keeps_the_rest() {
+    let before = json!({ "name": "n", "plugins": [
+        { "type": "macvlan", "master": "eth0", "ipam": { "type": "whereabouts", "range": "10.0.0.0/24", "dns": { "nameservers": ["10.0.0.1"] } } },
+        { "type": "tuning", "mtu": 9000 },
+    ] });
+    let after = super::apply::switched(&before.to_string(), "p", "whereabouts").unwrap();
+    let after: Value = serde_json::from_str(&after).unwrap();
+    assert_eq!(
+        after["plugins"][0]["ipam"],
+        json!({ "type": "rdma-ipam", "pool": "p", "dns": { "nameservers": ["10.0.0.1"] } })
+    );
+    assert_eq!(
+        (&after["plugins"][0]["master"], &after["plugins"][1]["mtu"]),
+        (&json!("eth0"), &json!(9000))
+    );
+    assert_eq!(super::apply::switched(&before.to_string(), "p", "nv-ipam"), None);
+}

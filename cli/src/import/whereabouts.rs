@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! whereabouts: networks whose `ipam` names it, `IPPool`s whose `allocations` are counted from the first address of `range`, and
+//! `OverlappingRangeIPReservation`s (whereabouts v0.8.0, `pkg/storage/kubernetes/ipam.go`, `pkg/config/config.go`).
+
+use super::group::{Allocation, Group, Network, Reading, Refusal, gather, networks};
+use crate::answer::Failure;
+use crate::cluster::list_if_known;
+use agent::api::{Range, Route};
+use ipam::range::{Family, bits};
+use ipnetwork::IpNetwork;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The type of its configurations.
+pub const TYPE: &str = "whereabouts";
+
+/// Reads what it has.
+///
+/// # Errors
+/// As [`crate::cluster::explain`].
+pub async fn read(client: &Client) -> Result<Reading, Failure> {
+    let api = |kind: &str, plural: &str| -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("whereabouts.cni.cncf.io", "v1alpha1", kind);
+        Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
+    };
+    let pools = list_if_known(&api("IPPool", "ippools"), "IPPools of whereabouts").await?;
+    let reserved = list_if_known(
+        &api("OverlappingRangeIPReservation", "overlappingrangeipreservations"),
+        "OverlappingRangeIPReservations of whereabouts",
+    )
+    .await?;
+    let (networks, refused) = networks(client, TYPE).await?;
+    let mut reading = reading(
+        networks,
+        &pools.unwrap_or_default(),
+        &reserved.unwrap_or_default(),
+    );
+    reading.refused.extend(refused);
+    Ok(reading)
+}
+
+/// What these objects say.
+pub fn reading(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[DynamicObject]) -> Reading {
+    let mut refused = Vec::new();
+    let mut allocations: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
+    let mut damaged: BTreeMap<String, String> = BTreeMap::new();
+    for pool in pools {
+        match given(pool) {
+            Ok(given) => allocations.entry(pool.name_any()).or_default().extend(given),
+            Err(why) => {
+                damaged.insert(
+                    pool.name_any(),
+                    format!(
+                        "IPPool {}/{}: {why}",
+                        pool.namespace().unwrap_or_default(),
+                        pool.name_any()
+                    ),
+                );
+            }
+        }
+    }
+    let mut wanted = Vec::new();
+    for network in networks.iter().filter(|network| network.ipam["type"] == TYPE) {
+        match group(network) {
+            Ok(group) => wanted.push(group),
+            Err(why) => refused.push(Refusal::new(format!("network {}", network.name), why)),
+        }
+    }
+    let mut groups = gather(wanted, &mut refused);
+    groups.retain(|group| {
+        let sentence = group.keys.iter().find_map(|key| damaged.get(key));
+        if let Some(why) = sentence {
+            refused.push(Refusal::new(
+                format!("network {}", group.names().join(" and ")),
+                why,
+            ));
+        }
+        sentence.is_none()
+    });
+    for group in &groups {
+        let subnets: Vec<IpNetwork> = group
+            .ranges
+            .iter()
+            .filter_map(|range| range.subnet.parse().ok())
+            .collect();
+        let of_group = reserved
+            .iter()
+            .filter_map(reservation)
+            .filter(|one| subnets.iter().any(|net| net.contains(one.address)));
+        if let Some(key) = group.keys.first() {
+            allocations.entry(key.clone()).or_default().extend(of_group);
+        }
+    }
+    Reading {
+        groups,
+        allocations,
+        networks,
+        refused,
+        files: None,
+    }
+}
+
+/// The addresses that a pool has given.
+fn given(pool: &DynamicObject) -> Result<Vec<Allocation>, String> {
+    let range = pool
+        .data
+        .pointer("/spec/range")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let net: IpNetwork = range
+        .parse()
+        .map_err(|_| format!("spec.range {range:?} is no network; repair it from the network's configuration, and run this again"))?;
+    let Some(entries) = pool.data.pointer("/spec/allocations") else {
+        return Ok(Vec::new());
+    };
+    let entries = entries
+        .as_object()
+        .ok_or("spec.allocations is no map; repair it, and run this again")?;
+    let told_by = format!(
+        "IPPool {}/{}",
+        pool.namespace().unwrap_or_default(),
+        pool.name_any()
+    );
+    let one = |(offset, entry): (&String, &Value)| {
+        // Counted from the address as it is written, host bits included.
+        let number = offset
+            .parse::<u64>()
+            .ok()
+            .and_then(|offset| bits(net.ip()).checked_add(u128::from(offset)));
+        let address = number
+            .map(|number| Family::of(net.ip()).address(number))
+            .filter(|ip| net.contains(*ip));
+        let address = address.ok_or_else(|| {
+            format!("spec.allocations[{offset:?}] ({}) is no offset in {range}; find out which address that pod has, remove the entry, and run this again", entry["podref"].as_str().unwrap_or("no podref"))
+        })?;
+        Ok(Allocation {
+            address,
+            pod: entry["podref"]
+                .as_str()
+                .filter(|pod| pod.contains('/'))
+                .map(str::to_owned),
+            told_by: told_by.clone(),
+        })
+    };
+    entries.iter().map(one).collect()
+}
+
+/// `[network_name-]10.0.0.5` or `fd00--5`: the address is what the name ends with.
+fn reservation(object: &DynamicObject) -> Option<Allocation> {
+    let name = object.name_any();
+    let v4 = name
+        .rsplit('-')
+        .next()
+        .and_then(|text| text.parse::<std::net::Ipv4Addr>().ok())
+        .map(IpAddr::V4);
+    let v6 = || {
+        name.replace('-', ":")
+            .parse::<std::net::Ipv6Addr>()
+            .ok()
+            .map(IpAddr::V6)
+    };
+    Some(Allocation {
+        address: v4.or_else(v6)?,
+        pod: object
+            .data
+            .pointer("/spec/podref")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
+        told_by: format!(
+            "OverlappingRangeIPReservation {}/{name}",
+            object.namespace().unwrap_or_default()
+        ),
+    })
+}
+
+/// The group of one network.
+fn group(network: &Network) -> Result<Group, String> {
+    let ipam = &network.ipam;
+    if !ipam["node_slice_size"].is_null() {
+        return Err("it gives each node a slice (node_slice_size); make an IPPool of its range by hand once no pod uses it".to_owned());
+    }
+    if ipam["addresses"].as_array().is_some_and(|all| !all.is_empty()) {
+        return Err(
+            "it adds fixed addresses (ipam.addresses), which nobody counts; remove them first".to_owned(),
+        );
+    }
+    let space = ipam["network_name"]
+        .as_str()
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned);
+    let mut entries: Vec<&Value> = ipam["ipRanges"].as_array().into_iter().flatten().collect();
+    if ipam["range"].is_string() {
+        entries.push(ipam);
+    }
+    if entries.is_empty() {
+        return Err("its configuration names no range; if that stands in whereabouts.conf on the nodes, write it into the network first".to_owned());
+    }
+    let mut parts: Vec<(String, Range)> = Vec::new();
+    for entry in entries {
+        parts.push(range(entry, ipam["gateway"].as_str(), space.as_deref())?);
+    }
+    parts.sort_by(|a, b| a.0.cmp(&b.0));
+    let family = |range: &Range| range.subnet.contains(':');
+    let of_v6 = parts.iter().filter(|(_, range)| family(range)).count();
+    if of_v6 > 1 || parts.len() - of_v6 > 1 {
+        return Err("it gives an attachment several addresses of one IP family; a pool gives one of each; make pools and networks by hand".to_owned());
+    }
+    let (keys, ranges) = parts.into_iter().unzip();
+    Ok(Group {
+        keys,
+        ranges,
+        routes: routes(&ipam["routes"]),
+        space,
+        nodes: None,
+        block_size: None,
+        networks: vec![network.clone()],
+    })
+}
+
+/// The name of the pool of a range, and the range.
+fn range(entry: &Value, gateway: Option<&str>, space: Option<&str>) -> Result<(String, Range), String> {
+    let text = entry["range"].as_str().unwrap_or_default();
+    let unreadable = || format!("range {text:?} is none; want 10.0.0.0/16 or 10.0.0.5-10.0.0.9/16");
+    let (first, rest) = match text.split_once('-') {
+        Some((first, rest)) => (Some(first.trim()), rest.trim()),
+        None => (None, text),
+    };
+    let net: IpNetwork = rest.parse().map_err(|_| unreadable())?;
+    let subnet = IpNetwork::new(net.network(), net.prefix()).map_err(|_| unreadable())?;
+    let named = |key: &str| {
+        entry[key]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let start = named("range_start").or_else(|| first.map(str::to_owned));
+    let end = named("range_end").or_else(|| first.map(|_| net.ip().to_string()));
+    for limit in [&start, &end].into_iter().flatten() {
+        let ip: IpAddr = limit.parse().map_err(|_| format!("{limit:?} is no address"))?;
+        if !subnet.contains(ip) {
+            return Err(format!("{limit} lies outside {subnet}"));
+        }
+    }
+    let exclude: Vec<String> = entry["exclude"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    if let Some(wrong) = exclude
+        .iter()
+        .find(|entry| crate::interval::parse(entry).is_none())
+    {
+        return Err(format!("exclude {wrong:?} is no address and no network"));
+    }
+    // One gateway is written for all ranges; it is that of the range that it lies in.
+    let gateway = gateway.filter(|text| text.parse().is_ok_and(|ip| subnet.contains(ip)));
+    Ok((
+        key(&subnet.to_string(), space),
+        Range {
+            subnet: subnet.to_string(),
+            start,
+            end,
+            gateway: Some(gateway.unwrap_or("none").to_owned()),
+            exclude,
+        },
+    ))
+}
+
+/// What whereabouts calls the pool of a range.
+fn key(range: &str, space: Option<&str>) -> String {
+    let plain = range.replace([':', '/'], "-");
+    space.map_or_else(|| plain.clone(), |space| format!("{space}-{plain}"))
+}
+
+/// Routes as CNI writes them.
+pub(super) fn routes(value: &Value) -> Vec<Route> {
+    let one = |route: &Value| {
+        Some(Route {
+            dst: route["dst"].as_str()?.to_owned(),
+            gw: route["gw"].as_str().map(str::to_owned),
+        })
+    };
+    value.as_array().into_iter().flatten().filter_map(one).collect()
+}

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pools move in under living pods: no address is given twice, nobody is restarted, nothing is lost on the way.
+
+use crate::{Run, person, pod_with, rdmanet};
+use agents::{Attachment, Member, Site};
+use cluster::install::{apply, documents, until};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// A cluster that knows the objects of others.
+async fn site() -> Site {
+    let site = Site::new().await;
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/peers.yaml");
+    for object in documents(&file) {
+        apply(&site.admin, &object).await;
+    }
+    for (group, kind, plural) in [
+        (
+            "k8s.cni.cncf.io",
+            "NetworkAttachmentDefinition",
+            "network-attachment-definitions",
+        ),
+        ("whereabouts.cni.cncf.io", "IPPool", "ippools"),
+        (
+            "whereabouts.cni.cncf.io",
+            "OverlappingRangeIPReservation",
+            "overlappingrangeipreservations",
+        ),
+        ("nv-ipam.nvidia.com", "IPPool", "ippools"),
+    ] {
+        let one = ListParams::default().limit(1);
+        until("the definition is served", async || {
+            api(&site, group, kind, plural).list(&one).await.is_ok()
+        })
+        .await;
+    }
+    site
+}
+
+fn api(site: &Site, group: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+    let version = if group == "k8s.cni.cncf.io" {
+        "v1"
+    } else {
+        "v1alpha1"
+    };
+    let kind = GroupVersionKind::gvk(group, version, kind);
+    Api::default_namespaced_with(
+        site.admin.clone(),
+        &ApiResource::from_gvk_with_plural(&kind, plural),
+    )
+}
+
+fn networks(site: &Site) -> Api<DynamicObject> {
+    api(
+        site,
+        "k8s.cni.cncf.io",
+        "NetworkAttachmentDefinition",
+        "network-attachment-definitions",
+    )
+}
+
+fn whereabouts(site: &Site) -> Api<DynamicObject> {
+    api(site, "whereabouts.cni.cncf.io", "IPPool", "ippools")
+}
+
+async fn create(api: &Api<DynamicObject>, name: &str, spec: &Value) {
+    let resource = api.resource_url().to_owned();
+    let version = if resource.contains("/v1alpha1/") {
+        "v1alpha1"
+    } else {
+        "v1"
+    };
+    let group = resource.split('/').nth(2).unwrap();
+    let kind = if resource.contains("network-attachment") {
+        "NetworkAttachmentDefinition"
+    } else if resource.contains("overlapping") {
+        "OverlappingRangeIPReservation"
+    } else {
+        "IPPool"
+    };
+    let object = serde_json::from_value(json!({
+        "apiVersion": format!("{group}/{version}"), "kind": kind, "metadata": { "name": name }, "spec": spec,
+    }))
+    .unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// A network of macvlan with this `ipam` section.
+async fn network(site: &Site, name: &str, ipam: &Value) {
+    let config =
+        json!({ "cniVersion": "1.0.0", "name": name, "type": "macvlan", "master": "eth0", "ipam": ipam });
+    create(&networks(site), name, &json!({ "config": config.to_string() })).await;
+}
+
+async fn ipam_of(site: &Site, name: &str) -> Value {
+    let object = networks(site).get(name).await.unwrap();
+    let config: Value = serde_json::from_str(object.data["spec"]["config"].as_str().unwrap()).unwrap();
+    config["ipam"].clone()
+}
+
+fn import(file: &Path, args: &[&str]) -> Run {
+    let mut all = vec!["-o", "json", "import"];
+    all.extend(args);
+    rdmanet(Some(file), &all)
+}
+
+/// Range 10.5.0.0/24 of network `rail0`, of which whereabouts has given .10 to `one`, .11 to `two` and .12 to a pod that is gone;
+/// `late` has .13, which only the pod itself and a reservation know of.
+async fn moved_from() -> (Site, Member) {
+    let site = site().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    let ipam = json!({ "type": "whereabouts", "range": "10.5.0.0/24", "range_start": "10.5.0.10", "range_end": "10.5.0.59", "exclude": ["10.5.0.40/31"] });
+    network(&site, "rail0", &ipam).await;
+    let given =
+        |pod: &str| json!({ "id": format!("c-{pod}"), "podref": format!("default/{pod}"), "ifname": "net1" });
+    let allocations = json!({ "10": given("one"), "11": given("two"), "12": given("gone") });
+    create(
+        &whereabouts(&site),
+        "10.5.0.0-24",
+        &json!({ "range": "10.5.0.0/24", "allocations": allocations }),
+    )
+    .await;
+    let reservations = api(
+        &site,
+        "whereabouts.cni.cncf.io",
+        "OverlappingRangeIPReservation",
+        "overlappingrangeipreservations",
+    );
+    create(&reservations, "10.5.0.13", &json!({ "podref": "default/late" })).await;
+    pod_with(&site, "one", "a", "default/rail0", &["10.5.0.10".to_owned()]).await;
+    site.pod("two", "a").await;
+    pod_with(&site, "late", "a", "default/rail0", &["10.5.0.13".to_owned()]).await;
+    (site, node)
+}
+
+/// Takes every address that the node gives.
+fn all_of(node: &Member, pool: &str) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for i in 0..100 {
+        let answer = node.call("ADD", pool, &Attachment::of(&format!("p{i}")));
+        if !answer.status.success() {
+            assert!(answer.stdout.contains("exhausted"), "{}", answer.stdout);
+            return all;
+        }
+        let result: Value = serde_json::from_str(&answer.stdout).unwrap();
+        let ip = result["ips"][0]["address"]
+            .as_str()
+            .unwrap()
+            .split('/')
+            .next()
+            .unwrap()
+            .to_owned();
+        assert!(all.insert(ip.clone()), "{ip} is given twice");
+    }
+    panic!("a range of 50 gives 100 addresses");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_of_whereabouts_move_in_under_living_pods() {
+    let (site, node) = moved_from().await;
+    let operator = person(&site, "operator", Some("rdmanet-operator")).await;
+    let file = operator.path().join("config");
+
+    // What would be done is told, and nothing is done.
+    let dry = import(&file, &["whereabouts", "--dry-run"]);
+    assert_eq!(dry.status, 1, "{dry:?}");
+    let step = dry.json()["pools"][0].clone();
+    assert_eq!(
+        (&step["pool"], &step["state"]),
+        (&json!("rail0"), &json!("closed"))
+    );
+    let addresses = |step: &Value, key: &str| -> Vec<String> {
+        let all = step[key].as_array().unwrap().iter();
+        all.map(|one| one["address"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        addresses(&step, "living"),
+        ["10.5.0.10", "10.5.0.11", "10.5.0.13"]
+    );
+    assert_eq!(addresses(&step, "ended"), ["10.5.0.12"]);
+    assert!(
+        site.pools()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+
+    // The pool is made, and gives nothing as long as whereabouts may give addresses too.
+    let made = import(&file, &["whereabouts"]);
+    assert!(
+        made.status == 1
+            && made.json()["pools"][0]["tell"]
+                .as_str()
+                .unwrap()
+                .contains("--switch"),
+        "{made:?}"
+    );
+    let pool = site.pools().get("rail0").await.unwrap();
+    let range = &pool.spec.ranges[0];
+    assert_eq!(
+        range.exclude,
+        ["10.5.0.40/31", "10.5.0.10-10.5.0.11", "10.5.0.13"]
+    );
+    assert_eq!(
+        (
+            range.start.as_deref(),
+            range.end.as_deref(),
+            range.gateway.as_deref()
+        ),
+        (Some("10.5.0.10"), Some("10.5.0.59"), Some("none"))
+    );
+    site.wait_condition("rail0", "Ready", "True").await;
+    let closed = node.refused("rail0", &Attachment::of("early"));
+    assert!(closed["msg"].as_str().unwrap().contains("rail0"), "{closed}");
+    assert_eq!(site.blocks("rail0").await.len(), 0);
+    let again = import(&file, &["whereabouts"]);
+    assert!(
+        again.json()["pools"][0]["tell"]
+            .as_str()
+            .unwrap()
+            .starts_with("nothing is to be changed"),
+        "{again:?}"
+    );
+
+    // The network is switched; an ADD that began before may still take an address.
+    let switched = import(&file, &["whereabouts", "--switch"]);
+    assert_eq!(switched.status, 1, "{switched:?}");
+    assert_eq!(
+        ipam_of(&site, "rail0").await,
+        json!({ "type": "rdma-ipam", "pool": "rail0" })
+    );
+    let waits = import(&file, &["whereabouts"]);
+    assert!(
+        waits.json()["pools"][0]["tell"]
+            .as_str()
+            .unwrap()
+            .contains("may be under way for"),
+        "{waits:?}"
+    );
+    assert_eq!(waits.json()["pools"][0]["state"], "closed");
+    pod_with(&site, "last", "a", "default/rail0", &["10.5.0.14".to_owned()]).await;
+
+    let opened = import(&file, &["whereabouts", "--grace", "0"]);
+    assert_eq!(opened.status, 0, "{opened:?}");
+    assert_eq!(opened.json()["pools"][0]["state"], "open");
+    until("the node has a block", async || {
+        !node.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let given = all_of(&node, "rail0");
+    let old = [
+        "10.5.0.10",
+        "10.5.0.11",
+        "10.5.0.13",
+        "10.5.0.14",
+        "10.5.0.40",
+        "10.5.0.41",
+    ];
+    assert!(old.iter().all(|ip| !given.contains(*ip)), "{given:?}");
+    assert_eq!(given.len(), 50 - old.len(), "and every other one: {given:?}");
+
+    // Pods of whereabouts end one after the other, and their addresses become the pool's.
+    site.remove_pod("one").await;
+    let back = import(&file, &["whereabouts"]);
+    assert_eq!(
+        addresses(&back.json()["pools"][0], "living"),
+        ["10.5.0.11", "10.5.0.13", "10.5.0.14"]
+    );
+    until("10.5.0.10 is given", async || {
+        node.call("ADD", "rail0", &Attachment::of("new"))
+            .stdout
+            .contains("10.5.0.10/24")
+    })
+    .await;
+    for pod in ["two", "late", "last"] {
+        site.remove_pod(pod).await;
+    }
+    let done = import(&file, &["whereabouts"]);
+    assert!(
+        done.status == 0
+            && done.json()["pools"][0]["tell"]
+                .as_str()
+                .unwrap()
+                .contains("Nothing of whereabouts is left"),
+        "{done:?}"
+    );
+    assert_eq!(
+        site.pools().get("rail0").await.unwrap().spec.ranges[0].exclude,
+        ["10.5.0.40/31"]
+    );
+    let untouched = whereabouts(&site).get("10.5.0.0-24").await.unwrap();
+    assert_eq!(
+        untouched.data["spec"]["allocations"].as_object().unwrap().len(),
+        3,
+        "nothing of whereabouts is changed"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
+    let (site, _node) = moved_from().await;
+    let file = site.server.kubeconfig();
+    let import = |args: &[&str]| import(&file, args);
+    let refused = |run: &Run| run.json()["refused"].to_string();
+
+    // An entry that cannot be read could be any address.
+    let mut pool = whereabouts(&site).get("10.5.0.0-24").await.unwrap();
+    pool.data["spec"]["allocations"]["x"] = json!({ "id": "c", "podref": "default/odd" });
+    let pool = whereabouts(&site)
+        .replace("10.5.0.0-24", &PostParams::default(), &pool)
+        .await
+        .unwrap();
+    let run = import(&["whereabouts"]);
+    assert_eq!(run.status, 1);
+    assert!(
+        refused(&run).contains("default/odd") && refused(&run).contains("no offset in 10.5.0.0/24"),
+        "{run:?}"
+    );
+    assert!(
+        site.pools()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+    let mut pool = pool;
+    pool.data["spec"]["allocations"]
+        .as_object_mut()
+        .unwrap()
+        .remove("x");
+    whereabouts(&site)
+        .replace("10.5.0.0-24", &PostParams::default(), &pool)
+        .await
+        .unwrap();
+
+    // Two networks on one range, of which one is switched: the pool stays closed.
+    let ipam = json!({ "type": "whereabouts", "range": "10.5.0.0/24", "range_start": "10.5.0.10", "range_end": "10.5.0.59", "exclude": ["10.5.0.40/31"] });
+    network(&site, "rail0-b", &ipam).await;
+    let run = import(&["whereabouts", "--switch"]);
+    assert_eq!(
+        run.json()["pools"][0]["pool"],
+        "whereabouts-10-5-0-0-24",
+        "{run:?}"
+    );
+    for name in ["rail0", "rail0-b"] {
+        assert_eq!(ipam_of(&site, name).await["pool"], "whereabouts-10-5-0-0-24");
+    }
+    let delete = DeleteParams::default();
+    networks(&site).delete("rail0-b", &delete).await.unwrap();
+    network(&site, "rail0-b", &ipam).await;
+    let run = import(&["whereabouts", "--grace", "0"]);
+    assert_eq!(
+        (&run.json()["pools"][0]["state"], run.status),
+        (&json!("closed"), 1),
+        "{run:?}"
+    );
+    // A damaged network, in the middle of the move, keeps it closed as well.
+    networks(&site).delete("rail0-b", &delete).await.unwrap();
+    create(
+        &networks(&site),
+        "rail0-b",
+        &json!({ "config": r#"{"ipam": {"type": "whereabouts""# }),
+    )
+    .await;
+    let run = import(&["whereabouts", "--grace", "0"]);
+    assert!(
+        refused(&run).contains("default/rail0-b") && refused(&run).contains("no JSON"),
+        "{run:?}"
+    );
+    assert!(refused(&run).contains("waits until"), "{run:?}");
+    let pool = site.pools().get("whereabouts-10-5-0-0-24").await.unwrap();
+    assert!(
+        serde_json::to_string(&pool.spec.node_selector)
+            .unwrap()
+            .contains("closed")
+    );
+    networks(&site).delete("rail0-b", &delete).await.unwrap();
+    let run = import(&["whereabouts", "--grace", "0"]);
+    assert_eq!(
+        (&run.json()["pools"][0]["state"], run.status),
+        (&json!("open"), 0),
+        "{run:?}"
+    );
+
+    // Somebody goes back to whereabouts afterwards.
+    network(&site, "rail0-b", &ipam).await;
+    let run = import(&["whereabouts"]);
+    assert_eq!(
+        (&run.json()["pools"][0]["state"], run.status),
+        (&json!("clash"), 1),
+        "{run:?}"
+    );
+    assert!(
+        run.json()["pools"][0]["tell"]
+            .as_str()
+            .unwrap()
+            .contains("both give addresses"),
+        "{run:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_of_nv_ipam_and_host_local_move_in_too() {
+    let site = site().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    let file = site.server.kubeconfig();
+    let import = |args: &[&str]| import(&file, args);
+    let nv = api(&site, "nv-ipam.nvidia.com", "IPPool", "ippools");
+    let spec = json!({
+        "subnet": "10.6.0.0/24", "perNodeBlockSize": 20, "gateway": "10.6.0.1", "routes": [{ "dst": "10.0.0.0/8" }],
+        "exclusions": [{ "startIP": "10.6.0.100", "endIP": "10.6.0.109" }],
+        "nodeSelector": { "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "rail", "operator": "DoesNotExist" }] }] },
+    });
+    create(&nv, "rail1", &spec).await;
+    network(&site, "rail1", &json!({ "type": "nv-ipam", "poolName": "rail1" })).await;
+    network(
+        &site,
+        "subnets",
+        &json!({ "type": "nv-ipam", "poolName": "x", "poolType": "cidrpool" }),
+    )
+    .await;
+    pod_with(&site, "one", "a", "default/rail1", &["10.6.0.2".to_owned()]).await;
+    site.pod("two", "a").await;
+    let store = tempfile::tempdir().unwrap();
+    let entry = |pod: &str, ip: &str| json!({ "container_id": "c", "interface_name": "net1", "ip_address": ip, "metadata": { "pod_name": pod, "pod_namespace": "default" } });
+    let content = json!({ "version": 1, "checksum": 1, "pools": { "rail1": { "name": "rail1", "entries": {
+        "c_net1": entry("two", "10.6.0.3"), "d_net1": entry("gone", "10.6.0.4"),
+    } } } });
+    let path: PathBuf = store.path().join("store");
+    std::fs::write(&path, content.to_string()).unwrap();
+
+    let from = path.to_str().unwrap();
+    let run = import(&["nv-ipam", "--switch", "--from", from]);
+    assert!(run.json()["refused"].to_string().contains("CIDRPool"), "{run:?}");
+    assert_eq!(
+        run.json()["pools"][0]["living"].as_array().unwrap().len(),
+        2,
+        "{run:?}"
+    );
+    let pool = site.pools().get("rail1").await.unwrap();
+    assert_eq!(
+        pool.spec.ranges[0].exclude,
+        ["10.6.0.100-10.6.0.109", "10.6.0.2-10.6.0.3"]
+    );
+    assert_eq!(
+        (pool.spec.block_size.v4, pool.spec.routes[0].gw.as_deref()),
+        (32, Some("10.6.0.1"))
+    );
+    networks(&site)
+        .delete("subnets", &DeleteParams::default())
+        .await
+        .unwrap();
+    std::fs::write(&path, &content.to_string()[..40]).unwrap();
+    let damaged = import(&["nv-ipam", "--from", from]);
+    assert!(
+        damaged.status == 2 && damaged.err.contains(from) && damaged.err.contains("damaged"),
+        "{damaged:?}"
+    );
+    let run = import(&["nv-ipam", "--grace", "0"]);
+    assert_eq!(run.json()["pools"][0]["state"], "open", "{run:?}");
+    assert_eq!(
+        site.pools()
+            .get("rail1")
+            .await
+            .unwrap()
+            .spec
+            .node_selector
+            .unwrap()
+            .match_expressions
+            .unwrap()[0]
+            .key,
+        "rail"
+    );
+    until("the node has a block", async || {
+        !node.blocks("rail1", "active").is_empty()
+    })
+    .await;
+
+    let data = tempfile::tempdir().unwrap();
+    let folder = data.path().join("rail2");
+    std::fs::create_dir(&folder).unwrap();
+    for (name, content) in [
+        ("10.7.0.2", "c1\r\nnet1"),
+        ("10.7.0.9", ""),
+        ("last_reserved_ip.0", "10.7.0.9"),
+        ("lock", ""),
+    ] {
+        std::fs::write(folder.join(name), content).unwrap();
+    }
+    network(
+        &site,
+        "rail2",
+        &json!({ "type": "host-local", "ranges": [[{ "subnet": "10.7.0.0/24", "rangeStart": "10.7.0.2" }]] }),
+    )
+    .await;
+    let run = import(&["host-local", "--switch", "--from", data.path().to_str().unwrap()]);
+    assert_eq!(run.status, 1, "{run:?}");
+    let pool = site.pools().get("rail2").await.unwrap();
+    assert_eq!(
+        pool.spec.ranges[0].exclude,
+        ["10.7.0.2", "10.7.0.9"],
+        "a file that a power loss emptied counts as well"
+    );
+    assert_eq!(ipam_of(&site, "rail2").await["pool"], "rail2");
+}

@@ -40,7 +40,7 @@ pub(crate) fn address(pool: &str, ip: &str, node: &str, pod: &str) -> Value {
     json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": format!("default-{ip}") },
         "spec": {
-            "pool": pool, "address": ip, "state": "Bound", "node": { "node": node, "nodeUID": format!("{node}-uid") },
+            "pool": pool, "address": ip, "block": format!("{ip}/32"), "state": "Bound", "node": { "node": node, "nodeUID": format!("{node}-uid") },
             "attachment": { "containerID": format!("c-{pod}"), "ifname": "net1", "network": "rail0" },
             "pod": { "namespace": "ml", "name": pod, "uid": format!("{pod}-uid") },
             "since": "2026-01-01T01:00:00Z",

@@ -144,6 +144,14 @@ impl Agent {
             .unwrap_or_default()
     }
 
+    /// How many blocks of all pools the keeper told of last.
+    pub fn known_blocks(&self) -> u64 {
+        let of_pool =
+            |pool: &std::sync::Arc<IpPool>| pool.status.as_ref()?.counters.as_ref().map(|c| c.blocks);
+        let all: i64 = self.pools.state().iter().filter_map(of_pool).sum();
+        u64::try_from(all).unwrap_or_default()
+    }
+
     /// Tells people about `what` with an Event; a failure to do so is only logged.
     pub async fn tell(&self, about: &ObjectReference, warning: bool, reason: &str, note: String) {
         let event = Event {

@@ -54,12 +54,6 @@ pub enum Start {
     },
 }
 
-/// Where the agent is spoken to.
-struct Ears {
-    socket: tokio::net::UnixListener,
-    listener: TcpListener,
-}
-
 /// Runs an agent until `stop`, and lets it finish what it has begun.
 ///
 /// # Errors
@@ -86,8 +80,10 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     }
     let path = config.socket.clone();
     let tasks = TaskTracker::new();
-    let ears = Ears { socket, listener };
-    begin(config, client, ears, &tasks, &stop);
+    let (agent, workers) = begin(config, client, &tasks, &stop);
+    tasks.spawn(serve::run(socket, workers, stop.clone()));
+    tasks.spawn(http::run(listener, agent.clone(), stop.clone()));
+    tasks.spawn(links::run(agent, stop.clone()));
     stop.cancelled().await;
     tasks.close();
     // Requests end within seconds, and every step may be the last one.
@@ -101,7 +97,14 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     Ok(())
 }
 
-fn begin(config: Config, client: Client, ears: Ears, tasks: &TaskTracker, stop: &CancellationToken) {
+/// Starts what an agent does with the API server and the node's files. Nobody can speak to it, and that it is the node's
+/// only one is for the caller to see to.
+pub fn begin(
+    config: Config,
+    client: Client,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> (Arc<Agent>, Workers) {
     let cluster = Cluster::new(client);
     let ((pools, pool_writer), (blocks, block_writer)) = (store(), store());
     let mine = watcher::Config::default().fields(&format!("spec.owner.node={}", config.node));
@@ -129,10 +132,8 @@ fn begin(config: Config, client: Client, ears: Ears, tasks: &TaskTracker, stop: 
     tasks.spawn(until(stop.clone(), pool_events));
     tasks.spawn(until(stop.clone(), block_events));
     tasks.spawn(until(stop.clone(), start_known(agent.clone(), workers.clone())));
-    tasks.spawn(serve::run(ears.socket, workers, stop.clone()));
-    tasks.spawn(http::run(ears.listener, agent.clone(), stop.clone()));
-    tasks.spawn(links::run(agent.clone(), stop.clone()));
-    tasks.spawn(Keeper::new(agent).run(stop.clone()));
+    tasks.spawn(Keeper::new(agent.clone()).run(stop.clone()));
+    (agent, workers)
 }
 
 async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {

@@ -72,7 +72,7 @@ impl Keeper {
     /// Works whenever the Lease is this agent's, until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
-            let is_keeper = match self.election.renew().await {
+            let is_keeper = match self.election.renew(self.agent.known_blocks()).await {
                 Ok(is_keeper) => is_keeper,
                 Err(trouble) => {
                     tracing::debug!(error = %trouble, "no word about who is the keeper");

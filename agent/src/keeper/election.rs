@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who is the keeper: a Lease that is renewed, and taken once it has not changed for its whole duration by the clock of
 //! whoever takes it (as client-go's leader election does).
+//!
+//! Every agent is a candidate, and there may be thousands: together they look at the Lease [`LOOKS_A_SECOND`] times a
+//! second. Whoever finds it old looks again after its duration, so that a keeper that dies is replaced within twice
+//! that duration and a moment, however many candidates there are.
 
 use crate::agent::Agent;
 use crate::cluster::{Trouble, Written, create, get, swap};
@@ -15,73 +19,85 @@ const NAME: &str = "rdmanet-keeper";
 /// How long a keeper may be silent.
 const DURATION: Duration = Duration::from_secs(15);
 
+/// How often all candidates together look, in a cluster with a block for each.
+const LOOKS_A_SECOND: u64 = 20;
+
+/// How seldom one candidate looks, at most.
+const SELDOM: Duration = Duration::from_secs(600);
+
 /// One candidate.
 pub(super) struct Election {
     leases: Api<Lease>,
+    eye: Eye,
+    /// When there is something to do next.
+    next: Option<Instant>,
+    was: bool,
+}
+
+/// What a candidate remembers.
+struct Eye {
     me: String,
     /// The version that was seen last, and since when.
     seen: Option<(String, Instant)>,
-    renewed: Option<Instant>,
-    was: bool,
+}
+
+/// What a candidate finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// It is the keeper, or becomes it.
+    Mine,
+    /// Another keeps it.
+    Kept,
+    /// Another has it and may be dead; that is known when this time has passed.
+    Old(Duration),
 }
 
 impl Election {
     pub(super) fn new(agent: &Agent) -> Self {
         Self {
             leases: Api::namespaced(agent.cluster.client.clone(), &agent.config.namespace),
-            me: agent.config.node.clone(),
-            seen: None,
-            renewed: None,
+            eye: Eye {
+                me: agent.config.node.clone(),
+                seen: None,
+            },
+            next: None,
             was: false,
         }
     }
 
-    /// Whether this agent is the keeper now; renews or takes the Lease when it is time.
-    pub(super) async fn renew(&mut self) -> Result<bool, Trouble> {
-        if self.was && self.renewed.is_some_and(|at| at.elapsed() < DURATION / 3) {
-            return Ok(true);
+    /// Whether this agent is the keeper now; renews, takes or looks at the Lease when it is time. `blocks`: how many
+    /// there are, for want of the number of candidates.
+    pub(super) async fn renew(&mut self, blocks: u64) -> Result<bool, Trouble> {
+        if self.next.is_some_and(|next| Instant::now() < next) {
+            return Ok(self.was);
         }
-        let is_keeper = self.attempt().await?;
-        if is_keeper != self.was {
-            tracing::info!(is_keeper, "the keeper has changed");
+        let began = Instant::now();
+        let was = std::mem::take(&mut self.was);
+        let chance = fastrand::f64();
+        // Without an answer it is not known who has it. A keeper asks again at once; others would only add to what keeps the
+        // API server from answering.
+        self.next = (!was).then(|| began + pause(Found::Kept, blocks, chance));
+        let found = self.attempt().await?;
+        self.was = found == Found::Mine;
+        self.next = Some(began + pause(found, blocks, chance));
+        if self.was != was {
+            tracing::info!(is_keeper = self.was, "the keeper has changed");
         }
-        self.was = is_keeper;
-        Ok(is_keeper)
+        Ok(self.was)
     }
 
-    async fn attempt(&mut self) -> Result<bool, Trouble> {
-        let began = Instant::now();
+    async fn attempt(&mut self) -> Result<Found, Trouble> {
         let written = match get(&self.leases, NAME).await? {
             None => create(&self.leases, &self.lease(None)).await?,
-            Some(lease) => {
-                if !self.may_take(&lease) {
-                    return Ok(false);
-                }
-                swap(&self.leases, &self.lease(Some(lease))).await?
-            }
+            Some(lease) => match self.eye.find(&lease) {
+                Found::Mine => swap(&self.leases, &self.lease(Some(lease))).await?,
+                found => return Ok(found),
+            },
         };
-        let mine = matches!(written, Written::Done(_));
-        self.renewed = mine.then_some(began);
-        Ok(mine)
-    }
-
-    fn may_take(&mut self, lease: &Lease) -> bool {
-        let holder = lease
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.holder_identity.as_deref())
-            .unwrap_or_default();
-        if holder == self.me || holder.is_empty() {
-            return true;
-        }
-        let version = lease.metadata.resource_version.clone().unwrap_or_default();
-        match &self.seen {
-            Some((seen, since)) if *seen == version => since.elapsed() >= DURATION,
-            _ => {
-                self.seen = Some((version, Instant::now()));
-                false
-            }
-        }
+        Ok(match written {
+            Written::Done(_) => Found::Mine,
+            Written::Late => Found::Kept,
+        })
     }
 
     fn lease(&self, before: Option<Lease>) -> Lease {
@@ -95,7 +111,7 @@ impl Election {
         Lease {
             metadata,
             spec: Some(LeaseSpec {
-                holder_identity: Some(self.me.clone()),
+                holder_identity: Some(self.eye.me.clone()),
                 lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
                 renew_time: Some(MicroTime(Timestamp::now())),
                 ..LeaseSpec::default()
@@ -112,7 +128,7 @@ impl Election {
             && let Some(spec) = lease
                 .spec
                 .as_mut()
-                .filter(|spec| spec.holder_identity.as_deref() == Some(&self.me))
+                .filter(|spec| spec.holder_identity.as_deref() == Some(&self.eye.me))
         {
             spec.holder_identity = Some(String::new());
             // If this is lost, the others wait out the duration.
@@ -121,3 +137,48 @@ impl Election {
         self.was = false;
     }
 }
+
+impl Eye {
+    fn find(&mut self, lease: &Lease) -> Found {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let holder = spec.holder_identity.unwrap_or_default();
+        if holder == self.me || holder.is_empty() {
+            return Found::Mine;
+        }
+        let version = lease.metadata.resource_version.clone().unwrap_or_default();
+        if let Some((seen, since)) = &self.seen
+            && *seen == version
+        {
+            let left = DURATION.saturating_sub(since.elapsed());
+            return if left.is_zero() {
+                Found::Mine
+            } else {
+                Found::Old(left)
+            };
+        }
+        self.seen = Some((version, Instant::now()));
+        // Clocks may differ: this only decides when to look again.
+        let silent = spec
+            .renew_time
+            .map(|MicroTime(at)| Timestamp::now().duration_since(at));
+        match silent.map(Duration::try_from) {
+            Some(Ok(silent)) if silent < DURATION => Found::Kept,
+            _ => Found::Old(DURATION),
+        }
+    }
+}
+
+/// How long a candidate waits. `chance` (0 to 1) keeps those that started together from looking together.
+fn pause(found: Found, blocks: u64, chance: f64) -> Duration {
+    match found {
+        Found::Mine => DURATION / 3,
+        Found::Old(left) => left,
+        Found::Kept => {
+            let turn = Duration::from_secs(blocks / LOOKS_A_SECOND).clamp(DURATION / 3, SELDOM);
+            turn.mul_f64(0.5 + chance)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

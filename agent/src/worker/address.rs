@@ -56,6 +56,7 @@ impl Worker {
         ground: &Ground,
         request: &Request,
     ) -> Result<Reply, Error> {
+        self.suspects.wrote();
         let mut given = Vec::new();
         let done = self.allocate_all(target, ground, request, &mut given).await;
         if !matches!(done, Ok(Reply::Addresses { .. })) {

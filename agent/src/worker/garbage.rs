@@ -10,6 +10,7 @@ use crate::api::{AddressState, IpAddress};
 use crate::cluster::{Written, let_go};
 use crate::evidence::{Finding, Namespace, PodSight, finding};
 use common::cni::{Attachment, ContainerId, IfName};
+use ipam::agent::LIMIT;
 use ipam::store::{Fate, HeldLease, Released};
 use kube::ResourceExt;
 use std::collections::{HashMap, HashSet};
@@ -22,7 +23,30 @@ pub(super) struct Suspects {
     leases: HashMap<(Attachment, u64), Instant>,
     addresses: HashMap<String, Instant>,
     looked: Option<Instant>,
+    /// When the API server was last asked for this node's addresses.
+    listed: Option<Instant>,
+    /// When this agent last wrote one.
+    wrote: Option<Instant>,
 }
+
+impl Suspects {
+    /// An object of an address may come to be, and whoever wanted it may die.
+    pub(super) fn wrote(&mut self) {
+        self.wrote = Some(Instant::now());
+    }
+
+    /// Whether there may be addresses that no lease has. Only this agent makes them, so that thousands of agents that
+    /// make none need not ask every few seconds; what was done before it started, or behind its back, is found by and by.
+    fn may_be(&self, observe: Duration) -> bool {
+        let lately = |at: Option<Instant>, within| at.is_some_and(|at| at.elapsed() < within);
+        !self.addresses.is_empty()
+            || lately(self.wrote, LIMIT + observe * 4)
+            || !lately(self.listed, observe * SELDOM)
+    }
+}
+
+/// With nothing to go by, addresses are asked for once in so many times of [`crate::config::Config::observe`].
+const SELDOM: u32 = 20;
 
 impl Worker {
     /// Frees what is proven unused, and remembers what is suspect.
@@ -37,8 +61,9 @@ impl Worker {
         self.suspects.looked = Some(Instant::now());
         self.release_spooled().await?;
         self.collect_leases().await?;
-        if target.ground.is_some() {
+        if target.ground.is_some() && self.suspects.may_be(self.agent.config.observe) {
             self.collect_addresses().await?;
+            self.suspects.listed = Some(Instant::now());
         }
         Ok(())
     }

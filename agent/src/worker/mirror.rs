@@ -18,9 +18,39 @@ use std::time::{Duration, Instant};
 /// Writes a second that all nodes together make at most; with more blocks, each is told of less often.
 const WRITES_A_SECOND: u64 = 50;
 
+/// Nodes that note an edit of a pool in a second, about: all of them learn of it at the same moment, and if they wrote then,
+/// most would wait in the API server's queue until they give up and come again.
+const NOTES_A_SECOND: f64 = 200.0;
+
 /// What was told last of each block, and when.
 #[derive(Default)]
-pub(super) struct Mirrored(HashMap<String, (Instant, Use, i64)>);
+pub(super) struct Mirrored {
+    told: HashMap<String, (Instant, Use, i64)>,
+    /// A generation of the pool, and when it is this node's turn to note it.
+    turn: Option<(i64, Instant)>,
+}
+
+impl Mirrored {
+    fn is_turn(&mut self, generation: i64, blocks: i64) -> bool {
+        let now = Instant::now();
+        let turn = self
+            .turn
+            .filter(|(of, _)| *of == generation)
+            .unwrap_or_else(|| (generation, now + wait(blocks, fastrand::f64())));
+        self.turn = Some(turn);
+        now >= turn.1
+    }
+}
+
+/// How long a node with this `chance` (0 to 1) waits before it notes an edit, where the pool has so many blocks.
+fn wait(blocks: i64, chance: f64) -> Duration {
+    let all = f64::from(i32::try_from(blocks).unwrap_or(i32::MAX)) / NOTES_A_SECOND;
+    if all < 1.0 {
+        // A few do not meet.
+        return Duration::ZERO;
+    }
+    Duration::from_secs_f64(all * chance)
+}
 
 /// The leases of a block.
 #[derive(Default)]
@@ -47,22 +77,21 @@ impl Worker {
         let cluster_wide =
             Duration::from_secs(u64::try_from(target.blocks).unwrap_or_default() / WRITES_A_SECOND);
         let every = self.agent.config.mirror.max(cluster_wide);
-        self.mirrored.0.retain(|name, _| blocks.contains_key(name));
+        self.mirrored.told.retain(|name, _| blocks.contains_key(name));
         let mine = |block: &IpBlock| seen(block).owner == me && block.spec.state != BlockState::Shared;
         for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
             let used = usage.get(name).copied().unwrap_or_default();
-            if let Some((at, told, noted)) = self.mirrored.0.get(name)
+            let before = self.mirrored.told.get(name);
+            if let Some((at, told, noted)) = before
                 && *noted == generation
                 && (*told == used || at.elapsed() < every)
             {
                 continue;
             }
-            if self
-                .mirrored
-                .0
-                .get(name)
-                .is_none_or(|(.., noted)| *noted != generation)
-            {
+            if before.is_none_or(|(.., noted)| *noted != generation) {
+                if !self.mirrored.is_turn(generation, target.blocks) {
+                    continue;
+                }
                 self.publish_reserved(target).await?;
             }
             let leases = self.leases_of(ground, cell(block)).await?;
@@ -77,7 +106,7 @@ impl Worker {
             if let Written::Done(after) = tell(&self.agent.cluster.blocks, name, &status).await? {
                 self.note(name, Some(after));
                 self.mirrored
-                    .0
+                    .told
                     .insert(name.clone(), (Instant::now(), used, generation));
             }
         }
@@ -129,3 +158,6 @@ fn free(ground: &Ground, cell: Option<Cell>, used: Use) -> i64 {
     let free = all.unwrap_or_default().saturating_sub(used.leased + used.resting);
     i64::try_from(free).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@ impl Worker {
         ground: &Ground,
         within: &IntervalSet,
     ) -> Result<(), Failure> {
+        self.suspects.wrote();
         let leases = self.agent.stores.leases(&self.pool).await?;
         let there: BTreeMap<IpAddr, String> = self.own_addresses().await?;
         for held in leases.held {

@@ -14,6 +14,7 @@ mod events;
 mod garbage;
 mod life;
 mod nodes;
+mod quiet;
 mod refused;
 mod shared;
 mod sticky;

@@ -34,6 +34,11 @@ struct Status {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(u64);
 
+impl Mark {
+    /// Before the first request.
+    pub const BEGINNING: Self = Self(0);
+}
+
 impl Request {
     /// Who asked.
     pub fn user(&self) -> &str {

@@ -11,7 +11,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
 
-.PHONY: help demo test bench bench-kube bench-multus build aarch64 lint image install setup clean
+.PHONY: help demo test bench bench-kube bench-multus bench-scale build aarch64 lint image install setup clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -27,12 +27,15 @@ bench: build ## Whole-process ADD and DEL beside the reference plugins (root)
 	@cargo run --quiet --release --target $(TARGET) -p bench -- --bin "$(BIN)" --peers "$$(tests/go/build macvlan host-local)" $(BENCH)
 
 bench-kube: build ## rdma-ipam with pools beside whereabouts on a real API server (four minutes)
-	@cargo run --quiet --release -p bench-kube -- "$(BIN)/rdma-ipam" "$$(tests/go/build whereabouts)/whereabouts" \
+	@cargo run --quiet --profile measure -p bench-kube --bin bench-kube -- "$(BIN)/rdma-ipam" "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
 bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8 networks, beside whereabouts (root; five minutes)
 	@CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)" cargo run --quiet -p multus -- "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
+
+bench-scale: build ## A thousand agents against one API server; AGENTS=10000 for ten thousand (ten minutes)
+	@cargo run --quiet --profile measure -p bench-kube --bin bench-scale -- "$(BIN)/rdma-ipam" $(or $(AGENTS),1000)
 
 build: setup ## Both plugins as static binaries
 	@cargo build --release --target $(TARGET) -p cni-ipoib -p ipam

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What both measurements share: processes that are timed, and figures for people.
+//! What both measurements share: processes that are timed, agents, and figures for people.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,6 +7,7 @@
     reason = "a measurement that cannot be made ends with what went wrong"
 )]
 
+pub mod agents;
 pub mod call;
 pub mod figures;
 pub mod pool;

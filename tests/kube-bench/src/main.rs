@@ -15,12 +15,14 @@
     reason = "a measurement that cannot be made ends with what went wrong, and its result goes to stdout"
 )]
 
+mod nodes;
 mod report;
 mod side;
 
 use bench_kube::call::{Call, at_once};
 use bench_kube::whereabouts;
 use cluster::Server;
+use nodes::Nodes;
 use report::Table;
 use side::{Kind, Side};
 use std::collections::BTreeSet;
@@ -41,13 +43,14 @@ fn main() {
     let (ours, peer, definitions) = (next(), next(), next());
     let rounds = args.next().map_or(10, |n| n.to_str().unwrap().parse().unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let server = Server::start();
+    let server = runtime.block_on(Server::installed());
     let defaults = runtime.block_on(whereabouts::install(&server, &definitions));
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let nodes = runtime.block_on(Nodes::start(&server, dir.path(), 1 + NODES));
     let mut sides = vec![
         Side::ranges(&ours, dir.path()),
-        Side::pools(Kind::Pool, &ours, dir.path(), 1),
-        Side::pools(Kind::Nodes, &ours, dir.path(), NODES),
+        Side::pools(Kind::Pool, &ours, &nodes.data[..1]),
+        Side::pools(Kind::Nodes, &ours, &nodes.data[1..]),
         Side::whereabouts(&peer, &defaults),
     ];
     let mut table = Table::default();
@@ -72,6 +75,7 @@ fn main() {
         }
     }
     println!("{}", table.render(seed, rounds));
+    runtime.block_on(nodes.end());
 }
 
 /// Many rounds where few processes make few samples.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is measured beside what: each side is a plugin with its configuration and what it needs to be there.
 
+use crate::nodes;
 use bench_kube::call::Call;
-use bench_kube::pool::give_block;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Kind {
     /// rdma-ipam with ranges of its own: the store of one node, and the least that a pool can cost.
     Ranges,
-    /// rdma-ipam with a pool, in blocks that the node owns. No agent runs.
+    /// rdma-ipam with a pool, in blocks that the node owns. Its agent runs.
     Pool,
-    /// The same, spread over many nodes: a directory for each.
+    /// The same, spread over many nodes: a directory and an agent for each.
     Nodes,
     /// whereabouts, whose pool is an object of the API.
     Whereabouts,
@@ -46,17 +46,10 @@ impl Side {
         Self::new(Kind::Ranges, program, vec![conf(&ipam)])
     }
 
-    /// rdma-ipam with a pool, on each of `nodes` nodes.
-    pub(crate) fn pools(kind: Kind, program: &Path, dir: &Path, nodes: usize) -> Self {
-        let confs = (0..nodes)
-            .map(|i| {
-                let dir = dir.join(format!("{kind:?}-{i}"));
-                std::fs::create_dir_all(&dir).unwrap();
-                give_block(&dir, i);
-                conf(&json!({"type": "rdma-ipam", "pool": "rail0", "dataDir": dir}))
-            })
-            .collect();
-        Self::new(kind, program, confs)
+    /// rdma-ipam with a pool, on the nodes whose leases are below `nodes`.
+    pub(crate) fn pools(kind: Kind, program: &Path, nodes: &[PathBuf]) -> Self {
+        let ipam = |dir: &PathBuf| json!({"type": "rdma-ipam", "pool": nodes::POOL, "dataDir": dir});
+        Self::new(kind, program, nodes.iter().map(|dir| conf(&ipam(dir))).collect())
     }
 
     /// whereabouts with what its installation writes, the file `defaults`.

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Many nodes with an agent each.
+
+use crate::client::Ways;
+use agent::agent::Agent;
+use agent::api::{IpBlock, IpPool};
+use agent::daemon;
+use cluster::{Identity, Server};
+use futures::StreamExt;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Requests of the administrator at the same time.
+const AT_ONCE: usize = 32;
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
+
+/// The pool that every node has a block of.
+pub(crate) const POOL: &str = "fleet";
+
+/// The nodes.
+pub(crate) struct Fleet<'s> {
+    pub(crate) server: &'s Server,
+    pub(crate) admin: Client,
+    pub(crate) size: usize,
+    pub(crate) identities: Vec<Identity>,
+    pub(crate) agents: Vec<Arc<Agent>>,
+    ways: Ways,
+    dir: TempDir,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl<'s> Fleet<'s> {
+    /// `size` nodes, none of which is there yet. Their files are in memory: in truth each node has a disk of its own.
+    pub(crate) async fn new(server: &'s Server, size: usize) -> Self {
+        Self {
+            server,
+            admin: server.admin().await,
+            size,
+            identities: Vec::new(),
+            agents: Vec::new(),
+            ways: Ways::of(size),
+            dir: tempfile::tempdir_in("/dev/shm").unwrap(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Lets nodes and pods be there.
+    pub(crate) async fn join(&mut self) {
+        let admin = &self.admin;
+        let made = futures::stream::iter(0..self.size)
+            .map(|i| async move { Identity::new(admin, &format!("node-{i:05}")).await });
+        self.identities = made.buffered(AT_ONCE).collect().await;
+    }
+
+    /// Gives the nodes `range` a label that pools may select.
+    pub(crate) async fn label(&self, range: std::ops::Range<usize>, value: &str) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
+        let patch = Patch::Merge(json!({ "metadata": { "labels": { "crowd": value } } }));
+        let (nodes, patch) = (&nodes, &patch);
+        let names = self.identities[range].iter().map(|identity| &identity.node.node);
+        futures::stream::iter(names)
+            .for_each_concurrent(AT_ONCE, |name| async move {
+                nodes.patch(name, &PatchParams::default(), patch).await.unwrap();
+            })
+            .await;
+    }
+
+    /// Where a node keeps its leases.
+    pub(crate) fn data(&self, i: usize) -> PathBuf {
+        self.dir.path().join(format!("{i:05}"))
+    }
+
+    /// Makes a pool.
+    pub(crate) async fn pool(&self, name: &str, spec: Value) {
+        let pool: IpPool = serde_json::from_value(json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name }, "spec": spec,
+        }))
+        .unwrap();
+        self.pools().create(&PostParams::default(), &pool).await.unwrap();
+    }
+
+    pub(crate) fn pools(&self) -> Api<IpPool> {
+        Api::all(self.admin.clone())
+    }
+
+    /// The blocks that the keeper told of last.
+    pub(crate) async fn blocks(&self) -> Vec<IpBlock> {
+        let all: Api<IpBlock> = Api::all(self.admin.clone());
+        let params = kube::api::ListParams::default().match_any();
+        let blocks = all.list(&params).await.unwrap().items;
+        blocks
+            .into_iter()
+            .filter(|block| block.spec.pool == POOL)
+            .collect()
+    }
+
+    /// How many agents start at once: all, or of many a tenth, as in the rolling update of `conf/agent/daemonset.yaml`.
+    pub(crate) fn wave(&self) -> usize {
+        if self.size > 2000 {
+            self.size / 10
+        } else {
+            self.size
+        }
+    }
+
+    /// The agents from `first` on, as many at a time.
+    pub(crate) fn waves(&self, first: usize) -> Vec<std::ops::Range<usize>> {
+        let starts = (first..self.size).step_by(self.wave());
+        starts
+            .map(|start| start..self.size.min(start + self.wave()))
+            .collect()
+    }
+
+    /// Starts the agents `range`.
+    pub(crate) async fn begin(&mut self, range: std::ops::Range<usize>) {
+        // With thousands of nodes in one process it is the processors that would be measured.
+        let tick = if self.size > 2000 { "20s" } else { "2s" };
+        for i in range {
+            let node = &self.identities[i].node.node;
+            let data = self.data(i);
+            let config = bench_kube::agents::config(node, &data, &["--tick", tick]);
+            let client = self.ways.client(self.identities[i].config(self.server)).await;
+            let (agent, _) = daemon::begin(config, client, &self.tasks, &self.stop);
+            self.agents.push(agent);
+        }
+    }
+
+    /// Ends all agents and waits for them.
+    pub(crate) async fn end(&mut self) {
+        self.stop.cancel();
+        self.tasks.close();
+        tokio::time::timeout(PATIENCE, self.tasks.wait())
+            .await
+            .expect("the agents do not end");
+        self.agents.clear();
+        self.tasks = TaskTracker::new();
+        self.stop = CancellationToken::new();
+    }
+
+    /// `pool.json` of a node; null if there is none.
+    pub(crate) fn file(&self, i: usize, pool: &str) -> Value {
+        let path = self.data(i).join("pools").join(pool).join("pool.json");
+        std::fs::read(path).map_or(Value::Null, |content| serde_json::from_slice(&content).unwrap())
+    }
+
+    /// Waits until the file of each of the first `nodes` nodes is as `holds` says.
+    pub(crate) async fn until_files(&self, nodes: usize, what: &str, holds: impl Fn(&Value) -> bool) {
+        let mut left: Vec<usize> = (0..nodes).collect();
+        let begun = Instant::now();
+        loop {
+            left.retain(|i| !holds(&self.file(*i, POOL)));
+            if left.is_empty() {
+                return;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{what}: not on {} nodes, such as {}",
+                left.len(),
+                left[0]
+            );
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happens between two moments: time, requests, bytes, processors, memory.
+
+use cluster::Server;
+use cluster::identity::{ACCOUNT, NAMESPACE};
+use kube::Client;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// Where everything is read.
+pub(crate) struct Gauges<'s> {
+    server: &'s Server,
+    admin: Client,
+}
+
+/// A moment.
+pub(crate) struct Start {
+    at: Instant,
+    mark: cluster::audit::Mark,
+    bytes: Bytes,
+    server_cpu: Duration,
+    etcd_cpu: Duration,
+}
+
+/// Bytes that the API server has sent.
+#[derive(Clone, Copy, Default)]
+struct Bytes {
+    answers: f64,
+    watches: f64,
+}
+
+/// What has happened since.
+#[derive(Clone)]
+pub(crate) struct Phase {
+    /// What it was about.
+    pub(crate) name: String,
+    /// How long it took.
+    pub(crate) time: Duration,
+    /// The agents' requests by verb and resource.
+    pub(crate) requests: BTreeMap<String, usize>,
+    /// Those that were refused, by status code.
+    pub(crate) refused: BTreeMap<u16, usize>,
+    /// CREATEs of blocks that found the name taken.
+    pub(crate) conflicts: usize,
+    /// Megabytes of answers.
+    pub(crate) answers: f64,
+    /// Megabytes of watch events.
+    pub(crate) watches: f64,
+    /// Processor time of API server and etcd.
+    pub(crate) server_cpu: Duration,
+    pub(crate) etcd_cpu: Duration,
+    /// Resident memory at the end, in MiB.
+    pub(crate) server_rss: u64,
+    pub(crate) etcd_rss: u64,
+    /// etcd's file, in MiB.
+    pub(crate) etcd_file: u64,
+}
+
+impl<'s> Gauges<'s> {
+    pub(crate) async fn new(server: &'s Server) -> Self {
+        Self {
+            server,
+            admin: server.admin().await,
+        }
+    }
+
+    pub(crate) async fn start(&self) -> Start {
+        Start {
+            bytes: self.bytes().await,
+            mark: self.server.mark(),
+            server_cpu: self.cpu("kube-apiserver"),
+            etcd_cpu: self.cpu("etcd"),
+            at: Instant::now(),
+        }
+    }
+
+    pub(crate) async fn stop(&self, name: impl Into<String>, start: Start) -> Phase {
+        let time = start.at.elapsed();
+        let (server_cpu, etcd_cpu) = (self.cpu("kube-apiserver"), self.cpu("etcd"));
+        let bytes = self.bytes().await;
+        let agent = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+        let (mut requests, mut refused, mut conflicts) = (BTreeMap::new(), BTreeMap::new(), 0);
+        for request in self.server.requests_since(start.mark) {
+            if request.user() != agent {
+                continue;
+            }
+            let what = format!("{} {}", request.verb, resource(&request.uri));
+            conflicts += usize::from(what == "create ipblocks" && request.code() == 409);
+            *requests.entry(what).or_default() += 1;
+            if request.code() >= 400 {
+                *refused.entry(request.code()).or_default() += 1;
+            }
+        }
+        Phase {
+            name: name.into(),
+            time,
+            requests,
+            refused,
+            conflicts,
+            answers: (bytes.answers - start.bytes.answers) / 1e6,
+            watches: (bytes.watches - start.bytes.watches) / 1e6,
+            server_cpu: server_cpu.saturating_sub(start.server_cpu),
+            etcd_cpu: etcd_cpu.saturating_sub(start.etcd_cpu),
+            server_rss: self.rss("kube-apiserver"),
+            etcd_rss: self.rss("etcd"),
+            etcd_file: self.etcd_file(),
+        }
+    }
+
+    async fn bytes(&self) -> Bytes {
+        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+        let text = self.admin.request_text(request).await.unwrap();
+        let sum = |name: &str| {
+            let lines = text.lines().filter(|line| line.starts_with(name));
+            lines
+                .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+                .sum()
+        };
+        Bytes {
+            answers: sum("apiserver_response_sizes_sum"),
+            watches: sum("apiserver_watch_events_sizes_sum"),
+        }
+    }
+
+    /// User and system time of a process (proc(5)), in ticks of a hundredth of a second.
+    fn cpu(&self, name: &str) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.server.pid(name))).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_millis(ticks * 10)
+    }
+
+    fn rss(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server.pid(name))).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    }
+
+    fn etcd_file(&self) -> u64 {
+        let file = self.server.dir().join("etcd/member/snap/db");
+        std::fs::metadata(file).map_or(0, |data| data.len() >> 20)
+    }
+}
+
+/// The resource in the path of a request, with its subresource.
+fn resource(uri: &str) -> String {
+    let parts: Vec<&str> = uri.split('?').next().unwrap().split('/').collect();
+    let (["", "api", _, rest @ ..] | ["", "apis", _, _, rest @ ..]) = parts.as_slice() else {
+        return uri.to_owned();
+    };
+    let parts = match rest {
+        ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
+        parts => parts,
+    };
+    match parts {
+        [kind, _, sub] => format!("{kind}/{sub}"),
+        [kind, ..] => (*kind).to_owned(),
+        [] => uri.to_owned(),
+    }
+}
+
+impl Phase {
+    /// All requests.
+    pub(crate) fn total(&self) -> usize {
+        self.requests.values().sum()
+    }
+
+    /// For whoever watches.
+    pub(crate) fn line(&self) -> String {
+        let mut line = format!(
+            "{}: {:.1} s, {} requests {:?}",
+            self.name,
+            self.time.as_secs_f64(),
+            self.total(),
+            self.requests
+        );
+        let _ = write!(
+            line,
+            ", refused {:?}, {:.1} + {:.1} MB, CPU {:.1} + {:.1} s, {} + {} MiB, etcd's file {} MiB",
+            self.refused,
+            self.answers,
+            self.watches,
+            self.server_cpu.as_secs_f64(),
+            self.etcd_cpu.as_secs_f64(),
+            self.server_rss,
+            self.etcd_rss,
+            self.etcd_file
+        );
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resource;
+
+    #[test]
+    fn a_request_is_known_by_its_resource() {
+        for (uri, is) in [
+            ("/apis/rdmanet.io/v1alpha1/ipblocks?fieldSelector=x/y", "ipblocks"),
+            ("/apis/rdmanet.io/v1alpha1/ipblocks/a/status", "ipblocks/status"),
+            ("/api/v1/nodes/node-1", "nodes"),
+            ("/api/v1/namespaces?labelSelector=a", "namespaces"),
+            (
+                "/apis/coordination.k8s.io/v1/namespaces/rdmanet-system/leases/rdmanet-keeper",
+                "leases",
+            ),
+            ("/healthz", "/healthz"),
+        ] {
+            assert_eq!(resource(uri), is);
+        }
+    }
+}

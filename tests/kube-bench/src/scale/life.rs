@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happens to a cluster: nodes join, nothing happens, a pool is edited, pods start, the agents are updated.
+
+use crate::fleet::{Fleet, PATIENCE, POOL};
+use crate::gauge::{Gauges, Phase};
+use bench_kube::call::{Call, at_once};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Addresses of a block.
+const BLOCK: usize = 64;
+
+/// How long nothing happens.
+const REST: Duration = Duration::from_secs(60);
+
+/// Plugins at the same time: on different nodes, in truth, and not for the processors of one.
+const PLUGINS: usize = 8;
+
+impl Fleet<'_> {
+    /// Nodes, pods and tokens, which are not the agents' work.
+    pub(crate) async fn register(&mut self, gauges: &Gauges<'_>) -> Phase {
+        let start = gauges.start().await;
+        self.join().await;
+        crate::crowd::label(self).await;
+        gauges.stop("nodes and pods are made", start).await
+    }
+
+    /// Agents start, and each claims a block. The pool has room for one and a half of them.
+    pub(crate) async fn start(&mut self, gauges: &Gauges<'_>) -> Phase {
+        let bits = (self.size * BLOCK * 3 / 2).next_power_of_two().ilog2();
+        let spec = json!({
+            "ranges": [{ "subnet": format!("10.0.0.0/{}", 32 - bits), "gateway": "none" }],
+            "blockSize": { "v4": BLOCK },
+            "cooldownSeconds": 0,
+        });
+        self.pool(POOL, spec).await;
+        self.begin(0..1).await;
+        self.until_accepted(1).await;
+        let start = gauges.start().await;
+        for wave in self.waves(1) {
+            let end = wave.end;
+            self.begin(wave).await;
+            let has = |file: &Value| file["blocks"].as_array().is_some_and(|blocks| !blocks.is_empty());
+            self.until_files(end, "a block on every node", has).await;
+        }
+        gauges
+            .stop(
+                format!("agents start, {} at once, each claims a block", self.wave()),
+                start,
+            )
+            .await
+    }
+
+    /// Nothing happens.
+    pub(crate) async fn rest(&self, gauges: &Gauges<'_>) -> Phase {
+        // What has begun is done: first statuses, first looks.
+        self.until_noted(1).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let start = gauges.start().await;
+        tokio::time::sleep(REST).await;
+        gauges.stop(format!("{} s of rest", REST.as_secs()), start).await
+    }
+
+    /// An address is excluded.
+    pub(crate) async fn edit(&self, gauges: &Gauges<'_>) -> [Phase; 2] {
+        let (start, start_noted) = (gauges.start().await, gauges.start().await);
+        let pool = self.pools().get(POOL).await.unwrap();
+        let mut ranges = serde_json::to_value(&pool.spec.ranges).unwrap();
+        ranges[0]["exclude"] = json!(["10.0.0.7"]);
+        let change = json!({ "spec": { "ranges": ranges } });
+        self.pools()
+            .patch(POOL, &PatchParams::default(), &Patch::Merge(change))
+            .await
+            .unwrap();
+        self.until_files(self.size, "the edit on every node", |file| {
+            file["generation"] == 2
+        })
+        .await;
+        let known = gauges.stop("an edit is in force on every node", start).await;
+        self.until_noted(2).await;
+        let noted = gauges.stop("… and noted in every block", start_noted).await;
+        [known, noted]
+    }
+
+    /// A pod starts on every node, and the numbers reach the API server.
+    pub(crate) async fn add(&self, gauges: &Gauges<'_>, plugin: &Path) -> [Phase; 2] {
+        let (start, start_told) = (gauges.start().await, gauges.start().await);
+        let calls: Vec<Call> = (0..self.size)
+            .map(|i| Call {
+                program: plugin.to_owned(),
+                verb: "ADD",
+                id: format!("pod-{i}"),
+                conf: json!({
+                    "cniVersion": "1.0.0", "name": "bench", "type": "macvlan",
+                    "ipam": { "type": "rdma-ipam", "pool": POOL, "dataDir": self.data(i) },
+                })
+                .to_string(),
+            })
+            .collect();
+        let given = tokio::task::spawn_blocking(move || {
+            let mut given = std::collections::BTreeSet::new();
+            for some in calls.chunks(PLUGINS) {
+                for answer in at_once(some).answers {
+                    assert!(answer.succeeded, "ADD: {}", answer.stdout);
+                    assert!(given.insert(answer.address()), "{} twice", answer.address());
+                }
+            }
+            given.len()
+        });
+        assert_eq!(given.await.unwrap(), self.size);
+        let added = gauges.stop("an ADD on every node", start).await;
+        let used = i64::try_from(self.size).unwrap();
+        let begun = Instant::now();
+        loop {
+            let blocks = self.blocks().await;
+            let sum: i64 = blocks
+                .iter()
+                .filter_map(|block| Some(block.status.as_ref()?.used))
+                .sum();
+            if sum == used {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{sum} of {used} addresses are told");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        [added, gauges.stop("… and told in every block", start_told).await]
+    }
+
+    /// Every agent ends and starts.
+    pub(crate) async fn restart(&mut self, gauges: &Gauges<'_>) -> Phase {
+        self.end().await;
+        let start = gauges.start().await;
+        for wave in self.waves(0) {
+            self.begin(wave).await;
+            self.until_ready().await;
+        }
+        gauges
+            .stop(format!("all agents start again, {} at once", self.wave()), start)
+            .await
+    }
+
+    /// Waits until every agent was told of pools and blocks and has been round once.
+    async fn until_ready(&self) {
+        let begun = Instant::now();
+        let ready = |agent: &agent::agent::Agent| agent.metrics.text().contains("rdmanet_blocks{");
+        while !self.agents.iter().all(|agent| ready(agent)) {
+            assert!(begun.elapsed() < PATIENCE, "not every agent is ready");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Waits until the pool is accepted with this generation.
+    pub(crate) async fn until_accepted(&self, generation: i64) {
+        cluster::install::until("the pool is accepted", async || {
+            let status = self.pools().get(POOL).await.unwrap().status.unwrap_or_default();
+            status.accepted.is_some() && status.observed_generation == Some(generation)
+        })
+        .await;
+    }
+
+    /// Waits until every block says that its node goes by this generation.
+    async fn until_noted(&self, generation: i64) {
+        let begun = Instant::now();
+        loop {
+            let blocks = self.blocks().await;
+            let noted = |block: &agent::api::IpBlock| {
+                block
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.observed_generation)
+                    == Some(generation)
+            };
+            let count = blocks.iter().filter(|block| noted(block)).count();
+            if count >= self.size && count == blocks.len() {
+                return;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{count} of {} blocks have noted generation {generation}",
+                blocks.len()
+            );
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+    }
+}

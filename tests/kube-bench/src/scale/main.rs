@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Thousands of agents against one API server.
+//!
+//!     bench-scale RDMA-IPAM [AGENTS]
+//!
+//! Each agent is the daemon's own code with the token of its own pod and files of its own; all of them run in this
+//! process. Left out is only what has nothing to do with the API server: the plugins' socket, metrics, netlink.
+//!
+//! What always holds: the API server is a real one on loopback, which ends with this process; requests are counted by its
+//! audit log, bytes by its metrics; whatever is waited for is waited for so long and no longer.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a measurement that cannot be made ends with what went wrong, and its result goes to stdout"
+)]
+
+mod client;
+mod crowd;
+mod fleet;
+mod gauge;
+mod life;
+mod report;
+
+use bench_kube::figures::machine;
+use cluster::Server;
+use fleet::Fleet;
+use gauge::Gauges;
+use std::path::PathBuf;
+
+#[tokio::main]
+async fn main() {
+    let mut args = std::env::args_os().skip(1);
+    let plugin = PathBuf::from(args.next().expect("bench-scale RDMA-IPAM [AGENTS]"));
+    let agents: usize = args.next().map_or(1000, |n| n.to_str().unwrap().parse().unwrap());
+    println!("### {agents} agents\n\n{}\n", machine());
+    let server = Server::installed().await;
+    let gauges = Gauges::new(&server).await;
+    let mut fleet = Fleet::new(&server, agents).await;
+    let mut phases = Vec::new();
+    let mut note = |phase: gauge::Phase| {
+        eprintln!("bench-scale: {}", phase.line());
+        phases.push(phase);
+    };
+    note(fleet.register(&gauges).await);
+    note(fleet.start(&gauges).await);
+    note(fleet.rest(&gauges).await);
+    for phase in fleet.edit(&gauges).await {
+        note(phase);
+    }
+    for phase in fleet.add(&gauges, &plugin).await {
+        note(phase);
+    }
+    note(fleet.restart(&gauges).await);
+    let crowds = crowd::claims(&mut fleet, &gauges).await;
+    println!("{}", report::phases(&phases, agents));
+    println!("{}", report::crowds(&crowds));
+    fleet.end().await;
+}

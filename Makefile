@@ -34,7 +34,7 @@ bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8
 	@CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)" cargo run --quiet -p multus -- "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
-bench-scale: build ## A thousand agents against one API server; AGENTS=10000 for ten thousand (ten minutes)
+bench-scale: build ## A thousand agents against one API server (ten minutes; AGENTS=300 for fewer)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-scale -- "$(BIN)/rdma-ipam" $(or $(AGENTS),1000)
 
 build: setup ## Both plugins as static binaries

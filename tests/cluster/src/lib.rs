@@ -14,5 +14,5 @@
 pub mod member;
 pub mod pools;
 
-pub use member::{Attachment, Member};
+pub use member::{Attachment, Member, program};
 pub use pools::Site;

@@ -57,7 +57,7 @@ impl Attachment {
 }
 
 /// A program of this workspace, beside the one that runs.
-fn program(name: &str) -> PathBuf {
+pub fn program(name: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap();
     let path = here.parent().and_then(Path::parent).unwrap().join(name);
     assert!(

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must be the case once everything works again.
+
+use crate::machine::Machine;
+use crate::{ADDRESSES, POOL, World};
+use agent::api::IpBlock;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// How long things may take to settle: several quarantines.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Ends every pod, waits until nothing is left of any, and then takes every address of the pool.
+pub(crate) async fn check(world: &World, machines: &mut [Machine], seed: u64) {
+    for machine in machines.iter_mut() {
+        machine.mend();
+        for living in std::mem::take(&mut machine.pods) {
+            machine.take_down(&living).await;
+        }
+    }
+    assert_eq!(world.ledger.len(), 0, "seed {seed}: the ledger itself");
+    let admin = world.server.admin().await;
+    world.replicas.retire(&admin).await;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = leftovers(&admin, machines).await;
+        if left.is_empty() {
+            break;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "seed {seed}: LEAK: after {PATIENCE:?}:\n{}",
+            left.join("\n")
+        );
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    println!("chaos: nothing is left of any pod");
+    exhaust(world, machines, seed).await;
+}
+
+/// Leases that nobody has, and blocks that the API and the machines do not agree on.
+async fn leftovers(admin: &Client, machines: &[Machine]) -> Vec<String> {
+    let mut left = Vec::new();
+    let mut filed: BTreeMap<String, (String, u64)> = BTreeMap::new();
+    for machine in machines {
+        let pool = machine.data().join("pools").join(POOL);
+        left.extend(leases(&pool).map(|lease| format!("{}: lease {lease}", machine.name)));
+        let text = std::fs::read_to_string(pool.join("pool.json")).unwrap_or_default();
+        let file: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        for block in file["blocks"].as_array().into_iter().flatten() {
+            let name = block["name"].as_str().unwrap().to_owned();
+            let epoch = block["epoch"].as_u64().unwrap();
+            if let Some((other, _)) = filed.insert(name.clone(), (machine.name.clone(), epoch)) {
+                left.push(format!(
+                    "block {name} is in the files of {other} and {}",
+                    machine.name
+                ));
+            }
+        }
+    }
+    let blocks: Api<IpBlock> = Api::all(admin.clone());
+    let blocks = blocks.list(&ListParams::default()).await.unwrap();
+    let mut known = HashSet::new();
+    for block in &blocks {
+        let name = block.name_any();
+        let epoch = u64::try_from(block.spec.epoch).unwrap();
+        match filed.get(&name) {
+            Some((machine, at)) if *machine == block.spec.owner.node && *at == epoch => {}
+            other => left.push(format!(
+                "block {name} is {:?} of {} at epoch {epoch}, in the files of {other:?}",
+                block.spec.state, block.spec.owner.node
+            )),
+        }
+        known.insert(name);
+    }
+    left.extend(
+        filed
+            .keys()
+            .filter(|name| !known.contains(*name))
+            .map(|name| format!("block {name} has no object")),
+    );
+    let addresses: Api<agent::api::IpAddress> = Api::all(admin.clone());
+    let addresses = addresses.list(&ListParams::default()).await.unwrap();
+    left.extend(
+        addresses
+            .iter()
+            .map(|address| format!("address {}", address.name_any())),
+    );
+    left
+}
+
+/// The leases of this boot.
+fn leases(pool: &std::path::Path) -> impl Iterator<Item = String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let folder = pool.join(format!("boot-{}/leases", boot.trim()));
+    std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+}
+
+/// Takes addresses on all machines at once until none has one more, and again while some are missing.
+async fn exhaust(world: &World, machines: &mut [Machine], seed: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    while world.ledger.len() < ADDRESSES {
+        let filling = machines.iter_mut().map(|machine| async {
+            while Instant::now() < deadline && machine.try_begin().await {}
+        });
+        futures::future::join_all(filling).await;
+        assert!(
+            Instant::now() < deadline || world.ledger.len() == ADDRESSES,
+            "seed {seed}: LEAK: {} of {ADDRESSES} addresses can be had",
+            world.ledger.len()
+        );
+    }
+    println!("chaos: all {ADDRESSES} addresses of the pool can be had");
+}

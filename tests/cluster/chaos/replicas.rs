@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pods of a `StatefulSet`: each exists once at a time, on any machine, and keeps its address.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+/// How many there are.
+pub(crate) const REPLICAS: usize = 12;
+
+/// A replica, as the controller knows it.
+#[derive(Clone, Copy, Default)]
+struct Replica {
+    exists: bool,
+    address: Option<IpAddr>,
+}
+
+/// All of them.
+pub(crate) struct Replicas {
+    owner: Value,
+    all: Mutex<[Replica; REPLICAS]>,
+}
+
+fn sets(admin: &Client) -> Api<StatefulSet> {
+    Api::namespaced(admin.clone(), "default")
+}
+
+impl Replicas {
+    /// Makes the `StatefulSet`.
+    pub(crate) async fn new(admin: &Client) -> Self {
+        let set = serde_json::from_value(json!({
+            "metadata": { "name": "db" },
+            "spec": {
+                "replicas": REPLICAS, "serviceName": "db", "selector": { "matchLabels": { "app": "db" } },
+                "template": {
+                    "metadata": { "labels": { "app": "db" } },
+                    "spec": { "containers": [{ "name": "c", "image": "c" }] },
+                },
+            },
+        }))
+        .unwrap();
+        let set = sets(admin).create(&PostParams::default(), &set).await.unwrap();
+        Self {
+            owner: json!([{
+                "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": set.uid(), "controller": true,
+            }]),
+            all: Mutex::default(),
+        }
+    }
+
+    /// What the pods' `ownerReferences` say.
+    pub(crate) fn owner(&self) -> Value {
+        self.owner.clone()
+    }
+
+    /// Takes a replica that does not exist now.
+    pub(crate) fn begin(&self, from: usize) -> Option<usize> {
+        let mut all = self.all.lock().unwrap();
+        let mut order = (0..REPLICAS).map(|i| (from + i) % REPLICAS);
+        let ordinal = order.find(|i| !all[*i].exists)?;
+        all[ordinal].exists = true;
+        Some(ordinal)
+    }
+
+    /// Notes that its pod is gone.
+    pub(crate) fn end(&self, ordinal: usize) {
+        self.all.lock().unwrap()[ordinal].exists = false;
+    }
+
+    /// Notes its address, and fails if it had another before.
+    pub(crate) fn given(&self, ordinal: usize, address: IpAddr) {
+        let first = *self.all.lock().unwrap()[ordinal].address.get_or_insert(address);
+        assert!(
+            first == address,
+            "LOST: db-{ordinal} had {first} and has {address} now"
+        );
+    }
+
+    /// Says that no replica comes back.
+    pub(crate) async fn retire(&self, admin: &Client) {
+        let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
+        sets(admin)
+            .patch("db", &PatchParams::default(), &none)
+            .await
+            .unwrap();
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What befalls all machines at once: the API server hangs, or dies and comes back.
+
+use crate::World;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the API server failed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Struck {
+    hung: u32,
+    killed: u32,
+}
+
+impl std::fmt::Display for Struck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "hung {} times and was killed {} times", self.hung, self.killed)
+    }
+}
+
+/// Strikes every few seconds until the run is over, and leaves the server running.
+pub(crate) async fn strike(world: Arc<World>, mut random: fastrand::Rng) -> Struck {
+    let mut struck = Struck::default();
+    while !world.is_over() {
+        for _ in 0..random.u64(30..120) {
+            if world.is_over() {
+                return struck;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        if random.u32(0..3) > 0 {
+            struck.hung += 1;
+            world.server.freeze();
+            tokio::time::sleep(Duration::from_millis(random.u64(100..4000))).await;
+            world.server.resume();
+        } else {
+            struck.killed += 1;
+            world.server.kill();
+            tokio::time::sleep(Duration::from_millis(random.u64(100..4000))).await;
+            let again = world.clone();
+            tokio::task::spawn_blocking(move || again.server.start_again())
+                .await
+                .unwrap();
+        }
+    }
+    struck
+}

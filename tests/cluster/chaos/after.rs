@@ -2,7 +2,7 @@
 //! What must be the case once everything works again.
 
 use crate::machine::Machine;
-use crate::{ADDRESSES, POOL, World};
+use crate::{POOL, World};
 use agent::api::IpBlock;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Ends every pod, waits until nothing is left of any, and then takes every address of the pool.
-pub(crate) async fn check(world: &World, machines: &mut [Machine], seed: u64) {
+pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
     for machine in machines.iter_mut() {
         machine.mend();
         for living in std::mem::take(&mut machine.pods) {
@@ -37,7 +37,7 @@ pub(crate) async fn check(world: &World, machines: &mut [Machine], seed: u64) {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     println!("chaos: nothing is left of any pod");
-    exhaust(world, machines, seed).await;
+    exhaust(world, machines, addresses, seed).await;
 }
 
 /// Leases that nobody has, and blocks that the API and the machines do not agree on.
@@ -102,18 +102,18 @@ fn leases(pool: &std::path::Path) -> impl Iterator<Item = String> {
 }
 
 /// Takes addresses on all machines at once until none has one more, and again while some are missing.
-async fn exhaust(world: &World, machines: &mut [Machine], seed: u64) {
+async fn exhaust(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
     let deadline = Instant::now() + PATIENCE;
-    while world.ledger.len() < ADDRESSES {
-        let filling = machines.iter_mut().map(|machine| async {
-            while Instant::now() < deadline && machine.try_begin().await {}
-        });
+    while world.ledger.len() < addresses {
+        let filling = machines
+            .iter_mut()
+            .map(|machine| async { while Instant::now() < deadline && machine.try_begin().await {} });
         futures::future::join_all(filling).await;
         assert!(
-            Instant::now() < deadline || world.ledger.len() == ADDRESSES,
-            "seed {seed}: LEAK: {} of {ADDRESSES} addresses can be had",
+            Instant::now() < deadline || world.ledger.len() == addresses,
+            "seed {seed}: LEAK: {} of {addresses} addresses can be had",
             world.ledger.len()
         );
     }
-    println!("chaos: all {ADDRESSES} addresses of the pool can be had");
+    println!("chaos: all {addresses} addresses of the pool can be had");
 }

@@ -238,10 +238,7 @@ impl Machine {
         let ordinal = (self.random.u32(0..8) == 0)
             .then(|| self.world.replicas.begin(from))
             .flatten();
-        let pod = ordinal.map_or_else(
-            || format!("{container}-pod"),
-            |ordinal| format!("db-{ordinal}"),
-        );
+        let pod = ordinal.map_or_else(|| format!("{container}-pod"), |ordinal| format!("db-{ordinal}"));
         let mut uid = None;
         if ordinal.is_some() || self.random.u32(0..4) == 0 {
             let owner = ordinal.map(|_| self.world.replicas.owner());

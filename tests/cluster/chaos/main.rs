@@ -33,11 +33,17 @@ use std::time::Instant;
 
 /// The pool that all machines have blocks of. Its blocks are few, so that they change hands.
 const POOL: &str = "chaos";
-const SUBNET: &str = "10.77.0.0/24";
-const RESERVED: &str = "10.77.0.240/28";
+const RESERVED: &str = "10.77.0.16/28";
 
-/// The addresses of the pool that any pod may have: all of the subnet but its edges and what is reserved.
-const ADDRESSES: usize = 239;
+/// As many addresses for each six machines as they want at most, and not quite that.
+fn prefix(machines: u64) -> u32 {
+    24 - machines.div_ceil(6).next_power_of_two().ilog2()
+}
+
+/// The addresses that any pod may have: all of the subnet but its edges and what is reserved.
+fn addresses(prefix: u32) -> usize {
+    (1 << (32 - prefix)) - 2 - 16
+}
 
 /// For how long nobody is given the blocks of a node that is gone.
 const QUARANTINE: &str = "5s";
@@ -87,7 +93,8 @@ async fn no_address_is_given_twice_and_none_is_lost() {
         wanted,
         stopped: AtomicBool::new(false),
     });
-    make_pool(&world).await;
+    let prefix = prefix(machines);
+    make_pool(&world, prefix).await;
     let start = Instant::now();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut running = Vec::new();
@@ -110,15 +117,15 @@ async fn no_address_is_given_twice_and_none_is_lost() {
         "chaos: {operations} operations in {:.0} s: {tally}; the API server {struck}",
         start.elapsed().as_secs_f64()
     );
-    after::check(&world, &mut machines, seed).await;
+    after::check(&world, &mut machines, addresses(prefix), seed).await;
 }
 
-async fn make_pool(world: &World) {
+async fn make_pool(world: &World, prefix: u32) {
     use kube::api::{Api, PostParams};
     let pool = serde_json::from_value(serde_json::json!({
         "metadata": { "name": POOL },
         "spec": {
-            "ranges": [{ "subnet": SUBNET, "gateway": "none" }],
+            "ranges": [{ "subnet": format!("10.77.0.0/{prefix}"), "gateway": "none" }],
             "blockSize": { "v4": 8, "v6": 8 },
             "cooldownSeconds": 1,
             "reserved": [RESERVED],

@@ -3,6 +3,7 @@
 
 use crate::World;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often the API server failed.
@@ -21,7 +22,13 @@ impl std::fmt::Display for Struck {
 /// Strikes every few seconds until the run is over, and leaves the server running.
 pub(crate) async fn strike(world: Arc<World>, mut random: fastrand::Rng) -> Struck {
     let mut struck = Struck::default();
+    let mut told = 0;
     while !world.is_over() {
+        let tenths = world.operations.load(Ordering::Relaxed) * 10 / world.wanted;
+        if tenths > told {
+            told = tenths;
+            println!("chaos: {told} tenths, no duplicate");
+        }
         for _ in 0..random.u64(30..120) {
             if world.is_over() {
                 return struck;

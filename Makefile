@@ -11,7 +11,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
 
-.PHONY: help demo test bench bench-kube bench-multus bench-scale build aarch64 lint image install setup clean
+.PHONY: help demo test bench bench-kube bench-multus chaos bench-scale build aarch64 lint image install setup clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -36,6 +36,10 @@ bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8
 
 bench-scale: build ## A thousand agents against one API server (ten minutes; AGENTS=300 for fewer)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-scale -- "$(BIN)/rdma-ipam" $(or $(AGENTS),1000)
+
+chaos: setup ## Agents and plugins on a real API server while everything fails (RDMANET_CHAOS_OPERATIONS, _SEED, _MACHINES)
+	@cargo build --quiet -p agent -p ipam
+	@cargo test --quiet -p agents --test chaos -- --nocapture
 
 build: setup ## Both plugins as static binaries
 	@cargo build --release --target $(TARGET) -p cni-ipoib -p ipam

@@ -5,7 +5,7 @@
 //! A ledger outside of it all says who has which address. An ADD that answers an address somebody has is a duplicate; an
 //! address that cannot be had once everything is quiet again is a leak. Either fails the run, with the seed.
 //!
-//!     make chaos RDMANET_CHAOS_OPERATIONS=100000
+//!     RDMANET_CHAOS_OPERATIONS=100000 RDMANET_CHAOS_MACHINES=24 make chaos
 //!
 //! `RDMANET_CHAOS_SEED` repeats the choices of a run (not what the scheduler makes of them), `RDMANET_CHAOS_MACHINES` sets
 //! the number of machines. The pool is small, so that blocks change hands and are shared.
@@ -113,10 +113,11 @@ async fn no_address_is_given_twice_and_none_is_lost() {
         .iter()
         .map(|machine| machine.tally)
         .fold(machine::Tally::default(), |a, b| a + b);
-    println!(
-        "chaos: {operations} operations in {:.0} s: {tally}; the API server {struck}",
+    tests::tell(&format!(
+        "chaos: {operations} operations on {} machines in {:.0} s: {tally}; the API server {struck}; seed {seed}",
+        machines.len(),
         start.elapsed().as_secs_f64()
-    );
+    ));
     after::check(&world, &mut machines, addresses(prefix), seed).await;
 }
 

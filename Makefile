@@ -10,8 +10,9 @@ TARGET := x86_64-unknown-linux-musl
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
+BINDIR ?= /usr/local/bin
 
-.PHONY: help demo test bench bench-kube bench-multus chaos bench-scale build aarch64 lint image install setup clean
+.PHONY: help demo test bench bench-kube bench-multus chaos bench-scale build aarch64 lint image install rdmanet setup clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -57,6 +58,10 @@ install: build ## Installs both plugins into PREFIX (/opt/cni/bin), each by one 
 	@for plugin in cni-ipoib rdma-ipam; do \
 	  install -D -m 0755 "$(BIN)/$$plugin" "$(PREFIX)/.$$plugin.new" && mv -f "$(PREFIX)/.$$plugin.new" "$(PREFIX)/$$plugin"; \
 	done
+
+rdmanet: setup ## The command rdmanet, into BINDIR (/usr/local/bin); some minutes the first time
+	@cargo build --quiet --release -p cli
+	@install -D -m 0755 "$(CARGO_TARGET_DIR)/release/rdmanet" "$(BINDIR)/rdmanet"
 
 setup:
 	@tests/setup

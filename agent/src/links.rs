@@ -107,39 +107,55 @@ fn read(message: &LinkMessage) -> Option<Link> {
     .then_some(link)
 }
 
+/// Something that people should hear of.
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    warning: bool,
+    reason: &'static str,
+    note: String,
+}
+
+/// What `now` says that `before` did not; `known` has the names of links.
+fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if before.up != now.up {
+        let (reason, what) = if now.up {
+            (event::LINK_UP, "has carrier again")
+        } else {
+            (event::LINK_DOWN, "has lost carrier")
+        };
+        changes.push(Change {
+            warning: !now.up,
+            reason,
+            note: format!("link {} {what}", now.name),
+        });
+    }
+    if before.active != now.active {
+        let name = |index: Option<u32>| {
+            index
+                .and_then(|index| known.get(&index))
+                .map_or("none", |link| link.name.as_str())
+        };
+        changes.push(Change {
+            warning: true,
+            reason: event::BOND_FAILOVER,
+            note: format!(
+                "bond {} went over {} and goes on over {}",
+                now.name,
+                name(before.active),
+                name(now.active)
+            ),
+        });
+    }
+    changes
+}
+
 async fn report(agent: &Agent, before: Option<&Link>, now: &Link, known: &HashMap<u32, Link>) {
     let carrier = before.is_some_and(|before| before.up != now.up);
     agent.metrics.link(&now.name, now.up, carrier);
-    if carrier {
-        let what = if now.up {
-            "has carrier again"
-        } else {
-            "has lost carrier"
-        };
-        tracing::warn!(link = now.name, up = now.up, "link {} {what}", now.name);
-        tell(
-            agent,
-            !now.up,
-            if now.up { event::LINK_UP } else { event::LINK_DOWN },
-            format!("link {} {what}", now.name),
-        )
-        .await;
-    }
-    let name = |index: Option<u32>| {
-        index
-            .and_then(|index| known.get(&index))
-            .map_or("none", |link| link.name.as_str())
-    };
-    if let Some(before) = before.filter(|before| before.active != now.active) {
-        let (from, to) = (name(before.active), name(now.active));
-        tracing::warn!(link = now.name, from, to, "bond {} goes on over {to}", now.name);
-        tell(
-            agent,
-            true,
-            event::BOND_FAILOVER,
-            format!("bond {} went over {from} and goes on over {to}", now.name),
-        )
-        .await;
+    for change in before.map_or_else(Vec::new, |before| changes(before, now, known)) {
+        tracing::warn!(link = now.name, up = now.up, "{}", change.note);
+        tell(agent, change.warning, change.reason, change.note).await;
     }
 }
 
@@ -154,3 +170,6 @@ async fn tell(agent: &Agent, warning: bool, reason: &str, note: String) {
     };
     agent.tell(&about, warning, reason, note).await;
 }
+
+#[cfg(test)]
+mod tests;

@@ -97,7 +97,17 @@ impl Server {
 
     /// Both processes stop answering, with every connection open, until [`Server::resume`].
     pub fn freeze(&self) {
+        let pid = self.pid("kube-apiserver");
         self.signal("kube-apiserver", Signal::SIGSTOP);
+        // Until then a thread on another processor may still answer.
+        let stopped = || {
+            let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+            let stat = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat"));
+            threads.flat_map(stat).all(|stat| stat.contains(") T "))
+        };
+        while !stopped() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Undoes [`Server::freeze`].

@@ -31,8 +31,9 @@ pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: us
         }
         assert!(
             Instant::now() < deadline,
-            "seed {seed}: LEAK: after {PATIENCE:?}:\n{}",
-            left.join("\n")
+            "seed {seed}: LEAK: after {PATIENCE:?}:\n{}\n{}",
+            left.join("\n"),
+            machines.iter().map(Machine::last_words).collect::<String>()
         );
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -79,7 +80,7 @@ async fn leftovers(admin: &Client, machines: &[Machine]) -> Vec<String> {
         filed
             .keys()
             .filter(|name| !known.contains(*name))
-            .map(|name| format!("block {name} has no object")),
+            .map(|name| format!("block {name}, in the file of {}, has no object", filed[name].0)),
     );
     let addresses: Api<agent::api::IpAddress> = Api::all(admin.clone());
     let addresses = addresses.list(&ListParams::default()).await.unwrap();

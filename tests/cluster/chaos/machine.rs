@@ -203,8 +203,10 @@ impl Machine {
             Answer::Killed => self.tally.killed += 1,
             Answer::Refused(code, text) => {
                 // What is refused while others have everything, or nobody can be asked, is refused well.
+                // So it is before its agent has reached the API server for the first time.
+                let early = code == 116 && text.contains("pool.json is not there");
                 assert!(
-                    [11, 110, 118, 119].contains(&code),
+                    early || [11, 110, 118, 119].contains(&code),
                     "{}: ADD of {} failed with {code}: {text}",
                     self.name,
                     living.container
@@ -433,6 +435,14 @@ impl Machine {
             }
         }
         panic!("{}: cannot {what}", self.name);
+    }
+
+    /// The end of what its agent has said.
+    pub(crate) fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.dir.join("agent.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let end = lines[lines.len().saturating_sub(30)..].join("\n");
+        format!("--- {}\n{end}\n", self.name)
     }
 
     /// Everything works from now on.

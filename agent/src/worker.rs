@@ -50,8 +50,8 @@ pub enum Message {
 pub struct Worker {
     agent: Arc<Agent>,
     pool: PoolName,
-    /// What this worker has written itself and the watch may not have told yet; none for a deleted block.
-    written: HashMap<String, (u64, Option<IpBlock>)>,
+    /// What this worker has written or read itself and the watch may not have told yet.
+    written: HashMap<String, Noted>,
     /// Since when a block is idle.
     idle: HashMap<String, Instant>,
     /// Every block of the file was compared with the API server since this process started.
@@ -73,6 +73,30 @@ pub struct Worker {
     shared: Option<(Instant, Vec<Cell>)>,
     /// When objects were last looked for among the addresses that are held back.
     looked_back: Option<Instant>,
+}
+
+/// What is known of a block by an answer of the API server.
+struct Noted {
+    version: u64,
+    /// None if it was deleted.
+    block: Option<IpBlock>,
+    at: Instant,
+}
+
+/// How long the watch may need to tell of a block that was written.
+const TELLING: Duration = Duration::from_secs(10);
+
+impl Noted {
+    /// Whether this may be newer than the watch, which has `told` this version. A block that the watch does not have was
+    /// written a moment ago, or somebody has ended it since: what is forgotten too early is only asked for again.
+    fn is_news(&self, told: Option<u64>, age: Duration) -> bool {
+        match (told, &self.block) {
+            (Some(told), Some(_)) => told < self.version,
+            (Some(told), None) => told <= self.version,
+            (None, Some(_)) => age < TELLING,
+            (None, None) => false,
+        }
+    }
 }
 
 /// What the node is to have of a pool.
@@ -187,11 +211,11 @@ impl Worker {
         let told = self.agent.blocks.state().into_iter().filter(of_pool);
         let mut blocks: BTreeMap<String, IpBlock> =
             told.map(|block| (block.name_any(), (*block).clone())).collect();
-        for (name, (written, block)) in &self.written {
-            if blocks.get(name).is_some_and(|told| version(told) > *written) {
+        for (name, noted) in &self.written {
+            if blocks.get(name).is_some_and(|told| version(told) > noted.version) {
                 continue;
             }
-            match block {
+            match &noted.block {
                 Some(block) => blocks.insert(name.clone(), block.clone()),
                 None => blocks.remove(name),
             };
@@ -209,23 +233,22 @@ impl Worker {
             .map(|block| (block.name_any(), version(block)))
             .collect();
         self.written
-            .retain(|name, (written, block)| match (told.get(name), block) {
-                (Some(told), Some(_)) => told < written,
-                (Some(told), None) => told <= written,
-                (None, Some(_)) => true,
-                (None, None) => false,
-            });
+            .retain(|name, noted| noted.is_news(told.get(name).copied(), noted.at.elapsed()));
     }
 
     fn note(&mut self, name: &str, block: Option<IpBlock>) {
-        let before = self.written.get(name).map_or(0, |(version, _)| *version);
+        let before = self.written.get(name).map_or(0, |noted| noted.version);
         let told = self
             .agent
             .blocks
             .get(&ObjectRef::new(name))
             .map_or(0, |block| version(&block));
-        let at = block.as_ref().map_or_else(|| told.max(before), version);
-        self.written.insert(name.to_owned(), (at, block));
+        let noted = Noted {
+            version: block.as_ref().map_or_else(|| told.max(before), version),
+            block,
+            at: Instant::now(),
+        };
+        self.written.insert(name.to_owned(), noted);
     }
 
     async fn holdings(
@@ -251,6 +274,8 @@ impl Worker {
     /// Brings the node's part of the pool one step, or several, nearer to what it should be.
     async fn reconcile(&mut self) -> Result<(), Failure> {
         let asked = self.agent.look_at_node(self.agent.config.confirm_every()).await?;
+        // First, for what comes next may fail.
+        self.forget_told();
         let target = self.target()?;
         if target.ground.is_none()
             && self
@@ -271,9 +296,7 @@ impl Worker {
             self.claim_ahead(&target).await?;
         }
         self.collect(&target).await?;
-        self.mirror(&target).await?;
-        self.forget_told();
-        Ok(())
+        self.mirror(&target).await
     }
 
     /// What is wanted of a block.
@@ -427,3 +450,6 @@ impl Worker {
             .fold(0, u64::saturating_add)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,7 +113,7 @@ fn no_manifest_of_a_folder_is_left_out() {
         listed.sort_unstable();
         assert_eq!(manifests(&conf.join(folder)), listed, "{folder}");
     }
-    for folder in ["crds", "rbac"] {
+    for folder in ["crds", "rbac", "policies"] {
         let linked = manifests(&conf.join("chart/files").join(folder));
         assert_eq!(manifests(&conf.join(folder)), linked, "{folder}");
     }

@@ -51,12 +51,27 @@ fn json_of_the_wrong_shape_is_refused() {
     refused(b"[]", 6, &["a list", "want a JSON object"]);
     refused(b"null", 6, &["null"]);
     refused(b"{\"cniVersion\": 1.1}", 6, &["cniVersion is 1.1"]);
-    refused(b"{\"cniVersion\": \"1.1.0\"}", 7, &["network name"]);
-    refused(
-        b"{\"cniVersion\": \"1.1.0\", \"name\": \"../x\"}",
-        7,
-        &["network name", "../x"],
-    );
+}
+
+/// But by DEL: what ADD refuses has nothing to take away, and a pod whose DEL fails stays for ever.
+#[test]
+fn a_network_without_a_name_that_can_be_is_refused_and_deleted() {
+    Node::run(|node| {
+        let pod = node.pod();
+        for (bytes, piece) in [
+            (r#"{"cniVersion": "1.1.0"}"#, "network name"),
+            (r#"{"cniVersion": "1.1.0", "name": "../x"}"#, "../x"),
+        ] {
+            for plugin in ["cni-ipoib", "rdma-ipam"] {
+                let conf = node.conf(json!({"type": plugin}));
+                for command in ["ADD", "CHECK", "GC", "STATUS"] {
+                    let call = pod.call(command, &conf, "net1").stdin(bytes);
+                    call.run().refused(7, &["network name", piece]);
+                }
+                pod.call("DEL", &conf, "net1").stdin(bytes).run().done();
+            }
+        }
+    });
 }
 
 #[test]

@@ -51,11 +51,13 @@ fn an_interface_name_that_the_kernel_refuses_is_refused_first() {
             ("net 1", "' '"),
             ("..", "directory"),
         ] {
-            for command in ["ADD", "DEL", "CHECK"] {
+            for command in ["ADD", "CHECK"] {
                 pod.call(command, &conf, name)
                     .run()
                     .refused(4, &["CNI_IFNAME", name, piece]);
             }
+            // There can be no such interface, and a pod whose DEL fails stays for ever.
+            pod.call("DEL", &conf, name).run().done();
         }
         pod.attach(&conf, "fifteen-letters");
         pod.detach(&conf, "fifteen-letters");

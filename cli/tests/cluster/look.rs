@@ -19,10 +19,7 @@ async fn who_has_an_address_is_told_by_the_pod_by_the_node_and_by_the_object() {
         }),
     )
     .await;
-    until("a block is active", async || {
-        node.blocks("rail0", "active").len() == 1
-    })
-    .await;
+    node.wait_active_blocks("rail0", 1).await;
     let ask = |args: &[&str]| rdmanet(Some(&file), args);
 
     let uid = site.pod("p", "a").await;
@@ -115,10 +112,7 @@ async fn pools_blocks_and_check_tell_what_is_there_and_what_does_not_fit() {
     assert!(ask(&["pools"]).out.contains("there is no pool"));
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        node.blocks("rail0", "active").len() == 1
-    })
-    .await;
+    node.wait_active_blocks("rail0", 1).await;
     let ips = node.add("rail0", &Attachment::of("p"));
     pod_with(&site, "p", "a", "default/rail0", &ips).await;
     until("use is told", async || {

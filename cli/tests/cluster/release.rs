@@ -19,10 +19,7 @@ async fn site() -> (Site, Member) {
         }),
     )
     .await;
-    until("a block is active", async || {
-        node.blocks("rail0", "active").len() == 1
-    })
-    .await;
+    node.wait_active_blocks("rail0", 1).await;
     (site, node)
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node with its agent and its plugin.
 
+use cluster::install::until;
 use cluster::{Identity, Server};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -225,6 +226,22 @@ impl Member {
         in_state
             .map(|block| block["name"].as_str().unwrap().to_owned())
             .collect()
+    }
+
+    /// Waits until this node has addresses of the pool to give.
+    pub async fn wait_active(&self, pool: &str) {
+        until("a block is active", async || {
+            !self.blocks(pool, "active").is_empty()
+        })
+        .await;
+    }
+
+    /// Waits until this node has just so many blocks of the pool to give addresses of.
+    pub async fn wait_active_blocks(&self, pool: &str, count: usize) {
+        until("so many blocks are active", async || {
+            self.blocks(pool, "active").len() == count
+        })
+        .await;
     }
 
     /// Calls the plugin.

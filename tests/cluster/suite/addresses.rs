@@ -18,10 +18,7 @@ async fn a_reserved_address_is_given_to_one_pod_of_all_nodes() {
     spec["reserved"] = json!(["10.1.0.200-10.1.0.210"]);
     site.pool("rail0", spec).await;
     for node in &nodes {
-        until("a block is active", async || {
-            !node.blocks("rail0", "active").is_empty()
-        })
-        .await;
+        node.wait_active("rail0").await;
     }
     let static_one = Attachment::of("one").asking("10.1.0.205");
     assert_eq!(nodes[0].add("rail0", &static_one), ["10.1.0.205"]);
@@ -54,10 +51,7 @@ async fn an_address_of_a_block_that_nobody_has_brings_that_block() {
     ];
     site.simple("rail0", "10.1.0.0/24").await;
     for node in &nodes {
-        until("a block is active", async || {
-            !node.blocks("rail0", "active").is_empty()
-        })
-        .await;
+        node.wait_active("rail0").await;
     }
     let taken: BTreeSet<String> = site
         .blocks("rail0")
@@ -101,10 +95,7 @@ async fn an_address_that_is_reserved_while_a_pod_has_it_stays_that_pods() {
         Member::running(&site.server, "b", &[]).await,
     ];
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !nodes[0].blocks("rail0", "active").is_empty()
-    })
-    .await;
+    nodes[0].wait_active("rail0").await;
     let one = Attachment::of("one");
     let ip = nodes[0].add("rail0", &one).remove(0);
     site.edit("rail0", json!({ "spec": { "reserved": [ip] } })).await;

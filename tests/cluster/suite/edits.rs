@@ -14,10 +14,7 @@ async fn an_exclusion_over_a_living_address_lets_it_live_and_gives_it_to_nobody_
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     let one = Attachment::of("one");
     let ip = node.add("rail0", &one).remove(0);
     let exclude =
@@ -90,10 +87,7 @@ async fn a_wrong_edit_changes_nothing_but_a_condition() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     let wrong = json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0/24"] }] } });
     site.edit("rail0", wrong).await;
     site.wait_condition("rail0", "Degraded", "True").await;
@@ -119,10 +113,7 @@ async fn a_pool_in_use_is_deleted_when_its_last_pod_has_ended() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     let one = Attachment::of("one");
     node.add("rail0", &one);
     site.delete("rail0").await;
@@ -150,10 +141,7 @@ async fn pools_that_cut_one_range_otherwise_are_not_both_accepted() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     let mut other = simple("10.1.0.0/25");
     other["blockSize"]["v4"] = json!(32);
     site.pool("other", other).await;
@@ -183,10 +171,7 @@ async fn a_node_that_is_not_selected_any_more_keeps_its_pods_and_returns_the_res
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &["--quarantine", "5s"]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     let one = Attachment::of("one");
     node.add("rail0", &one);
     site.edit(

@@ -33,10 +33,7 @@ async fn a_refused_pod_has_an_event_with_the_sentence_that_the_runtime_gets() {
     let mut spec = simple("10.1.0.0/24");
     spec["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
     site.pool("team", spec).await;
-    until("a block is active", async || {
-        !node.blocks("team", "active").is_empty()
-    })
-    .await;
+    node.wait_active("team").await;
     let mut pod = Attachment::of("one");
     pod.uid = site.pod("one", "a").await;
     let refused = node.refused("team", &pod);

@@ -47,10 +47,7 @@ async fn an_address_is_freed_when_namespace_and_pod_are_gone_and_not_before() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     let (gone, kept) = (Named::new("gone"), Named::new("kept"));
     // So that the directory is there when the others have gone.
     let _last = Named::new("last");
@@ -90,10 +87,7 @@ async fn an_address_of_a_sandbox_that_was_replaced_is_freed_while_the_pod_lives(
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     let (old, new) = (Named::new("old"), Named::new("new"));
     let before = pod_in(&site, &node, &old, "one").await;
     node.add("rail0", &before);

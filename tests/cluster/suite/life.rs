@@ -13,10 +13,7 @@ async fn a_pod_gets_an_address_without_a_request_to_the_api_server() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &["--mirror", "1h", "--observe", "1h"]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        node.blocks("rail0", "active").len() == 1
-    })
-    .await;
+    node.wait_active_blocks("rail0", 1).await;
     // What the agent has still to tell of the block itself.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     let mark = site.server.mark();
@@ -42,10 +39,7 @@ async fn add_and_del_work_without_agent_and_without_api_server() {
     let site = Site::new().await;
     let mut node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        node.blocks("rail0", "active").len() == 1
-    })
-    .await;
+    node.wait_active_blocks("rail0", 1).await;
     site.server.freeze();
     let one = node.add("rail0", &Attachment::of("one"));
     node.kill();
@@ -69,10 +63,7 @@ async fn a_node_claims_more_while_pods_start_and_returns_it_when_they_are_gone()
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        node.blocks("rail0", "active").len() == 1
-    })
-    .await;
+    node.wait_active_blocks("rail0", 1).await;
     let given: BTreeSet<String> = (0..60)
         .flat_map(|i| node.add("rail0", &Attachment::of(&format!("p{i}"))))
         .collect();
@@ -95,10 +86,7 @@ async fn an_agent_that_is_killed_again_and_again_leaves_no_block_behind() {
     let site = Site::new().await;
     let mut node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        node.blocks("rail0", "active").len() == 1
-    })
-    .await;
+    node.wait_active_blocks("rail0", 1).await;
     let mut given = BTreeSet::new();
     for i in 0..40 {
         let attachment = Attachment::of(&format!("p{i}"));
@@ -135,10 +123,7 @@ async fn a_file_that_was_lost_or_damaged_is_written_anew() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        node.blocks("rail0", "active").len() == 1
-    })
-    .await;
+    node.wait_active_blocks("rail0", 1).await;
     let before = node.blocks("rail0", "active");
     let first = node.add("rail0", &Attachment::of("one"));
     let path = node.data().join("pools/rail0/pool.json");
@@ -164,10 +149,7 @@ async fn an_agent_that_heard_nothing_for_a_while_catches_up() {
             "10.2.0.0/24"
         };
         site.simple(pool, subnet).await;
-        until("a block is active", async || {
-            node.blocks(pool, "active").len() == 1
-        })
-        .await;
+        node.wait_active_blocks(pool, 1).await;
     }
     node.freeze();
     let exclude = json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.9"] }] } });
@@ -194,10 +176,7 @@ async fn metrics_and_health_are_served() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        node.blocks("rail0", "active").len() == 1
-    })
-    .await;
+    node.wait_active_blocks("rail0", 1).await;
     node.add("rail0", &Attachment::of("one"));
     let get = |path: &str| {
         let mut stream = TcpStream::connect(node.listens().unwrap()).unwrap();

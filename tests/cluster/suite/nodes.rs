@@ -17,10 +17,7 @@ async fn nodes_use_a_pool_to_its_last_address_and_none_twice() {
     ];
     site.simple("rail0", "10.1.0.0/26").await;
     for node in &nodes {
-        until("a block is active", async || {
-            !node.blocks("rail0", "active").is_empty()
-        })
-        .await;
+        node.wait_active("rail0").await;
     }
     let mut given = BTreeSet::new();
     for i in 0..31 {
@@ -48,10 +45,7 @@ async fn the_blocks_of_a_node_that_is_gone_are_given_to_others_after_the_quarant
     let flags = ["--quarantine", "4s"];
     let mut dead = Member::running(&site.server, "dead", &flags).await;
     site.simple("rail0", "10.1.0.0/28").await;
-    until("a block is active", async || {
-        !dead.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    dead.wait_active("rail0").await;
     let ip = dead.add("rail0", &Attachment::of("one"));
     dead.kill();
     let heir = Member::running(&site.server, "heir", &flags).await;
@@ -98,10 +92,7 @@ async fn a_node_that_comes_back_after_its_block_was_taken_over_gives_nothing_of_
     let flags = ["--quarantine", "4s"];
     let mut lost = Member::running(&site.server, "lost", &flags).await;
     site.simple("rail0", "10.1.0.0/28").await;
-    until("a block is active", async || {
-        !lost.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    lost.wait_active("rail0").await;
     lost.add("rail0", &Attachment::of("one"));
     lost.kill();
     lost.identity.leave(&site.admin).await;
@@ -142,10 +133,7 @@ async fn a_node_that_is_registered_anew_keeps_what_its_file_proves() {
     let flags = ["--quarantine", "30s"];
     let mut node = Member::running(&site.server, "a", &flags).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     let blocks = node.blocks("rail0", "active");
     let ip = node.add("rail0", &Attachment::of("one"));
     node.kill();
@@ -175,10 +163,7 @@ async fn a_node_that_was_replaced_under_its_name_gets_no_block_of_the_old_one_be
     let flags = ["--quarantine", "4s"];
     let mut old = Member::running(&site.server, "a", &flags).await;
     site.simple("rail0", "10.1.0.0/28").await;
-    until("a block is active", async || {
-        !old.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    old.wait_active("rail0").await;
     old.kill();
     old.identity.leave(&site.admin).await;
     let new = Member::running(&site.server, "a", &flags).await;

@@ -3,7 +3,6 @@
 
 use agents::{Member, Site};
 use cluster::audit::Mark;
-use cluster::install::until;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -16,10 +15,7 @@ async fn an_agent_at_rest_asks_next_to_nothing() {
     }
     site.simple("rail0", "10.1.0.0/24").await;
     for node in &nodes {
-        until("a block is active", async || {
-            node.blocks("rail0", "active").len() == 1
-        })
-        .await;
+        node.wait_active_blocks("rail0", 1).await;
     }
     // First statuses and first looks.
     tokio::time::sleep(Duration::from_secs(5)).await;

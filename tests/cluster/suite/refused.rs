@@ -40,10 +40,7 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
     let mut spec = simple("10.2.0.0/28");
     spec["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
     site.pool("team", spec).await;
-    until("a block is active", async || {
-        !node.blocks("team", "active").is_empty()
-    })
-    .await;
+    node.wait_active("team").await;
     says(
         &node.refused("team", &Attachment::of("one")),
         117,
@@ -52,10 +49,7 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
     let mut spec = simple("10.3.0.0/28");
     spec["cooldownSeconds"] = json!(600);
     site.pool("cooling", spec).await;
-    until("a block is active", async || {
-        !node.blocks("cooling", "active").is_empty()
-    })
-    .await;
+    node.wait_active("cooling").await;
     for i in 0..14 {
         let attachment = Attachment::of(&format!("p{i}"));
         node.add("cooling", &attachment);
@@ -68,10 +62,7 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
     );
     assert!(resting["msg"].as_str().unwrap().contains("cooling"), "{resting}");
     site.simple("full", "10.4.0.0/29").await;
-    until("a block is active", async || {
-        !node.blocks("full", "active").is_empty()
-    })
-    .await;
+    node.wait_active("full").await;
     (0..6).for_each(|i| drop(node.add("full", &Attachment::of(&format!("p{i}")))));
     says(
         &node.refused("full", &Attachment::of("one")),
@@ -87,10 +78,7 @@ async fn an_api_server_that_does_not_answer_is_told_from_a_full_pool() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     site.server.kill();
     let error = (0..64).find_map(|i| {
         let answer = node.call("ADD", "rail0", &Attachment::of(&format!("p{i}")));
@@ -113,10 +101,7 @@ async fn nonsense_on_the_socket_is_answered_and_costs_nobody_else_anything() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
-    until("a block is active", async || {
-        !node.blocks("rail0", "active").is_empty()
-    })
-    .await;
+    node.wait_active("rail0").await;
     let silent: Vec<UnixStream> = (0..50)
         .map(|_| UnixStream::connect(node.socket()).unwrap())
         .collect();

@@ -18,10 +18,7 @@ async fn members(site: &Site, names: &[&str]) -> Vec<Member> {
 
 async fn all_have_a_block(nodes: &[Member]) {
     for node in nodes {
-        until("a block is active", async || {
-            !node.blocks("rail0", "active").is_empty()
-        })
-        .await;
+        node.wait_active("rail0").await;
     }
 }
 

@@ -4,7 +4,8 @@
 use crate::{Identity, Server};
 use agent::api::{BlockState, IpBlock, IpBlockSpec, NodeRef};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-use kube::discovery::{ApiResource, Discovery, Scope};
+use kube::core::GroupVersionKind;
+use kube::discovery::Scope;
 use kube::{Api, Client};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -53,46 +54,40 @@ pub fn documents(file: &Path) -> Vec<DynamicObject> {
         .collect()
 }
 
-/// What the server knows. A group whose only CRD has just come may be listed before it is served: then it is asked again.
-async fn discovered(admin: &Client) -> Discovery {
-    let mut tries = 0;
-    loop {
-        match Discovery::new(admin.clone()).run().await {
-            Ok(discovery) => return discovery,
-            Err(e) => assert!(tries < 50, "discovery: {e}"),
-        }
-        tries += 1;
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-}
-
 /// Applies one object, and fails with the server's sentence.
 pub async fn apply(admin: &Client, object: &DynamicObject) {
-    let types = object.types.as_ref().unwrap();
-    let discovery = discovered(admin).await;
-    let (group, version) = types
-        .api_version
-        .split_once('/')
-        .unwrap_or(("", &types.api_version));
-    let (resource, capabilities) = discovery
-        .resolve_gvk(&kube::core::GroupVersionKind::gvk(group, version, &types.kind))
-        .unwrap_or_else(|| panic!("the API server knows no {} {}", types.api_version, types.kind));
-    let api = api(admin, &resource, capabilities.scope == Scope::Namespaced, object);
+    let kind = &object.types.as_ref().unwrap().kind;
     let name = object.metadata.name.as_deref().unwrap();
-    api.patch(name, &PatchParams::apply("tests").force(), &Patch::Apply(object))
+    api_of(admin, object)
         .await
-        .unwrap_or_else(|e| panic!("{} {name} is refused: {e}", types.kind));
+        .patch(name, &PatchParams::apply("tests").force(), &Patch::Apply(object))
+        .await
+        .unwrap_or_else(|e| panic!("{kind} {name} is refused: {e}"));
 }
 
-fn api(
-    admin: &Client,
-    resource: &ApiResource,
-    namespaced: bool,
-    object: &DynamicObject,
-) -> Api<DynamicObject> {
+/// Where objects such as this one are. Only its own group is asked about; one whose CRD has just come is served a moment later.
+pub async fn api_of(admin: &Client, object: &DynamicObject) -> Api<DynamicObject> {
+    let types = object.types.as_ref().unwrap();
+    let kind = GroupVersionKind::try_from(types).unwrap();
+    let mut tries = 0;
+    let (resource, about) = loop {
+        match kube::discovery::pinned_kind(admin, &kind).await {
+            Ok(found) => break found,
+            Err(e) => assert!(
+                tries < 50,
+                "the API server knows no {} {}: {e}",
+                types.api_version,
+                types.kind
+            ),
+        }
+        tries += 1;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
     match object.metadata.namespace.as_deref() {
-        Some(namespace) if namespaced => Api::namespaced_with(admin.clone(), namespace, resource),
-        _ => Api::all_with(admin.clone(), resource),
+        Some(namespace) if about.scope == Scope::Namespaced => {
+            Api::namespaced_with(admin.clone(), namespace, &resource)
+        }
+        _ => Api::all_with(admin.clone(), &resource),
     }
 }
 

@@ -7,13 +7,14 @@
 use crate::fabric::{reaches, run};
 use std::fs;
 use std::path::Path;
-use tests::kubelet::{Allocation, allocated, device_info};
+use tests::kubelet::{Allocation, Kubelet, allocated, device_info};
 use tests::multus::{Identity, Multus};
 use tests::{Node, Value, json};
 
 /// The folder that the host shares: a kubeconfig, and the pods by name.
 const SHARED: &str = "/kube";
 const RESOURCE: &str = "nvidia.com/hostdev";
+const SHARED_RESOURCE: &str = "rdma/hca_shared";
 
 fn thin(node: &Node) -> Multus<'_> {
     Multus::thin(node, &Path::new(SHARED).join("kubeconfig"))
@@ -95,7 +96,8 @@ fn the_ports_own_guid_may_be_asked_for_and_no_other() {
     });
 }
 
-/// What the SR-IOV device plugin leaves: the allocation, and a file that describes the device. Its word is the pod's status.
+/// What the SR-IOV device plugin leaves: the allocation, and a file that describes the device. Its word is the pod's status. The pod has a
+/// device of the shared plugin too, and another pod the other card; the checkpoint is of yesterday.
 #[test]
 #[ignore = "started by the suite `fabric` of tests/multus"]
 fn the_device_that_a_device_plugin_chose_is_the_master() {
@@ -105,17 +107,20 @@ fn the_device_that_a_device_plugin_chose_is_the_master() {
         let owner = pod("chosen");
         let address = pci("eth1");
         node.ip("link set eth1 up");
-        allocated(&[Allocation {
-            pod: &owner,
-            resource: RESOURCE,
-            devices: &[&address],
-        }]);
+        let (neighbour, others) = (pod("whole"), pci("eth2"));
+        allocated(&[Allocation::new(&owner, RESOURCE, &[&others])]);
+        let kubelet = Kubelet::start(&[
+            Allocation::new(&neighbour, RESOURCE, &[&others]),
+            Allocation::new(&owner, SHARED_RESOURCE, &["17"]),
+            Allocation::new(&owner, RESOURCE, &[&address]),
+        ]);
         let info = json!({ "type": "pci", "version": "1.1.0", "pci": { "pci-address": address, "rdma-device": "mlx5_7" } });
         device_info(RESOURCE, &address, &info);
         let before = node.settled_snapshot(&[&sandbox]);
         multus.add(&sandbox, &owner).result();
         let parent = sandbox.link("net1").parent.expect("a macvlan child has a parent");
         assert_eq!(parent, node.link("eth1").index);
+        assert!(kubelet.asked() > 0);
         multus.del(&sandbox, &owner);
         node.assert_as_before(&before, &[&sandbox], "after DEL");
         node.ip("link set eth1 down");
@@ -132,14 +137,11 @@ fn devices_of_one_resource_go_to_the_networks_in_the_order_of_their_addresses_an
         let addresses = [pci("eth1"), pci("eth2")];
         assert!(addresses[0] < addresses[1]);
         let devices = [addresses[1].as_str(), addresses[0].as_str()];
-        allocated(&[Allocation {
-            pod: &owner,
-            resource: RESOURCE,
-            devices: &devices,
-        }]);
+        let kubelet = Kubelet::start(&[Allocation::new(&owner, RESOURCE, &devices)]);
         let macs = ["eth1", "eth2"].map(|link| node.link(link).address);
         let before = node.settled_snapshot(&[&sandbox]);
         multus.add(&sandbox, &owner).result();
+        assert!(kubelet.asked() > 0);
         assert_eq!(["net1", "net2"].map(|link| sandbox.link(link).address), macs);
         assert!(
             !node
@@ -164,11 +166,7 @@ fn the_status_names_the_rdma_device_whose_uverbs_file_the_pod_is_to_open() {
         let multus = thin(node);
         let sandbox = node.pod();
         let owner = pod("roce");
-        allocated(&[Allocation {
-            pod: &owner,
-            resource: "rdma/hca_shared",
-            devices: &["17"],
-        }]);
+        allocated(&[Allocation::new(&owner, SHARED_RESOURCE, &["17"])]);
         let before = node.settled_snapshot(&[&sandbox]);
         multus.add(&sandbox, &owner).result();
         let uverbs = fs::read_dir("/sys/class/infiniband_verbs").unwrap();

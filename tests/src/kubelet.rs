@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a kubelet and device plugins leave on a node for Multus to find.
 
+mod socket;
+
+pub use socket::Kubelet;
+
 use crate::multus::Identity;
 use serde_json::{Value, json};
 use std::fs;
@@ -23,7 +27,18 @@ pub struct Allocation<'a> {
     pub devices: &'a [&'a str],
 }
 
-/// Writes down what kubelet has allocated on this node.
+impl<'a> Allocation<'a> {
+    /// `devices` of `resource`, for `pod`.
+    pub fn new(pod: &'a Identity, resource: &'a str, devices: &'a [&'a str]) -> Self {
+        Self {
+            pod,
+            resource,
+            devices,
+        }
+    }
+}
+
+/// Writes down what kubelet has allocated on this node, as kubelets before the socket left it.
 pub fn allocated(allocations: &[Allocation]) {
     let entry = |allocation: &Allocation| {
         json!({

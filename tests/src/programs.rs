@@ -57,7 +57,7 @@ pub fn multus() -> &'static Path {
         let dir = given("RDMANET_MULTUS")
             .or_else(|| built("multus"))
             .unwrap_or_else(|| PathBuf::from(IN_VM));
-        for program in ["multus", "multus-daemon", "multus-shim"] {
+        for program in ["multus", "multus-daemon", "multus-shim", "podresources"] {
             assert!(
                 dir.join(program).is_file(),
                 "{program} is not in {}: run tests/go/build --group multus and set RDMANET_MULTUS to what it prints",

@@ -2,31 +2,84 @@
 //! Networks with the resource of a device plugin. Devices with a PCI address are in the fabric's VM.
 
 use crate::macvlan;
-use multus::Site;
+use multus::{Daemon, Site};
 use tests::json;
-use tests::kubelet::{Allocation, allocated};
+use tests::kubelet::{Allocation, Kubelet, allocated};
+use tests::multus::Identity;
 
 const RESOURCE: &str = "rdma/hca_shared";
+
+/// A network whose device plugin shares one adapter among all.
+fn shared_network(site: &Site) {
+    let mut conf = macvlan("rail0", "10.30.0.0/24");
+    conf["capabilities"]["deviceID"] = json!(true);
+    site.network_of(&site.namespace, "rail0", &conf.to_string(), Some(RESOURCE));
+}
+
+/// A device of [`RESOURCE`] for a pod.
+fn given<'a>(pod: &'a Identity, device: &'a [&'a str]) -> Allocation<'a> {
+    Allocation::new(pod, RESOURCE, device)
+}
 
 /// The RDMA shared device plugin counts its slots.
 #[test]
 fn the_number_of_a_shared_device_names_none_and_the_master_decides() {
     Site::run(|site| {
-        let mut conf = macvlan("rail0", "10.30.0.0/24");
-        conf["capabilities"]["deviceID"] = json!(true);
-        site.network_of(&site.namespace, "rail0", &conf.to_string(), Some(RESOURCE));
+        shared_network(site);
         let multus = site.thin();
         let (sandbox, pod) = site.pod("trainer", "rail0");
-        allocated(&[Allocation {
-            pod: &pod,
-            resource: RESOURCE,
-            devices: &["17"],
-        }]);
+        allocated(&[given(&pod, &["17"])]);
         let before = site.node.settled_snapshot(&[&sandbox]);
         multus.add(&sandbox, &pod).result();
         assert_eq!(sandbox.global("net1"), ["10.30.0.2/24"]);
         multus.del(&sandbox, &pod);
         site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+    });
+}
+
+/// What the checkpoint says would be refused: the node has no such device.
+#[test]
+fn thin_or_thick_what_the_kubelet_says_on_its_socket_counts_and_not_its_checkpoint() {
+    Site::run(|site| {
+        shared_network(site);
+        let daemon = Daemon::start(site);
+        for (name, multus) in [("thin", site.thin()), ("thick", daemon.multus())] {
+            let (sandbox, pod) = site.pod(name, "rail0");
+            let (_, neighbour) = site.pod(&format!("{name}-neighbour"), "rail0");
+            allocated(&[given(&pod, &["0000:ff:1f.7"])]);
+            let before = site.node.settled_snapshot(&[&sandbox]);
+            multus.add(&sandbox, &pod).refused(999, &["0000:ff:1f.7"]);
+            multus.del(&sandbox, &pod);
+            let kubelet = Kubelet::start(&[given(&neighbour, &["0000:ff:1f.7"]), given(&pod, &["17"])]);
+            multus.add(&sandbox, &pod).result();
+            assert!(kubelet.asked() > 0, "{name}");
+            assert_eq!(
+                sandbox.link("net1").parent,
+                Some(site.node.link("eth0").index),
+                "{name}"
+            );
+            multus.del(&sandbox, &pod);
+            site.node.assert_as_before(&before, &[&sandbox], name);
+        }
+    });
+}
+
+#[test]
+fn while_the_kubelet_is_away_no_pod_is_attached_and_every_pod_can_go() {
+    Site::run(|site| {
+        shared_network(site);
+        let multus = site.thin();
+        let (sandbox, pod) = site.pod("trainer", "rail0");
+        let before = site.node.settled_snapshot(&[&sandbox]);
+        let mut kubelet = Kubelet::start(&[given(&pod, &["17"])]);
+        multus.add(&sandbox, &pod).result();
+        kubelet.kill();
+        multus.del(&sandbox, &pod);
+        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+        multus.add(&sandbox, &pod).refused(999, &["kubelet.sock"]);
+        multus.del(&sandbox, &pod);
+        site.node
+            .assert_as_before(&before, &[&sandbox], "after the refusal");
     });
 }
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The socket on which a kubelet says which devices it gave to whom; Multus asks there first (`pkg/kubeletclient`).
+//!
+//! Holds always: the socket is in the mount namespace of the thread that started it. The program is Go's, of `tests/go/multus`: as the
+//! `:authority` of a socket gRPC for Go sends its path, which HTTP/2 libraries of Rust refuse (`RST_STREAM`, `PROTOCOL_ERROR`).
+
+use super::Allocation;
+use crate::programs;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
+
+/// Where every kubelet listens.
+const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
+
+/// A kubelet that answers, until the value goes and its socket with it.
+pub struct Kubelet {
+    child: Child,
+    told: NamedTempFile,
+}
+
+impl Kubelet {
+    /// Starts one that has given these devices.
+    pub fn start(allocations: &[Allocation]) -> Self {
+        fs::create_dir_all(Path::new(SOCKET).parent().unwrap()).unwrap();
+        // Of one that was killed.
+        let _ = fs::remove_file(SOCKET);
+        let told = NamedTempFile::new().unwrap();
+        let mut child = Command::new(programs::multus().join("podresources"))
+            .arg(SOCKET)
+            .stdin(Stdio::piped())
+            .stdout(told.reopen().unwrap())
+            .spawn()
+            .unwrap();
+        let list = json!({ "podResources": pods(allocations) });
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(list.to_string().as_bytes()).unwrap();
+        drop(stdin);
+        let mut kubelet = Self { child, told };
+        kubelet.wait_until_ready();
+        kubelet
+    }
+
+    fn wait_until_ready(&mut self) {
+        let start = Instant::now();
+        while !Path::new(SOCKET).exists() {
+            let ended = self.child.try_wait().unwrap();
+            let late = start.elapsed() > Duration::from_secs(20);
+            assert!(ended.is_none() && !late, "no {SOCKET}: {ended:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// How often somebody has asked for the list.
+    pub fn asked(&self) -> usize {
+        let told = fs::read_to_string(self.told.path()).unwrap();
+        let lists = told
+            .lines()
+            .filter(|line| line.ends_with("PodResourcesLister/List"));
+        lists.count()
+    }
+
+    /// Ends it as a crash does: the socket stays, and nobody listens.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_file(SOCKET);
+    }
+}
+
+/// Every pod of a node is listed, and every device by itself: with its NUMA node if its plugin told one, which that of SR-IOV does and
+/// the RDMA shared one does not (`pkg/kubelet/cm`, `containerDevicesFromResourceDeviceInstances`).
+fn pods(allocations: &[Allocation]) -> Vec<Value> {
+    let mut pods =
+        vec![json!({ "name": "coredns", "namespace": "kube-system", "containers": [{ "name": "coredns" }] })];
+    for allocation in allocations {
+        let device = |id: &&str| {
+            let mut device = json!({ "resourceName": allocation.resource, "deviceIds": [id] });
+            if id.contains(':') {
+                device["topology"] = json!({ "nodes": [{ "ID": 0 }] });
+            }
+            device
+        };
+        let devices: Vec<Value> = allocation.devices.iter().map(device).collect();
+        pods.push(json!({
+            "name": allocation.pod.name, "namespace": allocation.pod.namespace,
+            "containers": [{ "name": "main", "devices": devices }],
+        }));
+    }
+    pods
+}

@@ -68,6 +68,16 @@ pub fn multus() -> &'static Path {
     })
 }
 
+/// The program of whereabouts: `RDMANET_WHEREABOUTS`, else what `tests/go/build whereabouts` makes.
+pub fn whereabouts() -> PathBuf {
+    let dir = given("RDMANET_WHEREABOUTS").or_else(|| built("whereabouts"));
+    let program = dir
+        .expect("RDMANET_WHEREABOUTS, the folder that tests/go/build --group whereabouts prints")
+        .join("whereabouts");
+    assert!(program.is_file(), "{} is not there", program.display());
+    program
+}
+
 fn given(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable)
         .filter(|value| !value.is_empty())

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pools move in under living pods: no address is given twice, nobody is restarted, nothing is lost on the way.
 
+use crate::whereabouts::{self, reservations};
 use crate::{Run, person, pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
 use cluster::install::{apply, documents, until};
+use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -61,10 +63,6 @@ fn networks(site: &Site) -> Api<DynamicObject> {
     )
 }
 
-fn whereabouts(site: &Site) -> Api<DynamicObject> {
-    api(site, "whereabouts.cni.cncf.io", "IPPool", "ippools")
-}
-
 async fn create(api: &Api<DynamicObject>, name: &str, spec: &Value) {
     let resource = api.resource_url().to_owned();
     let version = if resource.contains("/v1alpha1/") {
@@ -75,8 +73,6 @@ async fn create(api: &Api<DynamicObject>, name: &str, spec: &Value) {
     let group = resource.split('/').nth(2).unwrap();
     let kind = if resource.contains("network-attachment") {
         "NetworkAttachmentDefinition"
-    } else if resource.contains("overlapping") {
-        "OverlappingRangeIPReservation"
     } else {
         "IPPool"
     };
@@ -106,33 +102,48 @@ fn import(file: &Path, args: &[&str]) -> Run {
     rdmanet(Some(file), &all)
 }
 
-/// Range 10.5.0.0/24 of network `rail0`, of which whereabouts has given .10 to `one`, .11 to `two` and .12 to a pod that is gone;
-/// `late` has .13, which only the pod itself and a reservation know of.
+/// What the network `rail0` has before it moves.
+fn rail0() -> Value {
+    json!({
+        "type": "whereabouts", "range": "10.5.0.0/24", "range_start": "10.5.0.10", "range_end": "10.5.0.59",
+        "exclude": ["10.5.0.40/31"],
+    })
+}
+
+/// Range 10.5.0.0/24 of network `rail0`, of which whereabouts itself has given .10 to `one`, .11 to `two` and .12 to a pod that is gone
+/// without its DEL; `late` has .13, whose allocation is lost, so that only the pod itself and a reservation know of it.
 async fn moved_from() -> (Site, Member) {
     let site = site().await;
     let node = Member::running(&site.server, "a", &[]).await;
-    let ipam = json!({ "type": "whereabouts", "range": "10.5.0.0/24", "range_start": "10.5.0.10", "range_end": "10.5.0.59", "exclude": ["10.5.0.40/31"] });
-    network(&site, "rail0", &ipam).await;
-    let given =
-        |pod: &str| json!({ "id": format!("c-{pod}"), "podref": format!("default/{pod}"), "ifname": "net1" });
-    let allocations = json!({ "10": given("one"), "11": given("two"), "12": given("gone") });
-    create(
-        &whereabouts(&site),
-        "10.5.0.0-24",
-        &json!({ "range": "10.5.0.0/24", "allocations": allocations }),
-    )
-    .await;
-    let reservations = api(
-        &site,
-        "whereabouts.cni.cncf.io",
-        "OverlappingRangeIPReservation",
-        "overlappingrangeipreservations",
-    );
-    create(&reservations, "10.5.0.13", &json!({ "podref": "default/late" })).await;
-    pod_with(&site, "one", "a", "default/rail0", &["10.5.0.10".to_owned()]).await;
+    network(&site, "rail0", &rail0()).await;
+    let names = ["one", "two", "gone", "late"];
+    let given = names.map(|pod| whereabouts::add(&site, &rail0(), pod));
+    assert_eq!(given, ["10.5.0.10", "10.5.0.11", "10.5.0.12", "10.5.0.13"]);
+    let reserved = reservations(&site).get("10.5.0.13").await.unwrap();
+    assert_eq!(reserved.data["spec"]["podref"], "default/late");
+    change(&site, |allocations| assert!(allocations.remove("13").is_some())).await;
+    pod_with(&site, "one", "a", "default/rail0", &given[..1]).await;
     site.pod("two", "a").await;
-    pod_with(&site, "late", "a", "default/rail0", &["10.5.0.13".to_owned()]).await;
+    pod_with(&site, "late", "a", "default/rail0", &given[3..]).await;
     (site, node)
+}
+
+/// Changes what whereabouts has written down of the range of `rail0`.
+async fn change(site: &Site, change: impl FnOnce(&mut serde_json::Map<String, Value>)) {
+    let pools = whereabouts::pools(site);
+    let mut pool = pools.get("10.5.0.0-24").await.unwrap();
+    change(pool.data["spec"]["allocations"].as_object_mut().unwrap());
+    let plain = PostParams::default();
+    pools.replace("10.5.0.0-24", &plain, &pool).await.unwrap();
+}
+
+/// What whereabouts has written down, by version.
+async fn versions(site: &Site) -> Vec<(String, Option<String>)> {
+    let all = ListParams::default();
+    let mut objects = whereabouts::pools(site).list(&all).await.unwrap().items;
+    objects.extend(reservations(site).list(&all).await.unwrap());
+    let version = |object: &DynamicObject| (object.name_any(), object.resource_version());
+    objects.iter().map(version).collect()
 }
 
 /// Takes every address that the node gives.
@@ -160,6 +171,7 @@ fn all_of(node: &Member, pool: &str) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_of_whereabouts_move_in_under_living_pods() {
     let (site, node) = moved_from().await;
+    let before = versions(&site).await;
     let operator = person(&site, "operator", Some("rdmanet-operator")).await;
     let file = operator.path().join("config");
 
@@ -264,8 +276,11 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
     assert!(old.iter().all(|ip| !given.contains(*ip)), "{given:?}");
     assert_eq!(given.len(), 50 - old.len(), "and every other one: {given:?}");
 
-    // Pods of whereabouts end one after the other, and their addresses become the pool's.
+    assert_eq!(versions(&site).await, before, "nothing of whereabouts is changed");
+
+    // Pods of whereabouts end one after the other: the runtime calls the plugin that made them, and their addresses become the pool's.
     site.remove_pod("one").await;
+    whereabouts::call(&site, "DEL", &rail0(), "one").done();
     let back = import(&file, &["whereabouts"]);
     assert_eq!(
         addresses(&back.json()["pools"][0], "living"),
@@ -277,6 +292,7 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
             .contains("10.5.0.10/24")
     })
     .await;
+    // Also when the command is faster than that call, which then takes nothing away.
     for pod in ["two", "late", "last"] {
         site.remove_pod(pod).await;
     }
@@ -293,12 +309,23 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
         site.pools().get("rail0").await.unwrap().spec.ranges[0].exclude,
         ["10.5.0.40/31"]
     );
-    let untouched = whereabouts(&site).get("10.5.0.0-24").await.unwrap();
-    assert_eq!(
-        untouched.data["spec"]["allocations"].as_object().unwrap().len(),
-        3,
-        "nothing of whereabouts is changed"
-    );
+    let newer = ["newer-1", "newer-2", "newer-3"].map(Attachment::of);
+    let freed: BTreeSet<String> = ["10.5.0.11", "10.5.0.13", "10.5.0.14"].map(str::to_owned).into();
+    let mut given = BTreeSet::new();
+    for pod in &newer {
+        given.insert(node.add_soon("rail0", pod).await);
+    }
+    assert_eq!(given, freed);
+    whereabouts::call(&site, "DEL", &rail0(), "two").done();
+    let still: BTreeSet<String> = newer.iter().flat_map(|pod| node.add("rail0", pod)).collect();
+    assert_eq!(still, freed, "an ADD that is repeated has the same answer");
+    let left = whereabouts::pools(&site).get("10.5.0.0-24").await.unwrap();
+    let left: Vec<&String> = left.data["spec"]["allocations"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .collect();
+    assert_eq!(left, ["12"], "what leaked before stays whereabouts' affair");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -309,12 +336,11 @@ async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
     let refused = |run: &Run| run.json()["refused"].to_string();
 
     // An entry that cannot be read could be any address.
-    let mut pool = whereabouts(&site).get("10.5.0.0-24").await.unwrap();
-    pool.data["spec"]["allocations"]["x"] = json!({ "id": "c", "podref": "default/odd" });
-    let pool = whereabouts(&site)
-        .replace("10.5.0.0-24", &PostParams::default(), &pool)
-        .await
-        .unwrap();
+    let odd = json!({ "id": "c", "podref": "default/odd" });
+    change(&site, |allocations| {
+        allocations.insert("x".to_owned(), odd);
+    })
+    .await;
     let run = import(&["whereabouts"]);
     assert_eq!(run.status, 1);
     assert!(
@@ -329,18 +355,13 @@ async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
             .items
             .is_empty()
     );
-    let mut pool = pool;
-    pool.data["spec"]["allocations"]
-        .as_object_mut()
-        .unwrap()
-        .remove("x");
-    whereabouts(&site)
-        .replace("10.5.0.0-24", &PostParams::default(), &pool)
-        .await
-        .unwrap();
+    change(&site, |allocations| {
+        allocations.remove("x");
+    })
+    .await;
 
     // Two networks on one range, of which one is switched: the pool stays closed.
-    let ipam = json!({ "type": "whereabouts", "range": "10.5.0.0/24", "range_start": "10.5.0.10", "range_end": "10.5.0.59", "exclude": ["10.5.0.40/31"] });
+    let ipam = rail0();
     network(&site, "rail0-b", &ipam).await;
     let run = import(&["whereabouts", "--switch"]);
     assert_eq!(

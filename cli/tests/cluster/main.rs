@@ -11,6 +11,7 @@ mod credentials;
 mod import;
 mod look;
 mod release;
+mod whereabouts;
 
 use agents::Site;
 use kube::api::{Patch, PatchParams, PostParams};

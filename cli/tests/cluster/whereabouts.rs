@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! whereabouts itself, of tests/go: its program, as a runtime calls it on a node, with its pools in the API server.
+
+use agents::Site;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use tests::{Answer, Call, programs};
+
+/// The pools, which it keeps in its own namespace.
+pub fn pools(site: &Site) -> Api<DynamicObject> {
+    api(site, "IPPool", "ippools")
+}
+
+/// The addresses that no two of its ranges may give.
+pub fn reservations(site: &Site) -> Api<DynamicObject> {
+    api(
+        site,
+        "OverlappingRangeIPReservation",
+        "overlappingrangeipreservations",
+    )
+}
+
+fn api(site: &Site, kind: &str, plural: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("whereabouts.cni.cncf.io", "v1alpha1", kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+    Api::namespaced_with(site.admin.clone(), "kube-system", &resource)
+}
+
+/// A call for `net1` of pod `default/POD`, whose sandbox is called after it.
+pub fn call(site: &Site, verb: &str, ipam: &Value, pod: &str) -> Answer {
+    let mut ipam = ipam.clone();
+    ipam["configuration_path"] = json!(settings(site));
+    let conf = json!({ "cniVersion": "1.0.0", "name": "rail0", "type": "macvlan", "ipam": ipam });
+    Call::new(&programs::whereabouts())
+        .env("CNI_COMMAND", verb)
+        .env("CNI_CONTAINERID", format!("c-{pod}"))
+        .env("CNI_IFNAME", "net1")
+        // As in the agents' tests a sandbox is the namespace of the test.
+        .env("CNI_NETNS", "/proc/self/ns/net")
+        .env("CNI_NETNS_OVERRIDE", "1")
+        .env("CNI_PATH", "/opt/cni/bin")
+        .env(
+            "CNI_ARGS",
+            format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod}"),
+        )
+        .stdin(conf.to_string())
+        .run()
+}
+
+/// ADD, which gives one address.
+pub fn add(site: &Site, ipam: &Value, pod: &str) -> String {
+    let result = call(site, "ADD", ipam, pod).result();
+    let address = result["ips"][0]["address"].as_str().unwrap();
+    address.split('/').next().unwrap().to_owned()
+}
+
+/// The file that its installation leaves on a node.
+fn settings(site: &Site) -> PathBuf {
+    let path = site.server.dir().join("whereabouts.conf");
+    let settings =
+        json!({ "datastore": "kubernetes", "kubernetes": { "kubeconfig": site.server.kubeconfig() } });
+    std::fs::write(&path, settings.to_string()).unwrap();
+    path
+}

@@ -51,7 +51,7 @@ aarch64: setup ## The same for aarch64 (Grace nodes)
 lint: setup ## Formatting, clippy, rustdoc, shell scripts, licences and duplicate dependencies
 	@tests/lint
 
-image: setup ## The agent's image with both plugins in it: make image IMAGE=NAME:TAG [ARCH=arm64] (docker or podman)
+image: setup ## The agent's image with both plugins in it: make image IMAGE=NAME:TAG [ARCH=arm64] (docker, podman or buildah)
 	@conf/image/build "$(IMAGE)" $(ARCH)
 
 install: build ## Installs both plugins into PREFIX (/opt/cni/bin), each by one rename

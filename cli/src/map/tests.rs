@@ -110,25 +110,50 @@ fn the_drawing_stands_alone_and_has_no_name_unescaped() {
     assert_eq!(svg.matches("http").count(), 1, "the namespace only");
 }
 
-/// What docs/cli.md shows.
+/// What docs/cli.md shows: blocks of 16 by their number, whose they are, and how many of its addresses each has given.
+const EXAMPLE: [(u8, &str, u8); 8] = [
+    (1, "gpu-01", 16),
+    (2, "gpu-02", 9),
+    (4, "gpu-03", 5),
+    (5, "gpu-04", 12),
+    (9, "gpu-05", 3),
+    (10, "gpu-06", 0),
+    (11, "gpu-01", 4),
+    (14, "gpu-02", 0),
+];
+
+/// The pods say what the agents say.
 fn example() -> Map {
-    let nodes = ["gpu-01", "gpu-02", "gpu-03", "gpu-04", "gpu-05", "gpu-06"];
-    let blocks = [1, 2, 4, 5, 9, 10, 11, 14].iter().enumerate().map(|(i, n)| {
-        let cidr = format!("10.1.0.{}/28", n * 16);
-        serde_json::from_value(crate::testing::block("rail0", &cidr, nodes[i % nodes.len()])).unwrap()
+    let mut pods = Vec::new();
+    let blocks = EXAMPLE.map(|(number, node, used)| {
+        let first = number * 16;
+        pods.extend((0..used).map(|i| pod(&format!("p{first}-{i}"), node, &format!("10.1.0.{}", first + i))));
+        let mut block = crate::testing::block("rail0", &format!("10.1.0.{first}/28"), node);
+        block["status"] = json!({ "used": used, "free": 16 - used });
+        serde_json::from_value(block).unwrap()
     });
-    let ranges = serde_json::json!([{ "subnet": "10.1.0.0/24", "exclude": ["10.1.0.200-10.1.0.222"] }]);
+    let ranges = json!([{ "subnet": "10.1.0.0/24", "exclude": ["10.1.0.200-10.1.0.222"] }]);
     let mut object = crate::testing::pool("rail0", &ranges);
-    object["spec"]["reserved"] = serde_json::json!(["10.1.0.128/29"]);
-    let mut cluster = Snapshot::of(
-        vec![serde_json::from_value(object).unwrap()],
-        blocks.collect(),
-        vec![],
-    );
-    cluster.pods = (0..9)
-        .map(|i| pod(&format!("p{i}"), "gpu-01", &format!("10.1.0.{}", 17 + i)))
-        .collect();
+    object["spec"]["reserved"] = json!(["10.1.0.128/29"]);
+    let pool = serde_json::from_value(object).unwrap();
+    let mut cluster = Snapshot::of(vec![pool], blocks.into(), vec![]);
+    cluster.pods = pods;
     draw(&cluster, &cluster.pools[0]).unwrap()
+}
+
+#[test]
+fn what_the_example_of_the_docs_says_of_its_nodes_is_what_it_draws() {
+    let (map, mut told) = (example(), BTreeMap::<&str, i64>::new());
+    for (_, node, used) in EXAMPLE {
+        *told.entry(node).or_default() += i64::from(used);
+    }
+    assert!(told.iter().all(|(node, used)| map.nodes[*node].1 == *used));
+    let drawn = svg::render(&map).matches(r#"class="held""#).count();
+    assert_eq!(
+        drawn,
+        usize::try_from(told.values().sum::<i64>()).unwrap() + 1,
+        "and the legend"
+    );
 }
 
 #[test]

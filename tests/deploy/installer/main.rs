@@ -10,6 +10,7 @@
 mod container;
 mod disks;
 mod host;
+mod image;
 mod kills;
 mod nodes;
 mod pods;

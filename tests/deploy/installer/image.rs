@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The image as `conf/image/build` makes it of the Containerfile, and its init container with the root file system of that image.
+//!
+//! buildah keeps everything below the test's own folder and starts containers by chroot(2), without a runtime beside it. The real programs
+//! are static; these are not, so that the tree has their libraries as well.
+
+use crate::host::{Answer, BIN, Host};
+use deploy::{program, workspace};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NAME: &str = "localhost/rdmanet-agent:test";
+const CONTAINER: &str = "init";
+
+/// Runs `program` with buildah's storage below the test's folder.
+fn run(host: &Host, program: impl AsRef<OsStr>, args: &[&str]) -> Answer {
+    let conf = host.beside("storage.conf");
+    let place = |name: &str| host.beside(name).display().to_string();
+    let text = format!(
+        "[storage]\ndriver = \"vfs\"\ngraphroot = \"{}\"\nrunroot = \"{}\"\n",
+        place("images"),
+        place("running")
+    );
+    fs::write(&conf, text).unwrap();
+    let output = Command::new(program)
+        .args(args)
+        .env("CONTAINERS_STORAGE_CONF", conf)
+        .env("BUILDAH_ISOLATION", "chroot")
+        .env("BUILDER", "buildah")
+        .output();
+    output.unwrap().into()
+}
+
+/// The libraries that a program asks for, and its loader.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let output = Command::new("ldd").arg(program).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let paths = said.split_whitespace().filter(|word| word.starts_with('/'));
+    paths.map(PathBuf::from).collect()
+}
+
+/// What `conf/image/build --tree` makes, of the programs that there are.
+fn tree(host: &Host, arch: &str) -> PathBuf {
+    let dir = host.beside("tree");
+    let at = |path: &str| dir.join(arch).join(path.trim_start_matches('/'));
+    fs::create_dir_all(at("plugins")).unwrap();
+    let agent = program("rdmanet-agent");
+    let mut programs = vec![(agent, at("rdmanet-agent"))];
+    for plugin in agent::install::PLUGINS {
+        programs.push((program(plugin), at("plugins").join(plugin)));
+    }
+    let wanted: BTreeSet<PathBuf> = programs.iter().flat_map(|(from, _)| libraries(from)).collect();
+    programs.extend(
+        wanted
+            .into_iter()
+            .map(|path| (path.clone(), at(path.to_str().unwrap()))),
+    );
+    for (from, to) in programs {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn the_image_of_the_containerfile_installs_both_plugins() {
+    let host = Host::new();
+    let arch = if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else {
+        "amd64"
+    };
+    let tree = tree(&host, arch);
+    let build = workspace().join("conf/image/build");
+    run(&host, build, &["--from", tree.to_str().unwrap(), NAME]).worked();
+
+    let format = "{{.OCIv1.OS}} {{.OCIv1.Architecture}} {{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}}";
+    let told = run(
+        &host,
+        "buildah",
+        &["inspect", "--type", "image", "--format", format, NAME],
+    )
+    .worked();
+    assert_eq!(told.trim(), format!("linux {arch} 0:0 [/rdmanet-agent]"));
+
+    run(
+        &host,
+        "buildah",
+        &["from", "--pull=never", "--name", CONTAINER, NAME],
+    )
+    .worked();
+    let mount = format!("{}:/host/opt/cni/bin", host.at(BIN).display());
+    let said = run(
+        &host,
+        "buildah",
+        &[
+            "run",
+            "--cap-drop=all",
+            "--cap-add=CAP_DAC_OVERRIDE",
+            "--env=RDMANET_DISTRIBUTION=kubeadm",
+            "--volume",
+            &mount,
+            CONTAINER,
+            "--",
+            "/rdmanet-agent",
+            "install",
+        ],
+    )
+    .worked();
+    assert!(
+        said.contains("cni-ipoib 0.1.0 installed (there was none)"),
+        "{said}"
+    );
+    assert_eq!(host.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
+}
+
+#[test]
+fn a_tree_that_is_not_there_and_a_name_without_a_tag_are_refused_with_the_remedy() {
+    let host = Host::bare();
+    let build = workspace().join("conf/image/build");
+    let dir = host.root();
+    let dir = dir.to_str().unwrap();
+    run(&host, &build, &["--from", dir, NAME, "arm64"]).refused_with(&[dir, "--tree"]);
+    run(&host, &build, &["--from", dir, "rdmanet-agent"]).refused_with(&["has no tag", "NAME:TAG"]);
+}

@@ -10,8 +10,8 @@ use tests::{Conf, Node};
 /// How many calls of a verb are killed in one mode: about a second each.
 const fn kills(verb: Verb) -> usize {
     match verb {
-        Verb::Add => 12,
-        Verb::Del => 7,
+        Verb::Add => 8,
+        Verb::Del => 5,
     }
 }
 

@@ -2,7 +2,7 @@
 //! Eight rails in one pod: every pair of rails of two pods talks, on the interfaces that it was meant for.
 //!
 //! Told from the bytes that each interface sent: every pair exchanges another number of echo requests, each larger than
-//! all that ARP, neighbour discovery and multicast say meanwhile.
+//! all that ARP, neighbour discovery and multicast say meanwhile. One of them may be lost on a busy machine.
 
 use crate::fabric::{address, network, reaches, run_on};
 use std::collections::BTreeMap;
@@ -14,6 +14,11 @@ use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
 const RAILS: usize = 8;
 /// Payload of an echo request, in bytes.
 const PAYLOAD: u64 = 1400;
+
+/// How often a rail is asked: another number for each, and never only once.
+const fn asked(rail: usize) -> usize {
+    rail + 3
+}
 
 fn ifname(rail: usize) -> String {
     format!("net{}", rail + 1)
@@ -112,14 +117,17 @@ fn acquaint(a: &Railed<'_>, b: &Railed<'_>, ipv6: bool) {
     });
 }
 
-/// What every rail of both pods sent while rail `from` of `a` asked rail N of `b` N + 1 times.
+/// What every rail of both pods sent while rail `from` of `a` asked each rail of `b`.
 fn ask_all(a: &Railed<'_>, from: usize, b: &Railed<'_>, ipv6: bool) -> [Vec<u64>; 2] {
     let before = [a.sent(), b.sent()];
     let source = a.address(from, ipv6);
     thread::scope(|scope| {
         for to in 0..RAILS {
             let target = b.address(to, ipv6);
-            let words = format!("-q -c {} -i 0.05 -W 3 -s {PAYLOAD} -I {source} {target}", to + 1);
+            let words = format!(
+                "-q -c {} -i 0.05 -W 3 -s {PAYLOAD} -I {source} {target}",
+                asked(to)
+            );
             scope.spawn(move || {
                 let output = a.pod.exec("ping", &words);
                 assert!(output.status.success(), "nothing came back: ping {words}");
@@ -149,10 +157,10 @@ fn all_pairs(a: &Railed<'_>, b: &Railed<'_>) {
             for rail in 0..RAILS {
                 // Datagrams may be lost on a busy machine, but none may turn up elsewhere: each rail is asked another
                 // number of times, so that whatever went by a wrong one is too much there.
-                let asked = requests(by_a[rail], ipv6);
-                assert!(if rail == from { asked > 30 } else { asked == 0 }, "{case}");
+                let sent = requests(by_a[rail], ipv6);
+                assert!(if rail == from { sent > 45 } else { sent == 0 }, "{case}");
                 let answered = requests(by_b[rail], ipv6);
-                assert!(answered >= 1 && answered <= rail as u64 + 1, "{case}");
+                assert!(answered >= 1 && answered <= asked(rail) as u64, "{case}");
             }
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! ip -d -j address show >address.json; ip -j route show default >route.json; cd /sys
-//! for l in class/{infiniband,net}/*/device; do echo "$l -> $(realpath --relative-to=. $l)"; done >sysfs
+//! for l in class/{infiniband,net}/*/device; do d=$(readlink -f $l); echo "$l -> ${d#/sys/}"; done >sysfs
 //! for f in class/infiniband/*/{hca_type,node_guid,ports/*/{link_layer,state,phys_state,rate,lid,sm_lid,gids/*,pkeys/*,gid_attrs/*/*}} \
 //!     class/net/*/{ifindex,dev_port,device/numa_node}; do t=$(cat $f 2>/dev/null) && echo "$f = $t"; done >>sysfs
 //! ```

@@ -104,3 +104,33 @@ fn rdmanet_node_tells_the_active_port_of_a_bond_and_children_of_the_host() {
         node.ip("link del ib2.8001");
     });
 }
+
+/// The commands with which docs/cli.md has a reader record a node.
+fn recording() -> &'static str {
+    const PAGE: &str = include_str!("../../docs/cli.md");
+    let (_, after) = PAGE.split_once("```sh job:infiniband\n").unwrap();
+    after.split_once("```").unwrap().0
+}
+
+#[test]
+fn a_node_that_was_recorded_as_the_docs_say_looks_as_it_does() {
+    run(|node| {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("record");
+        let text = format!("cd {}\n{}", folder.path().display(), recording());
+        std::fs::write(&script, text).unwrap();
+        let output = node.exec("bash", script.to_str().unwrap());
+        assert!(output.status.success(), "{output:?}");
+        let recorded = folder.path().join("node1");
+        let recorded = ["rdmanet", "node", "--from", recorded.to_str().unwrap()];
+        let recorded = cli::run(&Args::parse_from(recorded)).unwrap();
+        for key in ["ports", "use"] {
+            assert_eq!(
+                recorded.json[key],
+                look(node).json[key],
+                "{key}: {}",
+                recorded.text
+            );
+        }
+    });
+}

@@ -6,6 +6,7 @@ use crate::block::orphan::{Judge, NodeSight};
 use crate::block::owner::Me;
 use crate::cluster::{Cluster, Registration, Trouble};
 use crate::config::Config;
+use crate::follow::Names;
 use crate::metrics::Metrics;
 use crate::node::Stores;
 use common::cni::Error;
@@ -40,6 +41,8 @@ pub struct Agent {
     pub pools: Store<IpPool>,
     /// The blocks with this node's name, as the API server last told.
     pub blocks: Store<IpBlock>,
+    /// Blocks that are to be told of.
+    pub names: Names,
     /// Numbers for Prometheus.
     pub metrics: Metrics,
     sight: Mutex<Option<Sight>>,
@@ -67,7 +70,13 @@ pub enum Failure {
 
 impl Agent {
     /// An agent with nothing done yet.
-    pub fn new(config: Config, cluster: Cluster, pools: Store<IpPool>, blocks: Store<IpBlock>) -> Self {
+    pub fn new(
+        config: Config,
+        cluster: Cluster,
+        pools: Store<IpPool>,
+        blocks: Store<IpBlock>,
+        names: Names,
+    ) -> Self {
         let reporter = Reporter {
             controller: "rdmanet-agent".to_owned(),
             instance: Some(config.node.clone()),
@@ -81,6 +90,7 @@ impl Agent {
             cluster,
             pools,
             blocks,
+            names,
         }
     }
 

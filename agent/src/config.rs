@@ -8,6 +8,9 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Writes a second that all nodes together make at most; with more blocks, each is told of less often.
+const WRITES_A_SECOND: u64 = 50;
+
 /// Claims blocks of addresses for this node, and keeps pools in order.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
@@ -51,6 +54,12 @@ impl Config {
     /// this node's files that others may have been given meanwhile.
     pub fn answer_age(&self) -> Duration {
         (self.quarantine / 4).min(MINUTE)
+    }
+
+    /// How often a node tells of a block, at most, and the keeper of a pool's numbers, where the pool has so many blocks.
+    pub fn tell_every(&self, blocks: i64) -> Duration {
+        let all = u64::try_from(blocks).unwrap_or_default() / WRITES_A_SECOND;
+        self.mirror.max(Duration::from_secs(all))
     }
 
     /// How often this node's registration is looked at.

@@ -4,6 +4,7 @@
 use crate::agent::Agent;
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::follow::Follower;
 use crate::keeper::Keeper;
 use crate::lock::NodeLock;
 use crate::serve::Workers;
@@ -106,11 +107,10 @@ pub fn begin(
     stop: &CancellationToken,
 ) -> (Arc<Agent>, Workers) {
     let cluster = Cluster::new(client);
-    let ((pools, pool_writer), (blocks, block_writer)) = (store(), store());
-    let mine = watcher::Config::default().fields(&format!("spec.owner.node={}", config.node));
+    let (pools, pool_writer) = store();
+    let (follower, names, blocks) = Follower::new();
     let pool_stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
-    let block_stream = watcher(cluster.blocks.clone(), mine).default_backoff();
-    let agent = Arc::new(Agent::new(config, cluster, pools, blocks));
+    let agent = Arc::new(Agent::new(config, cluster, pools, blocks, names));
     let workers = workers(&agent, tasks, stop);
     let (on_pool, on_block) = (workers.clone(), workers.clone());
     let pool_events = reflector(pool_writer, pool_stream)
@@ -119,16 +119,12 @@ pub fn begin(
             let look = pool
                 .ok()
                 .and_then(|pool| PoolName::try_from(pool.name_any()).ok());
-            nudge(&on_pool, look)
+            nudge(&on_pool, look);
+            std::future::ready(())
         });
-    let block_events = reflector(block_writer, block_stream)
-        .touched_objects()
-        .for_each(move |block| {
-            let look = block
-                .ok()
-                .and_then(|block| PoolName::try_from(block.spec.pool).ok());
-            nudge(&on_block, look)
-        });
+    let block_events = follower.run(agent.clone(), move |block| {
+        nudge(&on_block, PoolName::try_from(block.spec.pool.clone()).ok());
+    });
     tasks.spawn(until(stop.clone(), pool_events));
     tasks.spawn(until(stop.clone(), block_events));
     tasks.spawn(until(stop.clone(), start_known(agent.clone(), workers.clone())));
@@ -143,12 +139,11 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
     }
 }
 
-fn nudge(workers: &Workers, pool: Option<PoolName>) -> std::future::Ready<()> {
+fn nudge(workers: &Workers, pool: Option<PoolName>) {
     if let Some(pool) = pool {
         // One that has more to read than fits looks soon anyway.
         let _ = workers(&pool).try_send(Message::Look);
     }
-    std::future::ready(())
 }
 
 /// Pools that this node has files of have work to do whether or not the API server knows them still.

@@ -72,7 +72,7 @@ impl Keeper {
     /// Works whenever the Lease is this agent's, until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
-            let is_keeper = match self.election.renew(self.agent.known_blocks()).await {
+            let is_keeper = match self.election.renew(self.known_nodes()).await {
                 Ok(is_keeper) => is_keeper,
                 Err(trouble) => {
                     tracing::debug!(error = %trouble, "no word about who is the keeper");
@@ -146,6 +146,11 @@ impl Keeper {
             nodes,
             _watches: watches,
         }
+    }
+
+    fn known_nodes(&self) -> Option<u64> {
+        let nodes = self.sight.as_ref()?.nodes.state().len();
+        u64::try_from(nodes).ok().filter(|nodes| *nodes > 0)
     }
 
     fn blocks(&self) -> Vec<Arc<IpBlock>> {

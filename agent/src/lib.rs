@@ -7,10 +7,12 @@
 pub mod agent;
 pub mod api;
 pub mod block;
+pub mod client;
 pub mod cluster;
 pub mod config;
 pub mod daemon;
 pub mod evidence;
+pub mod follow;
 pub mod grid;
 pub mod ground;
 pub mod http;

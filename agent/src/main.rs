@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The process: flags, logs, signals.
 
+use agent::client;
 use agent::config::Config;
 use agent::daemon;
 use agent::install::{self, Install, Uninstall};
@@ -135,8 +136,10 @@ async fn run(config: Config) -> Result<(), String> {
         tracing::info!("stopping");
         on_signal.cancel();
     });
-    let client = kube::Client::try_default().await.map_err(|e| {
+    let found = kube::Config::infer().await.map_err(|e| {
         format!("no way to the API server: {e}; set KUBECONFIG, or run in a pod with a service account")
     })?;
+    let client = client::new(found)
+        .map_err(|e| format!("cannot speak to the API server with the credentials that were found: {e}"))?;
     daemon::run(config, client, stop).await.map_err(|e| e.to_string())
 }

@@ -136,15 +136,18 @@ impl Worker {
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Message>, stop: CancellationToken) {
         let mut pause = self.agent.config.tick;
         loop {
+            let mut wait = self.agent.config.tick;
             match self.reconcile().await {
-                Ok(()) => pause = self.agent.config.tick,
+                Ok(()) => pause = wait,
                 Err(failure) => {
                     tracing::warn!(pool = %self.pool, error = %failure, "the pool is not as it should be on this node");
                     self.agent.metrics.failed(&self.pool);
                     pause = (pause * 2).min(Duration::from_secs(30));
+                    // What has failed for all nodes together is not tried again by all together.
+                    wait = pause.mul_f64(0.5 + fastrand::f64());
                 }
             }
-            let until = tokio::time::Instant::now() + pause;
+            let until = tokio::time::Instant::now() + wait;
             loop {
                 tokio::select! {
                     () = stop.cancelled() => return,
@@ -237,6 +240,9 @@ impl Worker {
     }
 
     fn note(&mut self, name: &str, block: Option<IpBlock>) {
+        if block.is_some() {
+            self.agent.names.follow(name);
+        }
         let before = self.written.get(name).map_or(0, |noted| noted.version);
         let told = self
             .agent

@@ -3,7 +3,7 @@
 //! whoever takes it (as client-go's leader election does).
 //!
 //! Every agent is a candidate, and there may be thousands: together they look at the Lease [`LOOKS_A_SECOND`] times a
-//! second. Whoever finds it old looks again after its duration, so that a keeper that dies is replaced within twice
+//! second. How many nodes there are stands on the Lease itself ([`NODES`]), where the keeper writes it. Whoever finds it old looks again after its duration, so that a keeper that dies is replaced within twice
 //! that duration and a moment, however many candidates there are.
 
 use crate::agent::Agent;
@@ -19,7 +19,10 @@ const NAME: &str = "rdmanet-keeper";
 /// How long a keeper may be silent.
 const DURATION: Duration = Duration::from_secs(15);
 
-/// How often all candidates together look, in a cluster with a block for each.
+/// The annotation of the Lease that says how many nodes the cluster has.
+const NODES: &str = "rdmanet.io/nodes";
+
+/// How often all candidates together look.
 const LOOKS_A_SECOND: u64 = 20;
 
 /// How seldom one candidate looks, at most.
@@ -39,6 +42,8 @@ struct Eye {
     me: String,
     /// The version that was seen last, and since when.
     seen: Option<(String, Instant)>,
+    /// How many nodes there are, as the keeper says; 0 if it has not said.
+    nodes: u64,
 }
 
 /// What a candidate finds.
@@ -59,27 +64,29 @@ impl Election {
             eye: Eye {
                 me: agent.config.node.clone(),
                 seen: None,
+                nodes: 0,
             },
             next: None,
             was: false,
         }
     }
 
-    /// Whether this agent is the keeper now; renews, takes or looks at the Lease when it is time. `blocks`: how many
-    /// there are, for want of the number of candidates.
-    pub(super) async fn renew(&mut self, blocks: u64) -> Result<bool, Trouble> {
+    /// Whether this agent is the keeper now; renews, takes or looks at the Lease when it is time. `nodes`: how many there are, if
+    /// this agent is the keeper and knows.
+    pub(super) async fn renew(&mut self, nodes: Option<u64>) -> Result<bool, Trouble> {
         if self.next.is_some_and(|next| Instant::now() < next) {
             return Ok(self.was);
         }
+        self.eye.nodes = nodes.unwrap_or(self.eye.nodes);
         let began = Instant::now();
         let was = std::mem::take(&mut self.was);
         let chance = fastrand::f64();
         // Without an answer it is not known who has it. A keeper asks again at once; others would only add to what keeps the
         // API server from answering.
-        self.next = (!was).then(|| began + pause(Found::Kept, blocks, chance));
+        self.next = (!was).then(|| began + pause(Found::Kept, self.eye.nodes, chance));
         let found = self.attempt().await?;
         self.was = found == Found::Mine;
-        self.next = Some(began + pause(found, blocks, chance));
+        self.next = Some(began + pause(found, self.eye.nodes, chance));
         if self.was != was {
             tracing::info!(is_keeper = self.was, "the keeper has changed");
         }
@@ -101,13 +108,15 @@ impl Election {
     }
 
     fn lease(&self, before: Option<Lease>) -> Lease {
-        let metadata = before.map_or_else(
+        let mut metadata = before.map_or_else(
             || ObjectMeta {
                 name: Some(NAME.to_owned()),
                 ..ObjectMeta::default()
             },
             |lease| lease.metadata,
         );
+        let nodes = (NODES.to_owned(), self.eye.nodes.to_string());
+        metadata.annotations.get_or_insert_default().extend([nodes]);
         Lease {
             metadata,
             spec: Some(LeaseSpec {
@@ -141,6 +150,8 @@ impl Election {
 impl Eye {
     fn find(&mut self, lease: &Lease) -> Found {
         let spec = lease.spec.clone().unwrap_or_default();
+        let nodes = lease.metadata.annotations.as_ref().and_then(|all| all.get(NODES));
+        self.nodes = nodes.and_then(|nodes| nodes.parse().ok()).unwrap_or(self.nodes);
         let holder = spec.holder_identity.unwrap_or_default();
         if holder == self.me || holder.is_empty() {
             return Found::Mine;
@@ -169,12 +180,12 @@ impl Eye {
 }
 
 /// How long a candidate waits. `chance` (0 to 1) keeps those that started together from looking together.
-fn pause(found: Found, blocks: u64, chance: f64) -> Duration {
+fn pause(found: Found, nodes: u64, chance: f64) -> Duration {
     match found {
         Found::Mine => DURATION / 3,
         Found::Old(left) => left,
         Found::Kept => {
-            let turn = Duration::from_secs(blocks / LOOKS_A_SECOND).clamp(DURATION / 3, SELDOM);
+            let turn = Duration::from_secs(nodes / LOOKS_A_SECOND).clamp(DURATION / 3, SELDOM);
             turn.mul_f64(0.5 + chance)
         }
     }

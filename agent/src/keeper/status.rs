@@ -156,17 +156,16 @@ impl Keeper {
         if status == *before {
             return Ok(());
         }
-        // Numbers alone wait their turn: every agent watches pools.
+        // Numbers alone wait their turn: every agent watches pools, and where there are many the numbers come in slowly.
         let numbers_only = changes.is_empty()
             && status.accepted == before.accepted
             && status.sharing == before.sharing
             && status.wanted == before.wanted
             && status.observed_generation == before.observed_generation;
         let name = pool.name_any();
-        let recent = self
-            .told
-            .get(&name)
-            .is_some_and(|at| at.elapsed() < self.agent.config.mirror);
+        let blocks = status.counters.as_ref().map_or(0, |counters| counters.blocks);
+        let every = self.agent.config.tell_every(blocks);
+        let recent = self.told.get(&name).is_some_and(|at| at.elapsed() < every);
         if numbers_only && recent {
             return Ok(());
         }

@@ -96,7 +96,9 @@ impl Worker {
         }
         self.attempts += 1;
         let order = Order::new(grid.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
-        for position in 0..u128::from(TRIES).min(grid.blocks()) {
+        // Where there was none a while ago, a list finds one sooner than a dozen refusals.
+        let tries = if self.full_until.is_some() { 0 } else { TRIES };
+        for position in 0..u128::from(tries).min(grid.blocks()) {
             let Some(cell) = order.at(position).and_then(|index| grid.cell(index)) else {
                 continue;
             };
@@ -172,7 +174,12 @@ impl Worker {
         let object = claim(&ground.spec.address_space, self.pool.as_str(), cell, me);
         let name = object.name_any();
         self.agent.metrics.tried(&self.pool);
-        match create(&self.agent.cluster.blocks, &object).await? {
+        let created = create(&self.agent.cluster.blocks, &object).await;
+        if created.is_err() {
+            // It may have taken effect, or may do so yet.
+            self.agent.names.follow(&name);
+        }
+        match created? {
             Written::Done(block) => {
                 self.note(&name, Some(block.clone()));
                 if !self.listed(ground, grid, cell).await? {

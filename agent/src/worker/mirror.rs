@@ -15,19 +15,39 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Writes a second that all nodes together make at most; with more blocks, each is told of less often.
-const WRITES_A_SECOND: u64 = 50;
-
-/// Nodes that note an edit of a pool in a second, about: all of them learn of it at the same moment, and if they wrote then,
-/// most would wait in the API server's queue until they give up and come again.
+/// Nodes that note an edit of a pool in a second, or tell of pods that have all started at once, about: if they all wrote in the
+/// same moment, most would wait in the API server's queue until they give up and come again.
 const NOTES_A_SECOND: f64 = 200.0;
 
 /// What was told last of each block, and when.
 #[derive(Default)]
 pub(super) struct Mirrored {
-    told: HashMap<String, (Instant, Use, i64)>,
+    told: HashMap<String, Told>,
     /// A generation of the pool, and when it is this node's turn to note it.
     turn: Option<(i64, Instant)>,
+}
+
+/// What was told of a block.
+struct Told {
+    at: Instant,
+    used: Use,
+    /// The generation of the pool.
+    noted: i64,
+    /// When it is this node's turn to tell of what has changed since.
+    turn: Option<Instant>,
+}
+
+impl Told {
+    /// Whether it is time to tell of `used`.
+    fn is_old(&mut self, used: Use, every: Duration, blocks: i64) -> bool {
+        if self.used == used || self.at.elapsed() < every {
+            return false;
+        }
+        let now = Instant::now();
+        now >= *self
+            .turn
+            .get_or_insert_with(|| now + wait(blocks, fastrand::f64()))
+    }
 }
 
 impl Mirrored {
@@ -42,7 +62,7 @@ impl Mirrored {
     }
 }
 
-/// How long a node with this `chance` (0 to 1) waits before it notes an edit, where the pool has so many blocks.
+/// How long a node with this `chance` (0 to 1) waits before it tells what many may have to tell now, where the pool has so many blocks.
 fn wait(blocks: i64, chance: f64) -> Duration {
     let all = f64::from(i32::try_from(blocks).unwrap_or(i32::MAX)) / NOTES_A_SECOND;
     if all < 1.0 {
@@ -74,25 +94,23 @@ impl Worker {
         let total: u64 = usage.values().map(|used| used.leased).sum();
         self.agent.metrics.holds(&self.pool, file.blocks.len(), total);
         let generation = file.generation;
-        let cluster_wide =
-            Duration::from_secs(u64::try_from(target.blocks).unwrap_or_default() / WRITES_A_SECOND);
-        let every = self.agent.config.mirror.max(cluster_wide);
+        let every = self.agent.config.tell_every(target.blocks);
         self.mirrored.told.retain(|name, _| blocks.contains_key(name));
         let mine = |block: &IpBlock| seen(block).owner == me && block.spec.state != BlockState::Shared;
         for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
             let used = usage.get(name).copied().unwrap_or_default();
-            let before = self.mirrored.told.get(name);
-            if let Some((at, told, noted)) = before
-                && *noted == generation
-                && (*told == used || at.elapsed() < every)
-            {
-                continue;
-            }
-            if before.is_none_or(|(.., noted)| *noted != generation) {
-                if !self.mirrored.is_turn(generation, target.blocks) {
-                    continue;
+            match self.mirrored.told.get_mut(name) {
+                Some(told) if told.noted == generation => {
+                    if !told.is_old(used, every, target.blocks) {
+                        continue;
+                    }
                 }
-                self.publish_reserved(target).await?;
+                _ => {
+                    if !self.mirrored.is_turn(generation, target.blocks) {
+                        continue;
+                    }
+                    self.publish_reserved(target).await?;
+                }
             }
             let leases = self.leases_of(ground, cell(block)).await?;
             let status = IpBlockStatus {
@@ -105,9 +123,13 @@ impl Worker {
             };
             if let Written::Done(after) = tell(&self.agent.cluster.blocks, name, &status).await? {
                 self.note(name, Some(after));
-                self.mirrored
-                    .told
-                    .insert(name.clone(), (Instant::now(), used, generation));
+                let told = Told {
+                    at: Instant::now(),
+                    used,
+                    noted: generation,
+                    turn: None,
+                };
+                self.mirrored.told.insert(name.clone(), told);
             }
         }
         Ok(())

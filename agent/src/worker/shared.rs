@@ -8,7 +8,7 @@ use crate::agent::Failure;
 use crate::api::pool::condition::EXHAUSTED;
 use crate::api::{IpAddress, IpBlock};
 use crate::cluster::{list, tell};
-use crate::grid::Cell;
+use crate::grid::{Cell, Grid};
 use crate::ground::Ground;
 use crate::object::{cell, now};
 use common::cni::{Code, Error};
@@ -31,6 +31,15 @@ pub(super) enum Room {
     Here,
     /// In a block that all nodes share.
     Shared,
+}
+
+/// What the shared blocks of a pool have.
+#[derive(Default)]
+struct SharedRoom {
+    /// The addresses that nobody has.
+    free: IntervalSet,
+    /// All addresses of the pool that are objects.
+    there: Vec<IpAddress>,
 }
 
 impl Worker {
@@ -64,8 +73,8 @@ impl Worker {
     }
 
     async fn has_shared(&mut self, ground: &Ground, family: Family) -> Result<bool, Error> {
-        let free = self.shared_room(ground, family).await;
-        Ok(!free.map_err(|e| self.failed(&e))?.is_empty())
+        let room = self.shared_room(ground, family).await;
+        Ok(!room.map_err(|e| self.failed(&e))?.free.is_empty())
     }
 
     /// An address of a shared block.
@@ -76,11 +85,14 @@ impl Worker {
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
-        let free = self
+        let room = self
             .shared_room(ground, family)
             .await
             .map_err(|e| self.failed(&e))?;
-        if let Some(address) = self.bind_any(ground, family, &free, claimant).await? {
+        if let Some(ip) = given_before(&room.there, &self.agent.config.node, family, claimant) {
+            return self.bind(ground, ip, claimant).await;
+        }
+        if let Some(address) = self.bind_any(ground, family, &room.free, claimant).await? {
             return Ok(address);
         }
         self.wish(target, family).await;
@@ -88,7 +100,7 @@ impl Worker {
     }
 
     /// The addresses of shared blocks that nobody has.
-    async fn shared_room(&mut self, ground: &Ground, family: Family) -> Result<IntervalSet, Failure> {
+    async fn shared_room(&mut self, ground: &Ground, family: Family) -> Result<SharedRoom, Failure> {
         let recent = |(at, _): &&(Instant, Vec<Cell>)| at.elapsed() < LISTED;
         let cells = if let Some((_, cells)) = self.shared.as_ref().filter(recent) {
             cells.clone()
@@ -99,17 +111,22 @@ impl Worker {
             self.shared = Some((Instant::now(), cells.clone()));
             cells
         };
-        let mut free = Vec::new();
-        let grid = ground.grid(family);
-        for cell in cells {
-            let Some(grid) = grid.filter(|grid| grid.has(cell)) else {
-                continue;
-            };
-            let taken = self.objects_in(&ground.spec.address_space, cell).await?;
-            let taken: IntervalSet = taken.iter().copied().map(one).collect();
-            free.extend_from_slice(grid.usable(cell).minus(&taken).intervals());
-        }
-        Ok(free.into_iter().collect())
+        let Some(grid) = ground.grid(family).filter(|_| !cells.is_empty()) else {
+            return Ok(SharedRoom::default());
+        };
+        // One list, however many blocks are shared. An address that another pool has is found out by the CREATE.
+        let there: Vec<IpAddress> =
+            list(&self.agent.cluster.addresses, &format!("spec.pool={}", self.pool)).await?;
+        let addresses = there.iter().filter_map(address);
+        let taken: IntervalSet = addresses
+            .filter(|ip| Family::of(*ip) == family)
+            .map(one)
+            .collect();
+        let shared = cells.into_iter().filter(|cell| grid.has(*cell));
+        let free = shared
+            .flat_map(|cell| grid.usable(cell).minus(&taken).intervals().to_vec())
+            .collect();
+        Ok(SharedRoom { free, there })
     }
 
     /// The addresses of a block that are objects, whichever pool made them.
@@ -149,15 +166,18 @@ impl Worker {
         }
     }
 
-    /// Whether somebody may have addresses to share, as far as this node knows.
+    /// Whether somebody may have addresses to share, where every block has an owner. The pool's numbers are no help: they may be
+    /// from before it filled up.
     pub(super) fn others_may_share(&self, target: &Target) -> bool {
-        let blocks = i64::try_from(self.blocks().len()).unwrap_or(i64::MAX);
+        let own = u128::try_from(self.blocks().len()).unwrap_or(u128::MAX);
+        let grids = target.ground.iter().flat_map(|ground| &ground.grids);
+        let all = grids.map(Grid::blocks).fold(0, u128::saturating_add);
         let status = self.pool_object().and_then(|pool| pool.status.clone());
         let conditions = status.unwrap_or_default().conditions;
         let exhausted = conditions
             .iter()
             .any(|condition| condition.type_ == EXHAUSTED && condition.status == "True");
-        may_share(target) && target.blocks > blocks && !exhausted
+        may_share(target) && all > own && !exhausted
     }
 
     pub(super) fn asked_to_share(&self) -> Error {
@@ -179,9 +199,27 @@ fn may_share(target: &Target) -> bool {
         .is_some_and(|ground| ground.spec.fallback.is_empty())
 }
 
+/// The address that this attachment was given already, by an answer that came too late for its plugin. Another one would leave this
+/// one to nobody until it is found unused, and there are few.
+fn given_before(there: &[IpAddress], node: &str, family: Family, claimant: &Claimant<'_>) -> Option<IpAddr> {
+    let attachment = Some(claimant.attachment());
+    let mine = |one: &&IpAddress| {
+        one.spec.attachment == attachment && one.spec.node.node == node && one.spec.holder.is_none()
+    };
+    let mut addresses = there.iter().filter(mine).filter_map(address);
+    addresses.find(|ip| Family::of(*ip) == family)
+}
+
+fn address(object: &IpAddress) -> Option<IpAddr> {
+    object.spec.address.parse().ok()
+}
+
 fn one(ip: IpAddr) -> Interval {
     Interval {
         first: bits(ip),
         last: bits(ip),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,9 +9,13 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 async fn members(site: &Site, names: &[&str]) -> Vec<Member> {
+    members_with(site, names, &[]).await
+}
+
+async fn members_with(site: &Site, names: &[&str], flags: &[&str]) -> Vec<Member> {
     let mut nodes = Vec::new();
     for name in names {
-        nodes.push(Member::running(&site.server, name, &[]).await);
+        nodes.push(Member::running(&site.server, name, flags).await);
     }
     nodes
 }
@@ -78,6 +82,30 @@ async fn three_nodes_use_a_pool_to_its_last_address() {
     .await;
     site.wait_condition("rail0", "Exhausted", "False").await;
     nodes[0].add_soon("rail0", &Attachment::of("again")).await;
+}
+
+/// The numbers of the pool are of before anybody had a block, and would call it exhausted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_fills_up_before_its_numbers_are_told_is_shared_at_once() {
+    let site = Site::new().await;
+    let nodes = members_with(&site, &["a", "b"], &["--mirror", "5m"]).await;
+    site.simple("rail0", "10.1.0.0/27").await;
+    all_have_a_block(&nodes).await;
+    let mut given = BTreeSet::new();
+    let mut pods = (0..).map(|i| Attachment::of(&format!("p{i}")));
+    let refused = loop {
+        let pod = pods.next().unwrap();
+        let answer = nodes[0].call("ADD", "rail0", &pod);
+        if !answer.status.success() {
+            break serde_json::from_str::<serde_json::Value>(&answer.stdout).unwrap();
+        }
+        given.extend(nodes[0].add("rail0", &pod));
+    };
+    assert_eq!(refused["code"], 11, "{refused}");
+    for pod in pods.take(30 - given.len()) {
+        given.insert(nodes[0].add_soon("rail0", &pod).await);
+    }
+    assert_eq!(given.len(), 30);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,6 +39,7 @@ fn a_silent_keeper_is_looked_at_again_soon_and_replaced_only_if_its_lease_has_no
     let mut me = Eye {
         me: "me".to_owned(),
         seen: None,
+        nodes: 0,
     };
     assert_eq!(me.find(&of("other", "1", Duration::from_secs(1))), Found::Kept);
     assert_eq!(
@@ -72,4 +73,22 @@ fn a_silent_keeper_is_looked_at_again_soon_and_replaced_only_if_its_lease_has_no
         Found::Mine,
         "of this agent's life before"
     );
+}
+
+#[test]
+fn a_candidate_reads_on_the_lease_how_many_there_are() {
+    let mut me = Eye {
+        me: "me".to_owned(),
+        seen: None,
+        nodes: 0,
+    };
+    let mut lease = of("other", "1", Duration::ZERO);
+    me.find(&lease);
+    assert_eq!(me.nodes, 0);
+    lease.metadata.annotations = Some([(NODES.to_owned(), "10000".to_owned())].into());
+    me.find(&lease);
+    assert_eq!(me.nodes, 10_000);
+    lease.metadata.annotations = None;
+    me.find(&lease);
+    assert_eq!(me.nodes, 10_000, "an older agent has written over it");
 }

@@ -28,3 +28,28 @@ fn a_turn_that_has_come_does_not_go() {
     }
     assert!(mirrored.is_turn(1, 400));
 }
+
+/// A thousand pods that start at once on a thousand nodes: each node has said nothing for long, and all would speak in the same
+/// moment.
+#[test]
+fn what_changes_everywhere_at_once_is_told_by_turns() {
+    let one = Use {
+        leased: 1,
+        ..Use::default()
+    };
+    let due = |blocks| {
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        let mut told = Told {
+            at: long_ago,
+            used: Use::default(),
+            noted: 1,
+            turn: None,
+        };
+        assert!(!told.is_old(Use::default(), Duration::from_secs(30), blocks));
+        assert!(!told.is_old(one, Duration::from_secs(90), blocks));
+        told.is_old(one, Duration::from_secs(30), blocks)
+    };
+    assert!(due(100));
+    let at_once = (0..1000).filter(|_| due(10_000)).count();
+    assert!(at_once < 50, "{at_once} of 1000");
+}

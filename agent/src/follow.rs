@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The blocks with this node's name, as the API server tells of them.
+//!
+//! One watch by owner would be simpler, and is what made thousands of nodes expensive: the API server hands each change of any
+//! custom object to every watch that selects by a field, to find that nearly all of them do not want it. A watch of one name is
+//! only ever handed what it wants. So the blocks are listed by owner once, and from then on each has a watch of its own; what
+//! this node claims later is followed from the moment that it is asked for. Nobody else makes blocks for this node, but a request that
+//! was given up may arrive late: all are listed again from time to time.
+
+use crate::agent::Agent;
+use crate::api::IpBlock;
+use crate::cluster::{Trouble, list};
+use futures::stream::{AbortHandle, BoxStream, SelectAll, abortable};
+use futures::{Stream, StreamExt};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, ResourceExt};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Watches of one agent. A connection of HTTP/2 carries 250 streams by the API server's default, and requests need some of them; what
+/// a node has beyond is listed every [`OFTEN`].
+const MOST: usize = 100;
+
+/// How often blocks without a watch are listed.
+const OFTEN: Duration = Duration::from_secs(60);
+
+/// How often all are listed, between a small cluster and a large one: for each list the API server looks at every block.
+const SELDOM: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(3600));
+
+/// Lists a second that all agents make together, about, in a cluster with a block for each.
+const LISTS_A_SECOND: u64 = 5;
+
+/// How long a block may stay unseen before its watch ends: longer than the API server may work on a request.
+const UNSEEN: Duration = Duration::from_secs(120);
+
+/// Where names are handed in.
+#[derive(Clone, Debug)]
+pub struct Names(mpsc::UnboundedSender<String>);
+
+impl Names {
+    /// This node has the block `name`, or may have it.
+    pub fn follow(&self, name: &str) {
+        // Without a reader the agent is about to end.
+        let _ = self.0.send(name.to_owned());
+    }
+}
+
+/// Follows blocks.
+pub struct Follower {
+    names: mpsc::UnboundedReceiver<String>,
+    writer: Writer<IpBlock>,
+    store: Store<IpBlock>,
+    watches: BTreeMap<String, Watch>,
+    told: SelectAll<BoxStream<'static, Told>>,
+}
+
+/// One watch.
+struct Watch {
+    /// Since when this node has, or may have, the block.
+    since: Instant,
+    /// Whether the block was there when the watch began, or began anew.
+    there: bool,
+    stop: AbortHandle,
+}
+
+/// What a watch tells of its block.
+type Told = (String, watcher::Result<Event<IpBlock>>);
+
+/// What it means.
+#[derive(Debug, PartialEq)]
+enum Meaning {
+    Nothing,
+    /// The block is as told.
+    Is,
+    /// There is no such block.
+    Gone,
+}
+
+impl Watch {
+    fn meaning(&mut self, event: &Event<IpBlock>, node: &str) -> Meaning {
+        match event {
+            Event::Init => {
+                self.there = false;
+                Meaning::Nothing
+            }
+            Event::InitDone if self.there => Meaning::Nothing,
+            Event::InitDone | Event::Delete(_) => Meaning::Gone,
+            Event::InitApply(block) | Event::Apply(block) => {
+                self.there = true;
+                if block.spec.owner.node == node {
+                    Meaning::Is
+                } else {
+                    Meaning::Gone
+                }
+            }
+        }
+    }
+}
+
+impl Follower {
+    /// One that knows of nothing, with where it is given names and where it writes what it is told.
+    pub fn new() -> (Self, Names, Store<IpBlock>) {
+        let (sender, names) = mpsc::unbounded_channel();
+        let writer = Writer::default();
+        let store = writer.as_reader();
+        let follower = Self {
+            names,
+            writer,
+            store: store.clone(),
+            watches: BTreeMap::new(),
+            told: SelectAll::new(),
+        };
+        (follower, Names(sender), store)
+    }
+
+    /// Follows for ever, and calls `changed` with each block that is not as it was.
+    pub async fn run(mut self, agent: Arc<Agent>, changed: impl Fn(&IpBlock)) {
+        let mut pause = Duration::from_secs(1);
+        let mut first = true;
+        let mut next = tokio::time::Instant::now();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => match self.list(&agent, first, &changed).await {
+                    Ok(()) => {
+                        (first, pause) = (false, Duration::from_secs(1));
+                        next = later(self.period(agent.known_blocks()));
+                    }
+                    Err(trouble) => {
+                        tracing::debug!(error = %trouble, "this node's blocks are not listed");
+                        next = later(pause);
+                        pause = (pause * 2).min(Duration::from_secs(30));
+                    }
+                },
+                Some(name) = self.names.recv() => self.watch(&agent, &name),
+                Some((name, event)) = self.told.next(), if !self.told.is_empty() => match event {
+                    Ok(event) => self.hear(&agent, &name, event, &changed),
+                    Err(e) => tracing::debug!(block = name, error = %e, "the watch of a block begins anew"),
+                },
+            }
+        }
+    }
+
+    fn period(&self, blocks: u64) -> Duration {
+        if self.store.state().len() > MOST {
+            return OFTEN;
+        }
+        Duration::from_secs(blocks / LISTS_A_SECOND).clamp(SELDOM.0, SELDOM.1)
+    }
+
+    /// Reads all blocks of this node's name, and follows them.
+    async fn list(
+        &mut self,
+        agent: &Arc<Agent>,
+        first: bool,
+        changed: &impl Fn(&IpBlock),
+    ) -> Result<(), Trouble> {
+        let begun = Instant::now();
+        let before = self.store.state();
+        let fields = format!("spec.owner.node={}", agent.config.node);
+        let blocks: Vec<IpBlock> = list(&agent.cluster.blocks, &fields).await?;
+        let names: BTreeSet<String> = blocks.iter().map(ResourceExt::name_any).collect();
+        if first {
+            self.writer.apply_watcher_event(&Event::Init);
+            for block in &blocks {
+                self.writer.apply_watcher_event(&Event::InitApply(block.clone()));
+            }
+            self.writer.apply_watcher_event(&Event::InitDone);
+            blocks.iter().for_each(changed);
+        }
+        self.watches.retain(|name, watch| {
+            let keep = names.contains(name) || begun.saturating_duration_since(watch.since) < UNSEEN;
+            if !keep {
+                watch.stop.abort();
+            }
+            keep
+        });
+        for block in blocks {
+            let name = block.name_any();
+            self.watch(agent, &name);
+            if !self.watches.contains_key(&name) {
+                self.apply(block, changed);
+            }
+        }
+        for block in before {
+            let name = block.name_any();
+            if !names.contains(&name) && !self.watches.contains_key(&name) {
+                self.remove(&name, changed);
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, agent: &Arc<Agent>, name: &str) {
+        if let Some(watch) = self.watches.get_mut(name) {
+            watch.since = Instant::now();
+            return;
+        }
+        if self.watches.len() >= MOST {
+            return;
+        }
+        let (told, stop) = abortable(one(agent.cluster.blocks.clone(), name.to_owned()));
+        self.told.push(told.boxed());
+        let watch = Watch {
+            since: Instant::now(),
+            there: false,
+            stop,
+        };
+        self.watches.insert(name.to_owned(), watch);
+    }
+
+    fn hear(&mut self, agent: &Agent, name: &str, event: Event<IpBlock>, changed: &impl Fn(&IpBlock)) {
+        // What a watch has told before it was ended may come after.
+        let Some(watch) = self.watches.get_mut(name) else {
+            return;
+        };
+        match (watch.meaning(&event, &agent.config.node), event) {
+            (Meaning::Is, Event::InitApply(block) | Event::Apply(block)) => self.apply(block, changed),
+            (Meaning::Gone, _) => self.remove(name, changed),
+            _ => {}
+        }
+    }
+
+    fn apply(&mut self, block: IpBlock, changed: &impl Fn(&IpBlock)) {
+        let event = Event::Apply(block);
+        self.writer.apply_watcher_event(&event);
+        if let Event::Apply(block) = event {
+            changed(&block);
+        }
+    }
+
+    fn remove(&mut self, name: &str, changed: &impl Fn(&IpBlock)) {
+        if let Some(block) = self.store.get(&ObjectRef::new(name)) {
+            self.writer.apply_watcher_event(&Event::Delete((*block).clone()));
+            changed(&block);
+        }
+    }
+}
+
+/// All that there is to know of one block.
+fn one(blocks: Api<IpBlock>, name: String) -> impl Stream<Item = Told> + Send {
+    let this = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    watcher(blocks, this)
+        .default_backoff()
+        .map(move |event| (name.clone(), event))
+}
+
+/// Agents that started together do not list together.
+fn later(pause: Duration) -> tokio::time::Instant {
+    tokio::time::Instant::now() + pause.mul_f64(0.5 + fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::api::{BlockState, IpBlockSpec, NodeRef};
+
+fn block(node: &str) -> IpBlock {
+    let spec = IpBlockSpec {
+        pool: "p".to_owned(),
+        cidr: "10.0.0.0/29".to_owned(),
+        owner: NodeRef {
+            node: node.to_owned(),
+            node_uid: "u".to_owned(),
+        },
+        epoch: 1,
+        state: BlockState::Active,
+        orphaned: None,
+    };
+    IpBlock::new("default-4-0a000000-29", spec)
+}
+
+fn watch() -> Watch {
+    Watch {
+        since: Instant::now(),
+        there: false,
+        stop: AbortHandle::new_pair().0,
+    }
+}
+
+/// What `events` mean to node `n`, one after another.
+fn meanings(events: &[Event<IpBlock>]) -> Vec<Meaning> {
+    let mut watch = watch();
+    events.iter().map(|event| watch.meaning(event, "n")).collect()
+}
+
+#[test]
+fn a_block_that_is_not_there_when_its_watch_begins_is_gone() {
+    assert_eq!(
+        meanings(&[Event::Init, Event::InitDone]),
+        [Meaning::Nothing, Meaning::Gone]
+    );
+}
+
+#[test]
+fn a_block_is_there_until_it_is_deleted_and_there_again_when_it_is_made_again() {
+    let (init, done) = (Event::Init, Event::InitDone);
+    let events = [
+        init,
+        Event::InitApply(block("n")),
+        done,
+        Event::Apply(block("n")),
+        Event::Delete(block("n")),
+        Event::Apply(block("n")),
+    ];
+    assert_eq!(
+        meanings(&events),
+        [
+            Meaning::Nothing,
+            Meaning::Is,
+            Meaning::Nothing,
+            Meaning::Is,
+            Meaning::Gone,
+            Meaning::Is
+        ]
+    );
+}
+
+#[test]
+fn a_block_that_is_gone_when_its_watch_begins_anew_is_gone() {
+    let events = [
+        Event::Init,
+        Event::InitApply(block("n")),
+        Event::InitDone,
+        Event::Init,
+        Event::InitDone,
+    ];
+    assert_eq!(meanings(&events).last(), Some(&Meaning::Gone));
+}
+
+#[test]
+fn a_block_that_another_node_has_is_gone_for_this_one() {
+    assert_eq!(
+        meanings(&[
+            Event::Init,
+            Event::InitApply(block("n")),
+            Event::InitDone,
+            Event::Apply(block("m"))
+        ])
+        .last(),
+        Some(&Meaning::Gone)
+    );
+}

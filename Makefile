@@ -12,7 +12,7 @@ BIN := $(CARGO_TARGET_DIR)/$(TARGET)/release
 PREFIX ?= /opt/cni/bin
 BINDIR ?= /usr/local/bin
 
-.PHONY: help demo test bench bench-kube bench-multus chaos bench-scale build aarch64 lint image install rdmanet setup clean
+.PHONY: help demo test bench bench-kube bench-multus chaos bench-scale bench-last build aarch64 lint image install rdmanet setup clean
 
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -27,7 +27,7 @@ test: setup ## Every test: lints, units, namespaces, the fabric in VMs on two ke
 bench: build ## Whole-process ADD and DEL beside the reference plugins (root)
 	@cargo run --quiet --release --target $(TARGET) -p bench -- --bin "$(BIN)" --peers "$$(tests/go/build macvlan host-local)" $(BENCH)
 
-bench-kube: build ## rdma-ipam with pools beside whereabouts on a real API server (four minutes)
+bench-kube: build ## rdma-ipam with pools beside whereabouts, and nv-ipam (RDMANET_NV_IPAM), on a real API server (five minutes)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-kube -- "$(BIN)/rdma-ipam" "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
@@ -35,8 +35,11 @@ bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8
 	@CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)" cargo run --quiet -p multus -- "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
-bench-scale: build ## A thousand agents against one API server (ten minutes; AGENTS=300 for fewer)
+bench-scale: build ## A thousand agents against one API server (AGENTS=300 for fewer, AGENTS=10000 for more)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-scale -- "$(BIN)/rdma-ipam" $(or $(AGENTS),1000)
+
+bench-last: build ## A pool that forty nodes use to its last address (three minutes; NODES=10 for fewer)
+	@cargo run --quiet --profile measure -p bench-kube --bin bench-last -- "$(BIN)/rdma-ipam" $(or $(NODES),40)
 
 chaos: setup ## Agents and plugins on a real API server while everything fails (RDMANET_CHAOS_OPERATIONS, _SEED, _MACHINES)
 	@cargo build --quiet -p agent -p ipam

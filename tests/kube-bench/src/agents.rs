@@ -20,8 +20,8 @@ pub fn config(node: &str, data: &Path, more: &[&str]) -> Config {
     Flags::parse_from(flags.iter().chain(more)).config
 }
 
-/// A client like the daemon's.
+/// The daemon's client.
 pub async fn client(config: Kubeconfig) -> Client {
     let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-    Client::try_from(config.unwrap()).unwrap()
+    agent::client::new(config.unwrap()).unwrap()
 }

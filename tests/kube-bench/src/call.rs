@@ -18,6 +18,8 @@ pub struct Call {
     pub id: String,
     /// The network configuration.
     pub conf: String,
+    /// Where the node's agent listens, if the plugin may ask it.
+    pub agent: Option<PathBuf>,
 }
 
 /// What came of a call.
@@ -56,7 +58,7 @@ pub fn at_once(calls: &[Call]) -> Done {
                 scope.spawn(|| {
                     ready.wait();
                     let begun = Instant::now();
-                    let answer = run(call, begun);
+                    let answer = run(call);
                     (begun, answer, Instant::now())
                 })
             })
@@ -71,13 +73,19 @@ pub fn at_once(calls: &[Call]) -> Done {
     }
 }
 
-fn run(call: &Call, begun: Instant) -> Answer {
-    let mut child = Command::new(&call.program)
+/// Runs one call.
+pub fn run(call: &Call) -> Answer {
+    let begun = Instant::now();
+    let mut command = Command::new(&call.program);
+    command
         .env_clear()
         .env("CNI_COMMAND", call.verb)
         .env("CNI_CONTAINERID", &call.id)
         .env("CNI_IFNAME", "net1")
-        .env("CNI_NETNS", "/no/such/netns")
+        // One that lives, so that nobody takes the pod for gone.
+        .env("CNI_NETNS", "/proc/self/ns/net")
+        // It is the plugin's own, which programs made with libcni refuse otherwise.
+        .env("CNI_NETNS_OVERRIDE", "1")
         .env("CNI_PATH", "/opt/cni/bin")
         .env(
             "CNI_ARGS",
@@ -88,7 +96,11 @@ fn run(call: &Call, begun: Instant) -> Answer {
         )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::null());
+    if let Some(socket) = &call.agent {
+        command.env(ipam::agent::SOCKET_VARIABLE, socket);
+    }
+    let mut child = command
         .spawn()
         .unwrap_or_else(|e| panic!("{}: {e}", call.program.display()));
     child

@@ -7,8 +7,12 @@
     reason = "a measurement that cannot be made ends with what went wrong"
 )]
 
+pub mod account;
 pub mod agents;
 pub mod call;
 pub mod figures;
+pub mod gauge;
+pub mod nodes;
+pub mod nv_ipam;
 pub mod pool;
 pub mod whereabouts;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls of `rdma-ipam` with a pool, beside its own store without one and beside whereabouts, on a real API server.
+//! Calls of `rdma-ipam` with a pool, beside its own store without one, beside whereabouts, and beside nv-ipam if there is one,
+//! on a real API server.
 //!
-//!     bench-kube RDMA-IPAM WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
+//!     [RDMANET_NV_IPAM=DIR] bench-kube RDMA-IPAM WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
+//!
+//! DIR has the programs of nv-ipam and its folder `crds` (tests/go/README.md says how to make it).
 //!
 //! What always holds: whole processes are measured, from the start to the exit; all sides take turns in one random order,
 //! so that whatever else the machine does falls on all alike; every address is checked to be nobody else's; requests are
@@ -15,14 +18,14 @@
     reason = "a measurement that cannot be made ends with what went wrong, and its result goes to stdout"
 )]
 
-mod nodes;
 mod report;
 mod side;
 
 use bench_kube::call::{Call, at_once};
+use bench_kube::nodes::{self, Nodes};
+use bench_kube::nv_ipam::{self, NvIpam};
 use bench_kube::whereabouts;
 use cluster::Server;
-use nodes::Nodes;
 use report::Table;
 use side::{Kind, Side};
 use std::collections::BTreeSet;
@@ -33,6 +36,15 @@ const LEVELS: [usize; 4] = [1, 10, 50, 200];
 
 /// How many nodes are simulated.
 const NODES: usize = 50;
+
+/// The pool of all nodes.
+const POOL: &str = "rail0";
+
+/// Its range.
+const SUBNET: &str = "10.60.0.0/16";
+
+/// Addresses of a block: room for all that is measured at once.
+const BLOCK: u32 = 1024;
 
 fn main() {
     let mut args = std::env::args_os().skip(1).map(PathBuf::from);
@@ -46,13 +58,27 @@ fn main() {
     let server = runtime.block_on(Server::installed());
     let defaults = runtime.block_on(whereabouts::install(&server, &definitions));
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-    let nodes = runtime.block_on(Nodes::start(&server, dir.path(), 1 + NODES));
+    runtime.block_on(nodes::pool(&server, POOL, SUBNET, BLOCK));
+    let nodes = runtime.block_on(Nodes::start(&server, dir.path(), POOL, 1 + NODES));
     let mut sides = vec![
         Side::ranges(&ours, dir.path()),
         Side::pools(Kind::Pool, &ours, &nodes.data[..1]),
         Side::pools(Kind::Nodes, &ours, &nodes.data[1..]),
         Side::whereabouts(&peer, &defaults),
     ];
+    let names = nodes.names.clone();
+    let nv_ipam = nv_ipam::folder().map(|bin| {
+        let pool = nv_ipam::Pool {
+            subnet: SUBNET,
+            block: BLOCK,
+        };
+        let start = NvIpam::start(&server, &bin, dir.path(), names.clone(), &pool);
+        runtime.block_on(start)
+    });
+    if let Some(peer) = &nv_ipam {
+        sides.push(Side::nv_ipam(Kind::NvIpam, peer, &names[..1]));
+        sides.push(Side::nv_ipam(Kind::NvIpamNodes, peer, &names[1..]));
+    }
     let mut table = Table::default();
     let seed = fastrand::u64(..);
     fastrand::seed(seed);
@@ -100,20 +126,17 @@ fn measure(server: &Server, side: &Side, level: usize, round: usize, table: &mut
         let mark = server.mark();
         let done = at_once(&calls);
         let requests = server.requests_since(mark);
-        let own = requests
-            .iter()
-            .filter(|request| request.user() == whereabouts::USER)
-            .count();
-        let asked = if side.kind == Kind::Whereabouts {
-            own
-        } else {
-            requests.len()
-        };
+        let user = side.kind.user();
+        let asked = requests.iter().filter(|request| request.user() == user).count();
         for answer in &done.answers {
             if !answer.succeeded {
-                // A peer may be overtaxed by many at once, which is part of the result; one alone must work.
-                let may_fail = side.kind == Kind::Whereabouts && level > 1;
-                assert!(may_fail, "{:?} {verb}: {}", side.kind, answer.stdout);
+                // One alone must work.
+                assert!(
+                    side.kind.may_fail() && level > 1,
+                    "{:?} {verb}: {}",
+                    side.kind,
+                    answer.stdout
+                );
             } else if verb == "ADD" {
                 let address = answer.address();
                 assert!(

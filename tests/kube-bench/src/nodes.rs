@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Nodes whose agents run as they do in a cluster, with socket, metrics and all.
 
+use crate::agents;
 use agent::api::IpPool;
 use agent::daemon;
-use bench_kube::agents;
 use cluster::install::until;
 use cluster::{Identity, Server};
 use kube::Api;
@@ -13,34 +13,41 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The pool of all nodes.
-pub(crate) const POOL: &str = "rail0";
-
 /// The nodes; their agents end with [`Nodes::end`].
-pub(crate) struct Nodes {
+pub struct Nodes {
+    /// Their names.
+    pub names: Vec<String>,
     /// Where each keeps its leases.
-    pub(crate) data: Vec<PathBuf>,
+    pub data: Vec<PathBuf>,
+    /// Where each agent listens.
+    pub sockets: Vec<PathBuf>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
+/// Makes pool `name` of one range, in blocks of `block` addresses.
+pub async fn pool(server: &Server, name: &str, subnet: &str, block: u32) {
+    let pool: IpPool = serde_json::from_value(json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name },
+        "spec": {
+            "ranges": [{ "subnet": subnet, "gateway": "none" }],
+            "blockSize": { "v4": block },
+            "cooldownSeconds": 0,
+        },
+    }))
+    .unwrap();
+    let pools: Api<IpPool> = Api::all(server.admin().await);
+    pools.create(&PostParams::default(), &pool).await.unwrap();
+}
+
 impl Nodes {
-    /// `count` nodes below `dir`, each with a block that has room for all that is measured at once.
-    pub(crate) async fn start(server: &Server, dir: &Path, count: usize) -> Self {
+    /// `count` nodes below `dir`, each with a block of `pool`, which is there.
+    pub async fn start(server: &Server, dir: &Path, pool: &str, count: usize) -> Self {
         let admin = server.admin().await;
-        let pool: IpPool = serde_json::from_value(json!({
-            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": POOL },
-            "spec": {
-                "ranges": [{ "subnet": "10.60.0.0/16", "gateway": "none" }],
-                "blockSize": { "v4": 1024 },
-                "cooldownSeconds": 0,
-            },
-        }))
-        .unwrap();
-        let pools: Api<IpPool> = Api::all(admin.clone());
-        pools.create(&PostParams::default(), &pool).await.unwrap();
         let mut nodes = Self {
+            names: Vec::new(),
             data: Vec::new(),
+            sockets: Vec::new(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
@@ -55,11 +62,13 @@ impl Nodes {
             nodes
                 .tasks
                 .spawn(async move { daemon::run(config, client, stop).await.unwrap() });
+            nodes.names.push(name);
             nodes.data.push(data);
+            nodes.sockets.push(socket);
         }
         for data in &nodes.data {
             until(&format!("{} has a block", data.display()), async || {
-                has_block(data)
+                has_block(data, pool)
             })
             .await;
         }
@@ -67,15 +76,15 @@ impl Nodes {
     }
 
     /// Ends the agents.
-    pub(crate) async fn end(self) {
+    pub async fn end(self) {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 }
 
-fn has_block(data: &Path) -> bool {
-    let file = std::fs::read(data.join("pools").join(POOL).join("pool.json"));
+fn has_block(data: &Path, pool: &str) -> bool {
+    let file = std::fs::read(data.join("pools").join(pool).join("pool.json"));
     let file: Value = file.map_or(Value::Null, |file| serde_json::from_slice(&file).unwrap());
     file["blocks"].as_array().is_some_and(|blocks| !blocks.is_empty())
 }

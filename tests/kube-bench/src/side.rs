@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is measured beside what: each side is a plugin with its configuration and what it needs to be there.
 
-use crate::nodes;
+use crate::{POOL, SUBNET};
 use bench_kube::call::Call;
+use bench_kube::nv_ipam::{self, NvIpam};
+use bench_kube::{account, whereabouts};
+use cluster::identity;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +20,10 @@ pub(crate) enum Kind {
     Nodes,
     /// whereabouts, whose pool is an object of the API.
     Whereabouts,
+    /// nv-ipam, whose daemon gives what its controller has given the node.
+    NvIpam,
+    /// The same, spread over many nodes.
+    NvIpamNodes,
 }
 
 impl Kind {
@@ -27,7 +34,29 @@ impl Kind {
             Self::Pool => "rdma-ipam, pool, one node",
             Self::Nodes => "rdma-ipam, pool, 50 nodes",
             Self::Whereabouts => "whereabouts v0.8.0",
+            Self::NvIpam => "nv-ipam, one node",
+            Self::NvIpamNodes => "nv-ipam, 50 nodes",
         }
+    }
+
+    /// Whom the audit log names for its requests.
+    pub(crate) fn user(self) -> String {
+        match self {
+            Self::Ranges | Self::Pool | Self::Nodes => {
+                format!(
+                    "system:serviceaccount:{}:{}",
+                    identity::NAMESPACE,
+                    identity::ACCOUNT
+                )
+            }
+            Self::Whereabouts => account::user(whereabouts::ACCOUNT),
+            Self::NvIpam | Self::NvIpamNodes => account::user(nv_ipam::ACCOUNT),
+        }
+    }
+
+    /// A peer may be overtaxed by many at once, which is part of the result.
+    pub(crate) fn may_fail(self) -> bool {
+        !matches!(self, Self::Ranges | Self::Pool | Self::Nodes)
     }
 }
 
@@ -42,20 +71,26 @@ pub(crate) struct Side {
 impl Side {
     /// rdma-ipam with ranges.
     pub(crate) fn ranges(program: &Path, dir: &Path) -> Self {
-        let ipam = json!({"type": "rdma-ipam", "subnet": "10.60.0.0/16", "gateway": "none", "cooldown": 0, "dataDir": dir.join("ranges")});
+        let ipam = json!({"type": "rdma-ipam", "subnet": SUBNET, "gateway": "none", "cooldown": 0, "dataDir": dir.join("ranges")});
         Self::new(Kind::Ranges, program, vec![conf(&ipam)])
     }
 
     /// rdma-ipam with a pool, on the nodes whose leases are below `nodes`.
     pub(crate) fn pools(kind: Kind, program: &Path, nodes: &[PathBuf]) -> Self {
-        let ipam = |dir: &PathBuf| json!({"type": "rdma-ipam", "pool": nodes::POOL, "dataDir": dir});
+        let ipam = |dir: &PathBuf| json!({"type": "rdma-ipam", "pool": POOL, "dataDir": dir});
         Self::new(kind, program, nodes.iter().map(|dir| conf(&ipam(dir))).collect())
     }
 
     /// whereabouts with what its installation writes, the file `defaults`.
     pub(crate) fn whereabouts(program: &Path, defaults: &Path) -> Self {
-        let ipam = json!({"type": "whereabouts", "range": "10.60.0.0/16", "configuration_path": defaults});
+        let ipam = json!({"type": "whereabouts", "range": SUBNET, "configuration_path": defaults});
         Self::new(Kind::Whereabouts, program, vec![conf(&ipam)])
+    }
+
+    /// nv-ipam on `nodes`.
+    pub(crate) fn nv_ipam(kind: Kind, peer: &NvIpam, nodes: &[String]) -> Self {
+        let confs = nodes.iter().map(|node| conf(&peer.conf(node)));
+        Self::new(kind, &peer.plugin(), confs.collect())
     }
 
     fn new(kind: Kind, program: &Path, confs: Vec<Value>) -> Self {
@@ -75,6 +110,7 @@ impl Side {
             verb,
             id: id.to_owned(),
             conf: self.confs[turn % self.confs.len()].to_string(),
+            agent: None,
         }
     }
 }

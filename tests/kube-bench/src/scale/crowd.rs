@@ -2,9 +2,9 @@
 //! Many nodes that want a block of a pool which is nearly used up, all at once.
 
 use crate::fleet::{Fleet, PATIENCE};
-use crate::gauge::{Gauges, Phase};
 use agent::api::{BlockState, IpBlock, IpBlockSpec};
 use agent::grid::Cell;
+use bench_kube::gauge::{Gauges, Phase};
 use cluster::identity::join;
 use futures::StreamExt;
 use kube::Api;
@@ -125,7 +125,16 @@ async fn fill(fleet: &Fleet<'_>, pool: &str, mut cells: Vec<Cell>, count: usize)
                 orphaned: None,
             };
             let block = IpBlock::new(&cell.name("default"), spec);
-            api.create(&PostParams::default(), &block).await.unwrap();
+            let made = api.create(&PostParams::default(), &block).await;
+            let taken = |e: &kube::Error| matches!(e, kube::Error::Api(status) if status.code == 409);
+            match made {
+                // A starved server has not answered in time. Whether it has made it or not, it is there after a second try.
+                Err(kube::Error::Service(_)) => match api.create(&PostParams::default(), &block).await {
+                    Err(e) if !taken(&e) => panic!("{e}"),
+                    _ => {}
+                },
+                made => drop(made.unwrap()),
+            }
         })
         .await;
 }

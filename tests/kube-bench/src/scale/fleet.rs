@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Many nodes with an agent each.
 
-use crate::client::Ways;
 use agent::agent::Agent;
 use agent::api::{IpBlock, IpPool};
 use agent::daemon;
@@ -33,7 +32,6 @@ pub(crate) struct Fleet<'s> {
     pub(crate) size: usize,
     pub(crate) identities: Vec<Identity>,
     pub(crate) agents: Vec<Arc<Agent>>,
-    ways: Ways,
     dir: TempDir,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -48,7 +46,6 @@ impl<'s> Fleet<'s> {
             size,
             identities: Vec::new(),
             agents: Vec::new(),
-            ways: Ways::of(size),
             dir: tempfile::tempdir_in("/dev/shm").unwrap(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -130,7 +127,7 @@ impl<'s> Fleet<'s> {
             let node = &self.identities[i].node.node;
             let data = self.data(i);
             let config = bench_kube::agents::config(node, &data, &["--tick", tick]);
-            let client = self.ways.client(self.identities[i].config(self.server)).await;
+            let client = bench_kube::agents::client(self.identities[i].config(self.server)).await;
             let (agent, _) = daemon::begin(config, client, &self.tasks, &self.stop);
             self.agents.push(agent);
         }

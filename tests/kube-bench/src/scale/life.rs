@@ -2,8 +2,8 @@
 //! What happens to a cluster: nodes join, nothing happens, a pool is edited, pods start, the agents are updated.
 
 use crate::fleet::{Fleet, PATIENCE, POOL};
-use crate::gauge::{Gauges, Phase};
 use bench_kube::call::{Call, at_once};
+use bench_kube::gauge::{Gauges, Phase};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -97,6 +97,7 @@ impl Fleet<'_> {
                     "ipam": { "type": "rdma-ipam", "pool": POOL, "dataDir": self.data(i) },
                 })
                 .to_string(),
+                agent: None,
             })
             .collect();
         let given = tokio::task::spawn_blocking(move || {

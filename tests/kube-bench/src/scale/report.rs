@@ -2,20 +2,20 @@
 //! The numbers as Markdown.
 
 use crate::crowd::Crowd;
-use crate::gauge::Phase;
+use bench_kube::gauge::Phase;
 use std::fmt::Write;
 
 /// What happened to `agents` agents.
 pub(crate) fn phases(phases: &[Phase], agents: usize) -> String {
     let mut text = String::from(
-        "| what happens | s | requests | per agent | a second | MB of answers | MB of watch events | CPU s, API server | etcd | memory MiB, API server | etcd | etcd's file |\n\
-         | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n",
+        "| what happens | s | requests | per agent | a second | MB of answers | MB of watch events | CPU s, API server | etcd | memory MiB, API server | etcd | etcd's file | all agents | watches it gave up |\n\
+         | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n",
     );
     for phase in phases {
         let (time, total) = (phase.time.as_secs_f64(), number(phase.total()));
         let _ = writeln!(
             text,
-            "| {} | {time:.1} | {} | {:.2} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {} | {} | {} |",
+            "| {} | {time:.1} | {} | {:.2} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {} | {} | {} | {} | {} |",
             phase.name,
             phase.total(),
             total / number(agents),
@@ -27,6 +27,8 @@ pub(crate) fn phases(phases: &[Phase], agents: usize) -> String {
             phase.server_rss,
             phase.etcd_rss,
             phase.etcd_file,
+            phase.own_rss,
+            phase.ended,
         );
     }
     text.push_str("\nThe requests of each:\n\n");

@@ -9,13 +9,13 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 /// Where everything is read.
-pub(crate) struct Gauges<'s> {
+pub struct Gauges<'s> {
     server: &'s Server,
     admin: Client,
 }
 
 /// A moment.
-pub(crate) struct Start {
+pub struct Start {
     at: Instant,
     mark: cluster::audit::Mark,
     bytes: Bytes,
@@ -23,49 +23,58 @@ pub(crate) struct Start {
     etcd_cpu: Duration,
 }
 
-/// Bytes that the API server has sent.
+/// What the API server counts: bytes that it has sent, and watches that it has ended.
 #[derive(Clone, Copy, Default)]
 struct Bytes {
     answers: f64,
     watches: f64,
+    ended: f64,
 }
 
 /// What has happened since.
 #[derive(Clone)]
-pub(crate) struct Phase {
+pub struct Phase {
     /// What it was about.
-    pub(crate) name: String,
+    pub name: String,
     /// How long it took.
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// The agents' requests by verb and resource.
-    pub(crate) requests: BTreeMap<String, usize>,
+    pub requests: BTreeMap<String, usize>,
     /// Those that were refused, by status code.
-    pub(crate) refused: BTreeMap<u16, usize>,
+    pub refused: BTreeMap<u16, usize>,
     /// CREATEs of blocks that found the name taken.
-    pub(crate) conflicts: usize,
+    pub conflicts: usize,
     /// Megabytes of answers.
-    pub(crate) answers: f64,
+    pub answers: f64,
     /// Megabytes of watch events.
-    pub(crate) watches: f64,
+    pub watches: f64,
     /// Processor time of API server and etcd.
-    pub(crate) server_cpu: Duration,
-    pub(crate) etcd_cpu: Duration,
+    pub server_cpu: Duration,
+    /// The same of etcd.
+    pub etcd_cpu: Duration,
     /// Resident memory at the end, in MiB.
-    pub(crate) server_rss: u64,
-    pub(crate) etcd_rss: u64,
+    pub server_rss: u64,
+    /// The same of etcd.
+    pub etcd_rss: u64,
+    /// The same of this process: all agents together.
+    pub own_rss: u64,
+    /// Watches that the API server ended because they did not keep up.
+    pub ended: f64,
     /// etcd's file, in MiB.
-    pub(crate) etcd_file: u64,
+    pub etcd_file: u64,
 }
 
 impl<'s> Gauges<'s> {
-    pub(crate) async fn new(server: &'s Server) -> Self {
+    /// Those of `server`.
+    pub async fn new(server: &'s Server) -> Self {
         Self {
             server,
             admin: server.admin().await,
         }
     }
 
-    pub(crate) async fn start(&self) -> Start {
+    /// Now.
+    pub async fn start(&self) -> Start {
         Start {
             bytes: self.bytes().await,
             mark: self.server.mark(),
@@ -75,7 +84,8 @@ impl<'s> Gauges<'s> {
         }
     }
 
-    pub(crate) async fn stop(&self, name: impl Into<String>, start: Start) -> Phase {
+    /// What the agents have done since.
+    pub async fn stop(&self, name: impl Into<String>, start: Start) -> Phase {
         let time = start.at.elapsed();
         let (server_cpu, etcd_cpu) = (self.cpu("kube-apiserver"), self.cpu("etcd"));
         let bytes = self.bytes().await;
@@ -102,8 +112,10 @@ impl<'s> Gauges<'s> {
             watches: (bytes.watches - start.bytes.watches) / 1e6,
             server_cpu: server_cpu.saturating_sub(start.server_cpu),
             etcd_cpu: etcd_cpu.saturating_sub(start.etcd_cpu),
-            server_rss: self.rss("kube-apiserver"),
-            etcd_rss: self.rss("etcd"),
+            server_rss: rss(self.server.pid("kube-apiserver").as_raw().cast_unsigned()),
+            etcd_rss: rss(self.server.pid("etcd").as_raw().cast_unsigned()),
+            own_rss: rss(std::process::id()),
+            ended: bytes.ended - start.bytes.ended,
             etcd_file: self.etcd_file(),
         }
     }
@@ -120,6 +132,7 @@ impl<'s> Gauges<'s> {
         Bytes {
             answers: sum("apiserver_response_sizes_sum"),
             watches: sum("apiserver_watch_events_sizes_sum"),
+            ended: sum("apiserver_terminated_watchers_total"),
         }
     }
 
@@ -131,19 +144,18 @@ impl<'s> Gauges<'s> {
         Duration::from_millis(ticks * 10)
     }
 
-    fn rss(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server.pid(name))).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
-    }
-
     fn etcd_file(&self) -> u64 {
         let file = self.server.dir().join("etcd/member/snap/db");
         std::fs::metadata(file).map_or(0, |data| data.len() >> 20)
     }
+}
+
+/// The resident memory of a process, in MiB.
+fn rss(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().unwrap() / 1024
 }
 
 /// The resource in the path of a request, with its subresource.
@@ -165,12 +177,12 @@ fn resource(uri: &str) -> String {
 
 impl Phase {
     /// All requests.
-    pub(crate) fn total(&self) -> usize {
+    pub fn total(&self) -> usize {
         self.requests.values().sum()
     }
 
     /// For whoever watches.
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let mut line = format!(
             "{}: {:.1} s, {} requests {:?}",
             self.name,
@@ -180,15 +192,17 @@ impl Phase {
         );
         let _ = write!(
             line,
-            ", refused {:?}, {:.1} + {:.1} MB, CPU {:.1} + {:.1} s, {} + {} MiB, etcd's file {} MiB",
+            ", refused {:?}, {} watches ended, {:.1} + {:.1} MB, CPU {:.1} + {:.1} s, {} + {} MiB, etcd's file {} MiB, agents {} MiB",
             self.refused,
+            self.ended,
             self.answers,
             self.watches,
             self.server_cpu.as_secs_f64(),
             self.etcd_cpu.as_secs_f64(),
             self.server_rss,
             self.etcd_rss,
-            self.etcd_file
+            self.etcd_file,
+            self.own_rss
         );
         line
     }

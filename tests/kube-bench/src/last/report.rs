@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The numbers as Markdown.
+
+use crate::pods::Started;
+use bench_kube::figures::{millis, quantile};
+use bench_kube::gauge::Phase;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What filling a part of the pool took.
+pub(crate) struct Band {
+    /// Addresses in use at its end.
+    pub(crate) to: usize,
+    pub(crate) calls: Vec<Started>,
+    pub(crate) phase: Phase,
+    /// Blocks at its end, and how many of them are shared.
+    pub(crate) blocks: usize,
+    pub(crate) shared: usize,
+}
+
+/// What happens to a full pool.
+pub(crate) struct Ends {
+    /// How long after the last address the pool said that it is exhausted.
+    pub(crate) told: Duration,
+    pub(crate) refused: Vec<Duration>,
+    /// What the refusals cost, with all else that the agents asked meanwhile.
+    pub(crate) requests: usize,
+    pub(crate) released: Vec<Duration>,
+    /// From the first DEL until no block was shared any more.
+    pub(crate) apart: Duration,
+}
+
+/// How it filled up.
+pub(crate) fn bands(bands: &[Band]) -> String {
+    let mut text = String::from(
+        "| addresses in use | pods | s | p50 ms | p99 ms | longest ms | ADDs per pod | refused as exhausted | requests per pod | blocks | of them shared |\n\
+         | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n",
+    );
+    for band in bands {
+        let times: Vec<Duration> = band.calls.iter().map(|pod| pod.time).collect();
+        let calls: usize = band.calls.iter().map(|pod| pod.calls).sum();
+        let pods = number(band.calls.len());
+        let _ = writeln!(
+            text,
+            "| {} | {} | {:.1} | {} | {} | {} | {:.2} | {} | {:.2} | {} | {} |",
+            band.to,
+            band.calls.len(),
+            band.phase.time.as_secs_f64(),
+            millis(quantile(&times, 50)),
+            millis(quantile(&times, 99)),
+            millis(quantile(&times, 100)),
+            number(calls) / pods,
+            band.calls.iter().map(|pod| pod.wrong).sum::<usize>(),
+            number(band.phase.total()) / pods,
+            band.blocks,
+            band.shared,
+        );
+    }
+    text.push_str("\nThe requests of each:\n\n");
+    for band in bands {
+        let each: Vec<String> = band
+            .phase
+            .requests
+            .iter()
+            .map(|(what, n)| format!("{n} {what}"))
+            .collect();
+        let _ = writeln!(text, "- {}: {}", band.phase.name, each.join(", "));
+    }
+    text
+}
+
+/// What came after.
+pub(crate) fn ends(ends: &Ends) -> String {
+    format!(
+        "The pool said that it was exhausted {:.1} s after the last address was given. One more ADD on each of {} nodes was refused with \
+         code 110 after {} ms in the median, {} ms at most, for {} requests. {} DELs took {} ms in the median, {} ms at most; no \
+         block was shared any more {:.1} s after the first of them.\n",
+        ends.told.as_secs_f64(),
+        ends.refused.len(),
+        millis(quantile(&ends.refused, 50)),
+        millis(quantile(&ends.refused, 100)),
+        ends.requests,
+        ends.released.len(),
+        millis(quantile(&ends.released, 50)),
+        millis(quantile(&ends.released, 100)),
+        ends.apart.as_secs_f64(),
+    )
+}
+
+fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap())
+}

@@ -4,7 +4,7 @@
 use crate::api::{IpBlock, IpPool, NodeRef};
 use crate::block::orphan::{Judge, NodeSight};
 use crate::block::owner::Me;
-use crate::cluster::{Cluster, Registration, Trouble};
+use crate::cluster::{Cluster, NodeCondition, Registration, Trouble};
 use crate::config::Config;
 use crate::follow::Names;
 use crate::metrics::Metrics;
@@ -152,6 +152,34 @@ impl Agent {
             .and_then(|sight| sight.registration)
             .map(|node| node.labels)
             .unwrap_or_default()
+    }
+
+    /// A condition of this node's Node, as it was last told or written; none before the API server was asked.
+    pub fn node_condition(&self, kind: &str) -> Option<NodeCondition> {
+        self.sight()?.registration?.conditions.remove(kind)
+    }
+
+    /// Makes a condition of this node's Node say this, or takes it away.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn tell_node(&self, kind: &str, says: Option<NodeCondition>) -> Result<(), Failure> {
+        let before = self.node_condition(kind);
+        let turned = before.map(|before| before.status) != says.as_ref().map(|says| says.status.clone());
+        self.cluster
+            .tell_node(&self.config.node, kind, says.as_ref(), turned)
+            .await?;
+        let mut sight = self
+            .sight
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(node) = sight.as_mut().and_then(|sight| sight.registration.as_mut()) {
+            match says {
+                Some(says) => node.conditions.insert(kind.to_owned(), says),
+                None => node.conditions.remove(kind),
+            };
+        }
+        Ok(())
     }
 
     /// How many blocks of all pools the keeper told of last.

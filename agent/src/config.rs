@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the agent is told when it starts: each flag has an environment variable, for a `DaemonSet`.
 
+use crate::links::Scope;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -44,6 +45,9 @@ pub struct Config {
     /// How often, at most, use is told to the API server
     #[arg(long, env = "RDMANET_MIRROR", default_value = "30s", value_parser = humantime::parse_duration)]
     pub mirror: Duration,
+    /// Which links the Node's condition rdmanet.io/LinksReady is about: rdma, the names of links (ib*,bond0), or none
+    #[arg(long, env = "RDMANET_LINKS", default_value = "rdma")]
+    pub links: Scope,
     /// error, warn, info, debug or trace
     #[arg(long, env = "RDMANET_LOG", default_value = "info")]
     pub log: String,

@@ -1,6 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Listens to the kernel for what happens to the node's links: a port without carrier, a bond that goes on over another
-//! port.
+//! port. Metrics and Events tell what happened, a condition of the Node what is the case.
+//!
+//! Holds always: the condition is made from what the links are when it is made, never from what was heard, so that a message
+//! of the kernel that is lost or late changes nothing but when.
+
+mod memory;
+mod scope;
+mod sight;
+mod verdict;
+
+pub mod condition;
+
+pub use scope::{Scope, ScopeError};
 
 use crate::agent::{Agent, event};
 use futures::{StreamExt, TryStreamExt};
@@ -8,71 +20,106 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::link::{
-    InfoBond, InfoData, LinkAttribute, LinkInfo, LinkLayerType, LinkMessage, State,
+    InfoBond, InfoData, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, State,
 };
 use rtnetlink::{MulticastGroup, new_multicast_connection};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+/// How long after a failure the kernel is asked again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// What is known of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Link {
     name: String,
+    /// An administrator has not set it down.
+    enabled: bool,
     up: bool,
     /// The link that a bond goes over.
     active: Option<u32>,
 }
 
-/// Listens until `stop`; starts anew if the kernel has had more to say than was read.
+/// Listens and tells until `stop`.
 pub async fn run(agent: Arc<Agent>, stop: CancellationToken) {
-    while !stop.is_cancelled() {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            heard = listen(&agent) => {
-                if let Err(e) = heard {
-                    tracing::warn!(error = %e, "the kernel is not heard about links; trying again");
-                }
-            }
-        }
-        tokio::time::sleep(Duration::from_secs(5)).await;
+    let heard = Notify::new();
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = listen(&agent, &heard) => {}
+        () = condition::keep(&agent, &heard) => {}
     }
 }
 
-async fn listen(agent: &Agent) -> Result<(), rtnetlink::Error> {
-    let (connection, handle, mut messages) = new_multicast_connection(&[MulticastGroup::Link])
-        .map_err(|e| rtnetlink::Error::NamespaceError(e.to_string()))?;
-    let task = tokio::spawn(connection);
-    let mut known: HashMap<u32, Link> = HashMap::new();
-    let mut all = handle.link().get().execute();
-    while let Some(message) = all.try_next().await? {
-        if let Some(link) = read(&message) {
-            agent.metrics.link(&link.name, link.up, false);
-            known.insert(message.header.index, link);
+/// Listens for ever; starts anew if the kernel has had more to say than was read.
+async fn listen(agent: &Agent, heard: &Notify) {
+    let mut known = HashMap::new();
+    loop {
+        match hear(agent, heard, &mut known).await {
+            Ok(()) => tracing::warn!(
+                "the kernel had more to say about links than was read; all are looked at again"
+            ),
+            Err(e) => {
+                tracing::warn!(error = %e, "the kernel is not heard about links; trying again");
+                tokio::time::sleep(AGAIN).await;
+            }
         }
     }
+}
+
+/// Listens until something the kernel said is lost; `known` says what was told of before.
+async fn hear(agent: &Agent, heard: &Notify, known: &mut HashMap<u32, Link>) -> Result<(), rtnetlink::Error> {
+    let (connection, handle, mut messages) = new_multicast_connection(&[MulticastGroup::Link])
+        .map_err(|e| rtnetlink::Error::NamespaceError(e.to_string()))?;
+    let _connection = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
+    let mut all = handle.link().get().execute();
+    let mut there = HashMap::new();
+    while let Some(message) = all.try_next().await? {
+        if let Some(link) = read(&message, &agent.config.links) {
+            there.insert(message.header.index, link);
+        }
+    }
+    let before = std::mem::replace(known, there);
+    for (index, gone) in before.iter().filter(|(index, _)| !known.contains_key(index)) {
+        tracing::debug!(link = gone.name, index, "a link has gone unheard");
+        agent.metrics.link_gone(&gone.name);
+    }
+    for (index, now) in &*known {
+        report(agent, before.get(index), now, known).await;
+    }
+    heard.notify_one();
     while let Some((message, _)) = messages.next().await {
         match message.payload {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) => {
-                let Some(now) = read(&message) else { continue };
+                let Some(now) = read(&message, &agent.config.links) else {
+                    continue;
+                };
                 let before = known.insert(message.header.index, now.clone());
-                report(agent, before.as_ref(), &now, &known).await;
+                heard.notify_one();
+                report(agent, before.as_ref(), &now, known).await;
             }
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(message)) => {
-                known.remove(&message.header.index);
+                if let Some(gone) = known.remove(&message.header.index) {
+                    agent.metrics.link_gone(&gone.name);
+                    heard.notify_one();
+                }
             }
+            NetlinkPayload::Overrun(_) => return Ok(()),
             _ => {}
         }
     }
-    task.abort();
-    Ok(())
+    Err(rtnetlink::Error::NamespaceError(
+        "the connection to the kernel has ended".to_owned(),
+    ))
 }
 
-/// Physical ports, and bonds: what pods' links hang from. Others come and go with pods.
-fn read(message: &LinkMessage) -> Option<Link> {
+/// Physical ports and bonds: what pods' links hang from. Others come and go with pods, unless `scope` names them.
+fn read(message: &LinkMessage, scope: &Scope) -> Option<Link> {
     let mut link = Link {
         name: String::new(),
+        enabled: message.header.flags.contains(LinkFlags::Up),
         up: false,
         active: None,
     };
@@ -100,11 +147,10 @@ fn read(message: &LinkMessage) -> Option<Link> {
     }
     let layer = message.header.link_layer_type;
     let fabric = layer == LinkLayerType::Infiniband || layer == LinkLayerType::Ether;
-    (fabric
-        && kind
-            .as_deref()
-            .is_none_or(|kind| kind == "bond" || kind == "ipoib"))
-    .then_some(link)
+    let hardware_or_bond = kind
+        .as_deref()
+        .is_none_or(|kind| kind == "bond" || kind == "ipoib");
+    (fabric && hardware_or_bond || scope.names([link.name.as_str()])).then_some(link)
 }
 
 /// Something that people should hear of.
@@ -118,7 +164,8 @@ struct Change {
 /// What `now` says that `before` did not; `known` has the names of links.
 fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<Change> {
     let mut changes = Vec::new();
-    if before.up != now.up {
+    // One that is set down has lost nothing: so begins a link's way into a pod, and out of service.
+    if before.up != now.up && now.enabled {
         let (reason, what) = if now.up {
             (event::LINK_UP, "has carrier again")
         } else {

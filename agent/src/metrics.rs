@@ -91,12 +91,12 @@ impl Metrics {
             all.register("keeper", "Whether this agent is the keeper", self.keeper.clone());
             all.register(
                 "link_up",
-                "Whether an RDMA link of this node has carrier",
+                "Whether a port or bond of this node has carrier",
                 self.link_up.clone(),
             );
             all.register(
                 "link_changes",
-                "Changes of an RDMA link's carrier",
+                "Changes of a link's carrier",
                 self.link_changes.clone(),
             );
         }
@@ -176,5 +176,12 @@ impl Metrics {
         if changed {
             self.link_changes.get_or_create(&link).inc();
         }
+    }
+    /// The link is not on the node any more; a number that nobody renews would be taken for a state.
+    pub(crate) fn link_gone(&self, name: &str) {
+        let link = OfLink {
+            link: name.to_owned(),
+        };
+        self.link_up.remove(&link);
     }
 }

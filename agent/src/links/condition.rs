@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The condition of the Node object that says whether its links carry, by which schedulers and people may go.
+//!
+//! Holds always: between two writes lies [`EVERY`] at least, whatever the links do; after the last change the condition says
+//! what is the case, or the log why it cannot.
+
+use super::Scope;
+use super::memory::Memory;
+use super::sight::{self, Sight};
+use super::verdict::{Judge, Verdict};
+use crate::agent::{Agent, Failure};
+use crate::block::owner::Me;
+use crate::cluster::{NodeCondition, Trouble};
+use common::rdma::Sysfs;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+/// The types of conditions on a Node.
+pub mod condition {
+    /// Every link that counts has carrier. The domain keeps it apart from everybody else's, as the comment on
+    /// `metav1.Condition.type` asks.
+    pub const LINKS_READY: &str = "rdmanet.io/LinksReady";
+}
+
+/// Why it has its status.
+pub mod reason {
+    /// True: all have carrier.
+    pub const LINKS_UP: &str = "LinksUp";
+    /// True: a bond goes on without one of its ports.
+    pub const BOND_DEGRADED: &str = "BondDegraded";
+    /// False: a port, or a bond with all of its ports, has no carrier.
+    pub const LINK_DOWN: &str = "LinkDown";
+    /// Unknown: the links that the condition was about are not on the node any more, or all are set down.
+    pub const NO_LINKS: &str = "NoLinks";
+}
+
+/// At least so much lies between two writes; a shorter `--mirror` makes it shorter.
+pub const EVERY: Duration = Duration::from_secs(10);
+
+/// How often a refused write is tried again, at last: the role may be given while the agent runs.
+const REFUSED: Duration = Duration::from_secs(300);
+
+/// The same for one that was not answered.
+const UNANSWERED: Duration = Duration::from_secs(60);
+
+/// Looks whenever something was `heard`, and now and then without; writes what differs.
+pub(super) async fn keep(agent: &Agent, heard: &Notify) {
+    let every = agent.config.mirror.min(EVERY);
+    let mut memory = Memory::read(&agent.config.data_dir);
+    let mut teller = Teller::default();
+    loop {
+        // What is over within a moment is told by Events and metrics alone.
+        sleep(every / 10).await;
+        let pause = match sight().await {
+            Ok(sight) => {
+                let verdict = judge(agent, &sight, &mut memory);
+                let calm = verdict.as_ref().is_none_or(|verdict| verdict.well);
+                match teller.tell(agent, verdict).await {
+                    Ok(true) => {
+                        sleep(every).await;
+                        continue;
+                    }
+                    // A port's state changes without a word about its link.
+                    Ok(false) if !calm => every,
+                    Ok(false) => agent.config.confirm_every(),
+                    Err(e) => {
+                        sleep(teller.after(&e, every)).await;
+                        continue;
+                    }
+                }
+            }
+            Err(e) => {
+                tracing::warn!(error = e, "the links cannot be looked at; trying again");
+                every
+            }
+        };
+        tokio::select! {
+            () = heard.notified() => {}
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+async fn sight() -> Result<Sight, String> {
+    let looked = tokio::task::spawn_blocking(|| sight::look(&Sysfs::host())).await;
+    looked.unwrap_or_else(|e| Err(format!("the thread ended: {e}")))
+}
+
+fn judge(agent: &Agent, sight: &Sight, memory: &mut Memory) -> Option<Verdict> {
+    let scope = &agent.config.links;
+    let judge = Judge {
+        sight,
+        scope,
+        seen: memory.seen(),
+    };
+    let (verdict, carrying) = (judge.verdict(), judge.carrying());
+    if *scope == Scope::Rdma {
+        memory.add(carrying);
+    }
+    verdict
+}
+
+/// What the condition becomes; none if there is to be none.
+fn wanted(scope: &Scope, verdict: Option<Verdict>, is_told: bool) -> Option<NodeCondition> {
+    let (status, reason, message) = match verdict {
+        Some(verdict) if verdict.well => ("True", verdict.reason, verdict.message),
+        Some(verdict) => ("False", verdict.reason, verdict.message),
+        None if !is_told || *scope == Scope::Nothing => return None,
+        None => (
+            "Unknown",
+            reason::NO_LINKS,
+            format!("no link of this node counts (--links {scope}): they are gone, in pods, or set down"),
+        ),
+    };
+    Some(NodeCondition {
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+    })
+}
+
+/// Whoever writes.
+#[derive(Default)]
+struct Teller {
+    /// The API server was asked once what it says.
+    asked: bool,
+    failures: u32,
+    /// What the log has said last of why nothing is written.
+    complaint: Option<String>,
+}
+
+impl Teller {
+    /// Makes the condition say `verdict`, and says whether that took a write. A Node on which nothing counts and that never
+    /// had the condition gets none, and with `--links none` it loses it.
+    async fn tell(&mut self, agent: &Agent, verdict: Option<Verdict>) -> Result<bool, Failure> {
+        let told = || agent.node_condition(condition::LINKS_READY);
+        // Nobody but this agent makes the condition.
+        if verdict.is_none() && self.asked && told().is_none() {
+            return Ok(false);
+        }
+        agent.look_at_node(agent.config.confirm_every()).await?;
+        self.asked = true;
+        let wanted = wanted(&agent.config.links, verdict, told().is_some());
+        if agent.me().is_none_or(|me| matches!(me, Me::Gone(_))) || told() == wanted {
+            return Ok(false);
+        }
+        if let Some(wanted) = &wanted {
+            let (status, reason) = (&wanted.status, &wanted.reason);
+            let condition = condition::LINKS_READY;
+            tracing::info!(condition, status, reason, "{}", wanted.message);
+        }
+        agent.tell_node(condition::LINKS_READY, wanted).await?;
+        if self.complaint.take().is_some() {
+            tracing::info!("condition {} is written again", condition::LINKS_READY);
+        }
+        self.failures = 0;
+        Ok(true)
+    }
+
+    /// How long to wait after a failure, of which the log tells once.
+    fn after(&mut self, failure: &Failure, every: Duration) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        let complaint = failure.to_string();
+        if self.complaint.as_ref() != Some(&complaint) {
+            tracing::warn!(
+                error = complaint,
+                "condition {} is not written; the agent does everything else, and tries again now and then: ClusterRole rdmanet-agent of conf/rbac may patch nodes/status, and --links none asks for no condition",
+                condition::LINKS_READY
+            );
+            self.complaint = Some(complaint);
+        }
+        let most = match failure {
+            Failure::Cluster(Trouble::Refused { .. }) => REFUSED,
+            _ => UNANSWERED,
+        };
+        let doubled = every.saturating_mul(1 << self.failures.min(10));
+        // Not all agents of a cluster at once.
+        doubled.min(most.max(every)).mul_f64(0.75 + fastrand::f64() / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+
+fn verdict(well: bool) -> Verdict {
+    Verdict {
+        well,
+        reason: reason::LINKS_UP,
+        message: "carrier on ib0".to_owned(),
+    }
+}
+
+fn status(scope: &Scope, verdict: Option<Verdict>, is_told: bool) -> Option<String> {
+    wanted(scope, verdict, is_told).map(|says| says.status)
+}
+
+#[test]
+fn true_is_the_good_news_and_false_the_bad() {
+    let rdma = Scope::Rdma;
+    assert_eq!(status(&rdma, Some(verdict(true)), false).as_deref(), Some("True"));
+    assert_eq!(
+        status(&rdma, Some(verdict(false)), true).as_deref(),
+        Some("False")
+    );
+}
+
+#[test]
+fn a_node_without_links_has_no_condition_and_one_that_loses_them_says_so() {
+    assert_eq!(wanted(&Scope::Rdma, None, false), None);
+    let lost = wanted(&Scope::Rdma, None, true).unwrap();
+    assert_eq!(
+        (lost.status.as_str(), lost.reason.as_str()),
+        ("Unknown", reason::NO_LINKS)
+    );
+    assert_eq!(wanted(&Scope::Nothing, None, true), None, "turned off, it goes");
+}
+
+#[test]
+fn a_refusal_is_tried_again_ever_more_rarely_and_told_once() {
+    let refused = Failure::Cluster(Trouble::Refused {
+        what: "PATCH".to_owned(),
+        why: "forbidden".to_owned(),
+    });
+    let mut teller = Teller::default();
+    let waits: Vec<Duration> = (0..8).map(|_| teller.after(&refused, EVERY)).collect();
+    assert!(waits[0] >= EVERY && waits[0] <= EVERY * 3, "{waits:?}");
+    assert!(
+        waits[7] >= REFUSED * 3 / 4 && waits[7] <= REFUSED * 5 / 4,
+        "{waits:?}"
+    );
+    assert_eq!(teller.failures, 8);
+    assert!(teller.complaint.is_some());
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which links have had carrier on this node, over restarts and reboots: a port that does not come back after one is missed.
+//!
+//! It is written without a sync. If it is lost, a port counts from when it has carrier again.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// The file, and what it says.
+#[derive(Debug)]
+pub(super) struct Memory {
+    file: PathBuf,
+    seen: BTreeSet<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Content {
+    seen: BTreeSet<String>,
+}
+
+impl Memory {
+    /// That of the node whose leases are below `data_dir`.
+    pub(super) fn read(data_dir: &Path) -> Self {
+        let file = data_dir.join(".links.json");
+        let seen = match fs::read(&file).map(|text| serde_json::from_slice(&text)) {
+            Ok(Ok(Content { seen })) => seen,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
+            Ok(Err(e)) => forgotten(&file, &e),
+            Err(e) => forgotten(&file, &e),
+        };
+        Self { file, seen }
+    }
+
+    /// The names of links that have had carrier.
+    pub(super) fn seen(&self) -> &BTreeSet<String> {
+        &self.seen
+    }
+
+    /// Adds names; whatever cannot be written is known until the agent ends.
+    pub(super) fn add(&mut self, names: Vec<String>) {
+        let known = self.seen.len();
+        self.seen.extend(names);
+        if self.seen.len() == known {
+            return;
+        }
+        if let Err(e) = self.write() {
+            tracing::warn!(file = %self.file.display(), error = %e, "which links have had carrier is not written down; after a restart, one that is down will not be missed");
+        }
+    }
+
+    /// Under another name first, so that nobody reads a half.
+    fn write(&self) -> io::Result<()> {
+        let unfinished = self.file.with_extension("json.new");
+        let content = Content {
+            seen: self.seen.clone(),
+        };
+        fs::write(&unfinished, serde_json::to_vec(&content)?)?;
+        fs::rename(unfinished, &self.file)
+    }
+}
+
+fn forgotten(file: &Path, why: &dyn std::error::Error) -> BTreeSet<String> {
+    tracing::warn!(file = %file.display(), error = %why, "which links have had carrier cannot be read; each counts from when it has carrier again");
+    BTreeSet::new()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn what_had_carrier_once_is_known_to_the_next_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut memory = Memory::read(dir.path());
+    assert!(memory.seen().is_empty());
+    memory.add(names(&["ib0"]));
+    memory.add(names(&["ib1", "ib0"]));
+    assert_eq!(
+        Memory::read(dir.path()).seen().iter().collect::<Vec<_>>(),
+        ["ib0", "ib1"]
+    );
+    assert_eq!(
+        fs::read_dir(dir.path()).unwrap().count(),
+        1,
+        "no unfinished file stays"
+    );
+}
+
+#[test]
+fn a_damaged_file_is_begun_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join(".links.json"), "{").unwrap();
+    let mut memory = Memory::read(dir.path());
+    assert!(memory.seen().is_empty());
+    memory.add(names(&["ib0"]));
+    assert!(Memory::read(dir.path()).seen().contains("ib0"));
+}
+
+#[test]
+fn what_cannot_be_written_is_known_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut memory = Memory::read(&dir.path().join("absent"));
+    memory.add(names(&["ib0"]));
+    assert!(memory.seen().contains("ib0"));
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which links the condition is about.
+
+use glob::Pattern;
+use std::fmt;
+use std::str::FromStr;
+
+/// Which links the condition is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that carry RDMA and have had carrier on this node before, unless an administrator has set them down.
+    Rdma,
+    /// Those of these names, whatever they are.
+    Named(Vec<Pattern>),
+    /// None: there is no condition.
+    Nothing,
+}
+
+/// Why a text is no [`Scope`].
+#[derive(Debug, thiserror::Error)]
+pub enum ScopeError {
+    /// One of the names.
+    #[error("{name:?} is no name or pattern of links such as ib* or bond[01]: {why}")]
+    Pattern {
+        /// What was written.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Scope {
+    /// Whether a link of one of these names is named here.
+    pub fn names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
+        let Self::Named(patterns) = self else {
+            return false;
+        };
+        names
+            .into_iter()
+            .any(|name| patterns.iter().any(|pattern| pattern.matches(name)))
+    }
+}
+
+impl FromStr for Scope {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let pattern = |name: &str| {
+            let wrong = |why: String| ScopeError::Pattern {
+                name: name.to_owned(),
+                why,
+            };
+            // The kernel has no such names (dev_valid_name of net/core/dev.c).
+            if name.is_empty() || name.contains(['/', ':', ' ']) {
+                return Err(wrong("a name is one word without / and :".to_owned()));
+            }
+            Pattern::new(name).map_err(|e| wrong(e.to_string()))
+        };
+        match text.trim() {
+            "rdma" => Ok(Self::Rdma),
+            "none" => Ok(Self::Nothing),
+            names => names
+                .split(',')
+                .map(|name| pattern(name.trim()))
+                .collect::<Result<_, _>>()
+                .map(Self::Named),
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rdma => f.write_str("rdma"),
+            Self::Nothing => f.write_str("none"),
+            Self::Named(patterns) => {
+                let names: Vec<&str> = patterns.iter().map(Pattern::as_str).collect();
+                f.write_str(&names.join(","))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

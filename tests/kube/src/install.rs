@@ -2,12 +2,14 @@
 //! Applies the manifests of `conf/`, as `kubectl apply -f` does.
 
 use crate::{Identity, Server};
-use agent::api::{BlockState, IpBlock, IpBlockSpec, NodeRef};
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use agent::api::IpBlock;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::Scope;
 use kube::{Api, Client};
 use serde::Deserialize;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -107,30 +109,18 @@ async fn served(admin: &Client) {
     .await;
 }
 
-/// Waits until the policies refuse: a policy takes effect some time after it was stored.
+/// Waits until the policies refuse: a policy takes effect some time after it was stored. The one that is asked is the last
+/// that was.
 async fn enforced(server: &Server, admin: &Client) {
     let agent = Identity::new(admin, "policies-enforced").await;
-    let api: Api<IpBlock> = Api::all(server.with_token(&agent.token).await);
-    let foreign = IpBlock::new(
-        "enforced-4-00000000-32",
-        IpBlockSpec {
-            pool: "enforced".to_owned(),
-            cidr: "0.0.0.0/32".to_owned(),
-            owner: NodeRef {
-                node: "another".to_owned(),
-                node_uid: "another".to_owned(),
-            },
-            epoch: 1,
-            state: BlockState::Active,
-            orphaned: None,
-        },
-    );
-    let dry = PostParams {
+    let api: Api<Node> = Api::all(server.with_token(&agent.token).await);
+    let foreign = Patch::Strategic(json!({ "status": { "capacity": { "cpu": "1" } } }));
+    let dry = PatchParams {
         dry_run: true,
-        ..PostParams::default()
+        ..PatchParams::default()
     };
     until("the policies are enforced", async || {
-        matches!(api.create(&dry, &foreign).await, Err(kube::Error::Api(e)) if e.message.contains("ValidatingAdmissionPolicy"))
+        matches!(api.patch_status("policies-enforced", &dry, &foreign).await, Err(kube::Error::Api(e)) if e.message.contains("ValidatingAdmissionPolicy"))
     })
     .await;
     agent.leave(admin).await;

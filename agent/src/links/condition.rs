@@ -145,12 +145,12 @@ impl Teller {
         if agent.me().is_none_or(|me| matches!(me, Me::Gone(_))) || told() == wanted {
             return Ok(false);
         }
-        if let Some(wanted) = &wanted {
-            let (status, reason) = (&wanted.status, &wanted.reason);
+        agent.tell_node(condition::LINKS_READY, wanted.clone()).await?;
+        if let Some(wanted) = wanted {
+            let (status, reason) = (wanted.status, wanted.reason);
             let condition = condition::LINKS_READY;
             tracing::info!(condition, status, reason, "{}", wanted.message);
         }
-        agent.tell_node(condition::LINKS_READY, wanted).await?;
         if self.complaint.take().is_some() {
             tracing::info!("condition {} is written again", condition::LINKS_READY);
         }

@@ -7,6 +7,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -210,6 +212,16 @@ impl Member {
             .to_owned();
         let line: Value = serde_json::from_str(&line).ok()?;
         Some(line["address"].as_str()?.to_owned())
+    }
+
+    /// What the agent answers to GET of `path`, with its headers.
+    pub fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.listens().expect("the agent listens")).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
     }
 
     /// `pool.json`; null if there is none.

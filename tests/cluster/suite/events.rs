@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use serde_json::json;
 
 /// Type and note of the Events with this reason on one object.
-async fn events(site: &Site, kind: &str, name: &str, reason: &str) -> Vec<(String, String)> {
+pub(crate) async fn events(site: &Site, kind: &str, name: &str, reason: &str) -> Vec<(String, String)> {
     let all: Api<Event> = Api::all(site.admin.clone());
     let all = all.list(&ListParams::default()).await.unwrap().items;
     let about = |event: &Event| {

@@ -5,8 +5,6 @@ use agents::{Attachment, Member, Site};
 use cluster::install::until;
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_gets_an_address_without_a_request_to_the_api_server() {
@@ -178,25 +176,17 @@ async fn metrics_and_health_are_served() {
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
     node.add("rail0", &Attachment::of("one"));
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(node.listens().unwrap()).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    };
     for path in ["/healthz", "/readyz"] {
-        assert!(get(path).starts_with("HTTP/1.1 200"), "{}", get(path));
+        assert!(node.get(path).starts_with("HTTP/1.1 200"), "{}", node.get(path));
     }
     until("the numbers are there", async || {
-        let text = get("/metrics");
+        let text = node.get("/metrics");
         text.contains("rdmanet_blocks{pool=\"rail0\"} 1")
             && text.contains("rdmanet_addresses_used{pool=\"rail0\"} 1")
     })
     .await;
-    assert!(get("/metrics").contains("rdmanet_claims_total{pool=\"rail0\"} 1"));
+    assert!(
+        node.get("/metrics")
+            .contains("rdmanet_claims_total{pool=\"rail0\"} 1")
+    );
 }

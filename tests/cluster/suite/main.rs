@@ -13,6 +13,7 @@ mod edits;
 mod events;
 mod garbage;
 mod life;
+mod links;
 mod nodes;
 mod quiet;
 mod refused;

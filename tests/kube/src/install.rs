@@ -109,8 +109,8 @@ async fn served(admin: &Client) {
     .await;
 }
 
-/// Waits until the policies refuse: a policy takes effect some time after it was stored. The one that is asked is the last
-/// that was.
+/// Waits until the policies refuse: a policy takes effect some time after it was stored. The one that is asked is
+/// the last one.
 async fn enforced(server: &Server, admin: &Client) {
     let agent = Identity::new(admin, "policies-enforced").await;
     let api: Api<Node> = Api::all(server.with_token(&agent.token).await);

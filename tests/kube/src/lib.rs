@@ -16,9 +16,11 @@ pub mod audit;
 pub mod identity;
 pub mod install;
 pub mod proxy;
+pub mod relay;
 pub mod server;
 
 pub use audit::Request;
 pub use identity::Identity;
 pub use proxy::{Fault, Proxy};
+pub use relay::Relay;
 pub use server::Server;

@@ -68,6 +68,13 @@ impl Server {
         &self.dir
     }
 
+    /// Where it listens, on the loopback of the machine.
+    pub fn port(&self) -> u16 {
+        let file = self.dir.join("port");
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        text.trim().parse().unwrap()
+    }
+
     /// The file that makes a client an administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.dir.join("kubeconfig")

@@ -92,10 +92,9 @@ fn wanted() -> Vec<(&'static str, String)> {
 
 /// The configuration of Multus inside the VM, where the API server has another address and its files are elsewhere.
 fn kubeconfig(server: &Server, token: &str) -> String {
-    let port = fs::read_to_string(server.dir().join("port")).unwrap();
     let mut config = server.config_with(token);
     let cluster = config.clusters[0].cluster.as_mut().unwrap();
-    cluster.server = Some(format!("https://10.0.2.100:{}", port.trim()));
+    cluster.server = Some(format!("https://10.0.2.100:{}", server.port()));
     cluster.tls_server_name = Some("localhost".to_owned());
     cluster.certificate_authority = Some("/kube/ca.crt".to_owned());
     serde_norway::to_string(&config).unwrap()
@@ -125,7 +124,7 @@ fn run_in_the_vm(server: &Server, folder: &Path) {
     // The VM is given the folder that its program lies in.
     let alone = tempfile::tempdir().unwrap();
     fs::copy(&suite, alone.path().join("infiniband")).unwrap();
-    let port = fs::read_to_string(server.dir().join("port")).unwrap();
+    let port = server.port().to_string();
     let conf = root.join("conf").canonicalize().unwrap();
     let output = Command::new(root.join("tests/fabric/run"))
         .args([
@@ -138,7 +137,7 @@ fn run_in_the_vm(server: &Server, folder: &Path) {
             "--timeout",
             "600",
             "--forward",
-            port.trim(),
+            &port,
         ])
         .arg("--bin")
         .arg(programs::peers())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node on which a runtime calls the real Multus, which asks a real API server.
 //!
-//! Holds always: a node reaches the API server through a [`relay`] of its own, so that a test can cut one node off; Multus
+//! Holds always: a node reaches the API server through a [`Relay`] of its own, so that a test can cut one node off; Multus
 //! has the rights that its own manifests give it and no others; each test has a namespace of the cluster for itself.
 
 #![allow(
@@ -13,9 +13,8 @@
 
 pub mod daemon;
 pub mod objects;
-pub mod relay;
 pub mod site;
 
+pub use cluster::Relay;
 pub use daemon::Daemon;
-pub use relay::Relay;
 pub use site::Site;

@@ -65,7 +65,7 @@ impl<'n> Site<'n> {
         let namespace = format!("test-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let site = Self {
             node,
-            relay: Relay::start(shared.runtime.handle(), port(shared.server)),
+            relay: Relay::start(shared.runtime.handle(), shared.server.port()),
             namespace,
             shared,
         };
@@ -105,7 +105,7 @@ impl<'n> Site<'n> {
 
     /// The port of the API server on this node's loopback.
     pub fn port(&self) -> u16 {
-        port(self.shared.server)
+        self.shared.server.port()
     }
 
     /// The thin plugin of this node.
@@ -193,9 +193,4 @@ fn own_folders() {
     for file in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
         fs::write(Path::new("/proc/sys/net").join(file), "1").unwrap();
     }
-}
-
-fn port(server: &Server) -> u16 {
-    let text = fs::read_to_string(server.dir().join("port")).unwrap();
-    text.trim().parse().unwrap()
 }

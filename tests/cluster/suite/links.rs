@@ -3,83 +3,124 @@
 
 use crate::events::events;
 use agents::{Member, Site};
+use cluster::audit::Mark;
 use cluster::install::{documents, manifests, until};
 use cluster::{Relay, install};
 use k8s_openapi::api::core::v1::{Node as Object, NodeCondition};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tests::Node;
 use tokio::runtime::Runtime;
 
 const CONDITION: &str = "rdmanet.io/LinksReady";
 const BOTH: &str = "carrier on rail0, rail1";
+const PATIENCE: Duration = Duration::from_secs(60);
 const LOST: &str = "rail0 has no carrier: cable or switch port";
 
-/// A machine with two rails in a network of its own, from where the API server is on the loopback too.
-fn on_a_machine(test: impl AsyncFnOnce(&Site, &Node) + Send) {
-    let runtime = Runtime::new().unwrap();
-    let site = runtime.block_on(Site::new());
-    Node::run(|machine| {
+/// A machine whose links the test has in hand, and the cluster that it belongs to.
+struct Machine<'a> {
+    site: &'a Site,
+    node: &'a Node,
+    name: &'a str,
+}
+
+/// Runs `test` on a machine with two rails in a network of its own, from where the API server is on the loopback too. One
+/// cluster serves all tests, one after the other.
+fn on_a_machine(name: &str, test: impl AsyncFnOnce(Machine<'_>) + Send) {
+    static CLUSTER: OnceLock<(Runtime, Site)> = OnceLock::new();
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (runtime, site) = CLUSTER.get_or_init(|| {
+        let runtime = Runtime::new().unwrap();
+        let site = runtime.block_on(Site::new());
+        (runtime, site)
+    });
+    Node::run(|node| {
         let _relay = Relay::start(runtime.handle(), site.server.port());
-        machine.cable("rail0");
-        machine.cable("rail1");
-        runtime.block_on(test(&site, machine));
+        node.cable("rail0");
+        node.cable("rail1");
+        runtime.block_on(test(Machine { site, node, name }));
     });
 }
 
-async fn condition(site: &Site) -> Option<NodeCondition> {
-    let nodes: Api<Object> = Api::all(site.admin.clone());
-    let conditions = nodes.get("a").await.ok()?.status?.conditions?;
-    conditions
-        .into_iter()
-        .find(|condition| condition.type_ == CONDITION)
-}
-
-/// Waits until the condition says this.
-async fn says(site: &Site, status: &str, reason: &str, message: &str) -> NodeCondition {
-    let mut said = None;
-    let wanted = (status, Some(reason), Some(message));
-    let start = Instant::now();
-    let is = |said: &NodeCondition| {
-        (
-            said.status.as_str(),
-            said.reason.as_deref(),
-            said.message.as_deref(),
-        ) == wanted
-    };
-    while !said.as_ref().is_some_and(is) {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "{wanted:?}, not {said:?}"
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        said = condition(site).await;
+impl Machine<'_> {
+    async fn agent(&self, more: &[&str]) -> Member {
+        let flags = [&["--links", "rail[01]"], more].concat();
+        Member::running(&self.site.server, self.name, &flags).await
     }
-    said.unwrap()
-}
 
-/// How often the agent has written the status of its Node.
-fn writes(site: &Site, since: cluster::audit::Mark) -> usize {
-    let requests = site.server.requests_since(since).into_iter();
-    let ours = requests.filter(|request| request.node() == Some("a") && request.verb == "patch");
-    ours.filter(|request| request.uri.contains("/nodes/a/status"))
-        .count()
+    fn nodes(&self) -> Api<Object> {
+        Api::all(self.site.admin.clone())
+    }
+
+    fn ip(&self, words: &str) {
+        self.node.ip(words);
+    }
+
+    async fn condition(&self) -> Option<NodeCondition> {
+        let conditions = self.nodes().get(self.name).await.ok()?.status?.conditions?;
+        conditions
+            .into_iter()
+            .find(|condition| condition.type_ == CONDITION)
+    }
+
+    /// Waits until the condition says this.
+    async fn says(&self, status: &str, reason: &str, message: &str) -> NodeCondition {
+        let wanted = (status, Some(reason), Some(message));
+        let start = Instant::now();
+        loop {
+            let said = self.condition().await;
+            match said {
+                Some(said)
+                    if (
+                        said.status.as_str(),
+                        said.reason.as_deref(),
+                        said.message.as_deref(),
+                    ) == wanted =>
+                {
+                    return said;
+                }
+                said => assert!(start.elapsed() < PATIENCE, "{wanted:?}, not {said:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// How often the agent has written the status of its Node.
+    fn writes(&self, since: Mark) -> usize {
+        let status = format!("/nodes/{}/status", self.name);
+        let requests = self.site.server.requests_since(since).into_iter();
+        let ours = requests.filter(|request| request.node() == Some(self.name) && request.verb == "patch");
+        ours.filter(|request| request.uri.contains(&status)).count()
+    }
+
+    /// Waits for an Event of the Node: its type and note.
+    async fn event(&self, reason: &str) -> (String, String) {
+        let mut found = Vec::new();
+        until("the Node has an Event", async || {
+            found = events(self.site, "Node", self.name, reason).await;
+            !found.is_empty()
+        })
+        .await;
+        found.remove(0)
+    }
 }
 
 #[test]
 fn a_cable_that_is_pulled_and_put_back_is_told_by_condition_event_and_metric() {
-    on_a_machine(async |site, machine| {
-        let mut node = Member::running(&site.server, "a", &["--links", "rail[01]"]).await;
-        says(site, "True", "LinksUp", BOTH).await;
+    on_a_machine("pulled", async |machine| {
+        let mut node = machine.agent(&[]).await;
+        machine.says("True", "LinksUp", BOTH).await;
         machine.ip("link set rail0-far down");
-        let lost = says(site, "False", "LinkDown", LOST).await;
-        until("it has an Event", async || {
-            let events = events(site, "Node", "a", "LinkDown").await;
-            events == [("Warning".to_owned(), "link rail0 has lost carrier".to_owned())]
-        })
-        .await;
+        let lost = machine.says("False", "LinkDown", LOST).await;
+        let (kind, note) = machine.event("LinkDown").await;
+        assert_eq!(
+            (kind.as_str(), note.as_str()),
+            ("Warning", "link rail0 has lost carrier")
+        );
         let numbers = node.get("/metrics");
         for number in [
             "rdmanet_link_up{link=\"rail0\"} 0",
@@ -91,70 +132,71 @@ fn a_cable_that_is_pulled_and_put_back_is_told_by_condition_event_and_metric() {
 
         // An agent that starts finds its own word, which needs no write.
         assert!(node.stop());
-        let mark = site.server.mark();
+        let mark = machine.site.server.mark();
         node.start();
         until("the next agent listens", async || {
             node.log().matches("the agent listens").count() == 2
         })
         .await;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(writes(site, mark), 0);
-        let still = condition(site).await.unwrap();
+        assert_eq!(machine.writes(mark), 0);
+        let still = machine.condition().await.unwrap();
         assert_eq!(still.last_transition_time, lost.last_transition_time);
 
         machine.ip("link set rail0-far up");
-        let found = says(site, "True", "LinksUp", BOTH).await;
+        let found = machine.says("True", "LinksUp", BOTH).await;
         assert!(found.last_transition_time > lost.last_transition_time);
-        until("it has an Event", async || {
-            !events(site, "Node", "a", "LinkUp").await.is_empty()
-        })
-        .await;
+        assert_eq!(machine.event("LinkUp").await.0, "Normal");
         for rail in ["rail0", "rail1"] {
             machine.ip(&format!("link del {rail}"));
         }
         let gone = "no link of this node counts (--links rail[01]): they are gone, in pods, or set down";
-        says(site, "Unknown", "NoLinks", gone).await;
+        machine.says("Unknown", "NoLinks", gone).await;
         assert!(!node.get("/metrics").contains("rdmanet_link_up{link=\"rail"));
     });
 }
 
 #[test]
 fn a_cable_that_flaps_is_written_of_at_a_bounded_rate_and_the_last_word_is_right() {
-    on_a_machine(async |site, machine| {
-        let flags = ["--links", "rail[01]", "--mirror", "1s", "--quarantine", "5s"];
-        let _node = Member::running(&site.server, "a", &flags).await;
-        says(site, "True", "LinksUp", BOTH).await;
-        let (mark, start) = (site.server.mark(), Instant::now());
+    on_a_machine("flapping", async |machine| {
+        let _node = machine.agent(&["--mirror", "1s", "--quarantine", "5s"]).await;
+        machine.says("True", "LinksUp", BOTH).await;
+        let (mark, start) = (machine.site.server.mark(), Instant::now());
         while start.elapsed() < Duration::from_secs(5) {
             for state in ["down", "up", "down"] {
                 machine.ip(&format!("link set rail0-far {state}"));
                 tokio::time::sleep(Duration::from_millis(70)).await;
             }
         }
-        says(site, "False", "LinkDown", LOST).await;
-        let (writes, seconds) = (writes(site, mark), start.elapsed().as_secs_f64());
+        machine.says("False", "LinkDown", LOST).await;
+        let (writes, seconds) = (machine.writes(mark), start.elapsed().as_secs_f64());
         #[expect(clippy::cast_precision_loss, reason = "a handful")]
         let rate = writes as f64 / (seconds + 1.0);
         assert!(writes >= 1 && rate <= 1.0, "{writes} writes in {seconds} s");
 
         // Somebody takes it away; a Node is registered anew.
-        let nodes: Api<Object> = Api::all(site.admin.clone());
+        let nodes = machine.nodes();
         let none = json!({ "status": { "conditions": [{ "type": CONDITION, "$patch": "delete" }] } });
         nodes
-            .patch_status("a", &PatchParams::default(), &Patch::Strategic(none))
+            .patch_status(machine.name, &PatchParams::default(), &Patch::Strategic(none))
             .await
             .unwrap();
-        says(site, "False", "LinkDown", LOST).await;
-        nodes.delete("a", &DeleteParams::default()).await.unwrap();
-        cluster::identity::join(&site.admin, "a").await.unwrap();
-        says(site, "False", "LinkDown", LOST).await;
+        machine.says("False", "LinkDown", LOST).await;
+        nodes
+            .delete(machine.name, &DeleteParams::default())
+            .await
+            .unwrap();
+        cluster::identity::join(&machine.site.admin, machine.name)
+            .await
+            .unwrap();
+        machine.says("False", "LinkDown", LOST).await;
     });
 }
 
 #[test]
 fn an_agent_that_may_not_write_it_says_so_once_and_does_everything_else() {
-    on_a_machine(async |site, machine| {
-        let role: Api<k8s_openapi::api::rbac::v1::ClusterRole> = Api::all(site.admin.clone());
+    on_a_machine("unauthorized", async |machine| {
+        let role: Api<k8s_openapi::api::rbac::v1::ClusterRole> = Api::all(machine.site.admin.clone());
         let mut reduced = role.get("rdmanet-agent").await.unwrap();
         let rules = reduced.rules.as_mut().unwrap();
         rules.retain(|rule| rule.resources.as_ref().is_none_or(|r| r != &["nodes/status"]));
@@ -162,19 +204,19 @@ fn an_agent_that_may_not_write_it_says_so_once_and_does_everything_else() {
             .await
             .unwrap();
         machine.ip("link set rail0-far down");
-        let node = Member::running(&site.server, "a", &["--links", "rail[01]"]).await;
-        site.simple("rail0", "10.1.0.0/24").await;
+        let node = machine.agent(&[]).await;
+        machine.site.simple("rail0", "10.1.0.0/24").await;
         node.wait_active("rail0").await;
         let refused = "condition rdmanet.io/LinksReady is not written";
         until("the agent says so", async || node.log().contains(refused)).await;
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(node.log().matches(refused).count(), 1, "{}", node.log());
-        assert_eq!(condition(site).await, None);
+        assert_eq!(machine.condition().await, None);
         for file in manifests("rbac") {
             for object in documents(&file) {
-                install::apply(&site.admin, &object).await;
+                install::apply(&machine.site.admin, &object).await;
             }
         }
-        says(site, "False", "LinkDown", LOST).await;
+        machine.says("False", "LinkDown", LOST).await;
     });
 }

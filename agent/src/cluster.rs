@@ -301,7 +301,7 @@ pub async fn names<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> Result<
 }
 
 /// The conditions of a Node, by type.
-fn conditions(node: &Node) -> BTreeMap<String, NodeCondition> {
+pub fn conditions(node: &Node) -> BTreeMap<String, NodeCondition> {
     let all = node
         .status
         .iter()

@@ -59,6 +59,14 @@ fn every_condition_and_its_reasons_are_explained() {
 }
 
 #[test]
+fn the_condition_of_a_node_and_its_reasons_are_explained() {
+    let source = include_str!("links/condition.rs");
+    let heading = "Condition of a node";
+    assert_eq!(column(OPERATE, heading, 0), constants(source, "kind"));
+    assert_eq!(column(OPERATE, heading, 1), constants(source, "reason"));
+}
+
+#[test]
 fn every_event_is_explained() {
     let mut reasons = constants(include_str!("api/pool/status.rs"), "reason");
     // Of conditions that have ended, which no Event tells.

@@ -10,6 +10,7 @@ use crate::cluster::snapshot::{Block, Pool, Snapshot};
 use crate::holders::{Holder, Witness, holders};
 use crate::table::wrapped;
 use agent::api::{AddressState, BlockState, condition};
+use agent::links::condition::reason;
 use ipam::range::{Family, bits};
 use kube::Client;
 use serde::Serialize;
@@ -36,7 +37,7 @@ pub enum Level {
 pub struct Problem {
     /// How bad it is.
     pub level: Level,
-    /// What kind: `duplicate`, `overlap`, `foreign-block`, `unclaimed`, `outside`, `leak`, `orphan`, `homeless`, `pool`.
+    /// What kind: `duplicate`, `overlap`, `foreign-block`, `unclaimed`, `outside`, `leak`, `orphan`, `homeless`, `pool`, `links`.
     pub kind: &'static str,
     /// Of what: an address, a block or a pool.
     pub subject: String,
@@ -136,6 +137,7 @@ pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
     );
     found.extend(leaks(snapshot));
     found.extend(pools(snapshot));
+    found.extend(links(snapshot));
     found.sort();
     found
 }
@@ -393,6 +395,24 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
         }
     }
     found
+}
+
+/// Nodes whose pods are cut off, or will be when the next cable goes.
+fn links(snapshot: &Snapshot) -> impl Iterator<Item = Problem> {
+    snapshot.links.iter().filter_map(|(node, says)| {
+        let level = match (says.status.as_str(), says.reason.as_str()) {
+            ("False", _) => Level::Warn,
+            (_, reason::BOND_DEGRADED) => Level::Info,
+            _ => return None,
+        };
+        Some(problem(
+            level,
+            "links",
+            node,
+            says.message.clone(),
+            "docs/operate.md says what to look at, by the state of the port; what is out of service on purpose: ip link set LINK down",
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 /// The types of conditions on a Node.
-pub mod condition {
+pub mod kind {
     /// Every link that counts has carrier. The domain keeps it apart from everybody else's, as the comment on
     /// `metav1.Condition.type` asks.
     pub const LINKS_READY: &str = "rdmanet.io/LinksReady";
@@ -134,7 +134,7 @@ impl Teller {
     /// Makes the condition say `verdict`, and says whether that took a write. A Node on which nothing counts and that never
     /// had the condition gets none, and with `--links none` it loses it.
     async fn tell(&mut self, agent: &Agent, verdict: Option<Verdict>) -> Result<bool, Failure> {
-        let told = || agent.node_condition(condition::LINKS_READY);
+        let told = || agent.node_condition(kind::LINKS_READY);
         // Nobody but this agent makes the condition.
         if verdict.is_none() && self.asked && told().is_none() {
             return Ok(false);
@@ -145,14 +145,14 @@ impl Teller {
         if agent.me().is_none_or(|me| matches!(me, Me::Gone(_))) || told() == wanted {
             return Ok(false);
         }
-        agent.tell_node(condition::LINKS_READY, wanted.clone()).await?;
+        agent.tell_node(kind::LINKS_READY, wanted.clone()).await?;
         if let Some(wanted) = wanted {
             let (status, reason) = (wanted.status, wanted.reason);
-            let condition = condition::LINKS_READY;
+            let condition = kind::LINKS_READY;
             tracing::info!(condition, status, reason, "{}", wanted.message);
         }
         if self.complaint.take().is_some() {
-            tracing::info!("condition {} is written again", condition::LINKS_READY);
+            tracing::info!("condition {} is written again", kind::LINKS_READY);
         }
         self.failures = 0;
         Ok(true)
@@ -166,7 +166,7 @@ impl Teller {
             tracing::warn!(
                 error = complaint,
                 "condition {} is not written; the agent does everything else, and tries again now and then: ClusterRole rdmanet-agent of conf/rbac may patch nodes/status, and --links none asks for no condition",
-                condition::LINKS_READY
+                kind::LINKS_READY
             );
             self.complaint = Some(complaint);
         }

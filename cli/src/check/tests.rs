@@ -133,3 +133,33 @@ fn a_pool_that_is_not_ready_is_told_with_its_reason() {
     assert!(found[0].text.contains("overlaps pool x"));
     assert_eq!(answer(&cluster, &found).outcome, Outcome::Found);
 }
+
+#[test]
+fn a_node_whose_rail_has_no_carrier_is_wrong_and_one_whose_bond_lacks_a_port_is_told_of() {
+    let mut cluster = cluster();
+    let says = |status: &str, reason: &str| agent::cluster::NodeCondition {
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: format!("{reason} is the case"),
+    };
+    cluster.links = [
+        ("a", says("True", reason::LINKS_UP)),
+        ("b", says("False", reason::LINK_DOWN)),
+        ("c", says("True", reason::BOND_DEGRADED)),
+        ("d", says("Unknown", reason::NO_LINKS)),
+    ]
+    .map(|(node, says)| (node.to_owned(), says))
+    .into();
+    let found: Vec<_> = problems(&cluster)
+        .into_iter()
+        .filter(|problem| problem.kind == "links")
+        .map(|problem| (problem.level, problem.subject, problem.text))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (Level::Warn, "b".to_owned(), "LinkDown is the case".to_owned()),
+            (Level::Info, "c".to_owned(), "BondDegraded is the case".to_owned()),
+        ]
+    );
+}

@@ -8,7 +8,9 @@ use super::pods::PodFacts;
 use super::{list, list_if_known};
 use crate::answer::Failure;
 use agent::api::{IpAddress, IpBlock, IpPool};
+use agent::cluster::{NodeCondition, conditions};
 use agent::ground::Ground;
+use agent::links::condition::kind::LINKS_READY;
 use ipnetwork::IpNetwork;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -27,6 +29,8 @@ pub struct Snapshot {
     pub addresses: Vec<(IpAddr, IpAddress)>,
     /// The UID of each node, by name.
     pub nodes: BTreeMap<String, String>,
+    /// What the agent of each node says of its links, by name; nodes without such links are not here.
+    pub links: BTreeMap<String, NodeCondition>,
     /// All pods, with or without networks: one that is not here does not exist.
     pub pods: Vec<PodFacts>,
     /// The pools that each network (`namespace/name`) takes addresses from.
@@ -155,6 +159,10 @@ impl Snapshot {
             .iter()
             .map(|node| (node.name_any(), node.uid().unwrap_or_default()));
         snapshot.nodes = registered.collect();
+        let links = nodes
+            .iter()
+            .filter_map(|node| Some((node.name_any(), conditions(node).remove(LINKS_READY)?)));
+        snapshot.links = links.collect();
         Ok(snapshot)
     }
 

@@ -20,7 +20,7 @@ fn variable(container: &Value, name: &str) -> Option<Value> {
 
 #[test]
 fn values_that_make_no_sense_are_refused_with_the_value_and_what_fits() {
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 15] = [
         (&[], "missing property 'image'"),
         (&["image="], "at '/image'"),
         (&["image=rdmanet-agent"], "at '/image'"),
@@ -36,6 +36,7 @@ fn values_that_make_no_sense_are_refused_with_the_value_and_what_fits() {
             "value must be one of 'error', 'warn'",
         ),
         (&[IMAGE, "quarantine=10"], "at '/quarantine'"),
+        (&[IMAGE, "links=ib0 ib1"], "at '/links'"),
         (&[IMAGE, "maxUnavailable=0"], "at '/maxUnavailable'"),
         (
             &[IMAGE, "replaceForeign=perhaps"],
@@ -91,6 +92,7 @@ fn what_the_agent_and_its_installer_can_be_told_reaches_them() {
         "replaceForeign=true",
         "logLevel=debug",
         "quarantine=1h30m",
+        "links=ib*\\,bond0",
         "resources.limits.memory=1Gi",
     ]);
     assert_eq!(
@@ -100,6 +102,7 @@ fn what_the_agent_and_its_installer_can_be_told_reaches_them() {
     let agent = &told["containers"][0];
     assert_eq!(variable(agent, "RDMANET_LOG"), Some(json!("debug")));
     assert_eq!(variable(agent, "RDMANET_QUARANTINE"), Some(json!("1h30m")));
+    assert_eq!(variable(agent, "RDMANET_LINKS"), Some(json!("ib*,bond0")));
     assert_eq!(agent["resources"]["limits"]["memory"], "1Gi");
     assert_eq!(agent["resources"]["requests"]["memory"], "32Mi");
     let plain = pod(&[]);

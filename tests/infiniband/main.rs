@@ -24,6 +24,7 @@ mod fabric;
 mod faults;
 mod ipam;
 mod link;
+mod links;
 mod look;
 mod mtu;
 mod multus;

@@ -32,6 +32,18 @@ pub fn ours() -> &'static Path {
     })
 }
 
+/// A program of the workspace, as `cargo build` makes it for this machine, beside the one that runs.
+pub fn program(name: &str) -> PathBuf {
+    let here = std::env::current_exe().unwrap();
+    let path = here.parent().and_then(Path::parent).unwrap().join(name);
+    assert!(
+        path.is_file(),
+        "{} is not there: run `cargo build --workspace --bins`",
+        path.display()
+    );
+    path
+}
+
 /// The folder of the reference plugins: `RDMANET_PEERS`, else what `tests/go/build --group cni` makes, else `/opt/cni/bin`.
 pub fn peers() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();

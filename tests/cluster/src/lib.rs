@@ -14,5 +14,6 @@
 pub mod member;
 pub mod pools;
 
-pub use member::{Attachment, Member, program};
+pub use member::{Attachment, Member};
 pub use pools::Site;
+pub use tests::programs::program;

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tests::programs::program;
 use tests::{Answer, Call};
 
 /// A node.
@@ -57,18 +58,6 @@ impl Attachment {
         self.ips.push(ip.to_owned());
         self
     }
-}
-
-/// A program of this workspace, beside the one that runs.
-pub fn program(name: &str) -> PathBuf {
-    let here = std::env::current_exe().unwrap();
-    let path = here.parent().and_then(Path::parent).unwrap().join(name);
-    assert!(
-        path.is_file(),
-        "{} is not there: run `cargo build -p agent -p ipam`",
-        path.display()
-    );
-    path
 }
 
 impl Member {

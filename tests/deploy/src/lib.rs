@@ -13,17 +13,7 @@ pub mod manifests;
 
 use std::path::{Path, PathBuf};
 
-/// A program of this workspace, beside the one that runs.
-pub fn program(name: &str) -> PathBuf {
-    let here = std::env::current_exe().unwrap();
-    let path = here.parent().and_then(Path::parent).unwrap().join(name);
-    assert!(
-        path.is_file(),
-        "{} is not there: run `cargo build --workspace --bins`",
-        path.display()
-    );
-    path
-}
+pub use tests::programs::program;
 
 /// The workspace.
 pub fn workspace() -> PathBuf {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host's side of `tests/infiniband/multus.rs`: the API server, the objects, and what is written of the pods afterwards.
+//! The host's side of `tests/infiniband/{multus,links}.rs`: the API server, the objects, and what is written of pods and Node.
 //!
 //! Wants `RDMANET_INFINIBAND`, the static program of the suite `infiniband`; `tests/all multus_fabric` gives it.
 
@@ -10,14 +10,20 @@
 )]
 
 use cluster::Server;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, Client};
 use multus::objects;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use tests::multus::Identity;
 use tests::programs;
+use tokio::sync::oneshot;
 
 const NAMESPACE: &str = "ml";
 
@@ -100,11 +106,12 @@ fn kubeconfig(server: &Server, token: &str) -> String {
     serde_norway::to_string(&config).unwrap()
 }
 
-/// The folder that the VM sees as /kube.
-fn shared(server: &Server, token: &str, pods: &BTreeMap<&str, Identity>) -> tempfile::TempDir {
+/// The folder that the VM sees as /kube, with the tokens of Multus and of the node's agent.
+fn shared(server: &Server, [multus, agent]: [&str; 2], pods: &BTreeMap<&str, Identity>) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name);
-    fs::write(file("kubeconfig"), kubeconfig(server, token)).unwrap();
+    fs::write(file("kubeconfig"), kubeconfig(server, multus)).unwrap();
+    fs::write(file("agent"), kubeconfig(server, agent)).unwrap();
     fs::copy(server.dir().join("pki/ca.crt"), file("ca.crt")).unwrap();
     let entry = |pod: &Identity| json!({ "namespace": pod.namespace, "uid": pod.uid });
     let pods: Map<String, Value> = pods
@@ -112,6 +119,16 @@ fn shared(server: &Server, token: &str, pods: &BTreeMap<&str, Identity>) -> temp
         .map(|(name, pod)| ((*name).to_owned(), entry(pod)))
         .collect();
     fs::write(file("pods.json"), Value::Object(pods).to_string()).unwrap();
+    dir
+}
+
+/// A folder with a program of the workspace: the VM is a Debian 12, whose C library it finds there. Symbols would be most of it.
+fn stripped(name: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut strip = Command::new("strip");
+    let strip = strip.arg("-o").arg(dir.path().join(name));
+    let done = strip.arg(programs::program(name)).status().unwrap();
+    assert!(done.success(), "strip {name}: {done}");
     dir
 }
 
@@ -124,6 +141,7 @@ fn run_in_the_vm(server: &Server, folder: &Path) {
     // The VM is given the folder that its program lies in.
     let alone = tempfile::tempdir().unwrap();
     fs::copy(&suite, alone.path().join("infiniband")).unwrap();
+    let agent = stripped("rdmanet-agent");
     let port = server.port().to_string();
     let conf = root.join("conf").canonicalize().unwrap();
     let output = Command::new(root.join("tests/fabric/run"))
@@ -143,13 +161,15 @@ fn run_in_the_vm(server: &Server, folder: &Path) {
         .arg(programs::peers())
         .arg("--bin")
         .arg(programs::multus())
+        .arg("--bin")
+        .arg(agent.path())
         .arg("--share")
         .arg(format!("{}:/kube", folder.display()))
         .arg("--share")
         .arg(format!("{}:/etc/cni/net.d", conf.display()))
         .args(["--env", "RUST_BACKTRACE=1"])
         .arg(alone.path().join("infiniband"))
-        .args(["--ignored", "multus::"])
+        .args(["--ignored", "multus::", "links::"])
         .output()
         .unwrap();
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
@@ -159,12 +179,93 @@ fn run_in_the_vm(server: &Server, folder: &Path) {
         output.status
     );
     let ran = out.lines().filter(|line| line.ends_with("... ok")).count();
-    assert!(ran >= 5, "only {ran} tests ran in the VM:\n{out}");
+    assert!(ran >= 6, "only {ran} tests ran in the VM:\n{out}");
     tests::tell(&format!("{ran} tests in the VM"));
 }
 
-#[tokio::test]
-async fn on_infiniband_the_network_status_tells_what_each_pod_was_given() {
+/// Whatever the condition of `node` says, in its order, until `stop`.
+async fn history(
+    admin: Client,
+    node: &str,
+    mut stop: oneshot::Receiver<()>,
+) -> Vec<(String, String, String)> {
+    let nodes: Api<Node> = Api::all(admin);
+    let mut all = Vec::new();
+    while stop.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
+        let conditions = nodes
+            .get(node)
+            .await
+            .ok()
+            .and_then(|node| node.status?.conditions);
+        let ready = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| condition.type_ == "rdmanet.io/LinksReady");
+        if let Some(ready) = ready {
+            let now = (
+                ready.status,
+                ready.reason.unwrap_or_default(),
+                ready.message.unwrap_or_default(),
+            );
+            if all.last() != Some(&now) {
+                all.push(now);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    all
+}
+
+/// What the API server was told while `tests/infiniband/links.rs` pulled cables.
+async fn told_of_links(admin: &Client, history: &[(String, String, String)]) {
+    let turns: Vec<(&str, &str)> = history
+        .iter()
+        .map(|(status, reason, _)| (status.as_str(), reason.as_str()))
+        .collect();
+    let up = ("True", "LinksUp");
+    let (degraded, down) = (("True", "BondDegraded"), ("False", "LinkDown"));
+    let mut left = turns.as_slice();
+    for wanted in [up, down, up, degraded, down, degraded, up] {
+        let found = left.iter().position(|turn| *turn == wanted);
+        let found = found.unwrap_or_else(|| panic!("{wanted:?} is not among {left:?} of {history:#?}"));
+        left = &left[found + 1..];
+    }
+    let sentence = "ib2 has no carrier: softib2 port 1 is down: cable or switch port";
+    assert!(
+        history.iter().any(|(_, _, said)| said == sentence),
+        "{history:#?}"
+    );
+
+    let events: Api<Event> = Api::all(admin.clone());
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let notes: Vec<String> = events
+        .into_iter()
+        .filter(|event| {
+            let about = event.regarding.as_ref();
+            about.is_some_and(|about| about.kind.as_deref() == Some("Node"))
+        })
+        .map(|event| {
+            format!(
+                "{} {}",
+                event.reason.unwrap_or_default(),
+                event.note.unwrap_or_default()
+            )
+        })
+        .collect();
+    for note in [
+        "LinkDown link ib2 has lost carrier",
+        "LinkUp link ib2 has carrier again",
+        "BondFailover bond bond0 went over ib0 and goes on over ib1",
+    ] {
+        assert!(
+            notes.iter().any(|one| one == note),
+            "{note} is not among {notes:#?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_infiniband_a_pods_status_tells_what_it_was_given_and_the_nodes_what_its_links_are() {
     let server = Server::shared();
     let admin = server.admin().await;
     let token = objects::install(server).await;
@@ -179,8 +280,13 @@ async fn on_infiniband_the_network_status_tells_what_each_pod_was_given() {
             objects::pod(&admin, NAMESPACE, name, "node-1", &wanted).await,
         );
     }
-    let folder = shared(server, &token, &pods);
-    run_in_the_vm(server, folder.path());
+    let agent = cluster::Identity::new(&admin, "node-1").await;
+    let folder = shared(server, [&token, &agent.token], &pods);
+    let (stop, stopped) = oneshot::channel();
+    let history = tokio::spawn(history(admin.clone(), "node-1", stopped));
+    tokio::task::block_in_place(|| run_in_the_vm(server, folder.path()));
+    stop.send(()).unwrap();
+    told_of_links(&admin, &history.await.unwrap()).await;
     let status = async |name: &str| objects::status(&admin, &pods[name]).await;
 
     let trainer = status("trainer-0").await;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a cluster hears when cables are pulled: the real IPoIB links and a bond of them, under a real agent.
+//!
+//! The API server runs on the host; `cargo test -p multus --test fabric` starts it and this, and looks at the Node and its Events
+//! afterwards.
+
+use crate::bond::bonded;
+use crate::fabric::{cable, run, soon};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use tests::{Node, Value};
+
+const LISTEN: &str = "127.0.0.1:9471";
+
+/// The agent of this machine, with a kubeconfig from the host.
+struct Agent {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Agent {
+    fn start(node: &Node) -> Self {
+        let log = node.path("agent.log");
+        let process = Command::new("/opt/cni/bin/rdmanet-agent")
+            .env("KUBECONFIG", Path::new("/kube/agent"))
+            .args(["--node", "node-1", "--listen", LISTEN, "--mirror", "1s"])
+            .arg("--data-dir")
+            .arg(node.path("rdma-ipam"))
+            .arg("--socket")
+            .arg(node.path("agent.sock"))
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .expect("the agent is in the VM: `cargo test -p multus --test fabric` puts it there");
+        Self { process, log }
+    }
+
+    /// What it has written of the Node last, by its log: status, reason and message.
+    fn said(&self) -> Option<[String; 3]> {
+        let log = fs::read_to_string(&self.log).unwrap();
+        let lines = log.lines().rev();
+        let mut lines = lines.filter_map(|line| line.parse::<Value>().ok());
+        let last =
+            lines.find(|line| line["condition"] == "rdmanet.io/LinksReady" && line["level"] == "INFO")?;
+        Some(["status", "reason", "message"].map(|key| last[key].as_str().unwrap_or_default().to_owned()))
+    }
+
+    #[track_caller]
+    fn says(&self, status: &str, reason: &str, message: &str) {
+        let wanted = [status, reason, message].map(str::to_owned);
+        soon(&format!("{wanted:?}"), || {
+            let said = self.said();
+            said.as_ref() == Some(&wanted)
+        });
+    }
+
+    /// The numbers that it serves.
+    fn metrics() -> String {
+        let mut stream = TcpStream::connect(LISTEN).unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            tests::tell(&fs::read_to_string(&self.log).unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+#[ignore = "started by the suite `fabric` of tests/multus"]
+fn a_pulled_cable_and_a_bond_that_fails_over_are_told_to_the_cluster() {
+    run(|node| {
+        let agent = Agent::start(node);
+        agent.says("True", "LinksUp", "carrier on ib0, ib1, ib2");
+        cable(2, false);
+        let lost = "ib2 has no carrier: softib2 port 1 is down: cable or switch port";
+        agent.says("False", "LinkDown", lost);
+        assert!(Agent::metrics().contains("rdmanet_link_up{link=\"ib2\"} 0"));
+        cable(2, true);
+        agent.says("True", "LinksUp", "carrier on ib0, ib1, ib2");
+        bonded(node, || {
+            agent.says("True", "LinksUp", "carrier on ib2, bond0 over ib0");
+            cable(0, false);
+            let degraded =
+                "bond bond0 over ib1 goes on without ib0 (softib0 port 1 is down: cable or switch port)";
+            agent.says("True", "BondDegraded", degraded);
+            cable(1, false);
+            let dead = "bond0 has no carrier on any of its ports: ib0 (softib0 port 1 is down: cable or switch port), ib1 (softib1 port 1 is down: cable or switch port)";
+            agent.says("False", "LinkDown", dead);
+            cable(1, true);
+            agent.says("True", "BondDegraded", degraded);
+            cable(0, true);
+            agent.says("True", "LinksUp", "carrier on ib2, bond0 over ib1");
+        });
+        agent.says("True", "LinksUp", "carrier on ib0, ib1, ib2");
+        node.ip("link set ib1 down");
+        agent.says("True", "LinksUp", "carrier on ib0, ib2");
+        node.ip("link set ib1 up");
+        agent.says("True", "LinksUp", "carrier on ib0, ib1, ib2");
+    });
+}

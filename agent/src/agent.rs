@@ -9,9 +9,10 @@ use crate::config::Config;
 use crate::follow::Names;
 use crate::metrics::Metrics;
 use crate::node::Stores;
+use crate::recorder::Events;
 use common::cni::Error;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::Store;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -46,7 +47,7 @@ pub struct Agent {
     /// Numbers for Prometheus.
     pub metrics: Metrics,
     sight: Mutex<Option<Sight>>,
-    recorder: Recorder,
+    events: Events,
 }
 
 /// When the API server was last asked for this node, and what it said.
@@ -83,7 +84,7 @@ impl Agent {
         };
         Self {
             stores: Stores::new(config.data_dir.clone()),
-            recorder: Recorder::new(cluster.client.clone(), reporter),
+            events: Events::new(cluster.client.clone(), reporter),
             metrics: Metrics::default().registered(),
             sight: Mutex::new(None),
             config,
@@ -200,10 +201,14 @@ impl Agent {
             },
             reason: reason.to_owned(),
             note: Some(note.chars().take(1000).collect()),
-            action: "Allocate".to_owned(),
+            action: if about.kind.as_deref() == Some("Node") {
+                "Watch".to_owned()
+            } else {
+                "Allocate".to_owned()
+            },
             secondary: None,
         };
-        if let Err(e) = self.recorder.publish(&event, about).await {
+        if let Err(e) = self.events.publish(&event, about).await {
             tracing::debug!(reason, error = %e, "no Event is made");
         }
     }

@@ -23,6 +23,7 @@ pub mod lock;
 pub mod metrics;
 pub mod node;
 pub mod object;
+mod recorder;
 pub mod serve;
 pub mod space;
 pub mod sticky;

@@ -26,11 +26,14 @@ use rtnetlink::{MulticastGroup, new_multicast_connection};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// How long after a failure the kernel is asked again.
 const AGAIN: Duration = Duration::from_secs(5);
+
+/// Changes that wait to become Events.
+const UNTOLD: usize = 64;
 
 /// What is known of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,18 +49,32 @@ struct Link {
 /// Listens and tells until `stop`.
 pub async fn run(agent: Arc<Agent>, stop: CancellationToken) {
     let heard = Notify::new();
+    let (changes, queue) = mpsc::channel(UNTOLD);
+    let ears = Ears {
+        agent: &agent,
+        heard: &heard,
+        changes,
+    };
     tokio::select! {
         () = stop.cancelled() => {}
-        () = listen(&agent, &heard) => {}
+        () = listen(&ears) => {}
+        () = tell(&agent, queue) => {}
         () = condition::keep(&agent, &heard) => {}
     }
 }
 
+/// Who is told of what is heard. Nobody of them is waited for: the kernel drops what is not read in time.
+struct Ears<'a> {
+    agent: &'a Agent,
+    heard: &'a Notify,
+    changes: mpsc::Sender<Change>,
+}
+
 /// Listens for ever; starts anew if the kernel has had more to say than was read.
-async fn listen(agent: &Agent, heard: &Notify) {
+async fn listen(ears: &Ears<'_>) {
     let mut known = HashMap::new();
     loop {
-        match hear(agent, heard, &mut known).await {
+        match hear(ears, &mut known).await {
             Ok(()) => tracing::warn!(
                 "the kernel had more to say about links than was read; all are looked at again"
             ),
@@ -70,7 +87,8 @@ async fn listen(agent: &Agent, heard: &Notify) {
 }
 
 /// Listens until something the kernel said is lost; `known` says what was told of before.
-async fn hear(agent: &Agent, heard: &Notify, known: &mut HashMap<u32, Link>) -> Result<(), rtnetlink::Error> {
+async fn hear(ears: &Ears<'_>, known: &mut HashMap<u32, Link>) -> Result<(), rtnetlink::Error> {
+    let Ears { agent, heard, .. } = ears;
     let (connection, handle, mut messages) = new_multicast_connection(&[MulticastGroup::Link])
         .map_err(|e| rtnetlink::Error::NamespaceError(e.to_string()))?;
     let _connection = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
@@ -87,7 +105,7 @@ async fn hear(agent: &Agent, heard: &Notify, known: &mut HashMap<u32, Link>) -> 
         agent.metrics.link_gone(&gone.name);
     }
     for (index, now) in &*known {
-        report(agent, before.get(index), now, known).await;
+        ears.report(before.get(index), now, known);
     }
     heard.notify_one();
     while let Some((message, _)) = messages.next().await {
@@ -98,7 +116,7 @@ async fn hear(agent: &Agent, heard: &Notify, known: &mut HashMap<u32, Link>) -> 
                 };
                 let before = known.insert(message.header.index, now.clone());
                 heard.notify_one();
-                report(agent, before.as_ref(), &now, known).await;
+                ears.report(before.as_ref(), &now, known);
             }
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(message)) => {
                 if let Some(gone) = known.remove(&message.header.index) {
@@ -134,7 +152,7 @@ fn read(message: &LinkMessage, scope: &Scope) -> Option<Link> {
                         LinkInfo::Kind(value) => kind = Some(value.to_string()),
                         LinkInfo::Data(InfoData::Bond(values)) => {
                             link.active = values.iter().find_map(|value| match value {
-                                InfoBond::ActivePort(index) => Some(*index),
+                                InfoBond::ActivePort(index) => Some(*index).filter(|index| *index != 0),
                                 _ => None,
                             });
                         }
@@ -178,44 +196,52 @@ fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<Change>
         });
     }
     if before.active != now.active {
-        let name = |index: Option<u32>| {
-            index
-                .and_then(|index| known.get(&index))
-                .map_or("none", |link| link.name.as_str())
+        let name = |index: u32| known.get(&index).map_or("a port", |link| link.name.as_str());
+        let bond = &now.name;
+        let note = match (before.active.map(name), now.active.map(name)) {
+            (Some(before), Some(now)) => format!("bond {bond} went over {before} and goes on over {now}"),
+            (Some(before), None) => {
+                format!("bond {bond} went over {before} and has no other port to go on over")
+            }
+            (None, now) => format!("bond {bond} goes over {} now", now.unwrap_or_default()),
         };
         changes.push(Change {
-            warning: true,
+            warning: before.active.is_some(),
             reason: event::BOND_FAILOVER,
-            note: format!(
-                "bond {} went over {} and goes on over {}",
-                now.name,
-                name(before.active),
-                name(now.active)
-            ),
+            note,
         });
     }
     changes
 }
 
-async fn report(agent: &Agent, before: Option<&Link>, now: &Link, known: &HashMap<u32, Link>) {
-    let carrier = before.is_some_and(|before| before.up != now.up);
-    agent.metrics.link(&now.name, now.up, carrier);
-    for change in before.map_or_else(Vec::new, |before| changes(before, now, known)) {
-        tracing::warn!(link = now.name, up = now.up, "{}", change.note);
-        tell(agent, change.warning, change.reason, change.note).await;
+impl Ears<'_> {
+    fn report(&self, before: Option<&Link>, now: &Link, known: &HashMap<u32, Link>) {
+        let carrier = before.is_some_and(|before| before.up != now.up);
+        self.agent.metrics.link(&now.name, now.up, carrier);
+        for change in before.map_or_else(Vec::new, |before| changes(before, now, known)) {
+            tracing::warn!(link = now.name, up = now.up, "{}", change.note);
+            if self.changes.try_send(change).is_err() {
+                tracing::debug!("no Event is made of it: as many wait for the API server as may");
+            }
+        }
     }
 }
 
-async fn tell(agent: &Agent, warning: bool, reason: &str, note: String) {
-    let about = ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Node".to_owned()),
-        name: Some(agent.config.node.clone()),
-        // What kubectl looks for in Events of nodes.
-        uid: Some(agent.config.node.clone()),
-        ..ObjectReference::default()
-    };
-    agent.tell(&about, warning, reason, note).await;
+/// Makes Events of changes, one after the other.
+async fn tell(agent: &Agent, mut queue: mpsc::Receiver<Change>) {
+    while let Some(change) = queue.recv().await {
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(agent.config.node.clone()),
+            // What kubectl looks for in Events of nodes.
+            uid: Some(agent.config.node.clone()),
+            ..ObjectReference::default()
+        };
+        agent
+            .tell(&about, change.warning, change.reason, change.note)
+            .await;
+    }
 }
 
 #[cfg(test)]

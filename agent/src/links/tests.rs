@@ -102,7 +102,7 @@ fn a_port_that_loses_carrier_is_a_warning_and_one_that_has_it_again_is_none() {
 }
 
 #[test]
-fn a_bond_that_fails_over_names_both_ports_and_one_without_a_port_says_none() {
+fn a_bond_that_fails_over_names_both_ports_and_one_without_a_port_says_so() {
     assert_eq!(
         notes(&bond(Some(4)), &bond(Some(5))),
         [(
@@ -111,10 +111,15 @@ fn a_bond_that_fails_over_names_both_ports_and_one_without_a_port_says_none() {
             "bond ibbond0 went over ib0 and goes on over ib1".to_owned()
         )]
     );
+    let (warning, _, note) = notes(&bond(Some(5)), &bond(None)).remove(0);
+    assert!(warning);
     assert_eq!(
-        notes(&bond(Some(5)), &bond(None))[0].2,
-        "bond ibbond0 went over ib1 and goes on over none"
+        note,
+        "bond ibbond0 went over ib1 and has no other port to go on over"
     );
+    let (warning, _, note) = notes(&bond(None), &bond(Some(5))).remove(0);
+    assert!(!warning);
+    assert_eq!(note, "bond ibbond0 goes over ib1 now");
 }
 
 #[test]

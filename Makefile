@@ -31,7 +31,7 @@ bench-kube: build ## rdma-ipam with pools beside whereabouts, and nv-ipam (RDMAN
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-kube -- "$(BIN)/rdma-ipam" "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
-bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8 networks, beside whereabouts (root; five minutes)
+bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8 networks, beside whereabouts, and nv-ipam if there is one (root; five minutes)
 	@CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)" cargo run --quiet -p multus -- "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD and DEL of pods as a container runtime sees them: Multus, its questions to the API server, every plugin and every IPAM plugin.
 //!
-//!     bench-multus WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
+//!     [RDMANET_NV_IPAM=DIR] bench-multus WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
+//!
+//! DIR has the programs of nv-ipam and its folder `crds` (tests/go/README.md says how to make it).
 //!
 //! What always holds: whole processes are measured, from the start of Multus to its exit; every pod has the same network of the cluster
 //! (a veth pair with host-local), and the secondary networks are macvlan children of one link; all sides take turns in one random
@@ -19,15 +21,24 @@
 mod report;
 mod side;
 
+use bench_kube::nv_ipam::{self, NvIpam};
 use bench_kube::{pool, whereabouts};
+use cluster::Server;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, PostParams};
 use multus::Site;
 use report::Table;
+use serde_json::json;
 use side::Side;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use tokio::runtime::Runtime;
 
 /// How many networks a pod asks for.
 const NETWORKS: [usize; 3] = [1, 4, 8];
+
+/// The node of [`Site`]'s pods.
+const NODE: &str = "node-1";
 
 fn main() {
     let mut args = std::env::args_os().skip(1).map(PathBuf::from);
@@ -39,8 +50,11 @@ fn main() {
     let rounds = args.next().map_or(20, |n| n.to_str().unwrap().parse().unwrap());
     let seed = fastrand::u64(..);
     fastrand::seed(seed);
+    let runtime = Runtime::new().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let nv_ipam = nv_ipam::folder().map(|bin| runtime.block_on(start_nv_ipam(&bin, dir.path())));
     Site::run(|site| {
-        let sides = prepare(site, &peer, &definitions);
+        let sides = prepare(site, &peer, &definitions, nv_ipam.as_ref());
         let mut table = Table::default();
         let mut turns: Vec<(&Side, usize)> = NETWORKS
             .iter()
@@ -58,13 +72,31 @@ fn main() {
     });
 }
 
+/// nv-ipam's controller and its daemon of the node, in the machine's network; their files lie in `dir`.
+async fn start_nv_ipam(bin: &Path, dir: &Path) -> NvIpam {
+    let server = Server::shared();
+    let admin = server.admin().await;
+    let node = serde_json::from_value(json!({ "metadata": { "name": NODE } })).unwrap();
+    let nodes: Api<Node> = Api::all(admin);
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    let pool = nv_ipam::Pool {
+        subnet: "10.120.0.0/16",
+        block: 1024,
+    };
+    NvIpam::start(server, bin, dir, vec![NODE.to_owned()], &pool).await
+}
+
 /// Every side with its networks.
-fn prepare(site: &Site, peer: &Path, definitions: &Path) -> Vec<Side> {
+fn prepare(site: &Site, peer: &Path, definitions: &Path, nv_ipam: Option<&NvIpam>) -> Vec<Side> {
     symlink(peer.canonicalize().unwrap(), site.node.path("bin/whereabouts")).unwrap();
     pool::give_block(Path::new("/var/lib/cni/rdma-ipam"), 0);
     let (server, definitions) = (site.server(), definitions.to_owned());
     let defaults = site.wait(async move { whereabouts::install(server, &definitions).await });
-    let sides = vec![Side::pool(), Side::ranges(), Side::whereabouts(&defaults)];
+    let mut sides = vec![Side::pool(), Side::ranges(), Side::whereabouts(&defaults)];
+    if let Some(peer) = nv_ipam {
+        symlink(peer.plugin(), site.node.path("bin/nv-ipam")).unwrap();
+        sides.push(Side::nv_ipam(&peer.conf(NODE)));
+    }
     for side in &sides {
         for number in 0..8 {
             site.network(&side.network(number), &side.conf(number));

@@ -4,7 +4,7 @@
 use crate::report::Table;
 use multus::Site;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Ranges,
     /// The reference macvlan plugin, whose addresses come from objects of the API.
     Whereabouts,
+    /// The same plugin, whose addresses come from the daemon of the node.
+    NvIpam,
 }
 
 impl Kind {
@@ -24,6 +26,7 @@ impl Kind {
             Self::Pool => "cni-ipoib, rdma-ipam with a pool",
             Self::Ranges => "cni-ipoib, rdma-ipam with ranges",
             Self::Whereabouts => "macvlan v1.9.1, whereabouts v0.8.0",
+            Self::NvIpam => "macvlan v1.9.1, nv-ipam",
         }
     }
 }
@@ -31,30 +34,34 @@ impl Kind {
 /// Networks that differ in their number only.
 pub(crate) struct Side {
     kind: Kind,
-    defaults: PathBuf,
+    /// The `ipam` section, but for what differs from network to network.
+    ipam: Value,
 }
 
 impl Side {
     /// See [`Kind::Pool`].
     pub(crate) fn pool() -> Self {
-        Self::new(Kind::Pool, Path::new(""))
+        Self::new(Kind::Pool, json!({ "type": "rdma-ipam", "pool": "rail0" }))
     }
 
     /// See [`Kind::Ranges`].
     pub(crate) fn ranges() -> Self {
-        Self::new(Kind::Ranges, Path::new(""))
+        Self::new(Kind::Ranges, json!({ "type": "rdma-ipam", "cooldown": 0 }))
     }
 
     /// See [`Kind::Whereabouts`]; `defaults` is what its installation writes.
     pub(crate) fn whereabouts(defaults: &Path) -> Self {
-        Self::new(Kind::Whereabouts, defaults)
+        let ipam = json!({ "type": "whereabouts", "configuration_path": defaults });
+        Self::new(Kind::Whereabouts, ipam)
     }
 
-    fn new(kind: Kind, defaults: &Path) -> Self {
-        Self {
-            kind,
-            defaults: defaults.to_owned(),
-        }
+    /// See [`Kind::NvIpam`]; `ipam` names its pool and its daemon.
+    pub(crate) fn nv_ipam(ipam: &Value) -> Self {
+        Self::new(Kind::NvIpam, ipam.clone())
+    }
+
+    fn new(kind: Kind, ipam: Value) -> Self {
+        Self { kind, ipam }
     }
 
     /// The name of network `number`.
@@ -65,16 +72,15 @@ impl Side {
     /// The configuration of network `number`.
     pub(crate) fn conf(&self, number: usize) -> Value {
         let subnet = format!("10.{}.0.0/16", 100 + number);
-        let (plugin, ipam) = match self.kind {
-            Kind::Pool => ("cni-ipoib", json!({ "type": "rdma-ipam", "pool": "rail0" })),
-            Kind::Ranges => (
-                "cni-ipoib",
-                json!({ "type": "rdma-ipam", "ranges": [[{ "subnet": subnet }]], "cooldown": 0 }),
-            ),
-            Kind::Whereabouts => (
-                "macvlan",
-                json!({ "type": "whereabouts", "range": subnet, "configuration_path": self.defaults }),
-            ),
+        let mut ipam = self.ipam.clone();
+        match self.kind {
+            Kind::Ranges => ipam["ranges"] = json!([[{ "subnet": subnet }]]),
+            Kind::Whereabouts => ipam["range"] = json!(subnet),
+            Kind::Pool | Kind::NvIpam => {}
+        }
+        let plugin = match self.kind {
+            Kind::Pool | Kind::Ranges => "cni-ipoib",
+            Kind::Whereabouts | Kind::NvIpam => "macvlan",
         };
         let mut conf = json!({
             "cniVersion": "1.0.0", "name": self.network(number), "type": plugin, "master": "eth0", "ipam": ipam,

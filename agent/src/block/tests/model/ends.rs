@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a block comes free in the end.
+
+use super::{Event, Story};
+use crate::block::owner::Wish;
+use crate::block::tests::world::{Agent, Lease, MACHINES, World};
+
+impl Story {
+    /// Whether the block comes free once nothing fails any more and all pods end; `dead`: the first machine never comes
+    /// back and its Node is deleted.
+    pub(super) fn comes_free(&self, world: &World, dead: bool) -> bool {
+        let mut world = world.clone();
+        for event in [Event::PowerOff(0), Event::DeleteNode(0), Event::CollectPods(0)] {
+            if dead {
+                world.fail(&event);
+            }
+        }
+        for _ in 0..12 {
+            for m in usize::from(dead)..MACHINES {
+                self.work_off(&mut world, m);
+            }
+            for keeper in 0..MACHINES + self.keepers {
+                let _ = self.judge(&mut world, keeper);
+                let _ = self.quarantine(&mut world);
+            }
+            let _ = self.unshare(&mut world);
+            while !world.wire.is_empty() {
+                self.execute(&mut world, 0, false);
+            }
+            world.settle_names();
+        }
+        // What a dead machine has of a shared block is the keeper's to end, as blocks of it are.
+        (world.block.is_none() || dead && world.is_shared()) && (world.address.is_none() || dead)
+    }
+
+    /// A machine on which all is well goes one round.
+    fn work_off(&self, world: &mut World, m: usize) {
+        let machine = &world.machines[m];
+        if !machine.on {
+            world.fail(&Event::PowerOn(m));
+        }
+        world.fail(&Event::Heal(m));
+        if world.nodes[m].is_none() {
+            world.fail(&Event::Register(m));
+        }
+        if world.machines[m].pod {
+            let _ = world.happen(self, &Event::Del(m));
+        }
+        match world.machines[m].agent {
+            Agent::Down => world.fail(&Event::Restart(m)),
+            Agent::Waiting(..) => drop(world.happen(self, &Event::GiveUp(m))),
+            Agent::Writing(_) => drop(world.happen(self, &Event::Write(m))),
+            Agent::Checking(..) => drop(world.happen(self, &Event::Check(m))),
+            Agent::Idle(_) => {}
+        }
+        let _ = world.happen(self, &Event::Look(m));
+        let lease = world.machines[m].lease;
+        let mine = world.address.as_ref().is_some_and(|address| address.machine == m);
+        if lease == Lease::Releasing || lease == Lease::None && mine {
+            let _ = world.release(m);
+        } else {
+            let _ = self.act(world, m, Wish::Return);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happens.
+
+use super::{Event, Story};
+use crate::block::orphan::Verdict;
+use crate::block::owner::{Me, Step, Wish};
+use crate::block::tests::world::{Agent, Lease, Op, Rules, Sender, View, World};
+use crate::block::{Held, Mode, Phase, Seen};
+
+impl Story {
+    /// An agent that has decided takes its step.
+    pub(super) fn act(&self, world: &mut World, m: usize, wish: Wish) -> Option<()> {
+        let (view, step) = world.decide(&self.rules, m, wish)?;
+        let sends = matches!(
+            step,
+            Step::Swap { .. } | Step::Touch | Step::Delete | Step::Publish
+        );
+        let room = world.wire.len() < self.wire;
+        if sends && (world.machines[m].cut || !room) || step == Step::Rest {
+            return None;
+        }
+        let version = view.block.as_ref().map_or(0, |block| block.version);
+        let idle = world.usage(m).is_idle();
+        let machine = &mut world.machines[m];
+        machine.agent = Agent::Idle(None);
+        match step {
+            Step::Rest => return None,
+            Step::Swap { to, then } => world.send(m, Op::Swap { version, to }, then),
+            Step::Touch => {
+                let to = view.block.map(|block| block.seen)?;
+                world.send(m, Op::Swap { version, to }, None);
+            }
+            Step::Hold(held) => machine.file = Some(held),
+            Step::Withdraw if idle || !self.rules.idle_check => machine.file = None,
+            Step::Withdraw => {}
+            Step::Forfeit => machine.file = None,
+            Step::Delete => world.send(m, Op::Delete { version }, None),
+            Step::Publish => world.send(m, Op::CreateAddress(m), None),
+        }
+        Some(())
+    }
+
+    /// A request reaches the API server; its answer, if it is not lost, reaches who waits for it.
+    pub(super) fn execute(&self, world: &mut World, index: usize, lost: bool) {
+        let (sender, op) = world.wire.remove(index);
+        let done = world.execute(&self.rules, &op);
+        let Sender::Agent(m) = sender else { return };
+        let Agent::Waiting(waiting, then) = world.machines[m].agent.clone() else {
+            return;
+        };
+        if lost || waiting != op {
+            return;
+        }
+        let exists = matches!(op, Op::Create(_)) && !self.rules.claim_check;
+        let machine = &mut world.machines[m];
+        machine.agent = match (&op, then) {
+            (_, Some(held)) if done || exists => Agent::Writing(held),
+            (Op::CreateAddress(_), None) if done && machine.lease == Lease::Local => {
+                machine.lease = Lease::Published;
+                Agent::Idle(None)
+            }
+            (Op::CreateAddress(_) | Op::TouchAddress { .. }, None) if done => {
+                Agent::Checking(world.address.as_ref().map_or(0, |address| address.uid))
+            }
+            (Op::DeleteAddress { .. }, None) if machine.lease == Lease::Releasing => {
+                machine.lease = Lease::None;
+                Agent::Idle(None)
+            }
+            _ => Agent::Idle(None),
+        };
+    }
+
+    pub(super) fn judge(&self, world: &mut World, keeper: usize) -> Option<()> {
+        let (block, verdict) = world.verdict(&self.rules, keeper)?;
+        let op = match verdict {
+            Verdict::Leave => return None,
+            Verdict::Watch => {
+                world.keepers[keeper].watched = Some((block.version, false));
+                return Some(());
+            }
+            Verdict::Orphan => Op::Swap {
+                version: block.version,
+                to: block.seen.turned(Phase::Orphaned),
+            },
+            Verdict::End => Op::Delete {
+                version: block.version,
+            },
+        };
+        let sent = (Sender::Keeper(keeper), op);
+        if world.wire.len() >= self.wire || world.wire.contains(&sent) {
+            return None;
+        }
+        world.wire.push(sent);
+        Some(())
+    }
+
+    /// The keeper ends a shared block of which it sees no address.
+    pub(super) fn unshare(&self, world: &mut World) -> Option<()> {
+        let version = world.block.as_ref().map(|block| block.version)?;
+        let sent = (Sender::Keeper(0), Op::Delete { version });
+        if !world.is_shared()
+            || world.address.is_some()
+            || world.wire.len() >= self.wire
+            || world.wire.contains(&sent)
+        {
+            return None;
+        }
+        world.wire.push(sent);
+        Some(())
+    }
+
+    /// An agent whose pool is full looks at a block that the other machine has left.
+    fn inherit(&self, world: &mut World, m: usize) -> Option<()> {
+        let (me, block, verdict) = world.inheritance(&self.rules, m)?;
+        match verdict {
+            Verdict::Watch => world.heirs[m].watched = Some((block.version, false)),
+            Verdict::End => {
+                let to = block.seen.handed_to(&me);
+                let then = to.held(Mode::Active);
+                world.send(
+                    m,
+                    Op::Swap {
+                        version: block.version,
+                        to,
+                    },
+                    Some(then),
+                );
+            }
+            Verdict::Leave | Verdict::Orphan => return None,
+        }
+        Some(())
+    }
+
+    pub(super) fn quarantine(&self, world: &mut World) -> Option<()> {
+        let version = world.block.as_ref().map(|block| block.version);
+        let waits =
+            |watched: Option<(u8, bool)>| watched.is_some_and(|(v, ripe)| Some(v) == version && !ripe);
+        let mut watches = world.keepers.iter().chain(&world.heirs);
+        if !watches.any(|keeper| waits(keeper.watched)) || self.fenced && !world.owner_is_done() {
+            return None;
+        }
+        for keeper in world.keepers.iter_mut().chain(&mut world.heirs) {
+            keeper.watched = keeper.watched.map(|(v, ripe)| (v, ripe || Some(v) == version));
+        }
+        for machine in &mut world.machines {
+            machine.young = false;
+            if self.rules.fresh_answers && machine.agent != Agent::Down {
+                machine.agent = Agent::Idle(None);
+            }
+        }
+        Some(())
+    }
+}
+
+impl World {
+    fn send(&mut self, m: usize, op: Op, then: Option<Held>) {
+        self.wire.push((Sender::Agent(m), op.clone()));
+        self.machines[m].agent = Agent::Waiting(op, then);
+    }
+
+    fn view(&self, m: usize) -> Option<&View> {
+        match &self.machines[m].agent {
+            Agent::Idle(view) => view.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn claim(&mut self, m: usize) -> Option<()> {
+        let Me::Registered(me) = self.view(m)?.me.clone() else {
+            return None;
+        };
+        let seen = Seen::claimed(&me);
+        let then = seen.held(Mode::Active);
+        self.send(m, Op::Create(seen), Some(then));
+        Some(())
+    }
+
+    pub(super) fn release(&mut self, m: usize) -> Option<()> {
+        match self
+            .view(m)?
+            .address
+            .clone()
+            .filter(|address| address.machine == m)
+        {
+            Some(address) => self.send(m, Op::DeleteAddress { uid: address.uid }, None),
+            None => self.machines[m].lease = Lease::None,
+        }
+        Some(())
+    }
+
+    /// The machine makes the address' object its own: a new one, or one of its own that it finds.
+    fn take_shared(&mut self, rules: &Rules, m: usize) -> Option<()> {
+        let found = self.view(m)?.address.as_ref().map(|address| address.uid);
+        match found {
+            None => self.send(m, Op::CreateAddress(m), None),
+            Some(uid) if rules.touch_found => self.send(m, Op::TouchAddress { uid }, None),
+            Some(uid) => self.machines[m].agent = Agent::Checking(uid),
+        }
+        Some(())
+    }
+
+    /// The object of the address is there; only if the block is shared still may a pod have it.
+    fn check(&mut self, rules: &Rules, m: usize) -> Option<()> {
+        let Agent::Checking(_) = self.machines[m].agent else {
+            return None;
+        };
+        let good = self.is_shared() || !rules.check_shared;
+        let machine = &mut self.machines[m];
+        machine.agent = Agent::Idle(None);
+        if good && machine.lease == Lease::None {
+            machine.lease = Lease::Published;
+            machine.pod = true;
+        }
+        Some(())
+    }
+
+    /// The answer came that lets the machine have the block. An address of it that is an object stays out of the file.
+    fn write(&mut self, rules: &Rules, m: usize) -> Option<()> {
+        let Agent::Writing(held) = self.machines[m].agent else {
+            return None;
+        };
+        let new = self.machines[m].file.is_none() && matches!(held.mode, Mode::Active | Mode::Draining);
+        if !(new && self.address.is_some() && rules.list_after_claim) {
+            self.machines[m].file = Some(held);
+        }
+        self.machines[m].agent = Agent::Idle(None);
+        Some(())
+    }
+
+    pub(super) fn happen(&mut self, story: &Story, event: &Event) -> Option<()> {
+        match *event {
+            Event::Add(m) => {
+                self.machines[m].lease = Lease::Local;
+                self.machines[m].pod = true;
+                self.bound[m] |= !self.machines[m].cut && self.nodes[m].is_some();
+            }
+            Event::Del(m) => {
+                let machine = &mut self.machines[m];
+                machine.pod = false;
+                machine.lease = if machine.lease == Lease::Published {
+                    Lease::Releasing
+                } else {
+                    Lease::None
+                };
+            }
+            Event::Look(m) => self.machines[m].agent = Agent::Idle(Some(self.look(m))),
+            Event::Act(m, wish) => story.act(self, m, wish)?,
+            Event::Claim(m) => self.claim(m)?,
+            Event::Inherit(m) => story.inherit(self, m)?,
+            Event::Write(m) => self.write(&story.rules, m)?,
+            Event::Confirm(m) => {
+                self.machines[m].confirmed = true;
+                self.machines[m].young = true;
+            }
+            Event::GiveUp(m) => self.machines[m].agent = Agent::Idle(None),
+            Event::TakeShared(m) => self.take_shared(&story.rules, m)?,
+            Event::Unshare => story.unshare(self)?,
+            Event::Check(m) => self.check(&story.rules, m)?,
+            Event::Release(m) => self.release(m)?,
+            Event::Execute(index, lost) => story.execute(self, index, lost),
+            Event::Judge(keeper) => story.judge(self, keeper)?,
+            Event::QuarantinePasses => story.quarantine(self)?,
+            _ => self.fail(event),
+        }
+        Some(())
+    }
+
+    /// What goes wrong, and comes back.
+    pub(super) fn fail(&mut self, event: &Event) {
+        self.faults += u8::from(!matches!(
+            event,
+            Event::Restart(_)
+                | Event::Heal(_)
+                | Event::Register(_)
+                | Event::CollectPods(_)
+                | Event::PowerOn(_)
+        ));
+        match *event {
+            Event::Crash(m) => {
+                self.machines[m].agent = Agent::Down;
+                self.heirs[m].watched = None;
+            }
+            Event::Restart(m) => self.machines[m].agent = Agent::Idle(None),
+            Event::PowerOff(m) => {
+                let machine = &mut self.machines[m];
+                (machine.on, machine.pod, machine.agent) = (false, false, Agent::Down);
+                self.heirs[m].watched = None;
+            }
+            Event::PowerOn(m) => {
+                let machine = &mut self.machines[m];
+                (machine.on, machine.confirmed) = (true, false);
+                // Leases of an earlier boot are nobody's, but their objects are there still.
+                machine.lease = Lease::None;
+            }
+            Event::Cut(m) => self.machines[m].cut = true,
+            Event::Heal(m) => self.machines[m].cut = false,
+            Event::DeleteNode(m) => self.nodes[m] = None,
+            Event::Register(m) => self.nodes[m] = Some(self.new_registration()),
+            Event::CollectPods(m) => self.bound[m] = false,
+            _ => {}
+        }
+    }
+}

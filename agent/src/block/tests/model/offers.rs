@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What may happen next.
+
+use super::{Event, Story};
+use crate::block::Phase;
+use crate::block::owner::{Me, Wish};
+use crate::block::tests::world::{Agent, Lease, Machine, View, World};
+
+impl Story {
+    pub(super) fn agent_events(&self, world: &World, m: usize, events: &mut Vec<Event>) {
+        let machine = &world.machines[m];
+        let room = world.wire.len() < self.wire;
+        match &machine.agent {
+            Agent::Down => events.push(Event::Restart(m)),
+            Agent::Idle(view) => {
+                if !machine.cut {
+                    events.push(Event::Look(m));
+                }
+                if let Some(view) = view {
+                    let wishes: &[Wish] = if self.sharing {
+                        &[Wish::Keep, Wish::Return, Wish::Share]
+                    } else if self.heirs {
+                        &[Wish::Keep, Wish::Return]
+                    } else {
+                        &[Wish::Keep, Wish::Drain, Wish::Return]
+                    };
+                    events.extend(wishes.iter().map(|wish| Event::Act(m, *wish)));
+                    if room && !machine.cut {
+                        self.request_events(view, machine, m, events);
+                        if self.heirs {
+                            events.push(Event::Inherit(m));
+                        }
+                    }
+                }
+            }
+            Agent::Waiting(..) => events.push(Event::GiveUp(m)),
+            Agent::Writing(_) => events.push(Event::Write(m)),
+            Agent::Checking(..) if !machine.cut => events.push(Event::Check(m)),
+            Agent::Checking(..) => {}
+        }
+        if machine.agent != Agent::Down && world.faults < self.faults && (m == 0 || !self.machines_fail) {
+            events.push(Event::Crash(m));
+        }
+    }
+
+    fn request_events(&self, view: &View, machine: &Machine, m: usize, events: &mut Vec<Event>) {
+        let (lease, file) = (machine.lease, machine.file);
+        match (&view.block, &view.me) {
+            (None, Me::Registered(_)) if file.is_none() => events.push(Event::Claim(m)),
+            (Some(block), _)
+                if block.seen.phase == Phase::Shared
+                    && lease == Lease::None
+                    && self.sharing
+                    && view.address.as_ref().is_none_or(|address| address.machine == m) =>
+            {
+                events.push(Event::TakeShared(m));
+            }
+            (Some(block), Me::Registered(me))
+                if file.is_some_and(|f| f.epoch == block.seen.epoch) && block.seen.owner == *me =>
+            {
+                events.push(Event::Confirm(m));
+            }
+            _ => {}
+        }
+        let mine = view.address.as_ref().is_some_and(|address| address.machine == m);
+        if mine && matches!(lease, Lease::None | Lease::Releasing) || lease == Lease::Releasing {
+            events.push(Event::Release(m));
+        }
+    }
+
+    pub(super) fn machine_events(&self, world: &World, m: usize, events: &mut Vec<Event>) {
+        let machine = &world.machines[m];
+        let fault = world.faults < self.faults;
+        if !machine.on {
+            events.push(Event::PowerOn(m));
+        }
+        if fault {
+            if machine.on {
+                events.push(Event::PowerOff(m));
+            }
+            if machine.on && !machine.cut {
+                events.push(Event::Cut(m));
+            }
+            if world.nodes[m].is_some() && (!self.fenced || !machine.on || !machine.cut) {
+                events.push(Event::DeleteNode(m));
+            }
+        }
+        if machine.cut {
+            events.push(Event::Heal(m));
+        }
+        if world.nodes[m].is_none() {
+            events.push(Event::Register(m));
+            if world.bound[m] {
+                events.push(Event::CollectPods(m));
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The model sees each guard missing.
+
+use super::stories::requests;
+use super::{Rules, Story, UNIQUE, mishap};
+use crate::block::orphan::{NodeSight, judge};
+use crate::block::owner::{Step, next};
+use crate::block::{Held, Mode, Phase, Use};
+use std::time::Duration;
+
+fn assert_noticed(rules: Rules, mut story: Story) {
+    story.rules = rules;
+    let mishap = mishap(story);
+    assert!(mishap.is_some_and(|mishap| mishap.contains(UNIQUE)));
+}
+
+#[test]
+fn the_swap_before_a_block_comes_back_into_the_file() {
+    let rules = Rules {
+        next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
+            Step::Swap { then: Some(_), .. } if held.is_none() => {
+                Step::Hold(seen.unwrap().held(Mode::Active))
+            }
+            step => step,
+        },
+        ..Rules::default()
+    };
+    assert_noticed(rules, requests());
+}
+
+#[test]
+fn preconditions() {
+    assert_noticed(
+        Rules {
+            preconditions: false,
+            ..Rules::default()
+        },
+        requests(),
+    );
+}
+
+#[test]
+fn a_look_at_the_leases_before_a_block_is_returned() {
+    let rules = Rules {
+        idle_check: false,
+        next: |me, seen, held, _, wish| next(me, seen, held, Use::default(), wish),
+        ..Rules::default()
+    };
+    assert_noticed(rules, requests());
+}
+
+#[test]
+fn a_look_at_whose_a_block_is_that_was_there_before() {
+    assert_noticed(
+        Rules {
+            claim_check: false,
+            ..Rules::default()
+        },
+        requests(),
+    );
+}
+
+#[test]
+fn an_object_for_each_address_before_a_block_is_shared() {
+    let rules = Rules {
+        next: |me, seen, held, mut usage, wish| {
+            usage.unpublished = 0;
+            next(me, seen, held, usage, wish)
+        },
+        ..Rules::default()
+    };
+    assert_noticed(
+        rules,
+        Story {
+            sharing: true,
+            ..requests()
+        },
+    );
+}
+
+#[test]
+fn the_end_of_giving_before_addresses_become_objects() {
+    let rules = Rules {
+        next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
+            Step::Hold(Held {
+                mode: Mode::Sharing, ..
+            }) => Step::Swap {
+                to: seen.unwrap().turned(Phase::Shared),
+                then: Some(seen.unwrap().held(Mode::Shared)),
+            },
+            step => step,
+        },
+        ..Rules::default()
+    };
+    assert_noticed(
+        rules,
+        Story {
+            sharing: true,
+            ..requests()
+        },
+    );
+}
+
+fn sharing() -> Story {
+    Story {
+        sharing: true,
+        ..requests()
+    }
+}
+
+#[test]
+fn a_look_for_objects_after_a_claim() {
+    let rules = Rules {
+        list_after_claim: false,
+        ..Rules::default()
+    };
+    let story = Story { wire: 2, ..sharing() };
+    assert_noticed(rules, story);
+}
+
+#[test]
+fn a_look_at_the_block_after_an_address_of_it_was_made() {
+    let rules = Rules {
+        check_shared: false,
+        ..Rules::default()
+    };
+    assert_noticed(rules, sharing());
+}
+
+#[test]
+fn a_new_version_of_an_object_that_was_there_already() {
+    let rules = Rules {
+        touch_found: false,
+        ..Rules::default()
+    };
+    let story = Story {
+        faults: 2,
+        wire: 2,
+        ..sharing()
+    };
+    assert_noticed(rules, story);
+}
+
+#[test]
+fn the_quarantine() {
+    let rules = Rules {
+        judge: |seen, node, watched| {
+            let watched = watched.cloned().map(|mut watched| {
+                watched.unchanged = Duration::MAX;
+                watched
+            });
+            judge(seen, "v", node, watched.as_ref(), Duration::ZERO)
+        },
+        ..Rules::default()
+    };
+    assert_noticed(
+        rules,
+        Story {
+            faults: 2,
+            ..Story::default()
+        },
+    );
+}
+
+#[test]
+fn the_question_to_the_agent_after_a_reboot() {
+    assert_noticed(
+        Rules {
+            reboot_guard: false,
+            ..Rules::default()
+        },
+        Story {
+            faults: 2,
+            ..Story::default()
+        },
+    );
+}
+
+#[test]
+fn a_time_limit_on_what_an_answer_is_good_for() {
+    assert_noticed(
+        Rules {
+            fresh_answers: false,
+            ..Rules::default()
+        },
+        Story::default(),
+    );
+}
+
+#[test]
+fn a_look_at_the_version_when_a_block_is_taken_over() {
+    assert_noticed(
+        Rules {
+            preconditions: false,
+            ..Rules::default()
+        },
+        Story {
+            heirs: true,
+            ..Story::default()
+        },
+    );
+}
+
+#[test]
+fn a_wait_for_the_pods_of_a_node_whose_block_is_taken_over() {
+    let rules = Rules {
+        judge: |seen, node, watched| {
+            let node = NodeSight {
+                registered: None,
+                has_pods: false,
+                ..node.clone()
+            };
+            let watched = watched.cloned().map(|mut watched| {
+                watched.unchanged = Duration::MAX;
+                watched
+            });
+            judge(seen, "v", &node, watched.as_ref(), Duration::ZERO)
+        },
+        ..Rules::default()
+    };
+    assert_noticed(
+        rules,
+        Story {
+            heirs: true,
+            ..Story::default()
+        },
+    );
+}
+
+/// The one thing that no agent can guard against (`crate::block::orphan`).
+#[test]
+fn the_promise_that_a_deleted_node_is_dead() {
+    assert_noticed(
+        Rules::default(),
+        Story {
+            fenced: false,
+            faults: 2,
+            ..Story::default()
+        },
+    );
+}

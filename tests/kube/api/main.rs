@@ -12,6 +12,7 @@ mod blocks;
 mod columns;
 mod disturbed;
 mod examples;
+mod fairness;
 mod pools;
 mod rights;
 mod scripts;

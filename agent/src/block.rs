@@ -20,6 +20,7 @@
 //! - A block leaves the file before it leaves the API, and comes back into the file only by a swap, which makes every
 //!   request that is still on its way miss its precondition.
 
+pub mod address;
 pub mod claim;
 pub mod orphan;
 pub mod owner;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Blocks as objects and as the state machine has them.
 
-use crate::api::{BlockState, IpBlock, IpBlockSpec, NodeRef, Orphaned};
+use crate::api::{AddressState, BlockState, IpAddress, IpBlock, IpBlockSpec, NodeRef, Orphaned};
 use crate::block::{Owner, Phase, Seen};
 use crate::grid::Cell;
 use ipnetwork::IpNetwork;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 /// Now, for an object.
 pub fn now() -> Time {
@@ -25,6 +27,27 @@ pub fn seen(block: &IpBlock) -> Seen {
             BlockState::Shared => Phase::Shared,
         },
     }
+}
+
+/// What the state machine looks at of an address that is an object: it passes on as a block does. One that is kept has nobody
+/// whose end could matter.
+pub fn seen_address(address: &IpAddress) -> Seen {
+    Seen {
+        owner: owner(&address.spec.node),
+        epoch: 1,
+        phase: match address.spec.state {
+            AddressState::Bound => Phase::Active,
+            AddressState::Orphaned | AddressState::Kept => Phase::Orphaned,
+        },
+    }
+}
+
+/// An object of an address that is to get a new version, so that a deletion of it that is on its way misses. An API server
+/// writes nothing that changes nothing, and times are whole seconds there: two renewals in one second must differ.
+pub fn renewed(mut address: IpAddress) -> IpAddress {
+    let after = |Time(since): Time| Time(since.saturating_add(SECOND).unwrap_or(since));
+    address.spec.since = address.spec.since.map(after).max(Some(now()));
+    address
 }
 
 /// A node as the state machine has it.
@@ -85,3 +108,6 @@ pub fn version(block: &IpBlock) -> u64 {
     let text = block.metadata.resource_version.as_deref();
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,8 +10,10 @@ mod back;
 mod claim;
 mod garbage;
 mod inherit;
+mod keep;
 mod mirror;
 mod publish;
+mod rhythm;
 mod search;
 mod settle;
 mod shared;
@@ -30,6 +32,7 @@ use ipam::pool::{Confirmed, Counters, PoolFile, PoolName, PoolRanges};
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 use kube::runtime::reflector::ObjectRef;
+use rhythm::Rhythm;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -65,6 +68,7 @@ pub struct Worker {
     /// The same of blocks that other nodes have left.
     left: HashMap<String, (String, Instant)>,
     suspects: garbage::Suspects,
+    published: publish::Published,
     mirrored: mirror::Mirrored,
     namespaces: Option<(Instant, Vec<String>)>,
     /// Addresses of pods on nodes that cannot be heard: the version of each, and since when it is known.
@@ -124,6 +128,7 @@ impl Worker {
             orphans: HashMap::new(),
             left: HashMap::new(),
             suspects: garbage::Suspects::default(),
+            published: publish::Published::default(),
             mirrored: mirror::Mirrored::default(),
             namespaces: None,
             passing: HashMap::new(),
@@ -134,27 +139,22 @@ impl Worker {
 
     /// Works until `stop`; the last thing begun is finished.
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Message>, stop: CancellationToken) {
-        let mut pause = self.agent.config.tick;
+        let mut rhythm = Rhythm::new(self.agent.config.tick);
         loop {
-            let mut wait = self.agent.config.tick;
-            match self.reconcile().await {
-                Ok(()) => pause = wait,
-                Err(failure) => {
-                    tracing::warn!(pool = %self.pool, error = %failure, "the pool is not as it should be on this node");
-                    self.agent.metrics.failed(&self.pool);
-                    pause = (pause * 2).min(Duration::from_secs(30));
-                    // What has failed for all nodes together is not tried again by all together.
-                    wait = pause.mul_f64(0.5 + fastrand::f64());
-                }
+            let done = self.reconcile().await;
+            if let Err(failure) = &done {
+                tracing::warn!(pool = %self.pool, error = %failure, "the pool is not as it should be on this node");
+                self.agent.metrics.failed(&self.pool);
             }
-            let until = tokio::time::Instant::now() + wait;
+            let until = tokio::time::Instant::now() + rhythm.after(done.is_ok(), fastrand::f64());
             loop {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = tokio::time::sleep_until(until) => break,
                     message = inbox.recv() => match message {
                         None => return,
-                        Some(Message::Look) => break,
+                        Some(Message::Look) if rhythm.hears_news() => break,
+                        Some(Message::Look) => {}
                         Some(Message::Ask(request, answer)) => {
                             let reply = self.answer(&request).await;
                             self.agent.metrics.answered(&self.pool, request.verb, &reply);

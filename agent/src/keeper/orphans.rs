@@ -7,7 +7,7 @@ use crate::api::{AddressState, IpAddress, IpBlock, NodeRef};
 use crate::block::Phase;
 use crate::block::orphan::{Verdict, Watched, judge};
 use crate::cluster::{Written, delete, let_go, swap};
-use crate::object::{changed, owner, seen};
+use crate::object::{changed, seen, seen_address};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::HashSet;
@@ -37,13 +37,16 @@ impl Keeper {
     /// Marks blocks of gone nodes, and deletes them when nobody wants them.
     pub(super) async fn end_orphans(&mut self) -> Result<(), Failure> {
         let blocks = self.blocks();
-        let there: HashSet<String> = blocks.iter().map(|block| block.name_any()).collect();
-        let of_addresses = |name: &String| self.addresses.iter().any(|address| address.name_any() == *name);
-        let keep: HashSet<String> = self
-            .watched
-            .keys()
-            .filter(|name| there.contains(*name) || of_addresses(name))
-            .cloned()
+        // A node that comes back and goes again begins a quarantine of its own.
+        let of_blocks = blocks.iter().map(|block| (block.name_any(), &block.spec.owner));
+        let of_addresses = self
+            .addresses
+            .iter()
+            .map(|address| (address.name_any(), &address.spec.node));
+        let keep: HashSet<String> = of_blocks
+            .chain(of_addresses)
+            .filter(|(_, node)| self.seems_gone(node))
+            .map(|(name, _)| name)
             .collect();
         self.watched.retain(|name, _| keep.contains(name));
         for block in blocks
@@ -127,15 +130,7 @@ impl Keeper {
     async fn end_address(&mut self, address: &IpAddress) -> Result<(), Failure> {
         let name = address.name_any();
         let version = address.metadata.resource_version.clone().unwrap_or_default();
-        let seen = crate::block::Seen {
-            owner: owner(&address.spec.node),
-            epoch: 1,
-            phase: if address.spec.state == AddressState::Bound {
-                Phase::Active
-            } else {
-                Phase::Orphaned
-            },
-        };
+        let seen = seen_address(address);
         let (watched, quarantine) = (self.watched(&name), self.agent.config.quarantine);
         if seen.phase == Phase::Orphaned
             && watched

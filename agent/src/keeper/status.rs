@@ -243,6 +243,12 @@ fn finding(kind: &'static str, holds: bool, reason: &'static str, message: &str)
     }
 }
 
+/// One that holds while `count` of something are there.
+fn counted(kind: &'static str, count: u64, reason: &'static str, what: &str) -> Finding {
+    let reason = if count > 0 { reason } else { reason::NONE };
+    finding(kind, count > 0, reason, &format!("{count} {what}"))
+}
+
 fn overlap(others: &[String]) -> Finding {
     let message = format!(
         "has addresses in common with {}; whoever claims a block first has it",
@@ -341,31 +347,17 @@ fn live(sums: &Sums, exhausted: bool, message: &str) -> Vec<Finding> {
             },
             message,
         ),
-        finding(
+        counted(
             EXCLUSION_OVER_LIVE,
-            sums.excluded > 0,
-            if sums.excluded > 0 {
-                reason::IN_USE
-            } else {
-                reason::NONE
-            },
-            &format!(
-                "{} attachments have addresses that are not given any more; each is kept until its pod ends",
-                sums.excluded
-            ),
+            u64::try_from(sums.excluded).unwrap_or_default(),
+            reason::IN_USE,
+            "attachments have addresses that are not given any more; each is kept until its pod ends",
         ),
-        finding(
+        counted(
             SHRINK_PENDING,
-            sums.outside > 0,
-            if sums.outside > 0 {
-                reason::BLOCKS_IN_USE
-            } else {
-                reason::NONE
-            },
-            &format!(
-                "{} blocks lie outside the ranges and go when nothing in them is in use",
-                sums.outside
-            ),
+            sums.outside,
+            reason::BLOCKS_IN_USE,
+            "blocks lie outside the ranges and go when nothing in them is in use",
         ),
     ]
 }

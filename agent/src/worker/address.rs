@@ -13,7 +13,7 @@ use crate::block::owner::Me;
 use crate::cluster::{Written, create, get, let_go, swap};
 use crate::grid::{Cell, address_name};
 use crate::ground::Ground;
-use crate::object::{now, reference};
+use crate::object::{now, reference, renewed};
 use common::cni::{Code, Error};
 use ipam::agent::{AskedBy, Pod, Reply, Request};
 use ipam::range::{Family, bits};
@@ -243,9 +243,8 @@ impl Worker {
     }
 
     /// An object that was there already, in a new version: a deletion of it that is still on its way misses.
-    async fn renewed(&self, ip: IpAddr, mut address: IpAddress) -> Result<IpAddress, Error> {
-        address.spec.since = Some(now());
-        let swapped = swap(&self.agent.cluster.addresses, &address).await;
+    async fn renewed(&self, ip: IpAddr, address: IpAddress) -> Result<IpAddress, Error> {
+        let swapped = swap(&self.agent.cluster.addresses, &renewed(address)).await;
         match swapped.map_err(|e| self.failed(&e.into()))? {
             Written::Done(address) => Ok(address),
             Written::Late => Err(Error::new(

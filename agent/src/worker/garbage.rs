@@ -7,6 +7,7 @@
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::{AddressState, IpAddress};
+use crate::block::owner::Me;
 use crate::cluster::{Written, let_go};
 use crate::evidence::{Finding, Namespace, PodSight, finding};
 use common::cni::{Attachment, ContainerId, IfName};
@@ -25,6 +26,8 @@ pub(super) struct Suspects {
     looked: Option<Instant>,
     /// When the API server was last asked for this node's addresses.
     listed: Option<Instant>,
+    /// Who this node was when all of them said what is so.
+    kept_as: Option<Me>,
     /// When this agent last wrote one.
     wrote: Option<Instant>,
 }
@@ -35,11 +38,14 @@ impl Suspects {
         self.wrote = Some(Instant::now());
     }
 
-    /// Whether there may be addresses that no lease has. Only this agent makes them, so that thousands of agents that
-    /// make none need not ask every few seconds; what was done before it started, or behind its back, is found by and by.
-    fn may_be(&self, observe: Duration) -> bool {
+    /// Whether there may be addresses that no lease has, or that others take for a gone node's. Only this agent makes them, so
+    /// that thousands of agents that make none need not ask every few seconds; what was done before it started, or behind its
+    /// back, is found by and by.
+    fn may_be(&self, me: &Me, observe: Duration) -> bool {
         let lately = |at: Option<Instant>, within| at.is_some_and(|at| at.elapsed() < within);
-        !self.addresses.is_empty()
+        let doubted = matches!(me, Me::Gone(_)) || self.kept_as.as_ref() != Some(me);
+        doubted
+            || !self.addresses.is_empty()
             || lately(self.wrote, LIMIT + observe * 4)
             || !lately(self.listed, observe * SELDOM)
     }
@@ -61,9 +67,12 @@ impl Worker {
         self.suspects.looked = Some(Instant::now());
         self.release_spooled().await?;
         self.collect_leases().await?;
-        if target.ground.is_some() && self.suspects.may_be(self.agent.config.observe) {
-            self.collect_addresses().await?;
+        if let (Some(_), Some(me)) = (&target.ground, self.agent.me())
+            && self.suspects.may_be(&me, self.agent.config.observe)
+        {
+            let kept = self.collect_addresses(&me).await?;
             self.suspects.listed = Some(Instant::now());
+            self.suspects.kept_as = kept.then_some(me);
         }
         Ok(())
     }
@@ -233,8 +242,10 @@ impl Worker {
         })
     }
 
-    /// Removes the objects of this node that no lease has: of an ADD that died, or of an earlier boot.
-    async fn collect_addresses(&mut self) -> Result<(), Failure> {
+    /// Removes the objects of this node that no lease has: of an ADD that died, or of an earlier boot. Returns whether the
+    /// others say what is so.
+    async fn collect_addresses(&mut self, me: &Me) -> Result<bool, Failure> {
+        let mut kept = true;
         let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
         let mut seen = HashSet::new();
         for address in there
@@ -258,7 +269,11 @@ impl Worker {
                     Some(locked) => locked.holds(ip),
                     None => Ok(false),
                 });
-            if holds.await? || released.iter().any(|released| released.ip == ip) {
+            let held = holds.await?;
+            if held {
+                kept &= self.keep(me, &address).await?;
+            }
+            if held || released.iter().any(|released| released.ip == ip) {
                 self.suspects.addresses.remove(&key);
                 continue;
             }
@@ -273,7 +288,7 @@ impl Worker {
             }
         }
         self.suspects.addresses.retain(|key, _| seen.contains(key));
-        Ok(())
+        Ok(kept)
     }
 
     async fn free_address(&self, address: &IpAddress, ip: IpAddr) -> Result<bool, Failure> {
@@ -313,3 +328,6 @@ impl Worker {
         Ok(unheld.await?)
     }
 }
+
+#[cfg(test)]
+mod tests;

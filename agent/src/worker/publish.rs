@@ -5,18 +5,45 @@
 use super::Worker;
 use super::address::Claimant;
 use crate::agent::Failure;
-use crate::cluster::create;
+use crate::api::IpAddress;
+use crate::cluster::{Written, create, swap};
 use crate::grid::Cell;
 use crate::ground::Ground;
+use crate::object::renewed;
+use common::cni::Attachment;
 use ipam::agent::{AskedBy, Pod};
 use ipam::interval::IntervalSet;
 use ipam::range::bits;
-use ipam::store::Lease;
-use std::collections::BTreeMap;
+use ipam::store::{HeldLease, Lease};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
+/// The leases whose objects this process has made, or renewed. An object that was there before may have a deletion on its way,
+/// of a time when no lease had the address, and is none to count upon.
+#[derive(Default)]
+pub(super) struct Published(HashMap<IpAddr, (Attachment, u64)>);
+
+impl Published {
+    /// Whether the object of `ip` is that of the lease `held`.
+    fn has(&self, ip: IpAddr, held: &HeldLease) -> bool {
+        let made = self.0.get(&ip);
+        held.lease.api.contains(&ip)
+            || made.is_some_and(|(owner, inode)| *owner == held.lease.owner && *inode == held.inode)
+    }
+
+    fn note(&mut self, ip: IpAddr, held: &HeldLease) {
+        self.0.insert(ip, (held.lease.owner.clone(), held.inode));
+    }
+
+    /// Forgets what is no lease any more.
+    fn keep(&mut self, leases: &[HeldLease]) {
+        let living: HashSet<IpAddr> = leases.iter().flat_map(|held| held.lease.addresses()).collect();
+        self.0.retain(|ip, _| living.contains(ip));
+    }
+}
+
 impl Worker {
-    /// Makes an object for each lease of `within` that has none.
+    /// Makes an object for each lease of `within` that has none to count upon.
     pub(super) async fn publish_leases(
         &mut self,
         ground: &Ground,
@@ -24,48 +51,58 @@ impl Worker {
     ) -> Result<(), Failure> {
         self.suspects.wrote();
         let leases = self.agent.stores.leases(&self.pool).await?;
-        let there: BTreeMap<IpAddr, String> = self.own_addresses().await?;
-        for held in leases.held {
-            for ip in held
-                .lease
-                .addresses()
-                .filter(|ip| within.contains(bits(*ip)) && !there.contains_key(ip))
-            {
+        self.published.keep(&leases.held);
+        let there = self.own_addresses().await?;
+        for held in &leases.held {
+            for ip in held.lease.addresses().filter(|ip| within.contains(bits(*ip))) {
+                let object = there.get(&ip);
+                if object.is_some() && self.published.has(ip, held) {
+                    continue;
+                }
                 let asked = of_lease(&held.lease);
                 let claimant = Claimant {
                     asked: &asked,
                     pod: Pod::of(&held.lease.sandbox),
                     holder: None,
                 };
-                let wanted = self.object(ground, ip, &claimant).map_err(Failure::Node)?;
-                create(&self.agent.cluster.addresses, &wanted).await?;
+                let addresses = &self.agent.cluster.addresses;
+                let written = if let Some(object) = object {
+                    swap(addresses, &claimed(object, &claimant)).await?
+                } else {
+                    let wanted = self.object(ground, ip, &claimant).map_err(Failure::Node)?;
+                    create(addresses, &wanted).await?
+                };
+                if let Written::Done(_) = written {
+                    self.published.note(ip, held);
+                }
             }
         }
         Ok(())
     }
 
-    /// The addresses of this node and pool that are objects, with their names.
-    async fn own_addresses(&self) -> Result<BTreeMap<IpAddr, String>, Failure> {
+    /// The addresses of this node and pool that are objects.
+    async fn own_addresses(&self) -> Result<BTreeMap<IpAddr, IpAddress>, Failure> {
         let all = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
         let of_pool = all
             .into_iter()
             .filter(|address| address.spec.pool == self.pool.as_str());
         Ok(of_pool
-            .filter_map(|address| Some((address.spec.address.parse().ok()?, address.metadata.name?)))
+            .filter_map(|address| Some((address.spec.address.parse().ok()?, address)))
             .collect())
     }
 
-    /// How many leases of the block have no object.
+    /// How many leases of the block have no object to count upon.
     pub(super) async fn unpublished(&self, cell: Option<Cell>) -> Result<u64, Failure> {
         let Some(cell) = cell else { return Ok(0) };
         let leases = self.agent.stores.leases(&self.pool).await?;
         let there = self.own_addresses().await?;
-        let inside = |ip: &IpAddr| cell.cidr().contains(*ip) && !there.contains_key(ip);
-        Ok(leases
+        let all = leases
             .held
             .iter()
-            .flat_map(|held| held.lease.addresses())
-            .filter(inside)
+            .flat_map(|held| held.lease.addresses().map(move |ip| (ip, held)));
+        Ok(all
+            .filter(|(ip, _)| cell.cidr().contains(*ip))
+            .filter(|(ip, held)| !(there.contains_key(ip) && self.published.has(*ip, held)))
             .count() as u64)
     }
 
@@ -84,3 +121,14 @@ fn of_lease(lease: &Lease) -> AskedBy {
         network: lease.network.clone(),
     }
 }
+
+/// The object in a new version, as the claimant's; it stays whoever's it stays.
+fn claimed(object: &IpAddress, claimant: &Claimant<'_>) -> IpAddress {
+    let mut object = renewed(object.clone());
+    object.spec.attachment = Some(claimant.attachment());
+    object.spec.pod = claimant.pod_ref();
+    object
+}
+
+#[cfg(test)]
+mod tests;

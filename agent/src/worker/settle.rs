@@ -148,7 +148,12 @@ impl Worker {
                 anew: in_file.is_none(),
             };
             tracing::debug!(pool = %self.pool, block = name, ?step, "a step");
+            let done = step == Step::Touch;
             fresh = !self.take(about, block, step).await?;
+            if done {
+                // It is wanted for as long as pods live; once a round is enough.
+                return Ok(());
+            }
         }
         Ok(())
     }

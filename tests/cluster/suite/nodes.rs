@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Nodes that share a pool, die, and come back.
 
+use agent::api::AddressState;
+use agents::pools::simple;
 use agents::{Attachment, Member, Site};
 use cluster::Identity;
 use cluster::install::until;
@@ -132,10 +134,14 @@ async fn a_node_that_is_registered_anew_keeps_what_its_file_proves() {
     let site = Site::new().await;
     let flags = ["--quarantine", "30s"];
     let mut node = Member::running(&site.server, "a", &flags).await;
-    site.simple("rail0", "10.1.0.0/24").await;
+    let mut spec = simple("10.1.0.0/24");
+    spec["reserved"] = json!(["10.1.0.200"]);
+    site.pool("rail0", spec).await;
     node.wait_active("rail0").await;
     let blocks = node.blocks("rail0", "active");
     let ip = node.add("rail0", &Attachment::of("one"));
+    node.add_soon("rail0", &Attachment::of("three").asking("10.1.0.200"))
+        .await;
     node.kill();
     node.identity.leave(&site.admin).await;
     let again = Identity::new(&site.admin, "a").await;
@@ -152,6 +158,11 @@ async fn a_node_that_is_registered_anew_keeps_what_its_file_proves() {
     .await;
     until("the file says so", async || {
         node.blocks("rail0", "active") == blocks
+    })
+    .await;
+    until("the address is the new registration's", async || {
+        let there = site.addresses().await;
+        there.len() == 1 && there[0].spec.node == again.node && there[0].spec.state == AddressState::Bound
     })
     .await;
     assert_ne!(node.add("rail0", &Attachment::of("two")), ip);
@@ -189,6 +200,7 @@ async fn an_agent_whose_node_is_gone_gives_nothing_and_keeps_what_lives() {
     let keeper = Member::running(&site.server, "b", &flags).await;
     site.pool("rail0", json!({
         "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }], "blockSize": { "v4": 16 }, "cooldownSeconds": 0,
+        "reserved": ["10.1.0.9"],
         "nodeSelector": { "matchExpressions": [{ "key": "never", "operator": "DoesNotExist" }] },
     }))
     .await;
@@ -202,6 +214,8 @@ async fn an_agent_whose_node_is_gone_gives_nothing_and_keeps_what_lives() {
         (&node, &keeper)
     };
     owner.add("rail0", &Attachment::of("one"));
+    let reserved = Attachment::of("three").asking("10.1.0.9");
+    owner.add_soon("rail0", &reserved).await;
     site.remove_node(&owner.identity.node.node).await;
     until("nothing is given any more", async || {
         owner.blocks("rail0", "draining").len() == 1
@@ -216,6 +230,15 @@ async fn an_agent_whose_node_is_gone_gives_nothing_and_keeps_what_lives() {
     let blocks = site.blocks("rail0").await;
     assert_eq!(blocks.len(), 1, "a living pod keeps its block");
     assert_eq!(blocks[0].spec.owner, owner.identity.node);
+    let addresses = site.addresses().await;
+    assert_eq!(addresses.len(), 1, "a living pod keeps its address");
+    assert_eq!(addresses[0].spec.node, owner.identity.node);
+    let refused = other.refused("rail0", &Attachment::of("four").asking("10.1.0.9"));
+    assert!(
+        [11, 111].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    owner.del("rail0", &reserved);
     owner.del("rail0", &Attachment::of("one"));
     until("the other has it", async || {
         !other.blocks("rail0", "active").is_empty()

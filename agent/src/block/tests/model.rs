@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every order in which things can happen to a block, and what must hold in each.
 
+mod alike;
 mod ends;
 mod happen;
 mod offers;
@@ -15,22 +16,43 @@ const UNIQUE: &str = "one address, one pod";
 const COMES_FREE: &str = "the block comes free once faults and pods end";
 const BOTH: &str = "both machines have had the address";
 
+/// How a machine may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// Its agent is killed.
+    Crash,
+    /// It loses power.
+    Power,
+    /// It is cut off from the API server.
+    Network,
+    /// Its Node is deleted.
+    Registration,
+    /// It loses power, and its Node is deleted.
+    Death,
+}
+
 /// What may happen.
 #[expect(clippy::struct_excessive_bools, reason = "each is a dimension of its own")]
 #[derive(Clone)]
 struct Story {
     rules: Rules,
     keepers: usize,
-    /// How many crashes, cuts, power failures and lost registrations.
+    /// How many failures.
     faults: u8,
+    /// Which.
+    failures: &'static [Failure],
     /// Whether agents may turn blocks into shared ones.
     sharing: bool,
+    /// Whether only the first machine claims blocks, and keeps or shares them; the other one takes addresses of shared ones.
+    one_owner: bool,
     /// Whether agents may take over blocks of the other machine.
     heirs: bool,
     /// Whether machines fail as a whole: power, network, registration.
     machines_fail: bool,
     /// Whether the Node of a machine is deleted only if the machine is dead or hears of it.
     fenced: bool,
+    /// Whether states that are alike are one.
+    forgets: bool,
     /// Whether each state is followed to its end.
     ends: bool,
     /// How many requests may be on their way at once.
@@ -45,10 +67,18 @@ impl Default for Story {
             rules: Rules::default(),
             keepers: 1,
             faults: 1,
+            failures: &[
+                Failure::Crash,
+                Failure::Power,
+                Failure::Network,
+                Failure::Registration,
+            ],
             sharing: false,
+            one_owner: false,
             heirs: false,
             machines_fail: true,
             fenced: true,
+            forgets: true,
             ends: false,
             wire: 1,
             epochs: 2,
@@ -71,6 +101,7 @@ enum Event {
     Unshare,
     Check(usize),
     Release(usize),
+    Keep(usize),
     Crash(usize),
     Restart(usize),
     Execute(usize, bool),
@@ -79,9 +110,11 @@ enum Event {
     Cut(usize),
     Heal(usize),
     DeleteNode(usize),
+    Die(usize),
     Register(usize),
     CollectPods(usize),
     Judge(usize),
+    JudgeAddress(usize),
     QuarantinePasses,
 }
 
@@ -121,6 +154,9 @@ impl Model for Story {
         }
         if self.machines_fail {
             events.extend((0..MACHINES + self.keepers).map(Event::Judge));
+            if self.sharing {
+                events.extend((MACHINES..MACHINES + self.keepers).map(Event::JudgeAddress));
+            }
             events.push(Event::QuarantinePasses);
         }
     }
@@ -128,6 +164,9 @@ impl Model for Story {
     fn next_state(&self, world: &World, event: Event) -> Option<World> {
         let mut after = world.clone();
         after.happen(self, &event)?;
+        if self.forgets {
+            self.forget(&mut after);
+        }
         after.settle_names();
         Some(after)
     }

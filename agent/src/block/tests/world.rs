@@ -2,9 +2,12 @@
 //! One block with one address, an API server, the requests on their way to it, two machines and two keepers: what can
 //! happen to them, one thing at a time. All decisions are those of the daemon.
 
-use crate::block::orphan::{Judge, NodeSight, Verdict, Watched, judge};
+mod sight;
+
+use crate::block::orphan::{NodeSight, Verdict, Watched, judge};
 use crate::block::owner::{Me, Step, Wish, next};
-use crate::block::{Held, Mode, Owner, Phase, Seen, Use};
+use crate::block::{Held, Owner, Phase, Seen, Use, address};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 pub(super) const MACHINES: usize = 2;
@@ -24,6 +27,10 @@ pub(super) struct Object {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Address {
     pub(super) machine: usize,
+    /// The registration of the machine that it names.
+    pub(super) registration: Stamp,
+    pub(super) orphaned: bool,
+    /// Its UID and version.
     pub(super) uid: Stamp,
 }
 
@@ -37,10 +44,18 @@ pub(super) enum Op {
     Delete {
         version: Stamp,
     },
-    CreateAddress(usize),
+    CreateAddress {
+        machine: usize,
+        registration: Stamp,
+    },
     /// Makes a late deletion of the address miss.
     TouchAddress {
         uid: Stamp,
+    },
+    SwapAddress {
+        uid: Stamp,
+        registration: Stamp,
+        orphaned: bool,
     },
     DeleteAddress {
         uid: Stamp,
@@ -77,9 +92,9 @@ pub(super) enum Agent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Lease {
     None,
-    /// Known to this node's store alone.
+    /// From this node's block; it may have got an object since.
     Local,
-    /// Has an object of its own.
+    /// By way of the API server: it has an object.
     Published,
     /// Given back here; its object is still there.
     Releasing,
@@ -98,6 +113,8 @@ pub(super) struct Machine {
     pub(super) file: Option<Held>,
     pub(super) agent: Agent,
     pub(super) lease: Lease,
+    /// The agent that runs has made, or renewed, the object of the lease.
+    pub(super) published: bool,
     /// A pod with the address lives.
     pub(super) pod: bool,
 }
@@ -106,6 +123,8 @@ pub(super) struct Machine {
 pub(super) struct Keeper {
     /// The version that it watches, and whether the quarantine has passed since.
     pub(super) watched: Option<(Stamp, bool)>,
+    /// The same of the address.
+    pub(super) address: Option<(Stamp, bool)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -132,6 +151,7 @@ pub(super) struct World {
 pub(super) struct Rules {
     pub(super) next: fn(&Me, Option<&Seen>, Option<Held>, Use, Wish) -> Step,
     pub(super) judge: fn(&Seen, &NodeSight, Option<&Watched>) -> Verdict,
+    pub(super) keep: fn(&Me, &Owner, Phase) -> address::Step,
     /// Whether requests carry the version that was read.
     pub(super) preconditions: bool,
     /// Whether the plugin asks for a young file, or an agent, after a reboot.
@@ -144,6 +164,8 @@ pub(super) struct Rules {
     pub(super) list_after_claim: bool,
     /// Whether an address' object that was there already is changed before it is used.
     pub(super) touch_found: bool,
+    /// Whether an object counts as that of a lease only after it was made or changed for it.
+    pub(super) renew_published: bool,
     /// Whether the block is looked at after the address' object was made.
     pub(super) check_shared: bool,
     /// Whether what was read or answered is thrown away before a quarantine can have passed since.
@@ -155,31 +177,53 @@ impl Default for Rules {
         Self {
             next,
             judge: |seen, node, watched| judge(seen, "v", node, watched, QUARANTINE),
+            keep: address::keep,
             preconditions: true,
             reboot_guard: true,
             idle_check: true,
             claim_check: true,
             list_after_claim: true,
             touch_found: true,
+            renew_published: true,
             check_shared: true,
             fresh_answers: true,
         }
     }
 }
 
+/// Registrations that a story may need of a machine.
+const REGISTRATIONS: usize = 8;
+
 pub(super) fn owner(machine: usize, registration: Stamp) -> Owner {
-    Owner {
-        node: ["a", "b"][machine].into(),
-        uid: registration.to_string().into(),
+    static ALL: LazyLock<[[Owner; REGISTRATIONS]; MACHINES]> = LazyLock::new(|| {
+        ["a", "b"].map(|node| {
+            std::array::from_fn(|uid| Owner {
+                node: node.into(),
+                uid: uid.to_string().into(),
+            })
+        })
+    });
+    ALL[machine][usize::from(registration)].clone()
+}
+
+/// The registration of a node, as [`owner`] names it.
+pub(super) fn registration(me: &Me) -> Option<Stamp> {
+    match me {
+        Me::Registered(me) => me.uid.parse().ok(),
+        Me::Gone(_) => None,
     }
 }
 
-impl Keeper {
-    fn watched(&self, block: &Object) -> Option<Watched> {
-        self.watched.map(|(version, ripe)| Watched {
-            version: if version == block.version { "v" } else { "other" }.into(),
-            unchanged: if ripe { QUARANTINE } else { Duration::ZERO },
-        })
+impl Op {
+    /// Shows `visit` what the request is conditional upon.
+    fn each_stamp(&mut self, visit: &mut impl FnMut(&mut Stamp)) {
+        match self {
+            Self::Swap { version, .. } | Self::Delete { version } => visit(version),
+            Self::TouchAddress { uid } | Self::SwapAddress { uid, .. } | Self::DeleteAddress { uid } => {
+                visit(uid);
+            }
+            Self::Create(_) | Self::CreateAddress { .. } => {}
+        }
     }
 }
 
@@ -193,6 +237,7 @@ impl World {
             file: None,
             agent: Agent::Idle(None),
             lease: Lease::None,
+            published: false,
             pod: false,
         };
         Self {
@@ -212,66 +257,56 @@ impl World {
         self.machines.iter().filter(|machine| machine.pod).count()
     }
 
-    /// Every stamp in use, at its place.
-    fn stamps(&mut self) -> Vec<&mut Stamp> {
-        let mut all = Vec::new();
-        let objects = self
-            .machines
-            .iter_mut()
-            .filter_map(|machine| match &mut machine.agent {
-                Agent::Idle(Some(view)) => Some((view.block.as_mut(), view.address.as_mut(), None)),
-                Agent::Waiting(op, _) => Some((None, None, Some(op))),
-                Agent::Checking(address) => {
-                    all.push(address);
-                    None
-                }
-                _ => None,
-            });
-        let wire = self.wire.iter_mut().map(|(_, op)| (None, None, Some(op)));
-        let own = [(self.block.as_mut(), self.address.as_mut(), None)];
-        let mut places: Vec<_> = Vec::new();
-        places.extend(objects);
-        for (block, address, op) in places.into_iter().chain(wire).chain(own) {
-            all.extend(
-                block
-                    .into_iter()
-                    .flat_map(|object| [&mut object.uid, &mut object.version]),
-            );
-            all.extend(address.map(|address| &mut address.uid));
-            if let Some(
-                Op::Swap { version, .. }
-                | Op::Delete { version }
-                | Op::TouchAddress { uid: version }
-                | Op::DeleteAddress { uid: version },
-            ) = op
-            {
-                all.push(version);
+    /// Shows `visit` every stamp in use.
+    fn each_stamp(&mut self, visit: &mut impl FnMut(&mut Stamp)) {
+        let mut view = |block: &mut Option<Object>, address: &mut Option<Address>| {
+            if let Some(block) = block {
+                visit(&mut block.uid);
+                visit(&mut block.version);
+            }
+            if let Some(address) = address {
+                visit(&mut address.uid);
+            }
+        };
+        view(&mut self.block, &mut self.address);
+        for machine in &mut self.machines {
+            if let Agent::Idle(Some(seen)) = &mut machine.agent {
+                view(&mut seen.block, &mut seen.address);
             }
         }
-        all.extend(
-            self.keepers
-                .iter_mut()
-                .chain(&mut self.heirs)
-                .filter_map(|keeper| Some(&mut keeper.watched.as_mut()?.0)),
-        );
-        all
+        for machine in &mut self.machines {
+            match &mut machine.agent {
+                Agent::Waiting(op, _) => op.each_stamp(visit),
+                Agent::Checking(address) => visit(address),
+                _ => {}
+            }
+        }
+        for (_, op) in &mut self.wire {
+            op.each_stamp(visit);
+        }
+        for keeper in self.keepers.iter_mut().chain(&mut self.heirs) {
+            for (version, _) in [&mut keeper.watched, &mut keeper.address].into_iter().flatten() {
+                visit(version);
+            }
+        }
     }
 
     /// Renames stamps to the smallest numbers: they are compared for equality only, so this joins states that are alike.
     pub(super) fn settle_names(&mut self) {
-        let mut known: Vec<Stamp> = self.stamps().into_iter().map(|stamp| *stamp).collect();
-        known.sort_unstable();
-        known.dedup();
-        for stamp in self.stamps() {
-            let rank = known.binary_search(stamp).unwrap();
-            *stamp = u8::try_from(rank).unwrap() + 1;
-        }
+        let mut known = 0_u64;
+        self.each_stamp(&mut |stamp| known |= 1 << *stamp);
+        self.each_stamp(&mut |stamp| {
+            let smaller = known & ((1 << *stamp) - 1);
+            *stamp = u8::try_from(smaller.count_ones()).unwrap() + 1;
+        });
         self.wire.sort();
     }
 
     /// A stamp that is nowhere in use.
     pub(super) fn fresh(&mut self) -> Stamp {
-        self.stamps().into_iter().map(|stamp| *stamp).max().unwrap_or(0) + 1
+        let mut last = 0;
+        self.each_stamp(&mut |stamp| last = last.max(*stamp));
+        last + 1
     }
 
     /// A registration that no object and no node has.
@@ -282,165 +317,5 @@ impl World {
             .max()
             .map_or(3, |last| last + 1)
             .max(3)
-    }
-
-    pub(super) fn usage(&self, machine: usize) -> Use {
-        let lease = self.machines[machine].lease;
-        Use {
-            leased: u64::from(matches!(lease, Lease::Local | Lease::Published)),
-            unpublished: u64::from(lease == Lease::Local),
-            resting: u64::from(lease == Lease::Releasing),
-        }
-    }
-
-    pub(super) fn look(&self, machine: usize) -> View {
-        let me = match self.nodes[machine] {
-            Some(registration) => Me::Registered(owner(machine, registration)),
-            None => Me::Gone(owner(machine, 0).node),
-        };
-        View {
-            me,
-            block: self.block.clone(),
-            address: self.address.clone(),
-        }
-    }
-
-    /// What the agent of `machine` would do about a block of the other's that it has read, if it needs one; what is known
-    /// of the other is read now.
-    pub(super) fn inheritance(&self, rules: &Rules, machine: usize) -> Option<(Owner, Object, Verdict)> {
-        let Agent::Idle(Some(View {
-            me: Me::Registered(me),
-            block: Some(block),
-            ..
-        })) = &self.machines[machine].agent
-        else {
-            return None;
-        };
-        if block.seen.phase != Phase::Orphaned
-            || block.seen.owner.node == me.node
-            || self.machines[machine].file.is_some()
-        {
-            return None;
-        }
-        let other = 1 - machine;
-        let sight = NodeSight {
-            judge: Judge::Keeper,
-            registered: self.nodes[other].map(|registration| owner(other, registration)),
-            has_pods: self.bound[other],
-        };
-        let watched = self.heirs[machine].watched(block);
-        let verdict = (rules.judge)(&block.seen, &sight, watched.as_ref());
-        Some((me.clone(), block.clone(), verdict))
-    }
-
-    /// What a keeper would do now.
-    pub(super) fn verdict(&self, rules: &Rules, keeper: usize) -> Option<(Object, Verdict)> {
-        let block = self.block.clone()?;
-        let machine = usize::from(*block.seen.owner.node == *"b");
-        let sight = NodeSight {
-            judge: if keeper < MACHINES {
-                Judge::Namesake
-            } else {
-                Judge::Keeper
-            },
-            registered: self.nodes[machine].map(|registration| owner(machine, registration)),
-            has_pods: self.bound[machine],
-        };
-        let watched = self.keepers[keeper].watched(&block);
-        if let Some(agent) = self.machines.get(keeper) {
-            let able = agent.on && !agent.cut && agent.agent != Agent::Down && agent.file.is_none();
-            if !able || keeper != machine {
-                return None;
-            }
-        }
-        let verdict = (rules.judge)(&block.seen, &sight, watched.as_ref());
-        Some((block, verdict))
-    }
-
-    /// Executes a request at the API server; whether it succeeded, and the object afterwards.
-    pub(super) fn execute(&mut self, rules: &Rules, op: &Op) -> bool {
-        let version = self.block.as_ref().map(|block| block.version);
-        let fits = |wanted: Stamp| version.is_some_and(|now| now == wanted || !rules.preconditions);
-        match op {
-            Op::Create(seen) if self.block.is_none() => {
-                let uid = self.fresh();
-                self.block = Some(Object {
-                    seen: seen.clone(),
-                    uid,
-                    version: uid + 1,
-                });
-            }
-            Op::Swap { version, to } if fits(*version) => {
-                let version = self.fresh();
-                if let Some(block) = &mut self.block {
-                    block.seen = to.clone();
-                    block.version = version;
-                }
-            }
-            Op::Delete { version } if fits(*version) => self.block = None,
-            Op::CreateAddress(machine) if self.address.is_none() => {
-                let uid = self.fresh();
-                self.address = Some(Address {
-                    machine: *machine,
-                    uid,
-                });
-            }
-            Op::TouchAddress { uid } if self.address.as_ref().is_some_and(|a| a.uid == *uid) => {
-                let fresh = self.fresh();
-                if let Some(address) = &mut self.address {
-                    address.uid = fresh;
-                }
-            }
-            Op::DeleteAddress { uid }
-                if self
-                    .address
-                    .as_ref()
-                    .is_some_and(|a| a.uid == *uid || !rules.preconditions) =>
-            {
-                self.address = None;
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    /// What the agent of `machine` does with what it has read; none if it has read nothing.
-    pub(super) fn decide(&self, rules: &Rules, machine: usize, wish: Wish) -> Option<(View, Step)> {
-        let Agent::Idle(Some(view)) = &self.machines[machine].agent else {
-            return None;
-        };
-        let seen = view.block.as_ref().map(|block| &block.seen);
-        let step = (rules.next)(
-            &view.me,
-            seen,
-            self.machines[machine].file,
-            self.usage(machine),
-            wish,
-        );
-        Some((view.clone(), step))
-    }
-
-    /// Whether the plugin on `machine` may give the address on its own.
-    pub(super) fn may_add(&self, rules: &Rules, machine: usize) -> bool {
-        let machine = &self.machines[machine];
-        machine.on
-            && machine.lease == Lease::None
-            && machine.file.is_some_and(|held| held.mode == Mode::Active)
-            && (machine.confirmed || machine.young || !rules.reboot_guard)
-    }
-
-    /// Whether the block may be given to others once the quarantine has passed: what an administrator promises by deleting
-    /// the Node of a machine that is dead, and what an agent sees to on one that lives.
-    pub(super) fn owner_is_done(&self) -> bool {
-        let Some(block) = &self.block else { return true };
-        let machine = &self.machines[usize::from(*block.seen.owner.node == *"b")];
-        let quiet = machine.file.is_none_or(|held| held.mode != Mode::Active) && !machine.pod;
-        !machine.on || quiet
-    }
-
-    pub(super) fn is_shared(&self) -> bool {
-        self.block
-            .as_ref()
-            .is_some_and(|block| block.seen.phase == Phase::Shared)
     }
 }

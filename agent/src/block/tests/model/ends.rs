@@ -21,16 +21,22 @@ impl Story {
             }
             for keeper in 0..MACHINES + self.keepers {
                 let _ = self.judge(&mut world, keeper);
+                if keeper >= MACHINES {
+                    let _ = self.judge_address(&mut world, keeper);
+                }
                 let _ = self.quarantine(&mut world);
             }
             let _ = self.unshare(&mut world);
             while !world.wire.is_empty() {
                 self.execute(&mut world, 0, false);
             }
+            self.forget(&mut world);
             world.settle_names();
+            if world.block.is_none() && world.address.is_none() {
+                return true;
+            }
         }
-        // What a dead machine has of a shared block is the keeper's to end, as blocks of it are.
-        (world.block.is_none() || dead && world.is_shared()) && (world.address.is_none() || dead)
+        false
     }
 
     /// A machine on which all is well goes one round.

@@ -4,8 +4,8 @@
 use super::{Event, Story};
 use crate::block::orphan::Verdict;
 use crate::block::owner::{Me, Step, Wish};
-use crate::block::tests::world::{Agent, Lease, Op, Rules, Sender, View, World};
-use crate::block::{Held, Mode, Phase, Seen};
+use crate::block::tests::world::{Agent, Lease, Op, Rules, Sender, View, World, registration};
+use crate::block::{Held, Mode, Phase, Seen, address};
 
 impl Story {
     /// An agent that has decided takes its step.
@@ -20,7 +20,7 @@ impl Story {
             return None;
         }
         let version = view.block.as_ref().map_or(0, |block| block.version);
-        let idle = world.usage(m).is_idle();
+        let idle = world.usage(&self.rules, m, None).is_idle();
         let machine = &mut world.machines[m];
         machine.agent = Agent::Idle(None);
         match step {
@@ -35,7 +35,18 @@ impl Story {
             Step::Withdraw => {}
             Step::Forfeit => machine.file = None,
             Step::Delete => world.send(m, Op::Delete { version }, None),
-            Step::Publish => world.send(m, Op::CreateAddress(m), None),
+            Step::Publish => {
+                let registration = registration(&view.me)?;
+                let mine = view.address.filter(|address| address.machine == m);
+                let op = match mine {
+                    Some(address) => Op::TouchAddress { uid: address.uid },
+                    None => Op::CreateAddress {
+                        machine: m,
+                        registration,
+                    },
+                };
+                world.send(m, op, None);
+            }
         }
         Some(())
     }
@@ -55,14 +66,16 @@ impl Story {
         let machine = &mut world.machines[m];
         machine.agent = match (&op, then) {
             (_, Some(held)) if done || exists => Agent::Writing(held),
-            (Op::CreateAddress(_), None) if done && machine.lease == Lease::Local => {
-                machine.lease = Lease::Published;
+            (Op::CreateAddress { .. } | Op::TouchAddress { .. }, None)
+                if done && matches!(machine.lease, Lease::Local | Lease::Published) =>
+            {
+                machine.published = true;
                 Agent::Idle(None)
             }
-            (Op::CreateAddress(_) | Op::TouchAddress { .. }, None) if done => {
+            (Op::CreateAddress { .. } | Op::TouchAddress { .. }, None) if done => {
                 Agent::Checking(world.address.as_ref().map_or(0, |address| address.uid))
             }
-            (Op::DeleteAddress { .. }, None) if machine.lease == Lease::Releasing => {
+            (Op::DeleteAddress { .. }, None) if done && machine.lease == Lease::Releasing => {
                 machine.lease = Lease::None;
                 Agent::Idle(None)
             }
@@ -86,6 +99,30 @@ impl Story {
                 version: block.version,
             },
         };
+        self.send_of_keeper(world, keeper, op)
+    }
+
+    /// The same about the address.
+    pub(super) fn judge_address(&self, world: &mut World, keeper: usize) -> Option<()> {
+        let (address, verdict) = world.address_verdict(&self.rules, keeper)?;
+        let uid = address.uid;
+        let op = match verdict {
+            Verdict::Leave => return None,
+            Verdict::Watch => {
+                world.keepers[keeper].address = Some((uid, false));
+                return Some(());
+            }
+            Verdict::Orphan => Op::SwapAddress {
+                uid,
+                registration: address.registration,
+                orphaned: true,
+            },
+            Verdict::End => Op::DeleteAddress { uid },
+        };
+        self.send_of_keeper(world, keeper, op)
+    }
+
+    fn send_of_keeper(&self, world: &mut World, keeper: usize, op: Op) -> Option<()> {
         let sent = (Sender::Keeper(keeper), op);
         if world.wire.len() >= self.wire || world.wire.contains(&sent) {
             return None;
@@ -97,16 +134,10 @@ impl Story {
     /// The keeper ends a shared block of which it sees no address.
     pub(super) fn unshare(&self, world: &mut World) -> Option<()> {
         let version = world.block.as_ref().map(|block| block.version)?;
-        let sent = (Sender::Keeper(0), Op::Delete { version });
-        if !world.is_shared()
-            || world.address.is_some()
-            || world.wire.len() >= self.wire
-            || world.wire.contains(&sent)
-        {
+        if !world.is_shared() || world.address.is_some() {
             return None;
         }
-        world.wire.push(sent);
-        Some(())
+        self.send_of_keeper(world, 0, Op::Delete { version })
     }
 
     /// An agent whose pool is full looks at a block that the other machine has left.
@@ -132,15 +163,23 @@ impl Story {
     }
 
     pub(super) fn quarantine(&self, world: &mut World) -> Option<()> {
-        let version = world.block.as_ref().map(|block| block.version);
-        let waits =
-            |watched: Option<(u8, bool)>| watched.is_some_and(|(v, ripe)| Some(v) == version && !ripe);
-        let mut watches = world.keepers.iter().chain(&world.heirs);
-        if !watches.any(|keeper| waits(keeper.watched)) || self.fenced && !world.owner_is_done() {
-            return None;
-        }
+        let (block, address) = world.versions();
+        let block = block.filter(|_| !self.fenced || world.block_stays(&self.rules));
+        let address = address.filter(|_| !self.fenced || world.address_stays(&self.rules));
+        let mut passes = false;
+        let mut ripen = |watched: &mut Option<(u8, bool)>, stays: Option<u8>| {
+            if let Some((version, ripe @ false)) = watched
+                && Some(*version) == stays
+            {
+                (*ripe, passes) = (true, true);
+            }
+        };
         for keeper in world.keepers.iter_mut().chain(&mut world.heirs) {
-            keeper.watched = keeper.watched.map(|(v, ripe)| (v, ripe || Some(v) == version));
+            ripen(&mut keeper.watched, block);
+            ripen(&mut keeper.address, address);
+        }
+        if !passes {
+            return None;
         }
         for machine in &mut world.machines {
             machine.young = false;
@@ -190,9 +229,16 @@ impl World {
 
     /// The machine makes the address' object its own: a new one, or one of its own that it finds.
     fn take_shared(&mut self, rules: &Rules, m: usize) -> Option<()> {
-        let found = self.view(m)?.address.as_ref().map(|address| address.uid);
+        let view = self.view(m)?;
+        let found = view.address.as_ref().map(|address| address.uid);
+        let registration = registration(&view.me)?;
+        let machine = m;
+        let create = Op::CreateAddress {
+            machine,
+            registration,
+        };
         match found {
-            None => self.send(m, Op::CreateAddress(m), None),
+            None => self.send(m, create, None),
             Some(uid) if rules.touch_found => self.send(m, Op::TouchAddress { uid }, None),
             Some(uid) => self.machines[m].agent = Agent::Checking(uid),
         }
@@ -210,7 +256,29 @@ impl World {
         if good && machine.lease == Lease::None {
             machine.lease = Lease::Published;
             machine.pod = true;
+            self.bound[m] |= !self.machines[m].cut && self.nodes[m].is_some();
         }
+        Some(())
+    }
+
+    /// The agent sees to the object of an address that its store has a lease of.
+    fn keep(&mut self, rules: &Rules, m: usize) -> Option<()> {
+        let view = self.view(m)?;
+        let address = view.address.clone().filter(|address| address.machine == m)?;
+        let seen = address.seen();
+        let step = (rules.keep)(&view.me, &seen.owner, seen.phase);
+        let uid = address.uid;
+        let (registration, orphaned) = match step {
+            address::Step::Rest => return None,
+            address::Step::Orphan => (address.registration, true),
+            address::Step::Bind(to) => (to.uid.parse().ok()?, false),
+        };
+        let swap = Op::SwapAddress {
+            uid,
+            registration,
+            orphaned,
+        };
+        self.send(m, swap, None);
         Some(())
     }
 
@@ -236,7 +304,7 @@ impl World {
             }
             Event::Del(m) => {
                 let machine = &mut self.machines[m];
-                machine.pod = false;
+                (machine.pod, machine.published) = (false, false);
                 machine.lease = if machine.lease == Lease::Published {
                     Lease::Releasing
                 } else {
@@ -257,8 +325,10 @@ impl World {
             Event::Unshare => story.unshare(self)?,
             Event::Check(m) => self.check(&story.rules, m)?,
             Event::Release(m) => self.release(m)?,
+            Event::Keep(m) => self.keep(&story.rules, m)?,
             Event::Execute(index, lost) => story.execute(self, index, lost),
             Event::Judge(keeper) => story.judge(self, keeper)?,
+            Event::JudgeAddress(keeper) => story.judge_address(self, keeper)?,
             Event::QuarantinePasses => story.quarantine(self)?,
             _ => self.fail(event),
         }
@@ -277,14 +347,15 @@ impl World {
         ));
         match *event {
             Event::Crash(m) => {
-                self.machines[m].agent = Agent::Down;
+                let machine = &mut self.machines[m];
+                (machine.agent, machine.published) = (Agent::Down, false);
                 self.heirs[m].watched = None;
             }
             Event::Restart(m) => self.machines[m].agent = Agent::Idle(None),
-            Event::PowerOff(m) => {
-                let machine = &mut self.machines[m];
-                (machine.on, machine.pod, machine.agent) = (false, false, Agent::Down);
-                self.heirs[m].watched = None;
+            Event::PowerOff(m) => self.power_off(m),
+            Event::Die(m) => {
+                self.power_off(m);
+                self.nodes[m] = None;
             }
             Event::PowerOn(m) => {
                 let machine = &mut self.machines[m];
@@ -299,5 +370,12 @@ impl World {
             Event::CollectPods(m) => self.bound[m] = false,
             _ => {}
         }
+    }
+
+    fn power_off(&mut self, m: usize) {
+        let machine = &mut self.machines[m];
+        (machine.on, machine.pod, machine.agent) = (false, false, Agent::Down);
+        machine.published = false;
+        self.heirs[m].watched = None;
     }
 }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What may happen next.
 
-use super::{Event, Story};
+use super::{Event, Failure, Story};
 use crate::block::Phase;
 use crate::block::owner::{Me, Wish};
 use crate::block::tests::world::{Agent, Lease, Machine, View, World};
 
 impl Story {
+    fn may_fail(&self, world: &World, how: Failure) -> bool {
+        world.faults < self.faults && self.failures.contains(&how)
+    }
+
     pub(super) fn agent_events(&self, world: &World, m: usize, events: &mut Vec<Event>) {
         let machine = &world.machines[m];
         let room = world.wire.len() < self.wire;
@@ -17,7 +21,9 @@ impl Story {
                     events.push(Event::Look(m));
                 }
                 if let Some(view) = view {
-                    let wishes: &[Wish] = if self.sharing {
+                    let wishes: &[Wish] = if self.one_owner {
+                        &[Wish::Keep, Wish::Share]
+                    } else if self.sharing {
                         &[Wish::Keep, Wish::Return, Wish::Share]
                     } else if self.heirs {
                         &[Wish::Keep, Wish::Return]
@@ -38,20 +44,24 @@ impl Story {
             Agent::Checking(..) if !machine.cut => events.push(Event::Check(m)),
             Agent::Checking(..) => {}
         }
-        if machine.agent != Agent::Down && world.faults < self.faults && (m == 0 || !self.machines_fail) {
+        let crash = self.may_fail(world, Failure::Crash) && (m == 0 || !self.machines_fail);
+        if machine.agent != Agent::Down && crash {
             events.push(Event::Crash(m));
         }
     }
 
     fn request_events(&self, view: &View, machine: &Machine, m: usize, events: &mut Vec<Event>) {
         let (lease, file) = (machine.lease, machine.file);
+        let mine = view.address.as_ref().is_some_and(|address| address.machine == m);
         match (&view.block, &view.me) {
-            (None, Me::Registered(_)) if file.is_none() => events.push(Event::Claim(m)),
-            (Some(block), _)
+            (None, Me::Registered(_)) if file.is_none() && (m == 0 || !self.one_owner) => {
+                events.push(Event::Claim(m));
+            }
+            (Some(block), Me::Registered(_))
                 if block.seen.phase == Phase::Shared
                     && lease == Lease::None
                     && self.sharing
-                    && view.address.as_ref().is_none_or(|address| address.machine == m) =>
+                    && (mine || view.address.is_none()) =>
             {
                 events.push(Event::TakeShared(m));
             }
@@ -62,7 +72,9 @@ impl Story {
             }
             _ => {}
         }
-        let mine = view.address.as_ref().is_some_and(|address| address.machine == m);
+        if mine && matches!(lease, Lease::Local | Lease::Published) && self.machines_fail {
+            events.push(Event::Keep(m));
+        }
         if mine && matches!(lease, Lease::None | Lease::Releasing) || lease == Lease::Releasing {
             events.push(Event::Release(m));
         }
@@ -70,20 +82,21 @@ impl Story {
 
     pub(super) fn machine_events(&self, world: &World, m: usize, events: &mut Vec<Event>) {
         let machine = &world.machines[m];
-        let fault = world.faults < self.faults;
         if !machine.on {
             events.push(Event::PowerOn(m));
         }
-        if fault {
-            if machine.on {
-                events.push(Event::PowerOff(m));
-            }
-            if machine.on && !machine.cut {
-                events.push(Event::Cut(m));
-            }
-            if world.nodes[m].is_some() && (!self.fenced || !machine.on || !machine.cut) {
-                events.push(Event::DeleteNode(m));
-            }
+        if machine.on && self.may_fail(world, Failure::Power) {
+            events.push(Event::PowerOff(m));
+        }
+        if machine.on && !machine.cut && self.may_fail(world, Failure::Network) {
+            events.push(Event::Cut(m));
+        }
+        let fenced = !machine.on || !machine.cut || !self.fenced;
+        if world.nodes[m].is_some() && fenced && self.may_fail(world, Failure::Registration) {
+            events.push(Event::DeleteNode(m));
+        }
+        if machine.on && world.nodes[m].is_some() && self.may_fail(world, Failure::Death) {
+            events.push(Event::Die(m));
         }
         if machine.cut {
             events.push(Event::Heal(m));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The model sees each guard missing.
 
-use super::stories::requests;
+use super::stories::{requests, sharing_while_a_machine_fails};
 use super::{Rules, Story, UNIQUE, mishap};
 use crate::block::orphan::{NodeSight, judge};
 use crate::block::owner::{Step, next};
-use crate::block::{Held, Mode, Phase, Use};
+use crate::block::{Held, Mode, Phase, Use, address};
 use std::time::Duration;
 
 fn assert_noticed(rules: Rules, mut story: Story) {
@@ -142,6 +142,22 @@ fn a_new_version_of_an_object_that_was_there_already() {
 }
 
 #[test]
+#[ignore = "a million states: run it by hand with more_faults"]
+fn more_faults_a_new_version_of_an_object_before_it_counts_as_that_of_a_lease() {
+    let rules = Rules {
+        renew_published: false,
+        ..Rules::default()
+    };
+    let story = Story {
+        one_owner: true,
+        faults: 0,
+        wire: 2,
+        ..sharing()
+    };
+    assert_noticed(rules, story);
+}
+
+#[test]
 fn the_quarantine() {
     let rules = Rules {
         judge: |seen, node, watched| {
@@ -225,6 +241,27 @@ fn a_wait_for_the_pods_of_a_node_whose_block_is_taken_over() {
             ..Story::default()
         },
     );
+}
+
+#[test]
+fn a_word_from_a_node_that_lives_about_its_addresses_that_are_objects() {
+    let rules = Rules {
+        keep: |_, _, _| address::Step::Rest,
+        ..Rules::default()
+    };
+    assert_noticed(rules, sharing_while_a_machine_fails());
+}
+
+#[test]
+fn a_new_version_of_a_block_with_pods_whose_node_is_gone() {
+    let rules = Rules {
+        next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
+            Step::Touch => Step::Rest,
+            step => step,
+        },
+        ..Rules::default()
+    };
+    assert_noticed(rules, Story::default());
 }
 
 /// The one thing that no agent can guard against (`crate::block::orphan`).

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What each sees of the world, what it decides, and what the API server does.
+
+use super::{
+    Address, Agent, Lease, MACHINES, Machine, Object, Op, QUARANTINE, Rules, Stamp, View, World, owner,
+};
+use crate::block::orphan::{Judge, NodeSight, Verdict, Watched};
+use crate::block::owner::{Me, Step, Wish};
+use crate::block::{Mode, Owner, Phase, Seen, Use, address};
+use std::time::Duration;
+
+/// What is known of a `watched` version of what has `version` now.
+fn watched(watched: Option<(Stamp, bool)>, version: Stamp) -> Option<Watched> {
+    watched.map(|(seen, ripe)| Watched {
+        version: if seen == version { "v" } else { "other" }.into(),
+        unchanged: if ripe { QUARANTINE } else { Duration::ZERO },
+    })
+}
+
+impl World {
+    /// What the store of `machine` has, beside an object of the address that was listed.
+    pub(in crate::block::tests) fn usage(
+        &self,
+        rules: &Rules,
+        machine: usize,
+        listed: Option<&Address>,
+    ) -> Use {
+        let leased = self.has_lease(machine);
+        let Machine { lease, published, .. } = self.machines[machine];
+        let known = published || lease == Lease::Published || !rules.renew_published;
+        let published = known && listed.is_some_and(|address| address.machine == machine);
+        Use {
+            leased: u64::from(leased),
+            unpublished: u64::from(leased && !published),
+            resting: u64::from(self.machines[machine].lease == Lease::Releasing),
+        }
+    }
+
+    pub(in crate::block::tests) fn has_lease(&self, machine: usize) -> bool {
+        matches!(self.machines[machine].lease, Lease::Local | Lease::Published)
+    }
+
+    /// Who the machine is by the API server.
+    fn me(&self, machine: usize) -> Me {
+        match self.nodes[machine] {
+            Some(registration) => Me::Registered(owner(machine, registration)),
+            None => Me::Gone(owner(machine, 0).node),
+        }
+    }
+
+    pub(in crate::block::tests) fn look(&self, machine: usize) -> View {
+        View {
+            me: self.me(machine),
+            block: self.block.clone(),
+            address: self.address.clone(),
+        }
+    }
+
+    /// What the agent of `machine` would do about a block of the other's that it has read, if it needs one; what is known
+    /// of the other is read now.
+    pub(in crate::block::tests) fn inheritance(
+        &self,
+        rules: &Rules,
+        machine: usize,
+    ) -> Option<(Owner, Object, Verdict)> {
+        let Agent::Idle(Some(View {
+            me: Me::Registered(me),
+            block: Some(block),
+            ..
+        })) = &self.machines[machine].agent
+        else {
+            return None;
+        };
+        if block.seen.phase != Phase::Orphaned
+            || block.seen.owner.node == me.node
+            || self.machines[machine].file.is_some()
+        {
+            return None;
+        }
+        let sight = self.node_sight(1 - machine, Judge::Keeper);
+        let watched = watched(self.heirs[machine].watched, block.version);
+        let verdict = (rules.judge)(&block.seen, &sight, watched.as_ref());
+        Some((me.clone(), block.clone(), verdict))
+    }
+
+    fn node_sight(&self, machine: usize, judge: Judge) -> NodeSight {
+        NodeSight {
+            judge,
+            registered: self.nodes[machine].map(|registration| owner(machine, registration)),
+            has_pods: self.bound[machine],
+        }
+    }
+
+    /// What a keeper would do about the address now.
+    pub(in crate::block::tests) fn address_verdict(
+        &self,
+        rules: &Rules,
+        keeper: usize,
+    ) -> Option<(Address, Verdict)> {
+        let address = self.address.clone()?;
+        let sight = self.node_sight(address.machine, Judge::Keeper);
+        let watched = watched(self.keepers[keeper].address, address.uid);
+        let verdict = (rules.judge)(&address.seen(), &sight, watched.as_ref());
+        Some((address, verdict))
+    }
+
+    /// What a keeper would do now.
+    pub(in crate::block::tests) fn verdict(&self, rules: &Rules, keeper: usize) -> Option<(Object, Verdict)> {
+        let block = self.block.clone()?;
+        let machine = block.seen.machine();
+        let judge = if keeper < MACHINES {
+            Judge::Namesake
+        } else {
+            Judge::Keeper
+        };
+        let sight = self.node_sight(machine, judge);
+        let watched = watched(self.keepers[keeper].watched, block.version);
+        if let Some(agent) = self.machines.get(keeper) {
+            let able = agent.on && !agent.cut && agent.agent != Agent::Down && agent.file.is_none();
+            if !able || keeper != machine {
+                return None;
+            }
+        }
+        let verdict = (rules.judge)(&block.seen, &sight, watched.as_ref());
+        Some((block, verdict))
+    }
+
+    /// Executes a request at the API server; whether it succeeded, and the object afterwards.
+    pub(in crate::block::tests) fn execute(&mut self, rules: &Rules, op: &Op) -> bool {
+        let version = self.block.as_ref().map(|block| block.version);
+        let fits = |wanted: Stamp| version.is_some_and(|now| now == wanted || !rules.preconditions);
+        match op {
+            Op::Create(seen) if self.block.is_none() => {
+                let uid = self.fresh();
+                self.block = Some(Object {
+                    seen: seen.clone(),
+                    uid,
+                    version: uid + 1,
+                });
+            }
+            Op::Swap { version, to } if fits(*version) => {
+                let version = self.fresh();
+                if let Some(block) = &mut self.block {
+                    block.seen = to.clone();
+                    block.version = version;
+                }
+            }
+            Op::Delete { version } if fits(*version) => self.block = None,
+            op => return self.execute_on_address(rules, op),
+        }
+        true
+    }
+
+    fn execute_on_address(&mut self, rules: &Rules, op: &Op) -> bool {
+        let fresh = self.fresh();
+        match (op, &mut self.address) {
+            (
+                Op::CreateAddress {
+                    machine,
+                    registration,
+                },
+                there @ None,
+            ) => {
+                *there = Some(Address {
+                    machine: *machine,
+                    registration: *registration,
+                    orphaned: false,
+                    uid: fresh,
+                });
+            }
+            (Op::TouchAddress { uid }, Some(address)) if address.uid == *uid => address.uid = fresh,
+            (
+                Op::SwapAddress {
+                    uid,
+                    registration,
+                    orphaned,
+                },
+                Some(address),
+            ) if address.uid == *uid || !rules.preconditions => {
+                address.registration = *registration;
+                address.orphaned = *orphaned;
+                address.uid = fresh;
+            }
+            (Op::DeleteAddress { uid }, there @ Some(_))
+                if there.as_ref().is_some_and(|address| address.uid == *uid) || !rules.preconditions =>
+            {
+                *there = None;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// What the agent of `machine` does with what it has read; none if it has read nothing.
+    pub(in crate::block::tests) fn decide(
+        &self,
+        rules: &Rules,
+        machine: usize,
+        wish: Wish,
+    ) -> Option<(View, Step)> {
+        let Agent::Idle(Some(view)) = &self.machines[machine].agent else {
+            return None;
+        };
+        let seen = view.block.as_ref().map(|block| &block.seen);
+        let step = (rules.next)(
+            &view.me,
+            seen,
+            self.machines[machine].file,
+            self.usage(rules, machine, view.address.as_ref()),
+            wish,
+        );
+        Some((view.clone(), step))
+    }
+
+    /// Whether the plugin on `machine` may give the address on its own.
+    pub(in crate::block::tests) fn may_add(&self, rules: &Rules, machine: usize) -> bool {
+        let machine = &self.machines[machine];
+        machine.on
+            && machine.lease == Lease::None
+            && machine.file.is_some_and(|held| held.mode == Mode::Active)
+            && (machine.confirmed || machine.young || !rules.reboot_guard)
+    }
+
+    /// The versions of the block and of the address.
+    pub(in crate::block::tests) fn versions(&self) -> (Option<Stamp>, Option<Stamp>) {
+        let block = self.block.as_ref().map(|block| block.version);
+        (block, self.address.as_ref().map(|address| address.uid))
+    }
+
+    /// Whether the block stays as it is for a quarantine, and may be given to others after that: what an administrator
+    /// promises by deleting the Node of a machine that is dead, and what the agent of one that lives decides.
+    pub(in crate::block::tests) fn block_stays(&self, rules: &Rules) -> bool {
+        let Some(block) = &self.block else { return true };
+        let m = block.seen.machine();
+        let machine = &self.machines[m];
+        if !machine.on {
+            return true;
+        }
+        if machine.cut {
+            return machine.file.is_none_or(|held| held.mode != Mode::Active) && !machine.pod;
+        }
+        let usage = self.usage(rules, m, self.address.as_ref());
+        (rules.next)(&self.me(m), Some(&block.seen), machine.file, usage, Wish::Keep) == Step::Rest
+    }
+
+    /// The same of the address.
+    pub(in crate::block::tests) fn address_stays(&self, rules: &Rules) -> bool {
+        let Some(address) = &self.address else { return true };
+        let (m, seen) = (address.machine, address.seen());
+        let machine = &self.machines[m];
+        let promised = machine.cut && !machine.pod;
+        let kept = || (rules.keep)(&self.me(m), &seen.owner, seen.phase) == address::Step::Rest;
+        !machine.on || promised || !machine.cut && (!self.has_lease(m) || kept())
+    }
+
+    pub(in crate::block::tests) fn is_shared(&self) -> bool {
+        self.block
+            .as_ref()
+            .is_some_and(|block| block.seen.phase == Phase::Shared)
+    }
+}
+
+impl Seen {
+    /// Whose block it is.
+    pub(in crate::block::tests) fn machine(&self) -> usize {
+        usize::from(*self.owner.node == *"b")
+    }
+}
+
+impl Address {
+    /// As those who judge it see it.
+    pub(in crate::block::tests) fn seen(&self) -> Seen {
+        Seen {
+            owner: owner(self.machine, self.registration),
+            epoch: 1,
+            phase: if self.orphaned {
+                Phase::Orphaned
+            } else {
+                Phase::Active
+            },
+        }
+    }
+}

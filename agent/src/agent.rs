@@ -2,14 +2,14 @@
 //! What all tasks of an agent share.
 
 use crate::api::{IpBlock, IpPool, NodeRef};
-use crate::block::orphan::{Judge, NodeSight};
-use crate::block::owner::Me;
 use crate::cluster::{Cluster, NodeCondition, Registration, Trouble};
 use crate::config::Config;
 use crate::follow::Names;
 use crate::metrics::Metrics;
 use crate::node::Stores;
 use crate::recorder::Events;
+use block::orphan::{Judge, NodeSight};
+use block::owner::Me;
 use common::cni::Error;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Reporter};

@@ -2,8 +2,8 @@
 //! The requests that the agent makes: each with a time limit, each with the precondition that makes it safe to be late.
 
 use crate::api::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
-use crate::block::Owner;
 use crate::object::now;
+use block::Owner;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};

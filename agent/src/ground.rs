@@ -3,8 +3,8 @@
 
 use crate::api::pool::Allocation as Mode;
 use crate::api::{IpPool, IpPoolSpec, Sticky};
-use crate::block::Owner;
 use crate::grid::{Cell, Grid, shift_of};
+use block::Owner;
 use common::cni::{Code, Dns, Error, Route};
 use ipam::interval::IntervalSet;
 use ipam::pool::{Allocation, Counters, FORMAT, PoolFile, PoolName, PoolRange, PoolRanges};

@@ -6,7 +6,6 @@
 
 pub mod agent;
 pub mod api;
-pub mod block;
 pub mod client;
 pub mod cluster;
 pub mod config;

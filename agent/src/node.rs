@@ -3,7 +3,7 @@
 //!
 //! Holds always: `pool.json` is written under the store's lock, from what it said while the lock was held.
 
-use crate::block::{Held, Mode, Use};
+use block::{Held, Mode, Use};
 use common::cni::{Code, Error};
 use ipam::clock::{Clock, KernelClock};
 use ipam::config::Place;

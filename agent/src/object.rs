@@ -2,8 +2,8 @@
 //! Blocks as objects and as the state machine has them.
 
 use crate::api::{AddressState, BlockState, IpAddress, IpBlock, IpBlockSpec, NodeRef, Orphaned};
-use crate::block::{Owner, Phase, Seen};
 use crate::grid::Cell;
+use block::{Owner, Phase, Seen};
 use ipnetwork::IpNetwork;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};

@@ -21,12 +21,12 @@ mod sticky;
 
 use crate::agent::{Agent, Failure};
 use crate::api::{IpBlock, IpPool};
-use crate::block::Use;
-use crate::block::owner::{Me, Wish};
 use crate::grid::Cell;
 use crate::ground::{Ground, Writer};
 use crate::node::Holdings;
 use crate::object::{cell, version};
+use block::Use;
+use block::owner::{Me, Wish};
 use ipam::agent::{Reply, Request};
 use ipam::pool::{Confirmed, Counters, PoolFile, PoolName, PoolRanges};
 use kube::ResourceExt;
@@ -356,7 +356,7 @@ impl Worker {
         Ok(())
     }
 
-    fn writer(&self, owner: crate::block::Owner) -> Result<Writer, Failure> {
+    fn writer(&self, owner: block::Owner) -> Result<Writer, Failure> {
         Ok(Writer {
             owner,
             boot_id: self.agent.stores.boot_id()?,

@@ -4,10 +4,10 @@
 use super::Keeper;
 use crate::agent::Failure;
 use crate::api::{AddressState, IpAddress, IpBlock, NodeRef};
-use crate::block::Phase;
-use crate::block::orphan::{Verdict, Watched, judge};
 use crate::cluster::{Written, delete, let_go, swap};
 use crate::object::{changed, seen, seen_address};
+use block::Phase;
+use block::orphan::{Verdict, Watched, judge};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::HashSet;

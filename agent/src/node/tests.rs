@@ -69,7 +69,7 @@ impl Disk for Failing {
 
 fn file(blocks: &[&str]) -> PoolFile {
     let writer = Writer {
-        owner: crate::block::Owner {
+        owner: block::Owner {
             node: "a".into(),
             uid: "uid-a".into(),
         },

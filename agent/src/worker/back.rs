@@ -9,9 +9,9 @@
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::BlockState;
-use crate::block::owner::Me;
 use crate::grid::Cell;
 use crate::object::seen;
+use block::owner::Me;
 use ipam::pool::{PoolFile, PoolRanges};
 use ipam::range::{Family, bits};
 use std::net::IpAddr;

@@ -7,9 +7,9 @@
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::{AddressState, IpAddress};
-use crate::block::owner::Me;
 use crate::cluster::{Written, let_go};
 use crate::evidence::{Finding, Namespace, PodSight, finding};
+use block::owner::Me;
 use common::cni::{Attachment, ContainerId, IfName};
 use ipam::agent::LIMIT;
 use ipam::store::{Fate, HeldLease, Released};

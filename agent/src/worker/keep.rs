@@ -5,10 +5,10 @@
 use super::Worker;
 use crate::agent::Failure;
 use crate::api::{AddressState, IpAddress};
-use crate::block::address::{Step, keep};
-use crate::block::owner::Me;
 use crate::cluster::{Written, swap};
 use crate::object::{reference, seen_address};
+use block::address::{Step, keep};
+use block::owner::Me;
 use kube::ResourceExt;
 
 /// To another registration it takes two steps, and a look that nothing is left to do.

@@ -4,12 +4,12 @@
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::{BlockState, IpBlock, IpBlockStatus};
-use crate::block::Use;
-use crate::block::owner::Me;
 use crate::cluster::{Written, tell};
 use crate::grid::Cell;
 use crate::ground::Ground;
 use crate::object::{cell, now, seen};
+use block::Use;
+use block::owner::Me;
 use ipam::range::{Family, bits};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::HashMap;

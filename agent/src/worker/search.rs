@@ -4,9 +4,9 @@
 use super::Worker;
 use super::address::Claimant;
 use crate::api::IpAddress;
-use crate::block::claim::{Order, seed};
 use crate::cluster::list;
 use crate::ground::Ground;
+use block::claim::{Order, seed};
 use common::cni::{Code, Error};
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};

@@ -4,13 +4,13 @@
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::IpBlock;
-use crate::block::orphan::{Judge, NodeSight, Verdict, Watched, judge};
-use crate::block::owner::{Me, Step, Wish, next};
-use crate::block::{Held, Mode, Use};
 use crate::cluster::{Written, delete, get, swap, tell};
 use crate::grid::Cell;
 use crate::node::{entry, held, usage};
 use crate::object::{cell, changed, now, seen};
+use block::orphan::{Judge, NodeSight, Verdict, Watched, judge};
+use block::owner::{Me, Step, Wish, next};
+use block::{Held, Mode, Use};
 use ipam::pool::PoolFile;
 use ipam::range::Family;
 use std::collections::{BTreeMap, BTreeSet};
@@ -333,7 +333,7 @@ impl Worker {
                 self.orphans.insert(name.to_owned(), (version, Instant::now()));
             }
             Verdict::Orphan => {
-                let to = seen.turned(crate::block::Phase::Orphaned);
+                let to = seen.turned(block::Phase::Orphaned);
                 if let Written::Done(after) =
                     swap(blocks, &changed(block, &to, &self.agent.config.node)).await?
                 {

@@ -2,7 +2,7 @@
 //! When the API server is asked for this node's addresses.
 
 use super::*;
-use crate::block::Owner;
+use block::Owner;
 
 const OBSERVE: Duration = Duration::from_secs(30);
 

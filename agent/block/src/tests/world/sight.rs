@@ -4,9 +4,9 @@
 use super::{
     Address, Agent, Lease, MACHINES, Machine, Object, Op, QUARANTINE, Rules, Stamp, View, World, owner,
 };
-use crate::block::orphan::{Judge, NodeSight, Verdict, Watched};
-use crate::block::owner::{Me, Step, Wish};
-use crate::block::{Mode, Owner, Phase, Seen, Use, address};
+use crate::orphan::{Judge, NodeSight, Verdict, Watched};
+use crate::owner::{Me, Step, Wish};
+use crate::{Mode, Owner, Phase, Seen, Use, address};
 use std::time::Duration;
 
 /// What is known of a `watched` version of what has `version` now.
@@ -19,12 +19,7 @@ fn watched(watched: Option<(Stamp, bool)>, version: Stamp) -> Option<Watched> {
 
 impl World {
     /// What the store of `machine` has, beside an object of the address that was listed.
-    pub(in crate::block::tests) fn usage(
-        &self,
-        rules: &Rules,
-        machine: usize,
-        listed: Option<&Address>,
-    ) -> Use {
+    pub(in crate::tests) fn usage(&self, rules: &Rules, machine: usize, listed: Option<&Address>) -> Use {
         let leased = self.has_lease(machine);
         let Machine { lease, published, .. } = self.machines[machine];
         let known = published || lease == Lease::Published || !rules.renew_published;
@@ -36,7 +31,7 @@ impl World {
         }
     }
 
-    pub(in crate::block::tests) fn has_lease(&self, machine: usize) -> bool {
+    pub(in crate::tests) fn has_lease(&self, machine: usize) -> bool {
         matches!(self.machines[machine].lease, Lease::Local | Lease::Published)
     }
 
@@ -48,7 +43,7 @@ impl World {
         }
     }
 
-    pub(in crate::block::tests) fn look(&self, machine: usize) -> View {
+    pub(in crate::tests) fn look(&self, machine: usize) -> View {
         View {
             me: self.me(machine),
             block: self.block.clone(),
@@ -58,7 +53,7 @@ impl World {
 
     /// What the agent of `machine` would do about a block of the other's that it has read, if it needs one; what is known
     /// of the other is read now.
-    pub(in crate::block::tests) fn inheritance(
+    pub(in crate::tests) fn inheritance(
         &self,
         rules: &Rules,
         machine: usize,
@@ -92,7 +87,7 @@ impl World {
     }
 
     /// What a keeper would do about the address now.
-    pub(in crate::block::tests) fn address_verdict(
+    pub(in crate::tests) fn address_verdict(
         &self,
         rules: &Rules,
         keeper: usize,
@@ -105,7 +100,7 @@ impl World {
     }
 
     /// What a keeper would do now.
-    pub(in crate::block::tests) fn verdict(&self, rules: &Rules, keeper: usize) -> Option<(Object, Verdict)> {
+    pub(in crate::tests) fn verdict(&self, rules: &Rules, keeper: usize) -> Option<(Object, Verdict)> {
         let block = self.block.clone()?;
         let machine = block.seen.machine();
         let judge = if keeper < MACHINES {
@@ -126,7 +121,7 @@ impl World {
     }
 
     /// Executes a request at the API server; whether it succeeded, and the object afterwards.
-    pub(in crate::block::tests) fn execute(&mut self, rules: &Rules, op: &Op) -> bool {
+    pub(in crate::tests) fn execute(&mut self, rules: &Rules, op: &Op) -> bool {
         let version = self.block.as_ref().map(|block| block.version);
         let fits = |wanted: Stamp| version.is_some_and(|now| now == wanted || !rules.preconditions);
         match op {
@@ -192,12 +187,7 @@ impl World {
     }
 
     /// What the agent of `machine` does with what it has read; none if it has read nothing.
-    pub(in crate::block::tests) fn decide(
-        &self,
-        rules: &Rules,
-        machine: usize,
-        wish: Wish,
-    ) -> Option<(View, Step)> {
+    pub(in crate::tests) fn decide(&self, rules: &Rules, machine: usize, wish: Wish) -> Option<(View, Step)> {
         let Agent::Idle(Some(view)) = &self.machines[machine].agent else {
             return None;
         };
@@ -213,7 +203,7 @@ impl World {
     }
 
     /// Whether the plugin on `machine` may give the address on its own.
-    pub(in crate::block::tests) fn may_add(&self, rules: &Rules, machine: usize) -> bool {
+    pub(in crate::tests) fn may_add(&self, rules: &Rules, machine: usize) -> bool {
         let machine = &self.machines[machine];
         machine.on
             && machine.lease == Lease::None
@@ -222,14 +212,14 @@ impl World {
     }
 
     /// The versions of the block and of the address.
-    pub(in crate::block::tests) fn versions(&self) -> (Option<Stamp>, Option<Stamp>) {
+    pub(in crate::tests) fn versions(&self) -> (Option<Stamp>, Option<Stamp>) {
         let block = self.block.as_ref().map(|block| block.version);
         (block, self.address.as_ref().map(|address| address.uid))
     }
 
     /// Whether the block stays as it is for a quarantine, and may be given to others after that: what an administrator
     /// promises by deleting the Node of a machine that is dead, and what the agent of one that lives decides.
-    pub(in crate::block::tests) fn block_stays(&self, rules: &Rules) -> bool {
+    pub(in crate::tests) fn block_stays(&self, rules: &Rules) -> bool {
         let Some(block) = &self.block else { return true };
         let m = block.seen.machine();
         let machine = &self.machines[m];
@@ -244,7 +234,7 @@ impl World {
     }
 
     /// The same of the address.
-    pub(in crate::block::tests) fn address_stays(&self, rules: &Rules) -> bool {
+    pub(in crate::tests) fn address_stays(&self, rules: &Rules) -> bool {
         let Some(address) = &self.address else { return true };
         let (m, seen) = (address.machine, address.seen());
         let machine = &self.machines[m];
@@ -253,7 +243,7 @@ impl World {
         !machine.on || promised || !machine.cut && (!self.has_lease(m) || kept())
     }
 
-    pub(in crate::block::tests) fn is_shared(&self) -> bool {
+    pub(in crate::tests) fn is_shared(&self) -> bool {
         self.block
             .as_ref()
             .is_some_and(|block| block.seen.phase == Phase::Shared)
@@ -262,14 +252,14 @@ impl World {
 
 impl Seen {
     /// Whose block it is.
-    pub(in crate::block::tests) fn machine(&self) -> usize {
+    pub(in crate::tests) fn machine(&self) -> usize {
         usize::from(*self.owner.node == *"b")
     }
 }
 
 impl Address {
     /// As those who judge it see it.
-    pub(in crate::block::tests) fn seen(&self) -> Seen {
+    pub(in crate::tests) fn seen(&self) -> Seen {
         Seen {
             owner: owner(self.machine, self.registration),
             epoch: 1,

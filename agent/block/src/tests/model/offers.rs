@@ -2,9 +2,9 @@
 //! What may happen next.
 
 use super::{Event, Failure, Story};
-use crate::block::Phase;
-use crate::block::owner::{Me, Wish};
-use crate::block::tests::world::{Agent, Lease, Machine, View, World};
+use crate::Phase;
+use crate::owner::{Me, Wish};
+use crate::tests::world::{Agent, Lease, Machine, View, World};
 
 impl Story {
     fn may_fail(&self, world: &World, how: Failure) -> bool {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::block::claim::{Order, seed};
+use crate::claim::{Order, seed};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

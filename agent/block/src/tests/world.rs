@@ -4,9 +4,9 @@
 
 mod sight;
 
-use crate::block::orphan::{NodeSight, Verdict, Watched, judge};
-use crate::block::owner::{Me, Step, Wish, next};
-use crate::block::{Held, Owner, Phase, Seen, Use, address};
+use crate::orphan::{NodeSight, Verdict, Watched, judge};
+use crate::owner::{Me, Step, Wish, next};
+use crate::{Held, Owner, Phase, Seen, Use, address};
 use std::sync::LazyLock;
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 
 use super::stories::{requests, sharing_while_a_machine_fails};
 use super::{Failure, Story};
-use crate::block::tests::world::{Agent, MACHINES, Op, Sender, World};
+use crate::tests::world::{Agent, MACHINES, Op, Sender, World};
 use stateright::{Checker, Model, StateRecorder};
 use std::collections::HashSet;
 

@@ -3,9 +3,9 @@
 
 use super::stories::{requests, sharing_while_a_machine_fails};
 use super::{Rules, Story, UNIQUE, mishap};
-use crate::block::orphan::{NodeSight, judge};
-use crate::block::owner::{Step, next};
-use crate::block::{Held, Mode, Phase, Use, address};
+use crate::orphan::{NodeSight, judge};
+use crate::owner::{Step, next};
+use crate::{Held, Mode, Phase, Use, address};
 use std::time::Duration;
 
 fn assert_noticed(rules: Rules, mut story: Story) {
@@ -264,7 +264,7 @@ fn a_new_version_of_a_block_with_pods_whose_node_is_gone() {
     assert_noticed(rules, Story::default());
 }
 
-/// The one thing that no agent can guard against (`crate::block::orphan`).
+/// The one thing that no agent can guard against (`crate::orphan`).
 #[test]
 fn the_promise_that_a_deleted_node_is_dead() {
     assert_noticed(

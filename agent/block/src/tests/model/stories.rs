@@ -90,7 +90,7 @@ fn a_machine_that_fails_while_a_block_is_shared_leaves_an_address_with_one_pod()
     assert_eq!(mishap(story), None);
 }
 
-/// What takes minutes: `cargo test --release -p agent --lib -- --ignored more_faults --nocapture`.
+/// What takes minutes: `cargo test --release -p block --lib -- --ignored more_faults --nocapture`.
 mod more_faults {
     use super::*;
 

@@ -2,8 +2,8 @@
 //! Whether a block comes free in the end.
 
 use super::{Event, Story};
-use crate::block::owner::Wish;
-use crate::block::tests::world::{Agent, Lease, MACHINES, World};
+use crate::owner::Wish;
+use crate::tests::world::{Agent, Lease, MACHINES, World};
 
 impl Story {
     /// Whether the block comes free once nothing fails any more and all pods end; `dead`: the first machine never comes

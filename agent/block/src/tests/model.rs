@@ -9,7 +9,7 @@ mod stories;
 mod without;
 
 use super::world::{Agent, MACHINES, Rules, Sender, World};
-use crate::block::owner::Wish;
+use crate::owner::Wish;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 const UNIQUE: &str = "one address, one pod";

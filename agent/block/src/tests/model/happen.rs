@@ -2,10 +2,10 @@
 //! What happens.
 
 use super::{Event, Story};
-use crate::block::orphan::Verdict;
-use crate::block::owner::{Me, Step, Wish};
-use crate::block::tests::world::{Agent, Lease, Op, Rules, Sender, View, World, registration};
-use crate::block::{Held, Mode, Phase, Seen, address};
+use crate::orphan::Verdict;
+use crate::owner::{Me, Step, Wish};
+use crate::tests::world::{Agent, Lease, Op, Rules, Sender, View, World, registration};
+use crate::{Held, Mode, Phase, Seen, address};
 
 impl Story {
     /// An agent that has decided takes its step.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// Pods that are being started at the same time.
 const AT_ONCE: usize = 8;
 
-/// How long a pod waits that was told to try again.
-const PAUSE: Duration = Duration::from_millis(500);
+/// How long a pod waits that was told to try again: a fifth of what kubelet waits.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// What became of one pod.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,9 @@
 //! whoever takes it (as client-go's leader election does).
 //!
 //! Every agent is a candidate, and there may be thousands: together they look at the Lease [`LOOKS_A_SECOND`] times a
-//! second. How many nodes there are stands on the Lease itself ([`NODES`]), where the keeper writes it. Whoever finds it old looks again after its duration, so that a keeper that dies is replaced within twice
-//! that duration and a moment, however many candidates there are.
+//! second. How many nodes there are stands on the Lease itself ([`NODES`]), where the keeper writes it. Whoever finds it old
+//! looks again after its duration, so that a keeper that dies is replaced within twice that duration and a moment, however
+//! many candidates there are.
 
 use crate::agent::Agent;
 use crate::cluster::{Trouble, Written, create, get, swap};
@@ -150,12 +151,12 @@ impl Election {
 impl Eye {
     fn find(&mut self, lease: &Lease) -> Found {
         let spec = lease.spec.clone().unwrap_or_default();
-        let nodes = lease.metadata.annotations.as_ref().and_then(|all| all.get(NODES));
-        self.nodes = nodes.and_then(|nodes| nodes.parse().ok()).unwrap_or(self.nodes);
         let holder = spec.holder_identity.unwrap_or_default();
         if holder == self.me || holder.is_empty() {
             return Found::Mine;
         }
+        let nodes = lease.metadata.annotations.as_ref().and_then(|all| all.get(NODES));
+        self.nodes = nodes.and_then(|nodes| nodes.parse().ok()).unwrap_or(self.nodes);
         let version = lease.metadata.resource_version.clone().unwrap_or_default();
         if let Some((seen, since)) = &self.seen
             && *seen == version

@@ -92,3 +92,17 @@ fn a_candidate_reads_on_the_lease_how_many_there_are() {
     me.find(&lease);
     assert_eq!(me.nodes, 10_000, "an older agent has written over it");
 }
+
+/// It counts the nodes itself, and has written the older number.
+#[test]
+fn a_keeper_does_not_believe_what_it_has_written_itself() {
+    let mut me = Eye {
+        me: "me".to_owned(),
+        seen: None,
+        nodes: 300,
+    };
+    let mut lease = of("me", "1", Duration::ZERO);
+    lease.metadata.annotations = Some([(NODES.to_owned(), "0".to_owned())].into());
+    assert_eq!(me.find(&lease), Found::Mine);
+    assert_eq!(me.nodes, 300);
+}

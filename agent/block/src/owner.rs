@@ -73,15 +73,21 @@ pub fn next(me: &Me, seen: Option<&Seen>, held: Option<Held>, usage: Use, wish: 
         return mine(me, seen, held, usage, wish);
     }
     match held {
-        // The node was registered anew while the block was ours; that its epoch is still the one we wrote down says that
-        // nobody had it in between. A block passes to another registration only while it is orphaned.
-        Some(held) if seen.owner.node == me.node && seen.epoch == held.epoch => match seen.phase {
+        // The node was registered anew while the block was ours. A block passes to another registration only while it is
+        // orphaned.
+        Some(held) if is_still_ours(&me.node, held, seen) => match seen.phase {
             Phase::Orphaned => confirm(me, seen, held.mode),
             _ => told(seen, Phase::Orphaned),
         },
         Some(_) => Step::Forfeit,
         None => Step::Rest,
     }
+}
+
+/// Whether nobody has had the block since it was written into the file of `node`. Whoever takes it over puts his name there, and
+/// we take over nothing that our file has: a greater epoch under our name is of a swap of ours whose answer was lost.
+fn is_still_ours(node: &str, held: Held, seen: &Seen) -> bool {
+    *seen.owner.node == *node && seen.epoch >= held.epoch
 }
 
 /// The block has our node's name and UID.
@@ -143,7 +149,7 @@ fn shared(held: Option<Held>, seen: &Seen) -> Step {
 /// addresses of it, that quarantine is started anew again and again.
 fn without_node(node: &str, seen: &Seen, held: Option<Held>, usage: Use) -> Step {
     match held {
-        Some(held) if held.epoch != seen.epoch || *seen.owner.node != *node => Step::Forfeit,
+        Some(held) if !is_still_ours(node, held, seen) => Step::Forfeit,
         Some(held) if held.mode == Mode::Active => Step::Hold(seen.held(Mode::Draining)),
         Some(_) if !usage.is_idle() => Step::Touch,
         _ => Step::Rest,

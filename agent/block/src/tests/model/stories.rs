@@ -64,6 +64,19 @@ fn two_keepers_leave_an_address_with_one_pod() {
     assert_eq!(mishap(story), None);
 }
 
+/// The answer to the swap by which a block was taken back is lost, and then the Node again.
+#[test]
+#[ignore = "seconds: tests/all runs it"]
+fn a_node_that_loses_its_registration_twice_keeps_what_lives() {
+    let story = Story {
+        faults: 2,
+        failures: &[Failure::Registration],
+        ends: true,
+        ..Story::default()
+    };
+    assert_eq!(mishap(story), None);
+}
+
 /// A node dies, is cut off, or loses its Node, in every step of sharing a block, and comes back; the other one takes addresses.
 pub(super) fn sharing_while_a_machine_fails() -> Story {
     Story {

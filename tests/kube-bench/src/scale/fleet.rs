@@ -19,6 +19,12 @@ use tokio_util::task::TaskTracker;
 /// Requests of the administrator at the same time.
 const AT_ONCE: usize = 32;
 
+/// More agents than this start by and by, as nodes do that pull an image first, and look at their pools less often.
+const MANY: usize = 2000;
+
+/// How many of those start in a second.
+const PACE: f64 = 50.0;
+
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
 
@@ -102,27 +108,31 @@ impl<'s> Fleet<'s> {
             .collect()
     }
 
-    /// How many agents start at once: all, or of many a tenth, as in the rolling update of `conf/agent/daemonset.yaml`.
-    pub(crate) fn wave(&self) -> usize {
-        if self.size > 2000 {
-            self.size / 10
-        } else {
-            self.size
+    /// Starts the agents from `first` on: all at once, or of many [`PACE`] a second.
+    pub(crate) async fn begin_from(&mut self, first: usize) {
+        let begun = tokio::time::Instant::now();
+        for i in first..self.size {
+            if self.size > MANY {
+                let turn = Duration::from_secs_f64(f64::from(u32::try_from(i - first).unwrap()) / PACE);
+                tokio::time::sleep_until(begun + turn).await;
+            }
+            self.begin(i..i + 1).await;
         }
     }
 
-    /// The agents from `first` on, as many at a time.
-    pub(crate) fn waves(&self, first: usize) -> Vec<std::ops::Range<usize>> {
-        let starts = (first..self.size).step_by(self.wave());
-        starts
-            .map(|start| start..self.size.min(start + self.wave()))
-            .collect()
+    /// How they start, in words.
+    pub(crate) fn pace(&self) -> String {
+        if self.size > MANY {
+            format!("{PACE} a second")
+        } else {
+            format!("{} at once", self.size)
+        }
     }
 
     /// Starts the agents `range`.
     pub(crate) async fn begin(&mut self, range: std::ops::Range<usize>) {
         // With thousands of nodes in one process it is the processors that would be measured.
-        let tick = if self.size > 2000 { "20s" } else { "2s" };
+        let tick = if self.size > MANY { "20s" } else { "2s" };
         for i in range {
             let node = &self.identities[i].node.node;
             let data = self.data(i);

@@ -39,18 +39,11 @@ impl Fleet<'_> {
         self.begin(0..1).await;
         self.until_accepted(1).await;
         let start = gauges.start().await;
-        for wave in self.waves(1) {
-            let end = wave.end;
-            self.begin(wave).await;
-            let has = |file: &Value| file["blocks"].as_array().is_some_and(|blocks| !blocks.is_empty());
-            self.until_files(end, "a block on every node", has).await;
-        }
-        gauges
-            .stop(
-                format!("agents start, {} at once, each claims a block", self.wave()),
-                start,
-            )
-            .await
+        self.begin_from(1).await;
+        let has = |file: &Value| file["blocks"].as_array().is_some_and(|blocks| !blocks.is_empty());
+        self.until_files(self.size, "a block on every node", has).await;
+        let name = format!("agents start, {}, each claims a block", self.pace());
+        gauges.stop(name, start).await
     }
 
     /// Nothing happens.
@@ -133,12 +126,10 @@ impl Fleet<'_> {
     pub(crate) async fn restart(&mut self, gauges: &Gauges<'_>) -> Phase {
         self.end().await;
         let start = gauges.start().await;
-        for wave in self.waves(0) {
-            self.begin(wave).await;
-            self.until_ready().await;
-        }
+        self.begin_from(0).await;
+        self.until_ready().await;
         gauges
-            .stop(format!("all agents start again, {} at once", self.wave()), start)
+            .stop(format!("all agents start again, {}", self.pace()), start)
             .await
     }
 

@@ -27,6 +27,10 @@ use bench_kube::gauge::{Gauges, Phase};
 use cluster::Server;
 use fleet::Fleet;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What has not begun by then is left out.
+const BUDGET: Duration = Duration::from_secs(600);
 
 /// With more agents than this, nearly full pools are left out.
 const CROWDS: usize = 2000;
@@ -40,6 +44,7 @@ async fn main() {
     let server = Server::installed().await;
     let gauges = Gauges::new(&server).await;
     let mut fleet = Fleet::new(&server, agents).await;
+    let begun = Instant::now();
     let mut phases = Vec::new();
     let mut note = |phase: Phase| {
         eprintln!("bench-scale: {}", phase.line());
@@ -54,7 +59,9 @@ async fn main() {
     for phase in fleet.add(&gauges, &plugin).await {
         note(phase);
     }
-    note(fleet.restart(&gauges).await);
+    if begun.elapsed() < BUDGET {
+        note(fleet.restart(&gauges).await);
+    }
     println!("{}", report::phases(&phases, agents));
     // What nearly full pools cost does not depend on how many others watch; with more agents the run would be too long.
     if agents <= CROWDS {

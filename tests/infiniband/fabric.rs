@@ -154,9 +154,15 @@ pub(crate) fn groups() -> Vec<String> {
 /// Waits until `holds`, and fails if it does not.
 #[track_caller]
 pub(crate) fn soon(what: &str, holds: impl Fn() -> bool) {
+    within(PATIENCE, what, holds);
+}
+
+/// The same with another patience.
+#[track_caller]
+pub(crate) fn within(patience: Duration, what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
         sleep(Duration::from_millis(30));
     }
 }

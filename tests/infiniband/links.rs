@@ -5,15 +5,19 @@
 //! afterwards.
 
 use crate::bond::bonded;
-use crate::fabric::{cable, run, soon};
+use crate::fabric::{cable, run, within};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::time::Duration;
 use tests::{Node, Value};
 
 const LISTEN: &str = "127.0.0.1:9471";
+
+/// An agent whose first word was not answered in time waits up to half a minute with the next.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The agent of this machine, with a kubeconfig from the host.
 struct Agent {
@@ -50,7 +54,7 @@ impl Agent {
     #[track_caller]
     fn says(&self, status: &str, reason: &str, message: &str) {
         let wanted = [status, reason, message].map(str::to_owned);
-        soon(&format!("{wanted:?}"), || {
+        within(PATIENCE, &format!("{wanted:?}"), || {
             let said = self.said();
             said.as_ref() == Some(&wanted)
         });

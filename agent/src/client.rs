@@ -5,7 +5,7 @@
 //! is given up takes its connection with it. This one speaks HTTP/2 wherever the server does, as kubelet and all programs
 //! made with client-go do, and HTTP/1.1 elsewhere. Layers, credentials and limits are those of kube's client.
 
-use hyper_rustls::HttpsConnectorBuilder;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as Http;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -30,12 +30,15 @@ const ANSWER: Duration = Duration::from_secs(15);
 pub fn new(config: Config) -> kube::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    let tls = HttpsConnectorBuilder::new()
+    let mut tls = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(tcp);
-    let mut connector = TimeoutConnector::new(tls);
+        .https_or_http();
+    // A kubeconfig may name whose certificate it is, where the address is a relay's or a load balancer's.
+    if let Some(name) = config.tls_server_name.clone() {
+        let name = name.try_into().map_err(|e| kube::Error::Service(Box::new(e)))?;
+        tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let mut connector = TimeoutConnector::new(tls.enable_all_versions().wrap_connector(tcp));
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);

@@ -158,8 +158,25 @@ fn unreadable(definition: &DynamicObject, source: &str) -> Option<Refusal> {
     })
 }
 
+/// What the networks of a source want, as `group` reads each of them, and which of them cannot be moved in.
+pub fn gather(
+    networks: &[Network],
+    source: &str,
+    group: impl Fn(&Network) -> Result<Group, String>,
+) -> (Vec<Group>, Vec<Refusal>) {
+    let (mut wanted, mut refused) = (Vec::new(), Vec::new());
+    for network in networks.iter().filter(|network| network.ipam["type"] == source) {
+        match group(network) {
+            Ok(group) => wanted.push(group),
+            Err(why) => refused.push(Refusal::new(format!("network {}", network.name), why)),
+        }
+    }
+    let groups = together(wanted, &mut refused);
+    (groups, refused)
+}
+
 /// Puts networks with the same ranges together, and refuses those that share only some, or want different things of one range.
-pub fn gather(all: Vec<Group>, refused: &mut Vec<Refusal>) -> Vec<Group> {
+fn together(all: Vec<Group>, refused: &mut Vec<Refusal>) -> Vec<Group> {
     let mut groups: Vec<(Group, Option<String>)> = Vec::new();
     for one in all {
         let Some((group, trouble)) = groups.iter_mut().find(|(group, _)| group.keys == one.keys) else {

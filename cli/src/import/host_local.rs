@@ -2,7 +2,7 @@
 //! host-local (containernetworking/plugins): networks whose `ipam` names it, and the files of its nodes, `DIR/<network>/<address>` with the
 //! container's id in them. Its addresses are unique on one node only, so two nodes may have given one twice; both keep it.
 
-use super::group::{Allocation, Group, Network, Reading, Refusal, gather, networks};
+use super::group::{Allocation, Group, Network, Reading, gather, networks};
 use crate::answer::Failure;
 use agent::api::Range;
 use ipnetwork::IpNetwork;
@@ -35,15 +35,7 @@ pub async fn read(client: &Client, folders: &[PathBuf]) -> Result<Reading, Failu
 
 /// What these networks say.
 pub fn reading(networks: Vec<Network>, allocations: BTreeMap<String, Vec<Allocation>>) -> Reading {
-    let mut refused = Vec::new();
-    let mut wanted = Vec::new();
-    for network in networks.iter().filter(|network| network.ipam["type"] == TYPE) {
-        match group(network) {
-            Ok(group) => wanted.push(group),
-            Err(why) => refused.push(Refusal::new(format!("network {}", network.name), why)),
-        }
-    }
-    let groups = gather(wanted, &mut refused);
+    let (groups, refused) = gather(&networks, TYPE, group);
     Reading {
         groups,
         allocations,

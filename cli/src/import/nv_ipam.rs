@@ -2,7 +2,7 @@
 //! nv-ipam (NVIDIA's `nvidia-k8s-ipam`): networks whose `ipam` names it, its `IPPool`s, and the files in which each node keeps what it has
 //! given (`/var/lib/cni/nv-ipam/store`), where they are at hand. Without them the pods tell what they have.
 
-use super::group::{Allocation, Group, Network, Reading, Refusal, gather, networks};
+use super::group::{Allocation, Group, Network, Reading, gather, networks};
 use crate::answer::Failure;
 use crate::cluster::list_if_known;
 use agent::api::{Range, Route};
@@ -51,15 +51,7 @@ pub fn reading(
     pools: &[DynamicObject],
     allocations: BTreeMap<String, Vec<Allocation>>,
 ) -> Reading {
-    let mut refused = Vec::new();
-    let mut wanted = Vec::new();
-    for network in networks.iter().filter(|network| network.ipam["type"] == TYPE) {
-        match group(network, pools) {
-            Ok(group) => wanted.push(group),
-            Err(why) => refused.push(Refusal::new(format!("network {}", network.name), why)),
-        }
-    }
-    let groups = gather(wanted, &mut refused);
+    let (groups, refused) = gather(&networks, TYPE, |network| group(network, pools));
     Reading {
         groups,
         allocations,

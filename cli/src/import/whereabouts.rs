@@ -44,7 +44,6 @@ pub async fn read(client: &Client) -> Result<Reading, Failure> {
 
 /// What these objects say.
 pub fn reading(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[DynamicObject]) -> Reading {
-    let mut refused = Vec::new();
     let mut allocations: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
     let mut damaged: BTreeMap<String, String> = BTreeMap::new();
     for pool in pools {
@@ -62,14 +61,7 @@ pub fn reading(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[Dyna
             }
         }
     }
-    let mut wanted = Vec::new();
-    for network in networks.iter().filter(|network| network.ipam["type"] == TYPE) {
-        match group(network) {
-            Ok(group) => wanted.push(group),
-            Err(why) => refused.push(Refusal::new(format!("network {}", network.name), why)),
-        }
-    }
-    let mut groups = gather(wanted, &mut refused);
+    let (mut groups, mut refused) = gather(&networks, TYPE, group);
     groups.retain(|group| {
         let sentence = group.keys.iter().find_map(|key| damaged.get(key));
         if let Some(why) = sentence {

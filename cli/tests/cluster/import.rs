@@ -193,25 +193,11 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
         ["10.5.0.10", "10.5.0.11", "10.5.0.13"]
     );
     assert_eq!(addresses(&step, "ended"), ["10.5.0.12"]);
-    assert!(
-        site.pools()
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
+    assert!(site.has_no_pool().await);
 
     // The pool is made, and gives nothing as long as whereabouts may give addresses too.
     let made = import(&file, &["whereabouts"]);
-    assert!(
-        made.status == 1
-            && made.json()["pools"][0]["tell"]
-                .as_str()
-                .unwrap()
-                .contains("--switch"),
-        "{made:?}"
-    );
+    assert!(made.status == 1 && made.tells().contains("--switch"), "{made:?}");
     let pool = site.pools().get("rail0").await.unwrap();
     let range = &pool.spec.ranges[0];
     assert_eq!(
@@ -231,13 +217,7 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
     assert!(closed["msg"].as_str().unwrap().contains("rail0"), "{closed}");
     assert_eq!(site.blocks("rail0").await.len(), 0);
     let again = import(&file, &["whereabouts"]);
-    assert!(
-        again.json()["pools"][0]["tell"]
-            .as_str()
-            .unwrap()
-            .starts_with("nothing is to be changed"),
-        "{again:?}"
-    );
+    assert!(again.tells().starts_with("nothing is to be changed"), "{again:?}");
 
     // The network is switched; an ADD that began before may still take an address.
     let switched = import(&file, &["whereabouts", "--switch"]);
@@ -247,13 +227,7 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
         json!({ "type": "rdma-ipam", "pool": "rail0" })
     );
     let waits = import(&file, &["whereabouts"]);
-    assert!(
-        waits.json()["pools"][0]["tell"]
-            .as_str()
-            .unwrap()
-            .contains("may be under way for"),
-        "{waits:?}"
-    );
+    assert!(waits.tells().contains("may be under way for"), "{waits:?}");
     assert_eq!(waits.json()["pools"][0]["state"], "closed");
     pod_with(&site, "last", "a", "default/rail0", &["10.5.0.14".to_owned()]).await;
 
@@ -298,11 +272,7 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
     }
     let done = import(&file, &["whereabouts"]);
     assert!(
-        done.status == 0
-            && done.json()["pools"][0]["tell"]
-                .as_str()
-                .unwrap()
-                .contains("Nothing of whereabouts is left"),
+        done.status == 0 && done.tells().contains("Nothing of whereabouts is left"),
         "{done:?}"
     );
     assert_eq!(
@@ -347,14 +317,7 @@ async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
         refused(&run).contains("default/odd") && refused(&run).contains("no offset in 10.5.0.0/24"),
         "{run:?}"
     );
-    assert!(
-        site.pools()
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
+    assert!(site.has_no_pool().await);
     change(&site, |allocations| {
         allocations.remove("x");
     })
@@ -417,13 +380,7 @@ async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
         (&json!("clash"), 1),
         "{run:?}"
     );
-    assert!(
-        run.json()["pools"][0]["tell"]
-            .as_str()
-            .unwrap()
-            .contains("both give addresses"),
-        "{run:?}"
-    );
+    assert!(run.tells().contains("both give addresses"), "{run:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,6 +33,11 @@ impl Run {
     fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
+
+    /// What an import tells of its first pool.
+    fn tells(&self) -> String {
+        self.json()["pools"][0]["tell"].as_str().unwrap().to_owned()
+    }
 }
 
 /// Runs `rdmanet` with the credentials in `kubeconfig`, or with none at all.

@@ -35,6 +35,12 @@ impl Site {
         Api::all(self.admin.clone())
     }
 
+    /// Whether the cluster has none.
+    pub async fn has_no_pool(&self) -> bool {
+        let all = self.pools().list(&ListParams::default()).await.unwrap();
+        all.items.is_empty()
+    }
+
     /// Creates a pool with this spec.
     pub async fn pool(&self, name: &str, spec: Value) {
         let pool: IpPool = serde_json::from_value(json!({

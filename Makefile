@@ -27,11 +27,11 @@ test: setup ## Every test: lints, units, namespaces, the fabric in VMs on two ke
 bench: build ## Whole-process ADD and DEL beside the reference plugins (root)
 	@cargo run --quiet --release --target $(TARGET) -p bench -- --bin "$(BIN)" --peers "$$(tests/go/build macvlan host-local)" $(BENCH)
 
-bench-kube: build ## rdma-ipam with pools beside whereabouts, and nv-ipam (RDMANET_NV_IPAM), on a real API server (five minutes)
+bench-kube: build ## rdma-ipam with pools beside whereabouts, and nv-ipam (RDMANET_NV_IPAM), on a real API server (two minutes)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-kube -- "$(BIN)/rdma-ipam" "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
-bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8 networks, beside whereabouts, and nv-ipam if there is one (root; five minutes)
+bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8 networks, beside whereabouts, and nv-ipam if there is one (root; four minutes)
 	@CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)" cargo run --quiet -p multus -- "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a cluster hears when cables are pulled: the real IPoIB links and a bond of them, under a real agent.
+//! What a cluster hears when cables are pulled: the real `IPoIB` links and a bond of them, under a real agent.
 //!
 //! The API server runs on the host; `cargo test -p multus --test fabric` starts it and this, and looks at the Node and its Events
 //! afterwards.

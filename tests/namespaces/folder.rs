@@ -25,7 +25,7 @@ fn a_nodes_folder_goes_and_what_was_mounted_in_it_stays() {
             .unwrap();
         }
         assert!(inside.join("somebody-elses").exists());
-        folder = Some(node.path("").to_owned());
+        folder = Some(node.path(""));
     });
     assert!(file.exists(), "removed through a mount");
     assert!(!folder.unwrap().exists());

@@ -6,6 +6,10 @@
     clippy::expect_used,
     reason = "a test says what it lacks by failing"
 )]
+#![allow(
+    clippy::too_many_lines,
+    reason = "a migration is one story, and what it says at each step belongs to it"
+)]
 
 mod credentials;
 mod import;

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use tests::{Answer, Call, programs};
 
 /// The pools, which it keeps in its own namespace.
-pub fn pools(site: &Site) -> Api<DynamicObject> {
+pub(crate) fn pools(site: &Site) -> Api<DynamicObject> {
     api(site, "IPPool", "ippools")
 }
 
 /// The addresses that no two of its ranges may give.
-pub fn reservations(site: &Site) -> Api<DynamicObject> {
+pub(crate) fn reservations(site: &Site) -> Api<DynamicObject> {
     api(
         site,
         "OverlappingRangeIPReservation",
@@ -29,7 +29,7 @@ fn api(site: &Site, kind: &str, plural: &str) -> Api<DynamicObject> {
 }
 
 /// A call for `net1` of pod `default/POD`, whose sandbox is called after it.
-pub fn call(site: &Site, verb: &str, ipam: &Value, pod: &str) -> Answer {
+pub(crate) fn call(site: &Site, verb: &str, ipam: &Value, pod: &str) -> Answer {
     let mut ipam = ipam.clone();
     ipam["configuration_path"] = json!(settings(site));
     let conf = json!({ "cniVersion": "1.0.0", "name": "rail0", "type": "macvlan", "ipam": ipam });
@@ -50,7 +50,7 @@ pub fn call(site: &Site, verb: &str, ipam: &Value, pod: &str) -> Answer {
 }
 
 /// ADD, which gives one address.
-pub fn add(site: &Site, ipam: &Value, pod: &str) -> String {
+pub(crate) fn add(site: &Site, ipam: &Value, pod: &str) -> String {
     let result = call(site, "ADD", ipam, pod).result();
     let address = result["ips"][0]["address"].as_str().unwrap();
     address.split('/').next().unwrap().to_owned()

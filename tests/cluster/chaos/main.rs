@@ -15,6 +15,10 @@
     clippy::expect_used,
     reason = "a test says what it lacks by failing"
 )]
+#![allow(
+    clippy::print_stdout,
+    reason = "the seed, and what was done with it, are told whether it fails or not"
+)]
 
 mod after;
 mod ledger;
@@ -72,6 +76,7 @@ impl World {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "a run by hand is told how long")]
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| {
         text.parse().unwrap_or_else(|e| panic!("{variable}={text}: {e}"))

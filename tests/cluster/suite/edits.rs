@@ -69,7 +69,7 @@ async fn a_pool_that_shrinks_takes_blocks_back_when_their_pods_have_ended() {
     })
     .await;
     for (attachment, ip) in attachments.iter().zip(&given) {
-        assert_eq!(&node.add("rail0", attachment), &[ip.clone()]);
+        assert_eq!(&node.add("rail0", attachment), std::slice::from_ref(ip));
     }
     for (attachment, _) in attachments
         .iter()

@@ -42,11 +42,11 @@ async fn a_refused_pod_has_an_event_with_the_sentence_that_the_runtime_gets() {
         !events(&site, "Pod", "one", "NoAddress").await.is_empty()
     })
     .await;
-    let (kind, note) = events(&site, "Pod", "one", "NoAddress").await.remove(0);
+    let (kind, sentence) = events(&site, "Pod", "one", "NoAddress").await.remove(0);
     assert_eq!(kind, "Warning");
     assert!(
-        refused["msg"].as_str().unwrap().contains(&note),
-        "{note}: {refused}"
+        refused["msg"].as_str().unwrap().contains(&sentence),
+        "{sentence}: {refused}"
     );
 }
 

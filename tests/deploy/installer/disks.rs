@@ -15,7 +15,7 @@ fn host() -> Host {
     let host = Host::new();
     let earlier = host.beside("earlier");
     std::fs::create_dir(&earlier).unwrap();
-    host.write_earlier(&earlier);
+    Host::write_earlier(&earlier);
     host
 }
 

@@ -99,7 +99,7 @@ impl Host {
     }
 
     /// An earlier release: small programs that answer as plugins do.
-    pub(crate) fn write_earlier(&self, dir: &Path) {
+    pub(crate) fn write_earlier(dir: &Path) {
         for name in PLUGINS {
             let path = dir.join(name);
             fs::write(&path, earlier(name)).unwrap();

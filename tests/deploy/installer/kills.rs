@@ -38,7 +38,7 @@ fn run(host: &Host, errand: &str, number: Option<u32>) -> Vec<Step> {
 /// The old plugins in place, and new ones in the image: small, since there are many runs.
 fn before() -> Host {
     let host = Host::new();
-    host.write_earlier(&host.at(BIN));
+    Host::write_earlier(&host.at(BIN));
     for name in PLUGINS {
         fs::write(host.image().join(name), later(name)).unwrap();
     }

@@ -11,7 +11,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
-/// The server, with OpenShift's definition too.
+/// The server, with the definition of `OpenShift` too.
 async fn admin() -> Client {
     let admin = Server::shared().admin().await;
     apply(&admin, &objects(include_str!("scc.yaml")), Send::ForGood).await;

@@ -98,7 +98,7 @@ fn manifests(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.ends_with(".yaml"))
+        .filter(|name| Path::new(name).extension().is_some_and(|end| end == "yaml"))
         .collect();
     names.sort();
     names

@@ -30,6 +30,7 @@ async fn post(pool: &Value) -> Result<Value, kube::Error> {
 /// What is changed in a good pool, the field that is named, and part of the sentence.
 type Case = (&'static str, Value, &'static str, &'static str);
 
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn of_ranges() -> Vec<Case> {
     let range = "/spec/ranges/0";
     [
@@ -101,6 +102,7 @@ fn of_ranges() -> Vec<Case> {
     .to_vec()
 }
 
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn of_the_rest() -> Vec<Case> {
     let name = "pool-with-a-name-that-is-longer-than-the-sixty-three-characters-of-a-label";
     vec![

@@ -6,7 +6,7 @@ use multus::Site;
 use tests::{Value, json};
 
 /// The annotation for one network with these keys.
-fn asking(keys: Value) -> String {
+fn asking(keys: &Value) -> String {
     let mut element = json!({ "name": "rail0", "interface": "ib0" });
     element
         .as_object_mut()
@@ -21,7 +21,7 @@ fn a_pod_has_the_addresses_that_it_asks_for() {
         let mut conf = macvlan("rail0", "10.30.0.0/24");
         conf["ipam"]["ranges"] = json!([[{ "subnet": "10.30.0.0/24" }], [{ "subnet": "fd00:30::/64" }]]);
         site.network("rail0", &conf);
-        let wanted = asking(json!({ "ips": ["10.30.0.77/24", "fd00:30::77/64"] }));
+        let wanted = asking(&json!({ "ips": ["10.30.0.77/24", "fd00:30::77/64"] }));
         let (sandbox, pod) = site.pod("trainer", &wanted);
         site.thin().add(&sandbox, &pod).result();
         assert_eq!(sandbox.global("ib0"), ["10.30.0.77/24", "fd00:30::77/64"]);
@@ -34,7 +34,7 @@ fn an_address_that_another_pod_has_is_refused_with_the_name_of_its_owner() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         let multus = site.thin();
-        let wanted = asking(json!({ "ips": ["10.30.0.77/24"] }));
+        let wanted = asking(&json!({ "ips": ["10.30.0.77/24"] }));
         let (first, owner) = site.pod("first", &wanted);
         multus.add(&first, &owner).result();
         let (second, pod) = site.pod("second", &wanted);
@@ -53,7 +53,7 @@ fn an_address_that_another_pod_has_is_refused_with_the_name_of_its_owner() {
 fn a_pod_has_the_mac_address_that_it_asks_for() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
-        let wanted = asking(json!({ "mac": "02:42:ac:11:00:07" }));
+        let wanted = asking(&json!({ "mac": "02:42:ac:11:00:07" }));
         let (sandbox, pod) = site.pod("trainer", &wanted);
         site.thin().add(&sandbox, &pod).result();
         assert_eq!(sandbox.link("ib0").address.to_string(), "02:42:ac:11:00:07");
@@ -65,7 +65,7 @@ fn a_pod_has_the_mac_address_that_it_asks_for() {
 fn cni_args_reach_the_plugins() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
-        let wanted = asking(json!({ "cni-args": { "mac": "02:42:ac:11:00:08", "ips": ["10.30.0.88"] } }));
+        let wanted = asking(&json!({ "cni-args": { "mac": "02:42:ac:11:00:08", "ips": ["10.30.0.88"] } }));
         let (sandbox, pod) = site.pod("trainer", &wanted);
         site.thin().add(&sandbox, &pod).result();
         assert_eq!(sandbox.link("ib0").address.to_string(), "02:42:ac:11:00:08");
@@ -80,7 +80,7 @@ fn a_guid_for_an_ethernet_interface_is_refused() {
         conf["capabilities"]["infinibandGUID"] = json!(true);
         site.network("rail0", &conf);
         let multus = site.thin();
-        let wanted = asking(json!({ "infiniband-guid": "02:00:00:00:00:00:00:21" }));
+        let wanted = asking(&json!({ "infiniband-guid": "02:00:00:00:00:00:00:21" }));
         let (sandbox, pod) = site.pod("trainer", &wanted);
         let before = site.node.settled_snapshot(&[&sandbox]);
         multus

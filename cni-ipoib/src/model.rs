@@ -23,7 +23,7 @@ pub(crate) use ipam::{Ipam, alone};
 pub(crate) use kernel::{Fault, ModelKernel, State};
 pub(crate) use node::Node;
 pub(crate) use pod::Pod;
-pub(crate) use rdma::Subsystem;
+pub(crate) use rdma::{Subsystem, grant};
 pub(crate) use recorded::recorded;
 pub(crate) use rig::Rig;
 pub(crate) use start::{attachment, bond, call, call_with, ethernet, ipoib, link, of_kind};

@@ -2,9 +2,8 @@
 use super::*;
 use crate::config::Mode;
 use crate::kernel::Side;
-use crate::rdma::{Identity, Way};
+use crate::rdma::Way;
 use common::netlink::{MacvlanMode, NewLinkKind};
-use common::rdma::Guid;
 use std::time::Duration;
 
 fn child(pci: Option<&str>) -> Child {
@@ -27,18 +26,7 @@ fn child(pci: Option<&str>) -> Child {
 }
 
 fn grant() -> Grant {
-    Grant {
-        device: Identity {
-            name: "mlx5_1".to_owned(),
-            index: 2,
-            node_guid: Guid(7),
-            pci: None,
-            path: None,
-        },
-        port: 1,
-        link_layer: "Ethernet".to_owned(),
-        netns: Way::Shared,
-    }
+    crate::model::grant(None, Way::Shared)
 }
 
 #[test]

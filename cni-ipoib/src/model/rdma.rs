@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::kernel::{ModelKernel, State, errno};
 use crate::kernel::{RdmaSubsystem, Side};
+use crate::rdma::{Grant, Identity, Way};
 use common::netlink::{Error, NetnsMode, RdmaDevice, RdmaPort};
 use common::rdma::{Guid, PortState};
 use nix::errno::Errno;
@@ -153,5 +154,21 @@ impl RdmaSubsystem for ModelKernel {
             }
             Ok(())
         })
+    }
+}
+
+/// The device that most tests grant: `mlx5_1`, number 2, of this PCI function.
+pub(crate) fn grant(pci: Option<&str>, netns: Way) -> Grant {
+    Grant {
+        device: Identity {
+            name: "mlx5_1".to_owned(),
+            index: 2,
+            node_guid: Guid(7),
+            pci: pci.map(|pci| pci.parse().unwrap()),
+            path: None,
+        },
+        port: 1,
+        link_layer: "Ethernet".to_owned(),
+        netns,
     }
 }

@@ -3,25 +3,16 @@ use crate::journal::Intent;
 use crate::kernel::Side;
 use crate::model::Rig;
 use crate::rdma::transfer::hand_over;
-use crate::rdma::{Grant, Identity, Way};
+use crate::rdma::{Grant, Way};
 use common::netlink::NetnsMode;
-use common::rdma::Guid;
 
 fn grant() -> Grant {
-    Grant {
-        device: Identity {
-            name: "mlx5_1".to_owned(),
-            index: 2,
-            node_guid: Guid(7),
-            pci: None,
-            path: None,
-        },
-        port: 1,
-        link_layer: "Ethernet".to_owned(),
-        netns: Way::Exclusive {
+    crate::model::grant(
+        None,
+        Way::Exclusive {
             rename: Some("rdma0".to_owned()),
         },
-    }
+    )
 }
 
 /// A pod that has `mlx5_1` as `rdma0`, though ADD was killed before it made a link.

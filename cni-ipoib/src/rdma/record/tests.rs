@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::super::{Identity, Way};
+use super::super::Way;
 use super::*;
 use crate::model::attachment;
-use common::rdma::Guid;
 
 fn grant(netns: Way) -> Grant {
-    Grant {
-        device: Identity {
-            name: "mlx5_1".to_owned(),
-            index: 2,
-            node_guid: Guid(7),
-            pci: "0000:3b:00.1".parse().ok(),
-            path: None,
-        },
-        port: 1,
-        link_layer: "Ethernet".to_owned(),
-        netns,
-    }
+    crate::model::grant(Some("0000:3b:00.1"), netns)
 }
 
 #[test]

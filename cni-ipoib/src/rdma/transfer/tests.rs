@@ -15,20 +15,12 @@ fn kernel() -> ModelKernel {
 }
 
 fn grant(rename: Option<&str>) -> Grant {
-    Grant {
-        device: Identity {
-            name: "mlx5_1".to_owned(),
-            index: 2,
-            node_guid: Guid(7),
-            pci: None,
-            path: None,
-        },
-        port: 1,
-        link_layer: "Ethernet".to_owned(),
-        netns: Way::Exclusive {
+    crate::model::grant(
+        None,
+        Way::Exclusive {
             rename: rename.map(str::to_owned),
         },
-    }
+    )
 }
 
 /// The names on the host and in the pod.

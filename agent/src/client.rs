@@ -3,19 +3,23 @@
 //!
 //! kube's own client speaks HTTP/1.1, where each watch and each request under way has a connection to itself, and a request that
 //! is given up takes its connection with it. This one speaks HTTP/2 wherever the server does, as kubelet and all programs
-//! made with client-go do, and HTTP/1.1 elsewhere. Layers, credentials and limits are those of kube's client.
+//! made with client-go do, and HTTP/1.1 elsewhere. Layers, credentials, limits and proxies are those of kube's client.
 
+use hyper::Uri;
+use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as Http;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use std::time::Duration;
 use tower::retry::RetryLayer;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder};
 
 /// A connection that has been silent for so long is asked whether it lives, as client-go does.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -26,10 +30,46 @@ const ANSWER: Duration = Duration::from_secs(15);
 /// A client for `config`. Nothing is connected yet.
 ///
 /// # Errors
-/// Certificates or credentials that cannot be read.
+/// Certificates or credentials that cannot be read; a proxy that is neither `http://` nor `https://`.
 pub fn new(config: Config) -> kube::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
+    // Of the kubeconfig, or of HTTPS_PROXY, unless NO_PROXY names the API server.
+    let Some(url) = config.proxy_url.clone() else {
+        return connecting_by(tcp, config);
+    };
+    match url.scheme_str() {
+        Some("http") => connecting_by(tunnel(&url, tcp), config),
+        Some("https") => {
+            let tls = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?);
+            // CONNECT is said in HTTP/1.1.
+            let tls = tls.https_only().enable_http1().wrap_connector(tcp);
+            connecting_by(tunnel(&url, tls), config)
+        }
+        _ => Err(kube::Error::ProxyProtocolUnsupported {
+            proxy_url: Box::new(url),
+        }),
+    }
+}
+
+/// The way through the proxy at `url`, with the name and password that stand there.
+fn tunnel<C>(url: &Uri, connector: C) -> Tunnel<C> {
+    let tunnel = Tunnel::new(url.clone(), connector);
+    let proxy = Matcher::builder().all(url.to_string()).build().intercept(url);
+    match proxy.as_ref().and_then(Intercept::basic_auth) {
+        Some(words) => tunnel.with_auth(words.clone()),
+        None => tunnel,
+    }
+}
+
+/// A client whose connections begin with those of `connector`.
+fn connecting_by<C>(connector: C, config: Config) -> kube::Result<Client>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
     let mut tls = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http();
@@ -38,7 +78,7 @@ pub fn new(config: Config) -> kube::Result<Client> {
         let name = name.try_into().map_err(|e| kube::Error::Service(Box::new(e)))?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    let mut connector = TimeoutConnector::new(tls.enable_all_versions().wrap_connector(tcp));
+    let mut connector = TimeoutConnector::new(tls.enable_all_versions().wrap_connector(connector));
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
@@ -59,3 +99,6 @@ pub fn new(config: Config) -> kube::Result<Client> {
         .service(http);
     Ok(Client::new(service, config.default_namespace))
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,7 +87,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     tasks.spawn(links::run(agent, stop.clone()));
     stop.cancelled().await;
     tasks.close();
-    // Requests end within seconds, and every step may be the last one.
+    // A request has a moment left, a plugin's question its few seconds, and every step may be the last one.
     if tokio::time::timeout(Duration::from_secs(15), tasks.wait())
         .await
         .is_err()
@@ -153,24 +153,35 @@ async fn start_known(agent: Arc<Agent>, workers: Workers) {
     }
 }
 
+/// Ends when the API server has told of pools and blocks. One task waits, and wakes all that begin then: of several that wait for
+/// a store of kube itself, all but the last to come sleep for ever (kube-runtime 5.0.0, `DelayedInit`: one channel, one waker).
+fn told(agent: &Arc<Agent>, tasks: &TaskTracker, stop: &CancellationToken) -> CancellationToken {
+    let (agent, told) = (agent.clone(), CancellationToken::new());
+    let ready = told.clone();
+    tasks.spawn(until(stop.clone(), async move {
+        let _ = agent.pools.wait_until_ready().await;
+        let _ = agent.blocks.wait_until_ready().await;
+        ready.cancel();
+    }));
+    told
+}
+
 /// A worker for each pool, started when it is first named. It waits until the API server has told of pools and blocks, so
 /// that what is only not told yet is not taken for gone.
 fn workers(agent: &Arc<Agent>, tasks: &TaskTracker, stop: &CancellationToken) -> Workers {
+    let told = told(agent, tasks, stop);
     let (agent, tasks, stop) = (agent.clone(), tasks.clone(), stop.clone());
     let running: Mutex<HashMap<PoolName, mpsc::Sender<Message>>> = Mutex::new(HashMap::new());
     Arc::new(move |pool: &PoolName| {
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
         let start = || {
             let (sender, inbox) = mpsc::channel(INBOX);
-            let (agent, pool, stop) = (agent.clone(), pool.clone(), stop.clone());
+            let (agent, pool) = (agent.clone(), pool.clone());
+            let (told, stop) = (told.clone(), stop.clone());
             tasks.spawn(async move {
-                let told = async {
-                    let _ = agent.pools.wait_until_ready().await;
-                    let _ = agent.blocks.wait_until_ready().await;
-                };
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    () = told => {}
+                    () = told.cancelled() => {}
                 }
                 Worker::new(agent, pool).run(inbox, stop).await;
             });

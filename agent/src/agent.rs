@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::follow::Names;
 use crate::metrics::Metrics;
 use crate::node::Stores;
+use crate::patience;
 use crate::recorder::Events;
 use block::orphan::{Judge, NodeSight};
 use block::owner::Me;
@@ -15,8 +16,12 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::Store;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Events that may wait for the API server while others go on; more are not made.
+const UNTOLD: usize = 64;
 
 /// The reasons of Events that are not about pools.
 pub mod event {
@@ -48,6 +53,7 @@ pub struct Agent {
     pub metrics: Metrics,
     sight: Mutex<Option<Sight>>,
     events: Events,
+    untold: Arc<Semaphore>,
 }
 
 /// When the API server was last asked for this node, and what it said.
@@ -69,6 +75,13 @@ pub enum Failure {
     Node(#[from] Error),
 }
 
+impl Failure {
+    /// Whether the API server has not said what it makes of a request.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Self::Cluster(trouble) if trouble.is_silence())
+    }
+}
+
 impl Agent {
     /// An agent with nothing done yet.
     pub fn new(
@@ -87,6 +100,7 @@ impl Agent {
             events: Events::new(cluster.client.clone(), reporter),
             metrics: Metrics::default().registered(),
             sight: Mutex::new(None),
+            untold: Arc::new(Semaphore::new(UNTOLD)),
             config,
             cluster,
             pools,
@@ -185,8 +199,7 @@ impl Agent {
 
     /// How many blocks of all pools the keeper told of last.
     pub fn known_blocks(&self) -> u64 {
-        let of_pool =
-            |pool: &std::sync::Arc<IpPool>| pool.status.as_ref()?.counters.as_ref().map(|c| c.blocks);
+        let of_pool = |pool: &Arc<IpPool>| pool.status.as_ref()?.counters.as_ref().map(|c| c.blocks);
         let all: i64 = self.pools.state().iter().filter_map(of_pool).sum();
         u64::try_from(all).unwrap_or_default()
     }
@@ -208,8 +221,23 @@ impl Agent {
             },
             secondary: None,
         };
-        if let Err(e) = self.events.publish(&event, about).await {
-            tracing::debug!(reason, error = %e, "no Event is made");
+        match patience::limited(self.events.publish(&event, about)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => tracing::debug!(reason, error = %e, "no Event is made"),
+            Err(_) => tracing::debug!(reason, "no Event is made: the API server does not answer"),
         }
+    }
+
+    /// The same, for which nobody waits.
+    pub fn tell_later(self: &Arc<Self>, about: ObjectReference, reason: &'static str, note: String) {
+        let Ok(place) = self.untold.clone().try_acquire_owned() else {
+            tracing::debug!(reason, "no Event is made: as many wait for the API server as may");
+            return;
+        };
+        let agent = self.clone();
+        tokio::spawn(async move {
+            agent.tell(&about, true, reason, note).await;
+            drop(place);
+        });
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The requests that the agent makes: each with a time limit, each with the precondition that makes it safe to be late.
+//! The requests that the agent makes: each with an end (`crate::patience`), each with the precondition that makes it safe to be late.
 
 use crate::api::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
 use crate::object::now;
+use crate::patience::{self, Impatience};
 use block::Owner;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
@@ -13,10 +14,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::time::Duration;
-
-/// How long one request may take. Whoever waits for it, a plugin, waits [`ipam::agent::LIMIT`].
-const LIMIT: Duration = Duration::from_secs(4);
 
 /// The field manager of everything that the agent writes.
 pub const MANAGER: &str = "rdmanet-agent";
@@ -35,6 +32,12 @@ pub enum Trouble {
         /// What became of it.
         why: String,
     },
+    /// It was not asked.
+    #[error("no time was left to ask the API server: {what}")]
+    Unasked {
+        /// The request.
+        what: String,
+    },
     /// The API server has refused it.
     #[error("the API server refuses {what}: {why}")]
     Refused {
@@ -43,6 +46,13 @@ pub enum Trouble {
         /// Its sentence.
         why: String,
     },
+}
+
+impl Trouble {
+    /// Whether the API server has not said what it makes of the request.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Self::Unanswered { .. } | Self::Unasked { .. })
+    }
 }
 
 /// What became of a write that depends on what was read before.
@@ -105,8 +115,16 @@ async fn limited<T>(
         what: what.to_owned(),
         why,
     };
-    match tokio::time::timeout(LIMIT, request).await {
-        Err(_) => Err(unanswered(format!("nothing within {} s", LIMIT.as_secs()))),
+    // kube's client asks again by itself on 429, 503 and 504. That may make a request take effect twice in the API server's
+    // eyes, of which the second time misses: the name is taken, or the version is another one. So it is `Written::Late`, and who
+    // sees that reads what is there.
+    match patience::limited(request).await {
+        Err(Impatience::Unasked) => Err(Trouble::Unasked {
+            what: what.to_owned(),
+        }),
+        Err(Impatience::GivenUp(after)) => {
+            Err(unanswered(format!("nothing within {:.1} s", after.as_secs_f64())))
+        }
         Ok(Ok(value)) => Ok(Ok(value)),
         // 429 and 5xx say nothing about whether it took effect.
         Ok(Err(kube::Error::Api(status))) if status.code == 429 || status.code >= 500 => {

@@ -10,14 +10,16 @@
 use crate::agent::Agent;
 use crate::api::IpBlock;
 use crate::cluster::{Trouble, list};
+use futures::future::{Fuse, FusedFuture};
 use futures::stream::{AbortHandle, BoxStream, SelectAll, abortable};
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -123,10 +125,16 @@ impl Follower {
         let mut pause = Duration::from_secs(1);
         let mut first = true;
         let mut next = tokio::time::Instant::now();
+        // A list may take long, and watches go on telling.
+        let mut listing = pin!(Fuse::terminated());
         loop {
             tokio::select! {
-                () = tokio::time::sleep_until(next) => match self.list(&agent, first, &changed).await {
-                    Ok(()) => {
+                () = tokio::time::sleep_until(next), if listing.is_terminated() => {
+                    listing.set(listed(&agent, self.store.state()).fuse());
+                }
+                all = &mut listing => match all {
+                    Ok(all) => {
+                        self.hear_all(&agent, all, first, &changed);
                         (first, pause) = (false, Duration::from_secs(1));
                         next = later(self.period(agent.known_blocks()));
                     }
@@ -152,17 +160,13 @@ impl Follower {
         Duration::from_secs(blocks / LISTS_A_SECOND).clamp(SELDOM.0, SELDOM.1)
     }
 
-    /// Reads all blocks of this node's name, and follows them.
-    async fn list(
-        &mut self,
-        agent: &Arc<Agent>,
-        first: bool,
-        changed: &impl Fn(&IpBlock),
-    ) -> Result<(), Trouble> {
-        let begun = Instant::now();
-        let before = self.store.state();
-        let fields = format!("spec.owner.node={}", agent.config.node);
-        let blocks: Vec<IpBlock> = list(&agent.cluster.blocks, &fields).await?;
+    /// Follows all blocks that were listed.
+    fn hear_all(&mut self, agent: &Arc<Agent>, all: All, first: bool, changed: &impl Fn(&IpBlock)) {
+        let All {
+            begun,
+            before,
+            blocks,
+        } = all;
         let names: BTreeSet<String> = blocks.iter().map(ResourceExt::name_any).collect();
         if first {
             self.writer.apply_watcher_event(&Event::Init);
@@ -192,7 +196,6 @@ impl Follower {
                 self.remove(&name, changed);
             }
         }
-        Ok(())
     }
 
     fn watch(&mut self, agent: &Arc<Agent>, name: &str) {
@@ -247,6 +250,25 @@ fn one(blocks: Api<IpBlock>, name: String) -> impl Stream<Item = Told> + Send {
     watcher(blocks, this)
         .default_backoff()
         .map(move |event| (name.clone(), event))
+}
+
+/// What a list has told.
+struct All {
+    begun: Instant,
+    /// What was known before.
+    before: Vec<Arc<IpBlock>>,
+    blocks: Vec<IpBlock>,
+}
+
+/// All blocks of this node's name.
+async fn listed(agent: &Agent, before: Vec<Arc<IpBlock>>) -> Result<All, Trouble> {
+    let begun = Instant::now();
+    let fields = format!("spec.owner.node={}", agent.config.node);
+    Ok(All {
+        begun,
+        before,
+        blocks: list(&agent.cluster.blocks, &fields).await?,
+    })
 }
 
 /// Agents that started together do not list together.

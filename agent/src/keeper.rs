@@ -14,6 +14,7 @@ mod sticky;
 use crate::agent::{Agent, Failure};
 use crate::api::{IpAddress, IpBlock, IpPool};
 use crate::cluster::list;
+use crate::patience::{self, QUESTION, until_stopped};
 use election::Election;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
@@ -72,30 +73,36 @@ impl Keeper {
     /// Works whenever the Lease is this agent's, until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
-            let is_keeper = match self.election.renew(self.known_nodes()).await {
-                Ok(is_keeper) => is_keeper,
-                Err(trouble) => {
-                    tracing::debug!(error = %trouble, "no word about who is the keeper");
-                    false
-                }
-            };
-            self.agent.metrics.keeper(is_keeper);
-            if is_keeper {
-                if let Err(failure) = self.work().await {
-                    tracing::warn!(error = %failure, "the keeper's work is not done");
-                }
-            } else {
-                self.sight = None;
-                self.watched.clear();
-                self.forsaken.clear();
-                self.empty.clear();
+            if let Err(failure) = until_stopped(&stop, Box::pin(self.round())).await
+                && !stop.is_cancelled()
+            {
+                tracing::warn!(error = %failure, "the keeper's work is not done");
             }
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(self.agent.config.tick) => {}
             }
         }
-        self.election.resign().await;
+        patience::until(tokio::time::Instant::now() + QUESTION, self.election.resign()).await;
+    }
+
+    async fn round(&mut self) -> Result<(), Failure> {
+        let is_keeper = match self.election.renew(self.known_nodes()).await {
+            Ok(is_keeper) => is_keeper,
+            Err(trouble) => {
+                tracing::debug!(error = %trouble, "no word about who is the keeper");
+                false
+            }
+        };
+        self.agent.metrics.keeper(is_keeper);
+        if is_keeper {
+            return self.work().await;
+        }
+        self.sight = None;
+        self.watched.clear();
+        self.forsaken.clear();
+        self.empty.clear();
+        Ok(())
     }
 
     async fn work(&mut self) -> Result<(), Failure> {
@@ -140,7 +147,7 @@ impl Keeper {
             let _ = nodes.wait_until_ready().await;
         };
         // Without them there is nothing to go by; the next round looks again.
-        let _ = tokio::time::timeout(Duration::from_secs(10), ready).await;
+        let _ = tokio::time::timeout(Duration::from_secs(10), patience::limited(ready)).await;
         Sight {
             blocks,
             nodes,

@@ -22,6 +22,7 @@ pub mod lock;
 pub mod metrics;
 pub mod node;
 pub mod object;
+pub mod patience;
 mod recorder;
 pub mod serve;
 pub mod space;

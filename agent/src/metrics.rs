@@ -40,6 +40,7 @@ pub struct Metrics {
     freed: Family<OfPool, Counter>,
     failures: Family<OfPool, Counter>,
     questions: Family<OfQuestion, Counter>,
+    missed: Family<OfPool, Counter>,
     keeper: Gauge,
     link_up: Family<OfLink, Gauge>,
     link_changes: Family<OfLink, Counter>,
@@ -87,6 +88,11 @@ impl Metrics {
                 "questions",
                 "Questions of plugins, by CNI code of the answer",
                 self.questions.clone(),
+            );
+            all.register(
+                "questions_missed",
+                "Questions of plugins that had given up before it was their turn",
+                self.missed.clone(),
             );
             all.register("keeper", "Whether this agent is the keeper", self.keeper.clone());
             all.register(
@@ -162,6 +168,10 @@ impl Metrics {
         self.questions
             .get_or_create(&OfQuestion { pool, verb, code })
             .inc();
+    }
+
+    pub(crate) fn missed(&self, pool: &PoolName) {
+        self.missed.get_or_create(&of(pool)).inc();
     }
 
     pub(crate) fn keeper(&self, is_keeper: bool) {

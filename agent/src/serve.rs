@@ -3,7 +3,7 @@
 //!
 //! Holds always: whoever is slow, silent or sends nonsense costs nobody else anything, and gets an answer that says so.
 
-use crate::worker::Message;
+use crate::worker::{Message, Question};
 use common::cni::{Code, Error};
 use ipam::agent::{LIMIT, MESSAGE_MAX, Reply, Request};
 use ipam::pool::PoolName;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Questions that are answered at the same time; others wait in the socket's queue.
@@ -69,6 +70,7 @@ pub async fn run(listener: UnixListener, workers: Workers, stop: CancellationTok
 }
 
 async fn attend(stream: UnixStream, workers: &Workers) {
+    let asked = Instant::now();
     let (reader, mut writer) = stream.into_split();
     let mut line = Vec::new();
     let limit = u64::try_from(MESSAGE_MAX).unwrap_or(u64::MAX);
@@ -77,7 +79,7 @@ async fn attend(stream: UnixStream, workers: &Workers) {
         .await;
     let reply = match read {
         Ok(0) | Err(_) => return,
-        Ok(_) => answer(&line, workers).await,
+        Ok(_) => answer(&line, asked, workers).await,
     };
     if let Ok(mut text) = serde_json::to_vec(&reply) {
         text.push(b'\n');
@@ -86,7 +88,7 @@ async fn attend(stream: UnixStream, workers: &Workers) {
     }
 }
 
-async fn answer(line: &[u8], workers: &Workers) -> Reply {
+async fn answer(line: &[u8], asked: Instant, workers: &Workers) -> Reply {
     let request: Request = match serde_json::from_slice(line) {
         Ok(request) => request,
         Err(e) => {
@@ -95,9 +97,14 @@ async fn answer(line: &[u8], workers: &Workers) -> Reply {
             return Reply::refused(Error::new(Code::DECODE, msg));
         }
     };
-    let (sender, receiver) = oneshot::channel();
+    let (answer, receiver) = oneshot::channel();
     let worker = workers(&request.pool);
-    let sent = worker.send(Message::Ask(Box::new(request), sender)).await.is_ok();
+    let question = Question {
+        request,
+        answer,
+        asked,
+    };
+    let sent = worker.send(Message::Ask(Box::new(question))).await.is_ok();
     match receiver.await {
         Ok(reply) if sent => reply,
         _ => Reply::refused(Error::new(Code::TRY_AGAIN, "the agent is stopping; try again")),

@@ -9,11 +9,13 @@ mod ask;
 mod back;
 mod claim;
 mod garbage;
+mod inbox;
 mod inherit;
 mod keep;
 mod mirror;
 mod publish;
 mod rhythm;
+mod rounds;
 mod search;
 mod settle;
 mod shared;
@@ -29,16 +31,15 @@ use block::Use;
 use block::owner::{Me, Wish};
 use ipam::agent::{Reply, Request};
 use ipam::pool::{Confirmed, Counters, PoolFile, PoolName, PoolRanges};
+use ipam::range::Family;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 use kube::runtime::reflector::ObjectRef;
-use rhythm::Rhythm;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::oneshot;
 
 /// What a worker is told.
 #[derive(Debug)]
@@ -46,7 +47,18 @@ pub enum Message {
     /// Something may have changed.
     Look,
     /// A plugin asks.
-    Ask(Box<Request>, oneshot::Sender<Reply>),
+    Ask(Box<Question>),
+}
+
+/// What a plugin asks.
+#[derive(Debug)]
+pub struct Question {
+    /// Its words.
+    pub request: Request,
+    /// Where the answer goes; closed when nobody waits for it any more.
+    pub answer: oneshot::Sender<Reply>,
+    /// Since when the plugin waits.
+    pub asked: tokio::time::Instant,
 }
 
 /// The worker of a pool.
@@ -59,8 +71,12 @@ pub struct Worker {
     idle: HashMap<String, Instant>,
     /// Every block of the file was compared with the API server since this process started.
     proven: bool,
+    /// Until all are: those that were.
+    compared: HashSet<String>,
     /// Attempts to claim, each with an order of its own.
     attempts: u64,
+    /// The block that a claim was about when it ended without an answer.
+    doubtful: HashMap<Family, Cell>,
     /// Until when a full pool is not looked through again.
     full_until: Option<Instant>,
     /// The version of a block of this node's earlier registration, and since when it is seen.
@@ -123,7 +139,9 @@ impl Worker {
             written: HashMap::new(),
             idle: HashMap::new(),
             proven: false,
+            compared: HashSet::new(),
             attempts: 0,
+            doubtful: HashMap::new(),
             full_until: None,
             orphans: HashMap::new(),
             left: HashMap::new(),
@@ -134,36 +152,6 @@ impl Worker {
             passing: HashMap::new(),
             shared: None,
             looked_back: None,
-        }
-    }
-
-    /// Works until `stop`; the last thing begun is finished.
-    pub async fn run(mut self, mut inbox: mpsc::Receiver<Message>, stop: CancellationToken) {
-        let mut rhythm = Rhythm::new(self.agent.config.tick);
-        loop {
-            let done = self.reconcile().await;
-            if let Err(failure) = &done {
-                tracing::warn!(pool = %self.pool, error = %failure, "the pool is not as it should be on this node");
-                self.agent.metrics.failed(&self.pool);
-            }
-            let until = tokio::time::Instant::now() + rhythm.after(done.is_ok(), fastrand::f64());
-            loop {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep_until(until) => break,
-                    message = inbox.recv() => match message {
-                        None => return,
-                        Some(Message::Look) if rhythm.hears_news() => break,
-                        Some(Message::Look) => {}
-                        Some(Message::Ask(request, answer)) => {
-                            let reply = self.answer(&request).await;
-                            self.agent.metrics.answered(&self.pool, request.verb, &reply);
-                            // The plugin may have given up.
-                            let _ = answer.send(reply);
-                        }
-                    },
-                }
-            }
         }
     }
 
@@ -296,6 +284,7 @@ impl Worker {
         }
         self.settle_all(&target).await?;
         self.proven = true;
+        self.compared.clear();
         self.write_file(&target).await?;
         self.confirm(asked).await?;
         if target.open {
@@ -430,12 +419,7 @@ impl Worker {
     }
 
     /// How many addresses of the active blocks nobody has, by the file and the store.
-    fn free_here(
-        ground: &Ground,
-        family: ipam::range::Family,
-        holdings: &Holdings,
-        usage: &BTreeMap<String, Use>,
-    ) -> u64 {
+    fn free_here(ground: &Ground, family: Family, holdings: &Holdings, usage: &BTreeMap<String, Use>) -> u64 {
         let Some(file) = &holdings.file else { return 0 };
         // With what this node holds back.
         let Ok(ranges) = PoolRanges::new(file, Path::new("pool.json")) else {

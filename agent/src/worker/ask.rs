@@ -15,22 +15,18 @@ use k8s_openapi::api::core::v1::ObjectReference;
 impl Worker {
     /// The answer to `request`.
     pub(super) async fn answer(&mut self, request: &Request) -> Reply {
-        match self.serve(request).await {
+        match Box::pin(self.serve(request)).await {
             Ok(reply) => reply,
             Err(error) => {
                 let attachment = request.attachment.as_ref().map(|asked| asked.owner.to_string());
                 tracing::warn!(pool = %self.pool, attachment, code = error.code.0, error = %error.msg, "refused");
-                self.tell_pod(request, &error).await;
+                self.tell_pod(request, &error);
                 Reply::refused(error)
             }
         }
     }
 
     async fn serve(&mut self, request: &Request) -> Result<Reply, Error> {
-        if request.verb == Verb::Release {
-            self.release_spooled().await.map_err(|e| self.failed(&e))?;
-            return Ok(Reply::Done);
-        }
         let age = self.agent.config.confirm_every();
         self.agent.look_at_node(age).await.map_err(|e| self.failed(&e))?;
         let target = self.target().map_err(|e| self.failed(&e))?;
@@ -40,6 +36,7 @@ impl Worker {
             Verb::Claim => self.serve_claim(&target, &ground, &request.families).await,
             Verb::Allocate => self.serve_allocate(&target, &ground, request).await,
             Verb::Status if ground.has_blocks() => self.require_room(&target, &ground).await,
+            // Nobody waits for a release: it is a round's (`Inbox`).
             Verb::Status | Verb::Release => Ok(Reply::Done),
         }
     }
@@ -207,8 +204,8 @@ impl Worker {
         }
     }
 
-    /// An Event on the pod, which is where people look first.
-    async fn tell_pod(&self, request: &Request, error: &Error) {
+    /// An Event on the pod, which is where people look first. Neither the plugin nor the next one waits for it.
+    fn tell_pod(&self, request: &Request, error: &Error) {
         let Some(pod) = &request.pod else { return };
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -218,8 +215,6 @@ impl Worker {
             uid: pod.uid.clone(),
             ..ObjectReference::default()
         };
-        self.agent
-            .tell(&about, true, event::NO_ADDRESS, error.msg.clone())
-            .await;
+        self.agent.tell_later(about, event::NO_ADDRESS, error.msg.clone());
     }
 }

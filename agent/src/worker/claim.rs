@@ -5,15 +5,17 @@ use super::settle::About;
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::{AddressSpace, IpBlock};
-use crate::cluster::{Written, create, delete, get, names};
+use crate::cluster::{Trouble, Written, create, delete, get, names};
 use crate::grid::{Cell, Grid};
 use crate::ground::Ground;
+use crate::node::held;
 use crate::object::{claim, seen};
 use crate::space::admits;
 use block::claim::{Order, TRIES, seed};
-use block::owner::Me;
-use block::{Mode, Owner};
+use block::owner::{Me, Wish};
+use block::{Mode, Owner, Phase};
 use ipam::interval::IntervalSet;
+use ipam::pool::PoolFile;
 use ipam::range::Family;
 use kube::ResourceExt;
 use std::time::{Duration, Instant};
@@ -85,14 +87,23 @@ impl Worker {
             grid,
             me: &me,
         };
+        let doubtful = self.doubtful(family, grid).await?;
+        let name = doubtful.map(|cell| cell.name(&ground.spec.address_space));
         let limit = usize::try_from(ground.spec.max_blocks_per_node).unwrap_or_default();
         let own = self
             .blocks()
             .values()
-            .filter(|block| block.spec.owner.node == *me.node)
+            .filter(|block| block.spec.owner.node == *me.node && Some(block.name_any()) != name)
             .count();
         if limit > 0 && own >= limit {
             return Ok(Claimed::Limit);
+        }
+        if let Some(cell) = doubtful {
+            match self.try_claim(wanted, cell).await? {
+                Try::Mine => return Ok(Claimed::Yes),
+                Try::Unlisted => return Ok(Claimed::Unlisted),
+                Try::Taken => {}
+            }
         }
         self.attempts += 1;
         let order = Order::new(grid.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
@@ -163,57 +174,94 @@ impl Worker {
         })
     }
 
+    /// The block that the last claim was about, if nobody has said whose it is: it may be this node's already, or become so
+    /// while another one is looked for.
+    async fn doubtful(&mut self, family: Family, grid: &Grid) -> Result<Option<Cell>, Failure> {
+        let Some(cell) = self.doubtful.get(&family).copied() else {
+            return Ok(None);
+        };
+        let file = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        let settled = |file: PoolFile| file.blocks.iter().any(|block| block.cidr == cell.cidr());
+        if grid.has(cell) && !file.is_some_and(settled) {
+            return Ok(Some(cell));
+        }
+        self.doubtful.remove(&family);
+        Ok(None)
+    }
+
     async fn try_claim(&mut self, wanted: Wanted<'_>, cell: Cell) -> Result<Try, Failure> {
+        let family = wanted.grid.family();
+        self.doubtful.insert(family, cell);
+        let tried = self.try_create(wanted, cell).await;
+        if matches!(tried, Ok(_) | Err(Failure::Cluster(Trouble::Refused { .. }))) {
+            self.doubtful.remove(&family);
+        }
+        tried
+    }
+
+    async fn try_create(&mut self, wanted: Wanted<'_>, cell: Cell) -> Result<Try, Failure> {
         let Wanted {
-            target,
-            ground,
-            grid,
-            me,
+            target, ground, me, ..
         } = wanted;
         let asked = self.agent.stores.since_boot()?;
         let object = claim(&ground.spec.address_space, self.pool.as_str(), cell, me);
         let name = object.name_any();
         self.agent.metrics.tried(&self.pool);
         let created = create(&self.agent.cluster.blocks, &object).await;
-        if created.is_err() {
+        if let Err(Trouble::Unanswered { .. }) = created {
             // It may have taken effect, or may do so yet.
             self.agent.names.follow(&name);
         }
-        match created? {
-            Written::Done(block) => {
-                self.note(&name, Some(block.clone()));
-                if !self.listed(ground, grid, cell).await? {
-                    delete(&self.agent.cluster.blocks, &block).await?;
-                    self.note(&name, None);
-                    return Ok(Try::Unlisted);
-                }
-                self.hold(
-                    About {
-                        name: &name,
-                        cell: Some(cell),
-                        asked,
-                        target,
-                        anew: true,
-                    },
-                    seen(&block).held(Mode::Active),
-                )
-                .await?;
-                self.full_until = None;
-                self.agent.metrics.claimed(&self.pool);
-                tracing::info!(pool = %self.pool, block = name, cidr = %cell, "claimed");
-                Ok(Try::Mine)
-            }
-            Written::Late => {
-                // Perhaps our own, whose answer was lost: the next look confirms it.
-                let there: Option<IpBlock> = get(&self.agent.cluster.blocks, &name).await?;
-                if there.as_ref().is_some_and(|block| {
-                    block.spec.owner.node == *me.node && block.spec.pool == self.pool.as_str()
-                }) {
-                    self.note(&name, there);
-                }
-                Ok(Try::Taken)
-            }
+        let Written::Done(block) = created? else {
+            return self.find_taken(wanted, &name, cell).await;
+        };
+        self.note(&name, Some(block.clone()));
+        if !self.listed(ground, wanted.grid, cell).await? {
+            delete(&self.agent.cluster.blocks, &block).await?;
+            self.note(&name, None);
+            return Ok(Try::Unlisted);
         }
+        let about = About {
+            name: &name,
+            cell: Some(cell),
+            asked,
+            target,
+            anew: true,
+        };
+        self.hold(about, seen(&block).held(Mode::Active)).await?;
+        Ok(self.claimed(&name, cell))
+    }
+
+    fn claimed(&mut self, name: &str, cell: Cell) -> Try {
+        self.full_until = None;
+        self.agent.metrics.claimed(&self.pool);
+        tracing::info!(pool = %self.pool, block = name, cidr = %cell, "claimed");
+        Try::Mine
+    }
+
+    /// A block whose name is taken may be this node's own, whose claim was not answered. Such a one is taken up as it is when the
+    /// watch tells of it: by a swap, after which everything is looked at that is looked at after a claim.
+    async fn find_taken(&mut self, wanted: Wanted<'_>, name: &str, cell: Cell) -> Result<Try, Failure> {
+        let Wanted { target, me, .. } = wanted;
+        let there: Option<IpBlock> = get(&self.agent.cluster.blocks, name).await?;
+        let Some(block) =
+            there.filter(|block| block.spec.owner.node == *me.node && block.spec.pool == self.pool.as_str())
+        else {
+            return Ok(Try::Taken);
+        };
+        let now = seen(&block);
+        self.note(name, Some(block));
+        let mode = |file: Option<PoolFile>| held(file.as_ref(), name).map(|held| held.mode);
+        let before = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        if now.owner != *me || now.phase != Phase::Active || mode(before).is_some() {
+            return Ok(Try::Taken);
+        }
+        self.settle(name, Some(cell), Wish::Keep, target).await?;
+        let after = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        if mode(after) == Some(Mode::Active) {
+            return Ok(self.claimed(name, cell));
+        }
+        Ok(Try::Unlisted)
     }
 
     /// Whether the address space has the pool with these very blocks, read after the claim: whoever takes a pool off the list

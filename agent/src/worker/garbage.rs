@@ -9,9 +9,9 @@ use crate::agent::Failure;
 use crate::api::{AddressState, IpAddress};
 use crate::cluster::{Written, let_go};
 use crate::evidence::{Finding, Namespace, PodSight, finding};
+use crate::patience::ALONE;
 use block::owner::Me;
 use common::cni::{Attachment, ContainerId, IfName};
-use ipam::agent::LIMIT;
 use ipam::store::{Fate, HeldLease, Released};
 use kube::ResourceExt;
 use std::collections::{HashMap, HashSet};
@@ -46,7 +46,7 @@ impl Suspects {
         let doubted = matches!(me, Me::Gone(_)) || self.kept_as.as_ref() != Some(me);
         doubted
             || !self.addresses.is_empty()
-            || lately(self.wrote, LIMIT + observe * 4)
+            || lately(self.wrote, ALONE + observe * 4)
             || !lately(self.listed, observe * SELDOM)
     }
 }

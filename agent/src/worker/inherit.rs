@@ -7,7 +7,7 @@ use super::claim::{Claimed, Wanted};
 use super::settle::About;
 use crate::agent::Failure;
 use crate::api::IpBlock;
-use crate::cluster::{Written, list, swap};
+use crate::cluster::{Trouble, Written, list, swap};
 use crate::grid::Cell;
 use crate::node::held;
 use crate::object::{cell, changed, seen};
@@ -72,7 +72,12 @@ impl Worker {
         }
         let to = before.handed_to(wanted.me);
         let object = changed(block, &to, &self.agent.config.node);
-        let Written::Done(after) = swap(&self.agent.cluster.blocks, &object).await? else {
+        let swapped = swap(&self.agent.cluster.blocks, &object).await;
+        if let Err(Trouble::Unanswered { .. }) = swapped {
+            // It may be ours: then it is settled when its watch tells.
+            self.agent.names.follow(&name);
+        }
+        let Written::Done(after) = swapped? else {
             return Ok(false);
         };
         self.left.remove(&name);

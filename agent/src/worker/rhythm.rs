@@ -9,6 +9,20 @@ use std::time::Duration;
 /// The longest pause, in the mean.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// After a round that was in a plugin's way the next one waits no longer than this.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How a round has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// Everything was done.
+    Well,
+    /// Something cannot be done now.
+    Badly,
+    /// It was in a plugin's way, which says nothing about the API server.
+    Cut,
+}
+
 /// What a worker goes by.
 pub(super) struct Rhythm {
     tick: Duration,
@@ -22,12 +36,16 @@ impl Rhythm {
     }
 
     /// The pause after a round. `chance` (0 to 1) keeps those that failed together apart.
-    pub(super) fn after(&mut self, well: bool, chance: f64) -> Duration {
-        if well {
-            self.failures = 0;
+    pub(super) fn after(&mut self, round: Round, chance: f64) -> Duration {
+        match round {
+            Round::Well => self.failures = 0,
+            Round::Badly => self.failures = self.failures.saturating_add(1),
+            Round::Cut if self.failures == 0 => return self.tick.min(SOON),
+            Round::Cut => {}
+        }
+        if self.failures == 0 {
             return self.tick;
         }
-        self.failures = self.failures.saturating_add(1);
         let pause = self
             .tick
             .saturating_mul(2_u32.saturating_pow(self.failures))

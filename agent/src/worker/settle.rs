@@ -52,6 +52,9 @@ impl Worker {
             let cell = blocks.get(&name).and_then(cell).or_else(|| Cell::of(cidr?.cidr));
             let wish = Self::wish_for(target, &name, cell, surplus.contains(&name));
             self.settle(&name, cell, wish, target).await?;
+            if !self.proven {
+                self.compared.insert(name);
+            }
         }
         Ok(())
     }
@@ -106,14 +109,14 @@ impl Worker {
     }
 
     /// Takes steps about one block until it rests.
-    async fn settle(
+    pub(super) async fn settle(
         &mut self,
         name: &str,
         cell: Option<Cell>,
         wish: Wish,
         target: &Target,
     ) -> Result<(), Failure> {
-        let mut fresh = !self.proven;
+        let mut fresh = !self.proven && !self.compared.contains(name);
         for _ in 0..STEPS {
             let asked = self.agent.stores.since_boot()?;
             let block = if fresh {

@@ -2,7 +2,8 @@
 //! A node with its agent and its plugin.
 
 use cluster::install::until;
-use cluster::{Identity, Server};
+use cluster::{Identity, Proxy, Server};
+use kube::config::Kubeconfig;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -98,10 +99,18 @@ impl Member {
     }
 
     fn use_server(&self, server: &Server) {
-        let config = self.identity.config(server);
+        self.use_config(&self.identity.config(server));
+    }
+
+    /// From its next start on the agent reaches `server` by way of `proxy`.
+    pub fn go_through(&self, proxy: &Proxy, server: &Server) {
+        self.use_config(&proxy.before(self.identity.config(server)));
+    }
+
+    fn use_config(&self, config: &Kubeconfig) {
         std::fs::write(
             self.dir.path().join("kubeconfig"),
-            serde_norway::to_string(&config).unwrap(),
+            serde_norway::to_string(config).unwrap(),
         )
         .unwrap();
     }
@@ -201,6 +210,13 @@ impl Member {
             .to_owned();
         let line: Value = serde_json::from_str(&line).ok()?;
         Some(line["address"].as_str()?.to_owned())
+    }
+
+    /// A number that the agent serves, by its name and labels as they stand in the text; 0 if there is none.
+    pub fn number(&self, metric: &str) -> u64 {
+        let text = self.get("/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(metric));
+        line.map_or(0, |value| value.trim().parse().unwrap())
     }
 
     /// What the agent answers to GET of `path`, with its headers.

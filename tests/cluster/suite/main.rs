@@ -15,6 +15,7 @@ mod garbage;
 mod life;
 mod links;
 mod nodes;
+mod patience;
 mod quiet;
 mod refused;
 mod shared;

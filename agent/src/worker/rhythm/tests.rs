@@ -8,15 +8,17 @@ const TICK: Duration = Duration::from_secs(2);
 #[test]
 fn a_round_that_goes_well_is_followed_by_the_next_after_a_tick() {
     let mut rhythm = Rhythm::new(TICK);
-    assert_eq!(rhythm.after(true, 0.7), TICK);
-    rhythm.after(false, 1.0);
-    assert_eq!(rhythm.after(true, 0.7), TICK);
+    assert_eq!(rhythm.after(Round::Well, 0.7), TICK);
+    rhythm.after(Round::Badly, 1.0);
+    assert_eq!(rhythm.after(Round::Well, 0.7), TICK);
 }
 
 #[test]
 fn failures_in_a_row_wait_longer_up_to_half_a_minute() {
     let mut rhythm = Rhythm::new(TICK);
-    let pauses: Vec<u64> = (0..70).map(|_| rhythm.after(false, 0.5).as_secs()).collect();
+    let pauses: Vec<u64> = (0..70)
+        .map(|_| rhythm.after(Round::Badly, 0.5).as_secs())
+        .collect();
     assert_eq!(pauses[..5], [4, 8, 16, 30, 30]);
     assert_eq!(pauses[69], 30);
 }
@@ -24,7 +26,7 @@ fn failures_in_a_row_wait_longer_up_to_half_a_minute() {
 #[test]
 fn a_hundred_agents_that_fail_together_come_again_one_after_another() {
     let mut pauses: Vec<Duration> = (0..100)
-        .map(|i| Rhythm::new(TICK).after(false, f64::from(i) / 100.0))
+        .map(|i| Rhythm::new(TICK).after(Round::Badly, f64::from(i) / 100.0))
         .collect();
     pauses.dedup();
     assert_eq!(pauses.len(), 100);
@@ -35,8 +37,30 @@ fn a_hundred_agents_that_fail_together_come_again_one_after_another() {
 fn news_ends_a_pause_but_not_that_after_a_failure() {
     let mut rhythm = Rhythm::new(TICK);
     assert!(rhythm.hears_news());
-    rhythm.after(false, 0.5);
+    rhythm.after(Round::Badly, 0.5);
     assert!(!rhythm.hears_news());
-    rhythm.after(true, 0.5);
+    rhythm.after(Round::Well, 0.5);
     assert!(rhythm.hears_news());
+}
+
+#[test]
+fn a_round_that_was_in_the_way_of_a_plugin_comes_again_soon() {
+    let mut rhythm = Rhythm::new(TICK);
+    assert_eq!(rhythm.after(Round::Cut, 0.5), SOON);
+    assert!(rhythm.hears_news());
+    assert_eq!(
+        Rhythm::new(Duration::from_millis(200))
+            .after(Round::Cut, 0.5)
+            .as_millis(),
+        200
+    );
+}
+
+#[test]
+fn a_round_that_was_in_the_way_of_a_plugin_neither_adds_to_failures_nor_ends_them() {
+    let mut rhythm = Rhythm::new(TICK);
+    assert_eq!(rhythm.after(Round::Badly, 0.5).as_secs(), 4);
+    assert_eq!(rhythm.after(Round::Cut, 0.5).as_secs(), 4);
+    assert!(!rhythm.hears_news());
+    assert_eq!(rhythm.after(Round::Badly, 0.5).as_secs(), 8);
 }

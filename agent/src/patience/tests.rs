@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use std::future::pending;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const MOMENT: Duration = Duration::from_millis(20);
+
+async fn later() {
+    sleep(MOMENT * 3).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_there_counts_even_at_the_last_moment() {
+    let asked = until(Instant::now() + MOMENT, limited(async { 7 })).await;
+    assert_eq!(asked, Ok(7));
+}
+
+#[tokio::test]
+async fn a_request_for_a_question_is_given_up_when_its_time_is_over() {
+    let begun = Instant::now();
+    let asked = until(begun + MOMENT, limited(pending::<()>())).await;
+    assert!(matches!(asked, Err(Impatience::GivenUp(after)) if after >= MOMENT));
+    assert!(begun.elapsed() < GRACE);
+}
+
+#[tokio::test]
+async fn all_requests_for_a_question_have_one_end() {
+    let asked = AtomicU32::new(0);
+    let request = || {
+        limited(async {
+            asked.fetch_add(1, Ordering::Relaxed);
+            pending::<()>().await;
+        })
+    };
+    let second = until(Instant::now() + MOMENT, async {
+        let _ = request().await;
+        request().await
+    })
+    .await;
+    assert_eq!(second, Err(Impatience::Unasked));
+    assert_eq!(asked.into_inner(), 1, "what has no time left is not even sent");
+}
+
+#[tokio::test]
+async fn work_that_nobody_waits_for_is_not_given_up_before_its_time() {
+    let asked = limited(async {
+        later().await;
+        7
+    });
+    assert_eq!(asked.await, Ok(7));
+    let hurry = Hurry::default();
+    assert_eq!(hurry.concerning(limited(later())).await, Ok(()));
+    assert!(!hurry.is_told());
+}
+
+#[tokio::test]
+async fn who_is_in_the_way_has_a_moment_left_for_everything() {
+    let hurry = Hurry::default();
+    let begun = Instant::now();
+    let work = hurry.concerning(async { (limited(pending::<()>()).await, limited(later()).await) });
+    let tell = async {
+        sleep(MOMENT).await;
+        hurry.tell();
+        sleep(MOMENT).await;
+        // Who comes second does not lengthen it.
+        hurry.tell();
+    };
+    let ((first, second), ()) = tokio::join!(work, tell);
+    assert!(matches!(first, Err(Impatience::GivenUp(_))), "{first:?}");
+    assert_eq!(second, Err(Impatience::Unasked));
+    assert!(hurry.is_told());
+    let took = begun.elapsed();
+    assert!(took >= GRACE && took < GRACE + MOMENT * 20, "{took:?}");
+}
+
+#[tokio::test]
+async fn what_an_api_server_that_is_well_answers_is_heard_though_somebody_waits() {
+    let hurry = Hurry::default();
+    hurry.tell();
+    assert_eq!(hurry.concerning(limited(later())).await, Ok(()));
+}
+
+#[tokio::test]
+async fn an_agent_that_stops_waits_a_moment_for_what_is_under_way() {
+    let stop = CancellationToken::new();
+    stop.cancel();
+    assert_eq!(until_stopped(&stop, limited(later())).await, Ok(()));
+    let begun = Instant::now();
+    let given_up = until_stopped(&stop, limited(pending::<()>())).await;
+    assert!(matches!(given_up, Err(Impatience::GivenUp(_))), "{given_up:?}");
+    assert!(begun.elapsed() < GRACE * 2);
+}

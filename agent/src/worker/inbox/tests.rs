@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use ipam::agent::Request;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+fn ask(verb: &str) -> (Message, oneshot::Receiver<Reply>) {
+    let request: Request =
+        serde_json::from_value(serde_json::json!({ "verb": verb, "pool": "rail0" })).unwrap();
+    let (answer, receiver) = oneshot::channel();
+    let question = Question {
+        request,
+        answer,
+        asked: Instant::now(),
+    };
+    (Message::Ask(Box::new(question)), receiver)
+}
+
+fn inbox() -> (mpsc::Sender<Message>, Inbox) {
+    let (sender, messages) = mpsc::channel(16);
+    (sender, Inbox::new(messages))
+}
+
+#[tokio::test]
+async fn questions_keep_their_order_and_are_no_news() {
+    let (sender, mut inbox) = inbox();
+    let (first, _waits) = ask("status");
+    let (second, _waits_too) = ask("claim");
+    sender.send(first).await.unwrap();
+    sender.send(second).await.unwrap();
+    assert_eq!(inbox.hear().await, Heard::Question);
+    assert_eq!(inbox.hear().await, Heard::Question);
+    assert!(!inbox.has_news());
+    let verbs: Vec<Verb> = std::iter::from_fn(|| inbox.next_question())
+        .map(|question| question.request.verb)
+        .collect();
+    assert_eq!(verbs, [Verb::Status, Verb::Claim]);
+}
+
+#[tokio::test]
+async fn a_release_is_work_for_a_round_and_nobody_waits_for_it() {
+    let (sender, mut inbox) = inbox();
+    let (release, mut told) = ask("release");
+    sender.send(release).await.unwrap();
+    assert_eq!(inbox.hear().await, Heard::News);
+    assert_eq!(told.try_recv(), Ok(Reply::Done));
+    assert!(inbox.next_question().is_none());
+    assert!(inbox.has_news() && inbox.begin_round());
+    assert!(!inbox.has_news() && !inbox.begin_round());
+}
+
+#[tokio::test]
+async fn news_that_come_while_a_round_is_under_way_call_for_one_more() {
+    let (sender, mut inbox) = inbox();
+    assert!(!inbox.begin_round());
+    for _ in 0..3 {
+        sender.send(Message::Look).await.unwrap();
+        assert_eq!(inbox.hear().await, Heard::News);
+    }
+    assert!(inbox.has_news());
+    inbox.begin_round();
+    assert!(!inbox.has_news());
+}
+
+#[tokio::test]
+async fn an_inbox_that_nobody_can_reach_says_so() {
+    let (sender, mut inbox) = inbox();
+    assert!(inbox.is_open());
+    drop(sender);
+    assert_eq!(inbox.hear().await, Heard::Nothing);
+    assert!(!inbox.is_open());
+}

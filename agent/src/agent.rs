@@ -9,6 +9,7 @@ use crate::metrics::Metrics;
 use crate::node::Stores;
 use crate::patience;
 use crate::recorder::Events;
+use crate::wishes::Wishes;
 use block::orphan::{Judge, NodeSight};
 use block::owner::Me;
 use common::cni::Error;
@@ -49,6 +50,8 @@ pub struct Agent {
     pub blocks: Store<IpBlock>,
     /// Blocks that are to be told of.
     pub names: Names,
+    /// What is heard of wishes for addresses.
+    pub wishes: Wishes,
     /// Numbers for Prometheus.
     pub metrics: Metrics,
     sight: Mutex<Option<Sight>>,
@@ -98,6 +101,7 @@ impl Agent {
         Self {
             stores: Stores::new(config.data_dir.clone()),
             events: Events::new(cluster.client.clone(), reporter),
+            wishes: Wishes::default(),
             metrics: Metrics::default().registered(),
             sight: Mutex::new(None),
             untold: Arc::new(Semaphore::new(UNTOLD)),

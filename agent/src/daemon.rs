@@ -112,14 +112,14 @@ pub fn begin(
     let pool_stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
     let agent = Arc::new(Agent::new(config, cluster, pools, blocks, names));
     let workers = workers(&agent, tasks, stop);
-    let (on_pool, on_block) = (workers.clone(), workers.clone());
+    let (on_pool, on_block, heard_by) = (workers.clone(), workers.clone(), agent.clone());
     let pool_events = reflector(pool_writer, pool_stream)
         .applied_objects()
         .for_each(move |pool| {
-            let look = pool
-                .ok()
-                .and_then(|pool| PoolName::try_from(pool.name_any()).ok());
-            nudge(&on_pool, look);
+            if let Ok(pool) = pool {
+                heard_by.wishes.hear(&pool);
+                nudge(&on_pool, PoolName::try_from(pool.name_any()).ok());
+            }
             std::future::ready(())
         });
     let block_events = follower.run(agent.clone(), move |block| {
@@ -183,7 +183,7 @@ fn workers(agent: &Arc<Agent>, tasks: &TaskTracker, stop: &CancellationToken) ->
                     () = stop.cancelled() => return,
                     () = told.cancelled() => {}
                 }
-                Worker::new(agent, pool).run(inbox, stop).await;
+                Box::pin(Worker::new(agent, pool).run(inbox, stop)).await;
             });
             sender
         };

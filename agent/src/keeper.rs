@@ -12,21 +12,25 @@ mod status;
 mod sticky;
 
 use crate::agent::{Agent, Failure};
-use crate::api::{IpAddress, IpBlock, IpPool};
+use crate::api::{BlockState, IpAddress, IpBlock, IpPool};
 use crate::cluster::list;
 use crate::patience::{self, QUESTION, until_stopped};
 use election::Election;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use kube::core::PartialObjectMeta;
-use kube::runtime::reflector::{Store, store};
-use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::runtime::reflector::{ObjectRef, Store, store};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{WatchStreamExt, reflector};
+use kube::{Api, ResourceExt};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+/// How long the keeper waits after wishes were answered, before it hears of others: they come in crowds.
+const BREATH: Duration = Duration::from_millis(100);
 
 /// What only the keeper watches.
 struct Sight {
@@ -47,8 +51,7 @@ pub struct Keeper {
     listed: Option<Instant>,
     /// The version of an address that seems to be kept for nobody, and since when this process has known it.
     forsaken: HashMap<String, (String, Instant)>,
-    /// Blocks whose owners were asked to share them, and when.
-    asked: HashMap<String, Instant>,
+    asked: share::Asked,
     /// Shared blocks without addresses, and since when.
     empty: HashMap<String, Instant>,
 }
@@ -65,7 +68,7 @@ impl Keeper {
             told: HashMap::new(),
             listed: None,
             forsaken: HashMap::new(),
-            asked: HashMap::new(),
+            asked: share::Asked::default(),
             empty: HashMap::new(),
         }
     }
@@ -78,9 +81,8 @@ impl Keeper {
             {
                 tracing::warn!(error = %failure, "the keeper's work is not done");
             }
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = tokio::time::sleep(self.agent.config.tick) => {}
+            if self.heed_wishes(&stop).await {
+                break;
             }
         }
         patience::until(tokio::time::Instant::now() + QUESTION, self.election.resign()).await;
@@ -105,13 +107,45 @@ impl Keeper {
         Ok(())
     }
 
+    /// Waits for the next round, and answers wishes meanwhile if that is for this agent to do. Returns whether to stop.
+    async fn heed_wishes(&mut self, stop: &CancellationToken) -> bool {
+        let agent = self.agent.clone();
+        let mut breath = tokio::time::Instant::now();
+        let next = breath + agent.config.tick;
+        loop {
+            let news = async {
+                tokio::time::sleep_until(breath).await;
+                agent.wishes.news().await;
+            };
+            tokio::select! {
+                () = stop.cancelled() => return true,
+                () = tokio::time::sleep_until(next) => return false,
+                () = news, if self.sight.is_some() => {}
+            }
+            until_stopped(stop, Box::pin(self.answer_wishes())).await;
+            breath = tokio::time::Instant::now() + BREATH;
+        }
+    }
+
+    async fn answer_wishes(&mut self) {
+        for pool in self.wanted_pools() {
+            if let Err(failure) = self.answer_wish(&pool).await {
+                tracing::warn!(pool = pool.metadata.name, error = %failure, "a wish for addresses is not answered");
+            }
+        }
+    }
+
+    fn wanted_pools(&self) -> Vec<Arc<IpPool>> {
+        let is_wanted = |pool: &Arc<IpPool>| {
+            let lives = pool.metadata.deletion_timestamp.is_none();
+            lives && pool.status.as_ref().is_some_and(|status| status.wanted.is_some())
+        };
+        self.agent.pools.state().into_iter().filter(is_wanted).collect()
+    }
+
     async fn work(&mut self) -> Result<(), Failure> {
         if self.sight.is_none() {
             self.sight = Some(self.watch().await);
-        }
-        let wanted = |pool: &Arc<IpPool>| pool.status.as_ref().is_some_and(|status| status.wanted.is_some());
-        if self.agent.pools.state().iter().any(wanted) {
-            self.listed = None;
         }
         if self
             .listed
@@ -120,6 +154,9 @@ impl Keeper {
             self.addresses = list(&self.agent.cluster.addresses, "").await?;
             self.listed = Some(Instant::now());
             self.end_kept().await?;
+        }
+        for pool in self.wanted_pools() {
+            self.look_again(&pool).await?;
         }
         for pool in self.agent.pools.state() {
             if let Err(failure) = self.keep(&pool).await {
@@ -131,11 +168,32 @@ impl Keeper {
         self.end_addresses().await
     }
 
+    /// Reads the addresses of a pool anew if that makes a difference: whether some of its shared blocks are free.
+    async fn look_again(&mut self, pool: &IpPool) -> Result<(), Failure> {
+        let name = pool.name_any();
+        let is_shared =
+            |block: &Arc<IpBlock>| block.spec.pool == name && block.spec.state == BlockState::Shared;
+        if self.blocks().iter().any(is_shared) {
+            let there = list(&self.agent.cluster.addresses, &format!("spec.pool={name}")).await?;
+            self.addresses.retain(|address| address.spec.pool != name);
+            self.addresses.extend(there);
+        }
+        Ok(())
+    }
+
     async fn watch(&self) -> Sight {
         let ((blocks, writer), (nodes, node_writer)) = (store(), store());
         let mut watches = JoinSet::new();
         let stream = watcher(self.agent.cluster.blocks.clone(), watcher::Config::default()).default_backoff();
-        watches.spawn(reflector(writer, stream).for_each(async |_| {}));
+        let agent = self.agent.clone();
+        watches.spawn(reflector(writer, stream).for_each(move |event| {
+            if let Ok(Event::Apply(block)) = &event
+                && let Some(pool) = agent.pools.get(&ObjectRef::new(&block.spec.pool))
+            {
+                agent.wishes.hear_block(block, &pool);
+            }
+            std::future::ready(())
+        }));
         let stream = watcher(
             Api::<PartialObjectMeta<Node>>::all(self.agent.cluster.client.clone()),
             watcher::Config::default(),

@@ -27,6 +27,7 @@ mod recorder;
 pub mod serve;
 pub mod space;
 pub mod sticky;
+pub mod wishes;
 pub mod worker;
 
 #[cfg(test)]

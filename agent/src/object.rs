@@ -7,6 +7,7 @@ use block::{Owner, Phase, Seen};
 use ipnetwork::IpNetwork;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Resource;
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
@@ -104,8 +105,8 @@ pub fn cell(block: &IpBlock) -> Option<Cell> {
 }
 
 /// The version of an object as a number, to tell the newer of two (Kubernetes API concepts, "Resource versions").
-pub fn version(block: &IpBlock) -> u64 {
-    let text = block.metadata.resource_version.as_deref();
+pub fn version(object: &impl Resource) -> u64 {
+    let text = object.meta().resource_version.as_deref();
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 

@@ -77,8 +77,8 @@ pub struct Worker {
     attempts: u64,
     /// The block that a claim was about when it ended without an answer.
     doubtful: HashMap<Family, Cell>,
-    /// Until when a full pool is not looked through again.
-    full_until: Option<Instant>,
+    /// When the pool was last found full, if it was so the last time.
+    full_since: Option<Instant>,
     /// The version of a block of this node's earlier registration, and since when it is seen.
     orphans: HashMap<String, (String, Instant)>,
     /// The same of blocks that other nodes have left.
@@ -89,8 +89,10 @@ pub struct Worker {
     namespaces: Option<(Instant, Vec<String>)>,
     /// Addresses of pods on nodes that cannot be heard: the version of each, and since when it is known.
     passing: HashMap<String, (String, Instant)>,
-    /// The shared blocks, and when they were listed.
-    shared: Option<(Instant, Vec<Cell>)>,
+    /// The shared blocks, as they were listed last.
+    shared: Option<shared::View>,
+    /// The version of the pool with the last wish that this node has told, and when.
+    wished: Option<(u64, Instant)>,
     /// When objects were last looked for among the addresses that are held back.
     looked_back: Option<Instant>,
 }
@@ -128,6 +130,8 @@ struct Target {
     blocks: i64,
     /// The blocks that are to be shared.
     sharing: Vec<String>,
+    /// Nodes find no address, and others are about to be asked to share.
+    is_wanted: bool,
 }
 
 impl Worker {
@@ -142,7 +146,7 @@ impl Worker {
             compared: HashSet::new(),
             attempts: 0,
             doubtful: HashMap::new(),
-            full_until: None,
+            full_since: None,
             orphans: HashMap::new(),
             left: HashMap::new(),
             suspects: garbage::Suspects::default(),
@@ -151,6 +155,7 @@ impl Worker {
             namespaces: None,
             passing: HashMap::new(),
             shared: None,
+            wished: None,
             looked_back: None,
         }
     }
@@ -168,6 +173,7 @@ impl Worker {
                 counters: Counters::default(),
                 blocks: 0,
                 sharing: Vec::new(),
+                is_wanted: false,
             });
         };
         let status = pool.status.clone().unwrap_or_default();
@@ -185,6 +191,7 @@ impl Worker {
                 free: number(counters.free),
             },
             blocks: counters.blocks,
+            is_wanted: status.wanted.is_some(),
             sharing: status.sharing,
         })
     }
@@ -221,7 +228,7 @@ impl Worker {
             .blocks
             .state()
             .iter()
-            .map(|block| (block.name_any(), version(block)))
+            .map(|block| (block.name_any(), version(&**block)))
             .collect();
         self.written
             .retain(|name, noted| noted.is_news(told.get(name).copied(), noted.at.elapsed()));
@@ -236,7 +243,7 @@ impl Worker {
             .agent
             .blocks
             .get(&ObjectRef::new(name))
-            .map_or(0, |block| version(&block));
+            .map_or(0, |block| version(&*block));
         let noted = Noted {
             version: block.as_ref().map_or_else(|| told.max(before), version),
             block,
@@ -295,11 +302,15 @@ impl Worker {
     }
 
     /// What is wanted of a block.
-    fn wish_for(target: &Target, name: &str, cell: Option<Cell>, surplus: bool) -> Wish {
+    fn wish_for(target: &Target, name: &str, cell: Option<Cell>, used: Use, surplus: bool) -> Wish {
+        // A block with nothing to spare would help nobody; that it has nothing is told (`mirror`).
+        let spares = |ground: &Ground| mirror::free(ground, cell, used) > 0;
         let has = |ground: &Ground| ground.has_blocks() && cell.is_some_and(|cell| ground.has(cell));
         if !target.open || !target.ground.as_ref().is_some_and(has) {
             Wish::Drain
-        } else if target.sharing.iter().any(|shared| shared == name) {
+        } else if target.sharing.iter().any(|asked| asked == name)
+            && target.ground.as_ref().is_some_and(spares)
+        {
             Wish::Share
         } else if surplus {
             Wish::Return

@@ -4,6 +4,8 @@
 //! Holds always: nothing here decides about an address. A block becomes shared by its owner alone, and whoever claims one that
 //! was ended looks for objects of its addresses.
 
+mod batch;
+
 use super::Keeper;
 use crate::agent::Failure;
 use crate::api::{BlockState, IpAddress, IpBlock, IpBlockStatus, IpPoolStatus};
@@ -11,10 +13,12 @@ use crate::cluster::{Written, delete, list, tell};
 use crate::grid::Cell;
 use crate::ground::Ground;
 use crate::object::{cell, now};
+use batch::{Candidate, Last};
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +28,39 @@ const PATIENCE: u32 = 2;
 
 /// For how many it is not asked again.
 const PAUSE: u32 = 20;
+
+/// For how many rounds of the keeper others are not asked meanwhile.
+const HASTE: u32 = 3;
+
+/// Who was asked to share what.
+#[derive(Default)]
+pub(super) struct Asked {
+    /// Blocks whose owners were asked to share them, and when.
+    blocks: HashMap<String, Instant>,
+    /// What was asked for last, by pool.
+    last: HashMap<(String, Family), Batch>,
+}
+
+/// Blocks that were asked for at the same time.
+struct Batch {
+    /// With the addresses to spare that they were said to have.
+    blocks: Vec<(String, u64)>,
+    at: Instant,
+}
+
+impl Asked {
+    fn forget_older(&mut self, than: Duration) {
+        self.blocks.retain(|_, since| since.elapsed() < than);
+        self.last.retain(|_, batch| batch.at.elapsed() < than);
+    }
+
+    /// Those blocks may be asked for again at any time.
+    fn withdraw(&mut self, candidates: &[Candidate]) {
+        for one in candidates {
+            self.blocks.remove(&one.name);
+        }
+    }
+}
 
 /// A family of a pool in numbers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,73 +118,105 @@ impl Keeper {
         left
     }
 
-    /// Answers the wishes of nodes: names the block with most addresses to spare, one at a time, until there are some to share.
+    /// Answers the wishes of nodes: asks the owners of blocks with addresses to spare to share them, a few at first, until there
+    /// are some to share. Whoever was asked may take his time.
     pub(super) fn share(&mut self, ground: &Ground, blocks: &[Arc<IpBlock>], status: &mut IpPoolStatus) {
-        let observe = self.agent.config.observe;
-        self.asked.retain(|_, since| since.elapsed() < observe * PAUSE);
+        self.asked.forget_older(self.agent.config.observe * PAUSE);
         let mut wanted = status.wanted.take().unwrap_or_default();
-        let mut sharing = Vec::new();
-        for family in [Family::V4, Family::V6] {
-            let wish = match family {
-                Family::V4 => &mut wanted.v4,
-                Family::V6 => &mut wanted.v6,
-            };
-            if wish.is_none() {
-                continue;
-            }
-            let left = self.left(ground, blocks, family);
-            if !ground.has_blocks() || left.unclaimed > 0 || left.shared > 0 {
-                *wish = None;
-                continue;
-            }
-            match self.block_to_share(ground, blocks, family, &status.sharing) {
-                Some(name) => sharing.push(name),
-                None => *wish = None,
+        let before = std::mem::take(&mut status.sharing);
+        if !wanted.is_none() || !before.is_empty() {
+            for family in [Family::V4, Family::V6] {
+                let left = self.left(ground, blocks, family);
+                let candidates = self.candidates(ground, blocks, family, &before);
+                let asked = self.ask(ground, (family, left), &candidates, wanted.of(family));
+                status.sharing.extend(asked);
             }
         }
-        status.sharing = sharing;
-        status.wanted = (wanted.v4.is_some() || wanted.v6.is_some()).then_some(wanted);
+        status.wanted = (!wanted.is_none()).then_some(wanted);
     }
 
-    /// The block that is asked for already, or the next one.
-    fn block_to_share(
+    /// Those of `candidates` that are asked for now. Ends the `wish` once it has come true, or cannot.
+    fn ask(
+        &mut self,
+        ground: &Ground,
+        (family, left): (Family, Left),
+        candidates: &[Candidate],
+        wish: &mut Option<Time>,
+    ) -> Vec<String> {
+        if !ground.has_blocks() || left.unclaimed > 0 {
+            self.asked.withdraw(candidates);
+            *wish = None;
+            return Vec::new();
+        }
+        let patience = self.agent.config.observe * PATIENCE;
+        let awaited = candidates.iter().filter(|one| one.is_awaited(patience));
+        let mut asked: Vec<String> = awaited.map(|one| one.name.clone()).collect();
+        if left.shared > 0 {
+            *wish = None;
+        }
+        if wish.is_some() {
+            asked.extend(self.ask_for_more(ground, family, candidates));
+        }
+        if asked.is_empty() {
+            *wish = None;
+        }
+        asked
+    }
+
+    /// The blocks that could be shared.
+    fn candidates(
         &mut self,
         ground: &Ground,
         blocks: &[Arc<IpBlock>],
         family: Family,
         before: &[String],
-    ) -> Option<String> {
-        let patience = self.agent.config.observe * PATIENCE;
-        let candidates: Vec<&Arc<IpBlock>> = blocks
+    ) -> Vec<Candidate> {
+        let theirs = blocks
             .iter()
             .filter(|block| matches!(block.spec.state, BlockState::Active | BlockState::Draining))
             .filter(|block| {
                 cell(block).is_some_and(|cell| Family::of(cell.cidr().ip()) == family && ground.has(cell))
             })
-            .filter(|block| !self.seems_gone(&block.spec.owner))
-            .collect();
-        let waiting = candidates.iter().map(|block| block.name_any()).find(|name| {
-            before.contains(name)
-                && self
-                    .asked
-                    .get(name)
-                    .is_none_or(|since| since.elapsed() < patience)
+            .filter(|block| !self.seems_gone(&block.spec.owner));
+        let theirs: Vec<&Arc<IpBlock>> = theirs.collect();
+        let candidate = |block: &Arc<IpBlock>| {
+            let name = block.name_any();
+            if before.contains(&name) {
+                // An earlier keeper may have asked.
+                self.asked.blocks.entry(name.clone()).or_insert_with(Instant::now);
+            }
+            let free = block.status.as_ref().map_or(0, |status| status.free);
+            Candidate {
+                asked: self.asked.blocks.get(&name).map(Instant::elapsed),
+                node: block.spec.owner.node.clone(),
+                free: u64::try_from(free).unwrap_or_default(),
+                name,
+            }
+        };
+        theirs.into_iter().map(candidate).collect()
+    }
+
+    fn ask_for_more(&mut self, ground: &Ground, family: Family, candidates: &[Candidate]) -> Vec<String> {
+        let key = (ground.name.to_string(), family);
+        let last = self.asked.last.get(&key).map(|batch| Last {
+            blocks: &batch.blocks,
+            age: batch.at.elapsed(),
         });
-        if let Some(name) = waiting {
-            self.asked.entry(name.clone()).or_insert_with(Instant::now);
-            return Some(name);
+        let chosen = batch::next(candidates, last.as_ref(), self.agent.config.tick * HASTE);
+        if chosen.is_empty() {
+            return Vec::new();
         }
-        let free = |block: &IpBlock| block.status.as_ref().map_or(0, |status| status.free);
-        let next = candidates
-            .into_iter()
-            .filter(|block| free(block) > 0 && !self.asked.contains_key(&block.name_any()))
-            .max_by_key(|block| (free(block), std::cmp::Reverse(block.name_any())))?;
-        tracing::info!(
-            pool = %ground.name, block = next.name_any(), node = next.spec.owner.node, free = free(next),
-            "nodes find no address: this block is to be shared"
-        );
-        self.asked.insert(next.name_any(), Instant::now());
-        Some(next.name_any())
+        for one in &chosen {
+            tracing::info!(
+                pool = %ground.name, block = one.name, node = one.node, free = one.free,
+                "nodes find no address: this block is to be shared"
+            );
+            self.asked.blocks.insert(one.name.clone(), Instant::now());
+        }
+        let blocks = chosen.iter().map(|one| (one.name.clone(), one.free)).collect();
+        let at = Instant::now();
+        self.asked.last.insert(key, Batch { blocks, at });
+        chosen.into_iter().map(|one| one.name.clone()).collect()
     }
 
     /// Tells how far shared blocks are used, and ends those that nobody has had an address of for a while.

@@ -7,7 +7,7 @@ use crate::agent::Failure;
 use crate::api::pool::condition::{DEGRADED, EXCLUSION_OVER_LIVE, EXHAUSTED, OVERLAP, READY, SHRINK_PENDING};
 use crate::api::pool::reason;
 use crate::api::{AddressState, BlockState, Counters, IpBlock, IpPool, IpPoolStatus};
-use crate::cluster::swap_status;
+use crate::cluster::{Written, swap_status};
 use crate::ground::Ground;
 use crate::object::{cell, now};
 use ipam::range::Family;
@@ -71,6 +71,20 @@ impl Keeper {
             self.share(&ground, &blocks, &mut status);
             self.tend_shared(&ground, &blocks).await?;
         }
+        self.write(pool, &before, status, findings).await
+    }
+
+    /// Answers the wish for addresses of a pool before its turn has come. What else is told of it waits for that.
+    pub(super) async fn answer_wish(&mut self, pool: &IpPool) -> Result<(), Failure> {
+        let Some(ground) = Ground::accepted(pool)? else {
+            return Ok(());
+        };
+        self.look_again(pool).await?;
+        let blocks = self.of_pool(ground.name.as_str());
+        let before = pool.status.clone().unwrap_or_default();
+        let mut status = before.clone();
+        let findings = self.numbers(&blocks, &ground, &mut status);
+        self.share(&ground, &blocks, &mut status);
         self.write(pool, &before, status, findings).await
     }
 
@@ -171,7 +185,10 @@ impl Keeper {
         }
         let mut wanted = pool.clone();
         wanted.status = Some(status);
-        swap_status(&self.agent.cluster.pools, &wanted).await?;
+        if swap_status(&self.agent.cluster.pools, &wanted).await? == Written::Late {
+            // Somebody has written meanwhile, such as a node its wish: the watch tells.
+            return Ok(());
+        }
         self.told.insert(name, Instant::now());
         for change in changes {
             let warning = change.holds != (change.kind == READY);

@@ -214,10 +214,12 @@ impl Worker {
         let wanted = self.object(ground, ip, claimant)?;
         let name = wanted.metadata.name.clone().unwrap_or_default();
         let addresses = self.agent.cluster.addresses.clone();
-        let made = create(&addresses, &wanted)
-            .await
-            .map_err(|e| self.failed(&e.into()))?;
-        let address = match made {
+        let made = create(&addresses, &wanted).await;
+        if made.is_err() {
+            // It may be made, or may be yet: what was listed is not to be gone by.
+            self.shared = None;
+        }
+        let address = match made.map_err(|e| self.failed(&e.into()))? {
             Written::Done(address) => address,
             Written::Late => {
                 let there = get(&addresses, &name).await.map_err(|e| self.failed(&e.into()))?;
@@ -229,7 +231,12 @@ impl Worker {
                     {
                         self.renewed(ip, there).await?
                     }
-                    Some(there) => return Err(in_use(ip, &there)),
+                    Some(there) => {
+                        if let Some(view) = &mut self.shared {
+                            view.take(ip);
+                        }
+                        return Err(in_use(ip, &there));
+                    }
                     None => {
                         return Err(Error::new(
                             Code::TRY_AGAIN,
@@ -239,6 +246,9 @@ impl Worker {
                 }
             }
         };
+        if let Some(view) = &mut self.shared {
+            view.made(&address);
+        }
         self.given_if_noted(ground, ip, address).await
     }
 

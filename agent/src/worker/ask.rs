@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Answers plugins. Every refusal says which pool, its numbers, and what helps.
 
-use super::claim::Claimed;
+use super::claim::{Claimed, FULL_PAUSE};
 use super::shared::Room;
 use super::{Target, Worker};
 use crate::agent::{Failure, event};
@@ -130,11 +130,7 @@ impl Worker {
             .families()
             .into_iter()
             .any(|family| Self::free_here(ground, family, &holdings, &usage) == 0);
-        if short
-            && self
-                .full_until
-                .is_some_and(|until| std::time::Instant::now() < until)
-        {
+        if short && self.is_full(FULL_PAUSE) {
             return Err(self.shortage(target, Claimed::Full).await);
         }
         Ok(Reply::Done)

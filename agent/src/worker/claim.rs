@@ -21,7 +21,7 @@ use kube::ResourceExt;
 use std::time::{Duration, Instant};
 
 /// How long a pool that was found full is not looked through again, unless a plugin asks.
-const FULL_PAUSE: Duration = Duration::from_secs(10);
+pub(super) const FULL_PAUSE: Duration = Duration::from_secs(10);
 
 /// What came of looking for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Worker {
             return Ok(());
         };
         for family in ground.ranges.families() {
-            if self.full_until.is_some_and(|until| Instant::now() < until) {
+            if self.is_full(FULL_PAUSE) {
                 return Ok(());
             }
             // One at a time: plugins that ask come in between.
@@ -108,7 +108,7 @@ impl Worker {
         self.attempts += 1;
         let order = Order::new(grid.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
         // Where there was none a while ago, a list finds one sooner than a dozen refusals.
-        let tries = if self.full_until.is_some() { 0 } else { TRIES };
+        let tries = if self.full_since.is_some() { 0 } else { TRIES };
         for position in 0..u128::from(tries).min(grid.blocks()) {
             let Some(cell) = order.at(position).and_then(|index| grid.cell(index)) else {
                 continue;
@@ -120,6 +120,12 @@ impl Worker {
             }
         }
         self.claim_listed(wanted).await
+    }
+
+    /// Whether the pool was found full within so long, or within half a quarantine: then a block may be ripe to be taken over.
+    pub(super) fn is_full(&self, within: Duration) -> bool {
+        let within = within.min(self.agent.config.quarantine / 2);
+        self.full_since.is_some_and(|at| at.elapsed() < within)
     }
 
     /// Looks at the names of all blocks for one that is missing.
@@ -152,7 +158,7 @@ impl Worker {
         }
         let claimed = self.inherit(wanted).await?;
         if claimed == Claimed::Full {
-            self.full_until = Some(Instant::now() + FULL_PAUSE.min(self.agent.config.quarantine / 2));
+            self.full_since = Some(Instant::now());
         }
         Ok(claimed)
     }
@@ -233,7 +239,7 @@ impl Worker {
     }
 
     fn claimed(&mut self, name: &str, cell: Cell) -> Try {
-        self.full_until = None;
+        self.full_since = None;
         self.agent.metrics.claimed(&self.pool);
         tracing::info!(pool = %self.pool, block = name, cidr = %cell, "claimed");
         Try::Mine

@@ -100,7 +100,7 @@ impl Worker {
             anew: true,
         };
         self.hold(about, to.held(Mode::Active)).await?;
-        self.full_until = None;
+        self.full_since = None;
         Ok(true)
     }
 }

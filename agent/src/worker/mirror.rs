@@ -101,6 +101,10 @@ impl Worker {
             let used = usage.get(name).copied().unwrap_or_default();
             match self.mirrored.told.get_mut(name) {
                 Some(told) if told.noted == generation => {
+                    // Whoever is asked to share goes by what was told.
+                    let is_full = |used| free(ground, cell(block), used) == 0;
+                    let misleads = target.is_wanted && is_full(used) && !is_full(told.used);
+                    let every = if misleads { Duration::ZERO } else { every };
                     if !told.is_old(used, every, target.blocks) {
                         continue;
                     }
@@ -172,7 +176,8 @@ impl Worker {
     }
 }
 
-fn free(ground: &Ground, cell: Option<Cell>, used: Use) -> i64 {
+/// The addresses of a block that nobody has and that may be given now.
+pub(super) fn free(ground: &Ground, cell: Option<Cell>, used: Use) -> i64 {
     let all = cell.and_then(|cell| {
         let grid = ground.grid(Family::of(cell.cidr().ip()))?;
         u64::try_from(grid.usable(cell).count()).ok()

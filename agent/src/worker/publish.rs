@@ -18,6 +18,9 @@ use ipam::store::{HeldLease, Lease};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
+/// Objects that are written at the same time: those of a block are waited for by pods of other nodes.
+const AT_ONCE: usize = 8;
+
 /// The leases whose objects this process has made, or renewed. An object that was there before may have a deletion on its way,
 /// of a time when no lease had the address, and is none to count upon.
 #[derive(Default)]
@@ -53,31 +56,55 @@ impl Worker {
         let leases = self.agent.stores.leases(&self.pool).await?;
         self.published.keep(&leases.held);
         let there = self.own_addresses().await?;
-        for held in &leases.held {
-            for ip in held.lease.addresses().filter(|ip| within.contains(bits(*ip))) {
-                let object = there.get(&ip);
-                if object.is_some() && self.published.has(ip, held) {
-                    continue;
-                }
-                let asked = of_lease(&held.lease);
-                let claimant = Claimant {
-                    asked: &asked,
-                    pod: Pod::of(&held.lease.sandbox),
-                    holder: None,
-                };
-                let addresses = &self.agent.cluster.addresses;
-                let written = if let Some(object) = object {
-                    swap(addresses, &claimed(object, &claimant)).await?
-                } else {
-                    let wanted = self.object(ground, ip, &claimant).map_err(Failure::Node)?;
-                    create(addresses, &wanted).await?
-                };
-                if let Written::Done(_) = written {
-                    self.published.note(ip, held);
+        let ips = |held: &'_ HeldLease| held.lease.addresses().collect::<Vec<_>>();
+        let all = leases
+            .held
+            .iter()
+            .flat_map(|held| ips(held).into_iter().map(move |ip| (ip, held)));
+        let missing: Vec<(IpAddr, &HeldLease)> = all
+            .filter(|(ip, _)| within.contains(bits(*ip)))
+            .filter(|(ip, held)| !(there.contains_key(ip) && self.published.has(*ip, held)))
+            .collect();
+        for some in missing.chunks(AT_ONCE) {
+            let writes = some
+                .iter()
+                .map(|(ip, held)| self.publish_lease(ground, *ip, held, there.get(ip)));
+            let written = futures::future::join_all(writes).await;
+            let mut failure = None;
+            for ((ip, held), written) in some.iter().zip(written) {
+                match written {
+                    Ok(true) => self.published.note(*ip, held),
+                    Ok(false) => {}
+                    Err(e) => failure = Some(e),
                 }
             }
+            failure.map_or(Ok(()), Err)?;
         }
         Ok(())
+    }
+
+    /// Makes the `object` of a lease, or a new version of it. Returns whether it is one to count upon.
+    async fn publish_lease(
+        &self,
+        ground: &Ground,
+        ip: IpAddr,
+        held: &HeldLease,
+        object: Option<&IpAddress>,
+    ) -> Result<bool, Failure> {
+        let asked = of_lease(&held.lease);
+        let claimant = Claimant {
+            asked: &asked,
+            pod: Pod::of(&held.lease.sandbox),
+            holder: None,
+        };
+        let addresses = &self.agent.cluster.addresses;
+        let written = if let Some(object) = object {
+            swap(addresses, &claimed(object, &claimant)).await?
+        } else {
+            let wanted = self.object(ground, ip, &claimant).map_err(Failure::Node)?;
+            create(addresses, &wanted).await?
+        };
+        Ok(matches!(written, Written::Done(_)))
     }
 
     /// The addresses of this node and pool that are objects.

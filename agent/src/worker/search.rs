@@ -24,13 +24,12 @@ impl Worker {
         all: &IntervalSet,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
-        let order = Order::new(all.count(), self.seed_of(claimant));
-        let first = (0..TRIES.min(all.count())).filter_map(|position| nth(all, order.at(position)?));
-        for number in first.collect::<Vec<_>>() {
-            match self.bind(ground, family.address(number), claimant).await {
-                Err(e) if e.code == Code::ADDRESS_IN_USE => {}
-                done => return done.map(Some),
-            }
+        let some = self.some_of(all, TRIES, claimant);
+        if let Some(address) = self.bind_one(ground, family, some, claimant).await? {
+            return Ok(Some(address));
+        }
+        if all.is_empty() {
+            return Ok(None);
         }
         // Those of other pools too, which may have the same addresses.
         let taken: Vec<IpAddress> = list(&self.agent.cluster.addresses, "")
@@ -48,11 +47,29 @@ impl Worker {
             })
             .collect();
         let free = all.minus(&taken);
-        for index in 0..TRIES.min(free.count()) {
-            let Some(ip) = nth(&free, index).map(|number| family.address(number)) else {
-                break;
-            };
-            match self.bind(ground, ip, claimant).await {
+        let first = (0..TRIES.min(free.count())).filter_map(|index| nth(&free, index));
+        self.bind_one(ground, family, first.collect(), claimant).await
+    }
+
+    /// A few addresses of `all`, in an order of the claimant's own.
+    pub(super) fn some_of(&mut self, all: &IntervalSet, tries: u128, claimant: &Claimant<'_>) -> Vec<u128> {
+        let order = Order::new(all.count(), self.seed_of(claimant));
+        let positions = 0..tries.min(all.count());
+        positions
+            .filter_map(|position| nth(all, order.at(position)?))
+            .collect()
+    }
+
+    /// The first of these addresses that nobody has.
+    pub(super) async fn bind_one(
+        &mut self,
+        ground: &Ground,
+        family: Family,
+        numbers: Vec<u128>,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<IpAddress>, Error> {
+        for number in numbers {
+            match self.bind(ground, family.address(number), claimant).await {
                 Err(e) if e.code == Code::ADDRESS_IN_USE => {}
                 done => return done.map(Some),
             }

@@ -50,7 +50,8 @@ impl Worker {
                 .flat_map(|file| &file.blocks)
                 .find(|block| block.name == name);
             let cell = blocks.get(&name).and_then(cell).or_else(|| Cell::of(cidr?.cidr));
-            let wish = Self::wish_for(target, &name, cell, surplus.contains(&name));
+            let used = usage.get(&name).copied().unwrap_or_default();
+            let wish = Self::wish_for(target, &name, cell, used, surplus.contains(&name));
             self.settle(&name, cell, wish, target).await?;
             if !self.proven {
                 self.compared.insert(name);

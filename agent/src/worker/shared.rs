@@ -1,25 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A pool without a block to claim: addresses of blocks that are shared, and the wish that somebody shares one.
 
+mod view;
+
+pub(super) use view::View;
+
 use super::address::Claimant;
-use super::claim::Claimed;
+use super::claim::{Claimed, FULL_PAUSE};
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::pool::condition::EXHAUSTED;
 use crate::api::{IpAddress, IpBlock};
-use crate::cluster::{list, tell};
+use crate::cluster::{Written, list, tell};
 use crate::grid::{Cell, Grid};
 use crate::ground::Ground;
-use crate::object::{cell, now};
+use crate::object::{cell, now, version};
 use common::cni::{Code, Error};
-use ipam::interval::{Interval, IntervalSet};
-use ipam::range::{Family, bits};
+use ipam::interval::IntervalSet;
+use ipam::range::Family;
 use kube::ResourceExt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How old a list of shared blocks may be: each block is read again after an address of it was made.
-const LISTED: Duration = Duration::from_secs(2);
+/// For how long a pool that was found full is not looked through again, even if plugins ask.
+const LOOKED: Duration = Duration::from_secs(2);
+
+/// Addresses that are tried by a list that is not quite new, before they are listed anew.
+const TRIES: u128 = 2;
 
 /// How long a wish stands before it is told again.
 const WISH: Duration = Duration::from_secs(20);
@@ -31,15 +38,6 @@ pub(super) enum Room {
     Here,
     /// In a block that all nodes share.
     Shared,
-}
-
-/// What the shared blocks of a pool have.
-#[derive(Default)]
-struct SharedRoom {
-    /// The addresses that nobody has.
-    free: IntervalSet,
-    /// All addresses of the pool that are objects.
-    there: Vec<IpAddress>,
 }
 
 impl Worker {
@@ -55,14 +53,15 @@ impl Worker {
         if Self::free_here(ground, family, &holdings, &usage) > 0 {
             return Ok(Room::Here);
         }
-        let full = self.full_until.is_some_and(|until| Instant::now() < until);
-        if full && self.has_shared(ground, family).await? {
+        if self.is_full(FULL_PAUSE) && self.has_shared(ground, family).await? {
             return Ok(Room::Shared);
         }
-        let claimed = self
-            .claim(target, ground, family)
-            .await
-            .map_err(|e| self.failed(&e))?;
+        let claimed = if self.is_full(LOOKED) {
+            Claimed::Full
+        } else {
+            let claimed = self.claim(target, ground, family).await;
+            claimed.map_err(|e| self.failed(&e))?
+        };
         match claimed {
             Claimed::Yes => return Ok(Room::Here),
             Claimed::Full if self.has_shared(ground, family).await? => return Ok(Room::Shared),
@@ -73,8 +72,7 @@ impl Worker {
     }
 
     async fn has_shared(&mut self, ground: &Ground, family: Family) -> Result<bool, Error> {
-        let room = self.shared_room(ground, family).await;
-        Ok(!room.map_err(|e| self.failed(&e))?.free.is_empty())
+        Ok(!self.free_shared(ground, family).await?.is_empty())
     }
 
     /// An address of a shared block.
@@ -85,48 +83,63 @@ impl Worker {
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
-        let room = self
-            .shared_room(ground, family)
-            .await
-            .map_err(|e| self.failed(&e))?;
-        if let Some(ip) = given_before(&room.there, &self.agent.config.node, family, claimant) {
-            return self.bind(ground, ip, claimant).await;
+        let free = self.free_shared(ground, family).await?;
+        if let Some(address) = self.bind_again(ground, family, claimant).await? {
+            return Ok(address);
         }
-        if let Some(address) = self.bind_any(ground, family, &room.free, claimant).await? {
+        let some = self.some_of(&free, TRIES, claimant);
+        if let Some(address) = self.bind_one(ground, family, some, claimant).await? {
+            return Ok(address);
+        }
+        // Others were faster.
+        self.shared = None;
+        let free = self.free_shared(ground, family).await?;
+        if let Some(address) = self.bind_any(ground, family, &free, claimant).await? {
             return Ok(address);
         }
         self.wish(target, family).await;
         Err(self.shortage(target, Claimed::Full).await)
     }
 
-    /// The addresses of shared blocks that nobody has.
-    async fn shared_room(&mut self, ground: &Ground, family: Family) -> Result<SharedRoom, Failure> {
-        let recent = |(at, _): &&(Instant, Vec<Cell>)| at.elapsed() < LISTED;
-        let cells = if let Some((_, cells)) = self.shared.as_ref().filter(recent) {
-            cells.clone()
-        } else {
-            let fields = format!("spec.pool={},spec.state=Shared", self.pool);
-            let blocks: Vec<IpBlock> = list(&self.agent.cluster.blocks, &fields).await?;
-            let cells: Vec<Cell> = blocks.iter().filter_map(cell).collect();
-            self.shared = Some((Instant::now(), cells.clone()));
-            cells
+    /// The address that the attachment has already.
+    async fn bind_again(
+        &mut self,
+        ground: &Ground,
+        family: Family,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<IpAddress>, Error> {
+        let view = self.shared.as_ref();
+        let Some(ip) = view.and_then(|view| view.given_before(family, claimant)) else {
+            return Ok(None);
         };
-        let Some(grid) = ground.grid(family).filter(|_| !cells.is_empty()) else {
-            return Ok(SharedRoom::default());
+        self.bind(ground, ip, claimant).await.map(Some)
+    }
+
+    /// The addresses of shared blocks that nobody has, by a list that is good for a guess.
+    async fn free_shared(&mut self, ground: &Ground, family: Family) -> Result<IntervalSet, Error> {
+        let Some(grid) = ground.grid(family) else {
+            return Ok(IntervalSet::default());
         };
-        // One list, however many blocks are shared. An address that another pool has is found out by the CREATE.
-        let there: Vec<IpAddress> =
-            list(&self.agent.cluster.addresses, &format!("spec.pool={}", self.pool)).await?;
-        let addresses = there.iter().filter_map(address);
-        let taken: IntervalSet = addresses
-            .filter(|ip| Family::of(*ip) == family)
-            .map(one)
-            .collect();
-        let shared = cells.into_iter().filter(|cell| grid.has(*cell));
-        let free = shared
-            .flat_map(|cell| grid.usable(cell).minus(&taken).intervals().to_vec())
-            .collect();
-        Ok(SharedRoom { free, there })
+        let told = self.pool_object().map_or(0, |pool| version(&*pool));
+        let good = |view: &&View| view.is_good(grid, told, Instant::now());
+        if let Some(view) = self.shared.as_ref().filter(good) {
+            return Ok(view.free(grid));
+        }
+        let view = self.list_shared(told).await.map_err(|e| self.failed(&e))?;
+        Ok(self.shared.insert(view).free(grid))
+    }
+
+    async fn list_shared(&self, told: u64) -> Result<View, Failure> {
+        let at = Instant::now();
+        let fields = format!("spec.pool={},spec.state=Shared", self.pool);
+        let blocks: Vec<IpBlock> = list(&self.agent.cluster.blocks, &fields).await?;
+        let cells: Vec<Cell> = blocks.iter().filter_map(cell).collect();
+        let mut there: Vec<IpAddress> = Vec::new();
+        if !cells.is_empty() {
+            // One list, however many blocks are shared. An address that another pool has is found out by the CREATE.
+            there = list(&self.agent.cluster.addresses, &format!("spec.pool={}", self.pool)).await?;
+        }
+        Ok(View::new(at, told, cells, there, &self.agent.config.node))
     }
 
     /// The addresses of a block that are objects, whichever pool made them.
@@ -143,27 +156,39 @@ impl Worker {
     }
 
     /// Tells that this node has found no address, unless somebody has a moment ago, or pods have another pool to go to.
-    async fn wish(&self, target: &Target, family: Family) {
-        let Some(pool) = self.pool_object() else { return };
-        let status = pool.status.clone().unwrap_or_default();
-        let wanted = status.wanted.unwrap_or_default();
-        let (key, told) = match family {
-            Family::V4 => ("v4", wanted.v4),
-            Family::V6 => ("v6", wanted.v6),
-        };
-        let stands = told.is_some_and(|told| now().0.duration_since(told.0).unsigned_abs() < WISH);
-        if stands || !may_share(target) {
+    async fn wish(&mut self, target: &Target, family: Family) {
+        if self.wish_stands(family) || !may_share(target) {
             return;
         }
+        let key = match family {
+            Family::V4 => "v4",
+            Family::V6 => "v6",
+        };
         let wish = serde_json::json!({ "wanted": { key: now() } });
         match tell(&self.agent.cluster.pools, self.pool.as_str(), wish).await {
-            Ok(_) => {
+            Ok(told) => {
+                if let Written::Done(pool) = told {
+                    self.wished = Some((version(&pool), Instant::now()));
+                }
                 tracing::info!(pool = %self.pool, "no address is left for this node: others are asked to share");
             }
             Err(e) => {
                 tracing::warn!(pool = %self.pool, error = %e, "the wish for a shared block is not told");
             }
         }
+    }
+
+    /// Whether somebody has told a moment ago that there is no address of `family`, and nothing has come of it yet.
+    pub(super) fn wish_stands(&self, family: Family) -> bool {
+        let Some(pool) = self.pool_object() else {
+            return false;
+        };
+        // What this node has told itself may be news to the watch.
+        let news = |(told, at): (u64, Instant)| told > version(&*pool) && at.elapsed() < WISH;
+        let mut wanted = pool.status.clone().unwrap_or_default().wanted.unwrap_or_default();
+        let told = wanted.of(family).as_ref();
+        let recent = told.is_some_and(|told| now().0.duration_since(told.0).unsigned_abs() < WISH);
+        recent || self.wished.is_some_and(news)
     }
 
     /// Whether somebody may have addresses to share, where every block has an owner. The pool's numbers are no help: they may be
@@ -198,28 +223,3 @@ fn may_share(target: &Target) -> bool {
         .as_ref()
         .is_some_and(|ground| ground.spec.fallback.is_empty())
 }
-
-/// The address that this attachment was given already, by an answer that came too late for its plugin. Another one would leave this
-/// one to nobody until it is found unused, and there are few.
-fn given_before(there: &[IpAddress], node: &str, family: Family, claimant: &Claimant<'_>) -> Option<IpAddr> {
-    let attachment = Some(claimant.attachment());
-    let mine = |one: &&IpAddress| {
-        one.spec.attachment == attachment && one.spec.node.node == node && one.spec.holder.is_none()
-    };
-    let mut addresses = there.iter().filter(mine).filter_map(address);
-    addresses.find(|ip| Family::of(*ip) == family)
-}
-
-fn address(object: &IpAddress) -> Option<IpAddr> {
-    object.spec.address.parse().ok()
-}
-
-fn one(ip: IpAddr) -> Interval {
-    Interval {
-        first: bits(ip),
-        last: bits(ip),
-    }
-}
-
-#[cfg(test)]
-mod tests;

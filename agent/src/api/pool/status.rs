@@ -2,6 +2,7 @@
 //! What is told of a pool.
 
 use super::IpPoolSpec;
+use ipam::range::Family;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub struct IpPoolStatus {
     /// That nodes have no address of the pool left, and no block to claim. Told by them, taken back by the keeper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted: Option<Wanted>,
-    /// Blocks that are to be shared: each belongs to the node that has most addresses to spare.
+    /// Blocks that are to be shared: they belong to the nodes that have most addresses to spare.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<String>,
     /// The last spec that was accepted. Nodes go by it, so that a wrong edit takes no address from anybody.
@@ -41,6 +42,21 @@ pub struct Wanted {
     /// No IPv6 address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v6: Option<Time>,
+}
+
+impl Wanted {
+    /// When a node last found none of `family`.
+    pub fn of(&mut self, family: Family) -> &mut Option<Time> {
+        match family {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
+        }
+    }
+
+    /// Whether nobody wants any.
+    pub fn is_none(&self) -> bool {
+        self.v4.is_none() && self.v6.is_none()
+    }
 }
 
 /// A pool in numbers of addresses; the greatest number stands for that and more.

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How much is asked for.
+
+use super::*;
+
+const HASTE: Duration = Duration::from_secs(6);
+
+fn block(name: &str, free: u64) -> Candidate {
+    Candidate {
+        name: name.to_owned(),
+        node: String::new(),
+        free,
+        asked: None,
+    }
+}
+
+fn asked(name: &str, free: u64, seconds: u64) -> Candidate {
+    Candidate {
+        asked: Some(Duration::from_secs(seconds)),
+        ..block(name, free)
+    }
+}
+
+/// A pool of `count` blocks with `free` addresses each.
+fn blocks(count: usize, free: u64) -> Vec<Candidate> {
+    (0..count).map(|i| block(&format!("b{i:03}"), free)).collect()
+}
+
+/// What was asked for last.
+type Batch = (Vec<(String, u64)>, Duration);
+
+/// So many addresses of one block, which is shared and used up by now.
+fn used_up(addresses: u64, millis: u64) -> Batch {
+    asked_for(&[("shared", addresses)], millis)
+}
+
+fn asked_for(blocks: &[(&str, u64)], millis: u64) -> Batch {
+    let blocks = blocks.iter().map(|(name, free)| ((*name).to_owned(), *free));
+    (blocks.collect(), Duration::from_millis(millis))
+}
+
+fn names(candidates: &[Candidate], batch: impl Into<Option<Batch>>) -> Vec<String> {
+    let batch = batch.into();
+    let last = batch.as_ref().map(|(blocks, age)| Last { blocks, age: *age });
+    let chosen = next(candidates, last.as_ref(), HASTE);
+    chosen.into_iter().map(|one| one.name.clone()).collect()
+}
+
+#[test]
+fn the_first_wish_is_answered_with_the_block_that_has_most_to_spare() {
+    let candidates = [block("a", 3), block("c", 9), block("b", 9), block("d", 0)];
+    assert_eq!(names(&candidates, None), ["b"]);
+}
+
+#[test]
+fn what_is_used_up_in_no_time_is_followed_by_twice_as_much() {
+    let candidates = blocks(64, 16);
+    assert_eq!(names(&candidates, used_up(16, 300)).len(), 2);
+    assert_eq!(names(&candidates, used_up(64, 300)).len(), 8);
+    // It is addresses that are wanted: of blocks with few it takes more.
+    assert_eq!(names(&blocks(64, 2), used_up(16, 300)).len(), 16);
+}
+
+#[test]
+fn what_has_lasted_is_followed_by_less() {
+    let candidates = blocks(64, 16);
+    assert_eq!(names(&candidates, used_up(64, 10_000)).len(), 4);
+    assert_eq!(names(&candidates, used_up(64, 20_000)).len(), 2);
+    assert_eq!(names(&candidates, used_up(64, 3_600_000)).len(), 1);
+}
+
+#[test]
+fn nobody_else_is_asked_while_half_is_on_its_way() {
+    let mut candidates = blocks(8, 16);
+    candidates.push(asked("x", 16, 1));
+    candidates.push(asked("y", 16, 1));
+    let batch = asked_for(&[("v", 16), ("w", 16), ("x", 16), ("y", 16)], 1000);
+    assert!(names(&candidates, batch.clone()).is_empty());
+    // Of another keeper's asking nothing is known but that it was asked.
+    assert!(names(&candidates, None).is_empty());
+    // Three of four were shared and are used up.
+    candidates.pop();
+    assert_eq!(names(&candidates, batch).len(), 6);
+}
+
+#[test]
+fn an_owner_that_takes_its_time_holds_up_nobody_and_is_no_reason_for_more() {
+    let mut candidates = blocks(8, 16);
+    candidates.push(asked("slow", 16, 7));
+    assert_eq!(names(&candidates, asked_for(&[("slow", 16)], 7000)), ["b000"]);
+    assert!(candidates[8].is_awaited(Duration::from_secs(60)));
+    assert!(!candidates[8].is_awaited(Duration::from_secs(7)));
+}
+
+/// What owners told may be half a minute old, and a pool fills up in less.
+#[test]
+fn an_owner_that_turns_out_to_have_nothing_is_not_waited_for_and_no_reason_for_more() {
+    let mut candidates = blocks(8, 16);
+    candidates.push(asked("full", 0, 1));
+    let batch = asked_for(&[("full", 16)], 100);
+    assert_eq!(names(&candidates, batch), ["b000"]);
+    assert!(!candidates[8].is_awaited(Duration::from_secs(60)));
+    // One of two was shared: that is what was used up.
+    let batch = asked_for(&[("full", 16), ("shared", 16)], 100);
+    assert_eq!(names(&candidates, batch).len(), 2);
+}
+
+#[test]
+fn a_pool_with_nothing_to_spare_has_nobody_to_ask() {
+    let candidates = [block("a", 0), asked("b", 0, 1)];
+    assert!(names(&candidates, used_up(16, 10)).is_empty());
+    assert!(names(&[], None).is_empty());
+}
+
+/// Pods come one after another, as fast as addresses are there, and suddenly no more.
+#[test]
+fn no_more_is_shared_for_nothing_than_was_needed() {
+    for needed in 1..=1000_u64 {
+        let (mut left, mut shared, mut last) = (blocks(1000, 1), 0, None);
+        while shared < needed {
+            let chosen = names(&left, last);
+            let count = u64::try_from(chosen.len()).unwrap();
+            assert!(count > 0, "{needed}");
+            left.retain(|one| !chosen.contains(&one.name));
+            shared += count;
+            last = Some(used_up(count, 100));
+        }
+        assert!(shared <= needed * 2, "{shared} for {needed}");
+    }
+}

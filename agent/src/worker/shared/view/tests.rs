@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a list is good for, and for how long.
+
+use super::*;
+use ipam::agent::AskedBy;
+
+fn asked(container: &str) -> AskedBy {
+    serde_json::from_value(
+        serde_json::json!({ "containerID": container, "ifname": "net1", "network": "net" }),
+    )
+    .unwrap()
+}
+
+fn claimant(asked: &AskedBy) -> Claimant<'_> {
+    Claimant {
+        asked,
+        pod: None,
+        holder: None,
+    }
+}
+
+/// `ip`, which was given to `container` on `node`.
+fn given(ip: &str, container: &str, node: &str) -> IpAddress {
+    serde_json::from_value(serde_json::json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": ip },
+        "spec": {
+            "pool": "rail0", "address": ip, "block": "10.1.0.0/28", "node": { "node": node, "nodeUID": "u" }, "state": "Bound",
+            "attachment": { "containerID": container, "ifname": "net1", "network": "net" },
+        },
+    }))
+    .unwrap()
+}
+
+/// A list of two blocks with these objects, as node `n` has it.
+fn view(there: &[IpAddress]) -> View {
+    let cells = ["10.1.0.0/30", "fd00::/126"].map(|cidr| Cell::of(cidr.parse().unwrap()).unwrap());
+    View::new(Instant::now(), 7, cells.to_vec(), there.to_vec(), "n")
+}
+
+fn grid(family: Family, first: &str) -> Grid {
+    let first = bits(first.parse().unwrap());
+    let usable = Interval {
+        first,
+        last: first + 3,
+    };
+    Grid::new(family, 2, [usable].into_iter().collect())
+}
+
+/// A pool that ran full while agents answered late lost an address for a minute with each answer.
+#[test]
+fn an_attachment_that_asks_again_has_the_address_that_it_was_given_before() {
+    let there = [
+        given("10.1.0.3", "other", "n"),
+        given("10.1.0.4", "pod", "m"),
+        given("fd00::5", "pod", "n"),
+        given("10.1.0.5", "pod", "n"),
+    ];
+    let asked = asked("pod");
+    let before = |there: &[IpAddress]| view(there).given_before(Family::V4, &claimant(&asked));
+    assert_eq!(before(&there), Some("10.1.0.5".parse().unwrap()));
+    assert_eq!(before(&there[..3]), None);
+    // What was made since the list is as good.
+    let mut later = view(&there[..3]);
+    later.made(&there[3]);
+    assert_eq!(
+        later.given_before(Family::V4, &claimant(&asked)),
+        Some("10.1.0.5".parse().unwrap())
+    );
+}
+
+#[test]
+fn what_somebody_has_is_not_free_whoever_found_out_and_when() {
+    let (v4, v6) = (grid(Family::V4, "10.1.0.0"), grid(Family::V6, "fd00::"));
+    let mut view = view(&[given("10.1.0.1", "a", "n")]);
+    assert_eq!((view.free(&v4).count(), view.free(&v6).count()), (3, 4));
+    view.take("10.1.0.2".parse().unwrap());
+    view.made(&given("10.1.0.0", "b", "n"));
+    assert_eq!(
+        view.free(&v4).intervals().to_vec(),
+        [one("10.1.0.3".parse().unwrap())]
+    );
+    assert_eq!(view.free(&v6).count(), 4);
+}
+
+#[test]
+fn a_list_with_nothing_left_is_old_as_soon_as_the_pool_has_changed() {
+    let v4 = grid(Family::V4, "10.1.0.0");
+    let mut view = view(&[]);
+    let later = |millis| view.at + Duration::from_millis(millis);
+    let (soon, late, too_late) = (later(400), later(600), later(2100));
+    assert!(view.is_good(&v4, 8, late));
+    assert!(!view.is_good(&v4, 7, too_late));
+    (0..4).for_each(|i| view.take(IpAddr::from([10, 1, 0, i])));
+    assert!(view.is_good(&v4, 7, soon));
+    assert!(!view.is_good(&v4, 8, soon));
+    assert!(!view.is_good(&v4, 7, late));
+}

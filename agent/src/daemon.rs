@@ -166,8 +166,7 @@ fn told(agent: &Arc<Agent>, tasks: &TaskTracker, stop: &CancellationToken) -> Ca
     told
 }
 
-/// A worker for each pool, started when it is first named. It waits until the API server has told of pools and blocks, so
-/// that what is only not told yet is not taken for gone.
+/// A worker for each pool, started when it is first named.
 fn workers(agent: &Arc<Agent>, tasks: &TaskTracker, stop: &CancellationToken) -> Workers {
     let told = told(agent, tasks, stop);
     let (agent, tasks, stop) = (agent.clone(), tasks.clone(), stop.clone());
@@ -176,15 +175,8 @@ fn workers(agent: &Arc<Agent>, tasks: &TaskTracker, stop: &CancellationToken) ->
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
         let start = || {
             let (sender, inbox) = mpsc::channel(INBOX);
-            let (agent, pool) = (agent.clone(), pool.clone());
-            let (told, stop) = (told.clone(), stop.clone());
-            tasks.spawn(async move {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = told.cancelled() => {}
-                }
-                Box::pin(Worker::new(agent, pool).run(inbox, stop)).await;
-            });
+            let worker = Worker::new(agent.clone(), pool.clone());
+            tasks.spawn(worker.run(inbox, told.clone(), stop.clone()));
             sender
         };
         running.entry(pool.clone()).or_insert_with(start).clone()

@@ -2,9 +2,11 @@
 //! What a worker has been told and has not seen to yet.
 
 use super::{Message, Question};
+use crate::patience::QUESTION;
 use ipam::agent::{Reply, Verb};
 use std::collections::VecDeque;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// What was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +70,11 @@ impl Inbox {
     /// The question that has waited longest.
     pub(super) fn next_question(&mut self) -> Option<Box<Question>> {
         self.questions.pop_front()
+    }
+
+    /// By when whoever has waited longest is to have an answer.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        self.questions.front().map(|question| question.asked + QUESTION)
     }
 
     /// Whether something has changed since a round began.

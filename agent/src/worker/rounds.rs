@@ -9,17 +9,31 @@ use super::rhythm::{Rhythm, Round};
 use super::{Message, Question, Worker};
 use crate::agent::Failure;
 use crate::patience::{self, Hurry, QUESTION};
+use common::cni::{Code, Error};
+use ipam::agent::Reply;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 impl Worker {
-    /// Works until `stop`; what has begun then has a moment left, and a question its time.
-    pub async fn run(mut self, messages: mpsc::Receiver<Message>, stop: CancellationToken) {
+    /// Works from when the API server has `told` of pools and blocks, so that what is only not told yet is not taken for gone,
+    /// until `stop`; what has begun then has a moment left, and a question its time.
+    pub async fn run(
+        mut self,
+        messages: mpsc::Receiver<Message>,
+        told: CancellationToken,
+        stop: CancellationToken,
+    ) {
         let mut inbox = Inbox::new(messages);
+        tokio::select! {
+            () = told.cancelled() => {}
+            () = stop.cancelled() => return,
+            () = self.put_off(&mut inbox) => return,
+        }
         let mut rhythm = Rhythm::new(self.agent.config.tick);
         while inbox.is_open() {
             let round = self.round(&mut inbox, &stop).await;
-            let until = tokio::time::Instant::now() + rhythm.after(round, fastrand::f64());
+            let until = Instant::now() + rhythm.after(round, fastrand::f64());
             loop {
                 if stop.is_cancelled() {
                     return;
@@ -33,9 +47,35 @@ impl Worker {
                 }
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    () = tokio::time::sleep_until(until) => break,
+                    () = sleep_until(until) => break,
                     _ = inbox.hear(), if inbox.is_open() => {}
                 }
+            }
+        }
+    }
+
+    /// Tells plugins why there is no answer, each when its time is over and not before: there may be one any moment. Ends when
+    /// nobody is left that may ask.
+    async fn put_off(&self, inbox: &mut Inbox) {
+        while inbox.is_open() {
+            let end = inbox.next_end();
+            let time_is_over = async {
+                match end {
+                    Some(end) => sleep_until(end).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = inbox.hear() => {}
+                () = time_is_over => if let Some(question) = inbox.next_question().filter(|question| !self.is_missed(question)) {
+                    let why = format!(
+                        "pool {}: this node's agent has not heard of pools and blocks from the API server since it started; see its log, and whether the API server can be reached from this node",
+                        self.pool
+                    );
+                    let reply = Reply::refused(Error::new(Code::API_UNREACHABLE, why));
+                    self.agent.metrics.answered(&self.pool, question.request.verb, &reply);
+                    let _ = question.answer.send(reply);
+                },
             }
         }
     }
@@ -45,6 +85,10 @@ impl Worker {
     async fn round(&mut self, inbox: &mut Inbox, stop: &CancellationToken) -> Round {
         let after_release = inbox.begin_round();
         let hurry = Hurry::default();
+        if inbox.next_end().is_some() {
+            // Asked before anything was told.
+            hurry.tell();
+        }
         let done = {
             let mut work = std::pin::pin!(hurry.concerning(self.work(after_release)));
             loop {
@@ -82,25 +126,36 @@ impl Worker {
         self.reconcile().await.and(released)
     }
 
+    /// Whether the plugin has given up before it was its turn.
+    fn is_missed(&self, question: &Question) -> bool {
+        if !question.answer.is_closed() {
+            return false;
+        }
+        let attachment = question.request.attachment.as_ref();
+        tracing::warn!(
+            pool = %self.pool, attachment = attachment.map(|asked| asked.owner.to_string()),
+            seconds = question.asked.elapsed().as_secs_f64(), "a plugin has given up before it was its turn"
+        );
+        self.agent.metrics.missed(&self.pool);
+        true
+    }
+
     /// Answers a plugin, unless it has given up.
     async fn attend(&mut self, question: Question) {
+        if self.is_missed(&question) {
+            return;
+        }
         let Question {
             request,
             answer,
             asked,
         } = question;
-        if answer.is_closed() {
-            let attachment = request.attachment.as_ref().map(|asked| asked.owner.to_string());
-            tracing::warn!(
-                pool = %self.pool, attachment, seconds = asked.elapsed().as_secs_f64(),
-                "a plugin has given up before it was its turn"
-            );
-            self.agent.metrics.missed(&self.pool);
-            return;
-        }
         let reply = patience::until(asked + QUESTION, self.answer(&request)).await;
         self.agent.metrics.answered(&self.pool, request.verb, &reply);
         // The plugin may have given up meanwhile.
         let _ = answer.send(reply);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,7 +54,7 @@ async fn whoever_waits_for_an_api_server_is_in_nobodys_way() {
     site.wait_condition("rail0", "Ready", "True").await;
     a_claim_without_an_answer_is_made_again_until_it_is_known_whose_the_block_is(&site).await;
     a_plugin_does_not_wait_for_what_is_claimed_ahead(&site).await;
-    a_question_that_came_too_early_is_not_worked_off_when_nobody_waits_any_more(&site).await;
+    who_asks_before_the_agent_has_heard_of_pools_hears_why_there_is_no_address(&site).await;
     questions_without_a_pause_do_not_keep_an_edit_from_the_node(&site).await;
     an_agent_that_hears_of_blocks_last_works_on_every_pool(&site).await;
 }
@@ -111,12 +111,10 @@ async fn an_agent_that_stops_does_not_wait_for_the_api_server(site: &Site, mut n
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
-async fn a_question_that_came_too_early_is_not_worked_off_when_nobody_waits_any_more(site: &Site) {
+async fn who_asks_before_the_agent_has_heard_of_pools_hears_why_there_is_no_address(site: &Site) {
     let (mut node, proxy) = behind(site, "early").await;
-    let hears_of_pools = Arc::new(AtomicBool::new(false));
-    let hears = hears_of_pools.clone();
-    proxy.decide(move |_, path| {
-        if path.ends_with("/ippools") && !hears.load(Ordering::SeqCst) {
+    proxy.decide(|_, path| {
+        if path.ends_with("/ippools") {
             Fault::LoseRequest
         } else {
             Fault::None
@@ -124,14 +122,12 @@ async fn a_question_that_came_too_early_is_not_worked_off_when_nobody_waits_any_
     });
     node.start();
     until("the agent listens", async || node.socket().exists()).await;
-    node.refused("rail0", &Attachment::of("one"));
-    hears_of_pools.store(true, Ordering::SeqCst);
+    let refused = node.refused("rail0", &Attachment::of("one"));
+    assert_eq!(refused["code"], 119, "{refused}");
+    let why = refused["msg"].as_str().unwrap();
+    assert!(why.contains("rail0") && why.contains("API server"), "{refused}");
+    proxy.decide(|_, _| Fault::None);
     node.wait_active("rail0").await;
-    until("the question is known to be too old", async || {
-        node.number("rdmanet_questions_missed_total{pool=\"rail0\"}") == 1
-    })
-    .await;
-    assert!(node.log().contains("has given up before it was its turn"));
 }
 
 async fn questions_without_a_pause_do_not_keep_an_edit_from_the_node(site: &Site) {

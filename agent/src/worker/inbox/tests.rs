@@ -3,7 +3,6 @@
 use super::*;
 use ipam::agent::Request;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 fn ask(verb: &str) -> (Message, oneshot::Receiver<Reply>) {
     let request: Request =
@@ -32,10 +31,13 @@ async fn questions_keep_their_order_and_are_no_news() {
     assert_eq!(inbox.hear().await, Heard::Question);
     assert_eq!(inbox.hear().await, Heard::Question);
     assert!(!inbox.has_news());
+    let left = inbox.next_end().unwrap().duration_since(Instant::now());
+    assert!(left <= QUESTION && left > QUESTION / 2, "{left:?}");
     let verbs: Vec<Verb> = std::iter::from_fn(|| inbox.next_question())
         .map(|question| question.request.verb)
         .collect();
     assert_eq!(verbs, [Verb::Status, Verb::Claim]);
+    assert_eq!(inbox.next_end(), None);
 }
 
 #[tokio::test]

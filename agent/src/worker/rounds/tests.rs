@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A worker whose API server never answers.
+
+use super::*;
+use crate::agent::Agent;
+use crate::cluster::Cluster;
+use crate::config::Config;
+use crate::follow::Follower;
+use clap::{Args, FromArgMatches};
+use ipam::agent::{Request, Verb};
+use ipam::pool::PoolName;
+use kube::Client;
+use kube::client::Body;
+use kube::runtime::reflector::store;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tower::service_fn;
+
+/// The worker of pool rail0 and whoever speaks to it.
+struct Deaf {
+    agent: Arc<Agent>,
+    sender: mpsc::Sender<Message>,
+    told: CancellationToken,
+    stop: CancellationToken,
+    worker: JoinHandle<()>,
+    _dir: TempDir,
+}
+
+fn pool() -> PoolName {
+    "rail0".to_owned().try_into().unwrap()
+}
+
+fn config(data_dir: &str) -> Config {
+    let words = ["agent", "--node", "n", "--data-dir", data_dir, "--tick", "1h"];
+    let command = Config::augment_args(clap::Command::new("agent"));
+    Config::from_arg_matches(&command.get_matches_from(words)).unwrap()
+}
+
+impl Deaf {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let never = service_fn(async |_: hyper::Request<Body>| {
+            pending::<()>().await;
+            Ok::<hyper::Response<Body>, std::io::Error>(hyper::Response::new(Body::empty()))
+        });
+        let cluster = Cluster::new(Client::new(never, "default"));
+        let (_, names, blocks) = Follower::new();
+        let config = config(dir.path().to_str().unwrap());
+        let agent = Arc::new(Agent::new(config, cluster, store().0, blocks, names));
+        let (sender, messages) = mpsc::channel(16);
+        let (told, stop) = (CancellationToken::new(), CancellationToken::new());
+        let worker = Worker::new(agent.clone(), pool());
+        let worker = tokio::spawn(worker.run(messages, told.clone(), stop.clone()));
+        Self {
+            agent,
+            sender,
+            told,
+            stop,
+            worker,
+            _dir: dir,
+        }
+    }
+
+    /// A question that was asked so long `ago`.
+    async fn ask(&self, ago: Duration) -> oneshot::Receiver<Reply> {
+        let (answer, receiver) = oneshot::channel();
+        let request = Request {
+            verb: Verb::Claim,
+            pool: pool(),
+            attachment: None,
+            pod: None,
+            ips: Vec::new(),
+            families: Vec::new(),
+        };
+        let question = Question {
+            request,
+            answer,
+            asked: Instant::now() - ago,
+        };
+        self.sender.send(Message::Ask(Box::new(question))).await.unwrap();
+        receiver
+    }
+
+    fn says(&self, line: &str) -> bool {
+        self.agent.metrics.text().lines().any(|there| there == line)
+    }
+}
+
+/// The time of a question less so many milliseconds.
+fn all_but(left: u64) -> Duration {
+    QUESTION.saturating_sub(Duration::from_millis(left))
+}
+
+fn code(reply: Reply) -> Code {
+    reply.accepted().unwrap_err().code
+}
+
+#[tokio::test]
+async fn a_plugin_hears_in_time_why_there_is_no_answer_though_a_round_hangs() {
+    let deaf = Deaf::new();
+    deaf.told.cancel();
+    // The round has begun before.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let begun = Instant::now();
+    let answer = deaf.ask(all_but(1500)).await;
+    assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(
+        !deaf.agent.metrics.text().contains("rdmanet_failures_total{"),
+        "a round that was in the way has not failed"
+    );
+}
+
+#[tokio::test]
+async fn of_those_that_wait_together_each_is_answered_in_time() {
+    let deaf = Deaf::new();
+    deaf.told.cancel();
+    let begun = Instant::now();
+    let mut answers = Vec::new();
+    for _ in 0..10 {
+        answers.push(deaf.ask(all_but(1500)).await);
+    }
+    for answer in answers {
+        assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_question_is_not_worked_off_when_its_plugin_has_given_up() {
+    let deaf = Deaf::new();
+    drop(deaf.ask(Duration::from_secs(6)).await);
+    deaf.told.cancel();
+    let last = deaf.ask(QUESTION).await;
+    assert_eq!(code(last.await.unwrap()), Code::API_UNREACHABLE);
+    assert!(deaf.says("rdmanet_questions_missed_total{pool=\"rail0\"} 1"));
+    assert!(deaf.says("rdmanet_questions_total{pool=\"rail0\",verb=\"claim\",code=\"119\"} 1"));
+}
+
+#[tokio::test]
+async fn who_asks_before_pools_are_told_waits_its_time_and_hears_why() {
+    let deaf = Deaf::new();
+    let begun = Instant::now();
+    let answer = deaf.ask(all_but(300)).await;
+    assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
+    let took = begun.elapsed();
+    assert!(
+        took >= Duration::from_millis(200) && took < Duration::from_secs(1),
+        "{took:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_worker_that_is_told_to_stop_leaves_a_hanging_round_soon() {
+    let deaf = Deaf::new();
+    deaf.told.cancel();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let begun = Instant::now();
+    deaf.stop.cancel();
+    deaf.worker.await.unwrap();
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}

@@ -82,7 +82,7 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     let path = config.socket.clone();
     let tasks = TaskTracker::new();
     let (agent, workers) = begin(config, client, &tasks, &stop);
-    tasks.spawn(serve::run(socket, workers, stop.clone()));
+    tasks.spawn(serve::run(socket, agent.clone(), workers, stop.clone()));
     tasks.spawn(http::run(listener, agent.clone(), stop.clone()));
     tasks.spawn(links::run(agent, stop.clone()));
     stop.cancelled().await;

@@ -3,7 +3,8 @@
 //!
 //! Holds always: whoever is slow, silent or sends nonsense costs nobody else anything, and gets an answer that says so.
 
-use crate::worker::{Message, Question};
+use crate::agent::Agent;
+use crate::worker::{Answer, Message, Question};
 use common::cni::{Code, Error};
 use ipam::agent::{LIMIT, MESSAGE_MAX, Reply, Request};
 use ipam::pool::PoolName;
@@ -11,6 +12,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -19,6 +21,12 @@ use tokio_util::sync::CancellationToken;
 
 /// Questions that are answered at the same time; others wait in the socket's queue.
 const AT_ONCE: usize = 1024;
+
+/// How much of the time that a plugin has may pass in waiting for others: what is left is enough for the plugin's next question.
+const WAIT: f64 = 0.6;
+
+/// How often a question is asked again where no end of a wish is heard.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Finds the worker of a pool, and starts one for a pool that has none.
 pub type Workers = Arc<dyn Fn(&PoolName) -> mpsc::Sender<Message> + Send + Sync>;
@@ -42,7 +50,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Answers until `stop`.
-pub async fn run(listener: UnixListener, workers: Workers, stop: CancellationToken) {
+pub async fn run(listener: UnixListener, agent: Arc<Agent>, workers: Workers, stop: CancellationToken) {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else {
@@ -59,17 +67,17 @@ pub async fn run(listener: UnixListener, workers: Workers, stop: CancellationTok
                 }
             },
         };
-        let workers = workers.clone();
+        let (agent, workers) = (agent.clone(), workers.clone());
         tokio::spawn(async move {
             let _permit = permit;
-            if let Err(e) = tokio::time::timeout(LIMIT, attend(stream, &workers)).await {
+            if let Err(e) = tokio::time::timeout(LIMIT, attend(stream, &agent, &workers)).await {
                 tracing::debug!(error = %e, "a plugin was not answered in time");
             }
         });
     }
 }
 
-async fn attend(stream: UnixStream, workers: &Workers) {
+async fn attend(stream: UnixStream, agent: &Agent, workers: &Workers) {
     let asked = Instant::now();
     let (reader, mut writer) = stream.into_split();
     let mut line = Vec::new();
@@ -79,7 +87,7 @@ async fn attend(stream: UnixStream, workers: &Workers) {
         .await;
     let reply = match read {
         Ok(0) | Err(_) => return,
-        Ok(_) => answer(&line, asked, workers).await,
+        Ok(_) => answer(&line, asked, agent, workers).await,
     };
     if let Ok(mut text) = serde_json::to_vec(&reply) {
         text.push(b'\n');
@@ -88,7 +96,9 @@ async fn attend(stream: UnixStream, workers: &Workers) {
     }
 }
 
-async fn answer(line: &[u8], asked: Instant, workers: &Workers) -> Reply {
+/// The answer of the pool's worker; asked again as long as it says that there may be a better one in a moment. The worker itself waits
+/// for nobody.
+async fn answer(line: &[u8], asked: Instant, agent: &Agent, workers: &Workers) -> Reply {
     let request: Request = match serde_json::from_slice(line) {
         Ok(request) => request,
         Err(e) => {
@@ -97,16 +107,29 @@ async fn answer(line: &[u8], asked: Instant, workers: &Workers) -> Reply {
             return Reply::refused(Error::new(Code::DECODE, msg));
         }
     };
-    let (answer, receiver) = oneshot::channel();
     let worker = workers(&request.pool);
-    let question = Question {
-        request,
-        answer,
-        asked,
-    };
-    let sent = worker.send(Message::Ask(Box::new(question))).await.is_ok();
-    match receiver.await {
-        Ok(reply) if sent => reply,
-        _ => Reply::refused(Error::new(Code::TRY_AGAIN, "the agent is stopping; try again")),
+    let last = asked + request.within().mul_f64(WAIT);
+    loop {
+        // Heard from here on, so that no end is missed.
+        let ends = agent.wishes.ends();
+        let (answer, receiver) = oneshot::channel();
+        let question = Question {
+            request: request.clone(),
+            answer,
+            asked,
+            waits: Instant::now() < last,
+        };
+        let sent = worker.send(Message::Ask(Box::new(question))).await.is_ok();
+        match receiver.await {
+            Ok(Answer::Reply(reply)) if sent => return reply,
+            Ok(Answer::Later(pause)) if sent => {
+                let news = async {
+                    let _ = tokio::time::timeout(AGAIN, ends).await;
+                    tokio::time::sleep(pause).await;
+                };
+                let _ = tokio::time::timeout_at(last, news).await;
+            }
+            _ => return Reply::refused(Error::new(Code::TRY_AGAIN, "the agent is stopping; try again")),
+        }
     }
 }

@@ -56,9 +56,20 @@ pub struct Question {
     /// Its words.
     pub request: Request,
     /// Where the answer goes; closed when nobody waits for it any more.
-    pub answer: oneshot::Sender<Reply>,
+    pub answer: oneshot::Sender<Answer>,
     /// Since when the plugin waits.
     pub asked: tokio::time::Instant,
+    /// The plugin has time to wait for what others do.
+    pub waits: bool,
+}
+
+/// What a worker says to that.
+#[derive(Debug)]
+pub enum Answer {
+    /// That is all.
+    Reply(Reply),
+    /// Others were asked to share addresses: once that wish has ended, and this time later, the question is to be asked again.
+    Later(Duration),
 }
 
 /// The worker of a pool.

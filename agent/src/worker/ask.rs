@@ -3,7 +3,7 @@
 
 use super::claim::{Claimed, FULL_PAUSE};
 use super::shared::Room;
-use super::{Target, Worker};
+use super::{Answer, Target, Worker, mirror};
 use crate::agent::{Failure, event};
 use crate::ground::Ground;
 use block::owner::Me;
@@ -11,19 +11,33 @@ use common::cni::{Code, Error};
 use ipam::agent::{Reply, Request, Verb};
 use ipam::range::Family;
 use k8s_openapi::api::core::v1::ObjectReference;
+use std::time::Duration;
+
+/// The longest of the moments that keep nodes apart.
+const APART: Duration = Duration::from_millis(500);
 
 impl Worker {
-    /// The answer to `request`.
-    pub(super) async fn answer(&mut self, request: &Request) -> Reply {
-        match Box::pin(self.serve(request)).await {
-            Ok(reply) => reply,
-            Err(error) => {
-                let attachment = request.attachment.as_ref().map(|asked| asked.owner.to_string());
-                tracing::warn!(pool = %self.pool, attachment, code = error.code.0, error = %error.msg, "refused");
-                self.tell_pod(request, &error);
-                Reply::refused(error)
-            }
+    /// The answer to `request`; later, if others were asked to share addresses and the plugin `waits`.
+    pub(super) async fn answer(&mut self, request: &Request, waits: bool) -> Answer {
+        let error = match Box::pin(self.serve(request)).await {
+            Ok(reply) => return Answer::Reply(reply),
+            Err(error) => error,
+        };
+        let attachment = request.attachment.as_ref().map(|asked| asked.owner.to_string());
+        let is_wished = |family: &Family| self.wish_stands(*family);
+        if waits && error.code == Code::TRY_AGAIN && request.families.iter().any(is_wished) {
+            tracing::debug!(pool = %self.pool, attachment, error = %error.msg, "waits");
+            return Answer::Later(self.apart());
         }
+        tracing::warn!(pool = %self.pool, attachment, code = error.code.0, error = %error.msg, "refused");
+        self.tell_pod(request, &error);
+        Answer::Reply(Reply::refused(error))
+    }
+
+    /// A moment that keeps the nodes of a large pool apart, all of which hear at once that something is shared.
+    fn apart(&self) -> Duration {
+        let blocks = self.target().map_or(0, |target| target.blocks);
+        mirror::wait(blocks, fastrand::f64()).min(APART)
     }
 
     async fn serve(&mut self, request: &Request) -> Result<Reply, Error> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a worker has been told and has not seen to yet.
 
-use super::{Message, Question};
+use super::{Answer, Message, Question};
 use crate::patience::QUESTION;
 use ipam::agent::{Reply, Verb};
 use std::collections::VecDeque;
@@ -52,7 +52,7 @@ impl Inbox {
             }
             Some(Message::Ask(question)) if question.request.verb == Verb::Release => {
                 (self.news, self.releases) = (true, true);
-                let _ = question.answer.send(Reply::Done);
+                let _ = question.answer.send(Answer::Reply(Reply::Done));
                 Heard::News
             }
             Some(Message::Ask(question)) => {

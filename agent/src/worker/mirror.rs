@@ -63,7 +63,7 @@ impl Mirrored {
 }
 
 /// How long a node with this `chance` (0 to 1) waits before it tells what many may have to tell now, where the pool has so many blocks.
-fn wait(blocks: i64, chance: f64) -> Duration {
+pub(super) fn wait(blocks: i64, chance: f64) -> Duration {
     let all = f64::from(i32::try_from(blocks).unwrap_or(i32::MAX)) / NOTES_A_SECOND;
     if all < 1.0 {
         // A few do not meet.

@@ -6,7 +6,7 @@
 
 use super::inbox::{Heard, Inbox};
 use super::rhythm::{Rhythm, Round};
-use super::{Message, Question, Worker};
+use super::{Answer, Message, Question, Worker};
 use crate::agent::Failure;
 use crate::patience::{self, Hurry, QUESTION};
 use common::cni::{Code, Error};
@@ -74,7 +74,7 @@ impl Worker {
                     );
                     let reply = Reply::refused(Error::new(Code::API_UNREACHABLE, why));
                     self.agent.metrics.answered(&self.pool, question.request.verb, &reply);
-                    let _ = question.answer.send(reply);
+                    let _ = question.answer.send(Answer::Reply(reply));
                 },
             }
         }
@@ -149,11 +149,14 @@ impl Worker {
             request,
             answer,
             asked,
+            waits,
         } = question;
-        let reply = patience::until(asked + QUESTION, self.answer(&request)).await;
-        self.agent.metrics.answered(&self.pool, request.verb, &reply);
+        let said = patience::until(asked + QUESTION, self.answer(&request, waits)).await;
+        if let Answer::Reply(reply) = &said {
+            self.agent.metrics.answered(&self.pool, request.verb, reply);
+        }
         // The plugin may have given up meanwhile.
-        let _ = answer.send(reply);
+        let _ = answer.send(said);
     }
 }
 

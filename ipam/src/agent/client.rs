@@ -52,7 +52,11 @@ impl Client {
     /// # Errors
     /// [`Code::TRY_AGAIN`] when there is no answer, with what became of the question; what the agent refused with.
     pub fn ask(&self, request: &Request, deadline: Instant) -> Result<Reply, Error> {
-        let line = line(request)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let line = line(&Request {
+            within_ms: u64::try_from(left.as_millis()).ok(),
+            ..request.clone()
+        })?;
         let answer = self
             .connect(deadline)
             .and_then(|mut stream| {

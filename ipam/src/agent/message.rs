@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The messages.
 
+use super::LIMIT;
 use crate::pool::PoolName;
 use crate::range::Family;
 use crate::store::Sandbox;
 use common::cni::{Attachment, Code, Error};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// The longest message in bytes, its newline included. An answer has few addresses and a sentence or two.
 pub const MESSAGE_MAX: usize = 64 << 10;
@@ -48,6 +50,19 @@ pub struct Request {
     /// Families of which any address will do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<Family>,
+    /// For how many milliseconds the answer is waited for; [`LIMIT`] if it does not say. Set by [`Client::ask`].
+    ///
+    /// [`Client::ask`]: super::Client::ask
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
+}
+
+impl Request {
+    /// For how long the answer is waited for.
+    pub fn within(&self) -> Duration {
+        self.within_ms
+            .map_or(LIMIT, |millis| Duration::from_millis(millis).min(LIMIT))
+    }
 }
 
 /// An attachment and the network it belongs to.

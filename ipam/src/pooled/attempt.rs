@@ -51,7 +51,7 @@ pub(super) enum By {
 /// What came of a look at the store.
 enum Look {
     Done(CniResult),
-    Ask(Request, Want),
+    Ask(Box<Request>, Want),
 }
 
 impl<'a> Attempt<'a> {
@@ -156,20 +156,20 @@ impl<'a> Attempt<'a> {
         match plan::plan(&pool, &ranges, &self.config.requests, told, &locked)? {
             Plan::Give(chosen) => self.commit(&locked, &pool, &chosen, told).map(Look::Done),
             Plan::Claim(families, want) => Ok(Look::Ask(
-                Request {
+                Box::new(Request {
                     families,
                     ..self.request(Verb::Claim)
-                },
+                }),
                 want,
             )),
             Plan::Allocate(ips, families, want) => {
                 locked.begin_asking(self.owner)?;
                 Ok(Look::Ask(
-                    Request {
+                    Box::new(Request {
                         ips,
                         families,
                         ..self.request(Verb::Allocate)
-                    },
+                    }),
                     want,
                 ))
             }
@@ -199,7 +199,7 @@ impl<'a> Attempt<'a> {
         if told.refreshed {
             return Err(want.unmet());
         }
-        Ok(Look::Ask(self.request(Verb::Claim), want))
+        Ok(Look::Ask(Box::new(self.request(Verb::Claim)), want))
     }
 
     fn request(&self, verb: Verb) -> Request {
@@ -213,6 +213,7 @@ impl<'a> Attempt<'a> {
             pod: Pod::of(self.sandbox),
             ips: Vec::new(),
             families: Vec::new(),
+            within_ms: None,
         }
     }
 

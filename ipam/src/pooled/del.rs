@@ -54,5 +54,6 @@ fn told(pools: &Pools, name: &PoolName, owner: &Attachment, lease: Option<&Lease
         pod: lease.and_then(|lease| Pod::of(&lease.sandbox)),
         ips: lease.map(|lease| lease.api.clone()).unwrap_or_default(),
         families: Vec::new(),
+        within_ms: None,
     }
 }

@@ -45,6 +45,7 @@ fn ready(pools: &Pools, name: &PoolName) -> Result<(), Error> {
         pod: None,
         ips: Vec::new(),
         families: Vec::new(),
+        within_ms: None,
     };
     let answer = pools.agent.ask(&request, Instant::now() + pools.agent.limit);
     answer.map(|_| ()).map_err(|error| want.refused(error))

@@ -4,7 +4,7 @@ use super::*;
 use ipam::agent::Request;
 use tokio::sync::oneshot;
 
-fn ask(verb: &str) -> (Message, oneshot::Receiver<Reply>) {
+fn ask(verb: &str) -> (Message, oneshot::Receiver<Answer>) {
     let request: Request =
         serde_json::from_value(serde_json::json!({ "verb": verb, "pool": "rail0" })).unwrap();
     let (answer, receiver) = oneshot::channel();
@@ -12,6 +12,7 @@ fn ask(verb: &str) -> (Message, oneshot::Receiver<Reply>) {
         request,
         answer,
         asked: Instant::now(),
+        waits: false,
     };
     (Message::Ask(Box::new(question)), receiver)
 }
@@ -46,7 +47,7 @@ async fn a_release_is_work_for_a_round_and_nobody_waits_for_it() {
     let (release, mut told) = ask("release");
     sender.send(release).await.unwrap();
     assert_eq!(inbox.hear().await, Heard::News);
-    assert_eq!(told.try_recv(), Ok(Reply::Done));
+    assert!(matches!(told.try_recv(), Ok(Answer::Reply(Reply::Done))));
     assert!(inbox.next_question().is_none());
     assert!(inbox.has_news() && inbox.begin_round());
     assert!(!inbox.has_news() && !inbox.begin_round());

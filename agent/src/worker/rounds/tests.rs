@@ -66,7 +66,7 @@ impl Deaf {
     }
 
     /// A question that was asked so long `ago`.
-    async fn ask(&self, ago: Duration) -> oneshot::Receiver<Reply> {
+    async fn ask(&self, ago: Duration) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
         let request = Request {
             verb: Verb::Claim,
@@ -75,11 +75,13 @@ impl Deaf {
             pod: None,
             ips: Vec::new(),
             families: Vec::new(),
+            within_ms: None,
         };
         let question = Question {
             request,
             answer,
             asked: Instant::now() - ago,
+            waits: false,
         };
         self.sender.send(Message::Ask(Box::new(question))).await.unwrap();
         receiver
@@ -95,7 +97,10 @@ fn all_but(left: u64) -> Duration {
     QUESTION.saturating_sub(Duration::from_millis(left))
 }
 
-fn code(reply: Reply) -> Code {
+fn code(answer: Answer) -> Code {
+    let Answer::Reply(reply) = answer else {
+        panic!("not now: {answer:?}");
+    };
     reply.accepted().unwrap_err().code
 }
 

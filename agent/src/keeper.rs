@@ -14,7 +14,7 @@ mod sticky;
 use crate::agent::{Agent, Failure};
 use crate::api::{BlockState, IpAddress, IpBlock, IpPool};
 use crate::cluster::list;
-use crate::patience::{self, QUESTION, until_stopped};
+use crate::patience::{self, QUESTION, briefly, until_stopped};
 use election::Election;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
@@ -98,7 +98,8 @@ impl Keeper {
         };
         self.agent.metrics.keeper(is_keeper);
         if is_keeper {
-            return self.work().await;
+            // Its Lease is renewed between two rounds.
+            return briefly(Box::pin(self.work())).await;
         }
         self.sight = None;
         self.watched.clear();
@@ -122,7 +123,7 @@ impl Keeper {
                 () = tokio::time::sleep_until(next) => return false,
                 () = news, if self.sight.is_some() => {}
             }
-            until_stopped(stop, Box::pin(self.answer_wishes())).await;
+            until_stopped(stop, briefly(Box::pin(self.answer_wishes()))).await;
             breath = tokio::time::Instant::now() + BREATH;
         }
     }

@@ -9,6 +9,7 @@
 
 use crate::agent::Agent;
 use crate::cluster::{Trouble, Written, create, get, swap};
+use crate::patience::briefly;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
@@ -85,7 +86,11 @@ impl Election {
         // Without an answer it is not known who has it. A keeper asks again at once; others would only add to what keeps the
         // API server from answering.
         self.next = (!was).then(|| began + pause(Found::Kept, self.eye.nodes, chance));
-        let found = self.attempt().await?;
+        let found = if was {
+            briefly(self.attempt()).await?
+        } else {
+            self.attempt().await?
+        };
         self.was = found == Found::Mine;
         self.next = Some(began + pause(found, self.eye.nodes, chance));
         if self.was != was {
@@ -182,13 +187,12 @@ impl Eye {
 
 /// How long a candidate waits. `chance` (0 to 1) keeps those that started together from looking together.
 fn pause(found: Found, nodes: u64, chance: f64) -> Duration {
+    let turn = Duration::from_secs(nodes / LOOKS_A_SECOND);
     match found {
         Found::Mine => DURATION / 3,
-        Found::Old(left) => left,
-        Found::Kept => {
-            let turn = Duration::from_secs(nodes / LOOKS_A_SECOND).clamp(DURATION / 3, SELDOM);
-            turn.mul_f64(0.5 + chance)
-        }
+        // Those that have found it old do not all come for it at once; the first of so many comes soon.
+        Found::Old(left) => left + turn.min(SELDOM).mul_f64(chance),
+        Found::Kept => turn.clamp(DURATION / 3, SELDOM).mul_f64(0.5 + chance),
     }
 }
 

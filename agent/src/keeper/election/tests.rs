@@ -19,6 +19,18 @@ fn a_few_candidates_look_more_often_than_a_keeper_may_be_silent() {
     assert_eq!(pause(Found::Kept, u64::MAX, 0.5), SELDOM);
 }
 
+/// Three hundred of ten thousand look while a keeper is silent for so long.
+#[test]
+fn those_that_find_a_lease_old_come_for_it_one_after_another_and_the_first_one_soon() {
+    let mut comes: Vec<Duration> = (1..=300)
+        .map(|i| pause(Found::Old(DURATION), 10_000, f64::from(i) / 300.0))
+        .collect();
+    assert!(comes[0] < DURATION + DURATION / 3);
+    comes.dedup_by_key(|comes| comes.as_secs());
+    assert_eq!(comes.len(), 300);
+    assert_eq!(pause(Found::Old(DURATION), 3, 1.0), DURATION);
+}
+
 fn of(holder: &str, version: &str, silent: Duration) -> Lease {
     let renewed = Timestamp::now() - silent;
     Lease {

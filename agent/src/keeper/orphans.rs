@@ -37,7 +37,7 @@ impl Keeper {
     /// Marks blocks of gone nodes, and deletes them when nobody wants them.
     pub(super) async fn end_orphans(&mut self) -> Result<(), Failure> {
         let blocks = self.blocks();
-        // A node that comes back and goes again begins a quarantine of its own.
+        self.welcome(&blocks).await?;
         let of_blocks = blocks.iter().map(|block| (block.name_any(), &block.spec.owner));
         let of_addresses = self
             .addresses
@@ -55,6 +55,28 @@ impl Keeper {
             .collect::<Vec<Arc<IpBlock>>>()
         {
             self.end_orphan(&block).await?;
+        }
+        Ok(())
+    }
+
+    /// A node that comes back and goes again has a quarantine anew. Whoever waits for one of its blocks has perhaps not seen it
+    /// come back, but sees a new version.
+    async fn welcome(&self, blocks: &[Arc<IpBlock>]) -> Result<(), Failure> {
+        let back = blocks
+            .iter()
+            .filter(|block| self.watched.contains_key(&block.name_any()))
+            .filter(|block| !self.seems_gone(&block.spec.owner));
+        for block in back {
+            let seen = seen(block);
+            if seen.phase == Phase::Orphaned {
+                let again = changed(block, &seen, &self.agent.config.node);
+                swap(&self.agent.cluster.blocks, &again).await?;
+                tracing::info!(
+                    block = block.name_any(),
+                    node = block.spec.owner.node,
+                    "the node of the block is back: its quarantine begins anew if it goes again"
+                );
+            }
         }
         Ok(())
     }

@@ -8,9 +8,10 @@
 
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::BlockState;
+use crate::api::{BlockState, IpBlock};
 use crate::grid::Cell;
 use crate::object::seen;
+use block::Owner;
 use block::owner::Me;
 use ipam::pool::{PoolFile, PoolRanges};
 use ipam::range::{Family, bits};
@@ -58,16 +59,18 @@ impl Worker {
         let Some(Me::Registered(me)) = self.agent.me() else {
             return false;
         };
-        let blocks = self.blocks();
-        let mine = blocks
-            .values()
-            .filter(|block| seen(block).owner == me && block.spec.state != BlockState::Shared);
-        mine.map(|block| {
-            block
-                .status
-                .as_ref()
-                .and_then(|status| status.observed_generation)
-        })
-        .all(|noted| noted == Some(generation))
+        noted_by_all(self.blocks().values(), &me, generation)
     }
 }
+
+/// Whether each of `blocks` that `me` gives from tells this generation.
+fn noted_by_all<'a>(blocks: impl IntoIterator<Item = &'a IpBlock>, me: &Owner, generation: i64) -> bool {
+    let mine = blocks
+        .into_iter()
+        .filter(|block| seen(block).owner == *me && block.spec.state != BlockState::Shared);
+    let noted = |block: &IpBlock| block.status.as_ref()?.observed_generation;
+    mine.map(noted).all(|noted| noted == Some(generation))
+}
+
+#[cfg(test)]
+mod tests;

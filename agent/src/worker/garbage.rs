@@ -51,6 +51,50 @@ impl Suspects {
     }
 }
 
+/// When the newest lease of each interface of each pod was made, by the name of the pod.
+struct Sandboxes(HashMap<(String, String), Duration>);
+
+impl Sandboxes {
+    fn of(leases: &[HeldLease]) -> Self {
+        let mut newest: HashMap<(String, String), Duration> = HashMap::new();
+        for held in leases {
+            if let Some(key) = Self::key(held) {
+                let since = newest.entry(key).or_default();
+                *since = (*since).max(held.lease.since_boot);
+            }
+        }
+        Self(newest)
+    }
+
+    fn key(held: &HeldLease) -> Option<(String, String)> {
+        let pod = held.lease.sandbox.pod.clone()?;
+        Some((pod, held.lease.owner.ifname.to_string()))
+    }
+
+    /// Whether the pod of the lease has a newer one for the same interface.
+    fn replace(&self, held: &HeldLease) -> bool {
+        let newest = Self::key(held).and_then(|key| self.0.get(&key));
+        newest.is_some_and(|since| *since > held.lease.since_boot)
+    }
+}
+
+/// Whether an address whose lease ended then may be given by others.
+fn has_rested(ended: Option<Duration>, now: Duration, cooldown: Duration) -> bool {
+    // A time still to come is of an earlier boot.
+    ended.is_none_or(|ended| now.checked_sub(ended).is_none_or(|rested| rested >= cooldown))
+}
+
+/// Whether `address` is the object of the lease that has ended.
+fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
+    let same = address.spec.pool == pool && address.spec.address.parse() == Ok(released.ip);
+    let owner = released.lease.as_ref().map(|lease| &lease.owner);
+    same && owner.is_none_or(|owner| {
+        address.spec.attachment.as_ref().is_some_and(|asked| {
+            asked.container_id == owner.container_id.as_str() && asked.ifname == owner.ifname.as_str()
+        })
+    })
+}
+
 /// With nothing to go by, addresses are asked for once in so many times of [`crate::config::Config::observe`].
 const SELDOM: u32 = 20;
 
@@ -79,14 +123,7 @@ impl Worker {
 
     async fn collect_leases(&mut self) -> Result<(), Failure> {
         let leases = self.agent.stores.leases(&self.pool).await?;
-        let mut newest: HashMap<(String, String), Duration> = HashMap::new();
-        for held in &leases.held {
-            if let Some(pod) = &held.lease.sandbox.pod {
-                let key = (pod.clone(), held.lease.owner.ifname.to_string());
-                let since = newest.entry(key).or_default();
-                *since = (*since).max(held.lease.since_boot);
-            }
-        }
+        let newest = Sandboxes::of(&leases.held);
         let mut seen = HashSet::new();
         for held in leases.held {
             let key = (held.lease.owner.clone(), held.inode);
@@ -129,11 +166,7 @@ impl Worker {
     }
 
     /// Why the pod of a lease cannot have its address any more; none if nothing proves that.
-    async fn evidence(
-        &self,
-        held: &HeldLease,
-        newest: &HashMap<(String, String), Duration>,
-    ) -> Option<String> {
+    async fn evidence(&self, held: &HeldLease, newest: &Sandboxes) -> Option<String> {
         let sandbox = &held.lease.sandbox;
         let netns = sandbox.netns.clone()?;
         let fate = tokio::task::spawn_blocking(move || netns.fate()).await.ok()?;
@@ -146,14 +179,7 @@ impl Worker {
                 return None;
             }
         };
-        let key = sandbox
-            .pod
-            .clone()
-            .map(|pod| (pod, held.lease.owner.ifname.to_string()));
-        let replaced = key
-            .and_then(|key| newest.get(&key))
-            .is_some_and(|since| *since > held.lease.since_boot);
-        let pod = if replaced {
+        let pod = if newest.replace(held) {
             PodSight::HasNewerSandbox
         } else {
             self.pod_sight(held).await
@@ -201,17 +227,15 @@ impl Worker {
             return Ok(());
         }
         let now = self.agent.stores.since_boot()?;
-        let rested = |released: &Released| {
-            // A time still to come is of an earlier boot.
-            released
-                .ended
-                .is_none_or(|ended| now.checked_sub(ended).is_none_or(|rested| rested >= cooldown))
-        };
         let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
         for released in released {
-            let object = there.iter().find(|address| self.is_of(address, &released));
+            let object = there
+                .iter()
+                .find(|address| is_of(self.pool.as_str(), address, &released));
             // One that is kept goes back to the same pod, which needs no rest from itself.
-            if object.is_some_and(|address| address.spec.holder.is_none()) && !rested(&released) {
+            if object.is_some_and(|address| address.spec.holder.is_none())
+                && !has_rested(released.ended, now, cooldown)
+            {
                 continue;
             }
             if let Some(object) = object
@@ -229,17 +253,6 @@ impl Worker {
                 .await?;
         }
         Ok(())
-    }
-
-    /// Whether `address` is the object of the lease that has ended.
-    fn is_of(&self, address: &IpAddress, released: &Released) -> bool {
-        let same = address.spec.pool == self.pool.as_str() && address.spec.address.parse() == Ok(released.ip);
-        let owner = released.lease.as_ref().map(|lease| &lease.owner);
-        same && owner.is_none_or(|owner| {
-            address.spec.attachment.as_ref().is_some_and(|asked| {
-                asked.container_id == owner.container_id.as_str() && asked.ifname == owner.ifname.as_str()
-            })
-        })
     }
 
     /// Removes the objects of this node that no lease has: of an ADD that died, or of an earlier boot. Returns whether the

@@ -30,7 +30,7 @@ impl Worker {
             };
             // Those of this node's name are for `settle`, which knows the file.
             if block.spec.owner.node != *wanted.me.node
-                && self.is_ripe(&block)
+                && self.is_ripe(&block).await?
                 && self.take_over(wanted, &block, cell).await?
             {
                 return Ok(Claimed::Yes);
@@ -39,17 +39,21 @@ impl Worker {
         Ok(Claimed::Full)
     }
 
-    /// Whether the block has been as it is for a quarantine; begins to watch it if not.
-    fn is_ripe(&mut self, block: &IpBlock) -> bool {
+    /// Whether the block has been as it is for a quarantine; begins to watch it if not, unless its node is there again. If that
+    /// comes back later, the keeper gives the block another version.
+    async fn is_ripe(&mut self, block: &IpBlock) -> Result<bool, Failure> {
         let version = block.metadata.resource_version.clone().unwrap_or_default();
-        let quarantine = self.agent.config.quarantine;
-        match self.left.get(&block.name_any()) {
-            Some((watched, since)) if *watched == version => since.elapsed() >= quarantine,
-            _ => {
-                self.left.insert(block.name_any(), (version, Instant::now()));
-                false
-            }
+        if let Some((watched, since)) = self.left.get(&block.name_any())
+            && *watched == version
+        {
+            return Ok(since.elapsed() >= self.agent.config.quarantine);
         }
+        self.left.remove(&block.name_any());
+        let node = self.agent.cluster.registration(&block.spec.owner.node).await?;
+        if node.is_none() {
+            self.left.insert(block.name_any(), (version, Instant::now()));
+        }
+        Ok(false)
     }
 
     async fn take_over(&mut self, wanted: Wanted<'_>, block: &IpBlock, cell: Cell) -> Result<bool, Failure> {

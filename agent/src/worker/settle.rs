@@ -28,6 +28,30 @@ pub(super) struct About<'a> {
     pub(super) anew: bool,
 }
 
+/// An active block that a node may be able to do without.
+struct Spare<'a> {
+    name: &'a str,
+    /// Addresses of it that nobody has.
+    free: u64,
+    /// No address of it has been in use for a while.
+    rested: bool,
+}
+
+/// The blocks that have rested without which `wanted` addresses are free all the same.
+fn without<'a>(blocks: &[Spare<'a>], wanted: u64) -> Vec<&'a str> {
+    let mut free = blocks
+        .iter()
+        .fold(0_u64, |sum, block| sum.saturating_add(block.free));
+    let mut spare = Vec::new();
+    for block in blocks {
+        if block.rested && free.saturating_sub(block.free) >= wanted {
+            free = free.saturating_sub(block.free);
+            spare.push(block.name);
+        }
+    }
+    spare
+}
+
 /// Steps about one block before others get their turn.
 const STEPS: usize = 8;
 
@@ -79,6 +103,10 @@ impl Worker {
         let (Some(ground), Some(file)) = (&target.ground, file) else {
             return BTreeSet::new();
         };
+        let rested = |name: &str| {
+            let since = self.idle.get(name);
+            since.is_some_and(|since| since.elapsed() >= self.agent.config.idle)
+        };
         let mut surplus = BTreeSet::new();
         for grid in &ground.grids {
             let room = |name: &str, cidr| {
@@ -86,25 +114,18 @@ impl Worker {
                 let used = usage.get(name).copied().unwrap_or_default();
                 all.saturating_sub(used.leased + used.resting)
             };
-            let blocks: Vec<(&str, u64)> = file
+            let blocks = file
                 .active()
                 .filter_map(|block| Some((block.name.as_str(), Cell::of(block.cidr)?)))
                 .filter(|(_, cell)| grid.has(*cell))
-                .map(|(name, cell)| (name, room(name, cell)))
-                .collect();
-            let mut free = blocks
-                .iter()
-                .fold(0_u64, |sum, (_, room)| sum.saturating_add(*room));
-            for (name, room) in blocks {
-                let rested = self
-                    .idle
-                    .get(name)
-                    .is_some_and(|since| since.elapsed() >= self.agent.config.idle);
-                if rested && free.saturating_sub(room) >= ground.wanted(grid.family()) {
-                    free -= room;
-                    surplus.insert(name.to_owned());
-                }
-            }
+                .map(|(name, cell)| Spare {
+                    name,
+                    free: room(name, cell),
+                    rested: rested(name),
+                })
+                .collect::<Vec<_>>();
+            let names = without(&blocks, ground.wanted(grid.family()));
+            surplus.extend(names.into_iter().map(str::to_owned));
         }
         surplus
     }
@@ -354,3 +375,6 @@ impl Worker {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,5 +15,5 @@ pub mod member;
 pub mod pools;
 
 pub use member::{Attachment, Member};
-pub use pools::Site;
+pub use pools::{InTurn, Site};
 pub use tests::programs::program;

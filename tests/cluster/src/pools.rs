@@ -8,6 +8,8 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use tokio::runtime::Runtime;
 
 /// A cluster of its own for one test.
 pub struct Site {
@@ -15,6 +17,34 @@ pub struct Site {
     pub server: Server,
     /// Its administrator.
     pub admin: Client,
+}
+
+/// A cluster that several tests use, one after the other.
+pub struct InTurn {
+    cluster: OnceLock<(Runtime, Site)>,
+    turn: Mutex<()>,
+}
+
+impl InTurn {
+    /// One that is started when the first test asks.
+    #[expect(clippy::new_without_default, reason = "a static is made in a constant way")]
+    pub const fn new() -> Self {
+        Self {
+            cluster: OnceLock::new(),
+            turn: Mutex::new(()),
+        }
+    }
+
+    /// Runs `test` when no other one uses the cluster.
+    pub fn run<T>(&self, test: impl FnOnce(&Runtime, &Site) -> T) -> T {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let (runtime, site) = self.cluster.get_or_init(|| {
+            let runtime = Runtime::new().unwrap();
+            let site = runtime.block_on(Site::new());
+            (runtime, site)
+        });
+        test(runtime, site)
+    }
 }
 
 impl Site {

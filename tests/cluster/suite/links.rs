@@ -2,7 +2,7 @@
 //! What a cluster hears of a node's links: a real kernel, whose cables the test pulls, under a real agent.
 
 use crate::events::events;
-use agents::{Member, Site};
+use agents::{InTurn, Member, Site};
 use cluster::audit::Mark;
 use cluster::install::{documents, manifests, until};
 use cluster::{Relay, install};
@@ -10,10 +10,8 @@ use k8s_openapi::api::core::v1::{Node as Object, NodeCondition};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tests::Node;
-use tokio::runtime::Runtime;
 
 const CONDITION: &str = "rdmanet.io/LinksReady";
 const BOTH: &str = "carrier on rail0, rail1";
@@ -30,19 +28,14 @@ struct Machine<'a> {
 /// Runs `test` on a machine with two rails in a network of its own, from where the API server is on the loopback too. One
 /// cluster serves all tests, one after the other.
 fn on_a_machine(name: &str, test: impl AsyncFnOnce(Machine<'_>) + Send) {
-    static CLUSTER: OnceLock<(Runtime, Site)> = OnceLock::new();
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let (runtime, site) = CLUSTER.get_or_init(|| {
-        let runtime = Runtime::new().unwrap();
-        let site = runtime.block_on(Site::new());
-        (runtime, site)
-    });
-    Node::run(|node| {
-        let _relay = Relay::start(runtime.handle(), site.server.port());
-        node.cable("rail0");
-        node.cable("rail1");
-        runtime.block_on(test(Machine { site, node, name }));
+    static CLUSTER: InTurn = InTurn::new();
+    CLUSTER.run(|runtime, site| {
+        Node::run(|node| {
+            let _relay = Relay::start(runtime.handle(), site.server.port());
+            node.cable("rail0");
+            node.cable("rail1");
+            runtime.block_on(test(Machine { site, node, name }));
+        });
     });
 }
 

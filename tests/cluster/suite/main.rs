@@ -12,6 +12,7 @@ mod addresses;
 mod edits;
 mod events;
 mod garbage;
+mod late;
 mod life;
 mod links;
 mod nodes;

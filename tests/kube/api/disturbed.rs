@@ -62,6 +62,29 @@ async fn an_answer_is_lost_after_the_deed() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_kept_arrives_when_its_sender_counts_no_more_on_it() {
+    let server = Server::shared();
+    let identity = Identity::new(&server.admin().await, "late").await;
+    let proxy = Proxy::start(server).await;
+    let api: Api<IpBlock> = Api::all(by_way_of(&proxy, &identity).await);
+    let wanted = some("late-4-0a000000-26", "late");
+    proxy.decide(|method, _| {
+        if method == "POST" {
+            Fault::Hold
+        } else {
+            Fault::None
+        }
+    });
+    let lost = api.create(&PostParams::default(), &wanted).await.unwrap_err();
+    assert!(!matches!(lost, kube::Error::Api(_)), "{lost}");
+    assert!(api.get_opt("late-4-0a000000-26").await.unwrap().is_none());
+    assert_eq!(proxy.held(), 1);
+    assert_eq!(proxy.deliver().await, [201]);
+    assert!(api.get_opt("late-4-0a000000-26").await.unwrap().is_some());
+    assert_eq!(proxy.held(), 0);
+}
+
+#[tokio::test]
 async fn a_refusal_of_the_proxy_looks_like_the_servers() {
     let server = Server::shared();
     let identity = Identity::new(&server.admin().await, "refusing").await;

@@ -31,6 +31,8 @@ pub enum Fault {
     LoseAnswer,
     /// The connection breaks before the server hears of it.
     LoseRequest,
+    /// The connection breaks, and the server hears of it all the same, much later: at [`Proxy::deliver`].
+    Hold,
 }
 
 /// Decides about a request, by its method and path.
@@ -46,6 +48,7 @@ pub struct Proxy {
 struct Shared {
     upstream: Client,
     decide: Mutex<Decide>,
+    held: Mutex<Vec<Request<Body>>>,
     /// While true, every connection is broken and none is accepted.
     cut: watch::Sender<bool>,
 }
@@ -70,6 +73,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstream: crate::server::client(anonymous).await,
             decide: Mutex::new(Box::new(|_, _| Fault::None)),
+            held: Mutex::new(Vec::new()),
             cut: watch::Sender::new(false),
         });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -93,6 +97,22 @@ impl Proxy {
     /// From now on `decide` is asked about each request.
     pub fn decide(&self, decide: impl FnMut(&str, &str) -> Fault + Send + 'static) {
         *self.shared.decide.lock().unwrap() = Box::new(decide);
+    }
+
+    /// How many requests are kept.
+    pub fn held(&self) -> usize {
+        self.shared.held.lock().unwrap().len()
+    }
+
+    /// Lets the server have the requests that were kept, in their order; returns the status codes of its answers.
+    pub async fn deliver(&self) -> Vec<u16> {
+        let held = std::mem::take(&mut *self.shared.held.lock().unwrap());
+        let mut codes = Vec::new();
+        for request in held {
+            let answer = self.shared.upstream.send(request).await.unwrap();
+            codes.push(answer.status().as_u16());
+        }
+        codes
     }
 
     /// Breaks every connection and takes no new one until [`Proxy::mend`].
@@ -143,15 +163,16 @@ async fn forward(request: Request<Incoming>, shared: &Shared) -> Result<Response
         Fault::LoseRequest => return Err(Lost),
         Fault::Status(code) => return Ok(refusal(code)),
         Fault::Delay(time) => tokio::time::sleep(time).await,
-        Fault::None | Fault::LoseAnswer => {}
+        Fault::None | Fault::LoseAnswer | Fault::Hold => {}
     }
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Lost)?.to_bytes();
-    let answer = shared
-        .upstream
-        .send(Request::from_parts(parts, Body::from(body.to_vec())))
-        .await;
-    match answer {
+    let request = Request::from_parts(parts, Body::from(body.to_vec()));
+    if fault == Fault::Hold {
+        shared.held.lock().unwrap().push(request);
+        return Err(Lost);
+    }
+    match shared.upstream.send(request).await {
         Ok(answer) if fault == Fault::LoseAnswer => {
             drop(answer);
             Err(Lost)

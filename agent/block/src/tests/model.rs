@@ -49,6 +49,8 @@ struct Story {
     heirs: bool,
     /// Whether machines fail as a whole: power, network, registration.
     machines_fail: bool,
+    /// Whether both of them do, each once; otherwise it is the first.
+    both_fail: bool,
     /// Whether the Node of a machine is deleted only if the machine is dead or hears of it.
     fenced: bool,
     /// Whether states that are alike are one.
@@ -77,6 +79,7 @@ impl Default for Story {
             one_owner: false,
             heirs: false,
             machines_fail: true,
+            both_fail: false,
             fenced: true,
             forgets: true,
             ends: false,
@@ -137,8 +140,7 @@ impl Model for Story {
                 }
                 self.agent_events(world, m, events);
             }
-            // The machines are alike: one that fails and one that does not is every case of one failure.
-            if self.machines_fail && m == 0 {
+            if self.machines_fail && (m == 0 || self.both_fail) {
                 self.machine_events(world, m, events);
             }
         }
@@ -183,9 +185,7 @@ impl Model for Story {
         vec![
             Property::always(UNIQUE, |_, world: &World| world.pods() <= 1),
             Property::always(COMES_FREE, |story: &Self, world: &World| {
-                !story.ends
-                    || (story.comes_free(world, false)
-                        && (!story.machines_fail || story.comes_free(world, true)))
+                !story.ends || story.deaths().iter().all(|dead| story.comes_free(world, *dead))
             }),
             Property::sometimes(BOTH, |_, world: &World| {
                 world.machines[1].pod && world.machines[0].agent != Agent::Idle(None)

@@ -143,6 +143,8 @@ pub(super) struct World {
     /// Sent and not executed yet; whoever sent it may have given up waiting.
     pub(super) wire: Vec<(Sender, Op)>,
     pub(super) faults: u8,
+    /// Which machines have failed, where a story lets each of them fail once.
+    pub(super) failed: [bool; MACHINES],
 }
 
 /// The decisions, replaceable to show that the model notices a missing guard.
@@ -250,6 +252,7 @@ impl World {
             heirs: Default::default(),
             wire: Vec::new(),
             faults: 0,
+            failed: [false; MACHINES],
         }
     }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When the API server is asked for this node's addresses.
+//! When the API server is asked for this node's addresses, and which leases and objects have ended.
 
 use super::*;
 use block::Owner;
+use common::cni::CniResult;
+use ipam::store::{Lease, Sandbox};
 
 const OBSERVE: Duration = Duration::from_secs(30);
 
@@ -77,4 +79,81 @@ fn what_was_done_behind_its_back_is_found_by_and_by() {
     let suspects = at_rest();
     std::thread::sleep(observe * SELDOM);
     assert!(suspects.may_be(&registered("1"), observe));
+}
+
+/// A lease of `pod`'s interface that was made `since` seconds after the boot.
+fn lease(pod: Option<&str>, container: &str, ifname: &str, since: u64) -> HeldLease {
+    HeldLease {
+        lease: Lease {
+            owner: Attachment {
+                container_id: ContainerId::try_from(container.to_owned()).unwrap(),
+                ifname: IfName::try_from(ifname.to_owned()).unwrap(),
+            },
+            network: "rail0".to_owned(),
+            sandbox: Sandbox {
+                pod: pod.map(str::to_owned),
+                ..Sandbox::default()
+            },
+            api: Vec::new(),
+            since: String::new(),
+            since_boot: Duration::from_secs(since),
+            result: CniResult::default(),
+        },
+        inode: 1,
+    }
+}
+
+#[test]
+fn only_the_newest_sandbox_of_a_pod_is_not_replaced() {
+    let all = [
+        lease(Some("default/a"), "c1", "net1", 10),
+        lease(Some("default/a"), "c2", "net1", 20),
+        lease(Some("default/a"), "c1", "net2", 11),
+        lease(Some("default/b"), "c3", "net1", 5),
+        lease(None, "c4", "net1", 1),
+        lease(None, "c5", "net1", 2),
+    ];
+    let newest = Sandboxes::of(&all);
+    let replaced: Vec<bool> = all.iter().map(|held| newest.replace(held)).collect();
+    // Another interface, another pod, and pods that nobody named, of which nothing follows.
+    assert_eq!(replaced, [true, false, false, false, false, false]);
+}
+
+#[test]
+fn an_address_rests_from_the_end_of_its_lease_in_this_boot() {
+    let seconds = Duration::from_secs;
+    let rested = |ended, now| has_rested(ended, seconds(now), seconds(30));
+    assert!(!rested(Some(seconds(100)), 129));
+    assert!(rested(Some(seconds(100)), 130));
+    assert!(rested(None, 1), "nobody knows when it ended");
+    assert!(rested(Some(seconds(100)), 99), "in an earlier boot");
+}
+
+#[test]
+fn the_object_of_a_lease_that_ended_is_that_of_its_own_attachment() {
+    let object = |container: &str| -> IpAddress {
+        serde_json::from_value(serde_json::json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": "default-4-0a010003" },
+            "spec": {
+                "pool": "rail0", "address": "10.1.0.3", "block": "10.1.0.0/28", "node": { "node": "n", "nodeUID": "u" },
+                "state": "Bound", "attachment": { "containerID": container, "ifname": "net1", "network": "net" },
+            },
+        }))
+        .unwrap()
+    };
+    let mut released = Released {
+        ip: "10.1.0.3".parse().unwrap(),
+        lease: Some(lease(None, "c1", "net1", 1).lease),
+        ended: None,
+        inode: 1,
+    };
+    assert!(is_of("rail0", &object("c1"), &released));
+    assert!(
+        !is_of("rail0", &object("c2"), &released),
+        "a pod that came after it has it"
+    );
+    assert!(!is_of("rail1", &object("c1"), &released));
+    // A note that cannot be read names the address alone.
+    released.lease = None;
+    assert!(is_of("rail0", &object("c2"), &released));
 }

@@ -5,7 +5,8 @@
 
 use super::stories::{requests, sharing_while_a_machine_fails};
 use super::{Failure, Story};
-use crate::tests::world::{Agent, MACHINES, Op, Sender, World};
+use crate::owner::next;
+use crate::tests::world::{Agent, MACHINES, Op, Rules, Sender, World};
 use stateright::{Checker, Model, StateRecorder};
 use std::collections::HashSet;
 
@@ -34,6 +35,9 @@ impl Story {
     }
 
     fn forget_of(&self, world: &mut World, m: usize) {
+        let loses = |how: &[Failure]| how.iter().any(|how| self.may_still(world, m, *how));
+        let starts_again = loses(&[Failure::Power, Failure::Death]);
+        let goes = loses(&[Failure::Registration, Failure::Death]);
         let machine = &mut world.machines[m];
         // The answer is lost: all that is left is to give up.
         if let Agent::Waiting(op, _) = &machine.agent
@@ -41,14 +45,12 @@ impl Story {
         {
             machine.agent = Agent::Idle(None);
         }
-        let safe = m != 0 || !self.machines_fail || world.faults >= self.faults;
-        let loses = |how: &[Failure]| !safe && self.failures.iter().any(|failure| how.contains(failure));
         // For the next start, of which there is none.
-        if machine.confirmed && machine.on && !loses(&[Failure::Power, Failure::Death]) {
+        if machine.confirmed && machine.on && !starts_again {
             machine.young = false;
         }
         // For whoever finds no Node of it.
-        if world.nodes[m].is_some() && !loses(&[Failure::Registration, Failure::Death]) {
+        if world.nodes[m].is_some() && !goes {
             world.bound[m] = false;
         }
     }
@@ -67,12 +69,45 @@ fn states(story: Story) -> HashSet<World> {
     settled.collect()
 }
 
-fn assert_nothing_is_left_out(story: Story) {
-    let all = Story {
+/// Returns whether an address has two pods in one of them.
+fn assert_nothing_is_left_out(story: Story) -> bool {
+    let all = states(Story {
         forgets: false,
         ..story.clone()
+    });
+    assert!(all == states(story));
+    all.iter().any(|world| world.pods() > 1)
+}
+
+fn sharing_while_a_machine_crashes_or_is_cut_off() -> Story {
+    Story {
+        failures: &[Failure::Crash, Failure::Network],
+        ..sharing_while_a_machine_fails()
+    }
+}
+
+#[test]
+#[ignore = "ten seconds: run it by hand with more_faults"]
+fn more_faults_what_is_forgotten_while_a_block_is_shared_makes_no_difference() {
+    assert!(!assert_nothing_is_left_out(
+        sharing_while_a_machine_crashes_or_is_cut_off()
+    ));
+}
+
+#[test]
+#[ignore = "ten seconds: run it by hand with more_faults"]
+fn more_faults_what_is_forgotten_hides_nothing_that_goes_wrong_while_a_block_is_shared() {
+    let rules = Rules {
+        next: |me, seen, held, mut usage, wish| {
+            usage.unpublished = 0;
+            next(me, seen, held, usage, wish)
+        },
+        ..Rules::default()
     };
-    assert!(states(all) == states(story));
+    assert!(assert_nothing_is_left_out(Story {
+        rules,
+        ..sharing_while_a_machine_crashes_or_is_cut_off()
+    }));
 }
 
 #[test]

@@ -6,17 +6,27 @@ use crate::owner::Wish;
 use crate::tests::world::{Agent, Lease, MACHINES, World};
 
 impl Story {
-    /// Whether the block comes free once nothing fails any more and all pods end; `dead`: the first machine never comes
-    /// back and its Node is deleted.
-    pub(super) fn comes_free(&self, world: &World, dead: bool) -> bool {
+    /// Which machines may be the ones that never come back.
+    pub(super) fn deaths(&self) -> &'static [[bool; MACHINES]] {
+        let all = &[[false, false], [true, false], [false, true], [true, true]];
+        match (self.machines_fail, self.both_fail) {
+            (false, _) => &all[..1],
+            (true, false) => &all[..2],
+            (true, true) => all,
+        }
+    }
+
+    /// Whether the block comes free once nothing fails any more and all pods end; the `dead` machines never come back and their
+    /// Nodes are deleted.
+    pub(super) fn comes_free(&self, world: &World, dead: [bool; MACHINES]) -> bool {
         let mut world = world.clone();
-        for event in [Event::PowerOff(0), Event::DeleteNode(0), Event::CollectPods(0)] {
-            if dead {
+        for m in (0..MACHINES).filter(|m| dead[*m]) {
+            for event in [Event::PowerOff(m), Event::DeleteNode(m), Event::CollectPods(m)] {
                 world.fail(&event);
             }
         }
         for _ in 0..12 {
-            for m in usize::from(dead)..MACHINES {
+            for m in (0..MACHINES).filter(|m| !dead[*m]) {
                 self.work_off(&mut world, m);
             }
             for keeper in 0..MACHINES + self.keepers {

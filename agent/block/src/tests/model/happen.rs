@@ -330,9 +330,21 @@ impl World {
             Event::Judge(keeper) => story.judge(self, keeper)?,
             Event::JudgeAddress(keeper) => story.judge_address(self, keeper)?,
             Event::QuarantinePasses => story.quarantine(self)?,
-            _ => self.fail(event),
+            _ => {
+                self.fail(event);
+                self.note_failure(story, event);
+            }
         }
         Some(())
+    }
+
+    fn note_failure(&mut self, story: &Story, event: &Event) {
+        if let Event::Crash(m) | Event::PowerOff(m) | Event::Cut(m) | Event::DeleteNode(m) | Event::Die(m) =
+            *event
+            && story.both_fail
+        {
+            self.failed[m] = true;
+        }
     }
 
     /// What goes wrong, and comes back.

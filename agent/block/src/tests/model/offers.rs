@@ -7,8 +7,20 @@ use crate::owner::{Me, Wish};
 use crate::tests::world::{Agent, Lease, Machine, View, World};
 
 impl Story {
-    fn may_fail(&self, world: &World, how: Failure) -> bool {
-        world.faults < self.faults && self.failures.contains(&how)
+    /// Whether machine `m` may fail so, now or later. Where only one does, it is the first: the machines are alike.
+    pub(super) fn may_still(&self, world: &World, m: usize, how: Failure) -> bool {
+        let whose = match (self.machines_fail, self.both_fail) {
+            (false, _) => how == Failure::Crash,
+            (true, false) => m == 0,
+            (true, true) => !world.failed[m],
+        };
+        whose && world.faults < self.faults && self.failures.contains(&how)
+    }
+
+    /// Whether it may fail now. Where both do, the first is the first to, unless only that one claims blocks.
+    fn may_fail(&self, world: &World, m: usize, how: Failure) -> bool {
+        let turn = m == 0 || !self.both_fail || self.one_owner || world.failed[0];
+        turn && self.may_still(world, m, how)
     }
 
     pub(super) fn agent_events(&self, world: &World, m: usize, events: &mut Vec<Event>) {
@@ -44,8 +56,7 @@ impl Story {
             Agent::Checking(..) if !machine.cut => events.push(Event::Check(m)),
             Agent::Checking(..) => {}
         }
-        let crash = self.may_fail(world, Failure::Crash) && (m == 0 || !self.machines_fail);
-        if machine.agent != Agent::Down && crash {
+        if machine.agent != Agent::Down && self.may_fail(world, m, Failure::Crash) {
             events.push(Event::Crash(m));
         }
     }
@@ -85,17 +96,17 @@ impl Story {
         if !machine.on {
             events.push(Event::PowerOn(m));
         }
-        if machine.on && self.may_fail(world, Failure::Power) {
+        if machine.on && self.may_fail(world, m, Failure::Power) {
             events.push(Event::PowerOff(m));
         }
-        if machine.on && !machine.cut && self.may_fail(world, Failure::Network) {
+        if machine.on && !machine.cut && self.may_fail(world, m, Failure::Network) {
             events.push(Event::Cut(m));
         }
         let fenced = !machine.on || !machine.cut || !self.fenced;
-        if world.nodes[m].is_some() && fenced && self.may_fail(world, Failure::Registration) {
+        if world.nodes[m].is_some() && fenced && self.may_fail(world, m, Failure::Registration) {
             events.push(Event::DeleteNode(m));
         }
-        if machine.on && world.nodes[m].is_some() && self.may_fail(world, Failure::Death) {
+        if machine.on && world.nodes[m].is_some() && self.may_fail(world, m, Failure::Death) {
             events.push(Event::Die(m));
         }
         if machine.cut {

@@ -103,6 +103,40 @@ fn a_machine_that_fails_while_a_block_is_shared_leaves_an_address_with_one_pod()
     assert_eq!(mishap(story), None);
 }
 
+/// Each of the two machines fails once, in either order, while the other one works, is failing, or has come back.
+pub(super) fn both_machines_fail(failures: &'static [Failure]) -> Story {
+    Story {
+        both_fail: true,
+        faults: 2,
+        failures,
+        ..Story::default()
+    }
+}
+
+#[test]
+#[ignore = "seconds: tests/all runs it"]
+fn two_machines_that_fail_leave_an_address_with_one_pod() {
+    let story = Story {
+        ends: true,
+        epochs: 1,
+        ..both_machines_fail(&[Failure::Crash, Failure::Network, Failure::Registration])
+    };
+    assert_eq!(mishap(story), None);
+}
+
+#[test]
+#[ignore = "seconds: tests/all runs it"]
+fn two_machines_that_fail_while_a_block_is_shared_leave_an_address_with_one_pod() {
+    let story = Story {
+        ends: true,
+        both_fail: true,
+        faults: 2,
+        failures: &[Failure::Crash, Failure::Network],
+        ..sharing_while_a_machine_fails()
+    };
+    assert_eq!(mishap(story), None);
+}
+
 /// What takes minutes: `cargo test --release -p block --lib -- --ignored more_faults --nocapture`.
 mod more_faults {
     use super::*;
@@ -149,6 +183,27 @@ mod more_faults {
             faults: 2,
             ends: true,
             ..Story::default()
+        });
+    }
+
+    #[test]
+    #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
+    fn two_machines_that_die_or_lose_their_nodes() {
+        assert_safe(both_machines_fail(&[Failure::Registration, Failure::Death]));
+    }
+
+    #[test]
+    #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
+    fn two_machines_that_are_cut_off_or_lose_their_nodes() {
+        assert_safe(both_machines_fail(&[Failure::Network, Failure::Registration]));
+    }
+
+    #[test]
+    #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
+    fn two_machines_that_die_while_blocks_are_taken_over() {
+        assert_safe(Story {
+            heirs: true,
+            ..both_machines_fail(&[Failure::Death])
         });
     }
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! When a reservation has ended for all.
+
+use super::*;
+use crate::grid::Cell;
+use crate::object;
+
+fn owner(node: &str) -> Owner {
+    Owner {
+        node: node.into(),
+        uid: "1".into(),
+    }
+}
+
+/// A block of node `a` whose status tells `noted`.
+fn block(noted: Option<i64>) -> IpBlock {
+    let cell = Cell::of("10.1.0.0/28".parse().unwrap()).unwrap();
+    let mut block = object::claim("default", "rail0", cell, &owner("a"));
+    block.status = noted.map(|noted| {
+        serde_json::from_value(serde_json::json!({
+            "used": 0, "free": 14, "excluded": 0, "observedGeneration": noted,
+        }))
+        .unwrap()
+    });
+    block
+}
+
+#[test]
+fn a_reservation_ends_when_every_block_tells_so_and_not_before() {
+    let noted = |blocks: &[IpBlock]| noted_by_all(blocks, &owner("a"), 4);
+    assert!(noted(&[block(Some(4)), block(Some(4))]));
+    assert!(!noted(&[block(Some(4)), block(Some(3))]));
+    assert!(!noted(&[block(Some(5))]), "this node does not go by it any more");
+    assert!(!noted(&[block(None)]), "a block that was claimed a moment ago");
+    assert!(noted(&[]), "without a block it gives nothing");
+}
+
+#[test]
+fn blocks_that_the_node_does_not_give_from_need_not_tell() {
+    let mut shared = block(None);
+    shared.spec.state = BlockState::Shared;
+    let mut another = block(None);
+    another.spec.owner = object::reference(&owner("b"));
+    assert!(noted_by_all(&[shared, another, block(Some(4))], &owner("a"), 4));
+}

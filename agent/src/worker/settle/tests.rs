@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a node keeps of its blocks.
+
+use super::*;
+use crate::ground::tests::ground;
+use ipam::pool::Counters;
+
+fn spare(name: &str, free: u64) -> Spare<'_> {
+    Spare {
+        name,
+        free,
+        rested: true,
+    }
+}
+
+#[test]
+fn a_node_gives_up_only_what_leaves_it_enough() {
+    let blocks = [spare("a", 16), spare("b", 16), spare("c", 16)];
+    assert_eq!(without(&blocks, 16), ["a", "b"]);
+    assert_eq!(without(&blocks, 17), ["a"]);
+    assert_eq!(without(&blocks, 33), [""; 0]);
+    assert_eq!(without(&blocks, 0), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_block_in_use_is_kept_and_its_free_addresses_count() {
+    let in_use = Spare {
+        rested: false,
+        ..spare("a", 10)
+    };
+    let blocks = [in_use, spare("b", 16), spare("c", 16)];
+    assert_eq!(without(&blocks, 10), ["b", "c"]);
+    assert_eq!(without(&blocks, 11), ["b"]);
+}
+
+fn target(open: bool, sharing: &[&str]) -> Target {
+    Target {
+        ground: Some(ground()),
+        open,
+        counters: Counters::default(),
+        blocks: 0,
+        sharing: sharing.iter().map(|&name| name.to_owned()).collect(),
+        is_wanted: false,
+    }
+}
+
+fn cell_of(cidr: &str) -> Option<Cell> {
+    Cell::of(cidr.parse().unwrap())
+}
+
+#[test]
+fn what_is_wanted_of_a_block_follows_from_the_pool_first() {
+    let wish = |target: &Target, cidr, surplus| {
+        Worker::wish_for(target, "b", cell_of(cidr), Use::default(), surplus)
+    };
+    let inside = "10.1.0.16/28";
+    assert_eq!(wish(&target(true, &[]), inside, false), Wish::Keep);
+    assert_eq!(wish(&target(true, &[]), inside, true), Wish::Return);
+    assert_eq!(wish(&target(true, &["b"]), inside, true), Wish::Share);
+    assert_eq!(wish(&target(true, &["another"]), inside, false), Wish::Keep);
+    // Nothing new is given of it, whoever would like to have it.
+    assert_eq!(wish(&target(false, &["b"]), inside, false), Wish::Drain);
+    assert_eq!(wish(&target(true, &["b"]), "10.2.0.0/28", false), Wish::Drain);
+    assert_eq!(
+        wish(&target(true, &[]), "10.1.0.0/27", false),
+        Wish::Drain,
+        "of another size"
+    );
+    // All 16 are in use: it has nothing to share.
+    let full = Use {
+        leased: 16,
+        ..Use::default()
+    };
+    let shared = target(true, &["b"]);
+    assert_eq!(
+        Worker::wish_for(&shared, "b", cell_of(inside), full, false),
+        Wish::Keep
+    );
+    let gone = Target {
+        ground: None,
+        ..target(true, &[])
+    };
+    assert_eq!(wish(&gone, inside, false), Wish::Drain);
+}

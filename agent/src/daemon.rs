@@ -128,7 +128,7 @@ pub fn begin(
     tasks.spawn(until(stop.clone(), pool_events));
     tasks.spawn(until(stop.clone(), block_events));
     tasks.spawn(until(stop.clone(), start_known(agent.clone(), workers.clone())));
-    tasks.spawn(Keeper::new(agent.clone()).run(stop.clone()));
+    tasks.spawn(Keeper::run(agent.clone(), stop.clone()));
     (agent, workers)
 }
 

@@ -14,7 +14,7 @@ mod sticky;
 use crate::agent::{Agent, Failure};
 use crate::api::{BlockState, IpAddress, IpBlock, IpPool};
 use crate::cluster::list;
-use crate::patience::{self, QUESTION, briefly, until_stopped};
+use crate::patience::{self, until_stopped};
 use election::Election;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
@@ -26,6 +26,7 @@ use kube::{Api, ResourceExt};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +43,10 @@ struct Sight {
 /// The keeper's role.
 pub struct Keeper {
     agent: Arc<Agent>,
-    election: Election,
+    /// Whether this agent has the Lease.
+    elected: watch::Receiver<bool>,
+    /// How many nodes there are, for the Lease.
+    nodes: watch::Sender<Option<u64>>,
     sight: Option<Sight>,
     addresses: Vec<IpAddress>,
     /// The version of an orphan, and since when this process has seen it.
@@ -57,11 +61,11 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Nobody's yet.
-    pub fn new(agent: Arc<Agent>) -> Self {
+    fn new(agent: Arc<Agent>, elected: watch::Receiver<bool>) -> Self {
         Self {
-            election: Election::new(&agent),
             agent,
+            elected,
+            nodes: watch::Sender::new(None),
             sight: None,
             addresses: Vec::new(),
             watched: HashMap::new(),
@@ -74,7 +78,18 @@ impl Keeper {
     }
 
     /// Works whenever the Lease is this agent's, until `stop`.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(agent: Arc<Agent>, stop: CancellationToken) {
+        let election = Election::new(&agent);
+        let (says, elected) = watch::channel(false);
+        let keeper = Self::new(agent, elected);
+        let nodes = keeper.nodes.subscribe();
+        tokio::join!(
+            election.run(nodes, says, stop.clone()),
+            Box::pin(keeper.work_until(stop)),
+        );
+    }
+
+    async fn work_until(mut self, stop: CancellationToken) {
         loop {
             if let Err(failure) = until_stopped(&stop, Box::pin(self.round())).await
                 && !stop.is_cancelled()
@@ -85,21 +100,15 @@ impl Keeper {
                 break;
             }
         }
-        patience::until(tokio::time::Instant::now() + QUESTION, self.election.resign()).await;
     }
 
     async fn round(&mut self) -> Result<(), Failure> {
-        let is_keeper = match self.election.renew(self.known_nodes()).await {
-            Ok(is_keeper) => is_keeper,
-            Err(trouble) => {
-                tracing::debug!(error = %trouble, "no word about who is the keeper");
-                false
-            }
-        };
+        let is_keeper = *self.elected.borrow();
         self.agent.metrics.keeper(is_keeper);
         if is_keeper {
-            // Its Lease is renewed between two rounds.
-            return briefly(Box::pin(self.work())).await;
+            let done = self.work().await;
+            self.nodes.send_replace(self.known_nodes());
+            return done;
         }
         self.sight = None;
         self.watched.clear();
@@ -123,7 +132,7 @@ impl Keeper {
                 () = tokio::time::sleep_until(next) => return false,
                 () = news, if self.sight.is_some() => {}
             }
-            until_stopped(stop, briefly(Box::pin(self.answer_wishes()))).await;
+            until_stopped(stop, Box::pin(self.answer_wishes())).await;
             breath = tokio::time::Instant::now() + BREATH;
         }
     }

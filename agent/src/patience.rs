@@ -38,8 +38,8 @@ tokio::task_local! {
 enum Patience {
     /// Somebody waits until then.
     Until(Instant),
-    /// Nobody waits, unless and until this says by when all is to be over; and how long one request may take.
-    Unless(watch::Receiver<Option<Instant>>, Duration),
+    /// Nobody waits, unless and until this says by when all is to be over.
+    Unless(watch::Receiver<Option<Instant>>),
 }
 
 /// Why a request has no answer.
@@ -54,17 +54,6 @@ pub(crate) enum Impatience {
 /// Does `work`, whose requests have time until `end`, all together.
 pub fn until<T>(end: Instant, work: impl Future<Output = T>) -> impl Future<Output = T> {
     PATIENCE.scope(Patience::Until(end), Box::pin(work))
-}
-
-/// Does `work` of which a cluster has one only, so that it makes no queue, and which is better begun again than late: each
-/// request has [`QUESTION`].
-pub async fn briefly<T>(work: impl Future<Output = T>) -> T {
-    // Not before it begins: whose patience it inherits is not known sooner.
-    let patience = match Patience::current() {
-        Patience::Unless(hurry, _) => Patience::Unless(hurry, QUESTION),
-        until @ Patience::Until(_) => until,
-    };
-    PATIENCE.scope(patience, work).await
 }
 
 /// Does `work` that nobody waits for; it has [`GRACE`] left from `stop` on.
@@ -91,7 +80,7 @@ impl Default for Hurry {
 impl Hurry {
     /// Does `work` that nobody waits for, until [`Hurry::tell`].
     pub fn concerning<T>(&self, work: impl Future<Output = T>) -> impl Future<Output = T> {
-        PATIENCE.scope(Patience::Unless(self.0.subscribe(), ALONE), Box::pin(work))
+        PATIENCE.scope(Patience::Unless(self.0.subscribe()), Box::pin(work))
     }
 
     /// All requests of the work, the one under way and those to come, have [`GRACE`] left; from the first call on.
@@ -110,22 +99,17 @@ impl Hurry {
 }
 
 impl Patience {
-    fn current() -> Self {
-        let nobody_waits = |_| Self::Unless(watch::Sender::new(None).subscribe(), ALONE);
-        PATIENCE.try_with(Clone::clone).unwrap_or_else(nobody_waits)
-    }
-
     fn end(&self) -> Option<Instant> {
         match self {
             Self::Until(end) => Some(*end),
-            Self::Unless(hurry, _) => *hurry.borrow(),
+            Self::Unless(hurry) => *hurry.borrow(),
         }
     }
 
     async fn ends(self) {
         match self {
             Self::Until(end) => sleep_until(end).await,
-            Self::Unless(mut hurry, each) => {
+            Self::Unless(mut hurry) => {
                 let told = async {
                     match hurry.wait_for(Option::is_some).await.map(|end| *end) {
                         Ok(Some(end)) => sleep_until(end).await,
@@ -133,7 +117,7 @@ impl Patience {
                     }
                 };
                 tokio::select! {
-                    () = sleep(each) => {}
+                    () = sleep(ALONE) => {}
                     () = told => {}
                 }
             }
@@ -143,7 +127,9 @@ impl Patience {
 
 /// What becomes of `request`, if that is known in time.
 pub(crate) async fn limited<T>(request: impl Future<Output = T>) -> Result<T, Impatience> {
-    let patience = Patience::current();
+    let patience = PATIENCE
+        .try_with(Clone::clone)
+        .unwrap_or_else(|_| Patience::Unless(watch::Sender::new(None).subscribe()));
     let begun = Instant::now();
     if patience.end().is_some_and(|end| end <= begun) {
         return Err(Impatience::Unasked);

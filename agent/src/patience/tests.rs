@@ -91,16 +91,3 @@ async fn an_agent_that_stops_waits_a_moment_for_what_is_under_way() {
     assert!(matches!(given_up, Err(Impatience::GivenUp(_))), "{given_up:?}");
     assert!(begun.elapsed() < GRACE * 2);
 }
-
-#[tokio::test]
-async fn what_is_better_begun_again_than_late_is_given_up_sooner_and_hurries_all_the_same() {
-    let hurry = Hurry::default();
-    let begun = Instant::now();
-    let given_up = hurry.concerning(briefly(limited(pending::<()>())));
-    let tell = async { hurry.tell() };
-    let (given_up, ()) = tokio::join!(given_up, tell);
-    assert!(matches!(given_up, Err(Impatience::GivenUp(_))), "{given_up:?}");
-    assert!(begun.elapsed() < QUESTION / 2);
-    let given_up = briefly(limited(pending::<()>())).await;
-    assert!(matches!(given_up, Err(Impatience::GivenUp(after)) if after >= QUESTION && after < ALONE / 2));
-}

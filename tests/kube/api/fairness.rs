@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose requests wait in the agents' queue (`conf/policies/fairness.yaml`). The API server says in each answer which `FlowSchema`
+//! Whose requests wait in the queues of the agents (`conf/policies/fairness.yaml`). The API server says in each answer which `FlowSchema`
 //! and `PriorityLevelConfiguration` it went by (Kubernetes, "API Priority and Fairness", "Diagnostics").
 
 use cluster::identity::{ACCOUNT, NAMESPACE};
@@ -14,11 +14,8 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
 /// The UIDs of the schema and the level that a request of `client` went by.
-async fn queue_of(client: &Client) -> [String; 2] {
-    let request = http::Request::get("/apis/rdmanet.io/v1alpha1/ippools?limit=1")
-        .body(Body::empty())
-        .unwrap();
-    let answer = client.send(request).await.unwrap();
+async fn queue_of(client: &Client, request: http::request::Builder) -> [String; 2] {
+    let answer = client.send(request.body(Body::empty()).unwrap()).await.unwrap();
     ["flowschema", "prioritylevel"].map(|kind| {
         let header = format!("x-kubernetes-pf-{kind}-uid");
         let value = answer.headers().get(&header);
@@ -30,13 +27,20 @@ async fn queue_of(client: &Client) -> [String; 2] {
     })
 }
 
-async fn agents_queue(admin: &Client) -> [String; 2] {
+fn list_of_pools() -> http::request::Builder {
+    http::Request::get("/apis/rdmanet.io/v1alpha1/ippools?limit=1")
+}
+
+/// It has no body: it is refused, after it was sorted.
+fn renewal() -> http::request::Builder {
+    http::Request::put("/apis/coordination.k8s.io/v1/namespaces/rdmanet-system/leases/rdmanet-keeper")
+}
+
+/// The queue called `name`.
+async fn queue(admin: &Client, name: &str) -> [String; 2] {
     let schemas: Api<FlowSchema> = Api::all(admin.clone());
     let levels: Api<PriorityLevelConfiguration> = Api::all(admin.clone());
-    let (schema, level) = (
-        schemas.get(ACCOUNT).await.unwrap(),
-        levels.get(ACCOUNT).await.unwrap(),
-    );
+    let (schema, level) = (schemas.get(name).await.unwrap(), levels.get(name).await.unwrap());
     [schema.uid().unwrap(), level.uid().unwrap()]
 }
 
@@ -57,21 +61,27 @@ async fn stranger(server: &Server, admin: &Client) -> Client {
 }
 
 #[tokio::test]
-async fn agents_wait_in_a_queue_of_their_own_and_others_do_not() {
+async fn agents_wait_in_a_queue_of_their_own_their_keeper_in_another_and_nobody_else_in_either() {
     let server = Server::shared();
     let admin = server.admin().await;
-    let agents = agents_queue(&admin).await;
+    let agents = queue(&admin, ACCOUNT).await;
+    let keeper = queue(&admin, "rdmanet-keeper").await;
     let agent = server
         .with_token(&Identity::new(&admin, "fairness").await.token)
         .await;
     // A schema is in force some time after it was stored.
     until("agents have their queue", async || {
-        queue_of(&agent).await == agents
+        queue_of(&agent, list_of_pools()).await == agents
+    })
+    .await;
+    until("the keeper's writes have theirs", async || {
+        queue_of(&agent, renewal()).await == keeper
     })
     .await;
     for other in [stranger(server, &admin).await, admin.clone()] {
-        let theirs = queue_of(&other).await;
+        let theirs = queue_of(&other, list_of_pools()).await;
         assert_ne!(theirs[0], agents[0]);
         assert_ne!(theirs[1], agents[1]);
+        assert_ne!(queue_of(&other, renewal()).await[1], keeper[1]);
     }
 }

@@ -3,6 +3,7 @@
 
 use agent::config::Config;
 use clap::Parser;
+use cluster::Server;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::path::Path;
@@ -18,6 +19,11 @@ pub fn config(node: &str, data: &Path, more: &[&str]) -> Config {
     let data = data.to_str().unwrap();
     let flags = ["rdmanet-agent", "--node", node, "--data-dir", data];
     Flags::parse_from(flags.iter().chain(more)).config
+}
+
+/// A client of the administrator's that outlasts long pauses: kube's own breaks where it is used again after five minutes.
+pub async fn admin(server: &Server) -> Client {
+    client(Kubeconfig::read_from(server.kubeconfig()).unwrap()).await
 }
 
 /// The daemon's client.

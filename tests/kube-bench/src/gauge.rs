@@ -69,7 +69,7 @@ impl<'s> Gauges<'s> {
     pub async fn new(server: &'s Server) -> Self {
         Self {
             server,
-            admin: server.admin().await,
+            admin: crate::agents::admin(server).await,
         }
     }
 

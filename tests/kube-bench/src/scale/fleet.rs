@@ -48,7 +48,7 @@ impl<'s> Fleet<'s> {
     pub(crate) async fn new(server: &'s Server, size: usize) -> Self {
         Self {
             server,
-            admin: server.admin().await,
+            admin: bench_kube::agents::admin(server).await,
             size,
             identities: Vec::new(),
             agents: Vec::new(),

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// What has not begun by then is left out.
-const BUDGET: Duration = Duration::from_secs(600);
+const BUDGET: Duration = Duration::from_secs(900);
 
 /// With more agents than this, nearly full pools are left out.
 const CROWDS: usize = 2000;

@@ -164,9 +164,10 @@ impl Keeper {
             self.addresses = list(&self.agent.cluster.addresses, "").await?;
             self.listed = Some(Instant::now());
             self.end_kept().await?;
-        }
-        for pool in self.wanted_pools() {
-            self.look_again(&pool).await?;
+        } else {
+            for pool in self.wanted_pools() {
+                self.look_again(&pool).await?;
+            }
         }
         for pool in self.agent.pools.state() {
             if let Err(failure) = self.keep(&pool).await {

@@ -19,14 +19,6 @@ pub fn parse(entry: &str) -> Option<(Family, Interval)> {
     Some((family, interval))
 }
 
-/// One address as an interval.
-pub fn single(ip: IpAddr) -> Interval {
-    Interval {
-        first: bits(ip),
-        last: bits(ip),
-    }
-}
-
 /// `10.0.0.1-10.0.0.9`, or `10.0.0.1` for one address.
 pub fn written(family: Family, interval: Interval) -> String {
     let (first, last) = (family.address(interval.first), family.address(interval.last));

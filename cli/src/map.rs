@@ -195,7 +195,7 @@ fn never(range: &agent::api::Range, subnet: IpNetwork) -> IntervalSet {
         Some(text) => text.parse().ok(),
         None => default_gateway(subnet),
     };
-    all.extend(gateway.map(crate::interval::single));
+    all.extend(gateway.map(ipam::range::single));
     all.into_iter().collect()
 }
 

@@ -93,6 +93,15 @@ pub fn bits(ip: IpAddr) -> u128 {
     }
 }
 
+/// One address as an interval.
+pub fn single(ip: IpAddr) -> Interval {
+    let number = bits(ip);
+    Interval {
+        first: number,
+        last: number,
+    }
+}
+
 /// The addresses of `subnet` that hosts may have: all of a /31 (RFC 3021), /32, /127 (RFC 6164) and /128; otherwise
 /// neither the network address nor, for IPv4, the broadcast address. In IPv6 the all-zero host is the
 /// subnet-router anycast address (RFC 4291 § 2.6.1), and the last address is one like any other.
@@ -165,13 +174,7 @@ impl Range {
             .filter_map(|(first, last)| Interval::new(bits(*first), bits(*last)))
             .collect();
         let gateways: Vec<IpAddr> = gateways.iter().copied().filter(same_family).collect();
-        let reserved = gateways
-            .iter()
-            .map(|ip| Interval {
-                first: bits(*ip),
-                last: bits(*ip),
-            })
-            .collect();
+        let reserved = gateways.iter().map(|ip| single(*ip)).collect();
         let usable = Interval::new(window.first.max(hosts.first), window.last.min(hosts.last));
         let free = usable
             .into_iter()

@@ -113,7 +113,7 @@ impl Election {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        patience::until(tokio::time::Instant::now() + QUESTION, self.resign()).await;
+        patience::until(Instant::now() + QUESTION, self.resign()).await;
     }
 
     fn tell(&self, says: &watch::Sender<bool>) {

@@ -14,8 +14,8 @@ use crate::grid::Cell;
 use crate::ground::Ground;
 use crate::object::{cell, now};
 use batch::{Candidate, Last};
-use ipam::interval::{Interval, IntervalSet};
-use ipam::range::{Family, bits};
+use ipam::interval::IntervalSet;
+use ipam::range::{Family, single};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use std::collections::{HashMap, HashSet};
@@ -81,10 +81,7 @@ impl Keeper {
             .filter(|address| address.spec.block == block && address.name_any().starts_with(&prefix));
         inside
             .filter_map(|address| address.spec.address.parse::<IpAddr>().ok())
-            .map(|ip| Interval {
-                first: bits(ip),
-                last: bits(ip),
-            })
+            .map(single)
             .collect()
     }
 

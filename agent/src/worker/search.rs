@@ -8,8 +8,8 @@ use crate::cluster::list;
 use crate::ground::Ground;
 use block::claim::{Order, seed};
 use common::cni::{Code, Error};
-use ipam::interval::{Interval, IntervalSet};
-use ipam::range::{Family, bits};
+use ipam::interval::IntervalSet;
+use ipam::range::{Family, single};
 use kube::ResourceExt;
 
 /// Addresses that are tried one by one before all are listed.
@@ -41,10 +41,7 @@ impl Worker {
             .filter(|address| address.name_any().starts_with(&prefix))
             .filter_map(|address| address.spec.address.parse().ok())
             .filter(|ip| Family::of(*ip) == family)
-            .map(|ip| Interval {
-                first: bits(ip),
-                last: bits(ip),
-            })
+            .map(single)
             .collect();
         let free = all.minus(&taken);
         let first = (0..TRIES.min(free.count())).filter_map(|index| nth(&free, index));

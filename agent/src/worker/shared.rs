@@ -121,9 +121,9 @@ impl Worker {
             return Ok(IntervalSet::default());
         };
         let told = self.pool_object().map_or(0, |pool| version(&*pool));
-        let good = |view: &&View| view.is_good(grid, told, Instant::now());
-        if let Some(view) = self.shared.as_ref().filter(good) {
-            return Ok(view.free(grid));
+        let view = self.shared.as_ref();
+        if let Some(free) = view.and_then(|view| view.guess(grid, told, Instant::now())) {
+            return Ok(free);
         }
         let view = self.list_shared(told).await.map_err(|e| self.failed(&e))?;
         Ok(self.shared.insert(view).free(grid))

@@ -5,8 +5,8 @@ use super::failure::failed;
 use super::lease::{Lease, ended};
 use super::{Locked, Store};
 use crate::allocator::{Occupancy, Occupied, State};
-use crate::interval::{Interval, IntervalSet};
-use crate::range::{Family, Range, bits};
+use crate::interval::IntervalSet;
+use crate::range::{Family, Range, single};
 use common::cni::{Attachment, Code, ContainerId, Error, IfName};
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -39,10 +39,6 @@ impl Occupancy for Locked<'_> {
     }
 
     fn occupied(&self, family: Family) -> Result<Occupied, Error> {
-        let number = |ip: IpAddr| Interval {
-            first: bits(ip),
-            last: bits(ip),
-        };
         let of_family = |ip: &IpAddr| Family::of(*ip) == family;
         let taken = self
             .addresses()?
@@ -55,11 +51,11 @@ impl Occupancy for Locked<'_> {
             .filter_map(|ip| Some((ip, self.rest_of(ip)?)))
             .collect();
         Ok(Occupied {
-            taken: taken.filter(of_family).map(number).collect(),
+            taken: taken.filter(of_family).map(single).collect(),
             next: resting.iter().map(|(_, rest)| *rest).min().unwrap_or_default(),
             resting: resting
                 .into_iter()
-                .map(|(ip, _)| number(ip))
+                .map(|(ip, _)| single(ip))
                 .collect::<IntervalSet>(),
         })
     }

@@ -5,6 +5,7 @@ mod plugin;
 
 use crate::World;
 use crate::replicas::REPLICAS;
+use crate::tally::Tally;
 use agents::program;
 use cluster::{Fault, Identity, Proxy};
 use k8s_openapi::api::core::v1::Pod;
@@ -20,59 +21,6 @@ use std::time::Duration;
 
 /// How many pods a machine has at most.
 const PODS: usize = 50;
-
-/// What happened on a machine.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) adds: u64,
-    pub(crate) refused: u64,
-    pub(crate) kept: u64,
-    pub(crate) killed: u64,
-    pub(crate) dels: u64,
-    pub(crate) forgotten: u64,
-    pub(crate) agents_killed: u64,
-    pub(crate) cuts: u64,
-    pub(crate) deaths: u64,
-    pub(crate) removals: u64,
-}
-
-impl std::ops::Add for Tally {
-    type Output = Self;
-
-    fn add(self, o: Self) -> Self {
-        Self {
-            adds: self.adds + o.adds,
-            refused: self.refused + o.refused,
-            kept: self.kept + o.kept,
-            killed: self.killed + o.killed,
-            dels: self.dels + o.dels,
-            forgotten: self.forgotten + o.forgotten,
-            agents_killed: self.agents_killed + o.agents_killed,
-            cuts: self.cuts + o.cuts,
-            deaths: self.deaths + o.deaths,
-            removals: self.removals + o.removals,
-        }
-    }
-}
-
-impl std::fmt::Display for Tally {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} addresses given, {} of them to replicas, {} ADDs refused, {} killed, {} DELs, {} forgotten; {} agents killed, {} machines cut off, {} dead, {} of them removed from the cluster",
-            self.adds,
-            self.kept,
-            self.refused,
-            self.killed,
-            self.dels,
-            self.forgotten,
-            self.agents_killed,
-            self.cuts,
-            self.deaths,
-            self.removals
-        )
-    }
-}
 
 /// A pod that has an address, or whose ADD was killed.
 pub(crate) struct Living {

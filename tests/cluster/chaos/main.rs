@@ -24,6 +24,7 @@ mod after;
 mod ledger;
 mod machine;
 mod replicas;
+mod tally;
 mod trouble;
 
 use agents::Site;
@@ -117,7 +118,7 @@ async fn no_address_is_given_twice_and_none_is_lost() {
     let tally = machines
         .iter()
         .map(|machine| machine.tally)
-        .fold(machine::Tally::default(), |a, b| a + b);
+        .fold(tally::Tally::default(), |a, b| a + b);
     tests::tell(&format!(
         "chaos: {operations} operations on {} machines in {:.0} s: {tally}; the API server {struck}; seed {seed}",
         machines.len(),

@@ -235,16 +235,6 @@ impl Member {
         std::fs::read(path).map_or(Value::Null, |content| serde_json::from_slice(&content).unwrap())
     }
 
-    /// Waits until the file says of an address that this node does not give it, or that it does.
-    pub async fn wait_held_back(&self, pool: &str, ip: &str, back: bool) {
-        until("the file says whose the address is", async || {
-            let file = self.file(pool);
-            let reserved = file["reserved"].as_array().cloned().unwrap_or_default();
-            !file.is_null() && reserved.iter().any(|entry| entry == ip) == back
-        })
-        .await;
-    }
-
     /// The blocks of this node's file, by state.
     pub fn blocks(&self, pool: &str, state: &str) -> Vec<String> {
         let file = self.file(pool);

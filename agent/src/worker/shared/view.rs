@@ -7,8 +7,8 @@
 use super::super::address::Claimant;
 use crate::api::IpAddress;
 use crate::grid::{Cell, Grid};
-use ipam::interval::{Interval, IntervalSet};
-use ipam::range::{Family, bits};
+use ipam::interval::IntervalSet;
+use ipam::range::{Family, single};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -55,20 +55,23 @@ impl View {
     /// The addresses of `grid` that nobody has.
     pub(super) fn free(&self, grid: &Grid) -> IntervalSet {
         let of_family = self.taken.iter().filter(|ip| Family::of(**ip) == grid.family());
-        let taken: IntervalSet = of_family.map(|ip| one(*ip)).collect();
+        let taken: IntervalSet = of_family.map(|ip| single(*ip)).collect();
         let shared = self.cells.iter().filter(|cell| grid.has(**cell));
         shared
             .flat_map(|cell| grid.usable(*cell).minus(&taken).intervals().to_vec())
             .collect()
     }
 
-    /// Whether it may be asked for addresses of `grid` at `now`, when the pool has this `version`.
-    pub(super) fn is_good(&self, grid: &Grid, version: u64, now: Instant) -> bool {
+    /// The same, if that is good for a guess at `now`, when the pool has this `version`.
+    pub(super) fn guess(&self, grid: &Grid, version: u64, now: Instant) -> Option<IntervalSet> {
+        let free = self.free(grid);
         let age = now.saturating_duration_since(self.at);
-        if self.free(grid).is_empty() {
-            return version == self.version && age < NONE_LEFT;
-        }
-        age < GOOD
+        let is_good = if free.is_empty() {
+            version == self.version && age < NONE_LEFT
+        } else {
+            age < GOOD
+        };
+        is_good.then_some(free)
     }
 
     /// The address that this attachment was given already, by an answer that came too late for its plugin. Another one would
@@ -94,13 +97,6 @@ impl View {
 
 fn address(object: &IpAddress) -> Option<IpAddr> {
     object.spec.address.parse().ok()
-}
-
-fn one(ip: IpAddr) -> Interval {
-    Interval {
-        first: bits(ip),
-        last: bits(ip),
-    }
 }
 
 #[cfg(test)]

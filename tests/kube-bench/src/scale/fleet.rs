@@ -116,7 +116,7 @@ impl<'s> Fleet<'s> {
                 let turn = Duration::from_secs_f64(f64::from(u32::try_from(i - first).unwrap()) / PACE);
                 tokio::time::sleep_until(begun + turn).await;
             }
-            self.begin(i..i + 1).await;
+            self.begin(i).await;
         }
     }
 
@@ -129,18 +129,16 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// Starts the agents `range`.
-    pub(crate) async fn begin(&mut self, range: std::ops::Range<usize>) {
+    /// Starts agent `i`.
+    pub(crate) async fn begin(&mut self, i: usize) {
         // With thousands of nodes in one process it is the processors that would be measured.
         let tick = if self.size > MANY { "20s" } else { "2s" };
-        for i in range {
-            let node = &self.identities[i].node.node;
-            let data = self.data(i);
-            let config = bench_kube::agents::config(node, &data, &["--tick", tick]);
-            let client = bench_kube::agents::client(self.identities[i].config(self.server)).await;
-            let (agent, _) = daemon::begin(config, client, &self.tasks, &self.stop);
-            self.agents.push(agent);
-        }
+        let node = &self.identities[i].node.node;
+        let data = self.data(i);
+        let config = bench_kube::agents::config(node, &data, &["--tick", tick]);
+        let client = bench_kube::agents::client(self.identities[i].config(self.server)).await;
+        let (agent, _) = daemon::begin(config, client, &self.tasks, &self.stop);
+        self.agents.push(agent);
     }
 
     /// Ends all agents and waits for them.

@@ -36,7 +36,7 @@ impl Fleet<'_> {
             "cooldownSeconds": 0,
         });
         self.pool(POOL, spec).await;
-        self.begin(0..1).await;
+        self.begin(0).await;
         self.until_accepted(1).await;
         let start = gauges.start().await;
         self.begin_from(1).await;

@@ -7,13 +7,14 @@ use crate::api::{BlockState, IpBlock, IpBlockStatus};
 use crate::cluster::{Written, tell};
 use crate::grid::Cell;
 use crate::ground::Ground;
-use crate::object::{cell, now, seen};
+use crate::object::{self, cell, seen};
 use block::Use;
 use block::owner::Me;
 use ipam::range::{Family, bits};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Nodes that note an edit of a pool in a second, or tell of pods that have all started at once, about: if they all wrote in the
 /// same moment, most would wait in the API server's queue until they give up and come again.
@@ -25,6 +26,8 @@ pub(super) struct Mirrored {
     told: HashMap<String, Told>,
     /// A generation of the pool, and when it is this node's turn to note it.
     turn: Option<(i64, Instant)>,
+    /// The first turn to tell anything that has not come yet.
+    next: Option<Instant>,
 }
 
 /// What was told of a block.
@@ -38,27 +41,51 @@ struct Told {
 }
 
 impl Told {
-    /// Whether it is time to tell of `used`.
-    fn is_old(&mut self, used: Use, every: Duration, blocks: i64) -> bool {
-        if self.used == used || self.at.elapsed() < every {
-            return false;
+    /// When `used` is to be told, if it is news that is due.
+    fn turn(&mut self, used: Use, every: Duration, blocks: i64, now: Instant) -> Option<Instant> {
+        if self.used == used || now.duration_since(self.at) < every {
+            return None;
         }
-        let now = Instant::now();
-        now >= *self
-            .turn
-            .get_or_insert_with(|| now + wait(blocks, fastrand::f64()))
+        Some(
+            *self
+                .turn
+                .get_or_insert_with(|| now + wait(blocks, fastrand::f64())),
+        )
     }
 }
 
 impl Mirrored {
-    fn is_turn(&mut self, generation: i64, blocks: i64) -> bool {
-        let now = Instant::now();
-        let turn = self
+    /// When this node, which goes by a generation `now`, is to note it.
+    fn turn_to_note(&mut self, generation: i64, blocks: i64, now: Instant) -> Instant {
+        let known = self.turn.filter(|(of, _)| *of == generation);
+        let (_, turn) = *self
             .turn
-            .filter(|(of, _)| *of == generation)
-            .unwrap_or_else(|| (generation, now + wait(blocks, fastrand::f64())));
-        self.turn = Some(turn);
-        now >= turn.1
+            .insert(known.unwrap_or_else(|| (generation, now + wait(blocks, fastrand::f64()))));
+        turn
+    }
+
+    /// Whether the turn has come. Otherwise the worker comes back when it does, and not when it looks next: many nodes look
+    /// at the same moments, those after an edit.
+    fn has_come(&mut self, turn: Instant, now: Instant) -> bool {
+        if turn > now {
+            self.next = self.next.into_iter().chain([turn]).min();
+        }
+        turn <= now
+    }
+
+    /// What got no answer was too much at once, and comes again at another turn.
+    fn put_off(&mut self, name: &str, blocks: i64, now: Instant) {
+        if let Some(told) = self.told.get_mut(name) {
+            told.turn = None;
+        }
+        if let Some((_, turn)) = &mut self.turn {
+            *turn = now + wait(blocks, fastrand::f64());
+        }
+    }
+
+    /// When there is something to tell, if that was to wait for a turn.
+    pub(super) fn next(&mut self) -> Option<Instant> {
+        self.next.take()
     }
 }
 
@@ -98,19 +125,23 @@ impl Worker {
         self.mirrored.told.retain(|name, _| blocks.contains_key(name));
         let mine = |block: &IpBlock| seen(block).owner == me && block.spec.state != BlockState::Shared;
         for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
-            let used = usage.get(name).copied().unwrap_or_default();
+            let (used, now) = (usage.get(name).copied().unwrap_or_default(), Instant::now());
             match self.mirrored.told.get_mut(name) {
                 Some(told) if told.noted == generation => {
                     // Whoever is asked to share goes by what was told.
                     let is_full = |used| free(ground, cell(block), used) == 0;
                     let misleads = target.is_wanted && is_full(used) && !is_full(told.used);
                     let every = if misleads { Duration::ZERO } else { every };
-                    if !told.is_old(used, every, target.blocks) {
+                    let Some(turn) = told.turn(used, every, target.blocks, now) else {
+                        continue;
+                    };
+                    if !self.mirrored.has_come(turn, now) {
                         continue;
                     }
                 }
                 _ => {
-                    if !self.mirrored.is_turn(generation, target.blocks) {
+                    let turn = self.mirrored.turn_to_note(generation, target.blocks, now);
+                    if !self.mirrored.has_come(turn, now) {
                         continue;
                     }
                     self.publish_reserved(target).await?;
@@ -122,10 +153,14 @@ impl Worker {
                 free: free(ground, cell(block), used),
                 excluded: leases.excluded,
                 oldest: leases.oldest,
-                mirrored_at: Some(now()),
+                mirrored_at: Some(object::now()),
                 observed_generation: Some(generation),
             };
-            if let Written::Done(after) = tell(&self.agent.cluster.blocks, name, &status).await? {
+            let written = tell(&self.agent.cluster.blocks, name, &status).await;
+            if written.is_err() {
+                self.mirrored.put_off(name, target.blocks, Instant::now());
+            }
+            if let Written::Done(after) = written? {
                 self.note(name, Some(after));
                 let told = Told {
                     at: Instant::now(),

@@ -33,7 +33,10 @@ impl Worker {
         let mut rhythm = Rhythm::new(self.agent.config.tick);
         while inbox.is_open() {
             let round = self.round(&mut inbox, &stop).await;
-            let until = Instant::now() + rhythm.after(round, fastrand::f64());
+            let mut until = Instant::now() + rhythm.after(round, fastrand::f64());
+            if let (Round::Well, Some(turn)) = (round, self.mirrored.next()) {
+                until = until.min(turn);
+            }
             loop {
                 if stop.is_cancelled() {
                     return;

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What agents ask when nothing happens: there may be ten thousand of them.
 
+use agent::api::{BlockState, IpBlock, IpBlockSpec};
+use agents::pools::simple;
 use agents::{Member, Site};
+use cluster::Identity;
 use cluster::audit::Mark;
-use std::time::Duration;
+use cluster::install::until;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_at_rest_asks_next_to_nothing() {
@@ -49,5 +56,74 @@ async fn an_agent_at_rest_asks_next_to_nothing() {
             asked.iter().all(|asked| asked.starts_with("get ")),
             "{name} asks for more than single objects: {asked:#?}"
         );
+    }
+}
+
+/// 600 blocks are noted within three seconds, at 200 a second. The nodes look by themselves every ten minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_notes_an_edit_when_it_is_its_turn_and_not_when_it_looks_next() {
+    let site = Site::new().await;
+    let keeper = Member::running(&site.server, "keeper", &[]).await;
+    site.pool("rail0", simple("10.1.0.0/16")).await;
+    keeper.wait_active("rail0").await;
+    crowd(&site, "rail0", 600).await;
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        nodes.push(Member::running(&site.server, name, &["--tick", "10m", "--idle", "1h"]).await);
+    }
+    for node in &nodes {
+        node.wait_active("rail0").await;
+    }
+    let noted = async |generation| {
+        let blocks = site.blocks("rail0").await.into_iter();
+        blocks
+            .filter(|block| block.spec.owner.node.len() == 1)
+            .filter(|block| {
+                let status = block.status.as_ref();
+                status.is_some_and(|status| status.observed_generation == Some(generation))
+            })
+            .count()
+    };
+    until("the first generation is noted", async || {
+        noted(1).await == nodes.len()
+    })
+    .await;
+    until("all blocks are counted", async || {
+        let status = site.pools().get("rail0").await.unwrap().status.unwrap();
+        status.counters.is_some_and(|counters| counters.blocks >= 600)
+    })
+    .await;
+    let exclude = json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/16", "gateway": "none", "exclude": ["10.1.0.7"] }] } });
+    site.edit("rail0", exclude).await;
+    let begun = Instant::now();
+    until("the second generation is noted", async || {
+        noted(2).await == nodes.len()
+    })
+    .await;
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+/// So many blocks of a node without an agent.
+async fn crowd(site: &Site, pool: &str, count: u32) {
+    let owner = Identity::new(&site.admin, "crowd").await.node;
+    let blocks: Api<IpBlock> = Api::all(site.admin.clone());
+    for i in 0..count {
+        let (third, fourth) = (128 + i / 16, i % 16 * 16);
+        let name = format!("default-4-0a01{third:02x}{fourth:02x}-28");
+        let spec = IpBlockSpec {
+            pool: pool.to_owned(),
+            cidr: format!("10.1.{third}.{fourth}/28"),
+            owner: owner.clone(),
+            epoch: 1,
+            state: BlockState::Active,
+            orphaned: None,
+        };
+        let made = blocks
+            .create(&PostParams::default(), &IpBlock::new(&name, spec))
+            .await;
+        // Somebody may have it already.
+        let is_there = matches!(&made, Err(kube::Error::Api(status)) if status.code == 409);
+        assert!(is_there || made.is_ok(), "{made:?}");
     }
 }

@@ -13,41 +13,90 @@ fn ten_thousand_nodes_note_an_edit_one_after_another_and_within_a_minute() {
     assert!(in_second.iter().all(|notes| *notes <= 201), "{in_second:?}");
 }
 
-#[test]
-fn a_few_nodes_note_an_edit_at_once() {
-    let mut mirrored = Mirrored::default();
-    assert!(mirrored.is_turn(1, 100));
-    assert!(mirrored.is_turn(2, 100));
+/// Whether a node that goes by a generation notes it now.
+fn notes(mirrored: &mut Mirrored, generation: i64, blocks: i64, now: Instant) -> bool {
+    let turn = mirrored.turn_to_note(generation, blocks, now);
+    mirrored.has_come(turn, now)
 }
 
 #[test]
-fn a_turn_that_has_come_does_not_go() {
-    let mut mirrored = Mirrored::default();
-    while !mirrored.is_turn(1, 400) {
-        std::thread::sleep(Duration::from_millis(50));
+fn a_few_nodes_note_an_edit_at_once() {
+    let (mut mirrored, now) = (Mirrored::default(), Instant::now());
+    assert!(notes(&mut mirrored, 1, 100, now));
+    assert!(notes(&mut mirrored, 2, 100, now));
+    assert_eq!(mirrored.next(), None);
+}
+
+#[test]
+fn a_turn_is_come_back_for_when_it_comes_and_does_not_go() {
+    let (mut mirrored, now) = (Mirrored::default(), Instant::now());
+    let turn = mirrored.turn_to_note(1, 10_000, now);
+    assert!(turn <= now + Duration::from_secs(50));
+    for before in [Duration::from_millis(50), Duration::from_millis(1)] {
+        assert!(!notes(&mut mirrored, 1, 10_000, turn - before));
+        assert_eq!(mirrored.next(), Some(turn));
+        assert_eq!(mirrored.next(), None, "once");
     }
-    assert!(mirrored.is_turn(1, 400));
+    assert!(notes(&mut mirrored, 1, 10_000, turn));
+    assert!(notes(&mut mirrored, 1, 10_000, turn + Duration::from_secs(100)));
+    assert_eq!(mirrored.next(), None);
+}
+
+#[test]
+fn of_several_turns_the_first_is_come_back_for() {
+    let (mut mirrored, now) = (Mirrored::default(), Instant::now());
+    for seconds in [30, 10, 20] {
+        assert!(!mirrored.has_come(now + Duration::from_secs(seconds), now));
+    }
+    assert_eq!(mirrored.next(), Some(now + Duration::from_secs(10)));
+}
+
+/// Those that the API server had no time for would otherwise come again together.
+#[test]
+fn what_got_no_answer_comes_at_another_turn() {
+    let again = |_| {
+        let (mut mirrored, mut told) = (Mirrored::default(), told_long_ago());
+        let first = mirrored.turn_to_note(1, 10_000, told.at);
+        told.turn(one(), Duration::ZERO, 10_000, told.at);
+        mirrored.told.insert("block".to_owned(), told);
+        mirrored.put_off("block", 10_000, first);
+        assert_eq!(mirrored.told["block"].turn, None);
+        mirrored
+            .turn_to_note(1, 10_000, first)
+            .duration_since(first)
+            .as_secs()
+    };
+    let mut again: Vec<u64> = (0..1000).map(again).collect();
+    again.sort_unstable();
+    assert!((20..=30).contains(&again[500]), "{}", again[500]);
+}
+
+fn one() -> Use {
+    Use {
+        leased: 1,
+        ..Use::default()
+    }
+}
+
+fn told_long_ago() -> Told {
+    Told {
+        at: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
+        used: Use::default(),
+        noted: 1,
+        turn: None,
+    }
 }
 
 /// A thousand pods that start at once on a thousand nodes: each node has said nothing for long, and all would speak in the same
 /// moment.
 #[test]
 fn what_changes_everywhere_at_once_is_told_by_turns() {
-    let one = Use {
-        leased: 1,
-        ..Use::default()
-    };
     let due = |blocks| {
-        let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
-        let mut told = Told {
-            at: long_ago,
-            used: Use::default(),
-            noted: 1,
-            turn: None,
-        };
-        assert!(!told.is_old(Use::default(), Duration::from_secs(30), blocks));
-        assert!(!told.is_old(one, Duration::from_secs(90), blocks));
-        told.is_old(one, Duration::from_secs(30), blocks)
+        let (mut told, now) = (told_long_ago(), Instant::now());
+        let mut turn = |used, every| told.turn(used, Duration::from_secs(every), blocks, now);
+        assert_eq!(turn(Use::default(), 30), None);
+        assert_eq!(turn(one(), 90), None);
+        turn(one(), 30).unwrap() <= now
     };
     assert!(due(100));
     let at_once = (0..1000).filter(|_| due(10_000)).count();

@@ -129,10 +129,26 @@ impl Order<'_, '_> {
     }
 }
 
-/// `error` as one of `pool`.
+/// `error` as one of `pool`, which the agent's sentences name already: they are Events too.
 fn of_pool(pool: &PoolName, error: Error) -> Error {
+    let after = error
+        .msg
+        .strip_prefix("pool ")
+        .and_then(|msg| msg.strip_prefix(pool.as_str()));
+    if after.is_some_and(|after| after.starts_with([' ', ':'])) {
+        return error;
+    }
     Error {
         msg: format!("pool {pool}: {}", error.msg),
+        ..error
+    }
+}
+
+/// What the agent says of `pool`, to go on a sentence that names it.
+fn said_of(pool: &PoolName, error: Error) -> Error {
+    let msg = error.msg.strip_prefix(&format!("pool {pool}: "));
+    Error {
+        msg: msg.unwrap_or(&error.msg).to_owned(),
         ..error
     }
 }

@@ -110,7 +110,7 @@ pub enum Reply {
     Refused {
         /// As for the runtime.
         code: u32,
-        /// As for the runtime, without the name of the pool, which the plugin puts before it.
+        /// As for the runtime, which is told the name of the pool once, whether it is here or not.
         msg: String,
         /// As for the runtime.
         #[serde(default, skip_serializing_if = "String::is_empty")]

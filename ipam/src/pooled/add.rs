@@ -40,7 +40,10 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
                 refusals.push(of_pool(&pool, error));
                 order.fall_back_from(&pool);
             }
-            Err(error) => return Err(explained(&config.place, vec![of_pool(&pool, error)])),
+            Err(error) => {
+                refusals.insert(0, of_pool(&pool, error));
+                break;
+            }
         }
     }
     Err(explained(&config.place, refusals))
@@ -58,7 +61,8 @@ fn leads_on(code: Code) -> bool {
     .contains(&code)
 }
 
-/// The first of `refusals`, which is that of the pool that was preferred, with the others as details.
+/// The first of `refusals`, by which the runtime goes, with the others as details: that of the pool that was preferred, or the one
+/// that ended the search.
 pub(super) fn explained(place: &PoolPlace, refusals: Vec<Error>) -> Error {
     let mut refusals = refusals.into_iter();
     let Some(first) = refusals.next() else {

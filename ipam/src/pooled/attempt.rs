@@ -3,8 +3,8 @@
 
 mod plan;
 
-use super::Pools;
 use super::shortage::Want;
+use super::{Pools, said_of};
 use crate::add::agree;
 use crate::agent::{AskedBy, Pod, Reply, Request, Verb};
 use crate::config::PoolConfig;
@@ -104,7 +104,7 @@ impl<'a> Attempt<'a> {
             }
             let verb = request.verb;
             let reply = self.pools.agent.ask(&request, deadline);
-            match reply.map_err(|e| want.refused(e))? {
+            match reply.map_err(|e| want.refused(said_of(self.name, e)))? {
                 Reply::Local if verb == Verb::Allocate => told.by = Some(By::Blocks),
                 Reply::Local => told.refreshed = true,
                 Reply::Allocate { families } => told.by = Some(By::Agent(families)),

@@ -3,7 +3,7 @@
 
 use super::add::explained;
 use super::shortage::{Local, Want};
-use super::{Pools, of_pool};
+use super::{Pools, of_pool, said_of};
 use crate::agent::{Request, Verb};
 use crate::allocator::{Refusal, try_allocate};
 use crate::config::{PoolConfig, Requests};
@@ -48,7 +48,9 @@ fn ready(pools: &Pools, name: &PoolName) -> Result<(), Error> {
         within_ms: None,
     };
     let answer = pools.agent.ask(&request, Instant::now() + pools.agent.limit);
-    answer.map(|_| ()).map_err(|error| want.refused(error))
+    answer
+        .map(|_| ())
+        .map_err(|error| want.refused(said_of(name, error)))
 }
 
 /// What an ADD would want of the agent; none if nothing.

@@ -86,6 +86,37 @@ fn every_refusal_keeps_its_code_and_tells_what_is_here() {
 }
 
 #[test]
+fn the_pool_is_named_once_whether_the_agent_names_it_or_not() {
+    for (code, said, wanted) in [
+        (
+            Code::EXHAUSTED,
+            "pool rail0 is exhausted: every block has an owner",
+            "network net: pool rail0 is exhausted: every block has an owner",
+        ),
+        (
+            Code::EXHAUSTED,
+            "pool rail0: this node has 1 blocks",
+            "network net: pool rail0: this node has 1 blocks",
+        ),
+        (
+            Code::EXHAUSTED,
+            "pool rail01 has a gateway",
+            "network net: pool rail0: pool rail01 has a gateway",
+        ),
+        (
+            Code::API_UNREACHABLE,
+            "pool rail0: the API server does not answer",
+            "network net: pool rail0: all 1 IPv4 addresses in 1 block of this node are in use; the API server does not answer",
+        ),
+    ] {
+        let rig = rig(&pool("rail0", &["10.0.0.32/32"]));
+        rig.add("a");
+        let _agent = Agent::start(&rig, move |_| Some(refused(code, said)));
+        assert_eq!(rig.try_add("b").unwrap_err().msg, wanted);
+    }
+}
+
+#[test]
 fn an_exhausted_pool_whose_addresses_only_rest_says_for_how_long() {
     let rig = rig(&pool("rail0", &["10.0.0.32/31"]));
     rig.add("a");

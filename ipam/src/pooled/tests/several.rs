@@ -84,6 +84,24 @@ fn what_may_pass_does_not_lead_to_the_next_pool() {
 }
 
 #[test]
+fn what_ends_the_search_does_not_hide_why_it_came_so_far() {
+    let rig = rig(&["rail0"], &["misspelt"]);
+    let _agent = Agent::start(&rig, |request| match request.pool.as_str() {
+        "misspelt" => Some(refused(Code::POOL_UNKNOWN, "there is no IPPool misspelt")),
+        _ => Some(refused(Code::EXHAUSTED, "exhausted: 254 of 254 in use")),
+    });
+    let error = rig.try_add("b").unwrap_err();
+    assert_says(
+        &error,
+        Code::POOL_UNKNOWN,
+        &[
+            "network net: pool misspelt: there is no IPPool",
+            "pool rail0: exhausted: 254 of 254 in use",
+        ],
+    );
+}
+
+#[test]
 fn a_pool_for_other_nodes_or_namespaces_leads_to_the_next() {
     let rig = rig(&["rail0", "spare"], &[]);
     for (i, code) in [Code::POOL_NOT_HERE, Code::POOL_NOT_FOR_NAMESPACE]

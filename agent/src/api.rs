@@ -29,9 +29,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-/// The API group.
-pub const GROUP: &str = "rdmanet.io";
-
 /// The definitions to apply to a cluster.
 pub fn definitions() -> [CustomResourceDefinition; 4] {
     [

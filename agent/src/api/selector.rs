@@ -32,10 +32,14 @@ pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
             },
         },
     });
-    let rules: Vec<_> = [values_belong()]
-        .iter()
-        .filter_map(|rule| serde_json::to_value(rule).ok())
-        .collect();
+    let rules: Vec<_> = [
+        values_belong(),
+        labels_are_labels(),
+        expressions_are_about_labels(),
+    ]
+    .iter()
+    .filter_map(|rule| serde_json::to_value(rule).ok())
+    .collect();
     schema.insert("x-kubernetes-validations".to_owned(), rules.into());
     schema
 }
@@ -44,5 +48,28 @@ fn values_belong() -> Rule {
     cel::plain(
         "!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",
         "matchExpressions: operators In and NotIn need values, Exists and DoesNotExist take none",
+    )
+}
+
+const KEY: &str = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+const VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
+const SPELLING: &str = "a key is a name such as rail or example.com/rail, and key and value are made of letters, digits, -, _ and ., beginning and ending with a letter or digit";
+
+/// What no object can be labelled with would select nothing, or have the API server refuse every list.
+fn labels_are_labels() -> Rule {
+    cel::plain(
+        format!(
+            "!has(self.matchLabels) || self.matchLabels.all(k, k.matches('{KEY}') && self.matchLabels[k].matches('{VALUE}'))"
+        ),
+        &format!("matchLabels: {SPELLING}"),
+    )
+}
+
+fn expressions_are_about_labels() -> Rule {
+    cel::plain(
+        format!(
+            "!has(self.matchExpressions) || self.matchExpressions.all(e, e.key.matches('{KEY}') && (!has(e.values) || e.values.all(v, v.matches('{VALUE}'))))"
+        ),
+        &format!("matchExpressions: {SPELLING}"),
     )
 }

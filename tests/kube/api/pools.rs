@@ -229,6 +229,12 @@ fn of_the_rest() -> Vec<Case> {
             "should be less than or equal to 16",
         ),
         (
+            "/spec",
+            json!({ "ranges": [{ "subnet": "10.0.0.0/16" }], "warmBlocks": 3, "maxBlocksPerNode": 2 }),
+            "warmBlocks",
+            "more than maxBlocksPerNode lets a node have",
+        ),
+        (
             "/spec/maxBlocksPerNode",
             json!(-2),
             "maxBlocksPerNode",
@@ -265,6 +271,30 @@ fn of_the_rest() -> Vec<Case> {
             json!({ "matchExpressions": [{ "key": "a", "operator": "Exists", "values": ["b"] }] }),
             "namespaceSelector",
             "Exists and DoesNotExist take none",
+        ),
+        (
+            "/spec/nodeSelector",
+            json!({ "matchLabels": { "rail!": "0" } }),
+            "nodeSelector",
+            "matchLabels: a key is a name such as rail",
+        ),
+        (
+            "/spec/namespaceSelector",
+            json!({ "matchLabels": { "example.com/team": "machine learning" } }),
+            "namespaceSelector",
+            "key and value are made of letters",
+        ),
+        (
+            "/spec/namespaceSelector",
+            json!({ "matchExpressions": [{ "key": "team", "operator": "In", "values": ["ml", "-x"] }] }),
+            "namespaceSelector",
+            "matchExpressions: a key is a name",
+        ),
+        (
+            "/spec/nodeSelector",
+            json!({ "matchExpressions": [{ "key": "Example.com/rail", "operator": "Exists" }] }),
+            "nodeSelector",
+            "matchExpressions: a key is a name",
         ),
         (
             "/spec/namespaceSelector",
@@ -329,7 +359,7 @@ async fn a_wide_pool_with_everything_in_it_is_accepted() {
             ("/spec/reserved", json!(reserved)),
             (
                 "/spec/nodeSelector",
-                json!({ "matchLabels": { "rail": "0" }, "matchExpressions": [{ "key": "gpu", "operator": "Exists" }] }),
+                json!({ "matchLabels": { "rail": "0", "k8s.io/A_b.c": "" }, "matchExpressions": [{ "key": "nvidia.com/gpu.product", "operator": "In", "values": ["A100-SXM4-80GB", ""] }] }),
             ),
             ("/spec/fallback", json!(["other", "third"])),
         ],

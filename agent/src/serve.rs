@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 /// Questions that are answered at the same time; others wait in the socket's queue.
@@ -49,20 +49,28 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Answers until `stop`.
-pub async fn run(listener: UnixListener, agent: Arc<Agent>, workers: Workers, stop: CancellationToken) {
+/// Answers until `stop`. A socket that somebody has removed meanwhile, such as whoever tidies up `/run`, is made anew: an agent
+/// that runs and cannot be reached looks well to everybody but plugins.
+pub async fn run(mut listener: UnixListener, agent: Arc<Agent>, workers: Workers, stop: CancellationToken) {
     let room = Arc::new(Semaphore::new(AT_ONCE));
+    let path = agent.config.socket.clone();
+    let mut look = tokio::time::interval(agent.config.tick);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else {
             return;
         };
         let stream = tokio::select! {
             () = stop.cancelled() => return,
+            _ = look.tick() => {
+                listener = replaced(&path).unwrap_or(listener);
+                continue;
+            }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(e) => {
                     tracing::warn!(error = %e, "no plugin can be heard");
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             },
@@ -74,6 +82,24 @@ pub async fn run(listener: UnixListener, agent: Arc<Agent>, workers: Workers, st
                 tracing::debug!(error = %e, "a plugin was not answered in time");
             }
         });
+    }
+}
+
+/// Another socket in place of one that somebody has removed.
+fn replaced(path: &Path) -> Option<UnixListener> {
+    if path.exists() {
+        return None;
+    }
+    let socket = path.display();
+    match bind(path) {
+        Ok(listener) => {
+            tracing::warn!(%socket, "somebody has removed the plugins' socket; it is there again");
+            Some(listener)
+        }
+        Err(e) => {
+            tracing::warn!(%socket, error = %e, "the plugins' socket is gone and cannot be made anew");
+            None
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requests that the agent makes: each with an end (`crate::patience`), each with the precondition that makes it safe to be late.
 
+mod registration;
+
+pub use registration::{NodeCondition, Registration, conditions};
+
 use crate::api::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
-use crate::object::now;
 use crate::patience::{self, Impatience};
-use block::Owner;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
@@ -12,7 +14,6 @@ use kube::core::Selector;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// The field manager of everything that the agent writes.
@@ -64,30 +65,6 @@ pub enum Written<T> {
     Late,
 }
 
-/// A Node as far as the agent needs to know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registration {
-    /// Name and UID.
-    pub owner: Owner,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Its kubelet has not been heard of for a while, or says that it cannot run pods.
-    pub lost: bool,
-    /// Its conditions, by type.
-    pub conditions: BTreeMap<String, NodeCondition>,
-}
-
-/// What a condition of a Node says, its times apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeCondition {
-    /// `True`, `False` or `Unknown`.
-    pub status: String,
-    /// One word for programs.
-    pub reason: String,
-    /// A sentence for people.
-    pub message: String,
-}
-
 /// The API server.
 #[derive(Clone)]
 pub struct Cluster {
@@ -105,6 +82,22 @@ pub struct Cluster {
     pub nodes: Api<Node>,
     /// Namespaces.
     pub namespaces: Api<Namespace>,
+}
+
+/// An object of a kind that is known here.
+pub trait Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug {}
+
+impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug> Object for K {}
+
+/// A request about one object in the words of kubectl, such as `GET ipblocks/default-4-0a000000-26`.
+fn request<K: Object>(verb: &str, name: &str) -> String {
+    format!("{verb} {}/{name}", K::plural(&()))
+}
+
+/// The same about an object that is to be written.
+fn request_of<K: Object>(verb: &str, object: &K) -> (String, String) {
+    let name = object.meta().name.clone().unwrap_or_default();
+    (request::<K>(verb, &name), name)
 }
 
 async fn limited<T>(
@@ -157,11 +150,8 @@ fn unchanged<K: Resource>(object: &K) -> DeleteParams {
 ///
 /// # Errors
 /// [`Trouble`].
-pub async fn get<K: Clone + DeserializeOwned + Debug>(
-    api: &Api<K>,
-    name: &str,
-) -> Result<Option<K>, Trouble> {
-    let what = format!("GET {name}");
+pub async fn get<K: Object>(api: &Api<K>, name: &str) -> Result<Option<K>, Trouble> {
+    let what = request::<K>("GET", name);
     match limited(&what, api.get(name)).await? {
         Ok(object) => Ok(Some(object)),
         Err(status) if status.code == 404 => Ok(None),
@@ -173,11 +163,8 @@ pub async fn get<K: Clone + DeserializeOwned + Debug>(
 ///
 /// # Errors
 /// [`Trouble`].
-pub async fn create<K>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Serialize,
-{
-    let what = format!("CREATE {}", object.meta().name.as_deref().unwrap_or_default());
+pub async fn create<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble> {
+    let (what, _) = request_of("CREATE", object);
     match limited(&what, api.create(&PostParams::default(), object)).await? {
         Ok(object) => Ok(Written::Done(object)),
         Err(status) if status.code == 409 => Ok(Written::Late),
@@ -189,12 +176,8 @@ where
 ///
 /// # Errors
 /// [`Trouble`].
-pub async fn swap<K>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Serialize,
-{
-    let name = object.meta().name.clone().unwrap_or_default();
-    let what = format!("UPDATE {name}");
+pub async fn swap<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble> {
+    let (what, name) = request_of("UPDATE", object);
     match limited(&what, api.replace(&name, &PostParams::default(), object)).await? {
         Ok(object) => Ok(Written::Done(object)),
         Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
@@ -206,12 +189,8 @@ where
 ///
 /// # Errors
 /// [`Trouble`].
-pub async fn delete<K>(api: &Api<K>, object: &K) -> Result<Written<()>, Trouble>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let name = object.meta().name.clone().unwrap_or_default();
-    let what = format!("DELETE {name}");
+pub async fn delete<K: Object>(api: &Api<K>, object: &K) -> Result<Written<()>, Trouble> {
+    let (what, name) = request_of("DELETE", object);
     match limited(&what, api.delete(&name, &unchanged(object))).await? {
         Ok(_) => Ok(Written::Done(())),
         Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
@@ -240,11 +219,12 @@ pub async fn let_go(api: &Api<IpAddress>, address: &IpAddress) -> Result<Written
 ///
 /// # Errors
 /// [`Trouble`].
-pub async fn tell<K>(api: &Api<K>, name: &str, status: impl Serialize) -> Result<Written<K>, Trouble>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let what = format!("PATCH status of {name}");
+pub async fn tell<K: Object>(
+    api: &Api<K>,
+    name: &str,
+    status: impl Serialize,
+) -> Result<Written<K>, Trouble> {
+    let what = request::<K>("PATCH", &format!("{name}/status"));
     let patch = serde_json::json!({ "status": status });
     let params = PatchParams {
         field_manager: Some(MANAGER.to_owned()),
@@ -261,12 +241,8 @@ where
 ///
 /// # Errors
 /// [`Trouble`].
-pub async fn swap_status<K>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Serialize,
-{
-    let name = object.meta().name.clone().unwrap_or_default();
-    let what = format!("UPDATE status of {name}");
+pub async fn swap_status<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble> {
+    let (what, name) = request_of("UPDATE status of", object);
     match limited(&what, api.replace_status(&name, &PostParams::default(), object)).await? {
         Ok(object) => Ok(Written::Done(object)),
         Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
@@ -278,11 +254,11 @@ where
 ///
 /// # Errors
 /// [`Trouble`].
-pub async fn list<K: Clone + DeserializeOwned + Debug>(
-    api: &Api<K>,
-    fields: &str,
-) -> Result<Vec<K>, Trouble> {
-    let what = format!("LIST {fields}");
+pub async fn list<K: Object>(api: &Api<K>, fields: &str) -> Result<Vec<K>, Trouble> {
+    let what = match fields {
+        "" => format!("LIST {}", K::plural(&())),
+        fields => format!("LIST {} ({fields})", K::plural(&())),
+    };
     let mut all = Vec::new();
     let mut params = ListParams::default().fields(fields).limit(PAGE);
     loop {
@@ -302,13 +278,14 @@ pub async fn list<K: Clone + DeserializeOwned + Debug>(
 ///
 /// # Errors
 /// [`Trouble`].
-pub async fn names<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> Result<Vec<String>, Trouble> {
+pub async fn names<K: Object>(api: &Api<K>) -> Result<Vec<String>, Trouble> {
+    let what = format!("LIST {}, names alone", K::plural(&()));
     let mut all = Vec::new();
     let mut params = ListParams::default().limit(PAGE);
     loop {
-        let page = match limited("LIST of names", api.list_metadata(&params)).await? {
+        let page = match limited(&what, api.list_metadata(&params)).await? {
             Ok(page) => page,
-            Err(status) => return Err(refused("LIST of names", &status)),
+            Err(status) => return Err(refused(&what, &status)),
         };
         all.extend(page.items.into_iter().filter_map(|object| object.metadata.name));
         match page.metadata.continue_ {
@@ -316,38 +293,6 @@ pub async fn names<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> Result<
             _ => return Ok(all),
         }
     }
-}
-
-/// The conditions of a Node, by type.
-pub fn conditions(node: &Node) -> BTreeMap<String, NodeCondition> {
-    let all = node
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    all.map(|one| {
-        let says = NodeCondition {
-            status: one.status.clone(),
-            reason: one.reason.clone().unwrap_or_default(),
-            message: one.message.clone().unwrap_or_default(),
-        };
-        (one.type_.clone(), says)
-    })
-    .collect()
-}
-
-/// The patch that makes one condition say this, or takes it away, and touches no other. The server keeps members that are
-/// not in it, such as the time of the last turn.
-fn condition_patch(kind: &str, says: Option<&NodeCondition>, turned: bool) -> serde_json::Value {
-    let mut condition = match says {
-        None => serde_json::json!({ "type": kind, "$patch": "delete" }),
-        Some(says) => serde_json::json!({
-            "type": kind, "status": says.status, "reason": says.reason, "message": says.message, "lastHeartbeatTime": now(),
-        }),
-    };
-    if turned && says.is_some() {
-        condition["lastTransitionTime"] = serde_json::json!(now());
-    }
-    serde_json::json!({ "status": { "conditions": [condition] } })
 }
 
 impl Cluster {
@@ -361,54 +306,6 @@ impl Cluster {
             nodes: Api::all(client.clone()),
             namespaces: Api::all(client.clone()),
             client,
-        }
-    }
-
-    /// The Node called `name`, if there is one.
-    ///
-    /// # Errors
-    /// [`Trouble`].
-    pub async fn registration(&self, name: &str) -> Result<Option<Registration>, Trouble> {
-        let node = get(&self.nodes, name).await?;
-        Ok(node.map(|node| {
-            let conditions = conditions(&node);
-            Registration {
-                owner: Owner {
-                    node: name.into(),
-                    uid: node.uid().unwrap_or_default().into(),
-                },
-                // One of which nobody has said anything yet is not lost.
-                lost: conditions
-                    .get("Ready")
-                    .is_some_and(|ready| ready.status != "True"),
-                conditions,
-                labels: node.metadata.labels.unwrap_or_default(),
-            }
-        }))
-    }
-
-    /// Makes the condition `kind` of the Node called `name` say this, or takes it away; `turned` if its status is another one
-    /// than before.
-    ///
-    /// # Errors
-    /// [`Trouble`]; a Node that is gone is none.
-    pub async fn tell_node(
-        &self,
-        name: &str,
-        kind: &str,
-        says: Option<&NodeCondition>,
-        turned: bool,
-    ) -> Result<(), Trouble> {
-        let what = format!("PATCH status of Node {name}");
-        let params = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let patch = Patch::Strategic(condition_patch(kind, says, turned));
-        match limited(&what, self.nodes.patch_status(name, &params, &patch)).await? {
-            Ok(_) => Ok(()),
-            Err(status) if status.code == 404 => Ok(()),
-            Err(status) => Err(refused(&what, &status)),
         }
     }
 
@@ -459,23 +356,5 @@ impl Cluster {
     /// [`Trouble`].
     pub async fn pod(&self, namespace: &str, name: &str) -> Result<Option<Pod>, Trouble> {
         get(&Api::<Pod>::namespaced(self.client.clone(), namespace), name).await
-    }
-
-    /// Whether a pod with a network of its own is bound to the node called `node` and has not ended.
-    ///
-    /// # Errors
-    /// [`Trouble`].
-    pub async fn has_pods(&self, node: &str) -> Result<bool, Trouble> {
-        let pods: Vec<Pod> = list(
-            &Api::all(self.client.clone()),
-            &format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"),
-        )
-        .await?;
-        let own_network = |pod: &Pod| {
-            pod.spec
-                .as_ref()
-                .is_none_or(|spec| spec.host_network != Some(true))
-        };
-        Ok(pods.iter().any(own_network))
     }
 }

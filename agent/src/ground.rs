@@ -12,7 +12,6 @@ use ipam::range::{Family, default_gateway};
 use ipnetwork::IpNetwork;
 use kube::ResourceExt;
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::Duration;
 
 /// An accepted pool.
@@ -67,10 +66,7 @@ impl Ground {
     pub fn new(pool: &IpPool, spec: &IpPoolSpec, generation: i64) -> Result<Self, Error> {
         let name = PoolName::try_from(pool.name_any())?;
         let file = file(&name, &pool.uid().unwrap_or_default(), generation, spec)?;
-        let ranges = PoolRanges::new(&file, Path::new("spec")).map_err(|e| Error {
-            code: Code::INVALID_CONFIG,
-            ..e
-        })?;
+        let ranges = PoolRanges::of(&file).map_err(|e| invalid(format!("spec.{}", e.msg)))?;
         require_sticky_room(spec, &ranges)?;
         let grid = |family: Family| {
             let size = match family {
@@ -124,6 +120,11 @@ impl Ground {
     pub fn has(&self, cell: Cell) -> bool {
         self.grid(Family::of(cell.cidr().ip()))
             .is_some_and(|grid| grid.has(cell))
+    }
+
+    /// Whether an address of `cell` lies between the first and the last one of a range, whether that is given or not.
+    pub fn reaches(&self, cell: Cell) -> bool {
+        self.ranges.reach(Family::of(cell.cidr().ip()), cell.interval())
     }
 
     /// Whether nodes have blocks of it.

@@ -6,6 +6,7 @@
 
 mod accept;
 mod election;
+mod numbers;
 mod orphans;
 mod share;
 mod status;

@@ -187,6 +187,7 @@ impl Metrics {
             self.link_changes.get_or_create(&link).inc();
         }
     }
+
     /// The link is not on the node any more; a number that nobody renews would be taken for a state.
     pub(crate) fn link_gone(&self, name: &str) {
         let link = OfLink {

@@ -167,6 +167,7 @@ pub fn usage(locked: &Locked<'_>, blocks: &[IpNetwork]) -> Result<Vec<Use>, Erro
         .map(|block| Use {
             leased: block.taken,
             unpublished: block.taken,
+            by_name: block.reserved,
             resting: block.resting,
         })
         .collect())

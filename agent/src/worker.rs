@@ -8,6 +8,7 @@ mod address;
 mod ask;
 mod back;
 mod claim;
+mod file;
 mod garbage;
 mod inbox;
 mod inherit;
@@ -24,13 +25,13 @@ mod sticky;
 use crate::agent::{Agent, Failure};
 use crate::api::{IpBlock, IpPool};
 use crate::grid::Cell;
-use crate::ground::{Ground, Writer};
+use crate::ground::Ground;
 use crate::node::Holdings;
 use crate::object::{cell, version};
 use block::Use;
 use block::owner::{Me, Wish};
 use ipam::agent::{Reply, Request};
-use ipam::pool::{Confirmed, Counters, PoolFile, PoolName, PoolRanges};
+use ipam::pool::{Counters, PoolName, PoolRanges};
 use ipam::range::Family;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
@@ -171,7 +172,7 @@ impl Worker {
         }
     }
 
-    /// Whether anything of this pool is left on this node.
+    /// The pool as the API server last told of it.
     fn pool_object(&self) -> Option<Arc<IpPool>> {
         self.agent.pools.get(&ObjectRef::new(self.pool.as_str()))
     }
@@ -267,7 +268,7 @@ impl Worker {
         &self,
         blocks: &BTreeMap<String, IpBlock>,
     ) -> Result<(Holdings, BTreeMap<String, Use>), Failure> {
-        let file = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        let file = self.file().await?;
         let mut cells: BTreeMap<String, Cell> = blocks
             .iter()
             .filter_map(|(name, block)| Some((name.clone(), cell(block)?)))
@@ -289,15 +290,7 @@ impl Worker {
         // First, for what comes next may fail.
         self.forget_told();
         let target = self.target()?;
-        if target.ground.is_none()
-            && self
-                .agent
-                .stores
-                .holdings(&self.pool, Vec::new())
-                .await?
-                .file
-                .is_none()
-        {
+        if target.ground.is_none() && self.file().await?.is_none() {
             return Ok(());
         }
         self.settle_all(&target).await?;
@@ -330,116 +323,6 @@ impl Worker {
         }
     }
 
-    /// The most recent words of the file that do not depend on blocks.
-    async fn write_file(&mut self, target: &Target) -> Result<(), Failure> {
-        let (Some(ground), Some(Me::Registered(owner))) = (&target.ground, self.agent.me()) else {
-            return self.remove_file(target).await;
-        };
-        if !target.open
-            && self
-                .agent
-                .stores
-                .holdings(&self.pool, Vec::new())
-                .await?
-                .file
-                .is_none()
-        {
-            return Ok(());
-        }
-        let writer = self.writer(owner)?;
-        let namespaces = self.namespaces(ground).await?;
-        let mut base = ground.file(&writer, namespaces, target.counters);
-        base.reserved.extend(self.held_back(target).await?);
-        let open = target.open;
-        self.agent
-            .stores
-            .edit(&self.pool, move |_, before| {
-                let blocks = before.map(|file| file.blocks).unwrap_or_default();
-                if !open && blocks.is_empty() {
-                    return Ok(None);
-                }
-                Ok(Some(PoolFile { blocks, ..base }))
-            })
-            .await?;
-        if !target.open {
-            self.remove_file(target).await?;
-        }
-        Ok(())
-    }
-
-    fn writer(&self, owner: block::Owner) -> Result<Writer, Failure> {
-        Ok(Writer {
-            owner,
-            boot_id: self.agent.stores.boot_id()?,
-            quarantine: self.agent.config.quarantine,
-        })
-    }
-
-    /// Removes the file once no block is in it and no lease is left, where the node has no part of the pool any more.
-    async fn remove_file(&mut self, target: &Target) -> Result<(), Failure> {
-        if target.open {
-            return Ok(());
-        }
-        let removed = self
-            .agent
-            .stores
-            .with(&self.pool, |store| {
-                let Some(locked) = store.enter_existing()? else {
-                    return Ok(false);
-                };
-                let empty = locked.pool()?.is_some_and(|file| file.blocks.is_empty());
-                if !empty || !store.leases()?.held.is_empty() {
-                    return Ok(false);
-                }
-                locked.remove_pool().map(|()| true)
-            })
-            .await?;
-        if removed {
-            tracing::info!(pool = %self.pool, "this node has no part of the pool any more");
-        }
-        Ok(())
-    }
-
-    /// Notes that this node was registered when it was asked for, so that a reboot soon after needs no agent.
-    async fn confirm(&self, asked: Duration) -> Result<(), Failure> {
-        if !matches!(self.agent.me(), Some(Me::Registered(_))) {
-            return Ok(());
-        }
-        let every = self.agent.config.confirm_every();
-        let age = self.agent.stores.since_boot()?.saturating_sub(asked);
-        self.agent
-            .stores
-            .with(&self.pool, move |store| {
-                let at = std::time::SystemTime::now() - age;
-                let recent = |Confirmed(last)| at.duration_since(last).is_ok_and(|since| since < every / 2);
-                if store.pool()?.is_none() || store.confirmed().is_some_and(recent) {
-                    return Ok(());
-                }
-                store.confirm(Confirmed(at))
-            })
-            .await?;
-        Ok(())
-    }
-
-    /// The namespaces that the pool selects; none if it selects all.
-    async fn namespaces(&mut self, ground: &Ground) -> Result<Option<Vec<String>>, Failure> {
-        let Some(selector) = ground.spec.namespace_selector.clone() else {
-            return Ok(None);
-        };
-        if let Some((at, names)) = &self.namespaces
-            && at.elapsed() < self.agent.config.mirror
-        {
-            return Ok(Some(names.clone()));
-        }
-        let Ok(selector) = Selector::try_from(selector) else {
-            return Ok(Some(Vec::new()));
-        };
-        let mut names = self.agent.cluster.namespaces_of(&selector).await?;
-        names.sort_unstable();
-        self.namespaces = Some((Instant::now(), names.clone()));
-        Ok(Some(names))
-    }
-
     /// How many addresses of the active blocks nobody has, by the file and the store.
     fn free_here(ground: &Ground, family: Family, holdings: &Holdings, usage: &BTreeMap<String, Use>) -> u64 {
         let Some(file) = &holdings.file else { return 0 };
@@ -457,7 +340,7 @@ impl Worker {
                 let all = usable.both(&[Cell::of(block.cidr)?.interval()].into_iter().collect());
                 let all = u64::try_from(all.count()).unwrap_or(u64::MAX);
                 let used = usage.get(&block.name).copied().unwrap_or_default();
-                Some(all.saturating_sub(used.leased + used.resting))
+                Some(all.saturating_sub(used.taken()))
             })
             .fold(0, u64::saturating_add)
     }

@@ -379,7 +379,9 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
         for one in conditions {
             let level = match (one.type_.as_str(), one.status.as_str()) {
                 (condition::READY, "False") => Level::Fail,
-                (condition::DEGRADED | condition::EXHAUSTED, "True") => Level::Warn,
+                (condition::DEGRADED | condition::EXHAUSTED | condition::FALLBACK_MISSING, "True") => {
+                    Level::Warn
+                }
                 (condition::OVERLAP | condition::SHRINK_PENDING | condition::EXCLUSION_OVER_LIVE, "True") => {
                     Level::Info
                 }

@@ -216,6 +216,11 @@ impl Range {
         self.family() == other.family() && self.window.overlaps(other.window)
     }
 
+    /// Whether one of these addresses of its family lies between its first and its last one.
+    pub fn reaches(&self, addresses: Interval) -> bool {
+        self.window.overlaps(addresses)
+    }
+
     /// Whether `ip` may be handed out, and if not, why.
     pub fn verdict(&self, ip: IpAddr) -> Verdict {
         let number = bits(ip);

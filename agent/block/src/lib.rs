@@ -90,6 +90,8 @@ pub struct Use {
     pub leased: u64,
     /// Those of them that have no object of their own.
     pub unpublished: u64,
+    /// Those of them that no node gives by itself, such as reserved ones.
+    pub by_name: u64,
     /// Addresses that were released and are not to be given yet.
     pub resting: u64,
 }
@@ -133,6 +135,13 @@ impl Seen {
 }
 
 impl Use {
+    /// How many of the addresses that its node gives by itself it cannot give now.
+    pub fn taken(self) -> u64 {
+        self.leased
+            .saturating_sub(self.by_name)
+            .saturating_add(self.resting)
+    }
+
     /// Whether no pod has, or had a moment ago, an address of it.
     pub fn is_idle(self) -> bool {
         self.leased == 0 && self.resting == 0

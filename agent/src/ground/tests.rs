@@ -75,10 +75,19 @@ fn what_is_wrong_is_named_by_its_member() {
             json!({ "ranges": [{ "subnet": "10.1.0.0/24", "exclude": ["10.1.0.0/24"] }] }),
             "no address is left",
         ),
+        (
+            json!({ "ranges": [{ "subnet": "10.1.0.0/24", "end": "10.1.0.0" }] }),
+            "spec.ranges[0]: the range is inverted: its start 10.1.0.1 comes after its end 10.1.0.0",
+        ),
+        (
+            json!({ "ranges": [{ "subnet": "10.1.0.0/24" }], "reserved": ["ten"] }),
+            "spec.reserved[0] \"ten\" is not an address",
+        ),
     ] {
         let error = of("rail0", &spec).unwrap_err();
         assert_eq!(error.code, Code::INVALID_CONFIG);
         assert!(error.msg.contains(words), "{} lacks {words}", error.msg);
+        assert!(!error.msg.contains("remove the file"), "{}", error.msg);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::Keeper;
 use crate::agent::Failure;
-use crate::api::{AddressSpace, AddressSpaceSpec, IpBlock, IpPool, Listed};
+use crate::api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool, Listed};
 use crate::cluster::{Written, create, get, list, names, swap};
 use crate::grid::Cell;
 use crate::ground::Ground;
@@ -133,9 +133,9 @@ impl Keeper {
     async fn bid_farewell(&mut self, pool: &IpPool) -> Result<(), Failure> {
         let fields = format!("spec.pool={}", pool.name_any());
         let blocks: Vec<IpBlock> = list(&self.agent.cluster.blocks, &fields).await?;
-        let addresses: Vec<crate::api::IpAddress> = list(&self.agent.cluster.addresses, &fields).await?;
+        let addresses: Vec<IpAddress> = list(&self.agent.cluster.addresses, &fields).await?;
         if !blocks.is_empty() || !addresses.is_empty() {
-            return self.tell_farewell(pool, &blocks, addresses.len()).await;
+            return self.tell_farewell(pool, blocks, &addresses).await;
         }
         if pool.finalizers().iter().any(|name| name == FINALIZER) {
             let mut wanted = pool.clone();

@@ -7,6 +7,7 @@
 mod batch;
 
 use super::Keeper;
+use super::numbers::{free_of_shared, objects_in};
 use crate::agent::Failure;
 use crate::api::{BlockState, IpAddress, IpBlock, IpBlockStatus, IpPoolStatus};
 use crate::cluster::{Written, delete, list, tell};
@@ -14,12 +15,10 @@ use crate::grid::Cell;
 use crate::ground::Ground;
 use crate::object::{cell, now};
 use batch::{Candidate, Last};
-use ipam::interval::IntervalSet;
-use ipam::range::{Family, single};
+use ipam::range::Family;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,29 +71,6 @@ pub(super) struct Left {
 }
 
 impl Keeper {
-    /// The addresses of `cell` that are objects, as last listed.
-    fn objects_in(&self, space: &str, cell: Cell) -> IntervalSet {
-        let (block, prefix) = (cell.cidr().to_string(), format!("{space}-"));
-        let inside = self
-            .addresses
-            .iter()
-            .filter(|address| address.spec.block == block && address.name_any().starts_with(&prefix));
-        inside
-            .filter_map(|address| address.spec.address.parse::<IpAddr>().ok())
-            .map(single)
-            .collect()
-    }
-
-    /// The addresses of a shared block that nobody has.
-    pub(super) fn free_of_shared(&self, ground: &Ground, block: &IpBlock) -> u128 {
-        let Some(cell) = cell(block) else { return 0 };
-        let Some(grid) = ground.grid(Family::of(cell.cidr().ip())) else {
-            return 0;
-        };
-        let taken = self.objects_in(&ground.spec.address_space, cell);
-        grid.usable(cell).minus(&taken).count()
-    }
-
     fn left(&self, ground: &Ground, blocks: &[Arc<IpBlock>], family: Family) -> Left {
         let Some(grid) = ground.grid(family) else {
             return Left::default();
@@ -109,7 +85,7 @@ impl Keeper {
             };
             left.unclaimed = left.unclaimed.saturating_sub(grid.usable(cell).count());
             if block.spec.state == BlockState::Shared {
-                left.shared += self.free_of_shared(ground, block);
+                left.shared += free_of_shared(ground, block, &self.addresses);
             }
         }
         left
@@ -228,7 +204,7 @@ impl Keeper {
             .collect();
         for block in &shared {
             let Some(cell) = cell(block) else { continue };
-            let used = self.objects_in(&ground.spec.address_space, cell).count();
+            let used = objects_in(&self.addresses, &ground.spec.address_space, cell).count();
             if used == 0 {
                 self.end_shared(ground, block, cell).await?;
             } else {
@@ -250,7 +226,8 @@ impl Keeper {
     async fn count_shared(&mut self, ground: &Ground, block: &IpBlock, used: u128) -> Result<(), Failure> {
         let name = block.name_any();
         let clip = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
-        let (used, free) = (clip(used), clip(self.free_of_shared(ground, block)));
+        let free = free_of_shared(ground, block, &self.addresses);
+        let (used, free) = (clip(used), clip(free));
         let told = block.status.as_ref().map(|status| (status.used, status.free));
         let recent = self
             .told

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What people get to read of a pool: its numbers and conditions.
+//! What people get to read of a pool: its conditions, and its numbers (`super::numbers`).
 
 use super::Keeper;
 use super::accept::Accepted;
+use super::numbers::Numbers;
 use crate::agent::Failure;
-use crate::api::pool::condition::{DEGRADED, EXCLUSION_OVER_LIVE, EXHAUSTED, OVERLAP, READY, SHRINK_PENDING};
+use crate::api::pool::condition::{
+    DEGRADED, EXCLUSION_OVER_LIVE, EXHAUSTED, FALLBACK_MISSING, OVERLAP, READY, SHRINK_PENDING,
+};
 use crate::api::pool::reason;
-use crate::api::{AddressState, BlockState, Counters, IpBlock, IpPool, IpPoolStatus};
+use crate::api::{IpAddress, IpBlock, IpPool, IpPoolStatus};
 use crate::cluster::{Written, swap_status};
 use crate::ground::Ground;
-use crate::object::{cell, now};
-use ipam::range::Family;
+use crate::object::now;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Names that a sentence has.
+const NAMED: usize = 5;
 
 /// A condition without its times.
 struct Finding {
@@ -22,17 +29,6 @@ struct Finding {
     holds: bool,
     reason: &'static str,
     message: String,
-}
-
-/// The blocks of a pool in numbers.
-#[derive(Default)]
-struct Sums {
-    blocks: u64,
-    used: i64,
-    free_in_blocks: i64,
-    claimed: u128,
-    excluded: i64,
-    outside: u64,
 }
 
 impl Keeper {
@@ -68,6 +64,9 @@ impl Keeper {
         if let Some(ground) = in_force {
             let blocks = self.of_pool(ground.name.as_str());
             findings.extend(self.numbers(&blocks, &ground, &mut status));
+            findings.push(missing(&ground, |name| {
+                self.agent.pools.get(&ObjectRef::new(name)).is_some()
+            }));
             self.share(&ground, &blocks, &mut status);
             self.tend_shared(&ground, &blocks).await?;
         }
@@ -92,22 +91,19 @@ impl Keeper {
     pub(super) async fn tell_farewell(
         &mut self,
         pool: &IpPool,
-        blocks: &[IpBlock],
-        addresses: usize,
+        blocks: Vec<IpBlock>,
+        addresses: &[IpAddress],
     ) -> Result<(), Failure> {
         let before = pool.status.clone().unwrap_or_default();
-        let nodes: Vec<&str> = blocks
-            .iter()
-            .map(|block| block.spec.owner.node.as_str())
-            .take(5)
-            .collect();
-        let message = format!(
-            "being deleted; it goes when its addresses are not in use any more: {} blocks ({}), {addresses} addresses by name",
-            blocks.len(),
-            nodes.join(", ")
-        );
+        let mut status = before.clone();
+        let message = farewell(&pool.name_any(), &blocks, addresses);
+        if let Some(ground) = Ground::accepted(pool)? {
+            let blocks: Vec<Arc<IpBlock>> = blocks.into_iter().map(Arc::new).collect();
+            let numbers = Numbers::of(&ground, &blocks, addresses);
+            status.counters = Some(numbers.counters);
+        }
         let ready = finding(READY, false, reason::DELETING, &message);
-        self.write(pool, &before, before.clone(), vec![ready]).await
+        self.write(pool, &before, status, vec![ready]).await
     }
 
     fn of_pool(&self, name: &str) -> Vec<Arc<IpBlock>> {
@@ -116,42 +112,10 @@ impl Keeper {
     }
 
     fn numbers(&self, blocks: &[Arc<IpBlock>], ground: &Ground, status: &mut IpPoolStatus) -> Vec<Finding> {
-        let sums = self.sum(blocks, ground);
-        let bound = self
-            .addresses
-            .iter()
-            .filter(|a| a.spec.pool == ground.name.as_str() && a.spec.state != AddressState::Orphaned);
-        let by_name = i64::try_from(bound.count()).unwrap_or(i64::MAX);
-        let used = sums.used.saturating_add(by_name);
-        let taken_by_name = if ground.has_blocks() {
-            0
-        } else {
-            u128::try_from(by_name).unwrap_or_default()
-        };
-        let all: u128 = ground
-            .grids
-            .iter()
-            .map(crate::grid::Grid::addresses)
-            .fold(0, u128::saturating_add);
-        let free = all.saturating_sub(sums.claimed).saturating_sub(taken_by_name);
-        let clip = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
-        let counters = Counters {
-            size: clip(ground.size()),
-            used,
-            free: clip(free),
-            blocks: i64::try_from(sums.blocks).unwrap_or(i64::MAX),
-            oldest: blocks
-                .iter()
-                .filter_map(|block| block.status.as_ref()?.oldest.clone())
-                .min(),
-        };
-        let exhausted = free == 0 && sums.free_in_blocks == 0;
-        let message = format!(
-            "{used} of {} addresses are in use, {} blocks, {free} addresses in no block",
-            counters.size, sums.blocks
-        );
-        status.counters = Some(counters);
-        live(&sums, exhausted, &message)
+        let numbers = Numbers::of(ground, blocks, &self.addresses);
+        let findings = live(&numbers);
+        status.counters = Some(numbers.counters);
+        findings
     }
 
     async fn write(
@@ -191,63 +155,33 @@ impl Keeper {
         }
         self.told.insert(name, Instant::now());
         for change in changes {
-            let warning = change.holds != (change.kind == READY);
-            tracing::info!(
-                pool = pool.name_any(),
-                condition = change.kind,
-                holds = change.holds,
-                reason = change.reason,
-                "{}",
-                change.message
-            );
-            if warning || change.kind == READY {
-                self.agent
-                    .tell(
-                        &pool.object_ref(&()),
-                        warning,
-                        change.reason,
-                        format!("{}: {}", change.kind, change.message),
-                    )
-                    .await;
-            }
+            self.announce(pool, &change).await;
         }
         Ok(())
     }
-}
 
-impl Keeper {
-    fn sum(&self, blocks: &[Arc<IpBlock>], ground: &Ground) -> Sums {
-        let mut sums = Sums::default();
-        for block in blocks {
-            sums.blocks += 1;
-            let shared = block.spec.state == BlockState::Shared;
-            // Those of a shared block are counted one by one, as objects.
-            if let Some(status) = block.status.as_ref().filter(|_| !shared) {
-                sums.used = sums.used.saturating_add(status.used);
-            }
-            let Some(cell) = cell(block) else { continue };
-            if !ground.has(cell) {
-                sums.outside += 1;
-                continue;
-            }
-            let usable = ground
-                .grid(Family::of(cell.cidr().ip()))
-                .map_or(0, |grid| grid.usable(cell).count());
-            sums.claimed = sums.claimed.saturating_add(usable);
-            let free = match (&block.status, block.spec.state) {
-                (_, BlockState::Shared) => {
-                    i64::try_from(self.free_of_shared(ground, block)).unwrap_or(i64::MAX)
-                }
-                (Some(status), BlockState::Active) => status.free,
-                (Some(_), BlockState::Draining | BlockState::Orphaned) => 0,
-                // Not told yet: it may have some.
-                (None, _) => 1,
-            };
-            sums.free_in_blocks = sums.free_in_blocks.saturating_add(free);
-            let excluded = block.status.as_ref().map_or(0, |status| status.excluded);
-            sums.excluded = sums.excluded.saturating_add(excluded);
+    /// Tells in the log that a condition has turned, and by an Event if something has begun that people should know of.
+    async fn announce(&self, pool: &IpPool, change: &Finding) {
+        let Finding {
+            kind,
+            holds,
+            reason,
+            message,
+        } = change;
+        tracing::info!(
+            pool = pool.name_any(),
+            condition = kind,
+            holds,
+            reason,
+            "{message}"
+        );
+        let is_warning = *holds != (*kind == READY);
+        if is_warning || *kind == READY {
+            let note = format!("{kind}: {message}");
+            self.agent
+                .tell(&pool.object_ref(&()), is_warning, reason, note)
+                .await;
         }
-        sums
     }
 }
 
@@ -352,29 +286,78 @@ fn set(conditions: &mut Vec<Condition>, finding: &Finding, generation: Option<i6
 }
 
 /// The conditions that follow from what lives.
-fn live(sums: &Sums, exhausted: bool, message: &str) -> Vec<Finding> {
+fn live(numbers: &Numbers) -> Vec<Finding> {
+    let counters = &numbers.counters;
+    let message = format!(
+        "{} of {} addresses are in use, {} blocks, {} addresses in no block",
+        counters.used, counters.size, counters.blocks, counters.free
+    );
+    let reason = if numbers.is_exhausted {
+        reason::NO_ADDRESS_LEFT
+    } else {
+        reason::ROOM
+    };
     vec![
-        finding(
-            EXHAUSTED,
-            exhausted,
-            if exhausted {
-                reason::NO_ADDRESS_LEFT
-            } else {
-                reason::ROOM
-            },
-            message,
-        ),
+        finding(EXHAUSTED, numbers.is_exhausted, reason, &message),
         counted(
             EXCLUSION_OVER_LIVE,
-            u64::try_from(sums.excluded).unwrap_or_default(),
+            numbers.excluded,
             reason::IN_USE,
             "attachments have addresses that are not given any more; each is kept until its pod ends",
         ),
         counted(
             SHRINK_PENDING,
-            sums.outside,
+            numbers.outside,
             reason::BLOCKS_IN_USE,
             "blocks lie outside the ranges and go when nothing in them is in use",
         ),
     ]
 }
+
+/// Pools that `spec.fallback` names and that `is_there` does not know.
+fn missing(ground: &Ground, is_there: impl Fn(&str) -> bool) -> Finding {
+    let missing: BTreeSet<&str> = ground
+        .spec
+        .fallback
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !is_there(name))
+        .collect();
+    if missing.is_empty() {
+        return finding(FALLBACK_MISSING, false, reason::NONE, "");
+    }
+    let message = format!(
+        "spec.fallback names pools that are not there: {}; pods that come to one of them are refused",
+        some_of(&missing)
+    );
+    finding(FALLBACK_MISSING, true, reason::NO_SUCH_POOL, &message)
+}
+
+/// Who keeps a pool that is being deleted.
+fn farewell(pool: &str, blocks: &[IpBlock], addresses: &[IpAddress]) -> String {
+    let told = blocks.iter().filter_map(|block| block.status.as_ref());
+    let used: i64 = told.map(|status| status.used).sum();
+    let nodes: BTreeSet<&str> = blocks
+        .iter()
+        .map(|block| block.spec.owner.node.as_str())
+        .collect();
+    format!(
+        "being deleted; it goes once no pod has an address of it: {used} addresses are in use in {} blocks (nodes: {}), {} are IPAddress objects; `rdmanet addresses --pool {pool}` names the pods",
+        blocks.len(),
+        some_of(&nodes),
+        addresses.len()
+    )
+}
+
+/// `names` for a sentence: of many only the first few.
+fn some_of(names: &BTreeSet<&str>) -> String {
+    let first: Vec<&str> = names.iter().copied().take(NAMED).collect();
+    match (first.as_slice(), names.len().saturating_sub(NAMED)) {
+        ([], _) => "none".to_owned(),
+        (first, 0) => first.join(", "),
+        (first, more) => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

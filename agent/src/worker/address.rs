@@ -359,7 +359,7 @@ fn in_use(ip: IpAddr, address: &IpAddress) -> Error {
         return Error::new(
             Code::ADDRESS_IN_USE,
             format!(
-                "{ip} is kept for pod {}/{} of StatefulSet {} (IPAddress {name})",
+                "{ip} is kept for pod {}/{} of StatefulSet {} (ipaddresses.rdmanet.io {name})",
                 holder.namespace, holder.pod, holder.stateful_set
             ),
         );
@@ -373,7 +373,7 @@ fn in_use(ip: IpAddr, address: &IpAddress) -> Error {
     Error::new(
         Code::ADDRESS_IN_USE,
         format!(
-            "{ip} is in use by {pod}node {} (IPAddress {name})",
+            "{ip} is in use by {pod}node {} (ipaddresses.rdmanet.io {name})",
             address.spec.node.node
         ),
     )

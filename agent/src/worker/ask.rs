@@ -62,7 +62,7 @@ impl Worker {
             return Err(Error::new(
                 Code::POOL_UNKNOWN,
                 format!(
-                    "there is no IPPool {pool} in this cluster; see `kubectl get ippools`, and ipam.pool in the network configuration"
+                    "there is no IPPool {pool} in this cluster; see `kubectl get ippools.rdmanet.io`, and ipam.pool in the network configuration"
                 ),
             ));
         };
@@ -71,7 +71,7 @@ impl Worker {
             return Err(Error::new(
                 Code::TRY_AGAIN,
                 format!(
-                    "pool {pool} has not been accepted; see its conditions: `kubectl describe ippool {pool}`"
+                    "pool {pool} has not been accepted; see its conditions: `kubectl describe ippools.rdmanet.io {pool}`"
                 ),
             ));
         };

@@ -22,7 +22,7 @@ use std::time::Instant;
 impl Worker {
     /// What of the file's `reserved` is to stay though the spec does not have it.
     pub(super) async fn held_back(&mut self, target: &Target) -> Result<Vec<String>, Failure> {
-        let file = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        let file = self.file().await?;
         let (Some(file), Some(ground)) = (file, &target.ground) else {
             return Ok(Vec::new());
         };

@@ -58,7 +58,7 @@ impl Worker {
 
     async fn take_over(&mut self, wanted: Wanted<'_>, block: &IpBlock, cell: Cell) -> Result<bool, Failure> {
         let (name, asked) = (block.name_any(), self.agent.stores.since_boot()?);
-        let file = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        let file = self.file().await?;
         // What the file says of it is to be settled first.
         if held(file.as_ref(), &name).is_some() {
             return Ok(false);

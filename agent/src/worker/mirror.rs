@@ -7,10 +7,10 @@ use crate::api::{BlockState, IpBlock, IpBlockStatus};
 use crate::cluster::{Written, tell};
 use crate::grid::Cell;
 use crate::ground::Ground;
-use crate::object::{self, cell, seen};
+use crate::object::{cell, now, seen};
 use block::Use;
 use block::owner::Me;
-use ipam::range::{Family, bits};
+use ipam::range::Family;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -125,51 +125,62 @@ impl Worker {
         self.mirrored.told.retain(|name, _| blocks.contains_key(name));
         let mine = |block: &IpBlock| seen(block).owner == me && block.spec.state != BlockState::Shared;
         for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
-            let (used, now) = (usage.get(name).copied().unwrap_or_default(), Instant::now());
+            let (used, at) = (usage.get(name).copied().unwrap_or_default(), Instant::now());
             match self.mirrored.told.get_mut(name) {
                 Some(told) if told.noted == generation => {
                     // Whoever is asked to share goes by what was told.
                     let is_full = |used| free(ground, cell(block), used) == 0;
                     let misleads = target.is_wanted && is_full(used) && !is_full(told.used);
                     let every = if misleads { Duration::ZERO } else { every };
-                    let Some(turn) = told.turn(used, every, target.blocks, now) else {
+                    let Some(turn) = told.turn(used, every, target.blocks, at) else {
                         continue;
                     };
-                    if !self.mirrored.has_come(turn, now) {
+                    if !self.mirrored.has_come(turn, at) {
                         continue;
                     }
                 }
                 _ => {
-                    let turn = self.mirrored.turn_to_note(generation, target.blocks, now);
-                    if !self.mirrored.has_come(turn, now) {
+                    let turn = self.mirrored.turn_to_note(generation, target.blocks, at);
+                    if !self.mirrored.has_come(turn, at) {
                         continue;
                     }
                     self.publish_reserved(target).await?;
                 }
             }
-            let leases = self.leases_of(ground, cell(block)).await?;
-            let status = IpBlockStatus {
-                used: i64::try_from(used.leased).unwrap_or(i64::MAX),
-                free: free(ground, cell(block), used),
-                excluded: leases.excluded,
-                oldest: leases.oldest,
-                mirrored_at: Some(object::now()),
-                observed_generation: Some(generation),
-            };
-            let written = tell(&self.agent.cluster.blocks, name, &status).await;
+            let written = self.tell_of((name, block), used, generation, ground).await;
             if written.is_err() {
                 self.mirrored.put_off(name, target.blocks, Instant::now());
             }
-            if let Written::Done(after) = written? {
-                self.note(name, Some(after));
-                let told = Told {
-                    at: Instant::now(),
-                    used,
-                    noted: generation,
-                    turn: None,
-                };
-                self.mirrored.told.insert(name.clone(), told);
-            }
+            written?;
+        }
+        Ok(())
+    }
+
+    async fn tell_of(
+        &mut self,
+        (name, block): (&str, &IpBlock),
+        used: Use,
+        generation: i64,
+        ground: &Ground,
+    ) -> Result<(), Failure> {
+        let leases = self.leases_of(ground, cell(block)).await?;
+        let status = IpBlockStatus {
+            used: i64::try_from(used.leased).unwrap_or(i64::MAX),
+            free: free(ground, cell(block), used),
+            excluded: leases.excluded,
+            oldest: leases.oldest,
+            mirrored_at: Some(now()),
+            observed_generation: Some(generation),
+        };
+        if let Written::Done(after) = tell(&self.agent.cluster.blocks, name, &status).await? {
+            self.note(name, Some(after));
+            let told = Told {
+                at: Instant::now(),
+                used,
+                noted: generation,
+                turn: None,
+            };
+            self.mirrored.told.insert(name.to_owned(), told);
         }
         Ok(())
     }
@@ -178,16 +189,12 @@ impl Worker {
         let Some(cell) = cell else {
             return Ok(OfBlock::default());
         };
-        let family = Family::of(cell.cidr().ip());
-        let given = ground
-            .grid(family)
-            .map(|grid| grid.usable(cell))
-            .unwrap_or_default();
         let leases = self.agent.stores.leases(&self.pool).await?;
         let mut of_block = OfBlock::default();
         for held in leases.held {
             for ip in held.lease.addresses().filter(|ip| cell.cidr().contains(*ip)) {
-                of_block.excluded += i64::from(!given.contains(bits(ip)));
+                // One that is reserved is given still, by name.
+                of_block.excluded += i64::from(ground.ranges.range_of(ip).is_none());
                 let since = held.lease.since.parse().ok().map(Time);
                 of_block.oldest = of_block.oldest.into_iter().chain(since).min();
             }
@@ -217,7 +224,7 @@ pub(super) fn free(ground: &Ground, cell: Option<Cell>, used: Use) -> i64 {
         let grid = ground.grid(Family::of(cell.cidr().ip()))?;
         u64::try_from(grid.usable(cell).count()).ok()
     });
-    let free = all.unwrap_or_default().saturating_sub(used.leased + used.resting);
+    let free = all.unwrap_or_default().saturating_sub(used.taken());
     i64::try_from(free).unwrap_or(i64::MAX)
 }
 

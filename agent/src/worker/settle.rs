@@ -112,7 +112,7 @@ impl Worker {
             let room = |name: &str, cidr| {
                 let all = u64::try_from(grid.usable(cidr).count()).unwrap_or(u64::MAX);
                 let used = usage.get(name).copied().unwrap_or_default();
-                all.saturating_sub(used.leased + used.resting)
+                all.saturating_sub(used.taken())
             };
             let blocks = file
                 .active()
@@ -289,7 +289,7 @@ impl Worker {
     async fn base(&mut self, target: &Target) -> Result<Option<PoolFile>, Failure> {
         let (Some(ground), Some(Me::Registered(owner))) = (&target.ground, self.agent.me()) else {
             // A pool that is gone: what there is of it is in the file.
-            return Ok(self.agent.stores.holdings(&self.pool, Vec::new()).await?.file);
+            return self.file().await;
         };
         let writer = self.writer(owner)?;
         let namespaces = self.namespaces(ground).await?;

@@ -42,7 +42,7 @@ impl PoolRanges {
     /// # Errors
     /// [`Code::STORE_CORRUPT`] when they contradict themselves, as no accepted pool's do.
     pub fn new(pool: &PoolFile, path: &Path) -> Result<Self, Error> {
-        let corrupt = |e: Error| Error {
+        Self::of(pool).map_err(|e| Error {
             code: Code::STORE_CORRUPT,
             msg: format!(
                 "{} is damaged or foreign: {}; remove the file, and this node's agent writes it anew from the cluster",
@@ -50,10 +50,17 @@ impl PoolRanges {
                 e.msg
             ),
             details: e.details,
-        };
+        })
+    }
+
+    /// The ranges of `pool`, which nobody has accepted yet.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONFIG`], beginning with the member that is wrong.
+    pub fn of(pool: &PoolFile) -> Result<Self, Error> {
         let gateways: Vec<IpAddr> = pool.ranges.iter().filter_map(|range| range.gateway).collect();
         let range = |(i, range): (usize, &super::PoolRange)| {
-            let place = format!("pool {} ranges[{i}]", pool.pool);
+            let place = format!("ranges[{i}]");
             let spec = RangeSpec {
                 subnet: range.subnet,
                 start: range.start,
@@ -70,9 +77,8 @@ impl PoolRanges {
                 .iter()
                 .enumerate()
                 .map(range)
-                .collect::<Result<_, _>>()
-                .map_err(corrupt)?,
-            reserved: exclusions("reserved", Some(&pool.reserved)).map_err(corrupt)?,
+                .collect::<Result<_, _>>()?,
+            reserved: exclusions("reserved", Some(&pool.reserved))?,
             blocks: pool.blocks.clone(),
         })
     }
@@ -120,6 +126,13 @@ impl PoolRanges {
             .flat_map(|range| range.free().intervals().to_vec())
             .collect();
         all.both(&intervals(&self.reserved, family))
+    }
+
+    /// Whether one of these addresses of `family` lies between the first and the last one of a range, excluded or not.
+    pub fn reach(&self, family: Family, addresses: Interval) -> bool {
+        self.whole
+            .iter()
+            .any(|range| range.family() == family && range.reaches(addresses))
     }
 
     /// The range that `ip` belongs to, be it handed out by whom it may.

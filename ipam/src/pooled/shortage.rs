@@ -95,7 +95,7 @@ impl Want {
             Self::File(path) => Error::new(
                 Code::POOL_NOT_HERE,
                 format!(
-                    "this node has no part of it: {} is not there; see the pool's nodeSelector and conditions (kubectl describe ippool)",
+                    "this node has no part of it: {} is not there; see the pool's nodeSelector and conditions (kubectl describe ippools.rdmanet.io)",
                     path.display()
                 ),
             ),

@@ -4,7 +4,7 @@
 use super::failure::failed;
 use super::lease::Lease;
 use super::{Locked, Store};
-use crate::pool::interval;
+use crate::pool::{PoolRanges, interval};
 use crate::range::{Family, bits};
 use common::cni::{Attachment, Error};
 use ipnetwork::IpNetwork;
@@ -33,6 +33,8 @@ pub struct Leases {
 pub struct BlockUse {
     /// Addresses that have a file in `addresses/`: held by an attachment, or kept from being given by hand.
     pub taken: u64,
+    /// Those of them that the pool reserves: no node gives them by itself.
+    pub reserved: u64,
     /// Released addresses that still rest.
     pub resting: u64,
 }
@@ -75,9 +77,10 @@ impl Locked<'_> {
     /// How much of each of `blocks` is in use, in their order.
     ///
     /// # Errors
-    /// [`common::cni::Code::IO`] when the directories cannot be listed.
+    /// [`common::cni::Code::IO`] when the directories cannot be listed, [`common::cni::Code::STORE_CORRUPT`] for `pool.json`.
     pub fn usage(&self, blocks: &[IpNetwork]) -> Result<Vec<BlockUse>, Error> {
         let taken = self.addresses()?;
+        let reserved = self.reserved(&taken)?;
         let mut resting = self.named_addresses(&self.store.boot.join("resting"))?;
         resting.retain(|ip| self.rest_of(*ip).is_some());
         let count = |ips: &[IpAddr], block: &IpNetwork| {
@@ -87,9 +90,24 @@ impl Locked<'_> {
         };
         let usage = |block| BlockUse {
             taken: count(&taken, block),
+            reserved: count(&reserved, block),
             resting: count(&resting, block),
         };
         Ok(blocks.iter().map(usage).collect())
+    }
+
+    /// Those of `addresses` that the pool reserves.
+    fn reserved(&self, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
+        let Some(pool) = self.pool()?.filter(|pool| !pool.reserved.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let ranges = PoolRanges::new(&pool, &self.store.pool_path())?;
+        let apart = [Family::V4, Family::V6].map(|family| (family, ranges.reserved(family)));
+        let is_apart = |ip: &&IpAddr| {
+            let of_family = apart.iter().find(|(family, _)| *family == Family::of(**ip));
+            of_family.is_some_and(|(_, reserved)| reserved.contains(bits(**ip)))
+        };
+        Ok(addresses.iter().filter(is_apart).copied().collect())
     }
 
     /// Ends a lease if its file is still the one that was looked at. Returns whether it was.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The API server of a test, and what it has.
 
-use agent::api::{IpAddress, IpBlock, IpPool};
+use agent::api::{Counters, IpAddress, IpBlock, IpPool};
 use cluster::Server;
 use cluster::install::until;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -114,7 +114,13 @@ impl Site {
         all.list(&ListParams::default()).await.unwrap().items
     }
 
-    /// Status and reason of a condition of a pool.
+    /// A pool in numbers, as last told.
+    pub async fn counters(&self, pool: &str) -> Counters {
+        let pool = self.pools().get(pool).await.unwrap();
+        pool.status.unwrap_or_default().counters.unwrap_or_default()
+    }
+
+    /// Status, reason and message of a condition of a pool.
     pub async fn condition(&self, pool: &str, kind: &str) -> (String, String, String) {
         let pool = self.pools().get_opt(pool).await.unwrap();
         let conditions = pool.and_then(|pool| pool.status).unwrap_or_default().conditions;

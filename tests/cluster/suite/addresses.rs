@@ -6,6 +6,7 @@ use agents::{Attachment, Member, Site};
 use cluster::install::until;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reserved_address_is_given_to_one_pod_of_all_nodes() {
@@ -103,6 +104,18 @@ async fn an_address_that_is_reserved_while_a_pod_has_it_stays_that_pods() {
         site.addresses().await.len() == 1
     })
     .await;
+    until("its node has told that it knows", async || {
+        let blocks = site.blocks("rail0").await.into_iter();
+        let told = blocks.filter_map(|block| block.status);
+        told.filter(|status| status.used == 1 && status.observed_generation == Some(2))
+            .count()
+            == 1
+    })
+    .await;
+    // The keeper lists the objects twice meanwhile.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(site.counters("rail0").await.used, 1, "it is one address");
+    assert_eq!(site.condition("rail0", "ExclusionOverLive").await.0, "False");
     let refused = nodes[1].refused("rail0", &Attachment::of("two").asking(&ip));
     assert!(
         [11, 111].contains(&refused["code"].as_u64().unwrap()),

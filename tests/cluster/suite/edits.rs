@@ -38,6 +38,22 @@ async fn an_exclusion_over_a_living_address_lets_it_live_and_gives_it_to_nobody_
             [ip.as_str()]
         );
     }
+    // Of what is excluded, blocks and all, nothing lies outside the ranges.
+    let cidrs: Vec<String> = site
+        .blocks("rail0")
+        .await
+        .into_iter()
+        .map(|block| block.spec.cidr)
+        .collect();
+    let exclude =
+        json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": cidrs }] } });
+    site.edit("rail0", exclude).await;
+    until("all that live are counted", async || {
+        let (status, _, message) = site.condition("rail0", "ExclusionOverLive").await;
+        status == "True" && message.starts_with("15 attachments")
+    })
+    .await;
+    assert_eq!(site.condition("rail0", "ShrinkPending").await.0, "False");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,6 +122,16 @@ async fn a_wrong_edit_changes_nothing_but_a_condition() {
     )
     .await;
     site.wait_condition("rail0", "Degraded", "False").await;
+    site.edit("rail0", json!({ "spec": { "fallback": ["spare"] } }))
+        .await;
+    site.wait_condition("rail0", "FallbackMissing", "True").await;
+    let (_, _, message) = site.condition("rail0", "FallbackMissing").await;
+    assert!(
+        message.contains("spec.fallback") && message.contains("spare"),
+        "{message}"
+    );
+    site.simple("spare", "10.9.0.0/24").await;
+    site.wait_condition("rail0", "FallbackMissing", "False").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,9 +144,11 @@ async fn a_pool_in_use_is_deleted_when_its_last_pod_has_ended() {
     node.add("rail0", &one);
     site.delete("rail0").await;
     until("it says who keeps it", async || {
-        site.condition("rail0", "Ready").await.1 == "Deleting"
+        let (_, reason, message) = site.condition("rail0", "Ready").await;
+        reason == "Deleting" && message.contains("1 addresses are in use in 1 blocks (nodes: a)")
     })
     .await;
+    assert_eq!(site.counters("rail0").await.used, 1);
     until("nothing is given any more", async || {
         node.blocks("rail0", "draining").len() == 1
     })

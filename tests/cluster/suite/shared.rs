@@ -146,13 +146,44 @@ async fn agents_that_are_killed_while_they_share_give_no_address_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_is_reserved_no_more_stays_its_pods() {
+async fn reserved_addresses_are_counted_apart_and_stay_their_pods() {
     let site = Site::new().await;
     let nodes = members(&site, &["a", "b"]).await;
+    reserved_addresses_in_use_keep_no_block_from_being_shared(&site, &nodes).await;
+    an_address_that_is_reserved_no_more_stays_its_pods(&site, &nodes).await;
+}
+
+async fn reserved_addresses_in_use_keep_no_block_from_being_shared(site: &Site, nodes: &[Member]) {
+    let mut spec = simple("10.2.0.0/28");
+    spec["reserved"] = json!(["10.2.0.8-10.2.0.14"]);
+    site.pool("half", spec).await;
+    site.wait_blocks("half", 1).await;
+    let owner = site.blocks("half").await[0].spec.owner.node.clone();
+    let is_owner = |node: &&Member| node.identity.node.node == owner;
+    let (owner, other) = (
+        nodes.iter().find(is_owner).unwrap(),
+        nodes.iter().find(|node| !is_owner(node)).unwrap(),
+    );
+    // As many as the seven that the node may give by itself.
+    for last in 8..15 {
+        let ip = format!("10.2.0.{last}");
+        owner.add_soon("half", &Attachment::of(&ip).asking(&ip)).await;
+    }
+    let given = other.add_soon("half", &Attachment::of("far")).await;
+    let last: u8 = given.rsplit('.').next().unwrap().parse().unwrap();
+    assert!((1..8).contains(&last), "{given}");
+    for last in 8..15 {
+        let ip = format!("10.2.0.{last}");
+        owner.del("half", &Attachment::of(&ip).asking(&ip));
+    }
+    other.del("half", &Attachment::of("far"));
+}
+
+async fn an_address_that_is_reserved_no_more_stays_its_pods(site: &Site, nodes: &[Member]) {
     let mut spec = simple("10.1.0.0/26");
     spec["reserved"] = json!(["10.1.0.16/30", "10.1.0.40"]);
     site.pool("rail0", spec).await;
-    all_have_a_block(&nodes).await;
+    all_have_a_block(nodes).await;
     let statics = ["10.1.0.17", "10.1.0.40"];
     for ip in statics {
         let given = nodes[1].add_soon("rail0", &Attachment::of(ip).asking(ip)).await;

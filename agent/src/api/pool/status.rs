@@ -87,6 +87,8 @@ pub mod condition {
     pub const SHRINK_PENDING: &str = "ShrinkPending";
     /// There is no address and no block left to give.
     pub const EXHAUSTED: &str = "Exhausted";
+    /// `spec.fallback` names a pool that is not there.
+    pub const FALLBACK_MISSING: &str = "FallbackMissing";
     /// The spec is wrong in a way that only shows when it is used; what was accepted before stays in force.
     pub const DEGRADED: &str = "Degraded";
 }
@@ -115,6 +117,8 @@ pub mod reason {
     pub const IN_USE: &str = "InUse";
     /// Blocks outside the ranges are in use.
     pub const BLOCKS_IN_USE: &str = "BlocksInUse";
+    /// There is no pool of that name.
+    pub const NO_SUCH_POOL: &str = "NoSuchPool";
     /// Nothing of the kind is the case.
     pub const NONE: &str = "None";
 }

@@ -71,6 +71,25 @@ fn what_got_no_answer_comes_at_another_turn() {
     assert!((20..=30).contains(&again[500]), "{}", again[500]);
 }
 
+#[test]
+fn a_reserved_address_in_use_takes_nothing_from_what_the_node_gives() {
+    let spec = serde_json::json!({
+        "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
+        "reserved": ["10.1.0.16-10.1.0.23"],
+    });
+    let ground = crate::ground::tests::of("rail0", &spec).unwrap();
+    let cell = Cell::of("10.1.0.16/28".parse().unwrap());
+    let used = |leased, by_name| Use {
+        leased,
+        by_name,
+        resting: 1,
+        ..Use::default()
+    };
+    assert_eq!(free(&ground, cell, used(2, 0)), 16 - 8 - 2 - 1);
+    assert_eq!(free(&ground, cell, used(2 + 8, 8)), 16 - 8 - 2 - 1);
+    assert_eq!(free(&ground, cell, used(7 + 8, 8)), 0);
+}
+
 fn one() -> Use {
     Use {
         leased: 1,

@@ -99,7 +99,7 @@ fn ranges_that_no_accepted_pool_has_are_damage() {
     assert!(
         error
             .msg
-            .contains("pool rail0 ranges[0]: gateway 10.9.0.1 lies outside"),
+            .contains("pool.json is damaged or foreign: ranges[0]: gateway 10.9.0.1 lies outside"),
         "{error}"
     );
 }

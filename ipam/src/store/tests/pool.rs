@@ -133,6 +133,23 @@ fn a_confirmation_counts_for_the_next_boot() {
 }
 
 #[test]
+fn what_the_pool_reserves_is_counted_apart() {
+    let rig = single("10.0.0.0/24");
+    rig.add("a");
+    rig.add("b");
+    let reserving = PoolFile {
+        reserved: vec!["10.0.0.2-10.0.0.9".to_owned()],
+        ..pool(1)
+    };
+    with(&rig, |store| {
+        let locked = store.enter().unwrap();
+        locked.write_pool(&reserving).unwrap();
+        let usage = locked.usage(&["10.0.0.0/28".parse().unwrap()]).unwrap();
+        assert_eq!((usage[0].taken, usage[0].reserved), (2, 1));
+    });
+}
+
+#[test]
 fn a_block_is_idle_once_nothing_of_it_is_held_or_rests() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
@@ -143,10 +160,17 @@ fn a_block_is_idle_once_nothing_of_it_is_held_or_rests() {
         "10.0.0.4/30".parse().unwrap(),
     ];
     let usage = |rig: &Rig| with(rig, |store| store.enter().unwrap().usage(&blocks).unwrap());
-    let taken = BlockUse { taken: 1, resting: 0 };
+    let taken = BlockUse {
+        taken: 1,
+        ..BlockUse::default()
+    };
     assert_eq!(usage(&rig), [taken.clone(), taken.clone(), BlockUse::default()]);
     rig.del("b").unwrap();
-    assert_eq!(usage(&rig)[1], BlockUse { taken: 0, resting: 1 });
+    let resting = BlockUse {
+        resting: 1,
+        ..BlockUse::default()
+    };
+    assert_eq!(usage(&rig)[1], resting);
     rig.pass(Duration::from_secs(31));
     assert_eq!(
         usage(&rig).iter().map(BlockUse::is_idle).collect::<Vec<_>>(),

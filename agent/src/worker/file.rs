@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `pool.json` says besides blocks, and when this node was last known to have them (`confirmed`).
+
+use super::{Target, Worker};
+use crate::agent::Failure;
+use crate::ground::{Ground, Writer};
+use block::Owner;
+use block::owner::Me;
+use ipam::pool::{Confirmed, PoolFile};
+use kube::core::Selector;
+use std::time::{Duration, Instant};
+
+impl Worker {
+    /// The file as it is now; none if this node has no part of the pool.
+    pub(super) async fn file(&self) -> Result<Option<PoolFile>, Failure> {
+        Ok(self.agent.stores.holdings(&self.pool, Vec::new()).await?.file)
+    }
+
+    /// Writes what the file says besides blocks, and removes it where nothing of the pool is left.
+    pub(super) async fn write_file(&mut self, target: &Target) -> Result<(), Failure> {
+        let (Some(ground), Some(Me::Registered(owner))) = (&target.ground, self.agent.me()) else {
+            return self.remove_file(target).await;
+        };
+        if !target.open && self.file().await?.is_none() {
+            return Ok(());
+        }
+        let writer = self.writer(owner)?;
+        let namespaces = self.namespaces(ground).await?;
+        let mut base = ground.file(&writer, namespaces, target.counters);
+        base.reserved.extend(self.held_back(target).await?);
+        let open = target.open;
+        self.agent
+            .stores
+            .edit(&self.pool, move |_, before| {
+                let blocks = before.map(|file| file.blocks).unwrap_or_default();
+                if !open && blocks.is_empty() {
+                    return Ok(None);
+                }
+                Ok(Some(PoolFile { blocks, ..base }))
+            })
+            .await?;
+        if !target.open {
+            self.remove_file(target).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn writer(&self, owner: Owner) -> Result<Writer, Failure> {
+        Ok(Writer {
+            owner,
+            boot_id: self.agent.stores.boot_id()?,
+            quarantine: self.agent.config.quarantine,
+        })
+    }
+
+    /// Removes the file once no block is in it and no lease is left, where the node has no part of the pool any more.
+    async fn remove_file(&mut self, target: &Target) -> Result<(), Failure> {
+        if target.open {
+            return Ok(());
+        }
+        let removed = self
+            .agent
+            .stores
+            .with(&self.pool, |store| {
+                let Some(locked) = store.enter_existing()? else {
+                    return Ok(false);
+                };
+                let empty = locked.pool()?.is_some_and(|file| file.blocks.is_empty());
+                if !empty || !store.leases()?.held.is_empty() {
+                    return Ok(false);
+                }
+                locked.remove_pool().map(|()| true)
+            })
+            .await?;
+        if removed {
+            tracing::info!(pool = %self.pool, "this node has no part of the pool any more");
+        }
+        Ok(())
+    }
+
+    /// Notes that this node was registered when it was asked for, so that a reboot soon after needs no agent.
+    pub(super) async fn confirm(&self, asked: Duration) -> Result<(), Failure> {
+        if !matches!(self.agent.me(), Some(Me::Registered(_))) {
+            return Ok(());
+        }
+        let every = self.agent.config.confirm_every();
+        let age = self.agent.stores.since_boot()?.saturating_sub(asked);
+        self.agent
+            .stores
+            .with(&self.pool, move |store| {
+                let at = std::time::SystemTime::now() - age;
+                let recent = |Confirmed(last)| at.duration_since(last).is_ok_and(|since| since < every / 2);
+                if store.pool()?.is_none() || store.confirmed().is_some_and(recent) {
+                    return Ok(());
+                }
+                store.confirm(Confirmed(at))
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// The namespaces that the pool selects; none if it selects all.
+    pub(super) async fn namespaces(&mut self, ground: &Ground) -> Result<Option<Vec<String>>, Failure> {
+        let Some(selector) = ground.spec.namespace_selector.clone() else {
+            return Ok(None);
+        };
+        if let Some((at, names)) = &self.namespaces
+            && at.elapsed() < self.agent.config.mirror
+        {
+            return Ok(Some(names.clone()));
+        }
+        let Ok(selector) = Selector::try_from(selector) else {
+            return Ok(Some(Vec::new()));
+        };
+        let mut names = self.agent.cluster.namespaces_of(&selector).await?;
+        names.sort_unstable();
+        self.namespaces = Some((Instant::now(), names.clone()));
+        Ok(Some(names))
+    }
+}

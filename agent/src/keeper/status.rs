@@ -101,6 +101,8 @@ impl Keeper {
             let blocks: Vec<Arc<IpBlock>> = blocks.into_iter().map(Arc::new).collect();
             let numbers = Numbers::of(&ground, &blocks, addresses);
             status.counters = Some(numbers.counters);
+            // They have no owner who would return them.
+            self.tend_shared(&ground, &blocks).await?;
         }
         let ready = finding(READY, false, reason::DELETING, &message);
         self.write(pool, &before, status, vec![ready]).await

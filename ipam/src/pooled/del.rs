@@ -29,6 +29,8 @@ fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Err
     let Some(locked) = store.enter_existing()? else {
         return Ok(());
     };
+    let objects = lease.as_ref().map(|lease| locked.objects_of(lease));
+    let objects = objects.unwrap_or_default();
     let asking = locked.is_asking(owner);
     let found = locked.release(owner)?;
     if asking {
@@ -36,9 +38,9 @@ fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Err
     }
     drop(locked);
     tracing::debug!(found, "released {owner} of pool {name}");
-    let api = lease.as_ref().is_some_and(|lease| !lease.api.is_empty());
-    if asking || (found && api) {
-        pools.agent.tell(&told(pools, name, owner, lease.as_ref()));
+    if asking || (found && !objects.is_empty()) {
+        let told = told(pools, name, owner, lease.as_ref());
+        pools.agent.tell(&Request { ips: objects, ..told });
     }
     Ok(())
 }
@@ -52,7 +54,7 @@ fn told(pools: &Pools, name: &PoolName, owner: &Attachment, lease: Option<&Lease
             network: pools.place.name.clone(),
         }),
         pod: lease.and_then(|lease| Pod::of(&lease.sandbox)),
-        ips: lease.map(|lease| lease.api.clone()).unwrap_or_default(),
+        ips: Vec::new(),
         families: Vec::new(),
         within_ms: None,
     }

@@ -4,6 +4,7 @@
 use super::failure::{failed, is_full};
 use super::lease::{Lease, date, end_line, ended};
 use super::{Locked, Sandbox, Store};
+use crate::pool::BlockState;
 use crate::range::Range;
 use common::cni::{Attachment, Code, Error};
 use std::io::{self, ErrorKind};
@@ -124,10 +125,11 @@ impl Locked<'_> {
             return Ok(());
         };
         let rested = !ips.is_empty() && self.stamp(&removing)?;
-        let api = self.api_of(&removing);
+        let objects = self.lease_in(&removing).map(|lease| self.objects_of(&lease));
+        let objects = objects.unwrap_or_default();
         for ip in ips {
             let path = self.store.address_path(ip);
-            let kept = match (api.contains(&ip), rested) {
+            let kept = match (objects.contains(&ip), rested) {
                 (true, _) => self.hand_over(&path, ip)?,
                 (false, true) => self.rest(&path, ip)?,
                 (false, false) => false,
@@ -139,10 +141,21 @@ impl Locked<'_> {
         self.remove(&removing)
     }
 
-    /// Those addresses of the lease in `file` that are objects of the cluster.
-    fn api_of(&self, file: &Path) -> Vec<IpAddr> {
-        let content = self.store.node.disk.read(file).unwrap_or_default();
-        Lease::from_file(&content).map_or_else(|_| Vec::new(), |lease| lease.api)
+    fn lease_in(&self, file: &Path) -> Option<Lease> {
+        let content = self.store.node.disk.read(file).ok()?;
+        Lease::from_file(&content).ok()
+    }
+
+    /// Those addresses of `lease` that are objects of the cluster: as it says, or because their block has been shared since.
+    pub(crate) fn objects_of(&self, lease: &Lease) -> Vec<IpAddr> {
+        let pool = self.store.is_pool.then(|| self.pool().ok().flatten()).flatten();
+        let blocks = pool.map(|pool| pool.blocks).unwrap_or_default();
+        let is_shared = |ip: IpAddr| {
+            let block = blocks.iter().find(|block| block.cidr.contains(ip));
+            block.is_some_and(|block| block.state == BlockState::Shared)
+        };
+        let is_object = |ip: &IpAddr| lease.api.contains(ip) || is_shared(*ip);
+        lease.addresses().filter(is_object).collect()
     }
 
     /// Leaves an address to the agent, which has its object removed from the cluster. On a full disk it finds the object

@@ -169,14 +169,30 @@ async fn reserved_addresses_in_use_keep_no_block_from_being_shared(site: &Site, 
         let ip = format!("10.2.0.{last}");
         owner.add_soon("half", &Attachment::of(&ip).asking(&ip)).await;
     }
+    let near = owner.add("half", &Attachment::of("near")).remove(0);
     let given = other.add_soon("half", &Attachment::of("far")).await;
     let last: u8 = given.rsplit('.').next().unwrap().parse().unwrap();
     assert!((1..8).contains(&last), "{given}");
+    // An address that was given before its block was shared is released like any other: nobody has to find out.
+    owner.del("half", &Attachment::of("near"));
+    until("it is free", async || {
+        site.addresses()
+            .await
+            .iter()
+            .all(|address| address.spec.address != near)
+    })
+    .await;
+    assert!(!owner.log().contains("freed an address of the cluster"));
     for last in 8..15 {
         let ip = format!("10.2.0.{last}");
         owner.del("half", &Attachment::of(&ip).asking(&ip));
     }
     other.del("half", &Attachment::of("far"));
+    site.delete("half").await;
+    until("the pool goes, shared block and all", async || {
+        site.pools().get_opt("half").await.unwrap().is_none()
+    })
+    .await;
 }
 
 async fn an_address_that_is_reserved_no_more_stays_its_pods(site: &Site, nodes: &[Member]) {

@@ -239,6 +239,33 @@ fn del_of_an_address_of_the_cluster_needs_no_agent() {
 }
 
 #[test]
+fn an_address_whose_block_was_shared_after_add_is_left_to_the_agent() {
+    let mut file = pool("rail0", &["10.0.0.32/30", "10.0.0.64/30"]);
+    let rig = rig(&file);
+    for i in 0..5 {
+        rig.add(&format!("a{i}"));
+    }
+    file.blocks[0].state = BlockState::Shared;
+    write(rig.data_dir(), &file);
+    let agent = Agent::start(&rig, |_| Some(Reply::Done));
+    rig.del("a1").unwrap();
+    rig.del("a4").unwrap();
+    assert!(rig.network().join("releases/10.0.0.33").exists());
+    assert_eq!(
+        rig.names("resting"),
+        ["10.0.0.64"],
+        "of a block that is the node's"
+    );
+    rig.assert_sound("after DEL");
+    let told = agent.end();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(
+        (told[0].verb, told[0].ips.as_slice()),
+        (Verb::Release, [ip("10.0.0.33")].as_slice())
+    );
+}
+
+#[test]
 fn a_reserved_address_is_the_clusters_even_inside_the_nodes_block() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     file.reserved = vec!["10.0.0.33".to_owned()];

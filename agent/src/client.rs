@@ -5,27 +5,48 @@
 //! is given up takes its connection with it. This one speaks HTTP/2 wherever the server does, as kubelet and all programs
 //! made with client-go do, and HTTP/1.1 elsewhere. Layers, credentials, limits and proxies are those of kube's client.
 
+pub mod proxy;
+mod tunnel;
+
+pub use tunnel::Blocked;
+
 use hyper::Uri;
 use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as Http;
-use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
-use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt};
+use kube::config::Kubeconfig;
 use kube::{Client, Config};
 use std::time::Duration;
 use tower::retry::RetryLayer;
 use tower::{BoxError, Service, ServiceBuilder};
+use tunnel::Tunnel;
 
 /// A connection that has been silent for so long is asked whether it lives, as client-go does.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// How long it may take to answer before everything on it starts again on another.
 const ANSWER: Duration = Duration::from_secs(15);
+
+/// What the environment says of the way to the API server: a kubeconfig or a pod's service account, and a proxy.
+///
+/// # Errors
+/// There is neither, or a proxy that cannot be used: a sentence.
+pub async fn configuration() -> Result<Config, String> {
+    let mut config = Config::infer().await.map_err(|e| {
+        format!("no way to the API server: {e}; set KUBECONFIG, or run in a pod with a service account")
+    })?;
+    // Only a service account has its certificates in a file; a kubeconfig that was passed over says nothing of its server.
+    let in_pod = config.root_cert_file.is_some();
+    let kubeconfig = Kubeconfig::read().ok().filter(|_| !in_pod);
+    let proxy = proxy::meant(kubeconfig.as_ref(), None, &config.cluster_url);
+    config.proxy_url = proxy.map_err(|e| format!("no way to the API server: {e}"))?;
+    Ok(config)
+}
 
 /// A client for `config`. Nothing is connected yet.
 ///
@@ -34,32 +55,23 @@ const ANSWER: Duration = Duration::from_secs(15);
 pub fn new(config: Config) -> kube::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    // Of the kubeconfig, or of HTTPS_PROXY, unless NO_PROXY names the API server.
     let Some(url) = config.proxy_url.clone() else {
         return connecting_by(tcp, config);
     };
     match url.scheme_str() {
-        Some("http") => connecting_by(tunnel(&url, tcp), config),
+        Some("http") => connecting_by(Tunnel::new(&url, tcp).map_err(unusable)?, config),
         Some("https") => {
             let tls = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?);
             // CONNECT is said in HTTP/1.1.
             let tls = tls.https_only().enable_http1().wrap_connector(tcp);
-            connecting_by(tunnel(&url, tls), config)
+            connecting_by(Tunnel::new(&url, tls).map_err(unusable)?, config)
         }
-        _ => Err(kube::Error::ProxyProtocolUnsupported {
-            proxy_url: Box::new(url),
-        }),
+        _ => Err(unusable(Blocked::unknown(&url.to_string()))),
     }
 }
 
-/// The way through the proxy at `url`, with the name and password that stand there.
-fn tunnel<C>(url: &Uri, connector: C) -> Tunnel<C> {
-    let tunnel = Tunnel::new(url.clone(), connector);
-    let proxy = Matcher::builder().all(url.to_string()).build().intercept(url);
-    match proxy.as_ref().and_then(Intercept::basic_auth) {
-        Some(words) => tunnel.with_auth(words.clone()),
-        None => tunnel,
-    }
+fn unusable(proxy: Blocked) -> kube::Error {
+    kube::Error::Service(Box::new(proxy))
 }
 
 /// A client whose connections begin with those of `connector`.

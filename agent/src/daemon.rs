@@ -10,6 +10,7 @@ use crate::lock::NodeLock;
 use crate::serve::Workers;
 use crate::worker::{Message, Worker};
 use crate::{http, links, serve};
+use common::cni::error::causes;
 use futures::StreamExt;
 use ipam::pool::PoolName;
 use kube::runtime::reflector::store;
@@ -116,9 +117,18 @@ pub fn begin(
     let pool_events = reflector(pool_writer, pool_stream)
         .applied_objects()
         .for_each(move |pool| {
-            if let Ok(pool) = pool {
-                heard_by.wishes.hear(&pool);
-                nudge(&on_pool, PoolName::try_from(pool.name_any()).ok());
+            match pool {
+                Ok(pool) => {
+                    heard_by.wishes.hear(&pool);
+                    nudge(&on_pool, PoolName::try_from(pool.name_any()).ok());
+                }
+                // At most as often as the watch begins anew.
+                Err(e) => {
+                    tracing::warn!(
+                        error = causes(&e),
+                        "nothing is heard of pools: the watch begins anew"
+                    );
+                }
             }
             std::future::ready(())
         });

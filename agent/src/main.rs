@@ -136,10 +136,8 @@ async fn run(config: Config) -> Result<(), String> {
         tracing::info!("stopping");
         on_signal.cancel();
     });
-    let found = kube::Config::infer().await.map_err(|e| {
-        format!("no way to the API server: {e}; set KUBECONFIG, or run in a pod with a service account")
-    })?;
-    let client = client::new(found)
-        .map_err(|e| format!("cannot speak to the API server with the credentials that were found: {e}"))?;
+    let found = client::configuration().await?;
+    let client =
+        client::new(found).map_err(|e| format!("cannot speak to the API server with what was found: {e}"))?;
     daemon::run(config, client, stop).await.map_err(|e| e.to_string())
 }

@@ -6,6 +6,7 @@ pub mod snapshot;
 
 use crate::answer::Failure;
 use crate::args::Access;
+use agent::client::proxy;
 use common::cni::error::causes;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -30,7 +31,8 @@ pub async fn connect(access: &Access) -> Result<Client, Failure> {
         context: access.context.clone(),
         ..KubeConfigOptions::default()
     };
-    let mut config = match kubeconfig(access)? {
+    let kubeconfig = kubeconfig(access)?;
+    let mut config = match kubeconfig.clone() {
         Some(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(|e| Failure(format!("{}: {}; kubectl config view shows it", place(access), causes(&e))))?,
@@ -40,6 +42,12 @@ pub async fn connect(access: &Access) -> Result<Client, Failure> {
             )
         })?,
     };
+    config.proxy_url = proxy::meant(
+        kubeconfig.as_ref(),
+        access.context.as_deref(),
+        &config.cluster_url,
+    )
+    .map_err(|e| Failure(format!("{}: {e}", place(access))))?;
     config.connect_timeout = Some(LIMIT);
     config.read_timeout = Some(LIMIT);
     Client::try_from(config).map_err(|e| Failure(format!("{}: {}", place(access), causes(&e))))

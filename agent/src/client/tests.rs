@@ -3,8 +3,8 @@
 use super::*;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::io::{BufRead, BufReader, Write as _};
-use std::net::TcpListener;
-use std::thread;
+use std::net::{TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
 
 /// A configuration for an API server that nobody can reach but by way of `proxy`.
 async fn behind(proxy: &str) -> Config {
@@ -20,44 +20,110 @@ async fn behind(proxy: &str) -> Config {
         .unwrap()
 }
 
-#[tokio::test]
-async fn an_api_server_behind_a_proxy_is_reached_through_it() {
+/// The lines up to the next empty one.
+fn head(stream: &TcpStream) -> Vec<String> {
+    let lines = BufReader::new(stream).lines().map(Result::unwrap);
+    lines.take_while(|line| !line.is_empty()).collect()
+}
+
+/// A proxy that says `answer` to the first CONNECT and goes on with `then`; its URL, and what it was asked.
+fn proxy(
+    answer: &'static str,
+    then: impl FnOnce(TcpStream) + Send + 'static,
+) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let proxy = thread::spawn(move || {
+    let asked = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut lines = BufReader::new(stream.try_clone().unwrap())
-            .lines()
-            .map(Result::unwrap);
-        let mut head = || -> Vec<String> { lines.by_ref().take_while(|line| !line.is_empty()).collect() };
-        let connect = head();
-        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-        let asked = head();
-        let body = r#"{"major":"1","minor":"99","gitVersion":"v1.99.0","gitCommit":"","gitTreeState":"","buildDate":"","goVersion":"","compiler":"","platform":""}"#;
-        let answer = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
+        let asked = head(&stream);
         stream.write_all(answer.as_bytes()).unwrap();
-        (connect, asked)
+        then(stream);
+        asked
     });
-    let config = behind(&format!("http://agent:p%40ss@127.0.0.1:{port}")).await;
-    let version = new(config).unwrap().apiserver_version().await.unwrap();
-    assert_eq!(version.minor, "99");
-    let (connect, asked) = proxy.join().unwrap();
-    assert_eq!(connect[0], "CONNECT api.invalid:6443 HTTP/1.1");
-    // agent:p@ss
-    let words = "proxy-authorization: basic ywdlbnq6cebzcw==";
-    assert!(
-        connect.iter().any(|line| line.to_lowercase() == words),
-        "{connect:?}"
-    );
+    (format!("http://agent:p%40ss@127.0.0.1:{port}"), asked)
+}
+
+/// The API server's part.
+fn tell_version(mut stream: TcpStream) {
+    let asked = head(&stream);
     assert!(asked[0].starts_with("GET /version "), "{asked:?}");
+    let body = r#"{"major":"1","minor":"99","gitVersion":"v1.99.0","gitCommit":"","gitTreeState":"","buildDate":"","goVersion":"","compiler":"","platform":""}"#;
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(answer.as_bytes()).unwrap();
+}
+
+#[tokio::test]
+async fn an_api_server_behind_a_proxy_is_reached_through_it() {
+    for yes in [
+        "HTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/1.0 200 Connection established\r\nProxy-Agent: old\r\n\r\n",
+    ] {
+        let (url, asked) = proxy(yes, tell_version);
+        let client = new(behind(&url).await).unwrap();
+        assert_eq!(client.apiserver_version().await.unwrap().minor, "99");
+        let asked = asked.join().unwrap();
+        assert_eq!(asked[0], "CONNECT api.invalid:6443 HTTP/1.1");
+        // agent:p@ss
+        let words = "proxy-authorization: basic ywdlbnq6cebzcw==";
+        assert!(asked.iter().any(|line| line.to_lowercase() == words), "{asked:?}");
+    }
+}
+
+/// What a person reads whose proxy says `answer`; `PROXY` stands for its URL.
+async fn sentence(answer: &'static str) -> String {
+    let (url, asked) = proxy(answer, drop);
+    let client = new(behind(&url).await).unwrap();
+    let sentence = common::cni::error::causes(&client.apiserver_version().await.unwrap_err());
+    asked.join().unwrap();
+    assert!(!sentence.contains("p%40ss"), "{sentence}");
+    sentence.replace(&url.replace("agent:p%40ss@", ""), "PROXY")
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_named_with_its_reason_and_what_to_do() {
+    let no = sentence("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno").await;
+    let words = "the proxy PROXY/ refuses the way to api.invalid:6443: 403 Forbidden; let the proxy allow it";
+    assert!(no.contains(words), "{no}");
+    let who = sentence("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
+    assert!(
+        who.contains("407") && who.contains("http://NAME:PASSWORD@HOST:PORT"),
+        "{who}"
+    );
+    let away = sentence("HTTP/1.1 502 Bad Gateway\r\n\r\n").await;
+    assert!(away.contains("can the proxy reach that server?"), "{away}");
+    for answer in [
+        "",
+        "220 mail.example.org ESMTP\r\n",
+        "HTTP/1.1 200 OK\r\n\r\nSSH-2.0-x\r\n",
+    ] {
+        let strange = sentence(answer).await;
+        let words = "the proxy PROXY/ does not answer CONNECT api.invalid:6443 as an HTTP proxy does: ";
+        assert!(strange.contains(words), "{answer:?}: {strange}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_not_there_is_named() {
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let client = new(behind(&format!("http://127.0.0.1:{port}")).await).unwrap();
+    let sentence = common::cni::error::causes(&client.apiserver_version().await.unwrap_err());
+    let words = format!("the proxy http://127.0.0.1:{port}/ cannot be reached");
+    assert!(
+        sentence.contains(&words) && sentence.contains("Connection refused"),
+        "{sentence}"
+    );
 }
 
 #[tokio::test]
 async fn a_proxy_that_cannot_be_used_is_named_before_anything_is_asked() {
-    let refused = new(behind("socks5://127.0.0.1:1080").await);
+    let refused = new(behind("socks5://agent:secret@127.0.0.1:1080").await);
     let error = common::cni::error::causes(&refused.err().unwrap());
-    assert!(error.contains("socks5://127.0.0.1:1080"), "{error}");
+    assert!(error.contains("the proxy socks5://127.0.0.1:1080"), "{error}");
 }

@@ -23,6 +23,7 @@ pub struct Member {
     pub identity: Identity,
     dir: TempDir,
     flags: Vec<String>,
+    environment: Vec<(String, String)>,
     agent: Option<Child>,
 }
 
@@ -85,6 +86,7 @@ impl Member {
             identity,
             dir,
             flags,
+            environment: Vec::new(),
             agent: None,
         };
         member.use_server(server);
@@ -105,6 +107,12 @@ impl Member {
     /// From its next start on the agent reaches `server` by way of `proxy`.
     pub fn go_through(&self, proxy: &Proxy, server: &Server) {
         self.use_config(&proxy.before(self.identity.config(server)));
+    }
+
+    /// From its next start on the agent has these variables, and no others but those of every agent.
+    pub fn set_environment(&mut self, variables: &[(&str, &str)]) {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        self.environment = variables.iter().map(owned).collect();
     }
 
     fn use_config(&self, config: &Kubeconfig) {
@@ -140,6 +148,7 @@ impl Member {
             .unwrap();
         let child = Command::new(program("rdmanet-agent"))
             .env_clear()
+            .envs(self.environment.iter().cloned())
             .env("KUBECONFIG", self.dir.path().join("kubeconfig"))
             .args(["--node", &self.identity.node.node, "--listen", "127.0.0.1:0"])
             .arg("--data-dir")

@@ -17,6 +17,7 @@ mod life;
 mod links;
 mod nodes;
 mod patience;
+mod proxied;
 mod quiet;
 mod refused;
 mod shared;

@@ -57,6 +57,7 @@ async fn whoever_waits_for_an_api_server_is_in_nobodys_way() {
     who_asks_before_the_agent_has_heard_of_pools_hears_why_there_is_no_address(&site).await;
     questions_without_a_pause_do_not_keep_an_edit_from_the_node(&site).await;
     an_agent_that_hears_of_blocks_last_works_on_every_pool(&site).await;
+    crate::proxied::the_environment_says_which_proxy_stands_before_the_api_server(&site).await;
 }
 
 async fn a_claim_without_an_answer_is_made_again_until_it_is_known_whose_the_block_is(site: &Site) {

@@ -14,6 +14,7 @@ mod disturbed;
 mod examples;
 mod fairness;
 mod pools;
+mod proxied;
 mod rights;
 mod scripts;
 

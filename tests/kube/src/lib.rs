@@ -13,6 +13,7 @@
 )]
 
 pub mod audit;
+pub mod gateway;
 pub mod identity;
 pub mod install;
 pub mod proxy;
@@ -20,6 +21,7 @@ pub mod relay;
 pub mod server;
 
 pub use audit::Request;
+pub use gateway::Gateway;
 pub use identity::Identity;
 pub use proxy::{Fault, Proxy};
 pub use relay::Relay;

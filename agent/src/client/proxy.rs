@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which HTTP proxy stands before the API server.
+//!
+//! As with programs made with client-go: `proxy-url` of a kubeconfig counts always; without it `HTTPS_PROXY` does for a server that
+//! speaks TLS, unless `NO_PROXY` names the server. kube 5.0.0 compares `NO_PROXY` with the name of the proxy instead.
+
+use super::tunnel::Blocked;
+use hyper::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
+use kube::config::Kubeconfig;
+
+/// The proxy that a kubeconfig, if there is one, and the environment mean for `server`; none if there is a direct way. `context`
+/// is the one that is used, if it is not the kubeconfig's own choice.
+///
+/// # Errors
+/// [`Blocked::Unknown`].
+pub fn meant(
+    kubeconfig: Option<&Kubeconfig>,
+    context: Option<&str>,
+    server: &Uri,
+) -> Result<Option<Uri>, Blocked> {
+    let own = kubeconfig.and_then(|kubeconfig| of_kubeconfig(kubeconfig, context));
+    let variable = |name: &str| std::env::var_os(name)?.into_string().ok();
+    let Some(url) = own.or_else(|| of_environment(server, variable)) else {
+        return Ok(None);
+    };
+    url.parse().map(Some).map_err(|_| Blocked::unknown(&url))
+}
+
+fn of_kubeconfig(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
+    let context = context.or(kubeconfig.current_context.as_deref())?;
+    let named = kubeconfig.contexts.iter().find(|named| named.name == context)?;
+    let cluster = &named.context.as_ref()?.cluster;
+    let named = kubeconfig.clusters.iter().find(|named| named.name == *cluster)?;
+    let url = named.cluster.as_ref()?.proxy_url.clone();
+    url.filter(|url| !url.is_empty())
+}
+
+fn of_environment(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let first = |names: [&str; 2]| {
+        let mut values = names.into_iter().filter_map(&variable);
+        values.find(|value| !value.is_empty())
+    };
+    let proxy = first(["HTTPS_PROXY", "https_proxy"])?;
+    let exempt = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
+    let port = server.port_u16().unwrap_or(443).to_string();
+    // A matcher knows hosts, domains and networks, but no ports, and by `*` means no addresses.
+    let hosts = exempt.split(',').map(|part| match part.trim().split_once(':') {
+        Some((host, its)) if its == port => host,
+        _ => part.trim(),
+    });
+    let hosts: Vec<_> = hosts.collect();
+    if hosts.contains(&"*") {
+        return None;
+    }
+    let matcher = Matcher::builder().https("http://any").no(hosts.join(",")).build();
+    matcher.intercept(server)?;
+    Some(if proxy.contains("://") {
+        proxy
+    } else {
+        format!("http://{proxy}")
+    })
+}
+
+#[cfg(test)]
+mod tests;

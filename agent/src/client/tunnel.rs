@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The way through an HTTP proxy: CONNECT (RFC 9110, section 9.3.6), after which it carries what it cannot read.
+
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
+use hyper::rt::{Read, Write};
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tower::{BoxError, Service};
+
+/// Why a proxy is no way to the API server.
+#[derive(Debug, thiserror::Error)]
+pub enum Blocked {
+    /// Of a kind that we do not speak with.
+    #[error(
+        "the proxy {0} is not of a known kind: proxy-url of the kubeconfig, or HTTPS_PROXY, must begin with http:// or https://"
+    )]
+    Unknown(String),
+    /// No connection to the proxy itself.
+    #[error(
+        "the proxy {proxy} cannot be reached; is it the right one in proxy-url of the kubeconfig, or HTTPS_PROXY?"
+    )]
+    Unreachable {
+        /// Its URL.
+        proxy: String,
+        /// What there is instead.
+        source: BoxError,
+    },
+    /// It has answered.
+    #[error("the proxy {proxy} refuses the way to {server}: {status}; {}", remedy(*.status))]
+    Refused {
+        /// Its URL.
+        proxy: String,
+        /// Host and port of the API server.
+        server: String,
+        /// What it has answered with.
+        status: StatusCode,
+    },
+    /// It has not answered as an HTTP proxy does.
+    #[error("the proxy {proxy} does not answer CONNECT {server} as an HTTP proxy does")]
+    Silent {
+        /// Its URL.
+        proxy: String,
+        /// Host and port of the API server.
+        server: String,
+        /// What there is instead.
+        source: BoxError,
+    },
+}
+
+impl Blocked {
+    /// A proxy at this `url`, which may have a password in it.
+    pub(super) fn unknown(url: &str) -> Self {
+        let (kind, place) = url.split_once("://").unwrap_or(("", url));
+        let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+        Self::Unknown(format!("{kind}://{place}"))
+    }
+}
+
+fn remedy(status: StatusCode) -> &'static str {
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        "write a name and a password that it knows into its URL: http://NAME:PASSWORD@HOST:PORT"
+    } else if status.is_server_error() {
+        "can the proxy reach that server? If it need not be asked, name the server in NO_PROXY"
+    } else {
+        "let the proxy allow it, or name another one in proxy-url of the kubeconfig, or HTTPS_PROXY; NO_PROXY says which servers need none"
+    }
+}
+
+/// A connector to whatever lies behind the proxy.
+#[derive(Clone)]
+pub(super) struct Tunnel<C> {
+    proxy: Intercept,
+    connector: C,
+}
+
+impl<C> Tunnel<C> {
+    /// By way of the proxy at `url`, with the name and password that stand there; `connector` makes connections to the proxy.
+    pub(super) fn new(url: &Uri, connector: C) -> Result<Self, Blocked> {
+        let proxy = Matcher::builder().all(url.to_string()).build().intercept(url);
+        match proxy {
+            Some(proxy) => Ok(Self { proxy, connector }),
+            None => Err(Blocked::unknown(&url.to_string())),
+        }
+    }
+}
+
+impl<C> Service<Uri> for Tunnel<C>
+where
+    C: Service<Uri>,
+    C::Response: Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    type Response = C::Response;
+    type Error = Blocked;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Blocked>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Blocked>> {
+        let ready = self.connector.poll_ready(context);
+        ready.map_err(|e| unreachable(&self.proxy, e.into()))
+    }
+
+    fn call(&mut self, server: Uri) -> Self::Future {
+        let connecting = self.connector.call(self.proxy.uri().clone());
+        let proxy = self.proxy.clone();
+        Box::pin(async move {
+            let stream = connecting.await.map_err(|e| unreachable(&proxy, e.into()))?;
+            ask(stream, &proxy, &server).await
+        })
+    }
+}
+
+fn unreachable(proxy: &Intercept, source: BoxError) -> Blocked {
+    Blocked::Unreachable {
+        proxy: proxy.uri().to_string(),
+        source,
+    }
+}
+
+/// Asks the proxy at the other end of `stream` to carry it on to `server`.
+async fn ask<S>(stream: S, proxy: &Intercept, server: &Uri) -> Result<S, Blocked>
+where
+    S: Read + Write + Send + Unpin + 'static,
+{
+    let usual = if server.scheme_str() == Some("http") {
+        80
+    } else {
+        443
+    };
+    let port = server.port_u16().unwrap_or(usual);
+    let server = format!("{}:{port}", server.host().unwrap_or_default());
+    let silent = |source: BoxError| Blocked::Silent {
+        proxy: proxy.uri().to_string(),
+        server: server.clone(),
+        source,
+    };
+    let (mut sender, connection) = http1::handshake(stream).await.map_err(|e| silent(e.into()))?;
+    // It ends with the answer, or when nobody waits for one any more.
+    tokio::spawn(connection.with_upgrades());
+    let request = connect(&server, proxy.basic_auth()).map_err(|e| silent(e.into()))?;
+    let answer = sender.send_request(request).await.map_err(|e| silent(e.into()))?;
+    if !answer.status().is_success() {
+        return Err(Blocked::Refused {
+            proxy: proxy.uri().to_string(),
+            server: server.clone(),
+            status: answer.status(),
+        });
+    }
+    let carried = hyper::upgrade::on(answer).await.map_err(|e| silent(e.into()))?;
+    match carried.downcast::<S>() {
+        // Neither TLS nor HTTP has a server speak first.
+        Ok(parts) if parts.read_buf.is_empty() => Ok(parts.io),
+        _ => Err(silent("it speaks without having been asked".into())),
+    }
+}
+
+fn connect(server: &str, words: Option<&HeaderValue>) -> Result<Request<Empty<Bytes>>, hyper::http::Error> {
+    let request = Request::connect(server).header(HOST, server);
+    let request = match words {
+        Some(words) => request.header(PROXY_AUTHORIZATION, words),
+        None => request,
+    };
+    request.body(Empty::new())
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An HTTP proxy as companies have one before their clusters: it carries connections where CONNECT asks it to, and reads nothing
+//! of what passes.
+
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// A running one. It ends when this is dropped; what it carries then goes on.
+pub struct Gateway {
+    port: u16,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// The first line of each request.
+    asked: Mutex<Vec<String>>,
+    /// What it refuses with, such as `403 Forbidden`.
+    refusal: Mutex<Option<&'static str>>,
+}
+
+impl Gateway {
+    /// Starts one that carries everything.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::<Shared>::default();
+        let accepting = tokio::spawn(accept(listener, shared.clone()));
+        Self {
+            port,
+            shared,
+            accepting,
+        }
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// What it was asked for so far: the first line of each request.
+    pub fn asked(&self) -> Vec<String> {
+        self.shared.asked.lock().unwrap().clone()
+    }
+
+    /// From now on each request is answered with this status, such as `403 Forbidden`; with none, it is done.
+    pub fn refuse(&self, status: Option<&'static str>) {
+        *self.shared.refusal.lock().unwrap() = status;
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let shared = shared.clone();
+        // An error is a client or a server that went away.
+        tokio::spawn(async move {
+            let _ = carry(stream, &shared).await;
+        });
+    }
+}
+
+async fn carry(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    let mut client = BufReader::new(stream);
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if client.read_until(b'\n', &mut head).await? == 0 {
+            return Ok(());
+        }
+    }
+    let head = String::from_utf8_lossy(&head);
+    let line = head.lines().next().unwrap_or_default();
+    shared.asked.lock().unwrap().push(line.to_owned());
+    let refusal = *shared.refusal.lock().unwrap();
+    if let Some(status) = refusal {
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        return client.write_all(answer.as_bytes()).await;
+    }
+    let place = line.split(' ').nth(1).unwrap_or_default();
+    let mut server = TcpStream::connect(place).await?;
+    client
+        .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        .await?;
+    tokio::io::copy_bidirectional(&mut client, &mut server).await?;
+    Ok(())
+}

@@ -2,7 +2,8 @@
 //! The work that one agent does for all: accepting pools, telling their numbers, and ending what gone nodes have left.
 //!
 //! Holds always: nothing here is unsafe if two agents do it at once. Which of them does is settled by a Lease, and whatever
-//! it writes carries the version that it read.
+//! it writes carries the version that it read. Pools wait for pools alone: the Lease is renewed, and what gone nodes have left is
+//! ended, beside them.
 
 mod accept;
 mod election;
@@ -13,7 +14,7 @@ mod status;
 mod sticky;
 
 use crate::agent::{Agent, Failure};
-use crate::api::{BlockState, IpAddress, IpBlock, IpPool};
+use crate::api::{AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
 use crate::cluster::list;
 use crate::patience::{self, until_stopped};
 use election::Election;
@@ -24,6 +25,7 @@ use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt, reflector};
 use kube::{Api, ResourceExt};
+use orphans::{Orphans, Scene};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,6 +43,13 @@ struct Sight {
     _watches: JoinSet<()>,
 }
 
+impl Sight {
+    /// Whether the watch says that there is no such node; only a reason to ask. Before it has told of any, it says nothing.
+    fn seems_gone(&self, node: &NodeRef) -> bool {
+        self.nodes.get(&ObjectRef::new(&node.node)).is_none() && !self.nodes.is_empty()
+    }
+}
+
 /// The keeper's role.
 pub struct Keeper {
     agent: Arc<Agent>,
@@ -48,10 +57,12 @@ pub struct Keeper {
     elected: watch::Receiver<bool>,
     /// How many nodes there are, for the Lease.
     nodes: watch::Sender<Option<u64>>,
-    sight: Option<Sight>,
-    addresses: Vec<IpAddress>,
-    /// The version of an orphan, and since when this process has seen it.
-    watched: HashMap<String, (String, Instant)>,
+    sight: Option<Arc<Sight>>,
+    addresses: Vec<Arc<IpAddress>>,
+    /// What there is to go by for whoever ends what gone nodes have left.
+    scene: watch::Sender<Option<Scene>>,
+    /// Changes when that has changed addresses.
+    swept: watch::Receiver<()>,
     told: HashMap<String, Instant>,
     listed: Option<Instant>,
     /// The version of an address that seems to be kept for nobody, and since when this process has known it.
@@ -62,14 +73,15 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    fn new(agent: Arc<Agent>, elected: watch::Receiver<bool>) -> Self {
+    fn new(agent: Arc<Agent>, elected: watch::Receiver<bool>, swept: watch::Receiver<()>) -> Self {
         Self {
             agent,
             elected,
+            swept,
+            scene: watch::Sender::new(None),
             nodes: watch::Sender::new(None),
             sight: None,
             addresses: Vec::new(),
-            watched: HashMap::new(),
             told: HashMap::new(),
             listed: None,
             forsaken: HashMap::new(),
@@ -82,10 +94,13 @@ impl Keeper {
     pub async fn run(agent: Arc<Agent>, stop: CancellationToken) {
         let election = Election::new(&agent);
         let (says, elected) = watch::channel(false);
-        let keeper = Self::new(agent, elected);
-        let nodes = keeper.nodes.subscribe();
+        let (sweeps, swept) = watch::channel(());
+        let orphans = Orphans::new(agent.clone(), elected.clone(), sweeps);
+        let keeper = Self::new(agent, elected, swept);
+        let (nodes, scene) = (keeper.nodes.subscribe(), keeper.scene.subscribe());
         tokio::join!(
             election.run(nodes, says, stop.clone()),
+            Box::pin(orphans.run(scene, stop.clone())),
             Box::pin(keeper.work_until(stop)),
         );
     }
@@ -112,7 +127,7 @@ impl Keeper {
             return done;
         }
         self.sight = None;
-        self.watched.clear();
+        self.scene.send_replace(None);
         self.forsaken.clear();
         self.empty.clear();
         Ok(())
@@ -156,28 +171,54 @@ impl Keeper {
 
     async fn work(&mut self) -> Result<(), Failure> {
         if self.sight.is_none() {
-            self.sight = Some(self.watch().await);
+            self.sight = Some(Arc::new(self.watch().await));
         }
-        if self
-            .listed
-            .is_none_or(|at| at.elapsed() >= self.agent.config.mirror)
-        {
-            self.addresses = list(&self.agent.cluster.addresses, "").await?;
+        let list_anew = self.is_list_old();
+        if list_anew {
+            let there: Vec<IpAddress> = list(&self.agent.cluster.addresses, "").await?;
+            self.addresses = there.into_iter().map(Arc::new).collect();
             self.listed = Some(Instant::now());
-            self.end_kept().await?;
         } else {
             for pool in self.wanted_pools() {
                 self.look_again(&pool).await?;
             }
         }
+        self.set_scene();
         for pool in self.agent.pools.state() {
             if let Err(failure) = self.keep(&pool).await {
                 tracing::warn!(pool = pool.metadata.name, error = %failure, "the pool is not kept");
             }
         }
-        self.unlist().await?;
-        self.end_orphans().await?;
-        self.end_addresses().await
+        let unlisted = self.unlist().await;
+        if list_anew {
+            self.end_kept().await?;
+        }
+        unlisted
+    }
+
+    /// Whether addresses are to be listed anew.
+    fn is_list_old(&mut self) -> bool {
+        if self.swept.has_changed().unwrap_or(false) {
+            self.swept.mark_unchanged();
+            self.listed = None;
+        }
+        self.listed
+            .is_none_or(|at| at.elapsed() >= self.agent.config.mirror)
+    }
+
+    /// Says what there is to go by for whoever ends what gone nodes have left.
+    fn set_scene(&self) {
+        let Some(sight) = self.sight.clone() else { return };
+        let all = self.addresses.iter();
+        let left = all.filter(|address| {
+            address.spec.state != AddressState::Kept && sight.seems_gone(&address.spec.node)
+        });
+        let addresses = left.cloned().collect();
+        self.scene.send_replace(Some(Scene { sight, addresses }));
+    }
+
+    fn seems_gone(&self, node: &NodeRef) -> bool {
+        self.sight.as_ref().is_some_and(|sight| sight.seems_gone(node))
     }
 
     /// Reads the addresses of a pool anew if that makes a difference: whether some of its shared blocks are free.
@@ -186,9 +227,10 @@ impl Keeper {
         let is_shared =
             |block: &Arc<IpBlock>| block.spec.pool == name && block.spec.state == BlockState::Shared;
         if self.blocks().iter().any(is_shared) {
-            let there = list(&self.agent.cluster.addresses, &format!("spec.pool={name}")).await?;
+            let there: Vec<IpAddress> =
+                list(&self.agent.cluster.addresses, &format!("spec.pool={name}")).await?;
             self.addresses.retain(|address| address.spec.pool != name);
-            self.addresses.extend(there);
+            self.addresses.extend(there.into_iter().map(Arc::new));
         }
         Ok(())
     }

@@ -1,24 +1,144 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ends what gone nodes have left.
+//! Ends what gone nodes have left, beside the keeper's other work: where thousands of nodes are gone, pools are kept all the same.
+//!
+//! Holds always: a node is looked at after everything was read that the look is to judge, and what follows is written with the version
+//! that was read. So one look serves several objects, and a write that comes some time after it is a request that comes late, of
+//! which the model in `agent/block` has every one.
 
-use super::Keeper;
-use crate::agent::Failure;
-use crate::api::{AddressState, IpAddress, IpBlock, NodeRef};
-use crate::cluster::{Written, delete, let_go, swap};
-use crate::object::{changed, seen, seen_address};
+mod left;
+
+use super::Sight;
+use crate::agent::{Agent, Failure};
+use crate::api::{IpAddress, IpBlock, NodeRef};
+use crate::cluster::{Trouble, Written, swap};
+use crate::object::{changed, seen};
+use crate::patience::until_stopped;
 use block::Phase;
-use block::orphan::{Verdict, Watched, judge};
+use block::orphan::{NodeSight, Verdict, Watched, judge};
+use futures::future::join_all;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
-use std::collections::HashSet;
+use left::Left;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-impl Keeper {
-    /// Whether the watch says that there is no such node; only a reason to ask.
-    pub(super) fn seems_gone(&self, node: &NodeRef) -> bool {
-        let Some(sight) = &self.sight else { return false };
-        sight.nodes.get(&ObjectRef::new(&node.node)).is_none()
+/// Objects that are judged by the same looks and written at the same time. So no look is older than one request.
+const AT_ONCE: usize = 16;
+
+/// What there is to go by.
+#[derive(Clone)]
+pub(super) struct Scene {
+    pub(super) sight: Arc<Sight>,
+    /// The addresses of nodes that seem gone.
+    pub(super) addresses: Vec<Arc<IpAddress>>,
+}
+
+/// Ends what gone nodes have left, while this agent is the keeper.
+pub(super) struct Orphans {
+    agent: Arc<Agent>,
+    elected: watch::Receiver<bool>,
+    /// The version of an orphan, and since when this process has seen it.
+    watched: HashMap<String, (String, Instant)>,
+    /// The version of what this process has changed or deleted since, and has not been told of yet.
+    past: HashMap<String, String>,
+    /// The node at which the API server was silent.
+    silent_at: Option<String>,
+    /// Addresses were changed since that was told.
+    has_changed: bool,
+    /// Tells of addresses that were changed.
+    sweeps: watch::Sender<()>,
+}
+
+/// What became of one object.
+enum Done {
+    /// Nothing, now.
+    Nothing,
+    /// It is watched from now on.
+    Watched,
+    /// It is marked, and watched in this version.
+    Marked(String),
+    /// It is gone, or was changed by somebody else. True if it was this process.
+    Ended(bool),
+}
+
+impl Orphans {
+    pub(super) fn new(agent: Arc<Agent>, elected: watch::Receiver<bool>, sweeps: watch::Sender<()>) -> Self {
+        Self {
+            agent,
+            elected,
+            watched: HashMap::new(),
+            past: HashMap::new(),
+            silent_at: None,
+            has_changed: false,
+            sweeps,
+        }
+    }
+
+    /// Works whenever there is a scene, until `stop`.
+    pub(super) async fn run(mut self, mut scenes: watch::Receiver<Option<Scene>>, stop: CancellationToken) {
+        loop {
+            let scene = scenes.borrow_and_update().clone();
+            let is_keeper = scene.is_some();
+            match scene {
+                None => (self.watched, self.past) = Default::default(),
+                Some(scene) => {
+                    if let Err(failure) = until_stopped(&stop, Box::pin(self.sweep(&scene))).await
+                        && !stop.is_cancelled()
+                    {
+                        tracing::warn!(error = %failure, "what gone nodes have left is not ended");
+                    }
+                    if std::mem::take(&mut self.has_changed) {
+                        self.sweeps.send_replace(());
+                    }
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(self.agent.config.tick), if is_keeper => {}
+                told = scenes.changed(), if !is_keeper => if told.is_err() {
+                    return;
+                },
+            }
+        }
+    }
+
+    /// Looks at everything that gone nodes have left, once.
+    async fn sweep(&mut self, scene: &Scene) -> Result<(), Failure> {
+        let mut left = Left::all(scene);
+        self.forget(scene, &left);
+        self.welcome(scene).await;
+        left.retain(|left| self.is_due(left));
+        // Whoever comes after a node about which the API server is silent waits for that only once.
+        if let Some(node) = self.silent_at.take() {
+            let before = left.partition_point(|left| left.node().node <= node);
+            left.rotate_left(before);
+        }
+        for some in left.chunks(AT_ONCE) {
+            if !*self.elected.borrow() {
+                break;
+            }
+            if let Err(silence) = self.end(some).await {
+                self.silent_at = some.last().map(|left| left.node().node.clone());
+                return Err(silence);
+            }
+            self.welcome(scene).await;
+        }
+        Ok(())
+    }
+
+    /// Forgets what is there no more, and addresses whose nodes are back.
+    fn forget(&mut self, scene: &Scene, left: &[Left]) {
+        let told: HashMap<String, String> = left.iter().map(|left| (left.name(), left.version())).collect();
+        let block = |name: &str| scene.sight.blocks.get(&ObjectRef::new(name));
+        self.watched
+            .retain(|name, _| told.contains_key(name) || block(name).is_some());
+        self.past.retain(|name, past| {
+            let told = told.get(name).cloned();
+            told.or_else(|| block(name)?.resource_version()).as_ref() == Some(past)
+        });
     }
 
     fn watched(&self, name: &str) -> Option<Watched> {
@@ -28,164 +148,158 @@ impl Keeper {
         })
     }
 
-    /// How long a block must have been orphaned before it is deleted: one quarantine in which it is nobody's, and as much again
-    /// in which a node whose pool is full may take it over.
-    fn patience(&self) -> Duration {
-        self.agent.config.quarantine.saturating_mul(2)
-    }
-
-    /// Marks blocks of gone nodes, and deletes them when nobody wants them.
-    pub(super) async fn end_orphans(&mut self) -> Result<(), Failure> {
-        let blocks = self.blocks();
-        self.welcome(&blocks).await?;
-        let of_blocks = blocks.iter().map(|block| (block.name_any(), &block.spec.owner));
-        let of_addresses = self
-            .addresses
-            .iter()
-            .map(|address| (address.name_any(), &address.spec.node));
-        let keep: HashSet<String> = of_blocks
-            .chain(of_addresses)
-            .filter(|(_, node)| self.seems_gone(node))
-            .map(|(name, _)| name)
-            .collect();
-        self.watched.retain(|name, _| keep.contains(name));
-        for block in blocks
-            .into_iter()
-            .filter(|block| self.seems_gone(&block.spec.owner))
-            .collect::<Vec<Arc<IpBlock>>>()
-        {
-            self.end_orphan(&block).await?;
+    /// Whether something may be to be done. While an orphan is only waited for, nothing is asked.
+    fn is_due(&self, left: &Left) -> bool {
+        let (name, version) = (left.name(), left.version());
+        let quarantine = left.quarantine(&self.agent.config);
+        let waits = |watched: Watched| watched.version == version && watched.unchanged < quarantine;
+        match left.seen().phase {
+            Phase::Shared => false,
+            Phase::Orphaned if self.watched(&name).is_some_and(waits) => false,
+            _ => self.past.get(&name) != Some(&version),
         }
-        Ok(())
     }
 
     /// A node that comes back and goes again has a quarantine anew. Whoever waits for one of its blocks has perhaps not seen it
     /// come back, but sees a new version.
-    async fn welcome(&self, blocks: &[Arc<IpBlock>]) -> Result<(), Failure> {
-        let back = blocks
-            .iter()
-            .filter(|block| self.watched.contains_key(&block.name_any()))
-            .filter(|block| !self.seems_gone(&block.spec.owner));
-        for block in back {
-            let seen = seen(block);
-            if seen.phase == Phase::Orphaned {
-                let again = changed(block, &seen, &self.agent.config.node);
-                swap(&self.agent.cluster.blocks, &again).await?;
-                tracing::info!(
-                    block = block.name_any(),
-                    node = block.spec.owner.node,
-                    "the node of the block is back: its quarantine begins anew if it goes again"
-                );
+    async fn welcome(&mut self, scene: &Scene) {
+        let there = |name: &String| scene.sight.blocks.get(&ObjectRef::new(name));
+        let is_back = |block: &Arc<IpBlock>| !scene.sight.seems_gone(&block.spec.owner);
+        // One that is not told as it is now comes next time.
+        let is_told =
+            |block: &Arc<IpBlock>| self.past.get(&block.name_any()) != block.resource_version().as_ref();
+        let blocks = self.watched.keys().filter_map(there);
+        let back: Vec<Arc<IpBlock>> = blocks.filter(is_back).filter(is_told).collect();
+        for some in back.chunks(AT_ONCE) {
+            let renewed = join_all(some.iter().map(|block| self.renew(block))).await;
+            let mut is_silent = false;
+            for (block, renewed) in some.iter().zip(renewed) {
+                let name = block.name_any();
+                match renewed {
+                    Ok(true) => drop(self.watched.remove(&name)),
+                    Ok(false) => {}
+                    Err(trouble) => {
+                        tracing::warn!(block = name, error = %trouble, "the quarantine of the block does not begin anew yet");
+                        is_silent |= trouble.is_silence();
+                    }
+                }
+            }
+            if is_silent {
+                break;
             }
         }
-        Ok(())
     }
 
-    async fn end_orphan(&mut self, block: &IpBlock) -> Result<(), Failure> {
-        let name = block.name_any();
-        let version = block.metadata.resource_version.clone().unwrap_or_default();
-        let (watched, seen) = (self.watched(&name), seen(block));
-        let quarantine = self.patience();
-        // While it is only waited for, nothing is asked.
-        if seen.phase == Phase::Orphaned
-            && watched
-                .as_ref()
-                .is_some_and(|w| w.version == version && w.unchanged < quarantine)
-        {
-            return Ok(());
+    /// Gives an orphan a new version. Returns whether there is nothing more to be done.
+    async fn renew(&self, block: &IpBlock) -> Result<bool, Trouble> {
+        let seen = seen(block);
+        if seen.phase != Phase::Orphaned {
+            return Ok(true);
         }
-        let sight = self.agent.sight_of(&block.spec.owner).await?;
-        match judge(&seen, &version, &sight, watched.as_ref(), quarantine) {
-            Verdict::Leave => {}
-            Verdict::Watch => {
-                self.watched.insert(name, (version, Instant::now()));
+        let again = changed(block, &seen, &self.agent.config.node);
+        let written = swap(&self.agent.cluster.blocks, &again).await?;
+        let is_done = matches!(written, Written::Done(_));
+        if is_done {
+            tracing::info!(
+                block = block.name_any(),
+                node = block.spec.owner.node,
+                "the node of the block is back: its quarantine begins anew if it goes again"
+            );
+        }
+        Ok(is_done)
+    }
+
+    /// Marks and ends some of it.
+    ///
+    /// # Errors
+    /// [`Failure`] if the API server is silent. What it refuses is logged.
+    async fn end(&mut self, some: &[Left]) -> Result<(), Failure> {
+        // Before the looks.
+        let known: Vec<Option<Watched>> = some.iter().map(|left| self.watched(&left.name())).collect();
+        let (sights, mut end) = self.look(some.iter().map(Left::node)).await;
+        let judged: Vec<(&Left, Verdict)> = some
+            .iter()
+            .zip(&known)
+            .filter_map(|(left, watched)| {
+                let sight = sights.get(&left.node().node)?;
+                let quarantine = left.quarantine(&self.agent.config);
+                let verdict = judge(&left.seen(), &left.version(), sight, watched.as_ref(), quarantine);
+                Some((left, verdict))
+            })
+            .collect();
+        let writes = judged.iter().map(|(left, verdict)| self.write(left, *verdict));
+        let written = join_all(writes).await;
+        for ((left, _), done) in judged.iter().zip(written) {
+            match done {
+                Ok(done) => self.note(left, done),
+                Err(trouble) => end = end.and(complain(&left.node().node, trouble.into())),
             }
-            Verdict::Orphan => {
-                let to = seen.turned(Phase::Orphaned);
-                if let Written::Done(after) = swap(
-                    &self.agent.cluster.blocks,
-                    &changed(block, &to, &self.agent.config.node),
-                )
-                .await?
-                {
-                    let version = after.metadata.resource_version.unwrap_or_default();
-                    tracing::warn!(
-                        block = name,
-                        node = block.spec.owner.node,
-                        "the node of the block is gone: it is given to nobody for the quarantine"
-                    );
-                    self.watched.insert(name, (version, Instant::now()));
+        }
+        end
+    }
+
+    /// What there is of these nodes, each read once and now; and whether the API server is silent about one.
+    async fn look(
+        &self,
+        nodes: impl Iterator<Item = &NodeRef>,
+    ) -> (HashMap<String, NodeSight>, Result<(), Failure>) {
+        let nodes: BTreeMap<&str, &NodeRef> = nodes.map(|node| (node.node.as_str(), node)).collect();
+        let looks = join_all(nodes.values().map(|node| self.agent.sight_of(node))).await;
+        let (mut sights, mut end) = (HashMap::new(), Ok(()));
+        for (node, look) in nodes.keys().zip(looks) {
+            match look {
+                Ok(sight) => {
+                    sights.insert((*node).to_owned(), sight);
                 }
+                Err(failure) => end = end.and(complain(node, failure)),
             }
-            Verdict::End => {
-                if delete(&self.agent.cluster.blocks, block).await? == Written::Done(()) {
-                    let evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it or taken it over for two quarantines";
-                    tracing::warn!(
-                        block = name,
-                        node = block.spec.owner.node,
-                        seconds = quarantine.as_secs(),
-                        evidence,
-                        "the block is free"
-                    );
-                }
+        }
+        (sights, end)
+    }
+
+    async fn write(&self, left: &Left, verdict: Verdict) -> Result<Done, Trouble> {
+        Ok(match verdict {
+            Verdict::Leave => Done::Nothing,
+            Verdict::Watch => Done::Watched,
+            Verdict::Orphan => match left.mark(&self.agent).await? {
+                Written::Done(version) => Done::Marked(version),
+                Written::Late => Done::Nothing,
+            },
+            Verdict::End => Done::Ended(left.end(&self.agent).await? == Written::Done(())),
+        })
+    }
+
+    fn note(&mut self, left: &Left, done: Done) {
+        let (name, now) = (left.name(), Instant::now());
+        if matches!(done, Done::Marked(_) | Done::Ended(true)) {
+            self.past.insert(name.clone(), left.version());
+            self.has_changed |= matches!(left, Left::Address(_));
+        }
+        match done {
+            Done::Nothing => {}
+            Done::Watched => {
+                self.watched.insert(name, (left.version(), now));
+            }
+            Done::Marked(version) => {
+                self.watched.insert(name, (version, now));
+            }
+            Done::Ended(_) => {
                 self.watched.remove(&name);
             }
         }
-        Ok(())
     }
+}
 
-    /// The same for addresses that are objects.
-    pub(super) async fn end_addresses(&mut self) -> Result<(), Failure> {
-        let addresses = std::mem::take(&mut self.addresses);
-        for address in addresses
-            .iter()
-            .filter(|address| address.spec.state != AddressState::Kept)
-        {
-            if self.seems_gone(&address.spec.node) {
-                self.end_address(address).await?;
-            }
+/// Logs what the API server has refused about what `node` has left, which holds up nobody else.
+///
+/// # Errors
+/// Any other failure.
+fn complain(node: &str, failure: Failure) -> Result<(), Failure> {
+    match failure {
+        Failure::Cluster(trouble) if !trouble.is_silence() => {
+            tracing::warn!(node, error = %trouble, "what the node has left is not ended");
+            Ok(())
         }
-        self.addresses = addresses;
-        Ok(())
-    }
-
-    async fn end_address(&mut self, address: &IpAddress) -> Result<(), Failure> {
-        let name = address.name_any();
-        let version = address.metadata.resource_version.clone().unwrap_or_default();
-        let seen = seen_address(address);
-        let (watched, quarantine) = (self.watched(&name), self.agent.config.quarantine);
-        if seen.phase == Phase::Orphaned
-            && watched
-                .as_ref()
-                .is_some_and(|w| w.version == version && w.unchanged < quarantine)
-        {
-            return Ok(());
-        }
-        let sight = self.agent.sight_of(&address.spec.node).await?;
-        match judge(&seen, &version, &sight, watched.as_ref(), quarantine) {
-            Verdict::Leave => {}
-            Verdict::Watch => {
-                self.watched.insert(name, (version, Instant::now()));
-            }
-            Verdict::Orphan => {
-                let mut wanted = address.clone();
-                wanted.spec.state = AddressState::Orphaned;
-                swap(&self.agent.cluster.addresses, &wanted).await?;
-                self.listed = None;
-            }
-            Verdict::End => {
-                if let_go(&self.agent.cluster.addresses, address).await? == Written::Done(()) {
-                    tracing::warn!(
-                        address = name,
-                        node = address.spec.node.node,
-                        kept = address.spec.holder.is_some(),
-                        "the node of the address is gone for a quarantine: nobody has it"
-                    );
-                }
-                self.watched.remove(&name);
-                self.listed = None;
-            }
-        }
-        Ok(())
+        failure => Err(failure),
     }
 }

@@ -9,6 +9,7 @@ use crate::sticky::is_over;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What was read in one round: each object once, however many addresses hang on it.
@@ -21,7 +22,7 @@ struct Read {
 impl Keeper {
     /// Frees what nobody will ask for, on the second observation.
     pub(super) async fn end_kept(&mut self) -> Result<(), Failure> {
-        let kept: Vec<(IpAddress, Holder)> = self
+        let kept: Vec<(Arc<IpAddress>, Holder)> = self
             .addresses
             .iter()
             .filter(|address| address.spec.state == AddressState::Kept)

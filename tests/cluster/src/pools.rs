@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The API server of a test, and what it has.
 
-use agent::api::{Counters, IpAddress, IpBlock, IpPool};
+use agent::api::{Counters, IpAddress, IpBlock, IpPool, NodeRef};
+use agent::grid::Cell;
+use agent::object::{claim, owner};
 use cluster::Server;
 use cluster::install::until;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tokio::runtime::Runtime;
 
@@ -106,6 +109,24 @@ impl Site {
             .into_iter()
             .filter(|block| block.spec.pool == pool)
             .collect()
+    }
+
+    /// Makes `count` blocks of 16 addresses, from that of `first` on, of nodes that have no agent here. One that somebody has already
+    /// stays as it is.
+    pub async fn crowd(&self, pool: &str, first: Ipv4Addr, count: u32, node: impl Fn(u32) -> NodeRef) {
+        let blocks: Api<IpBlock> = Api::all(self.admin.clone());
+        for i in 0..count {
+            let ip = Ipv4Addr::from_bits(first.to_bits() + i * 16);
+            let block = claim(
+                "default",
+                pool,
+                Cell::around(ip.into(), 4).unwrap(),
+                &owner(&node(i)),
+            );
+            let made = blocks.create(&PostParams::default(), &block).await;
+            let is_there = matches!(&made, Err(kube::Error::Api(status)) if status.code == 409);
+            assert!(is_there || made.is_ok(), "{made:?}");
+        }
     }
 
     /// The addresses that are objects.

@@ -10,7 +10,8 @@ use cluster::{Fault, Identity, Proxy};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-fn in_turn(test: impl AsyncFnOnce(&Site)) {
+/// Runs `test` on a cluster that is that of others before and after.
+pub(crate) fn in_turn(test: impl AsyncFnOnce(&Site)) {
     static CLUSTER: InTurn = InTurn::new();
     CLUSTER.run(|runtime, site| runtime.block_on(test(site)));
 }

@@ -16,6 +16,7 @@ mod late;
 mod life;
 mod links;
 mod nodes;
+mod orphans;
 mod patience;
 mod proxied;
 mod quiet;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What agents ask when nothing happens: there may be ten thousand of them.
 
-use agent::api::{BlockState, IpBlock, IpBlockSpec};
 use agents::pools::simple;
 use agents::{Member, Site};
 use cluster::Identity;
 use cluster::audit::Mark;
 use cluster::install::until;
-use kube::Api;
-use kube::api::PostParams;
 use serde_json::json;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +64,9 @@ async fn a_node_notes_an_edit_when_it_is_its_turn_and_not_when_it_looks_next() {
     let keeper = Member::running(&site.server, "keeper", &[]).await;
     site.pool("rail0", simple("10.1.0.0/16")).await;
     keeper.wait_active("rail0").await;
-    crowd(&site, "rail0", 600).await;
+    let crowd = Identity::new(&site.admin, "crowd").await.node;
+    let first = Ipv4Addr::new(10, 1, 128, 0);
+    site.crowd("rail0", first, 600, |_| crowd.clone()).await;
     let mut nodes = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
         nodes.push(Member::running(&site.server, name, &["--tick", "10m", "--idle", "1h"]).await);
@@ -102,28 +102,4 @@ async fn a_node_notes_an_edit_when_it_is_its_turn_and_not_when_it_looks_next() {
     .await;
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(20), "{took:?}");
-}
-
-/// So many blocks of a node without an agent.
-async fn crowd(site: &Site, pool: &str, count: u32) {
-    let owner = Identity::new(&site.admin, "crowd").await.node;
-    let blocks: Api<IpBlock> = Api::all(site.admin.clone());
-    for i in 0..count {
-        let (third, fourth) = (128 + i / 16, i % 16 * 16);
-        let name = format!("default-4-0a01{third:02x}{fourth:02x}-28");
-        let spec = IpBlockSpec {
-            pool: pool.to_owned(),
-            cidr: format!("10.1.{third}.{fourth}/28"),
-            owner: owner.clone(),
-            epoch: 1,
-            state: BlockState::Active,
-            orphaned: None,
-        };
-        let made = blocks
-            .create(&PostParams::default(), &IpBlock::new(&name, spec))
-            .await;
-        // Somebody may have it already.
-        let is_there = matches!(&made, Err(kube::Error::Api(status)) if status.code == 409);
-        assert!(is_there || made.is_ok(), "{made:?}");
-    }
 }

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What nodes leave that are gone, when they are many: it is ended, and nobody waits for that.
+
+use crate::late::in_turn;
+use agent::api::{AddressState, Attachment, BlockState, IpAddress, IpAddressSpec, NodeRef};
+use agent::grid::address_name;
+use agents::pools::simple;
+use agents::{Member, Site};
+use cluster::install::until;
+use cluster::{Fault, Proxy};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the API server takes to tell of a Node that is gone.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Nodes that are gone. Looking at one after the other takes most of a minute.
+const GONE: u32 = 48;
+
+/// One of them, which never had a Node object here.
+fn gone(number: u32) -> NodeRef {
+    NodeRef {
+        node: format!("gone-{number:02}"),
+        node_uid: format!("uid-{number}"),
+    }
+}
+
+/// A node whose agent is the keeper, before which every look at a gone node is as `look` says. Returns how many there were.
+async fn keeper(
+    site: &Site,
+    name: &str,
+    look: impl Fn(&str) -> Fault + Send + 'static,
+) -> (Member, Proxy, Arc<AtomicUsize>) {
+    let proxy = Proxy::start(&site.server).await;
+    let keeper = Member::new(&site.server, name, &["--quarantine", "4s"]).await;
+    keeper.go_through(&proxy, &site.server);
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = looks.clone();
+    proxy.decide(
+        move |method, path| match path.strip_prefix("/api/v1/nodes/gone-") {
+            Some(number) if method == "GET" => {
+                counted.fetch_add(1, Ordering::SeqCst);
+                look(number)
+            }
+            _ => Fault::None,
+        },
+    );
+    (keeper, proxy, looks)
+}
+
+/// The blocks of gone nodes, and how many of them are orphaned.
+async fn left(site: &Site, pool: &str) -> (usize, usize) {
+    let mut blocks = site.blocks(pool).await;
+    blocks.retain(|block| block.spec.owner.node.starts_with("gone-"));
+    let orphaned = blocks
+        .iter()
+        .filter(|block| block.spec.state == BlockState::Orphaned);
+    (blocks.len(), orphaned.count())
+}
+
+/// The API server is slow to tell of Nodes that are gone, and of one of them it says nothing.
+#[test]
+fn pools_are_kept_while_the_blocks_of_many_gone_nodes_are_ended() {
+    in_turn(async |site| {
+        let look = |number: &str| match number {
+            "00" => Fault::Status(500),
+            _ => Fault::Delay(SLOW),
+        };
+        let (mut keeper, proxy, looks) = keeper(site, "sweeper", look).await;
+        keeper.start();
+        site.simple("crowded", "10.5.0.0/16").await;
+        keeper.wait_active("crowded").await;
+        site.crowd("crowded", Ipv4Addr::new(10, 5, 128, 0), GONE, gone)
+            .await;
+        until("a gone node is looked at", async || {
+            looks.load(Ordering::SeqCst) > 0
+        })
+        .await;
+        let begun = Instant::now();
+        let exclude = json!({ "spec": { "ranges": [{ "subnet": "10.5.0.0/16", "gateway": "none", "exclude": ["10.5.0.7"] }] } });
+        site.edit("crowded", exclude).await;
+        until("the edit is accepted, and all blocks are counted", async || {
+            let status = site.pools().get("crowded").await.unwrap().status.unwrap();
+            let blocks = status.counters.map_or(0, |counters| counters.blocks);
+            status.observed_generation == Some(2) && blocks >= i64::from(GONE)
+        })
+        .await;
+        let accepted = begun.elapsed();
+        let (_, orphaned) = left(site, "crowded").await;
+        assert!(orphaned < GONE as usize - 1, "the nodes are gone through by now");
+        assert!(accepted < Duration::from_secs(5), "{accepted:?}");
+        until("all blocks but one are orphaned", async || {
+            left(site, "crowded").await.1 == GONE as usize - 1
+        })
+        .await;
+        let took = begun.elapsed();
+        assert!(took < SLOW * GONE / 3, "{took:?}");
+        until("only that one is left", async || {
+            left(site, "crowded").await == (1, 0)
+        })
+        .await;
+        proxy.decide(|_, _| Fault::None);
+        until("no block is left", async || left(site, "crowded").await.0 == 0).await;
+        site.delete("crowded").await;
+        assert!(keeper.stop());
+    });
+}
+
+/// An address in the reserved block of the pool `heap` that a pod on a gone node has.
+async fn bind(site: &Site, number: u8) {
+    let ip = Ipv4Addr::new(10, 6, 0, number);
+    let spec = IpAddressSpec {
+        pool: "heap".to_owned(),
+        address: ip.to_string(),
+        block: "10.6.0.0/28".to_owned(),
+        node: gone(0),
+        state: AddressState::Bound,
+        attachment: Some(Attachment {
+            container_id: format!("c{number}"),
+            ifname: "net1".to_owned(),
+            network: "net".to_owned(),
+        }),
+        pod: None,
+        holder: None,
+        since: None,
+    };
+    let addresses: Api<IpAddress> = Api::all(site.admin.clone());
+    let address = IpAddress::new(&address_name("default", ip.into()), spec);
+    addresses.create(&PostParams::default(), &address).await.unwrap();
+}
+
+#[test]
+fn a_gone_node_is_looked_at_once_for_all_that_it_has_left() {
+    in_turn(async |site| {
+        let mut spec = simple("10.6.0.0/24");
+        spec["reserved"] = json!(["10.6.0.0/28"]);
+        site.pool("heap", spec).await;
+        site.crowd("heap", Ipv4Addr::new(10, 6, 0, 128), 8, |_| gone(0))
+            .await;
+        for number in 1..=8 {
+            bind(site, number).await;
+        }
+        let (mut keeper, _proxy, looks) = keeper(site, "looker", |_| Fault::None).await;
+        keeper.start();
+        let addresses = async || {
+            let all = site.addresses().await.into_iter();
+            all.filter(|address| address.spec.pool == "heap").count()
+        };
+        until("the addresses are free", async || addresses().await == 0).await;
+        until("the blocks are free", async || left(site, "heap").await.0 == 0).await;
+        // To mark them all, to end the addresses, to end the blocks.
+        let looks = looks.load(Ordering::SeqCst);
+        assert!(looks <= 5, "{looks} looks for 16 objects");
+        site.delete("heap").await;
+        assert!(keeper.stop());
+    });
+}

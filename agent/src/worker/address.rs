@@ -143,7 +143,7 @@ impl Worker {
         for _ in 0..2 {
             let block: Option<IpBlock> = get(&self.agent.cluster.blocks, &name)
                 .await
-                .map_err(|e| self.failed(&e.into()))?;
+                .map_err(|e| self.unsaid(format_args!("who has the block of {ip}"), &e.into()))?;
             match block {
                 Some(block) if block.spec.pool != self.pool.as_str() => return Err(self.foreign(ip, &block)),
                 Some(block) if free(&block) => return Ok(None),
@@ -161,7 +161,7 @@ impl Worker {
                             cell,
                         )
                         .await;
-                    match claimed.map_err(|e| self.failed(&e))? {
+                    match claimed.map_err(|e| self.unsaid(format_args!("who has the block of {ip}"), &e))? {
                         Claimed::Yes => return Ok(Some(Reply::Local)),
                         Claimed::Unlisted => {
                             return Err(Error::new(
@@ -219,10 +219,11 @@ impl Worker {
             // It may be made, or may be yet: what was listed is not to be gone by.
             self.shared = None;
         }
-        let address = match made.map_err(|e| self.failed(&e.into()))? {
+        let address = match made.map_err(|e| self.unsaid_of(ip, &e.into()))? {
             Written::Done(address) => address,
             Written::Late => {
-                let there = get(&addresses, &name).await.map_err(|e| self.failed(&e.into()))?;
+                let there = get(&addresses, &name).await;
+                let there = there.map_err(|e| self.unsaid_of(ip, &e.into()))?;
                 match there {
                     // Our own, whose answer was lost.
                     Some(there)
@@ -252,10 +253,14 @@ impl Worker {
         self.given_if_noted(ground, ip, address).await
     }
 
+    pub(super) fn unsaid_of(&self, ip: IpAddr, failure: &Failure) -> Error {
+        self.unsaid(format_args!("who has {ip}"), failure)
+    }
+
     /// An object that was there already, in a new version: a deletion of it that is still on its way misses.
     async fn renewed(&self, ip: IpAddr, address: IpAddress) -> Result<IpAddress, Error> {
         let swapped = swap(&self.agent.cluster.addresses, &renewed(address)).await;
-        match swapped.map_err(|e| self.failed(&e.into()))? {
+        match swapped.map_err(|e| self.unsaid_of(ip, &e.into()))? {
             Written::Done(address) => Ok(address),
             Written::Late => Err(Error::new(
                 Code::TRY_AGAIN,
@@ -274,7 +279,7 @@ impl Worker {
         let refusal = match self.noted(ground, ip).await {
             Ok(None) => return Ok(address),
             Ok(Some(why)) => Error::new(Code::TRY_AGAIN, why),
-            Err(e) => self.failed(&e),
+            Err(e) => self.unsaid_of(ip, &e),
         };
         let _ = let_go(&self.agent.cluster.addresses, &address).await;
         Err(refusal)

@@ -11,6 +11,7 @@ use common::cni::{Code, Error};
 use ipam::agent::{Reply, Request, Verb};
 use ipam::range::Family;
 use k8s_openapi::api::core::v1::ObjectReference;
+use std::fmt::Display;
 use std::time::Duration;
 
 /// The longest of the moments that keep nodes apart.
@@ -42,7 +43,10 @@ impl Worker {
 
     async fn serve(&mut self, request: &Request) -> Result<Reply, Error> {
         let age = self.agent.config.confirm_every();
-        self.agent.look_at_node(age).await.map_err(|e| self.failed(&e))?;
+        self.agent
+            .look_at_node(age)
+            .await
+            .map_err(|e| self.unsaid("whether the cluster has this node still", &e))?;
         let target = self.target().map_err(|e| self.failed(&e))?;
         let ground = self.require_open(&target)?;
         self.require_namespace(&ground, request).await?;
@@ -97,7 +101,9 @@ impl Worker {
 
     async fn require_namespace(&mut self, ground: &Ground, request: &Request) -> Result<(), Error> {
         self.namespaces = None;
-        let Some(names) = self.namespaces(ground).await.map_err(|e| self.failed(&e))? else {
+        let names = self.namespaces(ground).await;
+        let names = names.map_err(|e| self.unsaid("which namespaces it is for", &e))?;
+        let Some(names) = names else {
             return Ok(());
         };
         let namespace = request.pod.as_ref().map(|pod| pod.namespace.as_str());
@@ -200,16 +206,23 @@ impl Worker {
         held.map_or(0, |(_, usage)| usage.values().map(|used| used.resting).sum())
     }
 
-    /// What the runtime gets to see of a failure.
+    /// What the runtime gets to see of a failure to have a block.
     pub(super) fn failed(&self, failure: &Failure) -> Error {
+        let what = "no address is free in this node's blocks, and no block can be had";
+        self.failed_to(what, failure)
+    }
+
+    /// The same about `what`, which is nowhere else to be read.
+    pub(super) fn unsaid(&self, what: impl Display, failure: &Failure) -> Error {
+        self.failed_to(format_args!("{what} is for the API server alone to say"), failure)
+    }
+
+    fn failed_to(&self, what: impl Display, failure: &Failure) -> Error {
         match failure {
             Failure::Node(error) => error.clone(),
             Failure::Cluster(trouble) => Error::new(
                 Code::API_UNREACHABLE,
-                format!(
-                    "pool {}: no address is free in this node's blocks, and no block can be had: {trouble}",
-                    self.pool
-                ),
+                format!("pool {}: {what}: {trouble}", self.pool),
             ),
         }
     }

@@ -34,7 +34,7 @@ impl Worker {
         // Those of other pools too, which may have the same addresses.
         let taken: Vec<IpAddress> = list(&self.agent.cluster.addresses, "")
             .await
-            .map_err(|e| self.failed(&e.into()))?;
+            .map_err(|e| self.unsaid("which of its addresses nobody has", &e.into()))?;
         let prefix = format!("{}-", ground.spec.address_space);
         let taken: IntervalSet = taken
             .iter()

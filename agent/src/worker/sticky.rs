@@ -89,7 +89,7 @@ impl Worker {
             if address.spec.state == AddressState::Kept && !ground.kept(family).contains(bits(ip)) {
                 // The pool does not give it any more, and nobody has it: another one, then.
                 let gone = delete(&self.agent.cluster.addresses, &address).await;
-                gone.map_err(|e| self.failed(&e.into()))?;
+                gone.map_err(|e| self.unsaid_of(ip, &e.into()))?;
                 continue;
             }
             if let Some(address) = self.pass_on(&address, ip, claimant).await? {
@@ -114,7 +114,10 @@ impl Worker {
             .cluster
             .addresses_held_for(&holder.namespace, &holder.pod)
             .await
-            .map_err(|e| self.failed(&e.into()))?;
+            .map_err(|e| {
+                let whose = format_args!("which address pod {}/{} keeps", holder.namespace, holder.pod);
+                self.unsaid(whose, &e.into())
+            })?;
         let same = |address: &IpAddress| {
             address.spec.pool == self.pool.as_str()
                 && address
@@ -181,12 +184,12 @@ impl Worker {
         {
             // Ours, whose answer was lost; in a new version, so that a release that is still on its way misses.
             let done = self.swap_to(address, &me, claimant).await;
-            return done.map_err(|e| self.failed(&e));
+            return done.map_err(|e| self.unsaid_of(ip, &e));
         }
         let before = self
             .before(address, ip, &me, claimant)
             .await
-            .map_err(|e| self.failed(&e))?;
+            .map_err(|e| self.unsaid_of(ip, &e))?;
         let name = address.name_any();
         match verdict(before, self.agent.config.observe) {
             Verdict::Pass => {}
@@ -206,7 +209,7 @@ impl Worker {
                 "a pod has the address that its name keeps"
             );
         }
-        done.map_err(|e| self.failed(&e))
+        done.map_err(|e| self.unsaid_of(ip, &e))
     }
 
     async fn swap_to(

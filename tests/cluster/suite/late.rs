@@ -37,6 +37,12 @@ async fn forsaken_object(site: &Site, proxy: &Proxy, node: &Member) {
     keep_first(proxy, "POST", "/ipaddresses");
     let refused = node.refused("late", &Attachment::of("early").asking("10.1.0.9"));
     assert_eq!(refused["code"], 119, "{refused}");
+    let why = refused["msg"].as_str().unwrap();
+    assert!(
+        why.contains("who has 10.1.0.9 is for the API server alone to say"),
+        "{why}"
+    );
+    assert!(!why.contains("block"), "{why}");
     site.edit("late", json!({ "spec": { "reserved": [] } })).await;
     until("the node may give the address", async || {
         let file = node.file("late");

@@ -4,10 +4,12 @@
 //! Holds always: whoever is slow, silent or sends nonsense costs nobody else anything, and gets an answer that says so.
 
 use crate::agent::Agent;
+use crate::object::version;
 use crate::worker::{Answer, Message, Question};
 use common::cni::{Code, Error};
 use ipam::agent::{LIMIT, MESSAGE_MAX, Reply, Request};
 use ipam::pool::PoolName;
+use kube::runtime::reflector::ObjectRef;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -134,6 +136,8 @@ async fn answer(line: &[u8], asked: Instant, agent: &Agent, workers: &Workers) -
         }
     };
     let worker = workers(&request.pool);
+    let pool = agent.pools.get(&ObjectRef::new(request.pool.as_str()));
+    let told = pool.map_or(0, |pool| version(&*pool));
     let last = asked + request.within().mul_f64(WAIT);
     loop {
         // Heard from here on, so that no end is missed.
@@ -143,6 +147,7 @@ async fn answer(line: &[u8], asked: Instant, agent: &Agent, workers: &Workers) -
             request: request.clone(),
             answer,
             asked,
+            told,
             waits: Instant::now() < last,
         };
         let sent = worker.send(Message::Ask(Box::new(question))).await.is_ok();

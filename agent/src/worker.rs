@@ -60,6 +60,8 @@ pub struct Question {
     pub answer: oneshot::Sender<Answer>,
     /// Since when the plugin waits.
     pub asked: tokio::time::Instant,
+    /// The version of the pool that the API server had told then.
+    pub told: u64,
     /// The plugin has time to wait for what others do.
     pub waits: bool,
 }
@@ -89,8 +91,10 @@ pub struct Worker {
     attempts: u64,
     /// The block that a claim was about when it ended without an answer.
     doubtful: HashMap<Family, Cell>,
-    /// When the pool was last found full, if it was so the last time.
+    /// When the pool was last looked through, if it was found full.
     full_since: Option<Instant>,
+    /// What is to be answered now.
+    asking: Option<Asking>,
     /// The version of a block of this node's earlier registration, and since when it is seen.
     orphans: HashMap<String, (String, Instant)>,
     /// The same of blocks that other nodes have left.
@@ -107,6 +111,14 @@ pub struct Worker {
     wished: Option<(u64, Instant)>,
     /// When objects were last looked for among the addresses that are held back.
     looked_back: Option<Instant>,
+}
+
+/// What a plugin waits for. That a pool is exhausted is no answer by what was known before.
+#[derive(Clone, Copy, Debug)]
+struct Asking {
+    since: Instant,
+    /// The version of the pool that was known then.
+    told: u64,
 }
 
 /// What is known of a block by an answer of the API server.
@@ -159,6 +171,7 @@ impl Worker {
             attempts: 0,
             doubtful: HashMap::new(),
             full_since: None,
+            asking: None,
             orphans: HashMap::new(),
             left: HashMap::new(),
             suspects: garbage::Suspects::default(),

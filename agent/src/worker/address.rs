@@ -5,7 +5,6 @@
 //! it is not to give it itself (`observedGeneration`).
 
 use super::claim::{Claimed, Wanted};
-use super::shared::Room;
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpAddressSpec, IpBlock, PodRef};
@@ -99,10 +98,11 @@ impl Worker {
             if claimant.holder.is_some() {
                 given.push(self.bind_kept(ground, *family, &claimant).await?);
             } else if ground.has_blocks() {
-                match self.make_room(target, ground, *family).await? {
-                    Room::Here => return Ok(Reply::Local),
-                    Room::Shared => given.push(self.bind_shared(target, ground, *family, &claimant).await?),
-                }
+                let address = self.allocate_shared(target, ground, *family, &claimant).await?;
+                let Some(address) = address else {
+                    return Ok(Reply::Local);
+                };
+                given.push(address);
             } else {
                 let all = ground.ranges.usable(*family);
                 let address = self.bind_any(ground, *family, &all, &claimant).await?;

@@ -132,6 +132,7 @@ impl Worker {
     async fn claim_listed(&mut self, wanted: Wanted<'_>) -> Result<Claimed, Failure> {
         let Wanted { ground, grid, me, .. } = wanted;
         let prefix = format!("{}-", ground.spec.address_space);
+        let looked = Instant::now();
         let names = names(&self.agent.cluster.blocks).await?;
         self.agent.metrics.listed(&self.pool);
         let mut taken: IntervalSet = names
@@ -158,7 +159,7 @@ impl Worker {
         }
         let claimed = self.inherit(wanted).await?;
         if claimed == Claimed::Full {
-            self.full_since = Some(Instant::now());
+            self.full_since = Some(looked);
         }
         Ok(claimed)
     }

@@ -6,11 +6,11 @@
 
 use super::inbox::{Heard, Inbox};
 use super::rhythm::{Rhythm, Round};
-use super::{Answer, Message, Question, Worker};
+use super::{Answer, Asking, Message, Question, Worker};
 use crate::agent::Failure;
 use crate::patience::{self, Hurry, QUESTION};
 use common::cni::{Code, Error};
-use ipam::agent::Reply;
+use ipam::agent::{Reply, Verb};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -152,9 +152,13 @@ impl Worker {
             request,
             answer,
             asked,
+            told,
             waits,
         } = question;
+        let since = asked.into_std();
+        self.asking = (request.verb != Verb::Status).then_some(Asking { since, told });
         let said = patience::until(asked + QUESTION, self.answer(&request, waits)).await;
+        self.asking = None;
         if let Answer::Reply(reply) = &said {
             self.agent.metrics.answered(&self.pool, request.verb, reply);
         }

@@ -22,7 +22,7 @@ use kube::ResourceExt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// For how long a pool that was found full is not looked through again, even if plugins ask.
+/// For how long a pool that was found full is not looked through again, even if plugins ask that can wait for others.
 const LOOKED: Duration = Duration::from_secs(2);
 
 /// Addresses that are tried by a list that is not quite new, before they are listed anew.
@@ -56,12 +56,27 @@ impl Worker {
         if self.is_full(FULL_PAUSE) && self.has_shared(ground, family).await? {
             return Ok(Room::Shared);
         }
-        let claimed = if self.is_full(LOOKED) {
-            Claimed::Full
-        } else {
-            let claimed = self.claim(target, ground, family).await;
-            claimed.map_err(|e| self.failed(&e))?
-        };
+        if self.is_full(LOOKED) {
+            match self.room_of(target, ground, family, Claimed::Full).await {
+                Err(error) if error.code == Code::EXHAUSTED && !self.has_looked() => {}
+                known => return known,
+            }
+        }
+        // What was listed has nothing, or is not needed.
+        self.shared = None;
+        let claimed = self.claim(target, ground, family).await;
+        let claimed = claimed.map_err(|e| self.failed(&e))?;
+        self.room_of(target, ground, family, claimed).await
+    }
+
+    /// Where an address is to be had after an attempt to claim a block.
+    async fn room_of(
+        &mut self,
+        target: &Target,
+        ground: &Ground,
+        family: Family,
+        claimed: Claimed,
+    ) -> Result<Room, Error> {
         match claimed {
             Claimed::Yes => return Ok(Room::Here),
             Claimed::Full if self.has_shared(ground, family).await? => return Ok(Room::Shared),
@@ -71,34 +86,70 @@ impl Worker {
         Err(self.shortage(target, claimed).await)
     }
 
+    /// Whether the pool was looked through since the plugin asked that waits.
+    fn has_looked(&self) -> bool {
+        let Some(asking) = self.asking else { return true };
+        let view = self.shared.as_ref().map(View::at);
+        self.full_since >= Some(asking.since) && view >= Some(asking.since)
+    }
+
+    /// Whether the keeper has found that no node has an address to share. While a plugin waits only what was told since it asked
+    /// counts: by then somebody may have claimed a block or given addresses back.
+    fn is_exhausted(&self) -> bool {
+        let Some(pool) = self.pool_object() else {
+            return false;
+        };
+        let is_news = self.asking.is_none_or(|asking| version(&*pool) > asking.told);
+        let status = pool.status.clone().unwrap_or_default();
+        let mut conditions = status.conditions.iter();
+        let holds = conditions.any(|condition| condition.type_ == EXHAUSTED && condition.status == "True");
+        is_news && holds && status.wanted.is_none()
+    }
+
     async fn has_shared(&mut self, ground: &Ground, family: Family) -> Result<bool, Error> {
         Ok(!self.free_shared(ground, family).await?.is_empty())
     }
 
-    /// An address of a shared block.
-    pub(super) async fn bind_shared(
+    /// An address of a shared block; none if this node has room itself.
+    pub(super) async fn allocate_shared(
         &mut self,
         target: &Target,
         ground: &Ground,
         family: Family,
         claimant: &Claimant<'_>,
-    ) -> Result<IpAddress, Error> {
+    ) -> Result<Option<IpAddress>, Error> {
+        // Others may be faster, and leave room elsewhere.
+        for _ in 0..2 {
+            if self.make_room(target, ground, family).await? == Room::Here {
+                return Ok(None);
+            }
+            if let Some(address) = self.bind_shared(ground, family, claimant).await? {
+                return Ok(Some(address));
+            }
+        }
+        self.wish(target, family).await;
+        Err(self.shortage(target, Claimed::Full).await)
+    }
+
+    /// An address of a shared block, if nobody else takes them all.
+    async fn bind_shared(
+        &mut self,
+        ground: &Ground,
+        family: Family,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<IpAddress>, Error> {
         let free = self.free_shared(ground, family).await?;
         if let Some(address) = self.bind_again(ground, family, claimant).await? {
-            return Ok(address);
+            return Ok(Some(address));
         }
         let some = self.some_of(&free, TRIES, claimant);
         if let Some(address) = self.bind_one(ground, family, some, claimant).await? {
-            return Ok(address);
+            return Ok(Some(address));
         }
         // Others were faster.
         self.shared = None;
         let free = self.free_shared(ground, family).await?;
-        if let Some(address) = self.bind_any(ground, family, &free, claimant).await? {
-            return Ok(address);
-        }
-        self.wish(target, family).await;
-        Err(self.shortage(target, Claimed::Full).await)
+        self.bind_any(ground, family, &free, claimant).await
     }
 
     /// The address that the attachment has already.
@@ -157,7 +208,7 @@ impl Worker {
 
     /// Tells that this node has found no address, unless somebody has a moment ago, or pods have another pool to go to.
     async fn wish(&mut self, target: &Target, family: Family) {
-        if self.wish_stands(family) || !may_share(target) {
+        if self.wish_stands(family) || !may_share(target) || self.is_exhausted() {
             return;
         }
         let key = match family {
@@ -197,12 +248,7 @@ impl Worker {
         let own = u128::try_from(self.blocks().len()).unwrap_or(u128::MAX);
         let grids = target.ground.iter().flat_map(|ground| &ground.grids);
         let all = grids.map(Grid::blocks).fold(0, u128::saturating_add);
-        let status = self.pool_object().and_then(|pool| pool.status.clone());
-        let conditions = status.unwrap_or_default().conditions;
-        let exhausted = conditions
-            .iter()
-            .any(|condition| condition.type_ == EXHAUSTED && condition.status == "True");
-        may_share(target) && all > own && !exhausted
+        may_share(target) && all > own && !self.is_exhausted()
     }
 
     pub(super) fn asked_to_share(&self) -> Error {

@@ -5,8 +5,10 @@ use agent::api::{Counters, IpAddress, IpBlock, IpPool, NodeRef};
 use agent::grid::Cell;
 use agent::object::{claim, owner};
 use cluster::Server;
+use cluster::identity::NAMESPACE;
 use cluster::install::until;
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -127,6 +129,13 @@ impl Site {
             let is_there = matches!(&made, Err(kube::Error::Api(status)) if status.code == 409);
             assert!(is_there || made.is_ok(), "{made:?}");
         }
+    }
+
+    /// The node whose agent is the keeper.
+    pub async fn keeper(&self) -> String {
+        let leases: Api<Lease> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        let lease = leases.get("rdmanet-keeper").await.unwrap();
+        lease.spec.unwrap().holder_identity.unwrap()
     }
 
     /// The addresses that are objects.

@@ -37,7 +37,22 @@ async fn nodes_use_a_pool_to_its_last_address_and_none_twice() {
         .await;
     }
     site.wait_condition("rail0", "Exhausted", "True").await;
-    nodes[0].del("rail0", &Attachment::of("p0"));
+    // Once a pod is gone, that is no answer any more, even if nobody has said so yet.
+    let keeper = site.keeper().await;
+    let (keeper, other) = if nodes[0].identity.node.node == keeper {
+        (&nodes[0], &nodes[1])
+    } else {
+        (&nodes[1], &nodes[0])
+    };
+    keeper.freeze();
+    keeper.del("rail0", &Attachment::of("p0"));
+    let late = other.refused("rail0", &Attachment::of("late"));
+    assert_eq!(late["code"], 11, "{late}");
+    keeper.thaw();
+    other.add_soon("rail0", &Attachment::of("late")).await;
+    for i in 1..5 {
+        keeper.del("rail0", &Attachment::of(&format!("p{i}")));
+    }
     site.wait_condition("rail0", "Exhausted", "False").await;
 }
 

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a runtime gets to read when there is no address, each case with a code of its own.
 
+use agent::api::IpBlock;
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
+use cluster::identity::join;
 use cluster::install::until;
+use kube::api::DeleteParams;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 
 fn says(error: &Value, code: u64, words: &[&str]) {
@@ -69,6 +74,27 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
         110,
         &["pool full", "6"],
     );
+    what_is_free_when_a_pod_asks_counts(&site, &node).await;
+}
+
+/// Pods of a pool with a fallback wait for nobody to share, so that by what their own node has seen it is exhausted.
+async fn what_is_free_when_a_pod_asks_counts(site: &Site, node: &Member) {
+    let other = join(&site.admin, "other").await.unwrap();
+    site.crowd("short", Ipv4Addr::new(10, 5, 0, 0), 1, |_| other.clone())
+        .await;
+    let mut spec = simple("10.5.0.0/28");
+    spec["fallback"] = json!(["full"]);
+    site.pool("short", spec).await;
+    let pod = Attachment::of("one");
+    until("the pool is exhausted", async || {
+        node.refused("short", &pod)["code"] == 110
+    })
+    .await;
+    let block = site.blocks("short").await.remove(0);
+    let blocks: Api<IpBlock> = Api::all(site.admin.clone());
+    let now = DeleteParams::default();
+    blocks.delete(&block.name_any(), &now).await.unwrap();
+    assert!(node.add("short", &pod)[0].starts_with("10.5.0."));
 }
 
 #[tokio::test(flavor = "multi_thread")]

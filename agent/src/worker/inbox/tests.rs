@@ -12,6 +12,7 @@ fn ask(verb: &str) -> (Message, oneshot::Receiver<Answer>) {
         request,
         answer,
         asked: Instant::now(),
+        told: 0,
         waits: false,
     };
     (Message::Ask(Box::new(question)), receiver)

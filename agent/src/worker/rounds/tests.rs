@@ -81,6 +81,7 @@ impl Deaf {
             request,
             answer,
             asked: Instant::now() - ago,
+            told: 0,
             waits: false,
         };
         self.sender.send(Message::Ask(Box::new(question))).await.unwrap();

@@ -52,6 +52,11 @@ impl View {
         }
     }
 
+    /// When it was listed.
+    pub(super) fn at(&self) -> Instant {
+        self.at
+    }
+
     /// The addresses of `grid` that nobody has.
     pub(super) fn free(&self, grid: &Grid) -> IntervalSet {
         let of_family = self.taken.iter().filter(|ip| Family::of(**ip) == grid.family());

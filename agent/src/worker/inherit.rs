@@ -12,25 +12,35 @@ use crate::grid::Cell;
 use crate::node::held;
 use crate::object::{cell, changed, seen};
 use block::Mode;
+use block::claim::seed;
 use block::orphan::{Verdict, Watched, judge};
 use kube::ResourceExt;
 use std::collections::HashSet;
 use std::time::Instant;
 
+/// Blocks that are watched at the same time, and Nodes that are looked at before that in one go: a node needs few blocks, while
+/// plugins wait, and there may be thousands.
+const WATCHED: usize = 16;
+
 impl Worker {
     /// Takes over one block of the pool that was left for a whole quarantine while this process has watched it.
     pub(super) async fn inherit(&mut self, wanted: Wanted<'_>) -> Result<Claimed, Failure> {
         let fields = format!("spec.pool={},spec.state=Orphaned", self.pool);
-        let left: Vec<IpBlock> = list(&self.agent.cluster.blocks, &fields).await?;
+        let mut left: Vec<IpBlock> = list(&self.agent.cluster.blocks, &fields).await?;
         let there: HashSet<String> = left.iter().map(ResourceExt::name_any).collect();
         self.left.retain(|name, _| there.contains(name));
+        // From another place each time, so that all come to be watched, and nodes do not want the same ones.
+        let seed = seed(&wanted.me.uid, self.pool.as_str(), self.attempts);
+        let start = usize::try_from(seed).unwrap_or_default();
+        left.rotate_left(start.checked_rem(there.len()).unwrap_or_default());
+        let mut looks = WATCHED;
         for block in left {
             let Some(cell) = cell(&block).filter(|cell| wanted.grid.has(*cell)) else {
                 continue;
             };
             // Those of this node's name are for `settle`, which knows the file.
             if block.spec.owner.node != *wanted.me.node
-                && self.is_ripe(&block).await?
+                && self.is_ripe(&block, &mut looks).await?
                 && self.take_over(wanted, &block, cell).await?
             {
                 return Ok(Claimed::Yes);
@@ -41,7 +51,7 @@ impl Worker {
 
     /// Whether the block has been as it is for a quarantine; begins to watch it if not, unless its node is there again. If that
     /// comes back later, the keeper gives the block another version.
-    async fn is_ripe(&mut self, block: &IpBlock) -> Result<bool, Failure> {
+    async fn is_ripe(&mut self, block: &IpBlock, looks: &mut usize) -> Result<bool, Failure> {
         let version = block.metadata.resource_version.clone().unwrap_or_default();
         if let Some((watched, since)) = self.left.get(&block.name_any())
             && *watched == version
@@ -49,6 +59,10 @@ impl Worker {
             return Ok(since.elapsed() >= self.agent.config.quarantine);
         }
         self.left.remove(&block.name_any());
+        if self.left.len() >= WATCHED || *looks == 0 {
+            return Ok(false);
+        }
+        *looks -= 1;
         let node = self.agent.cluster.registration(&block.spec.owner.node).await?;
         if node.is_none() {
             self.left.insert(block.name_any(), (version, Instant::now()));
@@ -72,6 +86,10 @@ impl Worker {
         let sight = self.agent.sight_of(&block.spec.owner).await?;
         let quarantine = self.agent.config.quarantine;
         if judge(&before, &version, &sight, watched.as_ref(), quarantine) != Verdict::End {
+            if self.left.len() >= WATCHED {
+                // Others come to be watched.
+                self.left.remove(&name);
+            }
             return Ok(false);
         }
         let to = before.handed_to(wanted.me);

@@ -22,35 +22,34 @@ const SLOW: Duration = Duration::from_secs(1);
 /// Nodes that are gone. Looking at one after the other takes most of a minute.
 const GONE: u32 = 48;
 
-/// One of them, which never had a Node object here.
-fn gone(number: u32) -> NodeRef {
+/// One of them, which never had a Node object here, and which the agent of `by` is to look at.
+fn gone(by: &str, number: u32) -> NodeRef {
     NodeRef {
-        node: format!("gone-{number:02}"),
+        node: format!("gone-{by}-{number:02}"),
         node_uid: format!("uid-{number}"),
     }
 }
 
-/// A node whose agent is the keeper, before which every look at a gone node is as `look` says. Returns how many there were.
-async fn keeper(
+/// The node `name`, of whose agent every look at one of its gone nodes is as `look` says. Returns how many there were.
+async fn behind(
     site: &Site,
     name: &str,
     look: impl Fn(&str) -> Fault + Send + 'static,
 ) -> (Member, Proxy, Arc<AtomicUsize>) {
     let proxy = Proxy::start(&site.server).await;
-    let keeper = Member::new(&site.server, name, &["--quarantine", "4s"]).await;
-    keeper.go_through(&proxy, &site.server);
+    let node = Member::new(&site.server, name, &["--quarantine", "4s"]).await;
+    node.go_through(&proxy, &site.server);
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = looks.clone();
-    proxy.decide(
-        move |method, path| match path.strip_prefix("/api/v1/nodes/gone-") {
-            Some(number) if method == "GET" => {
-                counted.fetch_add(1, Ordering::SeqCst);
-                look(number)
-            }
-            _ => Fault::None,
-        },
-    );
-    (keeper, proxy, looks)
+    let gone = format!("/api/v1/nodes/gone-{name}-");
+    proxy.decide(move |method, path| match path.strip_prefix(gone.as_str()) {
+        Some(number) if method == "GET" => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            look(number)
+        }
+        _ => Fault::None,
+    });
+    (node, proxy, looks)
 }
 
 /// The blocks of gone nodes, and how many of them are orphaned.
@@ -71,12 +70,14 @@ fn pools_are_kept_while_the_blocks_of_many_gone_nodes_are_ended() {
             "00" => Fault::Status(500),
             _ => Fault::Delay(SLOW),
         };
-        let (mut keeper, proxy, looks) = keeper(site, "sweeper", look).await;
+        let (mut keeper, proxy, looks) = behind(site, "sweeper", look).await;
         keeper.start();
         site.simple("crowded", "10.5.0.0/16").await;
         keeper.wait_active("crowded").await;
-        site.crowd("crowded", Ipv4Addr::new(10, 5, 128, 0), GONE, gone)
-            .await;
+        site.crowd("crowded", Ipv4Addr::new(10, 5, 128, 0), GONE, |i| {
+            gone("sweeper", i)
+        })
+        .await;
         until("a gone node is looked at", async || {
             looks.load(Ordering::SeqCst) > 0
         })
@@ -118,7 +119,7 @@ async fn bind(site: &Site, number: u8) {
         pool: "heap".to_owned(),
         address: ip.to_string(),
         block: "10.6.0.0/28".to_owned(),
-        node: gone(0),
+        node: gone("looker", 0),
         state: AddressState::Bound,
         attachment: Some(Attachment {
             container_id: format!("c{number}"),
@@ -140,12 +141,12 @@ fn a_gone_node_is_looked_at_once_for_all_that_it_has_left() {
         let mut spec = simple("10.6.0.0/24");
         spec["reserved"] = json!(["10.6.0.0/28"]);
         site.pool("heap", spec).await;
-        site.crowd("heap", Ipv4Addr::new(10, 6, 0, 128), 8, |_| gone(0))
+        site.crowd("heap", Ipv4Addr::new(10, 6, 0, 128), 8, |_| gone("looker", 0))
             .await;
         for number in 1..=8 {
             bind(site, number).await;
         }
-        let (mut keeper, _proxy, looks) = keeper(site, "looker", |_| Fault::None).await;
+        let (mut keeper, _proxy, looks) = behind(site, "looker", |_| Fault::None).await;
         keeper.start();
         let addresses = async || {
             let all = site.addresses().await.into_iter();
@@ -158,5 +159,27 @@ fn a_gone_node_is_looked_at_once_for_all_that_it_has_left() {
         assert!(looks <= 5, "{looks} looks for 16 objects");
         site.delete("heap").await;
         assert!(keeper.stop());
+    });
+}
+
+/// The pool is full, and every block of it is one that a gone node has left.
+#[test]
+fn a_node_of_a_full_pool_watches_few_of_the_blocks_that_gone_nodes_have_left() {
+    in_turn(async |site| {
+        site.simple("abandoned", "10.7.0.0/22").await;
+        site.crowd("abandoned", Ipv4Addr::new(10, 7, 0, 0), 64, |i| gone("heir", i))
+            .await;
+        let mut first = Member::running(&site.server, "first", &[]).await;
+        until("all of it is orphaned", async || {
+            left(site, "abandoned").await == (64, 64)
+        })
+        .await;
+        let (mut heir, _proxy, looks) = behind(site, "heir", |_| Fault::None).await;
+        heir.start();
+        heir.wait_active("abandoned").await;
+        let looks = looks.load(Ordering::SeqCst);
+        assert!(looks < 32, "{looks} looks at gone nodes for a block");
+        site.delete("abandoned").await;
+        assert!(heir.stop() && first.stop());
     });
 }

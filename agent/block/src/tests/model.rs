@@ -3,6 +3,7 @@
 
 mod alike;
 mod ends;
+mod explore;
 mod happen;
 mod offers;
 mod stories;
@@ -195,8 +196,8 @@ impl Model for Story {
 }
 
 #[expect(clippy::print_stderr, reason = "tests/all shows how much a test did")]
-fn tell(checker: &impl Checker<Story>) {
-    eprintln!("did: {} states of a block", checker.unique_state_count());
+fn tell(states: usize) {
+    eprintln!("did: {states} states of a block");
 }
 
 /// What leads to two pods with one address, or to a block that stays taken.
@@ -207,7 +208,7 @@ fn mishap(story: Story) -> Option<String> {
         .threads(2)
         .spawn_bfs()
         .join();
-    tell(&checker);
+    tell(checker.unique_state_count());
     for name in [UNIQUE, COMES_FREE] {
         if let Some(path) = checker.discovery(name) {
             return Some(format!("not {name:?} after {:?}", path.into_actions()));

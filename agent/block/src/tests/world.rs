@@ -16,10 +16,12 @@ const QUARANTINE: Duration = Duration::from_secs(600);
 /// A number that is new each time and compared only for equality: a UID or a resource version.
 pub(super) type Stamp = u8;
 
+/// One that was, of something that has another one now or is gone: none comes back.
+pub(super) const PAST: Stamp = 0;
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Object {
     pub(super) seen: Seen,
-    pub(super) uid: Stamp,
     pub(super) version: Stamp,
 }
 
@@ -85,8 +87,8 @@ pub(super) enum Agent {
     Waiting(Op, Option<Held>),
     /// Has the answer, and is about to write this.
     Writing(Held),
-    /// Has made this object of the address its own and must see that the block is shared still.
-    Checking(Stamp),
+    /// Has made the object of the address its own and must see that the block is shared still.
+    Checking,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -264,7 +266,6 @@ impl World {
     fn each_stamp(&mut self, visit: &mut impl FnMut(&mut Stamp)) {
         let mut view = |block: &mut Option<Object>, address: &mut Option<Address>| {
             if let Some(block) = block {
-                visit(&mut block.uid);
                 visit(&mut block.version);
             }
             if let Some(address) = address {
@@ -278,10 +279,8 @@ impl World {
             }
         }
         for machine in &mut self.machines {
-            match &mut machine.agent {
-                Agent::Waiting(op, _) => op.each_stamp(visit),
-                Agent::Checking(address) => visit(address),
-                _ => {}
+            if let Agent::Waiting(op, _) = &mut machine.agent {
+                op.each_stamp(visit);
             }
         }
         for (_, op) in &mut self.wire {
@@ -294,13 +293,18 @@ impl World {
         }
     }
 
-    /// Renames stamps to the smallest numbers: they are compared for equality only, so this joins states that are alike.
+    /// Renames stamps to the smallest numbers, in the order in which one meets them: they are compared for equality only, so this
+    /// joins states that are alike.
     pub(super) fn settle_names(&mut self) {
-        let mut known = 0_u64;
-        self.each_stamp(&mut |stamp| known |= 1 << *stamp);
+        let mut names = [PAST; 64];
+        let mut last = PAST;
         self.each_stamp(&mut |stamp| {
-            let smaller = known & ((1 << *stamp) - 1);
-            *stamp = u8::try_from(smaller.count_ones()).unwrap() + 1;
+            let name = &mut names[usize::from(*stamp)];
+            if *stamp != PAST && *name == PAST {
+                last += 1;
+                *name = last;
+            }
+            *stamp = *name;
         });
         self.wire.sort();
     }

@@ -66,7 +66,7 @@ impl Story {
             Agent::Down => world.fail(&Event::Restart(m)),
             Agent::Waiting(..) => drop(world.happen(self, &Event::GiveUp(m))),
             Agent::Writing(_) => drop(world.happen(self, &Event::Write(m))),
-            Agent::Checking(..) => drop(world.happen(self, &Event::Check(m))),
+            Agent::Checking => drop(world.happen(self, &Event::Check(m))),
             Agent::Idle(_) => {}
         }
         let _ = world.happen(self, &Event::Look(m));

@@ -4,7 +4,7 @@
 use super::{Event, Story};
 use crate::orphan::Verdict;
 use crate::owner::{Me, Step, Wish};
-use crate::tests::world::{Agent, Lease, Op, Rules, Sender, View, World, registration};
+use crate::tests::world::{Agent, Keeper, Lease, Op, Rules, Sender, View, World, registration};
 use crate::{Held, Mode, Phase, Seen, address};
 
 impl Story {
@@ -72,9 +72,7 @@ impl Story {
                 machine.published = true;
                 Agent::Idle(None)
             }
-            (Op::CreateAddress { .. } | Op::TouchAddress { .. }, None) if done => {
-                Agent::Checking(world.address.as_ref().map_or(0, |address| address.uid))
-            }
+            (Op::CreateAddress { .. } | Op::TouchAddress { .. }, None) if done => Agent::Checking,
             (Op::DeleteAddress { .. }, None) if done && machine.lease == Lease::Releasing => {
                 machine.lease = Lease::None;
                 Agent::Idle(None)
@@ -240,16 +238,16 @@ impl World {
         match found {
             None => self.send(m, create, None),
             Some(uid) if rules.touch_found => self.send(m, Op::TouchAddress { uid }, None),
-            Some(uid) => self.machines[m].agent = Agent::Checking(uid),
+            Some(_) => self.machines[m].agent = Agent::Checking,
         }
         Some(())
     }
 
     /// The object of the address is there; only if the block is shared still may a pod have it.
     fn check(&mut self, rules: &Rules, m: usize) -> Option<()> {
-        let Agent::Checking(_) = self.machines[m].agent else {
+        if self.machines[m].agent != Agent::Checking {
             return None;
-        };
+        }
         let good = self.is_shared() || !rules.check_shared;
         let machine = &mut self.machines[m];
         machine.agent = Agent::Idle(None);
@@ -361,7 +359,7 @@ impl World {
             Event::Crash(m) => {
                 let machine = &mut self.machines[m];
                 (machine.agent, machine.published) = (Agent::Down, false);
-                self.heirs[m].watched = None;
+                self.forget_watched(m);
             }
             Event::Restart(m) => self.machines[m].agent = Agent::Idle(None),
             Event::PowerOff(m) => self.power_off(m),
@@ -388,6 +386,12 @@ impl World {
         let machine = &mut self.machines[m];
         (machine.on, machine.pod, machine.agent) = (false, false, Agent::Down);
         machine.published = false;
-        self.heirs[m].watched = None;
+        self.forget_watched(m);
+    }
+
+    /// What an agent watches goes with it.
+    fn forget_watched(&mut self, m: usize) {
+        self.keepers[m] = Keeper::default();
+        self.heirs[m] = Keeper::default();
     }
 }

@@ -53,8 +53,8 @@ impl Story {
             }
             Agent::Waiting(..) => events.push(Event::GiveUp(m)),
             Agent::Writing(_) => events.push(Event::Write(m)),
-            Agent::Checking(..) if !machine.cut => events.push(Event::Check(m)),
-            Agent::Checking(..) => {}
+            Agent::Checking if !machine.cut => events.push(Event::Check(m)),
+            Agent::Checking => {}
         }
         if machine.agent != Agent::Down && self.may_fail(world, m, Failure::Crash) {
             events.push(Event::Crash(m));

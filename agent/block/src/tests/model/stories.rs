@@ -98,6 +98,7 @@ pub(super) fn sharing_while_a_machine_fails() -> Story {
 fn a_machine_that_fails_while_a_block_is_shared_leaves_an_address_with_one_pod() {
     let story = Story {
         ends: true,
+        epochs: 2,
         ..sharing_while_a_machine_fails()
     };
     assert_eq!(mishap(story), None);
@@ -137,7 +138,7 @@ fn two_machines_that_fail_while_a_block_is_shared_leave_an_address_with_one_pod(
     assert_eq!(mishap(story), None);
 }
 
-/// What takes minutes: `cargo test --release -p block --lib -- --ignored more_faults --nocapture`.
+/// What takes minutes: `cargo test -p block --lib -- --ignored --nocapture --test-threads 1 more_faults`.
 mod more_faults {
     use super::*;
 
@@ -186,16 +187,18 @@ mod more_faults {
         });
     }
 
-    #[test]
-    #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn two_machines_that_die_or_lose_their_nodes() {
-        assert_safe(both_machines_fail(&[Failure::Registration, Failure::Death]));
-    }
+    const ANY: &[Failure] = &[
+        Failure::Crash,
+        Failure::Power,
+        Failure::Network,
+        Failure::Registration,
+        Failure::Death,
+    ];
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn two_machines_that_are_cut_off_or_lose_their_nodes() {
-        assert_safe(both_machines_fail(&[Failure::Network, Failure::Registration]));
+    fn two_machines_that_fail_in_any_way() {
+        assert_safe(both_machines_fail(ANY));
     }
 
     #[test]
@@ -241,6 +244,30 @@ mod more_faults {
         assert_safe(Story {
             wire: 2,
             failures: &[Failure::Registration, Failure::Death],
+            ..sharing_while_a_machine_fails()
+        });
+    }
+
+    #[test]
+    #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
+    fn two_machines_that_fail_in_any_way_while_a_block_is_shared() {
+        assert_safe(Story {
+            both_fail: true,
+            faults: 2,
+            failures: ANY,
+            ..sharing_while_a_machine_fails()
+        });
+    }
+
+    /// And take back what was not shared yet.
+    #[test]
+    #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
+    fn two_machines_that_lose_their_nodes_while_a_block_is_shared() {
+        assert_safe(Story {
+            both_fail: true,
+            faults: 2,
+            failures: &[Failure::Registration],
+            epochs: 2,
             ..sharing_while_a_machine_fails()
         });
     }

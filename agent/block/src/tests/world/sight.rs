@@ -127,11 +127,9 @@ impl World {
         let fits = |wanted: Stamp| version.is_some_and(|now| now == wanted || !rules.preconditions);
         match op {
             Op::Create(seen) if self.block.is_none() => {
-                let uid = self.fresh();
                 self.block = Some(Object {
                     seen: seen.clone(),
-                    uid,
-                    version: uid + 1,
+                    version: self.fresh(),
                 });
             }
             Op::Swap { version, to } if fits(*version) => {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All states of a story, for tests that compare stories.
+
+use super::{Story, tell};
+use crate::tests::world::World;
+use stateright::Model;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::thread;
+
+/// What there is in a story.
+#[derive(Default)]
+pub(super) struct Explored {
+    /// All states by [`print`], as they are without what makes no difference.
+    pub(super) states: HashSet<u64>,
+    /// Whether an address has two pods in one of them.
+    pub(super) two_pods: bool,
+}
+
+/// By what a state is known; among a hundred million of them, two have the same with a probability of one in four thousand.
+fn print(world: &World) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(world)
+}
+
+/// What comes next after `worlds`, and is not among those that were `met`.
+fn after(story: &Story, worlds: &[World], met: &HashSet<u64>) -> Vec<(u64, World)> {
+    let mut events = Vec::new();
+    let mut new = Vec::new();
+    for world in worlds {
+        story.actions(world, &mut events);
+        let worlds = events
+            .drain(..)
+            .filter_map(|event| story.next_state(world, event));
+        let worlds = worlds.filter(|world| story.within_boundary(world));
+        let worlds = worlds.map(|world| (print(&world), world));
+        new.extend(worlds.filter(|(print, _)| !met.contains(print)));
+    }
+    new
+}
+
+/// Goes through `story` to its end. The checker could show each state too, but only with the way there, which it goes anew each
+/// time.
+pub(super) fn explore(story: &Story) -> Explored {
+    let mut met = HashSet::new();
+    let mut explored = Explored::default();
+    let mut wave = story.init_states();
+    while !wave.is_empty() {
+        let mut next = Vec::new();
+        for part in wave.chunks(20_000) {
+            let half = part.len().div_ceil(2);
+            let found: Vec<_> = thread::scope(|scope| {
+                let met = &met;
+                let halves = part
+                    .chunks(half)
+                    .map(|worlds| scope.spawn(|| after(story, worlds, met)));
+                let halves: Vec<_> = halves.collect();
+                halves.into_iter().map(|half| half.join().unwrap()).collect()
+            });
+            let found = found.into_iter().flatten();
+            next.extend(
+                found
+                    .filter(|(print, _)| met.insert(*print))
+                    .map(|(_, world)| world),
+            );
+        }
+        explored.two_pods |= next.iter().any(|world| world.pods() > 1);
+        explored.states.extend(next.iter().map(|world| {
+            let mut world = world.clone();
+            story.forget(&mut world);
+            world.settle_names();
+            print(&world)
+        }));
+        wave = next;
+    }
+    tell(met.len());
+    explored
+}

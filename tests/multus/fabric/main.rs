@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host's side of `tests/infiniband/{multus,links}.rs`: the API server, the objects, and what is written of pods and Node.
 //!
-//! Wants `RDMANET_INFINIBAND`, the static program of the suite `infiniband`; `tests/all multus_fabric` gives it.
+//! Wants `RDMANET_INFINIBAND`, the program of the suite `infiniband`; `tests/all multus_fabric` gives it.
 
 #![allow(
     clippy::unwrap_used,
@@ -136,8 +136,7 @@ fn stripped(name: &str) -> tempfile::TempDir {
 fn run_in_the_vm(server: &Server, folder: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let suite = std::env::var_os("RDMANET_INFINIBAND").map(PathBuf::from);
-    let suite =
-        suite.expect("RDMANET_INFINIBAND, the static program of `cargo test -p tests --test infiniband`");
+    let suite = suite.expect("RDMANET_INFINIBAND, the program of `cargo test -p tests --test infiniband`");
     // The VM is given the folder that its program lies in.
     let alone = tempfile::tempdir().unwrap();
     fs::copy(&suite, alone.path().join("infiniband")).unwrap();

@@ -213,7 +213,7 @@ impl Worker {
             counters: Counters {
                 size: number(counters.size),
                 used: number(counters.used),
-                free: number(counters.free),
+                free: number(counters.unclaimed),
             },
             blocks: counters.blocks,
             is_wanted: status.wanted.is_some(),

@@ -167,10 +167,11 @@ fn known(pool: &Pool) -> String {
             .map(|time| format!(", the oldest since {}", time.0));
         let _ = writeln!(
             text,
-            "  counts    {} addresses, {} used, {} free outside {} blocks{}",
+            "  counts    {} addresses, {} used, {} free, {} of them outside {} blocks{}",
             counters.size,
             counters.used,
             counters.free,
+            counters.unclaimed,
             counters.blocks,
             oldest.unwrap_or_default()
         );

@@ -34,6 +34,7 @@ pub(super) struct Numbers {
 struct OfBlocks {
     blocks: i64,
     used: i64,
+    /// Addresses of them that can be given now.
     free: i64,
     /// Addresses that the pool could give and that lie in them.
     claimed: u128,
@@ -93,7 +94,8 @@ impl Numbers {
             counters: Counters {
                 size: clip(ground.size()),
                 used: inside.used.saturating_add(objects.used),
-                free: clip(unclaimed),
+                free: clip(unclaimed).saturating_add(inside.free),
+                unclaimed: clip(unclaimed),
                 blocks: inside.blocks,
                 oldest: inside.oldest.into_iter().chain(objects.oldest).min(),
             },
@@ -138,9 +140,9 @@ impl OfBlocks {
         let free = match (&block.status, block.spec.state) {
             (_, BlockState::Shared) => clip(free_of_shared(ground, block, addresses)),
             (Some(status), BlockState::Active) => status.free,
-            (Some(_), BlockState::Draining | BlockState::Orphaned) => 0,
-            // Not told yet: it may have some.
-            (None, _) => 1,
+            // Not told yet: nobody had any when it was claimed.
+            (None, BlockState::Active) => clip(usable),
+            (_, BlockState::Draining | BlockState::Orphaned) => 0,
         };
         self.free = self.free.saturating_add(free);
     }

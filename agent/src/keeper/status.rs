@@ -292,7 +292,7 @@ fn live(numbers: &Numbers) -> Vec<Finding> {
     let counters = &numbers.counters;
     let message = format!(
         "{} of {} addresses are in use, {} blocks, {} addresses in no block",
-        counters.used, counters.size, counters.blocks, counters.free
+        counters.used, counters.size, counters.blocks, counters.unclaimed
     );
     let reason = if numbers.is_exhausted {
         reason::NO_ADDRESS_LEFT

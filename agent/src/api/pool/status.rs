@@ -66,8 +66,11 @@ pub struct Counters {
     pub size: i64,
     /// Held by attachments.
     pub used: i64,
-    /// Neither held nor in a block of any node.
+    /// That nobody has and any pod could be given: in blocks, as their owners have told last, and outside.
     pub free: i64,
+    /// Those of them that are in no block of any node.
+    #[serde(default)]
+    pub unclaimed: i64,
     /// Blocks that have an owner.
     pub blocks: i64,
     /// Since when the oldest attachment has its address.

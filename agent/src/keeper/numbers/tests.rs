@@ -137,6 +137,9 @@ fn what_is_left_is_in_no_block_in_active_ones_or_in_shared_ones() {
     let both = [active.clone(), shared];
     let all = Numbers::of(&ground, &both, &taken);
     assert_eq!((all.counters.used, all.counters.free), (30, 0));
+    let with_room = block("10.1.0.0/28", "a", "Active", &json!({ "used": 5, "free": 10 }));
+    let room = Numbers::of(&ground, &[with_room], &NOBODY);
+    assert_eq!((room.counters.free, room.counters.unclaimed), (25, 15));
     assert!(all.is_exhausted);
     assert!(!Numbers::of(&ground, &both, &taken[1..]).is_exhausted);
     let untold = [active, block("10.1.0.16/28", "b", "Active", &Value::Null)];

@@ -9,7 +9,7 @@ use crate::api::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
 use crate::patience::{self, Impatience};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, VersionMatch};
 use kube::core::Selector;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -271,6 +271,29 @@ pub async fn list<K: Object>(api: &Api<K>, fields: &str) -> Result<Vec<K>, Troub
             Some(next) if !next.is_empty() => params.continue_token = Some(next),
             _ => return Ok(all),
         }
+    }
+}
+
+/// Every object that `fields` selects, as the API server remembers it: at this `version` of the kind or later, at any if it is 0.
+///
+/// A list that must be up to date may be read from etcd while much is written, with every object of the kind to be decoded;
+/// this one never is.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn recall<K: Clone + DeserializeOwned + Debug>(
+    api: &Api<K>,
+    fields: &str,
+    version: u64,
+) -> Result<Vec<K>, Trouble> {
+    let what = format!("LIST {fields}, version {version} or later");
+    let params = ListParams::default()
+        .fields(fields)
+        .matching(VersionMatch::NotOlderThan)
+        .at(&version.to_string());
+    match limited(&what, api.list(&params)).await? {
+        Ok(all) => Ok(all.items),
+        Err(status) => Err(refused(&what, &status)),
     }
 }
 

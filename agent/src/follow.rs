@@ -6,10 +6,14 @@
 //! only ever handed what it wants. So the blocks are listed by owner once, and from then on each has a watch of its own; what
 //! this node claims later is followed from the moment that it is asked for. Nobody else makes blocks for this node, but a request that
 //! was given up may arrive late: all are listed again from time to time.
+//!
+//! What is told here may be old, as what any watch tells: a list is only as new as the newest block that is known. Whoever acts
+//! upon it asks anew or with a precondition (`settle`).
 
 use crate::agent::Agent;
 use crate::api::IpBlock;
-use crate::cluster::{Trouble, list};
+use crate::cluster::{Trouble, recall};
+use crate::object::version;
 use futures::future::{Fuse, FusedFuture};
 use futures::stream::{AbortHandle, BoxStream, SelectAll, abortable};
 use futures::{FutureExt, Stream, StreamExt};
@@ -122,26 +126,27 @@ impl Follower {
 
     /// Follows for ever, and calls `changed` with each block that is not as it was.
     pub async fn run(mut self, agent: Arc<Agent>, changed: impl Fn(&IpBlock)) {
-        let mut pause = Duration::from_secs(1);
+        let mut due = Due::in_about(Duration::ZERO);
         let mut first = true;
-        let mut next = tokio::time::Instant::now();
         // A list may take long, and watches go on telling.
         let mut listing = pin!(Fuse::terminated());
         loop {
             tokio::select! {
-                () = tokio::time::sleep_until(next), if listing.is_terminated() => {
-                    listing.set(listed(&agent, self.store.state()).fuse());
+                () = tokio::time::sleep_until(self.next_list(&agent, &due)), if listing.is_terminated() => {
+                    // The cluster may have grown meanwhile.
+                    if self.next_list(&agent, &due) <= tokio::time::Instant::now() {
+                        listing.set(listed(&agent, self.store.state()).fuse());
+                    }
                 }
                 all = &mut listing => match all {
                     Ok(all) => {
                         self.hear_all(&agent, all, first, &changed);
-                        (first, pause) = (false, Duration::from_secs(1));
-                        next = later(self.period(agent.known_blocks()));
+                        (first, due) = (false, Due::by_and_by());
                     }
                     Err(trouble) => {
                         tracing::debug!(error = %trouble, "this node's blocks are not listed");
-                        next = later(pause);
-                        pause = (pause * 2).min(Duration::from_secs(30));
+                        let pause = due.pause.unwrap_or_default() * 2;
+                        due = Due::in_about(pause.clamp(Duration::from_secs(1), Duration::from_secs(30)));
                     }
                 },
                 Some(name) = self.names.recv() => self.watch(&agent, &name),
@@ -151,6 +156,10 @@ impl Follower {
                 },
             }
         }
+    }
+
+    fn next_list(&self, agent: &Agent, due: &Due) -> tokio::time::Instant {
+        due.at(self.period(agent.known_blocks()))
     }
 
     fn period(&self, blocks: u64) -> Duration {
@@ -264,16 +273,46 @@ struct All {
 async fn listed(agent: &Agent, before: Vec<Arc<IpBlock>>) -> Result<All, Trouble> {
     let begun = Instant::now();
     let fields = format!("spec.owner.node={}", agent.config.node);
+    // So none of them is missing but those that are gone.
+    let newest = before
+        .iter()
+        .map(|block| version(&**block))
+        .max()
+        .unwrap_or_default();
     Ok(All {
         begun,
         before,
-        blocks: list(&agent.cluster.blocks, &fields).await?,
+        blocks: recall(&agent.cluster.blocks, &fields, newest).await?,
     })
 }
 
-/// Agents that started together do not list together.
-fn later(pause: Duration) -> tokio::time::Instant {
-    tokio::time::Instant::now() + pause.mul_f64(0.5 + fastrand::f64())
+/// When the blocks are listed next. Agents that started together do not list together.
+struct Due {
+    last: tokio::time::Instant,
+    share: f64,
+    /// If not as seldom as the size of the cluster asks for.
+    pause: Option<Duration>,
+}
+
+impl Due {
+    fn by_and_by() -> Self {
+        Self {
+            last: tokio::time::Instant::now(),
+            share: 0.5 + fastrand::f64(),
+            pause: None,
+        }
+    }
+
+    fn in_about(pause: Duration) -> Self {
+        Self {
+            pause: Some(pause),
+            ..Self::by_and_by()
+        }
+    }
+
+    fn at(&self, period: Duration) -> tokio::time::Instant {
+        self.last + self.pause.unwrap_or(period).mul_f64(self.share)
+    }
 }
 
 #[cfg(test)]

@@ -89,3 +89,22 @@ fn a_block_that_another_node_has_is_gone_for_this_one() {
         Some(&Meaning::Gone)
     );
 }
+
+#[test]
+fn a_cluster_that_grows_puts_off_the_next_list_of_all_its_nodes() {
+    let (small, large) = (Duration::from_secs(600), Duration::from_secs(2000));
+    let due = Due::by_and_by();
+    let wait = |period| due.at(period).duration_since(due.last);
+    assert!(wait(small) >= small / 2 && wait(small) <= small * 3 / 2);
+    assert_eq!(
+        wait(large).as_millis() / 100,
+        (wait(small) * 10 / 3).as_millis() / 100
+    );
+}
+
+#[test]
+fn a_list_that_failed_is_made_again_soon_however_large_the_cluster() {
+    let due = Due::in_about(Duration::from_secs(2));
+    let wait = due.at(Duration::from_secs(3600)).duration_since(due.last);
+    assert!(wait >= Duration::from_secs(1) && wait <= Duration::from_secs(3));
+}

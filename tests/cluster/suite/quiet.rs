@@ -31,6 +31,18 @@ async fn an_agent_at_rest_asks_next_to_nothing() {
         .filter(|request| request.verb == "update" && request.uri.contains("/leases/"))
         .filter_map(|request| request.node().map(str::to_owned))
         .collect();
+    let all_told: Vec<String> = site
+        .server
+        .requests_since(Mark::BEGINNING)
+        .into_iter()
+        .filter(|request| request.verb == "list" && request.uri.contains("spec.owner.node"))
+        .map(|request| request.uri)
+        .collect();
+    let is_remembered = |uri: &String| uri.contains("resourceVersionMatch=NotOlderThan");
+    assert!(
+        all_told.len() >= 3 && all_told.iter().all(is_remembered),
+        "an agent's list of its blocks may have to be read from etcd: {all_told:#?}"
+    );
     let mark = site.server.mark();
     tokio::time::sleep(Duration::from_secs(20)).await;
     for name in ["a", "b", "c"]

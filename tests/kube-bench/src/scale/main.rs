@@ -40,7 +40,6 @@ async fn main() {
     let mut args = std::env::args_os().skip(1);
     let plugin = PathBuf::from(args.next().expect("bench-scale RDMA-IPAM [AGENTS]"));
     let agents: usize = args.next().map_or(1000, |n| n.to_str().unwrap().parse().unwrap());
-    println!("### {agents} agents\n\n{}\n", machine());
     let server = Server::installed().await;
     let gauges = Gauges::new(&server).await;
     let mut fleet = Fleet::new(&server, agents).await;
@@ -62,6 +61,7 @@ async fn main() {
     if begun.elapsed() < BUDGET {
         note(fleet.restart(&gauges).await);
     }
+    println!("### {agents} agents\n\n{}\n", machine());
     println!("{}", report::phases(&phases, agents));
     // What nearly full pools cost does not depend on how many others watch; with more agents the run would be too long.
     if agents <= CROWDS {

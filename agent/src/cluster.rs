@@ -297,7 +297,7 @@ pub async fn recall<K: Clone + DeserializeOwned + Debug>(
     }
 }
 
-/// The names of every object of a kind, page by page, without their content.
+/// The names of every object of a kind, as the API server remembers them, without their content.
 ///
 /// # Errors
 /// [`Trouble`].

@@ -128,7 +128,7 @@ impl Worker {
         self.full_since.is_some_and(|at| at.elapsed() < within)
     }
 
-    /// Looks at the names of all blocks for one that is missing.
+    /// Looks at the names of all blocks for one that is missing. They may be a moment old: what is free is seen by the CREATE.
     async fn claim_listed(&mut self, wanted: Wanted<'_>) -> Result<Claimed, Failure> {
         let Wanted { ground, grid, me, .. } = wanted;
         let prefix = format!("{}-", ground.spec.address_space);

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 /// Nodes that note an edit of a pool in a second, or tell of pods that have all started at once, about: if they all wrote in the
 /// same moment, most would wait in the API server's queue until they give up and come again.
-const NOTES_A_SECOND: f64 = 200.0;
+const NOTES_A_SECOND: f64 = 100.0;
 
 /// What was told last of each block, and when.
 #[derive(Default)]

@@ -69,7 +69,7 @@ async fn an_agent_at_rest_asks_next_to_nothing() {
     }
 }
 
-/// 600 blocks are noted within three seconds, at 200 a second. The nodes look by themselves every ten minutes.
+/// 600 blocks are noted within six seconds, at 100 a second. The nodes look by themselves every ten minutes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_notes_an_edit_when_it_is_its_turn_and_not_when_it_looks_next() {
     let site = Site::new().await;

@@ -38,7 +38,7 @@ pub struct Phase {
     pub name: String,
     /// How long it took.
     pub time: Duration,
-    /// The agents' requests by verb and resource.
+    /// The agents' requests by verb and resource; lists of all objects of a kind and of some are two things.
     pub requests: BTreeMap<String, usize>,
     /// Those that were refused, by status code.
     pub refused: BTreeMap<u16, usize>,
@@ -95,7 +95,7 @@ impl<'s> Gauges<'s> {
             if request.user() != agent {
                 continue;
             }
-            let what = format!("{} {}", request.verb, resource(&request.uri));
+            let what = what(&request.verb, &request.uri);
             conflicts += usize::from(what == "create ipblocks" && request.code() == 409);
             *requests.entry(what).or_default() += 1;
             if request.code() >= 400 {
@@ -156,6 +156,17 @@ fn rss(pid: u32) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
     kilobytes.parse::<u64>().unwrap() / 1024
+}
+
+/// What a request is.
+fn what(verb: &str, uri: &str) -> String {
+    let is_of_all = !uri
+        .split(['?', '&'])
+        .any(|part| part.starts_with("fieldSelector=") && part.len() > 14);
+    if verb == "list" && is_of_all {
+        return format!("list all {}", resource(uri));
+    }
+    format!("{verb} {}", resource(uri))
 }
 
 /// The resource in the path of a request, with its subresource.

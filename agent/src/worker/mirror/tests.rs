@@ -4,13 +4,13 @@
 use super::*;
 
 #[test]
-fn ten_thousand_nodes_note_an_edit_one_after_another_and_within_a_minute() {
-    let mut in_second = [0_u32; 60];
+fn ten_thousand_nodes_note_an_edit_one_after_another_and_within_two_minutes() {
+    let mut in_second = [0_u32; 120];
     for i in 0..10_000_u32 {
         let wait = wait(10_000, f64::from(i) / 10_000.0);
         in_second[usize::try_from(wait.as_secs()).unwrap()] += 1;
     }
-    assert!(in_second.iter().all(|notes| *notes <= 201), "{in_second:?}");
+    assert!(in_second.iter().all(|notes| *notes <= 101), "{in_second:?}");
 }
 
 /// Whether a node that goes by a generation notes it now.
@@ -22,8 +22,8 @@ fn notes(mirrored: &mut Mirrored, generation: i64, blocks: i64, now: Instant) ->
 #[test]
 fn a_few_nodes_note_an_edit_at_once() {
     let (mut mirrored, now) = (Mirrored::default(), Instant::now());
-    assert!(notes(&mut mirrored, 1, 100, now));
-    assert!(notes(&mut mirrored, 2, 100, now));
+    assert!(notes(&mut mirrored, 1, 99, now));
+    assert!(notes(&mut mirrored, 2, 99, now));
     assert_eq!(mirrored.next(), None);
 }
 
@@ -31,7 +31,7 @@ fn a_few_nodes_note_an_edit_at_once() {
 fn a_turn_is_come_back_for_when_it_comes_and_does_not_go() {
     let (mut mirrored, now) = (Mirrored::default(), Instant::now());
     let turn = mirrored.turn_to_note(1, 10_000, now);
-    assert!(turn <= now + Duration::from_secs(50));
+    assert!(turn <= now + Duration::from_secs(100));
     for before in [Duration::from_millis(50), Duration::from_millis(1)] {
         assert!(!notes(&mut mirrored, 1, 10_000, turn - before));
         assert_eq!(mirrored.next(), Some(turn));
@@ -68,7 +68,7 @@ fn what_got_no_answer_comes_at_another_turn() {
     };
     let mut again: Vec<u64> = (0..1000).map(again).collect();
     again.sort_unstable();
-    assert!((20..=30).contains(&again[500]), "{}", again[500]);
+    assert!((45..=55).contains(&again[500]), "{}", again[500]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn what_changes_everywhere_at_once_is_told_by_turns() {
         assert_eq!(turn(one(), 90), None);
         turn(one(), 30).unwrap() <= now
     };
-    assert!(due(100));
+    assert!(due(99));
     let at_once = (0..1000).filter(|_| due(10_000)).count();
     assert!(at_once < 50, "{at_once} of 1000");
 }

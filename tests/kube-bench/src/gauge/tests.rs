@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use super::resource;
+use super::{resource, what};
 
 #[test]
 fn a_request_is_known_by_its_resource() {
@@ -17,4 +17,17 @@ fn a_request_is_known_by_its_resource() {
     ] {
         assert_eq!(resource(uri), is);
     }
+}
+
+#[test]
+fn a_list_of_all_is_another_thing_than_a_list_of_some() {
+    let blocks = "/apis/rdmanet.io/v1alpha1/ipblocks";
+    for (query, is) in [
+        ("resourceVersion=0", "list all ipblocks"),
+        ("&fieldSelector=&limit=500", "list all ipblocks"),
+        ("&fieldSelector=metadata.name%3Da", "list ipblocks"),
+    ] {
+        assert_eq!(what("list", &format!("{blocks}?{query}")), is);
+    }
+    assert_eq!(what("create", blocks), "create ipblocks");
 }

@@ -26,8 +26,8 @@ pub(crate) struct Crowd {
     pub(crate) nodes: usize,
     /// CREATEs that found the name taken.
     pub(crate) conflicts: usize,
-    /// Pages of names that were read.
-    pub(crate) pages: usize,
+    /// Lists of the names of all blocks.
+    pub(crate) lists: usize,
     pub(crate) phase: Phase,
 }
 
@@ -103,7 +103,11 @@ async fn claim(
         full,
         nodes: nodes.len(),
         conflicts: phase.conflicts,
-        pages: phase.requests.get("list ipblocks").copied().unwrap_or_default(),
+        lists: phase
+            .requests
+            .get("list all ipblocks")
+            .copied()
+            .unwrap_or_default(),
         phase,
     }
 }

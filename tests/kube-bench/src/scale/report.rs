@@ -56,7 +56,7 @@ pub(crate) fn phases(phases: &[Phase], agents: usize) -> String {
 /// What crowds cost.
 pub(crate) fn crowds(crowds: &[Crowd]) -> String {
     let mut text = String::from(
-        "| full before | nodes that claim at once | s | conflicts per claim | pages of names read per claim | requests per claim |\n\
+        "| full before | nodes that claim at once | s | conflicts per claim | lists of names per claim | requests per claim |\n\
          | --: | --: | --: | --: | --: | --: |\n",
     );
     for crowd in crowds {
@@ -68,7 +68,7 @@ pub(crate) fn crowds(crowds: &[Crowd]) -> String {
             crowd.nodes,
             crowd.phase.time.as_secs_f64(),
             number(crowd.conflicts) / nodes,
-            number(crowd.pages) / nodes,
+            number(crowd.lists) / nodes,
             number(crowd.phase.total()) / nodes,
         );
     }

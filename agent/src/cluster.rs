@@ -281,12 +281,8 @@ pub async fn list<K: Object>(api: &Api<K>, fields: &str) -> Result<Vec<K>, Troub
 ///
 /// # Errors
 /// [`Trouble`].
-pub async fn recall<K: Clone + DeserializeOwned + Debug>(
-    api: &Api<K>,
-    fields: &str,
-    version: u64,
-) -> Result<Vec<K>, Trouble> {
-    let what = format!("LIST {fields}, version {version} or later");
+pub async fn recall<K: Object>(api: &Api<K>, fields: &str, version: u64) -> Result<Vec<K>, Trouble> {
+    let what = format!("LIST {} ({fields}), version {version} or later", K::plural(&()));
     let params = ListParams::default()
         .fields(fields)
         .matching(VersionMatch::NotOlderThan)
@@ -297,7 +293,7 @@ pub async fn recall<K: Clone + DeserializeOwned + Debug>(
     }
 }
 
-/// The names of every object of a kind, as the API server remembers them, without their content.
+/// The names of every object of a kind, page by page, without their content.
 ///
 /// # Errors
 /// [`Trouble`].

@@ -2,11 +2,29 @@
 //! Which block a node tries to claim next.
 //!
 //! Every node goes through the blocks in an order of its own, so that nodes that start together rarely meet: with a share
-//! `a` of the blocks taken, a claim needs 1/(1-a) tries. Only after [`TRIES`] misses are the names of all blocks read,
-//! page by page.
+//! `a` of the blocks taken, a claim needs 1/(1-a) tries. Only when tries have missed, or would cost more, are the names of all
+//! blocks read, page by page.
 
-/// Misses before the blocks are listed.
+/// Misses before the blocks are listed, where a list costs little.
 pub const TRIES: u32 = 8;
+
+/// Misses before the blocks are listed, however much that costs: a plugin may be waiting.
+const MOST: u128 = 256;
+
+/// Names that may be read for what one try costs the API server, about: 23 ms of processor time for 500 of them, 3 ms for a
+/// CREATE that finds the name taken and the GET after it (`docs/benchmarks.md`).
+const NAMES: u128 = 64;
+
+/// How many blocks are tried before all are listed, where so many of a pool's `blocks` are `claimed`, and `all` of all pools.
+/// What is known of that may be old: it is a matter of cost only.
+pub fn tries(blocks: u128, claimed: u128, all: u128) -> u128 {
+    let few = u128::from(TRIES);
+    let free = blocks.saturating_sub(claimed);
+    // One of so many is free; of thrice as many one is so in nineteen cases of twenty.
+    let enough = blocks.checked_div(free).map(|one| one.saturating_mul(3));
+    let costs_less = |tries: &u128| *tries <= all / NAMES;
+    enough.filter(costs_less).unwrap_or_default().clamp(few, MOST)
+}
 
 /// The numbers below `size` in an order that only `seed` decides, each once.
 ///

@@ -11,7 +11,7 @@ use crate::ground::Ground;
 use crate::node::held;
 use crate::object::{claim, seen};
 use crate::space::admits;
-use block::claim::{Order, TRIES, seed};
+use block::claim::{Order, TRIES, seed, tries};
 use block::owner::{Me, Wish};
 use block::{Mode, Owner, Phase};
 use ipam::interval::IntervalSet;
@@ -108,8 +108,16 @@ impl Worker {
         self.attempts += 1;
         let order = Order::new(grid.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
         // Where there was none a while ago, a list finds one sooner than a dozen refusals.
-        let tries = if self.full_since.is_some() { 0 } else { TRIES };
-        for position in 0..u128::from(tries).min(grid.blocks()) {
+        let tries = if self.full_since.is_some() {
+            0
+        } else {
+            // Told of all families together, of which nodes have about as many each.
+            let claimed = u128::try_from(target.blocks).unwrap_or_default();
+            let families = ground.ranges.families().len().max(1) as u128;
+            let all = u128::from(self.agent.known_blocks());
+            tries(grid.blocks(), claimed / families, all)
+        };
+        for position in 0..tries.min(grid.blocks()) {
             let Some(cell) = order.at(position).and_then(|index| grid.cell(index)) else {
                 continue;
             };
@@ -128,7 +136,7 @@ impl Worker {
         self.full_since.is_some_and(|at| at.elapsed() < within)
     }
 
-    /// Looks at the names of all blocks for one that is missing. They may be a moment old: what is free is seen by the CREATE.
+    /// Looks at the names of all blocks for one that is missing.
     async fn claim_listed(&mut self, wanted: Wanted<'_>) -> Result<Claimed, Failure> {
         let Wanted { ground, grid, me, .. } = wanted;
         let prefix = format!("{}-", ground.spec.address_space);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::claim::{Order, seed};
+use crate::claim::{Order, seed, tries};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -42,4 +42,40 @@ fn another_attempt_and_another_pool_have_another_order() {
     assert_ne!(order("rail0", 0), order("rail0", 1));
     assert_ne!(order("rail0", 0), order("rail1", 0));
     assert_eq!(order("rail0", 0), order("rail0", 0));
+}
+
+#[test]
+fn as_long_as_tries_cost_less_than_a_list_a_claim_tries_until_it_finds_one() {
+    // A few blocks in all: a list is one page.
+    assert_eq!(tries(64, 60, 64), 8);
+    // Half full and less, eight tries are enough.
+    assert_eq!(tries(8192, 4096, 20_000), 8);
+    assert_eq!(tries(8192, 0, 20_000), 8);
+    assert_eq!(tries(8192, 7372, 20_000), 27);
+    assert_eq!(tries(8192, 8110, 20_000), 256);
+    assert_eq!(
+        tries(8192, 8190, 20_000),
+        8,
+        "to find one of two is dearer than a list"
+    );
+    assert_eq!(tries(8192, 8192, 20_000), 8, "nothing is left to find");
+    assert_eq!(tries(8192, 9000, 20_000), 8, "told wrongly");
+    assert_eq!(tries(u128::MAX, 1_000_000, 1_000_000), 8);
+}
+
+/// With as many tries as [`tries`] says, nineteen of twenty claims need no list.
+#[test]
+fn tries_find_a_block_in_nineteen_of_twenty_claims() {
+    let (blocks, free) = (8192_u128, 200_u128);
+    let most = tries(blocks, blocks - free, 20_000);
+    assert!(most < 256);
+    let found = |node: &u64| {
+        let order = Order::new(blocks, seed(&format!("node-{node}"), "pool", 1));
+        // Which are free does not matter to orders that look random.
+        (0..most)
+            .filter_map(|position| order.at(position))
+            .any(|index| index < free)
+    };
+    let found = (0..1000_u64).filter(found).count();
+    assert!(found > 920, "{found} of 1000");
 }

@@ -11,7 +11,7 @@ pub const TRIES: u32 = 8;
 /// Misses before the blocks are listed, however much that costs: a plugin may be waiting.
 const MOST: u128 = 256;
 
-/// Names that may be read for what one try costs the API server, about: 23 ms of processor time for 500 of them, 3 ms for a
+/// Names that may be read for what one try costs the API server, about: 23 ms of processor time for 500 of them, about 4 ms for a
 /// CREATE that finds the name taken and the GET after it (`docs/benchmarks.md`).
 const NAMES: u128 = 64;
 

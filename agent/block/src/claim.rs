@@ -11,9 +11,9 @@ pub const TRIES: u32 = 8;
 /// Misses before the blocks are listed, however much that costs: a plugin may be waiting.
 const MOST: u128 = 256;
 
-/// Names that may be read for what one try costs the API server, about: 23 ms of processor time for 500 of them, about 4 ms for a
+/// Names that may be read for what one try costs the API server, about: 23 ms of processor time for 500 of them, 12 ms for a
 /// CREATE that finds the name taken and the GET after it (`docs/benchmarks.md`).
-const NAMES: u128 = 64;
+const NAMES: u128 = 256;
 
 /// How many blocks are tried before all are listed, where so many of a pool's `blocks` are `claimed`, and `all` of all pools.
 /// What is known of that may be old: it is a matter of cost only.

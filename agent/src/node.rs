@@ -122,15 +122,14 @@ impl Stores {
     /// [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
     pub async fn holdings(&self, pool: &PoolName, blocks: Vec<IpNetwork>) -> Result<Holdings, Error> {
         self.with(pool, move |store| {
+            let locked = store.enter_existing()?;
             // Leases may be there without a file.
-            let usage = match store.enter_existing()? {
-                Some(locked) => usage(&locked, &blocks)?,
+            let file = store.pool()?;
+            let usage = match locked {
+                Some(locked) => usage(&locked, file.as_ref(), &blocks)?,
                 None => vec![Use::default(); blocks.len()],
             };
-            Ok(Holdings {
-                file: store.pool()?,
-                usage,
-            })
+            Ok(Holdings { file, usage })
         })
         .await
     }
@@ -156,12 +155,12 @@ impl Stores {
     }
 }
 
-/// How far each of `blocks` is used.
+/// How far each of `blocks` is used, where the file says this of the pool.
 ///
 /// # Errors
-/// [`Code::IO`].
-pub fn usage(locked: &Locked<'_>, blocks: &[IpNetwork]) -> Result<Vec<Use>, Error> {
-    let usage = locked.usage(blocks)?;
+/// [`Code::IO`], [`Code::STORE_CORRUPT`].
+pub fn usage(locked: &Locked<'_>, file: Option<&PoolFile>, blocks: &[IpNetwork]) -> Result<Vec<Use>, Error> {
+    let usage = locked.usage(file, blocks)?;
     Ok(usage
         .iter()
         .map(|block| Use {

@@ -17,7 +17,7 @@ pub(crate) fn del(node: &Node, call: &Call, owner: &Attachment) -> Result<(), Er
     };
     let store = Store::new(&place, node)?;
     if let Some(locked) = store.enter_existing()? {
-        let found = locked.release(owner)?;
+        let found = locked.release(owner)?.is_some();
         tracing::debug!(found, "released {owner} of network {}", place.network);
     }
     Ok(())

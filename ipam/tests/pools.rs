@@ -166,7 +166,7 @@ fn claim(dir: &Path, claimed: &AtomicUsize, most: usize) -> Reply {
             .map(|block| block.cidr)
             .collect();
         locked
-            .usage(&cidrs)
+            .usage(None, &cidrs)
             .unwrap()
             .iter()
             .map(|usage| usage.taken)
@@ -275,7 +275,7 @@ fn a_block_that_leaves_while_pods_come_and_go_gives_nothing_from_then_on() {
             store
                 .enter()
                 .unwrap()
-                .usage(&cidrs)
+                .usage(None, &cidrs)
                 .unwrap()
                 .iter()
                 .map(|usage| usage.taken)

@@ -184,7 +184,8 @@ fn is_for_any(ground: &Ground, address: &str) -> bool {
         .is_ok_and(|ip: IpAddr| ground.ranges.usable(Family::of(ip)).contains(bits(ip)))
 }
 
-fn clip(number: u128) -> i64 {
+/// As an object has it.
+pub(super) fn clip(number: u128) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

@@ -7,7 +7,7 @@
 mod batch;
 
 use super::Keeper;
-use super::numbers::{free_of_shared, objects_in};
+use super::numbers::{clip, free_of_shared, objects_in};
 use crate::agent::Failure;
 use crate::api::{BlockState, IpAddress, IpBlock, IpBlockStatus, IpPoolStatus};
 use crate::cluster::{Written, delete, list, tell};
@@ -225,7 +225,6 @@ impl Keeper {
 
     async fn count_shared(&mut self, ground: &Ground, block: &IpBlock, used: u128) -> Result<(), Failure> {
         let name = block.name_any();
-        let clip = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
         let free = free_of_shared(ground, block, &self.addresses);
         let (used, free) = (clip(used), clip(free));
         let told = block.status.as_ref().map(|status| (status.used, status.free));

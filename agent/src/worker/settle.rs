@@ -310,7 +310,9 @@ impl Worker {
                 let block = file.blocks.remove(at);
                 let idle = || {
                     Ok::<_, common::cni::Error>(
-                        usage(locked, &[block.cidr])?.iter().all(|used| used.is_idle()),
+                        usage(locked, Some(&file), &[block.cidr])?
+                            .iter()
+                            .all(|used| used.is_idle()),
                     )
                 };
                 Ok((!if_idle || idle()?).then_some(file))

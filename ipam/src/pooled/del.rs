@@ -29,16 +29,15 @@ fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Err
     let Some(locked) = store.enter_existing()? else {
         return Ok(());
     };
-    let objects = lease.as_ref().map(|lease| locked.objects_of(lease));
-    let objects = objects.unwrap_or_default();
     let asking = locked.is_asking(owner);
-    let found = locked.release(owner)?;
+    let released = locked.release(owner)?;
     if asking {
         locked.end_asking(owner)?;
     }
     drop(locked);
-    tracing::debug!(found, "released {owner} of pool {name}");
-    if asking || (found && !objects.is_empty()) {
+    tracing::debug!(found = released.is_some(), "released {owner} of pool {name}");
+    let objects = released.unwrap_or_default();
+    if asking || !objects.is_empty() {
         let told = told(pools, name, owner, lease.as_ref());
         pools.agent.tell(&Request { ips: objects, ..told });
     }

@@ -4,7 +4,7 @@
 use super::failure::failed;
 use super::lease::Lease;
 use super::{Locked, Store};
-use crate::pool::{PoolRanges, interval};
+use crate::pool::{PoolFile, PoolRanges, interval};
 use crate::range::{Family, bits};
 use common::cni::{Attachment, Error};
 use ipnetwork::IpNetwork;
@@ -74,13 +74,13 @@ impl Store<'_> {
 }
 
 impl Locked<'_> {
-    /// How much of each of `blocks` is in use, in their order.
+    /// How much of each of `blocks` is in use, in their order, where `pool.json` says this of the pool.
     ///
     /// # Errors
     /// [`common::cni::Code::IO`] when the directories cannot be listed, [`common::cni::Code::STORE_CORRUPT`] for `pool.json`.
-    pub fn usage(&self, blocks: &[IpNetwork]) -> Result<Vec<BlockUse>, Error> {
+    pub fn usage(&self, pool: Option<&PoolFile>, blocks: &[IpNetwork]) -> Result<Vec<BlockUse>, Error> {
         let taken = self.addresses()?;
-        let reserved = self.reserved(&taken)?;
+        let reserved = self.reserved(pool, &taken)?;
         let mut resting = self.named_addresses(&self.store.boot.join("resting"))?;
         resting.retain(|ip| self.rest_of(*ip).is_some());
         let count = |ips: &[IpAddr], block: &IpNetwork| {
@@ -97,11 +97,11 @@ impl Locked<'_> {
     }
 
     /// Those of `addresses` that the pool reserves.
-    fn reserved(&self, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
-        let Some(pool) = self.pool()?.filter(|pool| !pool.reserved.is_empty()) else {
+    fn reserved(&self, pool: Option<&PoolFile>, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
+        let Some(pool) = pool.filter(|pool| !pool.reserved.is_empty()) else {
             return Ok(Vec::new());
         };
-        let ranges = PoolRanges::new(&pool, &self.store.pool_path())?;
+        let ranges = PoolRanges::new(pool, &self.store.pool_path())?;
         let apart = [Family::V4, Family::V6].map(|family| (family, ranges.reserved(family)));
         let is_apart = |ip: &&IpAddr| {
             let of_family = apart.iter().find(|(family, _)| *family == Family::of(**ip));
@@ -117,7 +117,7 @@ impl Locked<'_> {
     pub fn release_unchanged(&self, held: &HeldLease) -> Result<bool, Error> {
         let path = self.store.lease_path(&held.lease.owner);
         match self.store.node.disk.identity(&path) {
-            Ok(identity) if identity.inode == held.inode => self.release(&held.lease.owner),
+            Ok(identity) if identity.inode == held.inode => Ok(self.release(&held.lease.owner)?.is_some()),
             Ok(_) => Ok(false),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(failed("look at", &path, &e)),

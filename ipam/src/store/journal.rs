@@ -78,11 +78,12 @@ impl Locked<'_> {
         }
     }
 
-    /// Ends the lease of `owner`; its addresses rest from now. Returns whether there was one.
+    /// Ends the lease of `owner`; its addresses rest from now, but for those that are objects of the cluster, which are left to the
+    /// agent. Returns these; none if there was no lease.
     ///
     /// # Errors
     /// [`Code::IO`], and [`Code::STORE_CORRUPT`] if something other than a file has the lease's name.
-    pub fn release(&self, owner: &Attachment) -> Result<bool, Error> {
+    pub fn release(&self, owner: &Attachment) -> Result<Option<Vec<IpAddr>>, Error> {
         let Store { node, .. } = self.store;
         let (path, removing) = (self.store.lease_path(owner), self.store.removing_path());
         match node.disk.identity(&path) {
@@ -90,21 +91,21 @@ impl Locked<'_> {
                 return Err(super::corrupt(&path, "it is not a regular file", "move it away"));
             }
             Ok(_) => {}
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(failed("look at", &path, &e)),
         }
         node.disk
             .rename(&path, &removing)
             .map_err(|e| failed("remove the lease", &path, &e))?;
-        self.finish_removing()?;
+        let objects = self.finish_removing()?;
         self.purge();
-        Ok(true)
+        Ok(Some(objects))
     }
 
     /// Undoes an ADD and finishes a DEL whose process died.
     pub(super) fn recover(&self) -> Result<(), Error> {
         self.undo_adding()?;
-        self.finish_removing()
+        self.finish_removing().map(drop)
     }
 
     fn undo_adding(&self) -> Result<(), Error> {
@@ -119,10 +120,11 @@ impl Locked<'_> {
         self.remove(&adding)
     }
 
-    fn finish_removing(&self) -> Result<(), Error> {
+    /// Returns what is left to the agent.
+    fn finish_removing(&self) -> Result<Vec<IpAddr>, Error> {
         let removing = self.store.removing_path();
         let Some(ips) = self.links_of(&removing)? else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let rested = !ips.is_empty() && self.stamp(&removing)?;
         let objects = self.lease_in(&removing).map(|lease| self.objects_of(&lease));
@@ -138,7 +140,8 @@ impl Locked<'_> {
                 self.remove(&path)?;
             }
         }
-        self.remove(&removing)
+        self.remove(&removing)?;
+        Ok(objects)
     }
 
     fn lease_in(&self, file: &Path) -> Option<Lease> {
@@ -147,7 +150,7 @@ impl Locked<'_> {
     }
 
     /// Those addresses of `lease` that are objects of the cluster: as it says, or because their block has been shared since.
-    pub(crate) fn objects_of(&self, lease: &Lease) -> Vec<IpAddr> {
+    fn objects_of(&self, lease: &Lease) -> Vec<IpAddr> {
         let pool = self.store.is_pool.then(|| self.pool().ok().flatten()).flatten();
         let blocks = pool.map(|pool| pool.blocks).unwrap_or_default();
         let is_shared = |ip: IpAddr| {

@@ -160,10 +160,10 @@ fn rss(pid: u32) -> u64 {
 
 /// What a request is.
 fn what(verb: &str, uri: &str) -> String {
-    let is_of_all = !uri
+    let mut selectors = uri
         .split(['?', '&'])
-        .any(|part| part.starts_with("fieldSelector=") && part.len() > 14);
-    if verb == "list" && is_of_all {
+        .filter_map(|part| part.strip_prefix("fieldSelector="));
+    if verb == "list" && selectors.all(str::is_empty) {
         return format!("list all {}", resource(uri));
     }
     format!("{verb} {}", resource(uri))

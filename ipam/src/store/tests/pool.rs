@@ -144,7 +144,9 @@ fn what_the_pool_reserves_is_counted_apart() {
     with(&rig, |store| {
         let locked = store.enter().unwrap();
         locked.write_pool(&reserving).unwrap();
-        let usage = locked.usage(&["10.0.0.0/28".parse().unwrap()]).unwrap();
+        let usage = locked
+            .usage(Some(&reserving), &["10.0.0.0/28".parse().unwrap()])
+            .unwrap();
         assert_eq!((usage[0].taken, usage[0].reserved), (2, 1));
     });
 }
@@ -159,7 +161,7 @@ fn a_block_is_idle_once_nothing_of_it_is_held_or_rests() {
         "10.0.0.2/31".parse().unwrap(),
         "10.0.0.4/30".parse().unwrap(),
     ];
-    let usage = |rig: &Rig| with(rig, |store| store.enter().unwrap().usage(&blocks).unwrap());
+    let usage = |rig: &Rig| with(rig, |store| store.enter().unwrap().usage(None, &blocks).unwrap());
     let taken = BlockUse {
         taken: 1,
         ..BlockUse::default()

@@ -10,8 +10,8 @@
     reason = "ICMPv6 and InfiniBand are words of the field, not of the code"
 )]
 
-mod frame;
-mod send;
+pub(crate) mod frame;
+pub(crate) mod send;
 
-pub use frame::{Frame, frames};
+pub use frame::frames;
 pub use send::send;

@@ -8,5 +8,7 @@ pub mod cni;
 pub mod log;
 pub mod netlink;
 pub mod netns;
+pub mod packet;
+pub mod probe;
 pub mod rdma;
 pub mod undo;

@@ -1,48 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::netlink::{Link, LinkLayer};
+use crate::packet::Frame;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A packet without its link-layer header, which the kernel puts before it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// `ETH_P_*`: what `bytes` are.
-    pub protocol: u16,
-    /// Hardware address it goes to, as long as the link's own.
-    pub destination: Vec<u8>,
-    /// The packet.
-    pub bytes: Vec<u8>,
-}
-
-const ETH_P_IP: u16 = 0x0800;
-const ETH_P_ARP: u16 = 0x0806;
-const ETH_P_IPV6: u16 = 0x86dd;
+pub(crate) const ETH_P_IP: u16 = 0x0800;
+pub(crate) const ETH_P_ARP: u16 = 0x0806;
+pub(crate) const ETH_P_IPV6: u16 = 0x86dd;
 
 /// ARP hardware types (RFC 826 for Ethernet, RFC 4391 § 9.1.1 for InfiniBand).
 const ARP_ETHERNET: u16 = 1;
 const ARP_INFINIBAND: u16 = 32;
-const ARP_REQUEST: u16 = 1;
+pub(crate) const ARP_REQUEST: u16 = 1;
 const ARP_REPLY: u16 = 2;
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-const ICMPV6: u8 = 58;
-const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+pub(crate) const ICMPV6: u8 = 58;
+pub(crate) const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 /// Override, not solicited, not a router (RFC 4861 § 4.4).
 const OVERRIDE: u8 = 0x20;
-const TARGET_LINK_LAYER_ADDRESS: u8 = 2;
+pub(crate) const TARGET_LINK_LAYER_ADDRESS: u8 = 2;
 /// Options are counted in units of this many bytes.
-const OPTION_UNIT: usize = 8;
+pub(crate) const OPTION_UNIT: usize = 8;
 
 /// How a link addresses its neighbours.
-struct Layer<'l> {
+pub(crate) struct Layer<'l> {
     /// ARP's number for the kind of hardware.
-    hardware: u16,
-    own: &'l [u8],
-    broadcast: &'l [u8],
+    pub(crate) hardware: u16,
+    /// The link's own hardware address.
+    pub(crate) own: &'l [u8],
+    /// The hardware address that reaches every neighbour.
+    pub(crate) broadcast: &'l [u8],
 }
 
 impl<'l> Layer<'l> {
-    /// `None` for a link on which there is nobody to tell.
-    fn of(link: &'l Link) -> Option<Self> {
+    /// Returns `None` for a link that has no neighbours.
+    pub(crate) fn of(link: &'l Link) -> Option<Self> {
         let (hardware, length) = match link.layer {
             LinkLayer::Ethernet => (ARP_ETHERNET, 6),
             LinkLayer::Infiniband => (ARP_INFINIBAND, 20),
@@ -70,8 +62,8 @@ pub fn frames(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
     let announce = |address: &IpAddr| match address {
         IpAddr::V4(v4) => {
             vec![
-                arp(&layer, ARP_REQUEST, &nobody, *v4),
-                arp(&layer, ARP_REPLY, layer.own, *v4),
+                arp(&layer, ARP_REQUEST, (*v4, *v4), &nobody),
+                arp(&layer, ARP_REPLY, (*v4, *v4), layer.own),
             ]
         }
         IpAddr::V6(v6) => vec![advertisement(layer.own, layer.broadcast, *v6)],
@@ -79,9 +71,17 @@ pub fn frames(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
     addresses.iter().flat_map(announce).collect()
 }
 
-/// ARP in which sender and target are the same address. The target's hardware address is unknown in a request, and
-/// the sender's own in a reply, or Linux does not take the reply for an announcement (`arp_is_garp`).
-fn arp(layer: &Layer<'_>, operation: u16, target: &[u8], address: Ipv4Addr) -> Frame {
+/// An ARP packet to all neighbours, from the first address of `addresses` about the second (RFC 826).
+///
+/// An announcement names one address twice. `target`, the hardware address of the target, is zero in a request, and
+/// the sender's own in a reply: Linux accepts a reply as an announcement only then (`arp_is_garp` of
+/// `net/ipv4/arp.c`).
+pub(crate) fn arp(
+    layer: &Layer<'_>,
+    operation: u16,
+    addresses: (Ipv4Addr, Ipv4Addr),
+    target: &[u8],
+) -> Frame {
     let own = layer.own;
     let mut bytes = Vec::with_capacity(16 + own.len() * 2);
     bytes.extend(layer.hardware.to_be_bytes());
@@ -90,9 +90,9 @@ fn arp(layer: &Layer<'_>, operation: u16, target: &[u8], address: Ipv4Addr) -> F
     bytes.extend([u8::try_from(own.len()).unwrap_or(0), 4]);
     bytes.extend(operation.to_be_bytes());
     bytes.extend(own);
-    bytes.extend(address.octets());
+    bytes.extend(addresses.0.octets());
     bytes.extend(target);
-    bytes.extend(address.octets());
+    bytes.extend(addresses.1.octets());
     Frame {
         protocol: ETH_P_ARP,
         destination: layer.broadcast.to_vec(),
@@ -105,19 +105,24 @@ fn advertisement(own: &[u8], broadcast: &[u8], address: Ipv6Addr) -> Frame {
     let mut body = vec![NEIGHBOUR_ADVERTISEMENT, 0, 0, 0, OVERRIDE, 0, 0, 0];
     body.extend(address.octets());
     body.extend(link_layer_option(own));
-    let sum = checksum(address, ALL_NODES, &body);
+    icmpv6(address, ALL_NODES, body, broadcast)
+}
+
+/// An ICMPv6 message to the multicast group `group`, with its IPv6 header. `body` is the message with a checksum of 0.
+pub(crate) fn icmpv6(source: Ipv6Addr, group: Ipv6Addr, mut body: Vec<u8>, broadcast: &[u8]) -> Frame {
+    let sum = checksum(source, group, &body);
     body[2..4].copy_from_slice(&sum.to_be_bytes());
 
     let mut bytes = vec![0x60, 0, 0, 0];
     bytes.extend(u16::try_from(body.len()).unwrap_or(0).to_be_bytes());
     // The hop limit proves that no router passed it on (RFC 4861 § 7.1.2).
     bytes.extend([ICMPV6, 255]);
-    bytes.extend(address.octets());
-    bytes.extend(ALL_NODES.octets());
+    bytes.extend(source.octets());
+    bytes.extend(group.octets());
     bytes.extend(body);
     Frame {
         protocol: ETH_P_IPV6,
-        destination: multicast(ALL_NODES, broadcast),
+        destination: multicast(group, broadcast),
         bytes,
     }
 }

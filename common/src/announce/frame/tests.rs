@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::{Frame, frames};
+use super::frames;
 use crate::netlink::{HwAddress, Link, LinkLayer};
+use crate::packet::Frame;
 use std::net::IpAddr;
 
 /// A link with nothing but what an announcement needs.

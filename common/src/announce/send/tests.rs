@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::super::frame::{Frame, frames};
+use super::super::frame::frames;
 use super::send;
 use crate::netlink::{AddrGenMode, LinkChange, NewLink, NewLinkKind, Route, Socket};
 use crate::netns::{Netns, tests::fresh};
+use crate::packet::Frame;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, setsockopt, socket, sockopt,
 };
@@ -11,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A cable whose ends are silent, `v0` in the first namespace and `v1` in the second.
-fn cable() -> (Netns, Netns, u32) {
+pub(crate) fn cable() -> (Netns, Netns, u32) {
     let (here, there) = (fresh(), fresh());
     let kind = NewLinkKind::Veth { peer: "v1" };
     let mut near = Socket::<Route>::open_in(&here).unwrap();

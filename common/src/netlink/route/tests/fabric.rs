@@ -4,12 +4,13 @@
 //! the tests share the HCAs and the first namespace.
 
 use super::super::super::{
-    AddrGenMode, BondMode, FailOverMac, HwAddress, IpoibMode, IpvlanMode, Link, LinkChange, LinkInfo,
-    LinkLayer, NewLink, NewLinkKind, Route, Socket,
+    AddrGenMode, AddressOptions, BondMode, FailOverMac, HwAddress, IpoibMode, IpvlanMode, Link, LinkChange,
+    LinkInfo, LinkLayer, NewLink, NewLinkKind, Route, Socket,
 };
 use super::{new, socket};
 use crate::announce;
 use crate::netns::{Netns, tests::fresh};
+use crate::probe;
 use crate::rdma::{Pkey, Sysfs};
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -170,6 +171,32 @@ fn announcements_arrive_in_a_pod_on_another_hca() {
     }
     socket(&sender).delete_link(link.index).unwrap();
     socket(&receiver).delete_link(other.index).unwrap();
+}
+
+#[test]
+#[ignore = "needs the InfiniBand fabric"]
+fn a_pod_on_another_hca_answers_a_probe_for_its_address() {
+    let mut host = Socket::<Route>::open().unwrap();
+    let (sender, link) = pod_on(&mut host, "ib0");
+    let (receiver, other) = pod_on(&mut host, "ib1");
+    let mut inside = socket(&receiver);
+    for (address, subnet) in [("10.1.0.2", "10.1.0.2/24"), ("fd00:1::2", "fd00:1::2/64")] {
+        let no_dad = AddressOptions { no_dad: true };
+        inside
+            .add_address(other.index, subnet.parse().unwrap(), no_dad)
+            .unwrap();
+        let address = address.parse().unwrap();
+        // The first packets to a multicast group may be lost while the ports join it.
+        let claim = (0..20)
+            .find_map(|_| sender.run(|| probe::probe(&link, &[address])).unwrap().unwrap())
+            .expect("the pod answers");
+        assert_eq!(
+            (claim.address, claim.hardware.as_ref()),
+            (address, Some(&other.address))
+        );
+    }
+    socket(&sender).delete_link(link.index).unwrap();
+    inside.delete_link(other.index).unwrap();
 }
 
 /// Packets that arrive in the calling thread's namespace, without their link-layer header; waits 200 ms for one.

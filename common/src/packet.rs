@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A packet socket on one link (`packet(7)`), for frames that have no other way out of or into a pod: announcements
+//! and probes.
+//!
+//! Invariant: a socket receives frames of its own link only. It is bound before it can receive anything.
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socket};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Instant;
+
+/// A packet without its link-layer header, which the kernel adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// `ETH_P_*`: what `bytes` are.
+    pub protocol: u16,
+    /// Hardware address of the destination, as long as the link's own.
+    pub destination: Vec<u8>,
+    /// The packet.
+    pub bytes: Vec<u8>,
+}
+
+/// `struct sockaddr_ll` of `packet(7)` with room for InfiniBand's address: the C type ends after 8 bytes, but the
+/// kernel reads as many as `halen` says if the length of the whole address covers them.
+#[repr(C)]
+struct LinkAddress {
+    family: u16,
+    /// Network byte order.
+    protocol: u16,
+    index: i32,
+    hatype: u16,
+    pkttype: u8,
+    halen: u8,
+    address: [u8; ADDRESS_BYTES],
+}
+
+const ADDRESS_BYTES: usize = 20;
+
+const LINK_ADDRESS_BYTES: libc::socklen_t = 32;
+const _: () = assert!(size_of::<LinkAddress>() == LINK_ADDRESS_BYTES as usize);
+
+/// `AF_PACKET` in the width it has in an address.
+const AF_PACKET: u16 = 17;
+const _: () = assert!(AF_PACKET as libc::c_int == libc::AF_PACKET);
+
+/// Every protocol (`ETH_P_ALL`).
+const ETH_P_ALL: u16 = 0x0003;
+
+/// Longer than any ARP packet or neighbour advertisement.
+const FRAME_BYTES: usize = 2048;
+
+/// A packet socket on one link.
+#[derive(Debug)]
+pub struct PacketSocket {
+    fd: OwnedFd,
+    index: u32,
+}
+
+impl PacketSocket {
+    /// Opens a socket that sends over the link `index` of the calling thread's namespace and receives nothing.
+    /// Call it inside [`Netns::run`](crate::netns::Netns::run).
+    ///
+    /// # Errors
+    /// `EPERM`: `CAP_NET_RAW` is missing.
+    pub fn sender(index: u32) -> io::Result<Self> {
+        // Without a protocol the kernel delivers nothing to the socket.
+        let fd = socket(
+            AddressFamily::Packet,
+            SockType::Datagram,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        )?;
+        Ok(Self { fd, index })
+    }
+
+    /// Opens a socket that also receives every frame of the link.
+    ///
+    /// # Errors
+    /// As [`Self::sender`]. `ENODEV`: the link does not exist.
+    pub fn receiver(index: u32) -> io::Result<Self> {
+        let opened = Self::sender(index)?;
+        opened.bind(&LinkAddress::to(index, ETH_P_ALL, &[])?)?;
+        Ok(opened)
+    }
+
+    /// Sends one frame.
+    ///
+    /// # Errors
+    /// `ENETDOWN`: the link is down. `ENXIO`: it does not exist. `InvalidInput`: the destination is longer than 20 bytes.
+    pub fn send(&self, frame: &Frame) -> io::Result<()> {
+        let address = LinkAddress::to(self.index, frame.protocol, &frame.destination)?;
+        loop {
+            match self.send_once(&address, &frame.bytes) {
+                Err(Errno::EINTR) => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// Returns the next frame, or `None` at `deadline`. Frames that this host sends itself are among them.
+    ///
+    /// # Errors
+    /// The kernel's own: `ENETDOWN` if the link went down.
+    pub fn receive(&self, deadline: Instant) -> io::Result<Option<Vec<u8>>> {
+        let mut buffer = vec![0; FRAME_BYTES];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // Rounded up: a timeout of 0 would make the last millisecond a busy loop.
+            let timeout = PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX);
+            let mut ready = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut ready, timeout) {
+                Ok(0) if left.is_zero() => return Ok(None),
+                Ok(0) | Err(Errno::EINTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(length) => {
+                    buffer.truncate(length);
+                    return Ok(Some(buffer));
+                }
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    #[expect(
+        unsafe_code,
+        reason = "nix knows only link addresses of 8 bytes, InfiniBand has 20"
+    )]
+    fn send_once(&self, address: &LinkAddress, bytes: &[u8]) -> Result<(), Errno> {
+        // SAFETY: both pointers come from references that live through the call, and the kernel reads as many bytes as
+        // the lengths beside them say, which are the lengths of what they point to.
+        let sent = unsafe {
+            libc::sendto(
+                self.fd.as_raw_fd(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                0,
+                std::ptr::from_ref(address).cast(),
+                LINK_ADDRESS_BYTES,
+            )
+        };
+        Errno::result(sent).map(|_| ())
+    }
+
+    #[expect(unsafe_code, reason = "nix cannot make a link address from an index")]
+    fn bind(&self, address: &LinkAddress) -> io::Result<()> {
+        // SAFETY: the pointer comes from a reference that lives through the call, and the length is that of its type.
+        let bound = unsafe {
+            libc::bind(
+                self.fd.as_raw_fd(),
+                std::ptr::from_ref(address).cast(),
+                LINK_ADDRESS_BYTES,
+            )
+        };
+        Errno::result(bound)?;
+        Ok(())
+    }
+}
+
+impl LinkAddress {
+    fn to(index: u32, protocol: u16, destination: &[u8]) -> io::Result<Self> {
+        let length = destination.len();
+        let mut address = [0; ADDRESS_BYTES];
+        let (Some(room), Ok(index), Ok(halen)) = (
+            address.get_mut(..length),
+            i32::try_from(index),
+            u8::try_from(length),
+        ) else {
+            let text = format!("no hardware address of {length} bytes fits link {index}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        room.copy_from_slice(destination);
+        Ok(Self {
+            family: AF_PACKET,
+            protocol: protocol.to_be(),
+            index,
+            hatype: 0,
+            pkttype: 0,
+            halen,
+            address,
+        })
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::{claim, probe, questions};
+use crate::announce::frames;
+use crate::announce::send::tests::cable;
+use crate::netlink::{AddressOptions, HwAddress, Link, LinkLayer, Route, Socket};
+use crate::netns::Netns;
+use proptest::prelude::{any, prop_assert, proptest};
+use std::net::IpAddr;
+
+const OWN: &str = "00:00:10:49:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e";
+const OTHER: &str = "00:00:20:50:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e";
+
+fn infiniband(address: &str) -> Link {
+    Link {
+        address: address.parse().unwrap(),
+        broadcast: "00:ff:ff:ff:ff:12:40:1b:80:01:00:00:00:00:00:00:ff:ff:ff:ff"
+            .parse()
+            .unwrap(),
+        ..Link::new(7, "net1", LinkLayer::Infiniband)
+    }
+}
+
+fn ethernet(address: &str) -> Link {
+    Link {
+        address: address.parse().unwrap(),
+        broadcast: "ff:ff:ff:ff:ff:ff".parse().unwrap(),
+        ..Link::new(7, "net1", LinkLayer::Ethernet)
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: String = hex.split_whitespace().collect();
+    (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn an_arp_probe_names_no_sender_address() {
+    let [question] = &questions(&ethernet("02:00:00:00:0a:0b"), &[ip("10.1.0.2")])[..] else {
+        panic!("one question for one address");
+    };
+    let expected = "0001 0800 06 04 0001  0200 0000 0a0b 0000 0000  0000 0000 0000 0a01 0002";
+    assert_eq!(question.bytes, bytes(expected));
+    assert_eq!(question.destination, [0xff; 6]);
+}
+
+// The checksum was computed by another program from RFC 4443 § 2.3.
+#[test]
+fn a_solicitation_goes_to_the_solicited_node_group_of_the_partition() {
+    let [question] = &questions(&infiniband(OWN), &[ip("fd00:1::12:3456")])[..] else {
+        panic!("one question for one address");
+    };
+    let header = "6000 0000 0018 3a ff 0000 0000 0000 0000 0000 0000 0000 0000 ff02 0000 0000 0000 0000 0001 ff12 3456";
+    let body = "87 00 14d6 0000 0000 fd00 0001 0000 0000 0000 0000 0012 3456";
+    assert_eq!(question.bytes, bytes(&format!("{header}{body}")));
+    let group = "00ff ffff ff12 601b 8001 0000 0000 0001 ff12 3456";
+    assert_eq!(question.destination, bytes(group));
+}
+
+#[test]
+fn a_link_without_neighbours_is_not_asked() {
+    let tunnel = Link::new(7, "tun0", LinkLayer::Other(65534));
+    assert_eq!(questions(&tunnel, &[ip("10.1.0.2"), ip("fd00::2")]), []);
+}
+
+#[test]
+fn an_announcement_of_another_host_is_a_claim_with_its_hardware_address() {
+    for (own, other) in [
+        (infiniband(OWN), infiniband(OTHER)),
+        (ethernet("02:00:00:00:0a:0b"), ethernet("02:00:00:00:0a:0c")),
+    ] {
+        for address in [ip("10.1.0.2"), ip("fd00:1::2")] {
+            for frame in frames(&other, &[address]) {
+                let found = claim(&own, &[address], &frame.bytes).expect("a claim");
+                assert_eq!(
+                    (found.address, found.hardware.as_ref()),
+                    (address, Some(&other.address))
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn children_of_one_port_are_told_apart_by_the_whole_address() {
+    let probe = &questions(&infiniband(OTHER), &[ip("10.1.0.2")])[0];
+    let found = claim(&infiniband(OWN), &[ip("10.1.0.2")], &probe.bytes).expect("a claim");
+    assert_eq!(found.hardware.unwrap().to_string(), OTHER);
+}
+
+#[test]
+fn a_links_own_probe_and_other_addresses_are_no_claim() {
+    let own = infiniband(OWN);
+    let probe = &questions(&own, &[ip("10.1.0.2")])[0];
+    assert_eq!(claim(&own, &[ip("10.1.0.2")], &probe.bytes), None);
+    for frame in frames(&infiniband(OTHER), &[ip("10.1.0.3"), ip("fd00::3")]) {
+        assert_eq!(claim(&own, &[ip("10.1.0.2"), ip("fd00::2")], &frame.bytes), None);
+    }
+}
+
+#[test]
+fn an_advertisement_that_a_router_passed_on_is_no_claim() {
+    let mut frame = frames(&infiniband(OTHER), &[ip("fd00::2")]).remove(0);
+    frame.bytes[7] = 254;
+    assert_eq!(claim(&infiniband(OWN), &[ip("fd00::2")], &frame.bytes), None);
+}
+
+proptest! {
+    #[test]
+    fn no_frame_makes_the_parser_panic_or_name_an_address_that_was_not_asked_for(
+        start in 0..3_usize, noise in proptest::collection::vec(any::<u8>(), 0..120), at in 0..120_usize
+    ) {
+        let asked = [ip("10.1.0.2"), ip("fd00::2")];
+        let valid = frames(&infiniband(OTHER), &asked);
+        let mut frame = valid[start].bytes.clone();
+        for (offset, byte) in noise.into_iter().enumerate() {
+            if let Some(place) = frame.get_mut(at + offset) {
+                *place = byte;
+            }
+        }
+        frame.truncate(at.max(1) * 2);
+        let found = claim(&infiniband(OWN), &asked, &frame);
+        prop_assert!(found.is_none_or(|claim| asked.contains(&claim.address)));
+    }
+}
+
+/// Gives the link `v1` of `netns` an address that is valid at once, and returns its hardware address.
+fn give(netns: &Netns, address: &str) -> HwAddress {
+    let mut socket = Socket::<Route>::open_in(netns).unwrap();
+    let link = socket.link("v1").unwrap().unwrap();
+    let options = AddressOptions { no_dad: true };
+    socket
+        .add_address(link.index, address.parse().unwrap(), options)
+        .unwrap();
+    link.address
+}
+
+#[test]
+fn the_kernel_of_another_host_answers_a_probe_with_its_hardware_address() {
+    for (address, subnet) in [("10.1.0.2", "10.1.0.2/24"), ("fd00:1::2", "fd00:1::2/64")] {
+        let (here, there, index) = cable();
+        let owner = give(&there, subnet);
+        let link = Socket::<Route>::open_in(&here)
+            .unwrap()
+            .link_by_index(index)
+            .unwrap()
+            .unwrap();
+        let ask = |address| here.run(|| probe(&link, &[ip(address)])).unwrap().unwrap();
+        let found = ask(address).expect("a claim");
+        assert_eq!((found.address, found.hardware), (ip(address), Some(owner)));
+    }
+}
+
+#[test]
+fn an_address_of_no_host_is_not_answered() {
+    let (here, there, index) = cable();
+    give(&there, "10.1.0.2/24");
+    give(&there, "fd00:1::2/64");
+    let link = Socket::<Route>::open_in(&here)
+        .unwrap()
+        .link_by_index(index)
+        .unwrap()
+        .unwrap();
+    let silent = [ip("10.1.0.3"), ip("fd00:1::3")];
+    assert_eq!(here.run(|| probe(&link, &silent)).unwrap().unwrap(), None);
+}
+
+#[test]
+fn a_link_that_is_down_is_an_error_and_not_a_free_address() {
+    let netns = crate::netns::tests::fresh();
+    let link = Link {
+        address: "02:00:00:00:0a:0b".parse().unwrap(),
+        broadcast: "ff:ff:ff:ff:ff:ff".parse().unwrap(),
+        ..Link::new(1, "lo", LinkLayer::Ethernet)
+    };
+    let error = netns
+        .run(|| probe(&link, &[ip("10.1.0.2")]))
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENETDOWN));
+}

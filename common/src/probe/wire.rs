@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bytes of a probe, and of the answers to it.
+
+use super::Claim;
+use crate::announce::frame::{
+    ARP_REQUEST, ETH_P_IP, ICMPV6, Layer, NEIGHBOUR_ADVERTISEMENT, OPTION_UNIT, TARGET_LINK_LAYER_ADDRESS,
+    arp, icmpv6,
+};
+use crate::netlink::{HwAddress, Link};
+use crate::packet::Frame;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+
+/// ARP: hardware type, protocol, two lengths, operation.
+const ARP_HEADER: usize = 8;
+const IPV6_HEADER: usize = 40;
+/// Type, code, checksum, flags and target of a neighbour advertisement (RFC 4861 § 4.4).
+const ADVERTISEMENT_HEADER: usize = 24;
+
+/// Builds the questions: for each IPv4 address an ARP probe, for each IPv6 address the neighbour solicitation of
+/// duplicate address detection. None for a link that is neither Ethernet nor InfiniBand.
+pub fn questions(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
+    let Some(layer) = Layer::of(link) else {
+        return Vec::new();
+    };
+    addresses
+        .iter()
+        .map(|address| match address {
+            IpAddr::V4(v4) => arp(
+                &layer,
+                ARP_REQUEST,
+                (Ipv4Addr::UNSPECIFIED, *v4),
+                &vec![0; layer.own.len()],
+            ),
+            IpAddr::V6(v6) => solicitation(*v6, layer.broadcast),
+        })
+        .collect()
+}
+
+/// A neighbour solicitation from the unspecified address, which carries no hardware address (RFC 4861 § 4.3).
+fn solicitation(address: Ipv6Addr, broadcast: &[u8]) -> Frame {
+    let mut body = vec![NEIGHBOUR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
+    body.extend(address.octets());
+    icmpv6(Ipv6Addr::UNSPECIFIED, solicited_node(address), body, broadcast)
+}
+
+/// The multicast group of every host with an address that ends like `address` (RFC 4291 § 2.7.1).
+fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = address.octets();
+    let low = u16::from_be_bytes([b, c]);
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), low)
+}
+
+/// Reads one received frame: does it say that another host uses one of `addresses`?
+///
+/// An ARP packet says so if its sender has the address, or if another host probes for it at this moment; a neighbour
+/// advertisement, if its target is the address. Everything else, damaged frames included, is `None`.
+pub fn claim(link: &Link, addresses: &[IpAddr], frame: &[u8]) -> Option<Claim> {
+    let claim = match frame.first()? >> 4 {
+        6 => advertised(frame),
+        _ => arp_claim(link, frame),
+    }?;
+    addresses.contains(&claim.address).then_some(claim)
+}
+
+fn arp_claim(link: &Link, frame: &[u8]) -> Option<Claim> {
+    let layer = Layer::of(link)?;
+    let length = layer.own.len();
+    let (header, rest) = frame.split_at_checked(ARP_HEADER)?;
+    let [a, b] = layer.hardware.to_be_bytes();
+    let [c, d] = ETH_P_IP.to_be_bytes();
+    if header[..6] != [a, b, c, d, u8::try_from(length).ok()?, 4] {
+        return None;
+    }
+    let (hardware, rest) = rest.split_at_checked(length)?;
+    let sender = Ipv4Addr::from(*rest.first_chunk::<4>()?);
+    let target = Ipv4Addr::from(*rest.get(4 + length..)?.first_chunk::<4>()?);
+    let address = if sender.is_unspecified() {
+        // A probe. The kernel also delivers the ones that this link sent.
+        (hardware != layer.own).then_some(target)?
+    } else {
+        sender
+    };
+    Some(Claim {
+        address: address.into(),
+        hardware: Some(HwAddress::new(hardware)),
+    })
+}
+
+fn advertised(frame: &[u8]) -> Option<Claim> {
+    let (header, message) = frame.split_at_checked(IPV6_HEADER)?;
+    // Next header and hop limit; a router would have lowered the latter.
+    if header[6..8] != [ICMPV6, 255] {
+        return None;
+    }
+    let (message, options) = message.split_at_checked(ADVERTISEMENT_HEADER)?;
+    if message[..2] != [NEIGHBOUR_ADVERTISEMENT, 0] {
+        return None;
+    }
+    let target = Ipv6Addr::from(*message.last_chunk::<16>()?);
+    Some(Claim {
+        address: target.into(),
+        hardware: target_hardware(options),
+    })
+}
+
+/// The target's hardware address among the options of an advertisement: the last 6 bytes of an option of one unit, the
+/// last 20 of one of three (RFC 2464 § 6, RFC 4391 § 9.3).
+fn target_hardware(mut options: &[u8]) -> Option<HwAddress> {
+    while let [kind, units, ..] = *options {
+        let (option, rest) = options.split_at_checked(usize::from(units) * OPTION_UNIT)?;
+        match (kind, units) {
+            // An option of no length would never end.
+            (_, 0) => return None,
+            (TARGET_LINK_LAYER_ADDRESS, 1) => return Some(HwAddress::new(option.last_chunk::<6>()?)),
+            (TARGET_LINK_LAYER_ADDRESS, 3) => return Some(HwAddress::new(option.last_chunk::<20>()?)),
+            _ => options = rest,
+        }
+    }
+    None
+}

@@ -13,7 +13,7 @@ use tests::traces::assert_same;
 use tests::{Conf, Node, Pod, Traces, Value, json};
 
 /// How long the fabric may take for anything, in emulation on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(60);
 const PORTS: [&str; 3] = ["ib0", "ib1", "ib2"];
 const MODULE: &str = "devices=3 pkeys=0xffff,0x8001";
 

@@ -3,7 +3,6 @@
 //! that die, DELs that never come and GC beside all of it.
 
 use crate::fabric::{network, run};
-use std::time::Duration;
 use tests::json;
 use tests::storm::{Size, seed, storm};
 
@@ -23,7 +22,6 @@ fn a_storm_of_attachments_leaves_nothing_and_gives_no_address_twice() {
         let size = Size {
             attachments: 200,
             at_once: 8,
-            limit: Duration::from_secs(600),
         };
         storm(node, &confs, size, seed());
         node.ip("link del eth9");

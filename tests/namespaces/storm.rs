@@ -2,7 +2,6 @@
 //! Two hundred attachments, eight at a time, with kills at random instants, namespaces that die, DELs that never come and
 //! GC beside all of it.
 
-use std::time::Duration;
 use tests::storm::{Size, seed, storm};
 use tests::{Node, json};
 
@@ -16,7 +15,6 @@ fn a_storm_of_attachments_leaves_nothing_and_gives_no_address_twice() {
         let size = Size {
             attachments: 200,
             at_once: 8,
-            limit: Duration::from_secs(300),
         };
         storm(node, &confs, size, seed());
     });

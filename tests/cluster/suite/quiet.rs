@@ -8,7 +8,7 @@ use cluster::audit::Mark;
 use cluster::install::until;
 use serde_json::json;
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_at_rest_asks_next_to_nothing() {
@@ -69,7 +69,8 @@ async fn an_agent_at_rest_asks_next_to_nothing() {
     }
 }
 
-/// 600 blocks are noted within six seconds, at 100 a second. The nodes look by themselves every ten minutes.
+/// 600 blocks are noted within six seconds, at 100 a second. The nodes look by themselves every ten minutes, which is ten
+/// times as long as `until` waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_notes_an_edit_when_it_is_its_turn_and_not_when_it_looks_next() {
     let site = Site::new().await;
@@ -107,11 +108,8 @@ async fn a_node_notes_an_edit_when_it_is_its_turn_and_not_when_it_looks_next() {
     .await;
     let exclude = json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/16", "gateway": "none", "exclude": ["10.1.0.7"] }] } });
     site.edit("rail0", exclude).await;
-    let begun = Instant::now();
     until("the second generation is noted", async || {
         noted(2).await == nodes.len()
     })
     .await;
-    let took = begun.elapsed();
-    assert!(took < Duration::from_secs(20), "{took:?}");
 }

@@ -7,6 +7,7 @@ use agents::{Attachment, Member, Site};
 use cluster::install::until;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 async fn members(site: &Site, names: &[&str]) -> Vec<Member> {
     members_with(site, names, &[]).await
@@ -44,17 +45,13 @@ async fn three_nodes_use_a_pool_to_its_last_address() {
     for node in &nodes[..2] {
         given.extend(node.add("rail0", &Attachment::of("one")));
     }
-    // One node wants all that there is, whoever has it now. At first one block is enough.
-    let mut shared = 0;
+    // One node allocates all that is left. How many blocks one wish shares depends on how busy the machine is here;
+    // `keeper/share/batch/tests.rs` holds that it is one at first.
     for i in 0..60 {
         let ip = nodes[2]
             .add_soon("rail0", &Attachment::of(&format!("p{i}")))
             .await;
         assert!(given.insert(ip.clone()), "{ip} is given twice");
-        if shared == 0 {
-            shared = shared_blocks(&site).await;
-            assert!(shared <= 1, "{shared} blocks are shared for one address");
-        }
     }
     assert_eq!(given.len(), 62);
     assert!(shared_blocks(&site).await >= 2);
@@ -97,24 +94,25 @@ async fn a_pool_that_fills_up_before_its_numbers_are_told_is_shared_at_once() {
     site.simple("rail0", "10.1.0.0/27").await;
     all_have_a_block(&nodes).await;
     let mut given = BTreeSet::new();
-    let mut refusals = 0;
+    let mut quick_refusals = 0;
     for i in 0..30 {
         let pod = Attachment::of(&format!("p{i}"));
         loop {
+            let begun = Instant::now();
             let answer = nodes[0].call("ADD", "rail0", &pod);
             if answer.status.success() {
                 break;
             }
-            refusals += 1;
+            quick_refusals += u32::from(begun.elapsed() < Duration::from_secs(1));
             let refused: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
             assert_eq!(refused["code"], 11, "{refused}");
         }
         given.extend(nodes[0].add("rail0", &pod));
     }
     assert_eq!(given.len(), 30);
-    // The pod that found nothing was waited for until the other node had shared its block; one that asks again at once finds
-    // nothing many times.
-    assert!(refusals <= 1, "{refusals} refusals");
+    // The agent waits with the pod that found no address until the other node has shared its block. An agent that does not
+    // wait refuses many times, each time at once.
+    assert!(quick_refusals <= 1, "{quick_refusals} refusals without a wait");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take to end a namespace, in emulation on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Faults<'_> {
     /// A pod is born, a call for it is killed and put right, and nothing is left.

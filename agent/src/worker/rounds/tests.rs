@@ -93,6 +93,9 @@ impl Deaf {
     }
 }
 
+/// Far more than an answer takes on a busy machine, and half of what a round that hangs takes ([`crate::patience::ALONE`]).
+const LONG: Duration = Duration::from_secs(15);
+
 /// The time of a question less so many milliseconds.
 fn all_but(left: u64) -> Duration {
     QUESTION.saturating_sub(Duration::from_millis(left))
@@ -115,7 +118,7 @@ async fn a_plugin_hears_in_time_why_there_is_no_answer_though_a_round_hangs() {
     let answer = deaf.ask(all_but(1500)).await;
     assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < LONG, "{took:?}");
     assert!(
         !deaf.agent.metrics.text().contains("rdmanet_failures_total{"),
         "a round that was in the way has not failed"
@@ -135,7 +138,7 @@ async fn of_those_that_wait_together_each_is_answered_in_time() {
         assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
     }
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < LONG, "{took:?}");
 }
 
 #[tokio::test]
@@ -156,10 +159,7 @@ async fn who_asks_before_pools_are_told_waits_its_time_and_hears_why() {
     let answer = deaf.ask(all_but(300)).await;
     assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
     let took = begun.elapsed();
-    assert!(
-        took >= Duration::from_millis(200) && took < Duration::from_secs(1),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_millis(200) && took < LONG, "{took:?}");
 }
 
 #[tokio::test]
@@ -171,5 +171,5 @@ async fn a_worker_that_is_told_to_stop_leaves_a_hanging_round_soon() {
     deaf.stop.cancel();
     deaf.worker.await.unwrap();
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < LONG, "{took:?}");
 }

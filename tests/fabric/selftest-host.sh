@@ -176,6 +176,7 @@ bad_use() {
 		one_line 125 "hcas '17' is not a number from 1 to 16" "$run" --hcas 17 "$s" &&
 		one_line 125 "netns-mode 'private' is none of: shared exclusive" "$run" --netns-mode private "$s" &&
 		one_line 125 'option --frobnicate is unknown' "$run" --frobnicate 1 "$s" &&
+		one_line 125 "accelerated '0;1' is not a list like 0,2" "$run" --accelerated '0;1' "$s" &&
 		one_line 125 "bin '$dir/none' is not a folder" "$run" --bin "$dir/none" "$s"
 }
 
@@ -183,6 +184,21 @@ bad_parameter() {
 	local s
 	s=$(script fine <<<'true')
 	gives 125 "$run" --softib rate=13 "$s" && says err 'had not started' && says err 'rate=13 Gb/s is not a rate'
+}
+
+# The link that a namespace has at the index of an accelerated HCA's parent is taken for the parent: mlx5 then corrupts memory.
+wrong_parent() {
+	local s
+	s=$(script parent <<-'EOF'
+		ip netns add pod
+		ip -n pod link add other index "$(cat /sys/class/net/ib0/ifindex)" type dummy
+		ip link add link ib0 name net1 netns pod type ipoib
+		echo "status $?"
+	EOF
+	)
+	gives 125 "$run" --accelerated 0 "$s" && says out '^status 2$' && says out 'Invalid argument' &&
+		says err "fabric: the VM's kernel failed: BUG: softib0: net1 takes other, index" || return
+	gives 0 "$run" --accelerated 1 "$s" && says out '^status 0$'
 }
 
 ended_by_signal() {
@@ -239,6 +255,7 @@ holds "/opt/cni/bin has our plugins and those of --bin, the last wins, and is wr
 holds "options reach the fabric, RDMANET_FABRIC_ARGS first" options
 holds "bad use is told in one line" bad_use
 holds "a parameter that the module refuses is an error with the module's words" bad_parameter
+holds "a child that takes a wrong link for its accelerated parent fails the run" wrong_parent
 holds "TERM ends the VM and leaves nothing behind" ended_by_signal
 holds "three VMs run side by side, and each script's exit status is its command's" side_by_side
 holds "the image is built once, and anew when an input changes" cached

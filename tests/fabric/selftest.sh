@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the fabric promises, shown with the tools a person would use. Runs in the VM:
 #     tests/fabric/run [--kernel current] tests/fabric/selftest.sh [CASES...]
-# All cases, or those named: device ipoib connected_mode link pkey verbs mtu bond roce namespace unload.
+# All cases, or those named: device ipoib connected_mode link pkey verbs mtu bond roce namespace accelerated unload.
+# `accelerated=LIST` among the names: the cases after it run with HCAs of that list accelerated (0,2 or all).
 # Prints a sentence per case and a closing line; exits 1 when one does not hold.
 # "# ..." lines record what differs between kernels.
 # shellcheck disable=SC2016,SC1010 # commands for `all` and `eval`, expanded there; `do` is an argument of ping
@@ -48,21 +49,36 @@ port_state() { [[ $(rdma -j link show "$1/1" | jq -r '.[0].state') == "$2" ]]; }
 
 # fabric PARAMETER...: the module anew; all netdevs of the old one go with it.
 fabric() {
-	modprobe -r softib && modprobe softib "$@"
+	modprobe -r softib && modprobe softib "accelerated=$accelerated" "$@"
 	local dev
 	for dev in /sys/class/net/ib*; do
 		ip link set "${dev##*/}" up
 	done
 }
 
-# pod NAME PARENT ADDRESS [LINK ATTRIBUTE...]: a namespace with an IPoIB child born in it.
+driver() { ethtool -i "$1" | sed -n 's/^driver: //p'; }
+is_accelerated() { [[ $(driver "$1") == mlx5_core* ]]; }
+
+# child NAMESPACE PARENT NAME [LINK ATTRIBUTE...]: an IPoIB child, in the way that the parent's driver allows: an accelerated
+# one is made beside its parent and moved.
+child() {
+	local namespace=$1 parent=$2 name=$3
+	shift 3
+	if is_accelerated "$parent"; then
+		ip link add link "$parent" name tmp0 type ipoib "$@" && ip link set tmp0 netns "$namespace" name "$name"
+	else
+		ip link add link "$parent" name "$name" netns "$namespace" type ipoib "$@"
+	fi
+}
+
+# pod NAME PARENT ADDRESS [LINK ATTRIBUTE...]: a namespace with an IPoIB child.
 pod() {
 	local name=$1 parent=$2 address=$3
 	shift 3
 	ip netns add "$name"
 	ip -n "$name" link set lo up
 	in_pod "$name" sysctl -q -w net.ipv6.conf.default.addr_gen_mode=1
-	ip link add link "$parent" name net1 netns "$name" type ipoib "$@" || return
+	child "$name" "$parent" net1 "$@" || return
 	ip -n "$name" addr add "$address" dev net1
 	ip -n "$name" link set net1 up
 }
@@ -111,7 +127,8 @@ device_cases() {
 	holds "the kernel refuses an ipvlan on an InfiniBand parent" \
 		no ip link add link ib0 name iv0 type ipvlan
 	holds "the module refuses 17 HCAs, an unknown rate and a broken P_Key list" \
-		all 'modprobe -r softib' 'no modprobe softib devices=17' 'no modprobe softib rate=13' 'no modprobe softib pkeys=0xffff,x'
+		all 'modprobe -r softib' 'no modprobe softib devices=17' 'no modprobe softib rate=13' 'no modprobe softib pkeys=0xffff,x' \
+		'no modprobe softib accelerated=1' 'no modprobe softib accelerated=x' 'no modprobe softib rx_queues=257'
 	holds "sixteen HCAs come up, each with its netdev" \
 		all 'fabric devices=16' '[[ $(rdma link | grep -c "state ACTIVE") == 16 ]]' '[[ -e /sys/class/net/ib15 ]]'
 }
@@ -270,12 +287,17 @@ rping_between_pods() {
 	((status == 0)) && grep -q 'ping data: rdma-ping-2' /tmp/client
 }
 
-# mckey does not wait for its sends before it leaves: of many, some are on their way by then.
+# mckey leaves before all of its sends are on their way: on a busy machine perhaps before the first one. So the sender starts once
+# the receiver has joined, and again until the receiver has its message.
 mckey_between_pods() {
-	in_pod a timeout 20 mckey -m 239.1.1.1 -b 10.0.0.1 -C 1 >/tmp/server 2>&1 &
+	in_pod a timeout 60 mckey -m 239.1.1.1 -b 10.0.0.1 -C 1 >/tmp/server 2>&1 &
 	local server=$!
-	sleep 2
-	in_pod b timeout 20 mckey -m 239.1.1.1 -b 10.0.0.2 -s -C 500 >/tmp/client 2>&1
+	soon eval 'groups | grep "^ff12:4001:ffff" | grep -q softib0:full' || return
+	for _ in {1..8}; do
+		in_pod b timeout 20 mckey -m 239.1.1.1 -b 10.0.0.2 -s -C 500 >/tmp/client 2>&1
+		sleep 0.5
+		kill -0 "$server" 2>/dev/null || break
+	done
 	cat /tmp/client
 	wait "$server" && grep -q 'data transfers complete' /tmp/server
 }
@@ -291,7 +313,7 @@ udaddy_between_pods() {
 mtu_cases() {
 	fabric devices=2 group_mtu=2048
 	ip netns add a
-	ip link add link ib0 name net1 netns a type ipoib
+	child a ib0 net1
 	holds "a child starts with the port's MTU" all '[[ $(ip -n a -j link show net1 | jq ".[0].mtu") == 4092 ]]'
 	ip -n a link set net1 up
 	holds "and takes the group's when it has joined" \
@@ -305,8 +327,8 @@ bond_cases() {
 	fabric devices=3
 	pod peer ib2 10.0.0.9/24
 	ip netns add a
-	ip link add link ib0 name s0 netns a type ipoib
-	ip link add link ib1 name s1 netns a type ipoib
+	child a ib0 s0
+	child a ib1 s1
 	ip -n a link add bond0 type bond mode active-backup fail_over_mac active miimon 100
 	ip -n a link set s0 master bond0
 	ip -n a link set s1 master bond0
@@ -399,6 +421,93 @@ move_while_open() {
 	grep -qi 'fatal\|event_type' /tmp/watch
 }
 
+# fails_with REASON COMMAND...: it fails, and says so.
+fails_with() {
+	local reason=$1 log
+	shift
+	if log=$("$@" 2>&1); then
+		echo "succeeded: $*"
+		return 1
+	fi
+	grep -q "$reason" <<<"$log" || { echo "$log"; return 1; }
+}
+
+# What mlx5 does that ib_ipoib's own data path does not, and that both kinds of HCA talk with each other.
+accelerated_cases() {
+	local accelerated=0,1 index
+	fabric devices=3 pkeys=0xffff,0x8001 rx_queues=2
+	holds "a link without children can use fewer channels" all 'ethtool -L ib0 combined 1' 'ethtool -L ib1 combined 1'
+	holds "an accelerated HCA's link has the driver name that mlx5's has, a plain one's has its own" \
+		all '[[ $(driver ib0) == "mlx5_core[ib_ipoib]" ]]' '[[ $(driver ib2) == ib_ipoib ]]'
+	ip netns add a
+	holds "an accelerated child cannot be born in a namespace that lacks its parent" \
+		fails_with 'Invalid argument' ip link add link ib0 name net1 netns a type ipoib
+	holds "and leaves nothing behind in either namespace" \
+		all 'no ip -n a link show net1' 'no ip link show net1' 'dmesg | grep -q "its namespace has no link with index"'
+	ip netns del a
+	holds "an accelerated link has no connected mode" \
+		all 'fails_with "Invalid argument" ip link add link ib0 name cm0 type ipoib mode connected' 'no ip link show cm0'
+	pod a ib0 10.0.0.1/24
+	pod b ib0 10.0.0.2/24
+	pod c ib1 10.0.0.3/24
+	pod d ib2 10.0.0.4/24
+	holds "moved children of one accelerated HCA reach each other" soon pings a 10.0.0.2
+	holds "moved children of two accelerated HCAs reach each other" soon pings a 10.0.0.3
+	holds "an accelerated and a plain HCA reach each other, in both directions" all 'soon pings a 10.0.0.4' 'soon pings d 10.0.0.3'
+	holds "a broadcast reaches the pods of both kinds" broadcast_from_a
+	holds "TCP carries a megabyte from an accelerated pod to a plain one" megabyte a d 10.0.0.4
+	holds "and back" megabyte d a 10.0.0.1
+	pod e ib0 10.0.1.1/24 pkey 0x8001
+	pod f ib1 10.0.1.2/24 pkey 0x8001
+	holds "accelerated children of a partition reach each other" soon pings e 10.0.1.2
+	ip -n f addr add 10.0.0.6/24 dev net1
+	holds "and nothing outside of it" no pings a 10.0.0.6
+	holds "a link's channels cannot be changed while it has children" \
+		all 'fails_with "Invalid argument" ethtool -L ib0 combined 2' 'dmesg | grep -q "keeps its number of channels"'
+	ip link set ib1 down
+	holds "a child receives nothing while its parent is down" all 'ip -n c link set net1 up' 'no pings a 10.0.0.3'
+	ip link set ib1 up
+	holds "and does again when its parent is up" soon pings a 10.0.0.3
+	index=$(ip -n b -j link show net1 | jq '.[0].ifindex')
+	ip netns del b
+	holds "the child of a dead namespace comes back to the host, down, under the pod's name" \
+		all 'soon ip link show net1' '[[ $(ip -j link show net1 | jq -r ".[0].flags | index(\"UP\")") == null ]]'
+	holds "with its index and its parent" \
+		all "[[ \$(ip -j link show net1 | jq '.[0].ifindex') == $index ]]" '[[ $(ip -j link show net1 | jq -r ".[0].link") == ib0 ]]'
+	holds "a child that came back moves into another pod and works there" \
+		all 'ip netns add b' 'ip link set net1 netns b' 'ip -n b addr add 10.0.0.2/24 dev net1' 'ip -n b link set net1 up' 'soon pings a 10.0.0.2'
+	drop_pods a b c d e f
+	holds "its channels can be changed when the children are gone" ethtool -L ib0 combined 2
+	holds "nothing of them is left in the groups" soon no eval 'groups | grep -q "401b:8001.*softib"'
+	fabric devices=2 rx_queues=64
+	holds "a netlink child with fewer RX queues than its parent is refused" \
+		all 'fails_with "Invalid argument" ip link add link ib0 name c0 type ipoib' 'dmesg | grep -q "fewer than the 64 of its parent"'
+	holds "one by sysfs has enough" all 'echo 0x8001 >/sys/class/net/ib0/create_child' 'ip link show ib0.8001' 'echo 0x8001 >/sys/class/net/ib0/delete_child'
+}
+
+broadcast_from_a() {
+	local pod answered=0
+	for pod in a b c d; do in_pod "$pod" sysctl -q -w net.ipv4.icmp_echo_ignore_broadcasts=0; done
+	in_pod a ping -b -c 3 -i 0.5 -W 2 10.0.0.255 >/tmp/broadcast 2>&1
+	cat /tmp/broadcast
+	for pod in 2 3 4; do ! grep -q "from 10.0.0.$pod:" /tmp/broadcast || answered=$((answered + 1)); done
+	((answered == 3))
+}
+
+# megabyte FROM TO ADDRESS
+megabyte() {
+	local want got
+	head -c 1048576 /dev/urandom >/tmp/sent
+	want=$(sha256sum </tmp/sent)
+	in_pod "$2" timeout 30 busybox nc -l -p 7000 >/tmp/got < <(sleep 30) &
+	local server=$!
+	sleep 0.5
+	in_pod "$1" timeout 30 bash -c "cat /tmp/sent >/dev/tcp/$3/7000" || return
+	wait "$server"
+	got=$(sha256sum </tmp/got)
+	[[ $got == "$want" ]] || { echo "$(stat -c %s /tmp/got) octets"; return 1; }
+}
+
 unload_cases() {
 	holds "the module unloads and loads again, five times, with children and traffic" reload_under_load
 	holds "nothing of it is left behind" \
@@ -428,7 +537,16 @@ reload_under_load() {
 }
 
 echo "# kernel $(uname -r)"
-(($#)) || set -- device ipoib connected_mode link pkey verbs mtu bond roce namespace unload
-for cases in "$@"; do "${cases}_cases"; done
+accelerated=''
+(($#)) || set -- device ipoib connected_mode link pkey verbs mtu bond roce namespace accelerated unload \
+	accelerated=all ipoib link pkey mtu bond namespace unload
+for cases in "$@"; do
+	if [[ $cases == accelerated=* ]]; then
+		accelerated=${cases#*=}
+		echo "# accelerated HCAs: $accelerated"
+	else
+		"${cases}_cases"
+	fi
+done
 echo "$passed passed, $failed failed"
 ((failed == 0))

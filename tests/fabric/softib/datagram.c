@@ -6,19 +6,6 @@
 
 #include "softib.h"
 
-/* One packet on its way. */
-struct datagram {
-	void *data;
-	u32 len;
-	u32 dlid;
-	u32 dqpn;
-	u32 qkey;
-	u16 pkey;
-	bool solicited;
-	struct ib_grh grh;
-	struct ib_wc wc;	/* what the receiver's completion says */
-};
-
 static void gather(struct rvt_swqe *wqe, u8 *to)
 {
 	u32 left = wqe->length;
@@ -38,7 +25,7 @@ static void gather(struct rvt_swqe *wqe, u8 *to)
 	}
 }
 
-static void count(struct softib_traffic *traffic, u32 octets)
+void softib_traffic_count(struct softib_traffic *traffic, u32 octets)
 {
 	atomic64_inc(&traffic->packets);
 	atomic64_add(octets, &traffic->octets);
@@ -54,7 +41,7 @@ static void drop(struct softib_hca *hca)
  * is kept for the next packet, as no completion tells of a dropped one.
  */
 static void receive(struct softib_hca *to, struct rvt_qp *qp,
-		    struct datagram *dgram, u16 pkey_index)
+		    struct softib_datagram *dgram, u16 pkey_index)
 {
 	struct ib_wc wc = dgram->wc;
 	unsigned long flags;
@@ -82,7 +69,7 @@ static void receive(struct softib_hca *to, struct rvt_qp *qp,
 		wc.wr_id = qp->r_wr_id;
 		rvt_recv_cq(qp, &wc, dgram->solicited);
 	}
-	count(&to->received, dgram->len);
+	softib_traffic_count(&to->received, dgram->len);
 	spin_unlock_irqrestore(&qp->r_lock, flags);
 	return;
 
@@ -116,7 +103,7 @@ static int matching_pkey(const struct softib_hca *to, const struct rvt_qp *qp,
 }
 
 static void offer(struct softib_hca *to, struct rvt_qp *qp,
-		  struct datagram *dgram)
+		  struct softib_datagram *dgram)
 {
 	int index = matching_pkey(to, qp, dgram->pkey);
 
@@ -131,7 +118,7 @@ static void offer(struct softib_hca *to, struct rvt_qp *qp,
 	}
 }
 
-static void deliver_multicast(struct datagram *dgram)
+static void deliver_multicast(struct softib_datagram *dgram)
 {
 	unsigned long units = softib_group_receivers(dgram->dlid);
 	unsigned int unit;
@@ -143,6 +130,7 @@ static void deliver_multicast(struct datagram *dgram)
 
 		if (!to || !READ_ONCE(to->up))
 			continue;
+		softib_accel_multicast(to, dgram);
 		mcast = rvt_mcast_find(&to->ibport, &dgram->grh.dgid,
 				       dgram->dlid);
 		if (!mcast)
@@ -154,11 +142,13 @@ static void deliver_multicast(struct datagram *dgram)
 	}
 }
 
-static void deliver_unicast(struct softib_hca *from, struct datagram *dgram)
+static void deliver_unicast(struct softib_hca *from, struct softib_datagram *dgram)
 {
 	struct softib_hca *to = softib_by_lid(dgram->dlid);
 	struct rvt_qp *qp = NULL;
 
+	if (to && READ_ONCE(to->up) && softib_accel_unicast(to, dgram))
+		return;
 	if (to && READ_ONCE(to->up))
 		qp = rvt_lookup_qpn(&to->rdi, &to->ibport, dgram->dqpn);
 	if (qp && !(qp->ibqp.qp_type == IB_QPT_RC ||
@@ -175,7 +165,7 @@ static bool is_multicast(u32 dlid)
 }
 
 /* Return: whether @dgram is a question to the subnet administrator. */
-static bool is_sa_query(const struct rvt_qp *sqp, const struct datagram *dgram)
+static bool is_sa_query(const struct rvt_qp *sqp, const struct softib_datagram *dgram)
 {
 	const struct ib_sa_mad *mad = dgram->data;
 
@@ -186,7 +176,7 @@ static bool is_sa_query(const struct rvt_qp *sqp, const struct datagram *dgram)
 }
 
 static void ask_sa(struct softib_hca *from, struct rvt_qp *sqp,
-		   struct datagram *dgram)
+		   struct softib_datagram *dgram)
 {
 	int index = matching_pkey(from, sqp, dgram->pkey);
 
@@ -198,32 +188,21 @@ static void ask_sa(struct softib_hca *from, struct rvt_qp *sqp,
 	receive(from, sqp, dgram, index);
 }
 
-static void address(struct softib_hca *from, struct rvt_qp *sqp,
-		    struct rvt_swqe *wqe, struct datagram *dgram)
+/**
+ * softib_datagram_address - say where a datagram goes and comes from
+ * @from: the sender's HCA
+ * @ah: the address handle's attributes
+ * @dgram: the datagram; its data, queue pairs and keys are the caller's part
+ */
+void softib_datagram_address(struct softib_hca *from, struct rdma_ah_attr *ah,
+			     struct softib_datagram *dgram)
 {
-	struct rdma_ah_attr *ah = rvt_get_swqe_ah_attr(wqe);
-	u16 pkey_index = sqp->ibqp.qp_type == IB_QPT_GSI ?
-		rvt_get_swqe_pkey_index(wqe) : sqp->s_pkey_index;
-
 	dgram->dlid = rdma_ah_get_dlid(ah);
-	dgram->dqpn = rvt_get_swqe_remote_qpn(wqe);
-	dgram->qkey = rvt_get_swqe_remote_qkey(wqe);
-	/* A Q_Key with the high bit set stands for the sender's own. */
-	if (dgram->qkey & BIT(31))
-		dgram->qkey = sqp->qkey;
-	dgram->pkey = rvt_get_pkey(&from->rdi, 0, pkey_index);
-	dgram->solicited = wqe->wr.send_flags & IB_SEND_SOLICITED;
-
 	dgram->wc.status = IB_WC_SUCCESS;
 	dgram->wc.opcode = IB_WC_RECV;
-	dgram->wc.src_qp = sqp->ibqp.qp_num;
 	dgram->wc.slid = READ_ONCE(from->lid);
 	dgram->wc.sl = rdma_ah_get_sl(ah);
 	dgram->wc.port_num = 1;
-	if (wqe->wr.opcode == IB_WR_SEND_WITH_IMM) {
-		dgram->wc.wc_flags |= IB_WC_WITH_IMM;
-		dgram->wc.ex.imm_data = wqe->wr.ex.imm_data;
-	}
 	if (rdma_ah_get_ah_flags(ah) & IB_AH_GRH) {
 		const struct ib_global_route *route = rdma_ah_read_grh(ah);
 
@@ -239,6 +218,52 @@ static void address(struct softib_hca *from, struct rvt_qp *sqp,
 	}
 }
 
+static void address(struct softib_hca *from, struct rvt_qp *sqp,
+		    struct rvt_swqe *wqe, struct softib_datagram *dgram)
+{
+	u16 pkey_index = sqp->ibqp.qp_type == IB_QPT_GSI ?
+		rvt_get_swqe_pkey_index(wqe) : sqp->s_pkey_index;
+
+	dgram->dqpn = rvt_get_swqe_remote_qpn(wqe);
+	dgram->qkey = rvt_get_swqe_remote_qkey(wqe);
+	/* A Q_Key with the high bit set stands for the sender's own. */
+	if (dgram->qkey & BIT(31))
+		dgram->qkey = sqp->qkey;
+	dgram->pkey = rvt_get_pkey(&from->rdi, 0, pkey_index);
+	dgram->solicited = wqe->wr.send_flags & IB_SEND_SOLICITED;
+	dgram->wc.src_qp = sqp->ibqp.qp_num;
+	if (wqe->wr.opcode == IB_WR_SEND_WITH_IMM) {
+		dgram->wc.wc_flags |= IB_WC_WITH_IMM;
+		dgram->wc.ex.imm_data = wqe->wr.ex.imm_data;
+	}
+	softib_datagram_address(from, rvt_get_swqe_ah_attr(wqe), dgram);
+}
+
+static void deliver(struct softib_hca *from, struct softib_datagram *dgram)
+{
+	softib_traffic_count(&from->sent, dgram->len);
+	rcu_read_lock();
+	if (is_multicast(dgram->dlid))
+		deliver_multicast(dgram);
+	else
+		deliver_unicast(from, dgram);
+	rcu_read_unlock();
+}
+
+/**
+ * softib_datagram_carry - carry a datagram from a port to its receivers
+ * @from: HCA of the sender
+ * @dgram: the datagram; a port without cable loses it
+ */
+void softib_datagram_carry(struct softib_hca *from,
+			   struct softib_datagram *dgram)
+{
+	if (READ_ONCE(from->up))
+		deliver(from, dgram);
+	else
+		drop(from);
+}
+
 /**
  * softib_send_datagram - carry one work request to its receivers
  * @sqp: the sender
@@ -250,7 +275,7 @@ static void address(struct softib_hca *from, struct rvt_qp *sqp,
 enum ib_wc_status softib_send_datagram(struct rvt_qp *sqp, struct rvt_swqe *wqe)
 {
 	struct softib_hca *from = to_softib(sqp->ibqp.device);
-	struct datagram dgram = { .len = wqe->length };
+	struct softib_datagram dgram = { .len = wqe->length };
 
 	if (!READ_ONCE(from->up)) {
 		drop(from);
@@ -264,17 +289,12 @@ enum ib_wc_status softib_send_datagram(struct rvt_qp *sqp, struct rvt_swqe *wqe)
 	if (dgram.len)
 		gather(wqe, dgram.data);
 	address(from, sqp, wqe, &dgram);
-	count(&from->sent, dgram.len);
 
 	if (is_sa_query(sqp, &dgram)) {
+		softib_traffic_count(&from->sent, dgram.len);
 		ask_sa(from, sqp, &dgram);
 	} else {
-		rcu_read_lock();
-		if (is_multicast(dgram.dlid))
-			deliver_multicast(&dgram);
-		else
-			deliver_unicast(from, &dgram);
-		rcu_read_unlock();
+		deliver(from, &dgram);
 	}
 	kfree(dgram.data);
 	return IB_WC_SUCCESS;

@@ -93,6 +93,7 @@ static const struct ib_device_ops softib_device_ops = {
 	.modify_device = modify_device,
 	.process_mad = softib_process_mad,
 	.disassociate_ucontext = disassociate_ucontext,
+	.rdma_netdev_get_params = softib_accel_params,
 };
 
 static void set_params(struct softib_hca *hca)
@@ -103,8 +104,9 @@ static void set_params(struct softib_hca *hca)
 		.qpn_start = 1,
 		.qpn_inc = 1,
 		.qos_shift = 1,
-		.qpn_res_start = 0x10000,
-		.qpn_res_end = 0x10000,
+		/* Accelerated IPoIB has these. */
+		.qpn_res_start = SOFTIB_UNDERLAY_QPN,
+		.qpn_res_end = SOFTIB_UNDERLAY_QPN + SOFTIB_UNDERLAY_QPS - 1,
 		.psn_mask = 0xffffff,
 		.psn_shift = 8,
 		.psn_modify_mask = 0xffffff,

@@ -40,7 +40,17 @@ static unsigned int unplugged_count;
 module_param_array_named(down, unplugged, uint, &unplugged_count, 0444);
 MODULE_PARM_DESC(down, "HCAs whose cable is out at the start, e.g. 0,2");
 
+static char *accelerated = "";
+module_param(accelerated, charp, 0444);
+MODULE_PARM_DESC(accelerated,
+		 "HCAs with a data path of their own for IPoIB, as mlx5 has: a list, e.g. 0,2, or 'all'");
+
+static unsigned int rx_queues;
+module_param(rx_queues, uint, 0444);
+MODULE_PARM_DESC(rx_queues, "RX queues of an accelerated HCA's IPoIB netdev, 1 to 256 (default: processors)");
+
 struct workqueue_struct *softib_wq;
+static DECLARE_BITMAP(accelerated_units, SOFTIB_MAX_HCAS);
 enum ib_mtu softib_port_mtu;
 enum ib_mtu softib_group_mtu;
 
@@ -143,10 +153,50 @@ static bool starts_up(unsigned int unit)
 	return true;
 }
 
+/* Reads the parameter accelerated. */
+static int accelerated_parse(void)
+{
+	int ret = 0;
+
+	if (sysfs_streq(accelerated, "all"))
+		bitmap_fill(accelerated_units, devices);
+	else
+		ret = bitmap_parselist(accelerated, accelerated_units, devices);
+	if (ret)
+		pr_err("softib: accelerated=%s is neither 'all' nor a list of HCAs 0 to %u\n",
+		       accelerated, devices - 1);
+	return ret;
+}
+
+static int queues_check(void)
+{
+	if (!rx_queues)
+		rx_queues = min(num_online_cpus(), SOFTIB_MAX_QUEUES + 0U);
+	if (rx_queues <= SOFTIB_MAX_QUEUES)
+		return 0;
+	pr_err("softib: rx_queues=%u is not in 1..%d\n", rx_queues,
+	       SOFTIB_MAX_QUEUES);
+	return -EINVAL;
+}
+
+static int mtus_check(void)
+{
+	int ret = mtu_parse("mtu", mtu, &softib_port_mtu);
+
+	if (ret)
+		return ret;
+	ret = mtu_parse("group_mtu", group_mtu ?: mtu, &softib_group_mtu);
+	if (!ret && softib_group_mtu > softib_port_mtu) {
+		pr_err("softib: group_mtu=%u is above mtu=%u\n", group_mtu,
+		       mtu);
+		ret = -EINVAL;
+	}
+	return ret;
+}
+
 static int parameters_check(void)
 {
 	unsigned int i;
-	int ret;
 
 	if (!devices || devices > SOFTIB_MAX_HCAS) {
 		pr_err("softib: devices=%u is not in 1..%d\n", devices,
@@ -165,16 +215,7 @@ static int parameters_check(void)
 			return -EINVAL;
 		}
 	}
-	ret = mtu_parse("mtu", mtu, &softib_port_mtu);
-	if (ret)
-		return ret;
-	ret = mtu_parse("group_mtu", group_mtu ?: mtu, &softib_group_mtu);
-	if (!ret && softib_group_mtu > softib_port_mtu) {
-		pr_err("softib: group_mtu=%u is above mtu=%u\n", group_mtu,
-		       mtu);
-		ret = -EINVAL;
-	}
-	return ret;
+	return accelerated_parse() ?: queues_check() ?: mtus_check();
 }
 
 static int hca_add(unsigned int unit)
@@ -196,6 +237,7 @@ static int hca_add(unsigned int unit)
 		platform_device_unregister(pdev);
 		return PTR_ERR(hca);
 	}
+	softib_accel_init(hca, test_bit(unit, accelerated_units), rx_queues);
 	platform_set_drvdata(pdev, hca);
 	table_set(unit, hca);
 	ret = softib_hca_register(hca);

@@ -19,6 +19,7 @@
 
 #include <linux/mutex.h>
 #include <linux/platform_device.h>
+#include <linux/version.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_mad.h>
 #include <rdma/ib_sa.h>
@@ -32,12 +33,49 @@
 #define SOFTIB_GID_PREFIX	0xfe80000000000000ULL	/* IBA 4.1.1, default */
 #define SOFTIB_QKEY		0x0b1b	/* of the IPoIB groups, as OpenSM's */
 #define SOFTIB_LIFETIME		18	/* 4.096 us * 2^18, as OpenSM's */
+#define SOFTIB_UNDERLAY_QPN	0x700000	/* first of accelerated IPoIB */
+#define SOFTIB_UNDERLAY_QPS	4096		/* a part of one page of rdmavt's bitmap */
+#define SOFTIB_MAX_QUEUES	256		/* RX queues of a netdev */
+
+/* ib_core numbered ports in 8 bits before Linux 5.14. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 14, 0)
+typedef u8 softib_port_t;
+#else
+typedef u32 softib_port_t;
+#endif
 
 /* One entry of the table of supported link rates, all at width 4X. */
 struct softib_rate {
 	unsigned int gbps;
 	u16 speed;		/* enum ib_port_speed */
 	u8 sa;			/* enum ib_rate, as in SA records */
+};
+
+struct accel_link;
+
+/**
+ * struct softib_accel - an HCA's own data path for IPoIB, see accel.c
+ * @enabled: whether it has one
+ * @queues: RX queues of its netdevs
+ * @lock: protects what follows
+ * @parent: the netdev that the others are children of
+ * @links: all its netdevs, the parent included
+ * @members: which of them are attached to which multicast group
+ * @qpns: numbers of underlay queue pairs that are taken
+ */
+struct softib_accel {
+	bool enabled;
+	unsigned int queues;
+	spinlock_t lock;
+	struct accel_link *parent;
+	struct list_head links;
+	struct list_head members;
+	DECLARE_BITMAP(qpns, SOFTIB_UNDERLAY_QPS);
+};
+
+struct softib_traffic {
+	atomic64_t octets;
+	atomic64_t packets;
 };
 
 /**
@@ -54,6 +92,7 @@ struct softib_rate {
  * @rate: link rate
  * @sent: traffic counters of the port, both directions
  * @received: see @sent
+ * @accel: accelerated IPoIB
  */
 struct softib_hca {
 	struct rvt_dev_info rdi;
@@ -66,10 +105,21 @@ struct softib_hca {
 	bool up;
 	u16 pkeys[SOFTIB_PKEYS];
 	const struct softib_rate *rate;
-	struct softib_traffic {
-		atomic64_t octets;
-		atomic64_t packets;
-	} sent, received;
+	struct softib_traffic sent, received;
+	struct softib_accel accel;
+};
+
+/* One unreliable datagram on its way. */
+struct softib_datagram {
+	void *data;
+	u32 len;
+	u32 dlid;
+	u32 dqpn;
+	u32 qkey;
+	u16 pkey;
+	bool solicited;
+	struct ib_grh grh;
+	struct ib_wc wc;	/* what the receiver's completion says */
 };
 
 /* The send engine's part of a queue pair. */
@@ -173,10 +223,27 @@ enum softib_verdict {
 /* datagram.c, connected.c */
 enum ib_wc_status softib_send_datagram(struct rvt_qp *sqp,
 				       struct rvt_swqe *wqe);
+void softib_traffic_count(struct softib_traffic *traffic, u32 octets);
+void softib_datagram_address(struct softib_hca *from,
+			     struct rdma_ah_attr *ah,
+			     struct softib_datagram *dgram);
+void softib_datagram_carry(struct softib_hca *from,
+			   struct softib_datagram *dgram);
 enum softib_verdict softib_send_connected(struct rvt_qp *sqp,
 					  struct rvt_swqe *wqe,
 					  enum ib_wc_status *status,
 					  u8 *rnr_timer);
+
+/* accel.c */
+void softib_accel_init(struct softib_hca *hca, bool enabled,
+		       unsigned int queues);
+int softib_accel_params(struct ib_device *ibdev, softib_port_t port,
+			enum rdma_netdev_t type,
+			struct rdma_netdev_alloc_params *params);
+bool softib_accel_unicast(struct softib_hca *to,
+			  const struct softib_datagram *dgram);
+void softib_accel_multicast(struct softib_hca *to,
+			    const struct softib_datagram *dgram);
 
 /* sa.c */
 bool softib_sa_answer(struct softib_hca *from, struct ib_sa_mad *mad);

@@ -42,7 +42,7 @@ bench-last: build ## A pool that forty nodes use to its last address (three minu
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-last -- "$(BIN)/rdma-ipam" $(or $(NODES),40)
 
 chaos: setup ## Agents and plugins on a real API server while everything fails (RDMANET_CHAOS_OPERATIONS, _SEED, _MACHINES)
-	@cargo build --quiet -p agent -p ipam
+	@cargo build --quiet -p agent -p controller -p ipam
 	@cargo test --quiet -p agents --test chaos -- --nocapture
 
 build: setup ## Both plugins as static binaries

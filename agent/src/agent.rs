@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What all tasks of an agent share.
 
-use crate::api::{IpBlock, IpPool, NodeRef};
+use crate::api::{IpBlock, IpPool};
 use crate::cluster::{Cluster, NodeCondition, Registration, Trouble};
 use crate::config::Config;
 use crate::follow::Names;
+use crate::http::Health;
 use crate::metrics::Metrics;
 use crate::node::Stores;
 use crate::patience;
 use crate::recorder::Events;
 use crate::wishes::Wishes;
-use block::orphan::{Judge, NodeSight};
 use block::owner::Me;
 use common::cni::Error;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -85,6 +85,19 @@ impl Failure {
     }
 }
 
+impl Health for Agent {
+    fn metrics(&self) -> String {
+        self.metrics.text()
+    }
+
+    fn ready(&self) -> Result<(), &'static str> {
+        match self.me() {
+            Some(_) => Ok(()),
+            None => Err("the API server has not been reached yet"),
+        }
+    }
+}
+
 impl Agent {
     /// An agent with nothing done yet.
     pub fn new(
@@ -149,20 +162,6 @@ impl Agent {
                 .registration
                 .map_or_else(gone, |node| Me::Registered(node.owner)),
         )
-    }
-
-    /// What there is, read now, of a node that may be gone.
-    ///
-    /// # Errors
-    /// [`Failure`].
-    pub async fn sight_of(&self, node: &NodeRef) -> Result<NodeSight, Failure> {
-        let registered = self.cluster.registration(&node.node).await?;
-        let has_pods = registered.is_none() && self.cluster.has_pods(&node.node).await?;
-        Ok(NodeSight {
-            judge: Judge::Keeper,
-            registered: registered.map(|node| node.owner),
-            has_pods,
-        })
     }
 
     /// The labels of this node.

@@ -2,6 +2,7 @@
 //! What the agent is told when it starts: each flag has an environment variable, for a `DaemonSet`.
 
 use crate::links::Scope;
+use api::pace;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,10 +10,7 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Writes a second that all nodes together make at most; with more blocks, each is told of less often.
-const WRITES_A_SECOND: u64 = 50;
-
-/// Claims blocks of addresses for this node, and keeps pools in order.
+/// Claims blocks of addresses for this node.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
     /// The name of this node (`spec.nodeName` of the agent's pod)
@@ -27,9 +25,6 @@ pub struct Config {
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, env = "RDMANET_LISTEN", default_value = "127.0.0.1:9471")]
     pub listen: SocketAddr,
-    /// The namespace of the keeper's Lease
-    #[arg(long, env = "RDMANET_NAMESPACE", default_value = "rdmanet-system")]
-    pub namespace: String,
     /// For how long nobody is given the blocks of a node that is gone
     #[arg(long, env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub quarantine: Duration,
@@ -60,10 +55,9 @@ impl Config {
         (self.quarantine / 4).min(MINUTE)
     }
 
-    /// How often a node tells of a block, at most, and the keeper of a pool's numbers, where the pool has so many blocks.
+    /// How often a node tells of a block, at most, where the pool has so many blocks.
     pub fn tell_every(&self, blocks: i64) -> Duration {
-        let all = u64::try_from(blocks).unwrap_or_default() / WRITES_A_SECOND;
-        self.mirror.max(Duration::from_secs(all))
+        pace::tell_every(self.mirror, blocks)
     }
 
     /// How often this node's registration is looked at.

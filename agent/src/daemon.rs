@@ -5,7 +5,6 @@ use crate::agent::Agent;
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::follow::Follower;
-use crate::keeper::Keeper;
 use crate::lock::NodeLock;
 use crate::serve::Workers;
 use crate::worker::{Message, Worker};
@@ -138,7 +137,6 @@ pub fn begin(
     tasks.spawn(until(stop.clone(), pool_events));
     tasks.spawn(until(stop.clone(), block_events));
     tasks.spawn(until(stop.clone(), start_known(agent.clone(), workers.clone())));
-    tasks.spawn(Keeper::run(agent.clone(), stop.clone()));
     (agent, workers)
 }
 

@@ -4,30 +4,21 @@
 //! Holds always: a node hands out addresses of a block only while the block's object names it as owner, or while nobody
 //! can have been given the block since it did.
 
+// What this crate shares with the controller stands in crate `api`, under the same names.
+pub use ::api;
+pub use ::api::{client, cluster, grid, ground, http, listing, object, patience, recorder, sticky, wishes};
+
 pub mod agent;
-pub mod api;
-pub mod client;
-pub mod cluster;
 pub mod config;
 pub mod daemon;
 pub mod evidence;
 pub mod follow;
-pub mod grid;
-pub mod ground;
-pub mod http;
 pub mod install;
-pub mod keeper;
 pub mod links;
 pub mod lock;
 pub mod metrics;
 pub mod node;
-pub mod object;
-pub mod patience;
-mod recorder;
 pub mod serve;
-pub mod space;
-pub mod sticky;
-pub mod wishes;
 pub mod worker;
 
 #[cfg(test)]

@@ -41,7 +41,6 @@ pub struct Metrics {
     failures: Family<OfPool, Counter>,
     questions: Family<OfQuestion, Counter>,
     missed: Family<OfPool, Counter>,
-    keeper: Gauge,
     link_up: Family<OfLink, Gauge>,
     link_changes: Family<OfLink, Counter>,
     registry: Mutex<Registry>,
@@ -94,7 +93,6 @@ impl Metrics {
                 "Questions of plugins that had given up before it was their turn",
                 self.missed.clone(),
             );
-            all.register("keeper", "Whether this agent is the keeper", self.keeper.clone());
             all.register(
                 "link_up",
                 "Whether a port or bond of this node has carrier",
@@ -172,10 +170,6 @@ impl Metrics {
 
     pub(crate) fn missed(&self, pool: &PoolName) {
         self.missed.get_or_create(&of(pool)).inc();
-    }
-
-    pub(crate) fn keeper(&self, is_keeper: bool) {
-        self.keeper.set(i64::from(is_keeper));
     }
 
     pub(crate) fn link(&self, name: &str, up: bool, changed: bool) {

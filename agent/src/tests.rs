@@ -47,7 +47,7 @@ fn constants(source: &str, module: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_condition_and_its_reasons_are_explained() {
-    let source = include_str!("api/pool/status.rs");
+    let source = include_str!("../../api/src/pool/status.rs");
     assert_eq!(
         column(OPERATE, "Conditions of a pool", 0),
         constants(source, "condition")
@@ -60,7 +60,7 @@ fn every_condition_and_its_reasons_are_explained() {
 
 #[test]
 fn the_condition_of_a_node_and_its_reasons_are_explained() {
-    let source = include_str!("links/condition.rs");
+    let source = include_str!("../../api/src/links.rs");
     let heading = "Condition of a node";
     assert_eq!(column(OPERATE, heading, 0), constants(source, "kind"));
     assert_eq!(column(OPERATE, heading, 1), constants(source, "reason"));
@@ -68,7 +68,7 @@ fn the_condition_of_a_node_and_its_reasons_are_explained() {
 
 #[test]
 fn every_event_is_explained() {
-    let mut reasons = constants(include_str!("api/pool/status.rs"), "reason");
+    let mut reasons = constants(include_str!("../../api/src/pool/status.rs"), "reason");
     // Of conditions that have ended, which no Event tells.
     for quiet in ["None", "Room"] {
         assert!(reasons.remove(quiet));
@@ -79,10 +79,18 @@ fn every_event_is_explained() {
 
 #[test]
 fn every_metric_is_explained() {
-    let registered = include_str!("metrics.rs").split("all.register(").skip(1);
-    let names: BTreeSet<String> = registered
-        .map(|text| format!("rdmanet_{}", text.split('"').nth(1).unwrap()))
-        .collect();
+    let served = |source: &str, prefix: &str| -> Vec<String> {
+        let registered = source.split("all.register(").skip(1);
+        registered
+            .map(|text| format!("{prefix}_{}", text.split('"').nth(1).unwrap()))
+            .collect()
+    };
+    let agent = served(include_str!("metrics.rs"), "rdmanet");
+    let controller = served(
+        include_str!("../../controller/src/metrics.rs"),
+        "rdmanet_controller",
+    );
+    let names: BTreeSet<String> = agent.into_iter().chain(controller).collect();
     assert!(names.len() > 10);
     assert_eq!(column(OPERATE, "Metrics", 0), names);
 }

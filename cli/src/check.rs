@@ -9,8 +9,8 @@ use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::{Block, Pool, Snapshot};
 use crate::holders::{Holder, Witness, holders};
 use crate::table::wrapped;
-use agent::api::{AddressState, BlockState, condition};
-use agent::links::condition::reason;
+use api::links::reason;
+use api::{AddressState, BlockState, condition};
 use ipam::range::{Family, bits};
 use kube::Client;
 use serde::Serialize;
@@ -332,7 +332,7 @@ fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Problem> {
                 "belongs to node {}, which the cluster does not have, and no agent has noted that yet",
                 spec.owner.node
             ),
-            "wait a minute; if it stays, no agent is the keeper: kubectl -n rdmanet-system get leases",
+            "wait a minute; if it stays, no controller runs: kubectl -n rdmanet-system get pods,leases",
         )),
         (_, Some(uid)) if *uid != spec.owner.node_uid => Some(problem(
             Level::Warn,

@@ -6,7 +6,7 @@ pub mod snapshot;
 
 use crate::answer::Failure;
 use crate::args::Access;
-use agent::client::proxy;
+use api::client::proxy;
 use common::cni::error::causes;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};

@@ -4,7 +4,7 @@
 
 use crate::cluster::snapshot::{Pool, Snapshot};
 use crate::leases::Held;
-use agent::api::AddressState;
+use api::AddressState;
 use ipam::pool::AddressPlace;
 use serde::Serialize;
 use std::net::IpAddr;

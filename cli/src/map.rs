@@ -170,7 +170,7 @@ pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, Failure> {
 }
 
 /// What is never given: the edges of the subnet, the gateway, and what lies outside the limits.
-fn never(range: &agent::api::Range, subnet: IpNetwork) -> IntervalSet {
+fn never(range: &api::Range, subnet: IpNetwork) -> IntervalSet {
     let (first, last) = (bits(subnet.network()), bits(subnet.broadcast()));
     let mut all = Vec::new();
     let limit = |text: &Option<String>| text.as_ref().and_then(|text| parse(text)).map(|(_, at)| at.first);

@@ -4,7 +4,7 @@
 use crate::answer::{Answer, Failure, Outcome};
 use crate::cluster::snapshot::{Block, Pool, Snapshot};
 use crate::table::{Table, wrapped};
-use agent::api::condition;
+use api::condition;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -40,8 +40,7 @@ pub fn pools(snapshot: &Snapshot, name: Option<&str>) -> Result<Answer, Failure>
             .status
             .as_ref()
             .and_then(|status| status.counters.as_ref());
-        let number =
-            |of: fn(&agent::api::Counters) -> i64| counters.map(|c| of(c).to_string()).unwrap_or_default();
+        let number = |of: fn(&api::Counters) -> i64| counters.map(|c| of(c).to_string()).unwrap_or_default();
         let (ready, reason) = readiness(pool);
         table.row([
             pool.name().to_owned(),

@@ -12,7 +12,7 @@ use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::Snapshot;
 use crate::holders::standing;
 use crate::leases::{places, with_store};
-use agent::api::{AddressState, IpAddress};
+use api::{AddressState, IpAddress};
 use ipam::config::Place;
 use ipam::store::{Fate, HeldLease};
 use kube::api::{DeleteParams, Preconditions};

@@ -10,30 +10,12 @@ use super::sight::{self, Sight};
 use super::verdict::{Judge, Verdict};
 use crate::agent::{Agent, Failure};
 use crate::cluster::{NodeCondition, Trouble};
+pub use api::links::{kind, reason};
 use block::owner::Me;
 use common::rdma::Sysfs;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
-
-/// The types of conditions on a Node.
-pub mod kind {
-    /// Every link that counts has carrier. The domain keeps it apart from everybody else's, as the comment on
-    /// `metav1.Condition.type` asks.
-    pub const LINKS_READY: &str = "rdmanet.io/LinksReady";
-}
-
-/// Why it has its status.
-pub mod reason {
-    /// True: all have carrier.
-    pub const LINKS_UP: &str = "LinksUp";
-    /// True: a bond goes on without one of its ports.
-    pub const BOND_DEGRADED: &str = "BondDegraded";
-    /// False: a port, or a bond with all of its ports, has no carrier.
-    pub const LINK_DOWN: &str = "LinkDown";
-    /// Unknown: the links that the condition was about are not on the node any more, or all are set down.
-    pub const NO_LINKS: &str = "NoLinks";
-}
 
 /// At least so much lies between two writes; a shorter `--mirror` makes it shorter.
 pub const EVERY: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::ground::Writer;
-use crate::ground::tests::ground;
+use api::testing::ground;
 use ipam::store::Identity;
 use std::ffi::OsString;
 use std::io;

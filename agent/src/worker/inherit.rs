@@ -83,7 +83,7 @@ impl Worker {
             version: version.clone(),
             unchanged: since.elapsed(),
         });
-        let sight = self.agent.sight_of(&block.spec.owner).await?;
+        let sight = self.agent.cluster.sight_of(&block.spec.owner).await?;
         let quarantine = self.agent.config.quarantine;
         if judge(&before, &version, &sight, watched.as_ref(), quarantine) != Verdict::End {
             if self.left.len() >= WATCHED {

@@ -137,7 +137,7 @@ fn a_pool_that_is_not_ready_is_told_with_its_reason() {
 #[test]
 fn a_node_whose_rail_has_no_carrier_is_wrong_and_one_whose_bond_lacks_a_port_is_told_of() {
     let mut cluster = cluster();
-    let says = |status: &str, reason: &str| agent::cluster::NodeCondition {
+    let says = |status: &str, reason: &str| api::cluster::NodeCondition {
         status: status.to_owned(),
         reason: reason.to_owned(),
         message: format!("{reason} is the case"),

@@ -7,10 +7,10 @@
 use super::pods::PodFacts;
 use super::{list, list_if_known};
 use crate::answer::Failure;
-use agent::api::{IpAddress, IpBlock, IpPool};
-use agent::cluster::{NodeCondition, conditions};
-use agent::ground::Ground;
-use agent::links::condition::kind::LINKS_READY;
+use api::cluster::{NodeCondition, conditions};
+use api::ground::Ground;
+use api::links::kind::LINKS_READY;
+use api::{IpAddress, IpBlock, IpPool};
 use ipnetwork::IpNetwork;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};

@@ -58,7 +58,7 @@ fn addresses_of_other_networks_are_nobodys_business() {
 fn of_pools_in_two_spaces_the_network_says_which_is_meant() {
     let mut cluster = cluster();
     let other = crate::testing::pool("other", &serde_json::json!([{ "subnet": "10.1.0.0/24" }]));
-    let mut other: agent::api::IpPool = serde_json::from_value(other).unwrap();
+    let mut other: api::IpPool = serde_json::from_value(other).unwrap();
     other.spec.address_space = "lab".to_owned();
     cluster.pools.push(crate::cluster::snapshot::Pool::of(other));
     let pool = |cluster: &Snapshot, address: &str, node: &str| {

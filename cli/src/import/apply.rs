@@ -8,7 +8,7 @@ use super::record::BEFORE;
 use crate::answer::Failure;
 use crate::cluster::explain;
 use crate::cluster::snapshot::definition;
-use agent::api::IpPool;
+use api::IpPool;
 use kube::api::PostParams;
 use kube::core::DynamicObject;
 use kube::{Api, Client, ResourceExt};

@@ -4,7 +4,7 @@
 use crate::answer::Failure;
 use crate::cluster::list_if_known;
 use crate::cluster::snapshot::{definitions, ipam_of};
-use agent::api::{Range, Route};
+use api::{Range, Route};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;

@@ -4,7 +4,7 @@
 
 use super::group::{Allocation, Group, Network, Reading, gather, networks};
 use crate::answer::Failure;
-use agent::api::Range;
+use api::Range;
 use ipnetwork::IpNetwork;
 use kube::Client;
 use serde_json::Value;

@@ -5,7 +5,7 @@
 use super::group::{Allocation, Group, Network, Reading, gather, networks};
 use crate::answer::Failure;
 use crate::cluster::list_if_known;
-use agent::api::{Range, Route};
+use api::{Range, Route};
 use ipnetwork::IpNetwork;
 use k8s_openapi::api::core::v1::NodeSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};

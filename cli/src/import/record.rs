@@ -2,7 +2,7 @@
 //! What a pool remembers of its move, in an annotation.
 
 use super::group::Allocation;
-use agent::api::IpPool;
+use api::IpPool;
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::Family;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;

@@ -5,7 +5,7 @@
 use super::group::{Allocation, Group, Network, Reading, Refusal, gather, networks};
 use crate::answer::Failure;
 use crate::cluster::list_if_known;
-use agent::api::{Range, Route};
+use api::{Range, Route};
 use ipam::range::{Family, bits};
 use ipnetwork::IpNetwork;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};

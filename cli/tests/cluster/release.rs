@@ -8,9 +8,10 @@ use serde_json::json;
 use std::path::PathBuf;
 
 async fn site() -> (Site, Member) {
-    let site = Site::new().await;
-    // An agent that takes its time, so that the command is first.
-    let node = Member::running(&site.server, "a", &["--observe", "1h"]).await;
+    // An agent and a controller that take their time, so that the command is first.
+    let flags = ["--observe", "1h"];
+    let site = Site::with(&flags).await;
+    let node = Member::running(&site.server, "a", &flags).await;
     site.pool(
         "rail0",
         json!({

@@ -3,7 +3,7 @@
 
 use crate::machine::Machine;
 use crate::{POOL, World};
-use agent::api::IpBlock;
+use api::IpBlock;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use std::collections::{BTreeMap, HashSet};
@@ -82,7 +82,7 @@ async fn leftovers(admin: &Client, machines: &[Machine]) -> Vec<String> {
             .filter(|name| !known.contains(*name))
             .map(|name| format!("block {name}, in the file of {}, has no object", filed[name].0)),
     );
-    let addresses: Api<agent::api::IpAddress> = Api::all(admin.clone());
+    let addresses: Api<api::IpAddress> = Api::all(admin.clone());
     let addresses = addresses.list(&ListParams::default()).await.unwrap();
     left.extend(
         addresses

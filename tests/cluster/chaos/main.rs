@@ -90,7 +90,7 @@ async fn no_address_is_given_twice_and_none_is_lost() {
     let machines = number("RDMANET_CHAOS_MACHINES", 6);
     let wanted = number("RDMANET_CHAOS_OPERATIONS", 2000);
     println!("chaos: seed {seed}, {machines} machines, {wanted} operations");
-    let site = Site::new().await;
+    let site = Site::with(&["--quarantine", QUARANTINE]).await;
     let world = Arc::new(World {
         replicas: Replicas::new(&site.admin).await,
         server: site.server,
@@ -140,6 +140,6 @@ async fn make_pool(world: &World, prefix: u32) {
         },
     }))
     .unwrap();
-    let api: Api<agent::api::IpPool> = Api::all(world.server.admin().await);
+    let api: Api<api::IpPool> = Api::all(world.server.admin().await);
     api.create(&PostParams::default(), &pool).await.unwrap();
 }

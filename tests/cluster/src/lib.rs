@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A cluster of an API server and nodes that have an agent and the plugin, each a process of its own.
+//! A cluster of an API server, a controller, and nodes that have an agent and the plugin, each a process of its own.
 //!
 //! Holds always: an agent has the token of its own pod and no other right; whatever a test starts ends with it.
 
@@ -11,9 +11,11 @@
     reason = "a fixture that cannot be made fails its test, and says why"
 )]
 
+pub mod controller;
 pub mod member;
 pub mod pools;
 
+pub use controller::Controller;
 pub use member::{Attachment, Member};
 pub use pools::{InTurn, Site};
 pub use tests::programs::program;

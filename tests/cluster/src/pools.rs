@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The API server of a test, and what it has.
 
-use agent::api::{Counters, IpAddress, IpBlock, IpPool, NodeRef};
-use agent::grid::Cell;
-use agent::object::{claim, owner};
+use crate::Controller;
+use api::grid::Cell;
+use api::object::{claim, owner};
+use api::{Counters, IpAddress, IpBlock, IpPool, NodeRef};
 use cluster::Server;
 use cluster::identity::NAMESPACE;
 use cluster::install::until;
@@ -18,6 +19,8 @@ use tokio::runtime::Runtime;
 
 /// A cluster of its own for one test.
 pub struct Site {
+    /// The controller, which runs from the start.
+    pub controller: Controller,
     /// The API server.
     pub server: Server,
     /// Its administrator.
@@ -26,15 +29,16 @@ pub struct Site {
 
 /// A cluster that several tests use, one after the other.
 pub struct InTurn {
+    flags: &'static [&'static str],
     cluster: OnceLock<(Runtime, Site)>,
     turn: Mutex<()>,
 }
 
 impl InTurn {
-    /// One that is started when the first test asks.
-    #[expect(clippy::new_without_default, reason = "a static is made in a constant way")]
-    pub const fn new() -> Self {
+    /// One that is started when the first test asks, with these flags of its controller.
+    pub const fn new(flags: &'static [&'static str]) -> Self {
         Self {
+            flags,
             cluster: OnceLock::new(),
             turn: Mutex::new(()),
         }
@@ -45,7 +49,7 @@ impl InTurn {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (runtime, site) = self.cluster.get_or_init(|| {
             let runtime = Runtime::new().unwrap();
-            let site = runtime.block_on(Site::new());
+            let site = runtime.block_on(Site::with(self.flags));
             (runtime, site)
         });
         test(runtime, site)
@@ -55,14 +59,25 @@ impl InTurn {
 impl Site {
     /// A new one, with everything of `conf/`.
     pub async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// The same, whose controller has these flags.
+    pub async fn with(flags: &[&str]) -> Self {
         let server = Server::installed().await;
         let admin = server.admin().await;
-        // No controller runs that would make it, and a pod needs one.
+        // No controller of Kubernetes runs that would make it, and a pod needs one.
         let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
             Api::default_namespaced(admin.clone());
         let account = serde_json::from_value(json!({ "metadata": { "name": "default" } })).unwrap();
         accounts.create(&PostParams::default(), &account).await.unwrap();
-        Self { server, admin }
+        let controller = Controller::new(&server, "a").await;
+        controller.start(&server, flags);
+        Self {
+            controller,
+            server,
+            admin,
+        }
     }
 
     /// The pools.
@@ -131,10 +146,10 @@ impl Site {
         }
     }
 
-    /// The node whose agent is the keeper.
-    pub async fn keeper(&self) -> String {
+    /// The replica of the controller that leads.
+    pub async fn leader(&self) -> String {
         let leases: Api<Lease> = Api::namespaced(self.admin.clone(), NAMESPACE);
-        let lease = leases.get("rdmanet-keeper").await.unwrap();
+        let lease = leases.get("rdmanet-controller").await.unwrap();
         lease.spec.unwrap().holder_identity.unwrap()
     }
 

@@ -112,7 +112,7 @@ async fn an_address_that_is_reserved_while_a_pod_has_it_stays_that_pods() {
             == 1
     })
     .await;
-    // The keeper lists the objects twice meanwhile.
+    // The controller lists the objects twice meanwhile.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(site.counters("rail0").await.used, 1, "it is one address");
     assert_eq!(site.condition("rail0", "ExclusionOverLive").await.0, "False");

@@ -196,8 +196,9 @@ async fn pools_that_cut_one_range_otherwise_are_not_both_accepted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_not_selected_any_more_keeps_its_pods_and_returns_the_rest() {
-    let site = Site::new().await;
-    let node = Member::running(&site.server, "a", &["--quarantine", "5s"]).await;
+    let flags = ["--quarantine", "5s"];
+    let site = Site::with(&flags).await;
+    let node = Member::running(&site.server, "a", &flags).await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     let one = Attachment::of("one");

@@ -2,9 +2,9 @@
 //! Requests that arrive long after their sender has given up, answers that nobody hears, Nodes that go twice: each at the one
 //! moment at which an agent could take it for something else. What the model of a block found is made to happen here.
 
-use agent::api::{AddressState, BlockState, IpAddressSpec, IpBlockSpec};
 use agents::pools::simple;
 use agents::{Attachment, InTurn, Member, Site};
+use api::{AddressState, BlockState, IpAddressSpec, IpBlockSpec};
 use cluster::install::until;
 use cluster::{Fault, Identity, Proxy};
 use serde_json::json;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Runs `test` on a cluster that is that of others before and after.
 pub(crate) fn in_turn(test: impl AsyncFnOnce(&Site)) {
-    static CLUSTER: InTurn = InTurn::new();
+    static CLUSTER: InTurn = InTurn::new(&["--quarantine", "5s"]);
     CLUSTER.run(|runtime, site| runtime.block_on(test(site)));
 }
 
@@ -205,8 +205,13 @@ fn a_node_that_comes_back_and_goes_again_has_a_whole_quarantine_again() {
         gone.add_soon("twice", &Attachment::of("pod").asking("10.3.0.40"))
             .await;
         // It has room in one pool, and wants the only block of the other.
-        let mut keeper = Member::running(&site.server, "keeper", &flags).await;
-        keeper.wait_active("twice").await;
+        let mut heir = Member::running(&site.server, "heir", &flags).await;
+        heir.wait_active("twice").await;
+        let is_back = || {
+            let log = site.controller.log();
+            log.matches("the node of the block is back").count()
+        };
+        let before = is_back();
         gone.kill();
         gone.identity.leave(&site.admin).await;
         until("all that it has is orphaned", async || {
@@ -220,8 +225,8 @@ fn a_node_that_comes_back_and_goes_again_has_a_whole_quarantine_again() {
         // Everybody's quarantine has begun, and nobody's is over.
         tokio::time::sleep(QUARANTINE / 2).await;
         let back = Identity::new(&site.admin, "gone").await;
-        until("the keeper has seen it come back", async || {
-            keeper.log().matches("the node of the block is back").count() == 2
+        until("the controller has seen it come back", async || {
+            is_back() == before + 2
         })
         .await;
         // Whoever counts from the first time is about to be through, or is.
@@ -232,6 +237,6 @@ fn a_node_that_comes_back_and_goes_again_has_a_whole_quarantine_again() {
         for pool in ["twice", "wanted"] {
             site.delete(pool).await;
         }
-        assert!(keeper.stop());
+        assert!(heir.stop());
     });
 }

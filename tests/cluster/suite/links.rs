@@ -28,7 +28,7 @@ struct Machine<'a> {
 /// Runs `test` on a machine with two rails in a network of its own, from where the API server is on the loopback too. One
 /// cluster serves all tests, one after the other.
 fn on_a_machine(name: &str, test: impl AsyncFnOnce(Machine<'_>) + Send) {
-    static CLUSTER: InTurn = InTurn::new();
+    static CLUSTER: InTurn = InTurn::new(&["--quarantine", "5s"]);
     CLUSTER.run(|runtime, site| {
         Node::run(|node| {
             let _relay = Relay::start(runtime.handle(), site.server.port());

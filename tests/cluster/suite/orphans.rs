@@ -2,10 +2,10 @@
 //! What nodes leave that are gone, when they are many: it is ended, and nobody waits for that.
 
 use crate::late::in_turn;
-use agent::api::{AddressState, Attachment, BlockState, IpAddress, IpAddressSpec, NodeRef};
-use agent::grid::address_name;
 use agents::pools::simple;
 use agents::{Member, Site};
+use api::grid::address_name;
+use api::{AddressState, Attachment, BlockState, IpAddress, IpAddressSpec, NodeRef};
 use cluster::install::until;
 use cluster::{Fault, Proxy};
 use kube::Api;
@@ -30,15 +30,13 @@ fn gone(by: &str, number: u32) -> NodeRef {
     }
 }
 
-/// The node `name`, of whose agent every look at one of its gone nodes is as `look` says. Returns how many there were.
-async fn behind(
+/// A proxy where every look at a gone node of `name` is as `look` says. Returns how many there were.
+async fn looks_through(
     site: &Site,
     name: &str,
     look: impl Fn(&str) -> Fault + Send + 'static,
-) -> (Member, Proxy, Arc<AtomicUsize>) {
+) -> (Proxy, Arc<AtomicUsize>) {
     let proxy = Proxy::start(&site.server).await;
-    let node = Member::new(&site.server, name, &["--quarantine", "4s"]).await;
-    node.go_through(&proxy, &site.server);
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = looks.clone();
     let gone = format!("/api/v1/nodes/gone-{name}-");
@@ -49,7 +47,17 @@ async fn behind(
         }
         _ => Fault::None,
     });
-    (node, proxy, looks)
+    (proxy, looks)
+}
+
+/// Starts the controller again behind `proxy`, or without one.
+fn restart(site: &Site, proxy: Option<&Proxy>) {
+    assert!(site.controller.stop());
+    let flags = ["--quarantine", "4s"];
+    match proxy {
+        Some(proxy) => site.controller.start_behind(proxy, &site.server, &flags),
+        None => site.controller.start(&site.server, &flags),
+    }
 }
 
 /// The blocks of gone nodes, and how many of them are orphaned.
@@ -70,10 +78,11 @@ fn pools_are_kept_while_the_blocks_of_many_gone_nodes_are_ended() {
             "00" => Fault::Status(500),
             _ => Fault::Delay(SLOW),
         };
-        let (mut keeper, proxy, looks) = behind(site, "sweeper", look).await;
-        keeper.start();
+        let (proxy, looks) = looks_through(site, "sweeper", look).await;
+        restart(site, Some(&proxy));
         site.simple("crowded", "10.5.0.0/16").await;
-        keeper.wait_active("crowded").await;
+        let mut node = Member::running(&site.server, "swept", &[]).await;
+        node.wait_active("crowded").await;
         site.crowd("crowded", Ipv4Addr::new(10, 5, 128, 0), GONE, |i| {
             gone("sweeper", i)
         })
@@ -108,7 +117,8 @@ fn pools_are_kept_while_the_blocks_of_many_gone_nodes_are_ended() {
         proxy.decide(|_, _| Fault::None);
         until("no block is left", async || left(site, "crowded").await.0 == 0).await;
         site.delete("crowded").await;
-        assert!(keeper.stop());
+        assert!(node.stop());
+        restart(site, None);
     });
 }
 
@@ -140,14 +150,17 @@ fn a_gone_node_is_looked_at_once_for_all_that_it_has_left() {
     in_turn(async |site| {
         let mut spec = simple("10.6.0.0/24");
         spec["reserved"] = json!(["10.6.0.0/28"]);
+        // Until everything is there.
+        assert!(site.controller.stop());
         site.pool("heap", spec).await;
         site.crowd("heap", Ipv4Addr::new(10, 6, 0, 128), 8, |_| gone("looker", 0))
             .await;
         for number in 1..=8 {
             bind(site, number).await;
         }
-        let (mut keeper, _proxy, looks) = behind(site, "looker", |_| Fault::None).await;
-        keeper.start();
+        let (proxy, looks) = looks_through(site, "looker", |_| Fault::None).await;
+        site.controller
+            .start_behind(&proxy, &site.server, &["--quarantine", "4s"]);
         let addresses = async || {
             let all = site.addresses().await.into_iter();
             all.filter(|address| address.spec.pool == "heap").count()
@@ -158,7 +171,7 @@ fn a_gone_node_is_looked_at_once_for_all_that_it_has_left() {
         let looks = looks.load(Ordering::SeqCst);
         assert!(looks < 16, "{looks} looks for 16 objects");
         site.delete("heap").await;
-        assert!(keeper.stop());
+        restart(site, None);
     });
 }
 
@@ -169,17 +182,18 @@ fn a_node_of_a_full_pool_watches_few_of_the_blocks_that_gone_nodes_have_left() {
         site.simple("abandoned", "10.7.0.0/22").await;
         site.crowd("abandoned", Ipv4Addr::new(10, 7, 0, 0), 64, |i| gone("heir", i))
             .await;
-        let mut first = Member::running(&site.server, "first", &[]).await;
         until("all of it is orphaned", async || {
             left(site, "abandoned").await == (64, 64)
         })
         .await;
-        let (mut heir, _proxy, looks) = behind(site, "heir", |_| Fault::None).await;
+        let (proxy, looks) = looks_through(site, "heir", |_| Fault::None).await;
+        let mut heir = Member::new(&site.server, "heir", &["--quarantine", "4s"]).await;
+        heir.go_through(&proxy, &site.server);
         heir.start();
         heir.wait_active("abandoned").await;
         let looks = looks.load(Ordering::SeqCst);
         assert!(looks < 32, "{looks} looks at gone nodes for a block");
         site.delete("abandoned").await;
-        assert!(heir.stop() && first.stop());
+        assert!(heir.stop());
     });
 }

@@ -51,8 +51,6 @@ async fn blocks_of(site: &Site, pool: &str, node: &str) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_for_an_api_server_is_in_nobodys_way() {
     let site = Site::new().await;
-    // The keeper is not to be disturbed.
-    let _keeper = Member::running(&site.server, "keeper", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
     site.wait_condition("rail0", "Ready", "True").await;
     a_claim_without_an_answer_is_made_again_until_it_is_known_whose_the_block_is(&site).await;

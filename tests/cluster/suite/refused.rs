@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a runtime gets to read when there is no address, each case with a code of its own.
 
-use agent::api::IpBlock;
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
+use api::IpBlock;
 use cluster::identity::join;
 use cluster::install::until;
 use kube::api::DeleteParams;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A pool whose blocks all have owners: nodes share, and give no address twice while they do.
 
-use agent::api::BlockState;
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
+use api::BlockState;
 use cluster::install::until;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -89,8 +89,9 @@ async fn three_nodes_use_a_pool_to_its_last_address() {
 /// The numbers of the pool are of before anybody had a block, and would call it exhausted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_fills_up_before_its_numbers_are_told_is_shared_at_once() {
-    let site = Site::new().await;
-    let nodes = members_with(&site, &["a", "b"], &["--mirror", "5m"]).await;
+    let flags = ["--mirror", "5m"];
+    let site = Site::with(&flags).await;
+    let nodes = members_with(&site, &["a", "b"], &flags).await;
     site.simple("rail0", "10.1.0.0/27").await;
     all_have_a_block(&nodes).await;
     let mut given = BTreeSet::new();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pods of a `StatefulSet` keep their addresses.
 
-use agent::api::{AddressState, IpAddress};
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
+use api::{AddressState, IpAddress};
 use cluster::install::until;
 use serde_json::json;
 use std::path::PathBuf;
@@ -198,7 +198,7 @@ async fn an_address_is_free_once_no_pod_can_come_back_for_it() {
         site.addresses().await.is_empty()
     })
     .await;
-    let logs = nodes[0].log() + &nodes[1].log();
+    let logs = site.controller.log();
     for evidence in [
         "has 1 replicas from ordinal 0 on",
         "StatefulSet default/db is gone",

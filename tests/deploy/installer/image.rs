@@ -48,7 +48,11 @@ fn tree(host: &Host, arch: &str) -> PathBuf {
     let at = |path: &str| dir.join(arch).join(path.trim_start_matches('/'));
     fs::create_dir_all(at("plugins")).unwrap();
     let agent = program("rdmanet-agent");
-    let mut programs = vec![(agent, at("rdmanet-agent"))];
+    let controller = program("rdmanet-controller");
+    let mut programs = vec![
+        (agent, at("rdmanet-agent")),
+        (controller, at("rdmanet-controller")),
+    ];
     for plugin in agent::install::PLUGINS {
         programs.push((program(plugin), at("plugins").join(plugin)));
     }

@@ -128,6 +128,8 @@ async fn an_agent_without_any_capability_does_its_work() {
     let server = Server::shared();
     let admin = server.admin().await;
     let identity = Identity::new(&admin, "bare").await;
+    let controller = agents::Controller::new(server, "bare").await;
+    controller.start(server, &[]);
     let dir = tempfile::tempdir().unwrap();
     let kubeconfig = dir.path().join("kubeconfig");
     std::fs::write(

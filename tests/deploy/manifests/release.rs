@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The life of a Helm release.
 
-use agent::api::IpPool;
+use api::IpPool;
 use cluster::Server;
 use deploy::api::{Send, apply};
 use deploy::manifests::{IMAGE, NAMESPACE, chart, objects, templated, tool, tool_with};

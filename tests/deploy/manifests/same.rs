@@ -107,7 +107,7 @@ fn manifests(folder: &Path) -> Vec<String> {
 #[test]
 fn no_manifest_of_a_folder_is_left_out() {
     let conf = workspace().join("conf");
-    for folder in ["crds", "rbac", "policies", "agent", "uninstall"] {
+    for folder in ["crds", "rbac", "policies", "agent", "controller", "uninstall"] {
         let text = std::fs::read_to_string(conf.join(folder).join("Kustomization")).unwrap();
         let mut listed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("- ")).collect();
         listed.sort_unstable();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Agents in this process: the daemon's own code, told what the daemon is told.
+//! Agents and controller in this process: the daemon's own code, told what the daemon is told.
 
 use agent::config::Config;
 use clap::Parser;
@@ -7,6 +7,14 @@ use cluster::Server;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::path::Path;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+#[derive(Parser)]
+struct ControllerFlags {
+    #[command(flatten)]
+    config: controller::config::Config,
+}
 
 #[derive(Parser)]
 struct Flags {
@@ -21,6 +29,14 @@ pub fn config(node: &str, data: &Path, more: &[&str]) -> Config {
     Flags::parse_from(flags.iter().chain(more)).config
 }
 
+/// Starts a controller of `server` with the defaults of the process and `more` flags.
+pub async fn controller(server: &Server, more: &[&str], tasks: &TaskTracker, stop: &CancellationToken) {
+    let token = cluster::identity::controller_token(&server.admin().await, "rdmanet-controller-bench").await;
+    let flags = ["rdmanet-controller", "--identity", "bench"];
+    let config = ControllerFlags::parse_from(flags.iter().chain(more)).config;
+    controller::daemon::begin(config, client(server.config_with(&token)).await, tasks, stop);
+}
+
 /// A client of the administrator's that outlasts long pauses: kube's own breaks where it is used again after five minutes.
 pub async fn admin(server: &Server) -> Client {
     client(Kubeconfig::read_from(server.kubeconfig()).unwrap()).await
@@ -29,5 +45,5 @@ pub async fn admin(server: &Server) -> Client {
 /// The daemon's client.
 pub async fn client(config: Kubeconfig) -> Client {
     let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-    agent::client::new(config.unwrap()).unwrap()
+    api::client::new(config.unwrap()).unwrap()
 }

@@ -2,8 +2,8 @@
 //! Nodes whose agents run as they do in a cluster, with socket, metrics and all.
 
 use crate::agents;
-use agent::api::IpPool;
 use agent::daemon;
+use api::IpPool;
 use cluster::install::until;
 use cluster::{Identity, Server};
 use kube::Api;
@@ -51,6 +51,7 @@ impl Nodes {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
+        agents::controller(server, &[], &nodes.tasks, &nodes.stop).await;
         for i in 0..count {
             let name = format!("node-{i:02}");
             let (data, socket) = (dir.join(&name), dir.join(format!("{name}.sock")));

@@ -2,7 +2,7 @@
 //! What holds for single addresses whoever writes them.
 
 use crate::{address, changed, refusal};
-use agent::api::IpAddress;
+use api::IpAddress;
 use cluster::Server;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //! What holds for blocks whoever writes them: an administrator here, whom no policy stops.
 
 use crate::{block, changed, refusal};
-use agent::api::IpBlock;
+use api::IpBlock;
 use cluster::Server;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};

@@ -2,7 +2,7 @@
 //! The ways to disturb a server do what they say; every suite that uses them stands on this.
 
 use crate::{block, refusal};
-use agent::api::IpBlock;
+use api::IpBlock;
 use cluster::{Fault, Identity, Proxy, Server};
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};

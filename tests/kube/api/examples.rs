@@ -7,7 +7,7 @@ use kube::api::{Api, Patch, PatchParams};
 #[tokio::test]
 async fn every_example_pool_is_accepted() {
     let admin = Server::shared().admin().await;
-    let api: Api<agent::api::IpPool> = Api::all(admin);
+    let api: Api<api::IpPool> = Api::all(admin);
     let files = install::manifests("pools");
     assert!(!files.is_empty());
     for file in files {

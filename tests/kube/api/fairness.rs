@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose requests wait in the queues of the agents (`conf/policies/fairness.yaml`). The API server says in each answer which `FlowSchema`
+//! Whose requests wait in the queues of the agents and of the controller (`conf/policies/fairness.yaml`). The API server says in each answer which `FlowSchema`
 //! and `PriorityLevelConfiguration` it went by (Kubernetes, "API Priority and Fairness", "Diagnostics").
 
-use cluster::identity::{ACCOUNT, NAMESPACE};
+use cluster::identity::{ACCOUNT, CONTROLLER, NAMESPACE, controller_token};
 use cluster::install::until;
 use cluster::{Identity, Server};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -31,11 +31,6 @@ fn list_of_pools() -> http::request::Builder {
     http::Request::get("/apis/rdmanet.io/v1alpha1/ippools?limit=1")
 }
 
-/// It has no body: it is refused, after it was sorted.
-fn renewal() -> http::request::Builder {
-    http::Request::put("/apis/coordination.k8s.io/v1/namespaces/rdmanet-system/leases/rdmanet-keeper")
-}
-
 /// The queue called `name`.
 async fn queue(admin: &Client, name: &str) -> [String; 2] {
     let schemas: Api<FlowSchema> = Api::all(admin.clone());
@@ -61,27 +56,30 @@ async fn stranger(server: &Server, admin: &Client) -> Client {
 }
 
 #[tokio::test]
-async fn agents_wait_in_a_queue_of_their_own_their_keeper_in_another_and_nobody_else_in_either() {
+async fn agents_and_the_controller_wait_in_queues_of_their_own() {
     let server = Server::shared();
     let admin = server.admin().await;
-    let agents = queue(&admin, ACCOUNT).await;
-    let keeper = queue(&admin, "rdmanet-keeper").await;
+    let (agents, controllers) = (queue(&admin, ACCOUNT).await, queue(&admin, CONTROLLER).await);
     let agent = server
         .with_token(&Identity::new(&admin, "fairness").await.token)
+        .await;
+    let controller = server
+        .with_token(&controller_token(&admin, "fairness").await)
         .await;
     // A schema is in force some time after it was stored.
     until("agents have their queue", async || {
         queue_of(&agent, list_of_pools()).await == agents
     })
     .await;
-    until("the keeper's writes have theirs", async || {
-        queue_of(&agent, renewal()).await == keeper
+    until("the controller has its queue", async || {
+        queue_of(&controller, list_of_pools()).await == controllers
     })
     .await;
     for other in [stranger(server, &admin).await, admin.clone()] {
         let theirs = queue_of(&other, list_of_pools()).await;
-        assert_ne!(theirs[0], agents[0]);
-        assert_ne!(theirs[1], agents[1]);
-        assert_ne!(queue_of(&other, renewal()).await[1], keeper[1]);
+        for ours in [&agents, &controllers] {
+            assert_ne!(theirs[0], ours[0]);
+            assert_ne!(theirs[1], ours[1]);
+        }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::{changed, pool, refusal};
-use agent::api::IpPool;
+use api::IpPool;
 use cluster::Server;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent's client, where an HTTP proxy stands before the API server, which speaks TLS.
 
-use agent::client;
+use api::client;
 use cluster::{Gateway, Identity, Server};
 use common::cni::error::causes;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -24,10 +24,10 @@ async fn a_server_that_speaks_tls_is_reached_through_a_proxy_by_one_connection()
     let gateway = Gateway::start().await;
     let identity = Identity::new(&server.admin().await, "far-away").await;
     let client = client_of(by_way_of(&gateway, identity.config(server))).await;
-    let cluster = agent::cluster::Cluster::new(client);
+    let cluster = api::cluster::Cluster::new(client);
     let node = cluster.registration("far-away").await.unwrap().unwrap();
     assert_eq!(*node.owner.uid, *identity.node.node_uid);
-    agent::cluster::names(&cluster.blocks).await.unwrap();
+    api::cluster::names(&cluster.blocks).await.unwrap();
     let asked = format!("CONNECT 127.0.0.1:{} HTTP/1.1", server.port());
     assert_eq!(gateway.asked(), [asked]);
 }
@@ -50,7 +50,7 @@ async fn a_request_that_a_proxy_refuses_says_which_proxy_and_why() {
     let gateway = Gateway::start().await;
     gateway.refuse(Some("403 Forbidden"));
     let client = client_of(by_way_of(&gateway, server.config_with("any"))).await;
-    let cluster = agent::cluster::Cluster::new(client);
+    let cluster = api::cluster::Cluster::new(client);
     let trouble = cluster.registration("far-away").await.unwrap_err();
     let words = format!(
         "the proxy {}/ refuses the way to 127.0.0.1:{}: 403 Forbidden; let the proxy allow it",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node that has joined the cluster, with its agent's pod and the token which that pod would be given.
 
-use agent::api::NodeRef;
+use api::NodeRef;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::api::{DeleteParams, PostParams};
@@ -14,6 +14,9 @@ pub const NAMESPACE: &str = "rdmanet-system";
 
 /// The service account of the agents.
 pub const ACCOUNT: &str = "rdmanet-agent";
+
+/// The service account of the controller.
+pub const CONTROLLER: &str = "rdmanet-controller";
 
 /// A node and its agent.
 #[derive(Clone, Debug)]
@@ -105,6 +108,25 @@ fn agent_pod(node: &str) -> Pod {
 
 /// A token that is good for as long as `pod` exists, and says where it runs.
 async fn token(admin: &Client, pod: &Pod) -> kube::Result<String> {
+    token_of(admin, ACCOUNT, pod).await
+}
+
+/// The token of the controller's pod `name`, which is made.
+pub async fn controller_token(admin: &Client, name: &str) -> String {
+    let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
+    let pod = serde_json::from_value(json!({
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": {
+            "serviceAccountName": CONTROLLER,
+            "containers": [{ "name": "controller", "image": "controller" }],
+        },
+    }))
+    .unwrap();
+    let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+    token_of(admin, CONTROLLER, &pod).await.unwrap()
+}
+
+async fn token_of(admin: &Client, account: &str, pod: &Pod) -> kube::Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
     let request = TokenRequest {
         spec: TokenRequestSpec {
@@ -120,7 +142,7 @@ async fn token(admin: &Client, pod: &Pod) -> kube::Result<String> {
         ..TokenRequest::default()
     };
     let answer = accounts
-        .create_token_request(ACCOUNT, &PostParams::default(), &request)
+        .create_token_request(account, &PostParams::default(), &request)
         .await?;
     Ok(answer.status.unwrap().token)
 }

@@ -2,7 +2,7 @@
 //! Applies the manifests of `conf/`, as `kubectl apply -f` does.
 
 use crate::{Identity, Server};
-use agent::api::IpBlock;
+use api::IpBlock;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
@@ -95,10 +95,10 @@ pub async fn api_of(admin: &Client, object: &DynamicObject) -> Api<DynamicObject
 
 /// Waits until objects of the group can be made.
 async fn served(admin: &Client) {
-    let pools: Api<agent::api::IpPool> = Api::all(admin.clone());
+    let pools: Api<api::IpPool> = Api::all(admin.clone());
     let blocks: Api<IpBlock> = Api::all(admin.clone());
-    let addresses: Api<agent::api::IpAddress> = Api::all(admin.clone());
-    let spaces: Api<agent::api::AddressSpace> = Api::all(admin.clone());
+    let addresses: Api<api::IpAddress> = Api::all(admin.clone());
+    let spaces: Api<api::AddressSpace> = Api::all(admin.clone());
     let one = kube::api::ListParams::default().limit(1);
     until("the definitions are served", async || {
         pools.list(&one).await.is_ok()

@@ -77,7 +77,7 @@ fn a_reserved_address_in_use_takes_nothing_from_what_the_node_gives() {
         "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
         "reserved": ["10.1.0.16-10.1.0.23"],
     });
-    let ground = crate::ground::tests::of("rail0", &spec).unwrap();
+    let ground = api::testing::of("rail0", &spec).unwrap();
     let cell = Cell::of("10.1.0.16/28".parse().unwrap());
     let used = |leased, by_name| Use {
         leased,

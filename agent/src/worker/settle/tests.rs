@@ -2,7 +2,7 @@
 //! What a node keeps of its blocks.
 
 use super::*;
-use crate::ground::tests::ground;
+use api::testing::ground;
 use ipam::pool::Counters;
 
 fn spare(name: &str, free: u64) -> Spare<'_> {

@@ -10,7 +10,7 @@ fn a_request_is_known_by_its_resource() {
         ("/api/v1/nodes/node-1", "nodes"),
         ("/api/v1/namespaces?labelSelector=a", "namespaces"),
         (
-            "/apis/coordination.k8s.io/v1/namespaces/rdmanet-system/leases/rdmanet-keeper",
+            "/apis/coordination.k8s.io/v1/namespaces/rdmanet-system/leases/rdmanet-controller",
             "leases",
         ),
         ("/healthz", "/healthz"),

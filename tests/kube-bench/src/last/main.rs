@@ -20,7 +20,7 @@
 mod pods;
 mod report;
 
-use agent::api::{BlockState, IpAddress, IpBlock, IpPool};
+use api::{BlockState, IpAddress, IpBlock, IpPool};
 use bench_kube::figures::machine;
 use bench_kube::gauge::Gauges;
 use bench_kube::nodes::{self, Nodes};

@@ -2,8 +2,8 @@
 //! Many nodes that want a block of a pool which is nearly used up, all at once.
 
 use crate::fleet::{Fleet, PATIENCE};
-use agent::api::{BlockState, IpBlock, IpBlockSpec};
-use agent::grid::Cell;
+use api::grid::Cell;
+use api::{BlockState, IpBlock, IpBlockSpec};
 use bench_kube::gauge::{Gauges, Phase};
 use cluster::identity::join;
 use futures::StreamExt;

@@ -2,8 +2,8 @@
 //! Many nodes with an agent each.
 
 use agent::agent::Agent;
-use agent::api::{IpBlock, IpPool};
 use agent::daemon;
+use api::{IpBlock, IpPool};
 use cluster::{Identity, Server};
 use futures::StreamExt;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -41,6 +41,9 @@ pub(crate) struct Fleet<'s> {
     dir: TempDir,
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// The controller runs on while agents end and start.
+    controller: TaskTracker,
+    controller_stop: CancellationToken,
 }
 
 impl<'s> Fleet<'s> {
@@ -55,7 +58,22 @@ impl<'s> Fleet<'s> {
             dir: tempfile::tempdir_in("/dev/shm").unwrap(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+            controller: TaskTracker::new(),
+            controller_stop: CancellationToken::new(),
         }
+    }
+
+    /// Starts the controller, which runs until [`Fleet::end_all`].
+    pub(crate) async fn begin_controller(&self) {
+        bench_kube::agents::controller(self.server, &[], &self.controller, &self.controller_stop).await;
+    }
+
+    /// Ends everything and waits for it.
+    pub(crate) async fn end_all(&mut self) {
+        self.end().await;
+        self.controller_stop.cancel();
+        self.controller.close();
+        self.controller.wait().await;
     }
 
     /// Lets nodes and pods be there.

@@ -36,6 +36,7 @@ impl Fleet<'_> {
             "cooldownSeconds": 0,
         });
         self.pool(POOL, spec).await;
+        self.begin_controller().await;
         self.begin(0).await;
         self.until_accepted(1).await;
         let start = gauges.start().await;
@@ -157,7 +158,7 @@ impl Fleet<'_> {
         let begun = Instant::now();
         loop {
             let blocks = self.blocks().await;
-            let noted = |block: &agent::api::IpBlock| {
+            let noted = |block: &api::IpBlock| {
                 block
                     .status
                     .as_ref()

@@ -68,5 +68,5 @@ async fn main() {
         let crowds = crowd::claims(&mut fleet, &gauges).await;
         println!("{}", report::crowds(&crowds));
     }
-    fleet.end().await;
+    fleet.end_all().await;
 }

@@ -3,7 +3,7 @@
 
 use super::Agent;
 use crate::{address, pool, refusal};
-use agent::api::{IpAddress, IpPool};
+use api::{IpAddress, IpPool};
 use cluster::Server;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -24,7 +24,7 @@ async fn an_agent_has_the_addresses_of_its_own_node_alone() {
     assert!(said.contains("node addresses-1 still has this address"), "{said}");
 
     let mut orphaned = had.clone();
-    orphaned.spec.state = agent::api::AddressState::Orphaned;
+    orphaned.spec.state = api::AddressState::Orphaned;
     let orphaned = other
         .addresses()
         .replace(name, &PostParams::default(), &orphaned)
@@ -32,7 +32,7 @@ async fn an_agent_has_the_addresses_of_its_own_node_alone() {
         .unwrap();
     let mut given = orphaned.clone();
     given.spec.attachment.as_mut().unwrap().ifname = "stolen".to_owned();
-    given.spec.state = agent::api::AddressState::Bound;
+    given.spec.state = api::AddressState::Bound;
     let said = refusal(
         other
             .addresses()
@@ -42,8 +42,8 @@ async fn an_agent_has_the_addresses_of_its_own_node_alone() {
     .message;
     assert!(said.contains("may only say that it is Orphaned"), "{said}");
     let mut kept = orphaned.clone();
-    kept.spec.state = agent::api::AddressState::Kept;
-    kept.spec.holder = Some(agent::api::Holder {
+    kept.spec.state = api::AddressState::Kept;
+    kept.spec.holder = Some(api::Holder {
         namespace: "train".to_owned(),
         stateful_set: "db".to_owned(),
         pod: "db-0".to_owned(),

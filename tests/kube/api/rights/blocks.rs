@@ -3,7 +3,7 @@
 
 use super::Agent;
 use crate::{block, refusal};
-use agent::api::IpBlock;
+use api::IpBlock;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 

@@ -62,8 +62,8 @@ fn agent_info() -> Value {
 #[tokio::test]
 async fn an_agent_says_of_its_own_node_whether_its_links_are_ready() {
     let agent = agent_of_a_node_that_runs("links-1").await;
-    let cluster = agent::cluster::Cluster::new(agent.client.clone());
-    let says = |status: &str| agent::cluster::NodeCondition {
+    let cluster = api::cluster::Cluster::new(agent.client.clone());
+    let says = |status: &str| api::cluster::NodeCondition {
         status: status.to_owned(),
         reason: "Test".to_owned(),
         message: "a test".to_owned(),

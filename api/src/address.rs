@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `IPAddress`: one address that must be unique across nodes: asked for by name, kept by a pod, or of a shared block.
+//!
+//! Holds always, by rules of the API server: the name says which address it is, so only one can create it.
+
+use super::NodeRef;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// An address that one attachment has, or that is kept for a pod.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[kube(
+    group = "rdmanet.io",
+    version = "v1alpha1",
+    kind = "IPAddress",
+    root = "IpAddress",
+    plural = "ipaddresses",
+    singular = "ipaddress",
+    category = "rdmanet",
+    derive = "PartialEq",
+    selectable = ".spec.pool",
+    selectable = ".spec.node.node",
+    selectable = ".spec.state",
+    selectable = ".spec.block",
+    selectable = ".spec.holder.namespace",
+    selectable = ".spec.holder.pod",
+    validation = rules::name_tells_the_address(),
+    printcolumn(name = "Address", type_ = "string", json_path = ".spec.address"),
+    printcolumn(name = "Pool", type_ = "string", json_path = ".spec.pool"),
+    printcolumn(name = "State", type_ = "string", json_path = ".spec.state"),
+    printcolumn(name = "Namespace", type_ = "string", json_path = ".spec.pod.namespace"),
+    printcolumn(name = "Pod", type_ = "string", json_path = ".spec.pod.name"),
+    printcolumn(name = "Node", type_ = "string", json_path = ".spec.node.node"),
+    printcolumn(name = "StatefulSet", type_ = "string", priority = 1, json_path = ".spec.holder.statefulSet"),
+    printcolumn(name = "Interface", type_ = "string", priority = 1, json_path = ".spec.attachment.ifname"),
+    printcolumn(name = "Since", type_ = "date", json_path = ".spec.since")
+)]
+#[x_kube(
+    validation = rules::address_is_one(),
+    validation = rules::block_has_the_address(),
+    validation = rules::address_stays(),
+    validation = rules::has_what_its_state_needs(),
+    validation = rules::passes_on_when_let_go()
+)]
+pub struct IpAddressSpec {
+    /// The pool it is from.
+    #[schemars(length(min = 1, max = 63))]
+    pub pool: String,
+    /// The address.
+    #[schemars(length(min = 2, max = 39))]
+    pub address: String,
+    /// The addresses of the block that it lies in, as pools of its address space are cut, whoever has that block: whoever
+    /// claims it looks for objects that name it. An address of a pool without blocks is a block of its own.
+    #[schemars(length(min = 4, max = 43))]
+    pub block: String,
+    /// The node that its attachment is on, or was on last.
+    pub node: NodeRef,
+    /// Whether anybody has it.
+    pub state: AddressState,
+    /// Who has it, or had it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<Attachment>,
+    /// The pod of the attachment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodRef>,
+    /// Whose it stays after the attachment has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Holder>,
+    /// Since when its attachment has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+}
+
+/// Whether anybody has an address.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AddressState {
+    /// `attachment` has it.
+    Bound,
+    /// Nobody has it, and it waits for `holder`.
+    Kept,
+    /// Its node is gone, and with it its attachment, as another node's agent has seen. Said before it is deleted.
+    Orphaned,
+}
+
+/// A CNI attachment.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Attachment {
+    /// `CNI_CONTAINERID`.
+    #[serde(rename = "containerID")]
+    #[schemars(length(min = 1, max = 253))]
+    pub container_id: String,
+    /// `CNI_IFNAME`.
+    #[schemars(length(min = 1, max = 15))]
+    pub ifname: String,
+    /// The name of the network.
+    #[schemars(length(min = 1, max = 253))]
+    pub network: String,
+}
+
+/// A pod.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PodRef {
+    /// Its namespace.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Its `metadata.uid`, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub uid: Option<String>,
+}
+
+/// Whose an address stays: an interface of a pod, known by its name and not by its UID.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    /// The namespace of the `StatefulSet` and of its pod.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+    /// The `StatefulSet`.
+    #[schemars(length(min = 1, max = 253))]
+    pub stateful_set: String,
+    /// The name of the pod.
+    #[schemars(length(min = 1, max = 253))]
+    pub pod: String,
+    /// The name of the network.
+    #[schemars(length(min = 1, max = 253))]
+    pub network: String,
+    /// The name of the interface in the pod.
+    #[schemars(length(min = 1, max = 15))]
+    pub ifname: String,
+}
+
+mod rules {
+    use crate::cel::{about, address, plain, spelled};
+    use kube::core::Rule;
+
+    pub(super) fn name_tells_the_address() -> Rule {
+        let (valid, digits) = (
+            address("self.spec.address"),
+            spelled("self.metadata.name", "self.spec.address", "0"),
+        );
+        plain(
+            format!("!({valid}) || {digits}"),
+            "the name of an address is <address space>-<address in hexadecimal>",
+        )
+    }
+
+    pub(super) fn address_is_one() -> Rule {
+        about(
+            "address",
+            address("self.address"),
+            "'address ' + self.address + ' is not an IP address'",
+        )
+    }
+
+    pub(super) fn block_has_the_address() -> Rule {
+        about(
+            "block",
+            "isCIDR(self.block) && (!isIP(self.address) || cidr(self.block).containsIP(self.address))",
+            "'block ' + self.block + ' is not a network with address ' + self.address",
+        )
+    }
+
+    pub(super) fn address_stays() -> Rule {
+        plain(
+            "self.address == oldSelf.address && self.pool == oldSelf.pool && self.block == oldSelf.block",
+            "pool, address and block cannot be changed",
+        )
+    }
+
+    pub(super) fn has_what_its_state_needs() -> Rule {
+        plain(
+            "self.state == 'Kept' ? has(self.holder) : has(self.attachment)",
+            "an address that is Bound or Orphaned names its attachment, one that is Kept its holder",
+        )
+    }
+
+    pub(super) fn passes_on_when_let_go() -> Rule {
+        plain(
+            "self.node == oldSelf.node || oldSelf.state != 'Bound'",
+            "an address passes to another node only while it is Kept or Orphaned",
+        )
+    }
+}

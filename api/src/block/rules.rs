@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the API server keeps true of every `IPBlock`, whoever writes it.
+
+use crate::cel::{about, plain, spelled};
+use kube::core::Rule;
+
+pub(super) fn name_tells_addresses() -> Rule {
+    let (name, cidr) = ("self.metadata.name", "self.spec.cidr");
+    let first = format!("{cidr}.substring(0, {cidr}.indexOf('/'))");
+    // "-" and the length.
+    let tail = format!("(size({cidr}) - {cidr}.indexOf('/'))");
+    let digits = spelled(name, &first, &tail);
+    plain(
+        format!(
+            "!isCIDR({cidr}) || ({name}.endsWith('-' + {cidr}.substring({cidr}.indexOf('/') + 1)) && {name}.contains({cidr}.contains(':') ? '-6-' : '-4-') && {digits})"
+        ),
+        "the name of a block is <address space>-<4|6>-<first address in hexadecimal>-<prefix length>",
+    )
+}
+
+pub(super) fn cidr_is_a_network() -> Rule {
+    about(
+        "cidr",
+        "isCIDR(self.cidr) && cidr(self.cidr) == cidr(self.cidr).masked()",
+        "'cidr ' + self.cidr + ' is not a network without host bits'",
+    )
+}
+
+pub(super) fn addresses_stay() -> Rule {
+    plain(
+        "self.cidr == oldSelf.cidr && self.pool == oldSelf.pool",
+        "pool and cidr of a block cannot be changed",
+    )
+}
+
+pub(super) fn owner_changes_when_orphaned() -> Rule {
+    plain(
+        "self.owner == oldSelf.owner || oldSelf.state == 'Orphaned'",
+        "a block passes to another owner only while it is Orphaned",
+    )
+}
+
+pub(super) fn epoch_counts() -> Rule {
+    plain(
+        "self.epoch == oldSelf.epoch + 1 || (self.epoch == oldSelf.epoch && (oldSelf.state != 'Orphaned' || self.state == 'Orphaned'))",
+        "epoch goes up by one when an Orphaned block gets an owner, and never otherwise than by one",
+    )
+}
+
+pub(super) fn shared_stays_shared() -> Rule {
+    plain(
+        "oldSelf.state != 'Shared' || self.state == 'Shared'",
+        "a Shared block stays Shared until it is deleted",
+    )
+}

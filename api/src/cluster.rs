@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The requests that the agent makes: each with an end (`crate::patience`), each with the precondition that makes it safe to be late.
+
+mod registration;
+
+pub use registration::{NodeCondition, Registration, conditions};
+
+use crate::patience::{self, Impatience};
+use crate::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, VersionMatch};
+use kube::core::Selector;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+
+/// The field manager of everything that the agent writes.
+pub const MANAGER: &str = "rdmanet-agent";
+
+/// Names on one page of a list.
+const PAGE: u32 = 500;
+
+/// Why a request has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// There is no answer; the request may have taken effect or may do so yet.
+    #[error("the API server does not answer {what}: {why}")]
+    Unanswered {
+        /// The request.
+        what: String,
+        /// What became of it.
+        why: String,
+    },
+    /// It was not asked.
+    #[error("no time was left to ask the API server: {what}")]
+    Unasked {
+        /// The request.
+        what: String,
+    },
+    /// The API server has refused it.
+    #[error("the API server refuses {what}: {why}")]
+    Refused {
+        /// The request.
+        what: String,
+        /// Its sentence.
+        why: String,
+    },
+}
+
+impl Trouble {
+    /// Whether the API server has not said what it makes of the request.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Self::Unanswered { .. } | Self::Unasked { .. })
+    }
+}
+
+/// What became of a write that depends on what was read before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written<T> {
+    /// It has taken effect.
+    Done(T),
+    /// Somebody else was there first.
+    Late,
+}
+
+/// The API server.
+#[derive(Clone)]
+pub struct Cluster {
+    /// The client of this agent.
+    pub client: Client,
+    /// Pools.
+    pub pools: Api<IpPool>,
+    /// Address spaces.
+    pub spaces: Api<AddressSpace>,
+    /// Blocks.
+    pub blocks: Api<IpBlock>,
+    /// Addresses.
+    pub addresses: Api<IpAddress>,
+    /// Nodes.
+    pub nodes: Api<Node>,
+    /// Namespaces.
+    pub namespaces: Api<Namespace>,
+}
+
+/// An object of a kind that is known here.
+pub trait Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug {}
+
+impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug> Object for K {}
+
+/// A request about one object in the words of kubectl, such as `GET ipblocks/default-4-0a000000-26`.
+fn request<K: Object>(verb: &str, name: &str) -> String {
+    format!("{verb} {}/{name}", K::plural(&()))
+}
+
+/// The same about an object that is to be written.
+fn request_of<K: Object>(verb: &str, object: &K) -> (String, String) {
+    let name = object.meta().name.clone().unwrap_or_default();
+    (request::<K>(verb, &name), name)
+}
+
+async fn limited<T>(
+    what: &str,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<Result<T, Box<kube::core::Status>>, Trouble> {
+    let unanswered = |why: String| Trouble::Unanswered {
+        what: what.to_owned(),
+        why,
+    };
+    // kube's client asks again by itself on 429, 503 and 504. That may make a request take effect twice in the API server's
+    // eyes, of which the second time misses: the name is taken, or the version is another one. So it is `Written::Late`, and who
+    // sees that reads what is there.
+    match patience::limited(request).await {
+        Err(Impatience::Unasked) => Err(Trouble::Unasked {
+            what: what.to_owned(),
+        }),
+        Err(Impatience::GivenUp(after)) => {
+            Err(unanswered(format!("nothing within {:.1} s", after.as_secs_f64())))
+        }
+        Ok(Ok(value)) => Ok(Ok(value)),
+        // 429 and 5xx say nothing about whether it took effect.
+        Ok(Err(kube::Error::Api(status))) if status.code == 429 || status.code >= 500 => {
+            Err(unanswered(format!("{} ({})", status.message, status.code)))
+        }
+        Ok(Err(kube::Error::Api(status))) => Ok(Err(status)),
+        Ok(Err(e)) => Err(unanswered(common::cni::error::causes(&e))),
+    }
+}
+
+fn refused(what: &str, status: &kube::core::Status) -> Trouble {
+    Trouble::Refused {
+        what: what.to_owned(),
+        why: format!("{} ({})", status.message, status.code),
+    }
+}
+
+/// The precondition that the object is still the one that was read.
+fn unchanged<K: Resource>(object: &K) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: object.meta().uid.clone(),
+            resource_version: object.meta().resource_version.clone(),
+        }),
+        ..DeleteParams::default()
+    }
+}
+
+/// Whether there is an object of this name, read past every cache.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn get<K: Object>(api: &Api<K>, name: &str) -> Result<Option<K>, Trouble> {
+    let what = request::<K>("GET", name);
+    match limited(&what, api.get(name)).await? {
+        Ok(object) => Ok(Some(object)),
+        Err(status) if status.code == 404 => Ok(None),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Creates an object; late if the name is taken.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn create<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble> {
+    let (what, _) = request_of("CREATE", object);
+    match limited(&what, api.create(&PostParams::default(), object)).await? {
+        Ok(object) => Ok(Written::Done(object)),
+        Err(status) if status.code == 409 => Ok(Written::Late),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Replaces an object, if it is the version that `object` was made from.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn swap<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble> {
+    let (what, name) = request_of("UPDATE", object);
+    match limited(&what, api.replace(&name, &PostParams::default(), object)).await? {
+        Ok(object) => Ok(Written::Done(object)),
+        Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Deletes an object, if it is the version that was read.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn delete<K: Object>(api: &Api<K>, object: &K) -> Result<Written<()>, Trouble> {
+    let (what, name) = request_of("DELETE", object);
+    match limited(&what, api.delete(&name, &unchanged(object))).await? {
+        Ok(_) => Ok(Written::Done(())),
+        Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Ends the use of an address, if it is the version that was read: it is kept for whoever keeps it, and free otherwise.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn let_go(api: &Api<IpAddress>, address: &IpAddress) -> Result<Written<()>, Trouble> {
+    if address.spec.holder.is_none() {
+        return delete(api, address).await;
+    }
+    let mut kept = address.clone();
+    kept.spec.state = AddressState::Kept;
+    kept.spec.attachment = None;
+    Ok(match swap(api, &kept).await? {
+        Written::Done(_) => Written::Done(()),
+        Written::Late => Written::Late,
+    })
+}
+
+/// Replaces the status of an object, whatever its version.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn tell<K: Object>(
+    api: &Api<K>,
+    name: &str,
+    status: impl Serialize,
+) -> Result<Written<K>, Trouble> {
+    let what = request::<K>("PATCH", &format!("{name}/status"));
+    let patch = serde_json::json!({ "status": status });
+    let params = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    match limited(&what, api.patch_status(name, &params, &Patch::Merge(patch))).await? {
+        Ok(object) => Ok(Written::Done(object)),
+        Err(e) if matches!(e.code, 404 | 409) => Ok(Written::Late),
+        Err(e) => Err(refused(&what, &e)),
+    }
+}
+
+/// Replaces the status of an object, if it is the version that `object` was made from.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn swap_status<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble> {
+    let (what, name) = request_of("UPDATE status of", object);
+    match limited(&what, api.replace_status(&name, &PostParams::default(), object)).await? {
+        Ok(object) => Ok(Written::Done(object)),
+        Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Every object that `fields` selects, page by page.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn list<K: Object>(api: &Api<K>, fields: &str) -> Result<Vec<K>, Trouble> {
+    let what = match fields {
+        "" => format!("LIST {}", K::plural(&())),
+        fields => format!("LIST {} ({fields})", K::plural(&())),
+    };
+    let mut all = Vec::new();
+    let mut params = ListParams::default().fields(fields).limit(PAGE);
+    loop {
+        let page = match limited(&what, api.list(&params)).await? {
+            Ok(page) => page,
+            Err(status) => return Err(refused(&what, &status)),
+        };
+        all.extend(page.items);
+        match page.metadata.continue_ {
+            Some(next) if !next.is_empty() => params.continue_token = Some(next),
+            _ => return Ok(all),
+        }
+    }
+}
+
+/// Every object that `fields` selects, as the API server remembers it: at this `version` of the kind or later, at any if it is 0.
+///
+/// A list that must be up to date may be read from etcd while much is written, with every object of the kind to be decoded;
+/// this one never is.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn recall<K: Object>(api: &Api<K>, fields: &str, version: u64) -> Result<Vec<K>, Trouble> {
+    let what = format!("LIST {} ({fields}), version {version} or later", K::plural(&()));
+    let params = ListParams::default()
+        .fields(fields)
+        .matching(VersionMatch::NotOlderThan)
+        .at(&version.to_string());
+    match limited(&what, api.list(&params)).await? {
+        Ok(all) => Ok(all.items),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// The names of every object of a kind, page by page, without their content.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn names<K: Object>(api: &Api<K>) -> Result<Vec<String>, Trouble> {
+    let what = format!("LIST {}, names alone", K::plural(&()));
+    let mut all = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = match limited(&what, api.list_metadata(&params)).await? {
+            Ok(page) => page,
+            Err(status) => return Err(refused(&what, &status)),
+        };
+        all.extend(page.items.into_iter().filter_map(|object| object.metadata.name));
+        match page.metadata.continue_ {
+            Some(next) if !next.is_empty() => params.continue_token = Some(next),
+            _ => return Ok(all),
+        }
+    }
+}
+
+impl Cluster {
+    /// The API server behind `client`.
+    pub fn new(client: Client) -> Self {
+        Self {
+            pools: Api::all(client.clone()),
+            spaces: Api::all(client.clone()),
+            blocks: Api::all(client.clone()),
+            addresses: Api::all(client.clone()),
+            nodes: Api::all(client.clone()),
+            namespaces: Api::all(client.clone()),
+            client,
+        }
+    }
+
+    /// The names of the namespaces that `selector` selects.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn namespaces_of(&self, selector: &Selector) -> Result<Vec<String>, Trouble> {
+        let params = ListParams::default().labels_from(selector);
+        match limited("LIST namespaces", self.namespaces.list_metadata(&params)).await? {
+            Ok(page) => Ok(page.items.iter().map(ResourceExt::name_any).collect()),
+            Err(status) => Err(refused("LIST namespaces", &status)),
+        }
+    }
+
+    /// The addresses that are objects of the node called `node`.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn addresses_of(&self, node: &str) -> Result<Vec<IpAddress>, Trouble> {
+        list(&self.addresses, &format!("spec.node.node={node}")).await
+    }
+
+    /// The addresses that belong, or belonged, to pods of this name, whichever pool they are of.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn addresses_held_for(&self, namespace: &str, pod: &str) -> Result<Vec<IpAddress>, Trouble> {
+        let fields = format!("spec.holder.namespace={namespace},spec.holder.pod={pod}");
+        list(&self.addresses, &fields).await
+    }
+
+    /// The `StatefulSet` of this name; none if there is none.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn stateful_set(&self, namespace: &str, name: &str) -> Result<Option<StatefulSet>, Trouble> {
+        get(
+            &Api::<StatefulSet>::namespaced(self.client.clone(), namespace),
+            name,
+        )
+        .await
+    }
+
+    /// The pod of this name; none if there is none.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn pod(&self, namespace: &str, name: &str) -> Result<Option<Pod>, Trouble> {
+        get(&Api::<Pod>::namespaced(self.client.clone(), namespace), name).await
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes: whether a machine is registered, what pods are bound to it, and the one condition that its agent tells of it.
+
+use super::{Cluster, MANAGER, Trouble, get, limited, list, refused, request};
+use crate::NodeRef;
+use crate::object::now;
+use block::Owner;
+use block::orphan::{Judge, NodeSight};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use std::collections::BTreeMap;
+
+/// A Node as far as the agent needs to know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Name and UID.
+    pub owner: Owner,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its kubelet has not been heard of for a while, or says that it cannot run pods.
+    pub lost: bool,
+    /// Its conditions, by type.
+    pub conditions: BTreeMap<String, NodeCondition>,
+}
+
+/// What a condition of a Node says, its times apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCondition {
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word for programs.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// The conditions of a Node, by type.
+pub fn conditions(node: &Node) -> BTreeMap<String, NodeCondition> {
+    let all = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    all.map(|one| {
+        let says = NodeCondition {
+            status: one.status.clone(),
+            reason: one.reason.clone().unwrap_or_default(),
+            message: one.message.clone().unwrap_or_default(),
+        };
+        (one.type_.clone(), says)
+    })
+    .collect()
+}
+
+/// The patch that makes one condition say this, or takes it away, and touches no other. The server keeps members that are
+/// not in it, such as the time of the last turn.
+fn condition_patch(kind: &str, says: Option<&NodeCondition>, turned: bool) -> serde_json::Value {
+    let mut condition = match says {
+        None => serde_json::json!({ "type": kind, "$patch": "delete" }),
+        Some(says) => serde_json::json!({
+            "type": kind, "status": says.status, "reason": says.reason, "message": says.message, "lastHeartbeatTime": now(),
+        }),
+    };
+    if turned && says.is_some() {
+        condition["lastTransitionTime"] = serde_json::json!(now());
+    }
+    serde_json::json!({ "status": { "conditions": [condition] } })
+}
+
+impl Cluster {
+    /// The Node called `name`, if there is one.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn registration(&self, name: &str) -> Result<Option<Registration>, Trouble> {
+        let node = get(&self.nodes, name).await?;
+        Ok(node.map(|node| {
+            let conditions = conditions(&node);
+            Registration {
+                owner: Owner {
+                    node: name.into(),
+                    uid: node.uid().unwrap_or_default().into(),
+                },
+                // One of which nobody has said anything yet is not lost.
+                lost: conditions
+                    .get("Ready")
+                    .is_some_and(|ready| ready.status != "True"),
+                conditions,
+                labels: node.metadata.labels.unwrap_or_default(),
+            }
+        }))
+    }
+
+    /// Makes the condition `kind` of the Node called `name` say this, or takes it away; `turned` if its status is another one
+    /// than before.
+    ///
+    /// # Errors
+    /// [`Trouble`]; a Node that is gone is none.
+    pub async fn tell_node(
+        &self,
+        name: &str,
+        kind: &str,
+        says: Option<&NodeCondition>,
+        turned: bool,
+    ) -> Result<(), Trouble> {
+        let what = request::<Node>("PATCH", &format!("{name}/status"));
+        let params = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Strategic(condition_patch(kind, says, turned));
+        match limited(&what, self.nodes.patch_status(name, &params, &patch)).await? {
+            Ok(_) => Ok(()),
+            Err(status) if status.code == 404 => Ok(()),
+            Err(status) => Err(refused(&what, &status)),
+        }
+    }
+
+    /// What there is, read now, of a node that may be gone.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn sight_of(&self, node: &NodeRef) -> Result<NodeSight, Trouble> {
+        let registered = self.registration(&node.node).await?;
+        let has_pods = registered.is_none() && self.has_pods(&node.node).await?;
+        Ok(NodeSight {
+            judge: Judge::Keeper,
+            registered: registered.map(|node| node.owner),
+            has_pods,
+        })
+    }
+
+    /// Whether a pod with a network of its own is bound to the node called `node` and has not ended.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn has_pods(&self, node: &str) -> Result<bool, Trouble> {
+        let pods: Vec<Pod> = list(
+            &Api::all(self.client.clone()),
+            &format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"),
+        )
+        .await?;
+        let own_network = |pod: &Pod| {
+            pod.spec
+                .as_ref()
+                .is_none_or(|spec| spec.host_network != Some(true))
+        };
+        Ok(pods.iter().any(own_network))
+    }
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A pool as it was accepted: its blocks, and what a node's file says of it.
+
+use crate::grid::{Cell, Grid, shift_of};
+use crate::pool::Allocation as Mode;
+use crate::{IpPool, IpPoolSpec, Sticky};
+use block::Owner;
+use common::cni::{Code, Dns, Error, Route};
+use ipam::interval::IntervalSet;
+use ipam::pool::{Allocation, Counters, FORMAT, PoolFile, PoolName, PoolRange, PoolRanges};
+use ipam::range::{Family, default_gateway};
+use ipnetwork::IpNetwork;
+use kube::ResourceExt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// An accepted pool.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// Its name.
+    pub name: PoolName,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// The generation that was accepted.
+    pub generation: i64,
+    /// What was accepted.
+    pub spec: IpPoolSpec,
+    /// Its ranges.
+    pub ranges: PoolRanges,
+    /// Its blocks, by family.
+    pub grids: Vec<Grid>,
+    file: PoolFile,
+}
+
+/// Who writes a node's file.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    /// The node as it is registered.
+    pub owner: Owner,
+    /// This boot.
+    pub boot_id: String,
+    /// How long others wait.
+    pub quarantine: Duration,
+}
+
+impl Ground {
+    /// The accepted spec of `pool`; none if nothing was accepted yet.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONFIG`] if it cannot be used after all.
+    pub fn accepted(pool: &IpPool) -> Result<Option<Self>, Error> {
+        let Some(status) = &pool.status else {
+            return Ok(None);
+        };
+        let Some(spec) = &status.accepted else {
+            return Ok(None);
+        };
+        let generation = status.observed_generation.unwrap_or_default();
+        Self::new(pool, spec, generation).map(Some)
+    }
+
+    /// `pool` with `spec` in force.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONFIG`], naming the member that is wrong.
+    pub fn new(pool: &IpPool, spec: &IpPoolSpec, generation: i64) -> Result<Self, Error> {
+        let name = PoolName::try_from(pool.name_any())?;
+        let file = file(&name, &pool.uid().unwrap_or_default(), generation, spec)?;
+        let ranges = PoolRanges::of(&file).map_err(|e| invalid(format!("spec.{}", e.msg)))?;
+        require_sticky_room(spec, &ranges)?;
+        let grid = |family: Family| {
+            let size = match family {
+                Family::V4 => spec.block_size.v4,
+                Family::V6 => spec.block_size.v6,
+            };
+            let shift = u64::try_from(size).ok().and_then(|size| shift_of(size, family));
+            let shift = shift.ok_or_else(|| invalid(format!("spec.blockSize: {size} is no power of two")))?;
+            Ok(Grid::new(family, shift, ranges.usable(family)))
+        };
+        let grids: Vec<Grid> = ranges
+            .families()
+            .into_iter()
+            .map(grid)
+            .collect::<Result<_, Error>>()?;
+        if let Some(family) = grids.iter().find(|grid| grid.blocks() == 0).map(Grid::family)
+            && ranges.reserved(family).is_empty()
+        {
+            return Err(invalid(format!(
+                "spec.ranges: no address is left in {}",
+                ranges.describe()
+            )));
+        }
+        Ok(Self {
+            uid: pool.uid().unwrap_or_default(),
+            spec: spec.clone(),
+            name,
+            generation,
+            ranges,
+            grids,
+            file,
+        })
+    }
+
+    /// The blocks of a family.
+    pub fn grid(&self, family: Family) -> Option<&Grid> {
+        self.grids.iter().find(|grid| grid.family() == family)
+    }
+
+    /// The block that `ip` lies in; where each address is an object, it is a block of its own.
+    pub fn cell_of(&self, ip: IpAddr) -> Option<Cell> {
+        let shift = if self.has_blocks() {
+            self.grid(Family::of(ip))?.shift()
+        } else {
+            0
+        };
+        Cell::around(ip, shift)
+    }
+
+    /// Whether `cell` is a block of it.
+    pub fn has(&self, cell: Cell) -> bool {
+        self.grid(Family::of(cell.cidr().ip()))
+            .is_some_and(|grid| grid.has(cell))
+    }
+
+    /// Whether an address of `cell` lies between the first and the last one of a range, whether that is given or not.
+    pub fn reaches(&self, cell: Cell) -> bool {
+        self.ranges.reach(Family::of(cell.cidr().ip()), cell.interval())
+    }
+
+    /// Whether nodes have blocks of it.
+    pub fn has_blocks(&self) -> bool {
+        self.spec.allocation == Mode::Blocks
+    }
+
+    /// Whether pods of a `StatefulSet` keep their addresses.
+    pub fn is_sticky(&self) -> bool {
+        self.spec.sticky == Sticky::StatefulSet
+    }
+
+    /// Whether plugins ask the agent about `pod`, `namespace/name`.
+    pub fn asks_agent(&self, pod: Option<&str>) -> bool {
+        PoolFile {
+            allocation: Allocation::Sticky,
+            ..self.file.clone()
+        }
+        .asks_agent(pod)
+    }
+
+    /// The addresses that pods may keep: those that no node gives by itself.
+    pub fn kept(&self, family: Family) -> IntervalSet {
+        let reserved = self.ranges.reserved(family);
+        if self.has_blocks() {
+            return reserved;
+        }
+        let usable = self.ranges.usable(family);
+        usable
+            .intervals()
+            .iter()
+            .chain(reserved.intervals())
+            .copied()
+            .collect()
+    }
+
+    /// How many addresses are to be free on this node without a request: half a block for each that is kept warm.
+    pub fn wanted(&self, family: Family) -> u64 {
+        let size = self
+            .grid(family)
+            .map_or(0, |grid| 1_u64.checked_shl(grid.shift()).unwrap_or(u64::MAX));
+        let warm = u64::try_from(self.spec.warm_blocks).unwrap_or_default();
+        (size / 2).max(1).saturating_mul(warm)
+    }
+
+    /// All addresses that it could give.
+    pub fn size(&self) -> u128 {
+        self.ranges.families().iter().fold(0, |sum: u128, family| {
+            let all = self.ranges.usable(*family).count();
+            sum.saturating_add(all)
+                .saturating_add(self.ranges.reserved(*family).count())
+        })
+    }
+
+    /// What the file of a node says, blocks aside.
+    pub fn file(&self, writer: &Writer, namespaces: Option<Vec<String>>, counters: Counters) -> PoolFile {
+        PoolFile {
+            node: writer.owner.node.to_string(),
+            node_uid: writer.owner.uid.to_string(),
+            boot_id: writer.boot_id.clone(),
+            quarantine_seconds: u32::try_from(writer.quarantine.as_secs()).unwrap_or(u32::MAX),
+            namespaces,
+            counters,
+            ..self.file.clone()
+        }
+    }
+}
+
+fn require_sticky_room(spec: &IpPoolSpec, ranges: &PoolRanges) -> Result<(), Error> {
+    let needed = spec.sticky == Sticky::StatefulSet && spec.allocation == Mode::Blocks;
+    let without = ranges
+        .families()
+        .into_iter()
+        .find(|family| ranges.reserved(*family).is_empty());
+    match without.filter(|_| needed) {
+        None => Ok(()),
+        Some(family) => {
+            let family = match family {
+                Family::V4 => "IPv4",
+                Family::V6 => "IPv6",
+            };
+            Err(invalid(format!(
+                "spec.sticky: pods of a StatefulSet keep one {family} address each, and spec.reserved has none in {}; list some there",
+                ranges.describe()
+            )))
+        }
+    }
+}
+
+fn file(name: &PoolName, uid: &str, generation: i64, spec: &IpPoolSpec) -> Result<PoolFile, Error> {
+    Ok(PoolFile {
+        format: FORMAT,
+        pool: name.clone(),
+        uid: uid.to_owned(),
+        generation,
+        node: String::new(),
+        node_uid: String::new(),
+        boot_id: String::new(),
+        quarantine_seconds: 0,
+        cooldown_seconds: u32::try_from(spec.cooldown_seconds).unwrap_or_default(),
+        allocation: match (spec.allocation, spec.sticky) {
+            (Mode::PerAddress, _) => Allocation::Agent,
+            (Mode::Blocks, Sticky::StatefulSet) => Allocation::Sticky,
+            (Mode::Blocks, Sticky::Never) => Allocation::Blocks,
+        },
+        ranges: spec
+            .ranges
+            .iter()
+            .enumerate()
+            .map(range)
+            .collect::<Result<_, _>>()?,
+        reserved: spec.reserved.clone(),
+        routes: spec
+            .routes
+            .iter()
+            .enumerate()
+            .map(route)
+            .collect::<Result<_, _>>()?,
+        dns: Dns::default(),
+        namespaces: None,
+        blocks: Vec::new(),
+        priority: spec.priority,
+        fallback: spec
+            .fallback
+            .iter()
+            .map(|name| PoolName::try_from(name.clone()))
+            .collect::<Result<_, _>>()?,
+        counters: Counters::default(),
+    })
+}
+
+fn range((i, range): (usize, &crate::Range)) -> Result<PoolRange, Error> {
+    let subnet: IpNetwork = parse(&format!("spec.ranges[{i}].subnet"), &range.subnet)?;
+    let address = |key: &str, text: &Option<String>| -> Result<Option<IpAddr>, Error> {
+        text.as_ref()
+            .map(|text| parse(&format!("spec.ranges[{i}].{key}"), text))
+            .transpose()
+    };
+    Ok(PoolRange {
+        subnet,
+        start: address("start", &range.start)?,
+        end: address("end", &range.end)?,
+        gateway: match range.gateway.as_deref() {
+            None => default_gateway(subnet),
+            Some("none") => None,
+            Some(_) => address("gateway", &range.gateway)?,
+        },
+        exclude: range.exclude.clone(),
+    })
+}
+
+fn route((i, route): (usize, &crate::Route)) -> Result<Route, Error> {
+    let gw: Option<IpAddr> = route
+        .gw
+        .as_ref()
+        .map(|gw| parse(&format!("spec.routes[{i}].gw"), gw))
+        .transpose()?;
+    let dst: IpNetwork = parse(&format!("spec.routes[{i}].dst"), &route.dst)?;
+    serde_json::from_value(serde_json::json!({ "dst": dst, "gw": gw }))
+        .map_err(|e| invalid(format!("spec.routes[{i}]: {e}")))
+}
+
+fn parse<T: std::str::FromStr>(key: &str, text: &str) -> Result<T, Error>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse()
+        .map_err(|e| invalid(format!("{key}: {text:?} cannot be read: {e}")))
+}
+
+fn invalid(msg: String) -> Error {
+    Error::new(Code::INVALID_CONFIG, msg)
+}
+
+#[cfg(test)]
+mod tests;

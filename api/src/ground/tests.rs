@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::testing::{ground, of, pool};
+use serde_json::json;
+
+#[test]
+fn a_pool_has_what_its_ranges_leave() {
+    let ground = of(
+        "rail0",
+        &json!({
+            "ranges": [
+                { "subnet": "10.1.0.0/24", "exclude": ["10.1.0.16/28", "10.1.0.9"] },
+                { "subnet": "fd00::/64", "gateway": "none", "start": "fd00::100", "end": "fd00::1ff" },
+            ],
+            "blockSize": { "v4": 16, "v6": 64 }, "reserved": ["10.1.0.200-10.1.0.209"],
+        }),
+    )
+    .unwrap();
+    // 254 hosts less the gateway, 17 that are excluded and 10 that are reserved; those count as part of the pool.
+    assert_eq!(ground.grid(Family::V4).unwrap().addresses(), 254 - 1 - 17 - 10);
+    assert_eq!(ground.grid(Family::V6).unwrap().addresses(), 256);
+    assert_eq!(ground.size(), 254 - 1 - 17 + 256);
+    let cell = |cidr: &str| Cell::of(cidr.parse().unwrap()).unwrap();
+    assert!(ground.has(cell("10.1.0.0/28")));
+    assert!(!ground.has(cell("10.1.0.16/28")), "nothing of it is left");
+    assert!(!ground.has(cell("10.1.0.0/27")), "of another size");
+    assert!(!ground.has(cell("10.2.0.0/28")));
+    assert_eq!(
+        ground.cell_of("10.1.0.77".parse().unwrap()),
+        Some(cell("10.1.0.64/28"))
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named_by_its_member() {
+    for (spec, words) in [
+        (
+            json!({ "ranges": [{ "subnet": "10.1.0.0/40" }] }),
+            "spec.ranges[0].subnet",
+        ),
+        (
+            json!({ "ranges": [{ "subnet": "10.1.0.0/24" }, { "subnet": "10.2.0.0/24", "start": "x" }] }),
+            "spec.ranges[1].start",
+        ),
+        (
+            json!({ "ranges": [{ "subnet": "10.1.0.0/24" }], "routes": [{ "dst": "default" }] }),
+            "spec.routes[0].dst",
+        ),
+        (
+            json!({ "ranges": [{ "subnet": "10.1.0.0/24" }], "blockSize": { "v4": 48 } }),
+            "spec.blockSize: 48",
+        ),
+        (
+            json!({ "ranges": [{ "subnet": "10.1.0.0/24", "exclude": ["10.1.0.0/24"] }] }),
+            "no address is left",
+        ),
+        (
+            json!({ "ranges": [{ "subnet": "10.1.0.0/24", "end": "10.1.0.0" }] }),
+            "spec.ranges[0]: the range is inverted: its start 10.1.0.1 comes after its end 10.1.0.0",
+        ),
+        (
+            json!({ "ranges": [{ "subnet": "10.1.0.0/24" }], "reserved": ["ten"] }),
+            "spec.reserved[0] \"ten\" is not an address",
+        ),
+    ] {
+        let error = of("rail0", &spec).unwrap_err();
+        assert_eq!(error.code, Code::INVALID_CONFIG);
+        assert!(error.msg.contains(words), "{} lacks {words}", error.msg);
+        assert!(!error.msg.contains("remove the file"), "{}", error.msg);
+    }
+}
+
+#[test]
+fn only_what_was_accepted_is_in_force() {
+    let mut edited = pool("rail0", &json!({ "ranges": [{ "subnet": "10.9.0.0/24" }] }));
+    assert!(Ground::accepted(&edited).unwrap().is_none());
+    let before = ground();
+    edited.status = Some(crate::IpPoolStatus {
+        accepted: Some(before.spec.clone()),
+        observed_generation: Some(2),
+        ..Default::default()
+    });
+    let in_force = Ground::accepted(&edited).unwrap().unwrap();
+    assert_eq!((in_force.spec, in_force.generation), (before.spec, 2));
+}
+
+#[test]
+fn a_node_keeps_half_a_block_free_for_each_that_is_warm() {
+    let wanted = |size: i64, warm: i64| {
+        let spec = json!({
+            "ranges": [{ "subnet": "10.1.0.0/16" }], "blockSize": { "v4": size }, "warmBlocks": warm,
+        });
+        of("rail0", &spec).unwrap().wanted(Family::V4)
+    };
+    assert_eq!(
+        (wanted(64, 1), wanted(64, 3), wanted(1, 1), wanted(64, 0)),
+        (32, 96, 1, 0)
+    );
+    assert_eq!(
+        ground().wanted(Family::V6),
+        1,
+        "of a family that it does not have"
+    );
+}
+
+#[test]
+fn the_file_says_what_the_plugin_goes_by() {
+    let ground = of(
+        "rail0",
+        &json!({
+            "ranges": [{ "subnet": "10.1.0.0/24" }, { "subnet": "10.2.0.0/24", "gateway": "none" }],
+            "routes": [{ "dst": "10.8.0.0/16", "gw": "10.1.0.1" }],
+            "priority": 4, "fallback": ["other"], "reserved": ["10.1.0.9"], "cooldownSeconds": 5, "allocation": "PerAddress",
+        }),
+    )
+    .unwrap();
+    let writer = Writer {
+        owner: Owner {
+            node: "a".into(),
+            uid: "uid-a".into(),
+        },
+        boot_id: "boot".to_owned(),
+        quarantine: Duration::from_secs(600),
+    };
+    let file = ground.file(&writer, Some(vec!["ml".to_owned()]), Counters::default());
+    assert_eq!(
+        (
+            file.node.as_str(),
+            file.node_uid.as_str(),
+            file.quarantine_seconds
+        ),
+        ("a", "uid-a", 600)
+    );
+    assert_eq!((file.generation, file.cooldown_seconds, file.priority), (3, 5, 4));
+    assert_eq!(file.allocation, Allocation::Agent);
+    assert_eq!(file.ranges[0].gateway, Some("10.1.0.1".parse().unwrap()));
+    assert_eq!(file.ranges[1].gateway, None);
+    assert_eq!(file.fallback, ["other".parse().unwrap()]);
+    assert_eq!(
+        (file.reserved.len(), file.routes.len(), file.blocks.len()),
+        (1, 1, 0)
+    );
+    assert!(file.admits(Some("ml")) && !file.admits(Some("default")));
+    let text = file.to_bytes().unwrap();
+    assert_eq!(serde_json::from_slice::<PoolFile>(&text).unwrap(), file);
+}

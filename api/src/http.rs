@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/metrics`, `/healthz` and `/readyz`.
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// What a daemon says of itself.
+pub trait Health: Send + Sync + 'static {
+    /// The text that Prometheus reads.
+    fn metrics(&self) -> String;
+
+    /// Whether it does its work.
+    ///
+    /// # Errors
+    /// What is missing, in a sentence.
+    fn ready(&self) -> Result<(), &'static str>;
+}
+
+/// Serves until `stop`.
+pub async fn run(listener: TcpListener, daemon: Arc<impl Health>, stop: CancellationToken) {
+    loop {
+        let stream = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(e) => {
+                    tracing::warn!(error = %e, "no request can be heard");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+        };
+        let daemon = daemon.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request| {
+                let response = respond(&*daemon, &request);
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(Duration::from_secs(5))
+                .serve_connection(TokioIo::new(stream), service);
+            // Scrapers come and go as they like.
+            let _ = connection.await;
+        });
+    }
+}
+
+fn respond(daemon: &impl Health, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let (status, body) = match request.uri().path() {
+        "/metrics" => (StatusCode::OK, daemon.metrics()),
+        // A process that answers lives; without the API server it is of use still.
+        "/healthz" => (StatusCode::OK, "ok\n".to_owned()),
+        "/readyz" => match daemon.ready() {
+            Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+            Err(missing) => (StatusCode::SERVICE_UNAVAILABLE, format!("{missing}\n")),
+        },
+        _ => (
+            StatusCode::NOT_FOUND,
+            "there are /metrics, /healthz and /readyz\n".to_owned(),
+        ),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response
+}

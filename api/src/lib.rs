@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The objects of API group `rdmanet.io`, all cluster scoped, and what the agent, the controller, the command and the tests share
+//! about them. The manifests in `conf/crds` are made from these types.
+//!
+//! The root has the types. `grid`, `ground`, `listing`, `sticky` and `object` are pure; `cluster` makes requests, each with its
+//! precondition; `client`, `http`, `process` and `recorder` serve both daemons.
+//!
+//! Invariant: what the API server stores has passed the rules that stand beside each type, so the objects of a healthy
+//! cluster need no second look; who creates the name of a block or of an address has it.
+
+#![allow(
+    unreachable_pub,
+    reason = "KubeSchema copies each struct into a function, where nothing can reach it"
+)]
+
+pub mod address;
+pub mod block;
+mod cel;
+pub mod client;
+pub mod cluster;
+pub mod grid;
+pub mod ground;
+pub mod http;
+pub mod links;
+pub mod listing;
+pub mod object;
+pub mod pace;
+pub mod patience;
+pub mod pool;
+pub mod process;
+pub mod recorder;
+mod selector;
+pub mod space;
+pub mod sticky;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod wishes;
+
+pub use self::address::{AddressState, Attachment, Holder, IpAddress, IpAddressSpec, PodRef};
+pub use self::block::{BlockState, IpBlock, IpBlockSpec, IpBlockStatus, NodeRef, Orphaned};
+pub use self::pool::{
+    Allocation, BlockSize, Counters, IpPool, IpPoolSpec, IpPoolStatus, Range, Route, Sticky, Wanted,
+    condition,
+};
+pub use self::space::{AddressSpace, AddressSpaceSpec, Listed, Stretch};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps,
+};
+use kube::CustomResourceExt;
+
+/// The definitions to apply to a cluster.
+pub fn definitions() -> [CustomResourceDefinition; 4] {
+    [
+        bounded(IpPool::crd(), 63),
+        bounded(AddressSpace::crd(), 63),
+        bounded(IpBlock::crd(), 128),
+        bounded(IpAddress::crd(), 128),
+    ]
+}
+
+/// Limits the name of an object: a rule that reads it needs a bound for its cost.
+fn bounded(mut definition: CustomResourceDefinition, length: i64) -> CustomResourceDefinition {
+    let name = JSONSchemaProps {
+        type_: Some("string".to_owned()),
+        max_length: Some(length),
+        ..JSONSchemaProps::default()
+    };
+    let metadata = JSONSchemaProps {
+        type_: Some("object".to_owned()),
+        properties: Some([("name".to_owned(), name)].into()),
+        ..JSONSchemaProps::default()
+    };
+    let schemas = definition
+        .spec
+        .versions
+        .iter_mut()
+        .filter_map(|version| version.schema.as_mut());
+    for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
+        schema
+            .properties
+            .get_or_insert_default()
+            .insert("metadata".to_owned(), metadata.clone());
+    }
+    definition
+}
+
+#[cfg(test)]
+mod tests;

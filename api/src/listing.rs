@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which pools of an address space may be cut into blocks.
+//!
+//! Holds always: two pools that are listed and have addresses in common cut them into the same blocks, so that the name of
+//! a block decides who has it. A stretch leaves the list only when no block of its pool lies in it.
+
+use crate::grid::{Cell, Grid};
+use crate::ground::Ground;
+use crate::pool::Allocation;
+use crate::{AddressSpaceSpec, Listed, Stretch};
+use ipam::interval::{Interval, IntervalSet};
+use ipam::range::{Family, bits};
+use std::net::IpAddr;
+
+/// Whether a pool may be listed as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// It may; with these pools it has addresses in common.
+    Accepted(Vec<String>),
+    /// It may not: this pool has some of the addresses and cuts them otherwise.
+    Conflict {
+        /// The other pool.
+        pool: String,
+        /// One address that both have.
+        ip: IpAddr,
+    },
+}
+
+/// How `ground` is listed.
+pub fn entry(ground: &Ground) -> Listed {
+    let shift = |family| {
+        let grid = ground.grid(family).map_or(0, Grid::shift);
+        // A pool without blocks has a CREATE for each address, which is a block of one.
+        let shift = if ground.spec.allocation == Allocation::PerAddress {
+            0
+        } else {
+            grid
+        };
+        u8::try_from(shift).unwrap_or_default()
+    };
+    Listed {
+        name: ground.name.to_string(),
+        uid: ground.uid.clone(),
+        generation: ground.generation,
+        shift_v4: shift(Family::V4),
+        shift_v6: shift(Family::V6),
+        stretches: stretches(ground),
+    }
+}
+
+/// The whole subnets of the ranges.
+fn stretches(ground: &Ground) -> Vec<Stretch> {
+    let subnets = ground
+        .spec
+        .ranges
+        .iter()
+        .filter_map(|range| range.subnet.parse::<ipnetwork::IpNetwork>().ok());
+    subnets
+        .map(|subnet| Stretch {
+            first: subnet.network().to_string(),
+            last: subnet.broadcast().to_string(),
+        })
+        .collect()
+}
+
+/// The addresses of `family` that a pool is listed with.
+pub fn addresses(listed: &Listed, family: Family) -> IntervalSet {
+    let ends = listed
+        .stretches
+        .iter()
+        .filter_map(|s| Some((s.first.parse().ok()?, s.last.parse().ok()?)));
+    ends.filter(|(first, _): &(IpAddr, IpAddr)| Family::of(*first) == family)
+        .filter_map(|(first, last)| Interval::new(bits(first), bits(last)))
+        .collect()
+}
+
+fn shift(listed: &Listed, family: Family) -> u8 {
+    match family {
+        Family::V4 => listed.shift_v4,
+        Family::V6 => listed.shift_v6,
+    }
+}
+
+/// Whether `pool` may be listed beside the others of `space`.
+pub fn judge(space: &AddressSpaceSpec, pool: &Listed) -> Listing {
+    let mut shared = Vec::new();
+    for other in space.pools.iter().filter(|other| other.name != pool.name) {
+        for family in [Family::V4, Family::V6] {
+            let both = addresses(pool, family).both(&addresses(other, family));
+            let Some(first) = both.first_from(0) else { continue };
+            if shift(other, family) != shift(pool, family) {
+                return Listing::Conflict {
+                    pool: other.name.clone(),
+                    ip: family.address(first),
+                };
+            }
+            if !shared.contains(&other.name) {
+                shared.push(other.name.clone());
+            }
+        }
+    }
+    Listing::Accepted(shared)
+}
+
+/// `pool` as it is to be listed while `kept`, the blocks that it had, are there still.
+#[must_use]
+pub fn widened(mut pool: Listed, kept: &[Cell]) -> Listed {
+    for cell in kept {
+        let family = Family::of(cell.cidr().ip());
+        let outside = [cell.interval()]
+            .into_iter()
+            .collect::<IntervalSet>()
+            .minus(&addresses(&pool, family));
+        pool.stretches.extend(outside.intervals().iter().map(|i| Stretch {
+            first: family.address(i.first).to_string(),
+            last: family.address(i.last).to_string(),
+        }));
+    }
+    pool
+}
+
+/// Whether the space lists the pool with this block, and no newer edit of it than `ground`.
+pub fn admits(space: &AddressSpaceSpec, ground: &Ground, grid: &Grid, cell: Cell) -> bool {
+    let listed = space
+        .pools
+        .iter()
+        .find(|listed| listed.name == ground.name.as_str() && listed.uid == ground.uid);
+    listed.is_some_and(|listed| {
+        listed.generation <= ground.generation
+            && u32::from(shift(listed, grid.family())) == grid.shift()
+            && grid
+                .usable(cell)
+                .minus(&addresses(listed, grid.family()))
+                .is_empty()
+    })
+}
+
+#[cfg(test)]
+mod tests;

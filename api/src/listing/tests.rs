@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::testing::of;
+use serde_json::{Value, json};
+
+fn ground(name: &str, subnet: &str, size: i64) -> Ground {
+    of(name, &spec(subnet, size)).unwrap()
+}
+
+fn spec(subnet: &str, size: i64) -> Value {
+    json!({ "ranges": [{ "subnet": subnet, "gateway": "none" }], "blockSize": { "v4": size } })
+}
+
+fn space(pools: &[&Ground]) -> AddressSpaceSpec {
+    AddressSpaceSpec {
+        pools: pools.iter().map(|ground| entry(ground)).collect(),
+    }
+}
+
+fn cell(cidr: &str) -> Cell {
+    Cell::of(cidr.parse().unwrap()).unwrap()
+}
+
+#[test]
+fn pools_that_cut_what_they_share_alike_are_both_listed() {
+    let (one, two) = (ground("one", "10.1.0.0/24", 16), ground("two", "10.1.0.0/25", 16));
+    let apart = ground("apart", "10.2.0.0/24", 32);
+    let listing = judge(&space(&[&one, &apart]), &entry(&two));
+    assert_eq!(listing, Listing::Accepted(vec!["one".to_owned()]));
+    let itself = judge(&space(&[&one]), &entry(&ground("one", "10.1.0.0/24", 16)));
+    assert_eq!(itself, Listing::Accepted(Vec::new()));
+}
+
+#[test]
+fn a_pool_that_cuts_anothers_addresses_otherwise_is_not_listed() {
+    let one = ground("one", "10.1.0.0/24", 16);
+    let conflict = Listing::Conflict {
+        pool: "one".to_owned(),
+        ip: "10.1.0.128".parse().unwrap(),
+    };
+    assert_eq!(
+        judge(&space(&[&one]), &entry(&ground("two", "10.1.0.128/25", 32))),
+        conflict
+    );
+    let mut each = spec("10.1.0.128/25", 16);
+    each["allocation"] = json!("PerAddress");
+    assert_eq!(
+        judge(&space(&[&one]), &entry(&of("two", &each).unwrap())),
+        conflict,
+        "a pool without blocks is one of blocks of one address"
+    );
+}
+
+#[test]
+fn a_stretch_stays_listed_while_a_block_lies_in_it() {
+    let shrunk = entry(&ground("one", "10.1.0.0/25", 16));
+    let (inside, outside) = (cell("10.1.0.16/28"), cell("10.1.0.240/28"));
+    assert_eq!(widened(shrunk.clone(), &[inside]), shrunk);
+    let wide = widened(shrunk, &[inside, outside]);
+    assert!(addresses(&wide, Family::V4).contains(outside.interval().first));
+    let other = AddressSpaceSpec { pools: vec![wide] };
+    let rival = judge(&other, &entry(&ground("two", "10.1.0.128/25", 32)));
+    assert!(matches!(rival, Listing::Conflict { .. }), "{rival:?}");
+}
+
+#[test]
+fn a_claim_counts_only_as_the_space_lists_the_pool() {
+    let one = ground("one", "10.1.0.0/24", 16);
+    let grid = one.grid(Family::V4).unwrap();
+    let admitted = |space: &AddressSpaceSpec| admits(space, &one, grid, cell("10.1.0.16/28"));
+    assert!(admitted(&space(&[&one])));
+    assert!(!admitted(&space(&[])), "not listed");
+    let listed = |change: fn(&mut Listed)| {
+        let mut space = space(&[&one]);
+        change(&mut space.pools[0]);
+        space
+    };
+    assert!(
+        !admitted(&listed(|pool| pool.uid = "another".to_owned())),
+        "made anew under its name"
+    );
+    assert!(
+        !admitted(&listed(|pool| pool.generation += 1)),
+        "a newer edit than is known here"
+    );
+    assert!(admitted(&listed(|pool| pool.generation -= 1)));
+    assert!(!admitted(&listed(|pool| pool.shift_v4 = 5)), "cut otherwise");
+    assert!(
+        !admitted(&listed(|pool| pool.stretches.clear())),
+        "without these addresses"
+    );
+}

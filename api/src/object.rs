@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Blocks as objects and as the state machine has them.
+
+use crate::grid::Cell;
+use crate::{AddressState, BlockState, IpAddress, IpBlock, IpBlockSpec, NodeRef, Orphaned};
+use block::{Owner, Phase, Seen};
+use ipnetwork::IpNetwork;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Resource;
+
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+
+/// Now, for an object.
+pub fn now() -> Time {
+    Time(Timestamp::now())
+}
+
+/// What the state machine looks at.
+pub fn seen(block: &IpBlock) -> Seen {
+    Seen {
+        owner: owner(&block.spec.owner),
+        epoch: u64::try_from(block.spec.epoch).unwrap_or_default(),
+        phase: match block.spec.state {
+            BlockState::Active => Phase::Active,
+            BlockState::Draining => Phase::Draining,
+            BlockState::Orphaned => Phase::Orphaned,
+            BlockState::Shared => Phase::Shared,
+        },
+    }
+}
+
+/// What the state machine looks at of an address that is an object: it passes on as a block does. One that is kept has nobody
+/// whose end could matter.
+pub fn seen_address(address: &IpAddress) -> Seen {
+    Seen {
+        owner: owner(&address.spec.node),
+        epoch: 1,
+        phase: match address.spec.state {
+            AddressState::Bound => Phase::Active,
+            AddressState::Orphaned | AddressState::Kept => Phase::Orphaned,
+        },
+    }
+}
+
+/// An object of an address that is to get a new version, so that a deletion of it that is on its way misses. An API server
+/// writes nothing that changes nothing, and times are whole seconds there: two renewals in one second must differ.
+pub fn renewed(mut address: IpAddress) -> IpAddress {
+    let after = |Time(since): Time| Time(since.saturating_add(SECOND).unwrap_or(since));
+    address.spec.since = address.spec.since.map(after).max(Some(now()));
+    address
+}
+
+/// A node as the state machine has it.
+pub fn owner(node: &NodeRef) -> Owner {
+    Owner {
+        node: node.node.as_str().into(),
+        uid: node.node_uid.as_str().into(),
+    }
+}
+
+/// A node as objects have it.
+pub fn reference(owner: &Owner) -> NodeRef {
+    NodeRef {
+        node: owner.node.to_string(),
+        node_uid: owner.uid.to_string(),
+    }
+}
+
+/// The object of a claim.
+pub fn claim(space: &str, pool: &str, cell: Cell, by: &Owner) -> IpBlock {
+    let seen = Seen::claimed(by);
+    let spec = IpBlockSpec {
+        pool: pool.to_owned(),
+        cidr: cell.cidr().to_string(),
+        owner: reference(by),
+        epoch: i64::try_from(seen.epoch).unwrap_or(1),
+        state: BlockState::Active,
+        orphaned: None,
+    };
+    IpBlock::new(&cell.name(space), spec)
+}
+
+/// `block` changed into `to`, by the agent of the node called `by`; its version stays, as the precondition.
+pub fn changed(block: &IpBlock, to: &Seen, by: &str) -> IpBlock {
+    let mut block = block.clone();
+    block.spec.owner = reference(&to.owner);
+    block.spec.epoch = i64::try_from(to.epoch).unwrap_or(i64::MAX);
+    block.spec.state = match to.phase {
+        Phase::Active => BlockState::Active,
+        Phase::Draining => BlockState::Draining,
+        Phase::Orphaned => BlockState::Orphaned,
+        Phase::Shared => BlockState::Shared,
+    };
+    block.spec.orphaned = (to.phase == Phase::Orphaned).then(|| Orphaned {
+        by: by.to_owned(),
+        since: now(),
+    });
+    block
+}
+
+/// The addresses of a block; none if its object says nothing readable, which the API server's rules prevent.
+pub fn cell(block: &IpBlock) -> Option<Cell> {
+    Cell::of(block.spec.cidr.parse::<IpNetwork>().ok()?)
+}
+
+/// The version of an object as a number, to tell the newer of two (Kubernetes API concepts, "Resource versions").
+pub fn version(object: &impl Resource) -> u64 {
+    let text = object.meta().resource_version.as_deref();
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

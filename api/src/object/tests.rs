@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Objects that must change.
+
+use super::*;
+use crate::IpAddressSpec;
+
+fn address(since: Option<Time>) -> IpAddress {
+    let spec = IpAddressSpec {
+        pool: "rail0".to_owned(),
+        address: "10.0.0.9".to_owned(),
+        block: "10.0.0.0/28".to_owned(),
+        node: NodeRef {
+            node: "a".to_owned(),
+            node_uid: "1".to_owned(),
+        },
+        state: AddressState::Bound,
+        attachment: None,
+        pod: None,
+        holder: None,
+        since,
+    };
+    IpAddress::new("default-0a000009", spec)
+}
+
+fn written(address: &IpAddress) -> serde_json::Value {
+    serde_json::to_value(&address.spec).unwrap()
+}
+
+#[test]
+fn each_of_many_renewals_in_one_second_changes_what_the_api_server_stores() {
+    let mut now = address(None);
+    for _ in 0..5 {
+        let before = written(&now);
+        now = renewed(now);
+        assert_ne!(written(&now), before);
+    }
+}
+
+#[test]
+fn a_renewal_by_a_clock_that_is_behind_changes_it_too() {
+    let ahead = address(Some(Time(Timestamp::now() + SignedDuration::from_hours(1))));
+    assert_ne!(written(&renewed(ahead.clone())), written(&ahead));
+}
+
+#[test]
+fn a_renewal_long_after_tells_the_time() {
+    let long_ago = Timestamp::now() - SignedDuration::from_hours(1);
+    let after = renewed(address(Some(Time(long_ago)))).spec.since.unwrap();
+    assert!(Timestamp::now().duration_since(after.0) < SignedDuration::from_secs(5));
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The process around a daemon: logs, threads, signals.
+
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Logs one JSON document a line to stderr: what `program` (the name of its library) and this crate log from `level` on, and of
+/// other libraries warnings alone.
+pub fn start_logging(program: &str, level: &str) {
+    let level = level.parse().unwrap_or(LevelFilter::INFO);
+    let lines = tracing_subscriber::fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_writer(std::io::stderr);
+    let wanted = Targets::new()
+        .with_target(program, level)
+        .with_target("api", level)
+        .with_default(level.min(LevelFilter::WARN));
+    tracing_subscriber::registry().with(lines).with(wanted).init();
+}
+
+/// Runs `work` on two threads, which wait for others nearly all the time, and logs why it failed.
+pub fn run(work: impl Future<Output = Result<(), String>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(work),
+        Err(e) => Err(format!("cannot start threads: {e}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            tracing::error!(error = e, "the process ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Waits for SIGTERM or SIGINT.
+///
+/// # Errors
+/// A sentence, if the kernel refuses to tell of signals.
+pub fn ended() -> Result<impl Future<Output = ()>, String> {
+    let mut terminate =
+        signal(SignalKind::terminate()).map_err(|e| format!("cannot wait for SIGTERM: {e}"))?;
+    let mut interrupt =
+        signal(SignalKind::interrupt()).map_err(|e| format!("cannot wait for SIGINT: {e}"))?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Is cancelled on SIGTERM or SIGINT.
+///
+/// # Errors
+/// Those of [`ended`].
+pub fn stop_on_signal() -> Result<CancellationToken, String> {
+    let stop = CancellationToken::new();
+    let on_signal = stop.clone();
+    let ended = ended()?;
+    tokio::spawn(async move {
+        ended.await;
+        tracing::info!("stopping");
+        on_signal.cancel();
+    });
+    Ok(stop)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `AddressSpace`: the pools of one space that may be cut into blocks. One small object per space, changed only when a
+//! pool is, and only from the version that was read.
+//!
+//! Holds always: pools that are listed here and have addresses in common cut them into the same blocks.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The pools of an address space that nodes may take blocks of.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[kube(
+    group = "rdmanet.io",
+    version = "v1alpha1",
+    kind = "AddressSpace",
+    plural = "addressspaces",
+    singular = "addressspace",
+    category = "rdmanet",
+    derive = "PartialEq",
+    validation = rules::name_is_a_label(),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+pub struct AddressSpaceSpec {
+    /// The pools, by name.
+    #[serde(default)]
+    #[schemars(
+        length(max = 1000),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub pools: Vec<Listed>,
+}
+
+/// A pool that may be cut into blocks.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// Its name.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// Its `metadata.uid`.
+    #[schemars(length(max = 64))]
+    pub uid: String,
+    /// The `metadata.generation` that was accepted.
+    pub generation: i64,
+    /// How many bits the IPv4 addresses of a block differ in.
+    #[serde(rename = "shiftV4")]
+    #[schemars(range(min = 0, max = 32), extend("format" = "int32"))]
+    pub shift_v4: u8,
+    /// How many bits the IPv6 addresses of a block differ in.
+    #[serde(rename = "shiftV6")]
+    #[schemars(range(min = 0, max = 128), extend("format" = "int32"))]
+    pub shift_v6: u8,
+    /// Its addresses, whole subnets as a rule, so that editing an exclusion changes nothing here.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub stretches: Vec<Stretch>,
+}
+
+/// Addresses that follow one another.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// The first one.
+    #[schemars(length(min = 2, max = 39))]
+    pub first: String,
+    /// The last one.
+    #[schemars(length(min = 2, max = 39))]
+    pub last: String,
+}
+
+mod rules {
+    use crate::cel::plain;
+    use kube::core::Rule;
+
+    pub(super) fn name_is_a_label() -> Rule {
+        plain(
+            "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+            "the name of an address space is made of lower-case letters, digits and -, beginning and ending with a letter or digit",
+        )
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pools for the tests of this crate and of those that link it.
+
+#![allow(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
+
+use crate::IpPool;
+use crate::ground::Ground;
+use common::cni::Error;
+use serde_json::{Value, json};
+
+/// A pool called `name` of generation 3.
+///
+/// # Panics
+/// If `spec` is no spec of a pool.
+pub fn pool(name: &str, spec: &Value) -> IpPool {
+    serde_json::from_value(json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool",
+        "metadata": { "name": name, "uid": format!("uid-{name}"), "generation": 3 }, "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// What nodes do with such a pool.
+///
+/// # Errors
+/// Those of [`Ground::new`].
+pub fn of(name: &str, spec: &Value) -> Result<Ground, Error> {
+    let pool = pool(name, spec);
+    Ground::new(&pool, &pool.spec, 3)
+}
+
+/// A pool of a /24 in blocks of 16.
+///
+/// # Panics
+/// Never: the spec is a good one.
+pub fn ground() -> Ground {
+    of(
+        "rail0",
+        &json!({ "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 } }),
+    )
+    .unwrap()
+}

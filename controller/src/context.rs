@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What all tasks of a controller share.
+
+use crate::config::Config;
+use crate::metrics::Metrics;
+use api::IpPool;
+use api::cluster::{Cluster, Trouble};
+use api::http::Health;
+use api::patience;
+use api::recorder::Events;
+use api::wishes::Wishes;
+use common::cni::Error;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType, Reporter};
+use kube::runtime::reflector::Store;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A controller.
+pub struct Context {
+    /// What it was told.
+    pub config: Config,
+    /// The API server.
+    pub cluster: Cluster,
+    /// All pools, as the API server last told.
+    pub pools: Store<IpPool>,
+    /// What is heard of requests for addresses.
+    pub wishes: Wishes,
+    /// Numbers for Prometheus.
+    pub metrics: Metrics,
+    events: Events,
+    /// The API server has told of pools.
+    has_heard: AtomicBool,
+}
+
+/// Why something is not done now.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The API server.
+    #[error(transparent)]
+    Cluster(#[from] Trouble),
+    /// A pool that cannot be used.
+    #[error("{0}")]
+    Pool(#[from] Error),
+}
+
+impl Health for Context {
+    fn metrics(&self) -> String {
+        self.metrics.text()
+    }
+
+    fn ready(&self) -> Result<(), &'static str> {
+        if self.has_heard.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err("the API server has not told of pools yet")
+    }
+}
+
+impl Context {
+    /// A controller with nothing done yet.
+    pub fn new(config: Config, cluster: Cluster, pools: Store<IpPool>) -> Self {
+        let reporter = Reporter {
+            controller: "rdmanet-controller".to_owned(),
+            instance: Some(config.identity.clone()),
+        };
+        Self {
+            events: Events::new(cluster.client.clone(), reporter),
+            wishes: Wishes::default(),
+            metrics: Metrics::default().registered(),
+            has_heard: AtomicBool::new(false),
+            config,
+            cluster,
+            pools,
+        }
+    }
+
+    /// The API server has told of pools.
+    pub(crate) fn heard(&self) {
+        self.has_heard.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells people about a pool with an Event; a failure to do so is only logged.
+    pub(crate) async fn tell(&self, about: &ObjectReference, is_warning: bool, reason: &str, note: String) {
+        let event = Event {
+            type_: if is_warning {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
+            reason: reason.to_owned(),
+            note: Some(note.chars().take(1000).collect()),
+            action: "Allocate".to_owned(),
+            secondary: None,
+        };
+        match patience::limited(self.events.publish(&event, about)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => tracing::debug!(reason, error = %e, "creating an Event failed"),
+            Err(_) => tracing::debug!(reason, "creating an Event timed out"),
+        }
+    }
+}

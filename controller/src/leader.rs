@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The work that one process does for all: accepting pools, telling their numbers, and ending what gone nodes have left.
+//!
+//! Invariant: nothing here is unsafe if two processes do it at once. Which of them does is settled by a Lease, and whatever
+//! it writes carries the version that it read. Pools wait for pools alone: the Lease is renewed, and what gone nodes have left is
+//! ended, beside them.
+
+mod accept;
+mod election;
+mod numbers;
+mod orphans;
+mod share;
+mod status;
+mod sticky;
+
+use crate::context::{Context, Failure};
+use api::cluster::list;
+use api::patience::{self, until_stopped};
+use api::{AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::core::PartialObjectMeta;
+use kube::runtime::reflector::{ObjectRef, Store, store};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{WatchStreamExt, reflector};
+use kube::{Api, ResourceExt};
+use orphans::{Orphans, Scene};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// How long the keeper waits after wishes were answered, before it hears of others: they come in crowds.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// What only the keeper watches.
+struct Sight {
+    blocks: Store<IpBlock>,
+    nodes: Store<PartialObjectMeta<Node>>,
+    _watches: JoinSet<()>,
+}
+
+impl Sight {
+    /// Whether the watch says that there is no such node; only a reason to ask. Before it has told of any, it says nothing.
+    fn seems_gone(&self, node: &NodeRef) -> bool {
+        self.nodes.get(&ObjectRef::new(&node.node)).is_none() && !self.nodes.is_empty()
+    }
+}
+
+/// The keeper's role.
+pub(crate) struct Keeper {
+    context: Arc<Context>,
+    /// Whether this process has the Lease.
+    elected: watch::Receiver<bool>,
+    sight: Option<Arc<Sight>>,
+    addresses: Vec<Arc<IpAddress>>,
+    /// What there is to go by for whoever ends what gone nodes have left.
+    scene: watch::Sender<Option<Scene>>,
+    /// Changes when that has changed addresses.
+    swept: watch::Receiver<()>,
+    told: HashMap<String, Instant>,
+    listed: Option<Instant>,
+    /// The version of an address that seems to be kept for nobody, and since when this process has known it.
+    forsaken: HashMap<String, (String, Instant)>,
+    asked: share::Asked,
+    /// Shared blocks without addresses, and since when.
+    empty: HashMap<String, Instant>,
+}
+
+impl Keeper {
+    fn new(context: Arc<Context>, elected: watch::Receiver<bool>, swept: watch::Receiver<()>) -> Self {
+        Self {
+            context,
+            elected,
+            swept,
+            scene: watch::Sender::new(None),
+            sight: None,
+            addresses: Vec::new(),
+            told: HashMap::new(),
+            listed: None,
+            forsaken: HashMap::new(),
+            asked: share::Asked::default(),
+            empty: HashMap::new(),
+        }
+    }
+
+    /// Works whenever the Lease is this process's, until `stop`.
+    pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
+        let (says, elected) = watch::channel(false);
+        let (sweeps, swept) = watch::channel(());
+        let orphans = Orphans::new(context.clone(), elected.clone(), sweeps);
+        let keeper = Self::new(context.clone(), elected, swept);
+        let scene = keeper.scene.subscribe();
+        tokio::join!(
+            Box::pin(election::run(&context, says, &stop)),
+            Box::pin(orphans.run(scene, stop.clone())),
+            Box::pin(keeper.work_until(stop.clone())),
+        );
+    }
+
+    async fn work_until(mut self, stop: CancellationToken) {
+        loop {
+            if let Err(failure) = until_stopped(&stop, Box::pin(self.round())).await
+                && !stop.is_cancelled()
+            {
+                tracing::warn!(error = %failure, "the keeper's work is not done");
+            }
+            if self.heed_wishes(&stop).await {
+                break;
+            }
+        }
+    }
+
+    async fn round(&mut self) -> Result<(), Failure> {
+        let is_keeper = *self.elected.borrow();
+        self.context.metrics.leads(is_keeper);
+        if is_keeper {
+            return self.work().await;
+        }
+        self.sight = None;
+        self.scene.send_replace(None);
+        self.forsaken.clear();
+        self.empty.clear();
+        Ok(())
+    }
+
+    /// Waits for the next round, and answers wishes meanwhile if that is for this agent to do. Returns whether to stop.
+    async fn heed_wishes(&mut self, stop: &CancellationToken) -> bool {
+        let context = self.context.clone();
+        let mut breath = tokio::time::Instant::now();
+        let next = breath + context.config.tick;
+        loop {
+            let news = async {
+                tokio::time::sleep_until(breath).await;
+                context.wishes.news().await;
+            };
+            tokio::select! {
+                () = stop.cancelled() => return true,
+                () = tokio::time::sleep_until(next) => return false,
+                () = news, if self.sight.is_some() => {}
+            }
+            until_stopped(stop, Box::pin(self.answer_wishes())).await;
+            breath = tokio::time::Instant::now() + BREATH;
+        }
+    }
+
+    async fn answer_wishes(&mut self) {
+        for pool in self.wanted_pools() {
+            if let Err(failure) = self.answer_wish(&pool).await {
+                tracing::warn!(pool = pool.metadata.name, error = %failure, "a wish for addresses is not answered");
+            }
+        }
+    }
+
+    fn wanted_pools(&self) -> Vec<Arc<IpPool>> {
+        let is_wanted = |pool: &Arc<IpPool>| {
+            let lives = pool.metadata.deletion_timestamp.is_none();
+            lives && pool.status.as_ref().is_some_and(|status| status.wanted.is_some())
+        };
+        self.context.pools.state().into_iter().filter(is_wanted).collect()
+    }
+
+    async fn work(&mut self) -> Result<(), Failure> {
+        if self.sight.is_none() {
+            self.sight = Some(Arc::new(self.watch().await));
+        }
+        let list_anew = self.is_list_old();
+        if list_anew {
+            let there: Vec<IpAddress> = list(&self.context.cluster.addresses, "").await?;
+            self.addresses = there.into_iter().map(Arc::new).collect();
+            self.listed = Some(Instant::now());
+        } else {
+            for pool in self.wanted_pools() {
+                self.look_again(&pool).await?;
+            }
+        }
+        self.set_scene();
+        for pool in self.context.pools.state() {
+            if let Err(failure) = self.keep(&pool).await {
+                tracing::warn!(pool = pool.metadata.name, error = %failure, "the pool is not kept");
+            }
+        }
+        let unlisted = self.unlist().await;
+        if list_anew {
+            self.end_kept().await?;
+        }
+        unlisted
+    }
+
+    /// Whether addresses are to be listed anew.
+    fn is_list_old(&mut self) -> bool {
+        if self.swept.has_changed().unwrap_or(false) {
+            self.swept.mark_unchanged();
+            self.listed = None;
+        }
+        self.listed
+            .is_none_or(|at| at.elapsed() >= self.context.config.mirror)
+    }
+
+    /// Says what there is to go by for whoever ends what gone nodes have left.
+    fn set_scene(&self) {
+        let Some(sight) = self.sight.clone() else { return };
+        let all = self.addresses.iter();
+        let left = all.filter(|address| {
+            address.spec.state != AddressState::Kept && sight.seems_gone(&address.spec.node)
+        });
+        let addresses = left.cloned().collect();
+        self.scene.send_replace(Some(Scene { sight, addresses }));
+    }
+
+    fn seems_gone(&self, node: &NodeRef) -> bool {
+        self.sight.as_ref().is_some_and(|sight| sight.seems_gone(node))
+    }
+
+    /// Reads the addresses of a pool anew if that makes a difference: whether some of its shared blocks are free.
+    async fn look_again(&mut self, pool: &IpPool) -> Result<(), Failure> {
+        let name = pool.name_any();
+        let is_shared =
+            |block: &Arc<IpBlock>| block.spec.pool == name && block.spec.state == BlockState::Shared;
+        if self.blocks().iter().any(is_shared) {
+            let there: Vec<IpAddress> =
+                list(&self.context.cluster.addresses, &format!("spec.pool={name}")).await?;
+            self.addresses.retain(|address| address.spec.pool != name);
+            self.addresses.extend(there.into_iter().map(Arc::new));
+        }
+        Ok(())
+    }
+
+    async fn watch(&self) -> Sight {
+        let ((blocks, writer), (nodes, node_writer)) = (store(), store());
+        let mut watches = JoinSet::new();
+        let stream =
+            watcher(self.context.cluster.blocks.clone(), watcher::Config::default()).default_backoff();
+        let context = self.context.clone();
+        watches.spawn(reflector(writer, stream).for_each(move |event| {
+            if let Ok(Event::Apply(block)) = &event
+                && let Some(pool) = context.pools.get(&ObjectRef::new(&block.spec.pool))
+            {
+                context.wishes.hear_block(block, &pool);
+            }
+            std::future::ready(())
+        }));
+        let stream = watcher(
+            Api::<PartialObjectMeta<Node>>::all(self.context.cluster.client.clone()),
+            watcher::Config::default(),
+        )
+        .default_backoff();
+        watches.spawn(reflector(node_writer, stream).for_each(async |_| {}));
+        let ready = async {
+            let _ = blocks.wait_until_ready().await;
+            let _ = nodes.wait_until_ready().await;
+        };
+        // Without them there is nothing to go by; the next round looks again.
+        let _ = tokio::time::timeout(Duration::from_secs(10), patience::limited(ready)).await;
+        Sight {
+            blocks,
+            nodes,
+            _watches: watches,
+        }
+    }
+
+    fn blocks(&self) -> Vec<Arc<IpBlock>> {
+        self.sight
+            .as_ref()
+            .map(|sight| sight.blocks.state())
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Accepting pools: what a person wrote takes effect when it can be used and the address space has room for it.
+
+use super::Keeper;
+use crate::context::Failure;
+use api::cluster::{Written, create, get, list, names, swap};
+use api::grid::Cell;
+use api::ground::Ground;
+use api::listing::{Listing, addresses, entry, judge, widened};
+use api::object::cell;
+use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool, Listed};
+use common::cni::Error;
+use ipam::interval::IntervalSet;
+use ipam::range::Family;
+use kube::ResourceExt;
+
+/// Keeps the pool while nodes have blocks or addresses of it.
+pub(super) const FINALIZER: &str = "rdmanet.io/addresses-in-use";
+
+/// What became of a spec.
+pub(super) enum Accepted {
+    /// It is in force, and has addresses in common with these pools.
+    Yes(Box<Ground>, Vec<String>),
+    /// It cannot be used.
+    Invalid(Error),
+    /// Another pool has some of its addresses and cuts them otherwise.
+    Conflict(String),
+    /// Somebody else has changed something meanwhile: later.
+    Later,
+}
+
+impl Keeper {
+    /// Sees to one pool.
+    pub(super) async fn keep(&mut self, pool: &IpPool) -> Result<(), Failure> {
+        if pool.metadata.deletion_timestamp.is_some() {
+            return self.bid_farewell(pool).await;
+        }
+        let generation = pool.metadata.generation.unwrap_or_default();
+        let ground = match Ground::new(pool, &pool.spec, generation) {
+            Err(error) => return self.tell(pool, Accepted::Invalid(error)).await,
+            Ok(ground) => ground,
+        };
+        if !pool.finalizers().iter().any(|name| name == FINALIZER) {
+            let mut wanted = pool.clone();
+            wanted.finalizers_mut().push(FINALIZER.to_owned());
+            swap(&self.context.cluster.pools, &wanted).await?;
+            return Ok(());
+        }
+        let accepted = self.accept(ground).await?;
+        self.tell(pool, accepted).await
+    }
+
+    async fn accept(&self, ground: Ground) -> Result<Accepted, Failure> {
+        let name = ground.spec.address_space.clone();
+        let space: Option<AddressSpace> = get(&self.context.cluster.spaces, &name).await?;
+        let mut wanted = space
+            .clone()
+            .unwrap_or_else(|| AddressSpace::new(&name, AddressSpaceSpec::default()));
+        let kept: Vec<Cell> = self.blocks_of(ground.name.as_str());
+        let listed = widened(entry(&ground), &kept);
+        let others = match judge(&wanted.spec, &listed) {
+            Listing::Accepted(others) => others,
+            Listing::Conflict { pool, ip } => {
+                return Ok(Accepted::Conflict(format!(
+                    "pool {pool} has {ip} as well and cuts it into blocks of another size; give both the same blockSize and allocation, or put one into another addressSpace"
+                )));
+            }
+        };
+        let before = wanted.spec.pools.iter().position(|pool| pool.name == listed.name);
+        if before.is_some_and(|at| wanted.spec.pools[at] == listed) {
+            return Ok(Accepted::Yes(Box::new(ground), others));
+        }
+        let old = before.map(|at| wanted.spec.pools.remove(at));
+        if let Some(conflict) = self.blocks_in_the_way(&name, &listed, old.as_ref()).await? {
+            return Ok(Accepted::Conflict(conflict));
+        }
+        wanted.spec.pools.push(listed);
+        wanted.spec.pools.sort_by(|a, b| a.name.cmp(&b.name));
+        let written = match space {
+            None => create(&self.context.cluster.spaces, &wanted).await?,
+            Some(_) => swap(&self.context.cluster.spaces, &wanted).await?,
+        };
+        Ok(match written {
+            Written::Done(_) => Accepted::Yes(Box::new(ground), others),
+            Written::Late => Accepted::Later,
+        })
+    }
+
+    fn blocks_of(&self, pool: &str) -> Vec<Cell> {
+        self.blocks()
+            .iter()
+            .filter(|block| block.spec.pool == pool)
+            .filter_map(|block| cell(block))
+            .collect()
+    }
+
+    /// A block of another size that lies where the pool would be listed anew, read past every cache: a pool that was taken
+    /// off the list may have left one.
+    async fn blocks_in_the_way(
+        &self,
+        space: &str,
+        listed: &Listed,
+        old: Option<&Listed>,
+    ) -> Result<Option<String>, Failure> {
+        let new = |family| {
+            let old = old.map(|old| addresses(old, family)).unwrap_or_default();
+            addresses(listed, family).minus(&old)
+        };
+        if new(Family::V4).is_empty() && new(Family::V6).is_empty() {
+            return Ok(None);
+        }
+        let prefix = format!("{space}-");
+        for name in names(&self.context.cluster.blocks).await? {
+            let Some(there) = name.strip_prefix(&prefix).and_then(Cell::named) else {
+                continue;
+            };
+            let (family, shift) = (Family::of(there.cidr().ip()), there.shift());
+            let own = match family {
+                Family::V4 => listed.shift_v4,
+                Family::V6 => listed.shift_v6,
+            };
+            let both = new(family).both(&[there.interval()].into_iter().collect::<IntervalSet>());
+            if shift != u32::from(own) && !both.is_empty() {
+                return Ok(Some(format!(
+                    "block {name}, of another size, lies in its addresses; it goes once its pods have"
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A pool that is being deleted goes when nobody has an address of it.
+    async fn bid_farewell(&mut self, pool: &IpPool) -> Result<(), Failure> {
+        let fields = format!("spec.pool={}", pool.name_any());
+        let blocks: Vec<IpBlock> = list(&self.context.cluster.blocks, &fields).await?;
+        let addresses: Vec<IpAddress> = list(&self.context.cluster.addresses, &fields).await?;
+        if !blocks.is_empty() || !addresses.is_empty() {
+            return self.tell_farewell(pool, blocks, &addresses).await;
+        }
+        if pool.finalizers().iter().any(|name| name == FINALIZER) {
+            let mut wanted = pool.clone();
+            wanted.finalizers_mut().retain(|name| name != FINALIZER);
+            swap(&self.context.cluster.pools, &wanted).await?;
+            tracing::info!(
+                pool = pool.name_any(),
+                "nobody has an address of the pool any more: it may go"
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes pools off the lists that are gone and have no blocks.
+    pub(super) async fn unlist(&self) -> Result<(), Failure> {
+        let spaces: Vec<AddressSpace> = list(&self.context.cluster.spaces, "").await?;
+        for space in spaces {
+            let mut wanted = space.clone();
+            let mut gone = Vec::new();
+            for listed in &space.spec.pools {
+                let known = self
+                    .context
+                    .pools
+                    .find(|pool| pool.uid().as_deref() == Some(&listed.uid));
+                if known.is_some() || !self.blocks_of(&listed.name).is_empty() {
+                    continue;
+                }
+                let there: Option<IpPool> = get(&self.context.cluster.pools, &listed.name).await?;
+                if there.is_none_or(|pool| pool.uid().as_deref() != Some(&listed.uid)) {
+                    gone.push(listed.name.clone());
+                }
+            }
+            wanted.spec.pools.retain(|listed| !gone.contains(&listed.name));
+            if wanted != space {
+                swap(&self.context.cluster.spaces, &wanted).await?;
+            }
+        }
+        Ok(())
+    }
+}

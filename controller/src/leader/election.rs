@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which replica works: the one that holds the Lease.
+//!
+//! Invariant: safety does not hang on it. Two replicas may both hold the Lease for a moment, as after a clock that jumped or an
+//! API server that was silent; each write of the leader carries the version that was read.
+
+use crate::context::Context;
+use api::patience::{QUESTION, until_stopped};
+use kube_lease_manager::{LeaseCreateMode, LeaseManager, LeaseManagerBuilder, LeaseManagerError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// The Lease, in the namespace of the controller.
+const NAME: &str = "rdmanet-controller";
+
+/// Seconds after which another replica may take a Lease that was not renewed.
+const DURATION: u64 = 15;
+
+/// The leader renews so many seconds before that.
+const GRACE: u64 = 7;
+
+/// How long a replica waits after a request about the Lease that failed.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Takes part until `stop`, and releases the Lease then. Tells whenever this replica becomes the leader or is it no more.
+pub(super) async fn run(context: &Context, leads: watch::Sender<bool>, stop: &CancellationToken) {
+    loop {
+        let failed = tokio::select! {
+            () = stop.cancelled() => return,
+            joined = join(context) => match joined {
+                Ok(manager) => hold(&manager, &leads, stop).await.err(),
+                Err(error) => Some(error),
+            },
+        };
+        tell(&leads, false);
+        let Some(error) = failed else { return };
+        tracing::warn!(%error, lease = NAME, "a request about the Lease failed; trying again");
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sleep(PAUSE) => {}
+        }
+    }
+}
+
+async fn join(context: &Context) -> Result<LeaseManager, LeaseManagerError> {
+    LeaseManagerBuilder::new(context.cluster.client.clone(), NAME)
+        .with_namespace(&context.config.namespace)
+        .with_create_mode(LeaseCreateMode::AutoCreate)
+        .with_identity(&context.config.identity)
+        .with_field_manager(&context.config.identity)
+        .with_duration(DURATION)
+        .with_grace(GRACE)
+        .build()
+        .await
+}
+
+/// Waits for the Lease and renews it, until `stop`.
+///
+/// # Errors
+/// The API server was silent or refused: whether this replica holds the Lease is not known.
+async fn hold(
+    manager: &LeaseManager,
+    leads: &watch::Sender<bool>,
+    stop: &CancellationToken,
+) -> Result<(), LeaseManagerError> {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            changed = manager.changed() => tell(leads, changed?),
+        }
+    }
+    tell(leads, false);
+    // If that is lost, the other replica waits out the duration.
+    if let Ok(Err(error)) = until_stopped(stop, timeout(QUESTION, manager.release())).await {
+        tracing::debug!(%error, lease = NAME, "releasing the Lease failed");
+    }
+    Ok(())
+}
+
+fn tell(leads: &watch::Sender<bool>, is_leader: bool) {
+    let turned = leads.send_if_modified(|told| std::mem::replace(told, is_leader) != is_leader);
+    if turned {
+        tracing::info!(is_leader, "leadership changed");
+    }
+}

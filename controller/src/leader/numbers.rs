@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How far a pool is used, by its blocks and by the addresses that are objects, as they were told last.
+//!
+//! Holds always: an address counts once. The store of a node counts all that its pods have in a block of its own, objects or not; whatever
+//! else is an object is counted here.
+
+use api::grid::{Cell, Grid};
+use api::ground::Ground;
+use api::object::cell;
+use api::{AddressState, BlockState, Counters, IpAddress, IpBlock};
+use ipam::interval::IntervalSet;
+use ipam::range::{Family, bits, single};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A pool in numbers.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    pub(super) counters: Counters,
+    /// No address is left in blocks, and none outside.
+    pub(super) is_exhausted: bool,
+    /// Attachments with addresses that are excluded now.
+    pub(super) excluded: u64,
+    /// Blocks outside the ranges.
+    pub(super) outside: u64,
+}
+
+/// The blocks of a pool.
+#[derive(Default)]
+struct OfBlocks {
+    blocks: i64,
+    used: i64,
+    /// Addresses of them that can be given now.
+    free: i64,
+    /// Addresses that the pool could give and that lie in them.
+    claimed: u128,
+    excluded: i64,
+    outside: u64,
+    oldest: Option<Time>,
+}
+
+/// The objects of a pool's addresses.
+#[derive(Default)]
+struct OfObjects {
+    /// Those that no block's owner counts.
+    used: i64,
+    /// Those that could have been given to any pod.
+    taken: u128,
+    oldest: Option<Time>,
+}
+
+/// The `addresses` of `cell` in an address space that are objects, whichever pool made them.
+pub(super) fn objects_in(addresses: &[impl Borrow<IpAddress>], space: &str, cell: Cell) -> IntervalSet {
+    let (block, prefix) = (cell.cidr().to_string(), format!("{space}-"));
+    let inside = addresses
+        .iter()
+        .map(Borrow::borrow)
+        .filter(|address: &&IpAddress| {
+            address.spec.block == block && address.name_any().starts_with(&prefix)
+        });
+    inside
+        .filter_map(|address| address.spec.address.parse::<IpAddr>().ok())
+        .map(single)
+        .collect()
+}
+
+/// The addresses of a shared block that nobody has.
+pub(super) fn free_of_shared(ground: &Ground, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) -> u128 {
+    let Some(cell) = cell(block) else { return 0 };
+    let Some(grid) = ground.grid(Family::of(cell.cidr().ip())) else {
+        return 0;
+    };
+    let taken = objects_in(addresses, &ground.spec.address_space, cell);
+    grid.usable(cell).minus(&taken).count()
+}
+
+impl Numbers {
+    /// Those of the pool in force, of which these are the `blocks`; `addresses` may be of other pools too.
+    pub(super) fn of(ground: &Ground, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
+        let (inside, objects) = (
+            OfBlocks::of(ground, blocks, addresses),
+            OfObjects::of(ground, blocks, addresses),
+        );
+        let all = ground.grids.iter().map(Grid::addresses);
+        let unclaimed = all
+            .fold(0, u128::saturating_add)
+            .saturating_sub(inside.claimed)
+            .saturating_sub(objects.taken);
+        Self {
+            counters: Counters {
+                size: clip(ground.size()),
+                used: inside.used.saturating_add(objects.used),
+                free: clip(unclaimed).saturating_add(inside.free),
+                unclaimed: clip(unclaimed),
+                blocks: inside.blocks,
+                oldest: inside.oldest.into_iter().chain(objects.oldest).min(),
+            },
+            is_exhausted: unclaimed == 0 && inside.free == 0,
+            excluded: u64::try_from(inside.excluded).unwrap_or_default(),
+            outside: inside.outside,
+        }
+    }
+}
+
+impl OfBlocks {
+    fn of(ground: &Ground, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
+        let mut all = Self::default();
+        for block in blocks {
+            all.add(ground, block, addresses);
+        }
+        all
+    }
+
+    fn add(&mut self, ground: &Ground, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) {
+        self.blocks = self.blocks.saturating_add(1);
+        let is_shared = block.spec.state == BlockState::Shared;
+        // What a shared block has told last is of the time when it had an owner.
+        if let Some(status) = block.status.as_ref().filter(|_| !is_shared) {
+            self.used = self.used.saturating_add(status.used);
+            self.oldest = self.oldest.take().into_iter().chain(status.oldest.clone()).min();
+        }
+        let Some(cell) = cell(block) else { return };
+        if !ground.reaches(cell) {
+            self.outside += 1;
+            return;
+        }
+        let excluded = block.status.as_ref().map_or(0, |status| status.excluded);
+        self.excluded = self.excluded.saturating_add(excluded);
+        if !ground.has(cell) {
+            // Exclusions cover all of it.
+            return;
+        }
+        let grid = ground.grid(Family::of(cell.cidr().ip()));
+        let usable = grid.map_or(0, |grid| grid.usable(cell).count());
+        self.claimed = self.claimed.saturating_add(usable);
+        let free = match (&block.status, block.spec.state) {
+            (_, BlockState::Shared) => clip(free_of_shared(ground, block, addresses)),
+            (Some(status), BlockState::Active) => status.free,
+            // Not told yet: nobody had any when it was claimed.
+            (None, BlockState::Active) => clip(usable),
+            (_, BlockState::Draining | BlockState::Orphaned) => 0,
+        };
+        self.free = self.free.saturating_add(free);
+    }
+}
+
+impl OfObjects {
+    fn of(ground: &Ground, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
+        let unshared = blocks
+            .iter()
+            .filter(|block| block.spec.state != BlockState::Shared);
+        let nodes: HashMap<&str, &str> = unshared
+            .map(|block| (block.spec.cidr.as_str(), block.spec.owner.node.as_str()))
+            .collect();
+        let mut all = Self::default();
+        let of_pool = |address: &&IpAddress| {
+            address.spec.pool == ground.name.as_str() && address.spec.state != AddressState::Orphaned
+        };
+        for address in addresses.iter().map(Borrow::borrow).filter(of_pool) {
+            let spec = &address.spec;
+            let is_bound = spec.state == AddressState::Bound;
+            if is_bound {
+                all.oldest = all.oldest.take().into_iter().chain(spec.since.clone()).min();
+            }
+            let node = nodes.get(spec.block.as_str());
+            if is_bound && node.is_some_and(|node| *node == spec.node.node) {
+                continue;
+            }
+            all.used = all.used.saturating_add(1);
+            all.taken += u128::from(!ground.has_blocks() && is_for_any(ground, &spec.address));
+        }
+        all
+    }
+}
+
+/// Whether the pool gives the address to whoever asks for any.
+fn is_for_any(ground: &Ground, address: &str) -> bool {
+    address
+        .parse()
+        .is_ok_and(|ip: IpAddr| ground.ranges.usable(Family::of(ip)).contains(bits(ip)))
+}
+
+/// As an object has it.
+pub(super) fn clip(number: u128) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

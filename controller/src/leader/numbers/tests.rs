@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use serde_json::{Value, json};
+
+const NOBODY: [IpAddress; 0] = [];
+const EARLY: &str = "2026-01-01T00:00:00Z";
+const LATE: &str = "2026-01-02T00:00:00Z";
+
+fn pool(spec: &Value) -> Ground {
+    api::testing::of("rail0", spec).unwrap()
+}
+
+/// A /24 in blocks of 16, of which the last sixteen are reserved.
+fn static_pool() -> Ground {
+    pool(&json!({
+        "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
+        "reserved": ["10.1.0.9", "10.1.0.240/28"],
+    }))
+}
+
+fn block(cidr: &str, node: &str, state: &str, status: &Value) -> Arc<IpBlock> {
+    let block = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPBlock", "metadata": { "name": cidr },
+        "spec": {
+            "pool": "rail0", "cidr": cidr, "epoch": 1, "state": state, "owner": { "node": node, "nodeUID": "u" },
+        },
+        "status": status,
+    });
+    Arc::new(serde_json::from_value(block).unwrap())
+}
+
+fn address(ip: &str, block: &str, node: &str, state: &str) -> IpAddress {
+    let name = format!("default-{:08x}", bits(ip.parse().unwrap()));
+    let address = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": name },
+        "spec": {
+            "pool": "rail0", "address": ip, "block": block, "state": state, "node": { "node": node, "nodeUID": "u" },
+            "since": EARLY,
+        },
+    });
+    serde_json::from_value(address).unwrap()
+}
+
+#[test]
+fn an_address_counts_once_whether_its_node_tells_of_it_or_not() {
+    let ground = static_pool();
+    let status = json!({ "used": 3, "free": 12, "oldest": LATE });
+    let blocks = [block("10.1.0.0/28", "a", "Active", &status)];
+    let addresses = [
+        // In the store of the block's own node, and so among the three.
+        address("10.1.0.9", "10.1.0.0/28", "a", "Bound"),
+        // Of nobody's block, kept for a pod, of a node that is gone.
+        address("10.1.0.250", "10.1.0.240/28", "b", "Bound"),
+        address("10.1.0.251", "10.1.0.240/28", "a", "Kept"),
+        address("10.1.0.252", "10.1.0.240/28", "c", "Orphaned"),
+    ];
+    let numbers = Numbers::of(&ground, &blocks, &addresses);
+    assert_eq!(numbers.counters.used, 3 + 2);
+    // The same address on another node is in no store that counts for this block.
+    let elsewhere = [address("10.1.0.9", "10.1.0.0/28", "b", "Bound")];
+    assert_eq!(Numbers::of(&ground, &blocks, &elsewhere).counters.used, 3 + 1);
+}
+
+#[test]
+fn the_oldest_attachment_may_have_an_object() {
+    let ground = static_pool();
+    let blocks = [block(
+        "10.1.0.0/28",
+        "a",
+        "Active",
+        &json!({ "used": 1, "free": 14, "oldest": LATE }),
+    )];
+    let oldest = |addresses: &[IpAddress]| {
+        let numbers = Numbers::of(&ground, &blocks, addresses);
+        serde_json::to_value(numbers.counters.oldest).unwrap()
+    };
+    assert_eq!(oldest(&NOBODY), LATE);
+    assert_eq!(
+        oldest(&[address("10.1.0.250", "10.1.0.240/28", "b", "Kept")]),
+        LATE
+    );
+    assert_eq!(
+        oldest(&[address("10.1.0.250", "10.1.0.240/28", "b", "Bound")]),
+        EARLY
+    );
+}
+
+#[test]
+fn reserved_addresses_in_use_exhaust_no_pool_without_blocks() {
+    let ground = pool(&json!({
+        "ranges": [{ "subnet": "10.1.0.0/29", "gateway": "none" }], "allocation": "PerAddress", "reserved": ["10.1.0.1-10.1.0.3"],
+    }));
+    let bound = |last: u8| {
+        let ip = format!("10.1.0.{last}");
+        address(&ip, &format!("{ip}/32"), "a", "Bound")
+    };
+    let mut addresses: Vec<IpAddress> = [1, 2, 3, 4].map(bound).into();
+    let numbers = Numbers::of(&ground, &[], &addresses);
+    assert_eq!((numbers.counters.used, numbers.counters.free), (4, 2));
+    assert!(!numbers.is_exhausted);
+    addresses.extend([5, 6].map(bound));
+    assert!(Numbers::of(&ground, &[], &addresses).is_exhausted);
+}
+
+#[test]
+fn a_block_that_exclusions_cover_is_not_outside_the_ranges() {
+    let ground = pool(&json!({
+        "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0/28"] }], "blockSize": { "v4": 16 },
+    }));
+    let living = || json!({ "used": 2, "free": 0, "excluded": 2 });
+    let covered = [block("10.1.0.0/28", "a", "Draining", &living())];
+    let numbers = Numbers::of(&ground, &covered, &NOBODY);
+    assert_eq!((numbers.excluded, numbers.outside), (2, 0));
+    let outside = [block("10.2.0.0/28", "a", "Draining", &living())];
+    let numbers = Numbers::of(&ground, &outside, &NOBODY);
+    assert_eq!((numbers.excluded, numbers.outside), (0, 1));
+}
+
+#[test]
+fn what_is_left_is_in_no_block_in_active_ones_or_in_shared_ones() {
+    let ground = pool(&json!({
+        "ranges": [{ "subnet": "10.1.0.0/27", "gateway": "none" }], "blockSize": { "v4": 16 },
+    }));
+    let full = || json!({ "used": 15, "free": 0 });
+    let active = block("10.1.0.0/28", "a", "Active", &full());
+    let one = Numbers::of(&ground, std::slice::from_ref(&active), &NOBODY);
+    assert_eq!(
+        (one.counters.size, one.counters.free, one.counters.blocks),
+        (30, 15, 1)
+    );
+    assert!(!one.is_exhausted);
+    let shared = block("10.1.0.16/28", "b", "Shared", &json!({ "used": 7, "free": 8 }));
+    let taken: Vec<IpAddress> = (16..31)
+        .map(|last| address(&format!("10.1.0.{last}"), "10.1.0.16/28", "b", "Bound"))
+        .collect();
+    let both = [active.clone(), shared];
+    let all = Numbers::of(&ground, &both, &taken);
+    assert_eq!((all.counters.used, all.counters.free), (30, 0));
+    let with_room = block("10.1.0.0/28", "a", "Active", &json!({ "used": 5, "free": 10 }));
+    let room = Numbers::of(&ground, &[with_room], &NOBODY);
+    assert_eq!((room.counters.free, room.counters.unclaimed), (25, 15));
+    assert!(all.is_exhausted);
+    assert!(!Numbers::of(&ground, &both, &taken[1..]).is_exhausted);
+    let untold = [active, block("10.1.0.16/28", "b", "Active", &Value::Null)];
+    assert!(
+        !Numbers::of(&ground, &untold, &NOBODY).is_exhausted,
+        "it may have some"
+    );
+}

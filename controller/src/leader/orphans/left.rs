@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A block or an address of a node that is gone: both pass on the same way.
+
+use super::Scene;
+use crate::config::Config;
+use crate::context::Context;
+use api::cluster::{Trouble, Written, delete, let_go, swap};
+use api::object::{changed, seen, seen_address};
+use api::{AddressState, IpAddress, IpBlock, NodeRef};
+use block::{Phase, Seen};
+use kube::ResourceExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Something that a gone node has left.
+pub(super) enum Left {
+    Block(Arc<IpBlock>),
+    Address(Arc<IpAddress>),
+}
+
+impl Left {
+    /// Everything that nodes have left which seem gone, node by node in the order of their names.
+    pub(super) fn all(scene: &Scene) -> Vec<Self> {
+        let blocks = scene.sight.blocks.state().into_iter().map(Self::Block);
+        let addresses = scene.addresses.iter().cloned().map(Self::Address);
+        let mut all: Vec<Self> = blocks
+            .chain(addresses)
+            .filter(|left| scene.sight.seems_gone(left.node()))
+            .collect();
+        all.sort_by(|a, b| a.node().node.cmp(&b.node().node));
+        all
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Block(block) => block.name_any(),
+            Self::Address(address) => address.name_any(),
+        }
+    }
+
+    /// The node that has left it.
+    pub(super) fn node(&self) -> &NodeRef {
+        match self {
+            Self::Block(block) => &block.spec.owner,
+            Self::Address(address) => &address.spec.node,
+        }
+    }
+
+    pub(super) fn version(&self) -> String {
+        let version = match self {
+            Self::Block(block) => block.resource_version(),
+            Self::Address(address) => address.resource_version(),
+        };
+        version.unwrap_or_default()
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        match self {
+            Self::Block(block) => seen(block),
+            Self::Address(address) => seen_address(address),
+        }
+    }
+
+    /// How long it must have been orphaned before it is ended. A block is nobody's for one quarantine, and for as long again a node
+    /// whose pool is full may take it over.
+    pub(super) fn quarantine(&self, config: &Config) -> Duration {
+        match self {
+            Self::Block(_) => config.quarantine.saturating_mul(2),
+            Self::Address(_) => config.quarantine,
+        }
+    }
+
+    /// Marks it as orphaned, if it is the version that was read. Returns the new one.
+    pub(super) async fn mark(&self, context: &Context) -> Result<Written<String>, Trouble> {
+        let node = &self.node().node;
+        let version = match self {
+            Self::Block(block) => {
+                let orphaned = changed(
+                    block,
+                    &seen(block).turned(Phase::Orphaned),
+                    &context.config.identity,
+                );
+                let Written::Done(after) = swap(&context.cluster.blocks, &orphaned).await? else {
+                    return Ok(Written::Late);
+                };
+                tracing::warn!(
+                    block = after.name_any(),
+                    node,
+                    "the node of the block is gone: it is given to nobody for the quarantine"
+                );
+                after.resource_version()
+            }
+            Self::Address(address) => {
+                let mut orphaned = IpAddress::clone(address);
+                orphaned.spec.state = AddressState::Orphaned;
+                let Written::Done(after) = swap(&context.cluster.addresses, &orphaned).await? else {
+                    return Ok(Written::Late);
+                };
+                tracing::warn!(
+                    address = after.name_any(),
+                    node,
+                    "the node of the address is gone: it is given to nobody for the quarantine"
+                );
+                after.resource_version()
+            }
+        };
+        Ok(Written::Done(version.unwrap_or_default()))
+    }
+
+    /// Deletes it, or keeps an address for whom it is kept, if it is the version that was read.
+    pub(super) async fn end(&self, context: &Context) -> Result<Written<()>, Trouble> {
+        let node = &self.node().node;
+        match self {
+            Self::Block(block) => {
+                let written = delete(&context.cluster.blocks, &**block).await?;
+                if written == Written::Done(()) {
+                    let evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it or taken it over for two quarantines";
+                    let seconds = self.quarantine(&context.config).as_secs();
+                    tracing::warn!(
+                        block = block.name_any(),
+                        node,
+                        seconds,
+                        evidence,
+                        "the block is free"
+                    );
+                }
+                Ok(written)
+            }
+            Self::Address(address) => {
+                let written = let_go(&context.cluster.addresses, address).await?;
+                if written == Written::Done(()) {
+                    let kept = address.spec.holder.is_some();
+                    tracing::warn!(
+                        address = address.name_any(),
+                        node,
+                        kept,
+                        "the node of the address is gone for a quarantine: nobody has it"
+                    );
+                }
+                Ok(written)
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The process: flags.
+
+use api::{client, process};
+use clap::Parser;
+use controller::config::Config;
+use controller::daemon;
+use std::process::ExitCode;
+
+/// Does for a cluster what is done once: accepts pools, counts them, and ends what gone nodes have left.
+#[derive(Parser)]
+#[command(name = "rdmanet-controller", version)]
+struct Cli {
+    #[command(flatten)]
+    config: Config,
+}
+
+fn main() -> ExitCode {
+    let config = Cli::parse().config;
+    process::start_logging("controller", &config.log);
+    process::run(run(config))
+}
+
+async fn run(config: Config) -> Result<(), String> {
+    let stop = process::stop_on_signal()?;
+    let found = client::configuration().await?;
+    let client =
+        client::new(found).map_err(|e| format!("cannot speak to the API server with what was found: {e}"))?;
+    daemon::run(config, client, stop).await.map_err(|e| e.to_string())
+}

@@ -5,6 +5,8 @@
 use common::cni::{Env, Streams, dispatch};
 use ipam::RdmaIpam;
 use serde_json::{Value, json};
+use std::io::Write;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// Calls a verb in process; the exit status and what stdout got.
@@ -227,6 +229,48 @@ fn del_needs_no_valid_ranges() {
     ] {
         conf["ipam"] = ipam;
         assert_eq!(verb("DEL", &conf), (0, Value::Null), "{}", conf["ipam"]);
+    }
+}
+
+/// std opens /dev/null in place of a closed stdout, so ADD succeeded and its answer was lost.
+#[test]
+fn an_add_whose_answer_nobody_could_read_gives_nothing() {
+    for (redirection, given) in [(">&-", false), (">/dev/null", true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let script = format!("exec \"$0\" {redirection}");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &script, env!("CARGO_BIN_EXE_rdma-ipam")])
+            .env_clear();
+        for (name, value) in [
+            ("CNI_COMMAND", "ADD"),
+            ("CNI_CONTAINERID", "3f1c"),
+            ("CNI_IFNAME", "net1"),
+            ("CNI_NETNS", "/no/such/netns"),
+            ("CNI_PATH", "/opt/cni/bin"),
+        ] {
+            command.env(name, value);
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The process may end before it reads.
+        let _ = child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(conf("1.1.0", &dir).to_string().as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), given, "{redirection}: {stderr}");
+        assert_eq!(
+            dir.path().join("ibnet").exists(),
+            given,
+            "{redirection}: {stderr}"
+        );
+        assert!(given || stderr.contains("stdout was closed"), "{stderr}");
     }
 }
 

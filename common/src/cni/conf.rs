@@ -2,9 +2,10 @@
 //! The network configuration on stdin: the part that CNI itself defines. Plugins read the rest from [`Conf::object`].
 
 use super::error::{Code, Error, causes};
-use super::id::{Attachment, is_name};
+use super::id::{Attachment, ContainerId, IfName, is_name};
 use super::result::CniResult;
 use super::version::Version;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::io::Read;
@@ -89,12 +90,38 @@ impl Conf {
             ));
         };
         Ok(GcConf {
-            valid: decode(list).map_err(|e| Error {
+            valid: attachments(list).map_err(|e| Error {
                 msg: format!("cni.dev/valid-attachments: {}", e.msg),
                 ..e
             })?,
         })
     }
+}
+
+/// The attachments of a list. One whose names ADD refuses was never made, so it is left out and does not keep GC from
+/// the others; one that lacks a name may be spelt in a way that this plugin does not know, and ends the call.
+fn attachments(list: &Value) -> Result<Vec<Attachment>, Error> {
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(rename = "containerID")]
+        container_id: String,
+        ifname: String,
+    }
+    let named: Vec<Named> = decode(list)?;
+    let attachment = |named: Named| {
+        Ok::<_, Error>(Attachment {
+            container_id: ContainerId::try_from(named.container_id)?,
+            ifname: IfName::try_from(named.ifname)?,
+        })
+    };
+    let read = named.into_iter().map(attachment);
+    Ok(read
+        .filter_map(|attachment| {
+            attachment
+                .inspect_err(|e| tracing::warn!("cni.dev/valid-attachments: left out: {}", e.msg))
+                .ok()
+        })
+        .collect())
 }
 
 /// Reads `value` as a `T`; an error names the JSON path at which they part.

@@ -11,7 +11,7 @@ use super::error::{Code, Error};
 use super::id::Attachment;
 use super::result::CniResult;
 use super::version::Version;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -142,11 +142,17 @@ fn serve(
         Err(error) if del && error.code == Code::INVALID_CONFIG => return Ok(nothing_to_undo(&error)),
         conf => conf?,
     };
-    let args_text = env.get("CNI_ARGS")?.unwrap_or_default().to_owned();
+    let (args, args_text) = match read_args(env) {
+        Err(error) if del => {
+            tracing::warn!("{}; DEL needs none of them", error.msg);
+            (Args::default(), String::new())
+        }
+        args => args?,
+    };
     let call = Call {
         program: program.to_owned(),
         conf,
-        args: Args::parse(&args_text)?,
+        args,
         args_text,
         path: env.path(),
         netns_override: env
@@ -164,9 +170,9 @@ fn run(plugin: &impl Plugin, command: &str, env: &Env, call: &Call) -> Result<Op
             let result = plugin.add(call, &env.attachment()?, given()?)?;
             return Ok(Some(result.to_json(call.conf.version)));
         }
-        "DEL" => match env.ifname() {
+        "DEL" => match env.attachment() {
             Err(error) => return Ok(nothing_to_undo(&error)),
-            Ok(_) => plugin.del(call, &env.attachment()?, netns)?,
+            Ok(attachment) => plugin.del(call, &attachment, netns)?,
         },
         "CHECK" => {
             require_version(call, command, Version::V0_4_0)?;
@@ -184,8 +190,14 @@ fn run(plugin: &impl Plugin, command: &str, env: &Env, call: &Call) -> Result<Op
     Ok(None)
 }
 
-/// The answer to DEL for a network or an interface whose name cannot be: ADD refused it, and a runtime that hears an error keeps the
-/// pod for ever, since what is wrong stands in an object that nobody can correct any more.
+/// `CNI_ARGS`, read and as it came.
+fn read_args(env: &Env) -> Result<(Args, String), Error> {
+    let text = env.get("CNI_ARGS")?.unwrap_or_default();
+    Ok((Args::parse(text)?, text.to_owned()))
+}
+
+/// The answer to DEL for a network, a container or an interface whose name cannot be. ADD refused that name. A runtime that gets an
+/// error repeats DEL and keeps the pod, and the pod cannot be corrected any more.
 fn nothing_to_undo(error: &Error) -> Option<Value> {
     tracing::warn!("{}; ADD refuses that, so there is nothing to undo", error.msg);
     None
@@ -197,12 +209,21 @@ fn nothing_to_undo(error: &Error) -> Option<Value> {
 /// one may have attached the pod.
 fn read_conf(stdin: impl Read, del: bool, version: &mut Version) -> Result<Conf, Error> {
     let mut object = read_object(stdin)?;
-    let unknown = |object: &Map<String, Value>| {
-        let written = object.get("cniVersion").and_then(Value::as_str);
-        written.is_some_and(|written| Version::parse(written).is_err())
-    };
-    if del && unknown(&object) {
-        object.insert("cniVersion".to_owned(), json!(Version::LATEST.as_str()));
+    if del {
+        let unknown = |written: &Value| written.as_str().is_none_or(|text| Version::parse(text).is_err());
+        let version = object.get("cniVersion").filter(|written| !written.is_null());
+        if version.is_some_and(unknown) {
+            object.insert("cniVersion".to_owned(), json!(Version::LATEST.as_str()));
+        }
+        let name = object
+            .get("name")
+            .filter(|name| !name.is_null() && !name.is_string());
+        if let Some(name) = name {
+            return Err(Error::new(
+                Code::INVALID_CONFIG,
+                format!("network name {name} is not a text"),
+            ));
+        }
     }
     if let Some(known) = object
         .get("cniVersion")

@@ -63,8 +63,7 @@ impl Env {
         })
     }
 
-    /// `CNI_IFNAME`.
-    pub(super) fn ifname(&self) -> Result<IfName, Error> {
+    fn ifname(&self) -> Result<IfName, Error> {
         let ifname = self.get("CNI_IFNAME")?.unwrap_or_default();
         IfName::try_from(ifname.to_owned()).map_err(|e| of("CNI_IFNAME", e))
     }

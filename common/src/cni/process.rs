@@ -5,7 +5,10 @@ use super::dispatch::{Plugin, Streams, dispatch};
 use super::env::Env;
 use super::error::Error;
 use super::version::Version;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::{fstat, makedev};
 use std::io::{Write, stderr, stdin, stdout};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -18,6 +21,12 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
         .file_name()
         .unwrap_or_default()
         .to_string_lossy();
+    if env.get("CNI_COMMAND").is_ok_and(|command| command == Some("ADD")) && stdout_was_closed() {
+        tracing::error!(
+            "stdout was closed when {program} started, so nobody would learn what ADD gave; nothing was done"
+        );
+        return ExitCode::from(1);
+    }
     let status = match make(&env) {
         Ok(plugin) => {
             let streams = Streams {
@@ -34,4 +43,13 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
         }
     };
     ExitCode::from(status)
+}
+
+/// Whether this process was started without stdout. std has then opened `/dev/null` for reading and writing in its place
+/// (library/std/src/sys/pal/unix, `sanitize_standard_fds`); shells and Go's os/exec open it for writing only.
+fn stdout_was_closed() -> bool {
+    let stdout = stdout();
+    let is_null = fstat(stdout.as_fd()).is_ok_and(|file| file.st_rdev == makedev(1, 3));
+    let flags = fcntl(stdout.as_fd(), FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
+    is_null && flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_RDWR)
 }

@@ -191,8 +191,17 @@ fn bad_container_ids_are_refused() {
         let env = env("DEL")
             .into_iter()
             .map(|(n, v)| (n, if n == "CNI_CONTAINERID" { id } else { v }))
-            .collect();
-        assert_eq!(error(env, CONF).0, 4, "{id}");
+            .collect::<Vec<_>>();
+        let named = |command| {
+            env.iter()
+                .map(move |(n, v)| (*n, if *n == "CNI_COMMAND" { command } else { *v }))
+        };
+        assert_eq!(error(named("ADD").collect(), CONF).0, 4, "{id}");
+        assert_eq!(
+            call(named("DEL").collect(), CONF),
+            (0, Value::Null, Vec::new()),
+            "{id}"
+        );
     }
 }
 
@@ -253,10 +262,13 @@ fn a_network_needs_a_name() {
 
 #[test]
 fn del_of_what_add_refuses_by_its_name_has_nothing_to_undo() {
-    let a_b = |(name, value)| (name, if name == "CNI_IFNAME" { "a/b" } else { value });
+    let a_b = |of: &'static str| move |(name, value)| (name, if name == of { "a/b" } else { value });
     let calls = [
         (env("DEL"), r#"{"cniVersion":"1.1.0","name":"rail 0"}"#),
-        (env("DEL").into_iter().map(a_b).collect(), CONF),
+        (env("DEL"), r#"{"cniVersion":"1.1.0","name":["rail0"]}"#),
+        (env("DEL"), r#"{"cniVersion":"1.1.0","name":7}"#),
+        (env("DEL").into_iter().map(a_b("CNI_IFNAME")).collect(), CONF),
+        (env("DEL").into_iter().map(a_b("CNI_CONTAINERID")).collect(), CONF),
     ];
     for (env, conf) in calls {
         let (status, document, called) = call(env, conf);
@@ -269,6 +281,50 @@ fn del_of_an_unknown_version_undoes_what_a_newer_plugin_did() {
     let (status, document, called) = call(env("DEL"), r#"{"cniVersion":"2.0.0","name":"ib"}"#);
     assert_eq!((status, document), (0, Value::Null));
     assert_eq!(called, [r#"del net1 of container c1 Some("/run/netns/a")"#]);
+}
+
+#[test]
+fn del_undoes_what_it_can_though_version_or_arguments_cannot_be_read() {
+    let with_args = |text: &'static str| [env("DEL"), vec![("CNI_ARGS", text)]].concat();
+    for (env, conf) in [
+        (env("DEL"), r#"{"cniVersion":1.1,"name":"ib"}"#),
+        (env("DEL"), r#"{"cniVersion":["1.1.0"],"name":"ib"}"#),
+        (with_args("IgnoreUnknown;x"), CONF),
+    ] {
+        let (status, document, called) = call(env, conf);
+        assert_eq!((status, document), (0, Value::Null), "{conf}");
+        assert_eq!(
+            called,
+            [r#"del net1 of container c1 Some("/run/netns/a")"#],
+            "{conf}"
+        );
+    }
+}
+
+#[test]
+fn gc_leaves_out_attachments_that_add_could_not_have_made() {
+    let gc = vec![("CNI_COMMAND", "GC"), ("CNI_PATH", "/x")];
+    let listed =
+        |list: &str| format!(r#"{{"cniVersion":"1.1.0","name":"ib","cni.dev/valid-attachments":[{list}]}}"#);
+    let good = r#"{"containerID":"c1","ifname":"net1"}"#;
+    for bad in [
+        r#"{"containerID":"../x","ifname":"net1"}"#,
+        r#"{"containerID":"","ifname":"net1"}"#,
+        r#"{"containerID":"c2","ifname":"sixteen-long-eth"}"#,
+    ] {
+        assert_eq!(
+            call(gc.clone(), &listed(&format!("{bad},{good}"))).2,
+            ["gc 1"],
+            "{bad}"
+        );
+    }
+    for unreadable in [
+        r#"{"containerId":"c2","ifname":"net1"}"#,
+        r#"{"containerID":5,"ifname":"net1"}"#,
+    ] {
+        let (code, msg) = error(gc.clone(), &listed(&format!("{unreadable},{good}")));
+        assert!(code == 6 && msg.contains("cni.dev/valid-attachments"), "{msg}");
+    }
 }
 
 #[test]

@@ -126,9 +126,10 @@ pub fn try_allocate<'r>(
             requested: true,
         });
     }
+    let mut listed = Listed::default();
     sets.iter()
         .zip(asked)
-        .map(|(set, asked)| asked.map_or_else(|| next(set, store), Ok))
+        .map(|(set, asked)| asked.map_or_else(|| next(set, store, &mut listed), Ok))
         .collect()
 }
 
@@ -172,8 +173,26 @@ fn place<'r>(sets: &'r [Vec<Range>], request: &Request) -> Result<(usize, &'r Ra
     ))
 }
 
+/// What is not free, listed at most once for each family however many ranges are full.
+#[derive(Default)]
+struct Listed([Option<Occupied>; 2]);
+
+impl Listed {
+    fn of(&mut self, family: Family, store: &impl Occupancy) -> Result<&Occupied, Error> {
+        let slot = &mut self.0[usize::from(family == Family::V6)];
+        if slot.is_none() {
+            *slot = Some(store.occupied(family)?);
+        }
+        Ok(slot.get_or_insert_default())
+    }
+}
+
 /// The next free address of the first range of `set` that has one.
-fn next<'r>(set: &'r [Range], store: &impl Occupancy) -> Result<Allocation<'r>, Refusal> {
+fn next<'r>(
+    set: &'r [Range],
+    store: &impl Occupancy,
+    listed: &mut Listed,
+) -> Result<Allocation<'r>, Refusal> {
     let mut shortage = Shortage::default();
     for range in set {
         if let Some(ip) = probe(range, store)? {
@@ -183,7 +202,7 @@ fn next<'r>(set: &'r [Range], store: &impl Occupancy) -> Result<Allocation<'r>, 
                 requested: false,
             });
         }
-        let occupied = store.occupied(range.family())?;
+        let occupied = listed.of(range.family(), store)?;
         let free = range.free().minus(&occupied.taken).minus(&occupied.resting);
         let ip = successor(range, &free, store.cursor(range)).map(|number| range.family().address(number));
         if let Some(ip) = ip {
@@ -193,7 +212,7 @@ fn next<'r>(set: &'r [Range], store: &impl Occupancy) -> Result<Allocation<'r>, 
                 requested: false,
             });
         }
-        shortage.add(range, &occupied);
+        shortage.add(range, occupied);
     }
     Err(Refusal::Short(shortage))
 }

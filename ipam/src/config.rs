@@ -11,6 +11,7 @@ mod ranges;
 mod raw;
 mod requests;
 mod resolv;
+mod shape;
 mod text;
 
 use crate::pool::{POOLS, PoolName};
@@ -71,6 +72,7 @@ impl Place {
     /// # Errors
     /// [`Code::INVALID_CONFIG`] for a name or directory that ADD refuses as well, [`Code::DECODE`] for wrong types.
     pub fn read(conf: &Conf) -> Result<Self, Error> {
+        shape::require_ipam(&conf.object)?;
         let raw: raw::RawPlaceConf = conf.decode()?;
         let raw = raw.ipam.unwrap_or_default();
         let cooldown = raw
@@ -144,8 +146,7 @@ impl Config {
     /// # Errors
     /// [`Code::INVALID_CONFIG`], [`Code::UNSUPPORTED_FIELD`], [`Code::DECODE`] and, for `resolvConf`, [`Code::IO`].
     pub fn read(call: &Call) -> Result<Self, Error> {
-        names::require_known(&call.conf.object)?;
-        let raw: RawConf = call.conf.decode()?;
+        let raw = read_raw(&call.conf)?;
         let ipam = raw.ipam.unwrap_or_default();
         refuse_what_would_change(&ipam)?;
         let (network, data_dir) = (ipam.network_name.as_deref(), ipam.data_dir.as_deref());
@@ -156,7 +157,8 @@ impl Config {
         let sets = ranges::build(specs, &mut notes)?;
         require_room(&sets, call.conf.version)?;
         let requests = Requests::read(&runtime, raw.args.as_ref(), &call.args)?;
-        ignore_aloud(&ipam, &place, &mut notes);
+        tell_of_one_node(&ipam, call, &mut notes);
+        ignore(&ipam, &place);
         Ok(Self {
             place,
             sets,
@@ -189,6 +191,14 @@ impl Config {
     }
 }
 
+/// Reads the members that this plugin knows, however a template has written those that are unset.
+fn read_raw(conf: &Conf) -> Result<RawConf, Error> {
+    names::require_known(&conf.object)?;
+    let plain = shape::plain(&conf.object)?;
+    names::require_one_meaning(&plain)?;
+    common::cni::conf::decode(&serde_json::Value::Object(plain))
+}
+
 /// whereabouts' keys without which addresses would be given otherwise than their author expects.
 fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
     let refuse = |key: &str, value: &serde_json::Value, remedy: &str| {
@@ -218,6 +228,17 @@ fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
     if let Some(value) = &ipam.configuration_path {
         return refuse("configuration_path", value, "write the keys of that file here");
     }
+    let promise = [("datastore", &ipam.datastore), ("kubernetes", &ipam.kubernetes)];
+    let promise = promise
+        .into_iter()
+        .find_map(|(key, value)| Some((key, value.as_ref()?)));
+    if let Some((key, value)) = promise.filter(|_| ipam.per_node != Some(true)) {
+        return refuse(
+            key,
+            value,
+            "it promises addresses that are unique in the cluster, and ranges are unique on one node only; name an IPPool by ipam.pool (`rdmanet import whereabouts` makes one), or set \"perNode\": true if each node has ranges of its own",
+        );
+    }
     if ipam.enable_overlapping_ranges == Some(true) && ipam.network_name.is_none() {
         return refuse(
             "enable_overlapping_ranges",
@@ -228,14 +249,21 @@ fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
     Ok(())
 }
 
-/// whereabouts' keys that have nothing to act on here.
-fn ignore_aloud(ipam: &RawIpam, place: &Place, notes: &mut Vec<String>) {
-    if ipam.datastore.is_some() || ipam.kubernetes.is_some() {
+/// whereabouts reads its datastore from a file of its own if the configuration has none, so that a range in its spelling
+/// may come from a cluster without a word of it.
+fn tell_of_one_node(ipam: &RawIpam, call: &Call, notes: &mut Vec<String>) {
+    let theirs = ipam.range.is_some() || ipam.ip_ranges.is_some();
+    let in_a_pod = call.args.get("K8S_POD_NAME").is_some();
+    if theirs && in_a_pod && ipam.per_node != Some(true) {
         notes.push(
-            "ipam.datastore and ipam.kubernetes are ignored: addresses are unique on this node only, so give each node its own range"
+            "addresses of ipam.range are unique on this node only; name an IPPool by ipam.pool, or set \"perNode\": true if each node has a range of its own"
                 .to_owned(),
         );
     }
+}
+
+/// whereabouts' keys that have nothing to act on here.
+fn ignore(ipam: &RawIpam, place: &Place) {
     for (key, value) in ipam.ignored() {
         if value.is_some() {
             tracing::debug!("network {}: ipam.{key} is ignored", place.network);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sets of numbers as sorted, disjoint intervals: an address range of any size costs what its number of gaps costs.
 //!
-//! Holds always: the intervals of a set are in ascending order and at least one absent number lies between any
-//! two of them. No function walks over the numbers of an interval.
+//! Invariant: the intervals of a set are in ascending order and at least one absent number lies between any two of them.
+//! Invariant: no function walks over the numbers of an interval.
 
 /// The numbers from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +42,7 @@ impl Interval {
 impl FromIterator<Interval> for IntervalSet {
     fn from_iter<I: IntoIterator<Item = Interval>>(intervals: I) -> Self {
         let mut sorted: Vec<Interval> = intervals.into_iter().collect();
+        work(sorted.len());
         sorted.sort_unstable();
         let mut disjoint: Vec<Interval> = Vec::new();
         for next in sorted {
@@ -77,6 +78,20 @@ impl IntervalSet {
         &self.0
     }
 
+    /// The members that lie in `window`. Costs what they cost, however many lie outside.
+    #[must_use]
+    pub fn within(&self, window: Interval) -> Self {
+        let first = self.0.partition_point(|i| i.last < window.first);
+        let inside = self.0[first..].iter().take_while(|i| i.first <= window.last);
+        let cut = inside.map(|i| Interval {
+            first: i.first.max(window.first),
+            last: i.last.min(window.last),
+        });
+        let cut: Vec<Interval> = cut.collect();
+        work(cut.len() + 1);
+        Self(cut)
+    }
+
     /// The members of both.
     #[must_use]
     pub fn both(&self, other: &Self) -> Self {
@@ -96,6 +111,7 @@ impl IntervalSet {
         for whole in &self.0 {
             let mut start = Some(whole.first);
             while let (Some(from), Some(gap)) = (start, other.0.get(next_gap)) {
+                work(1);
                 if gap.last < from {
                     next_gap += 1;
                 } else if gap.first > whole.last {
@@ -124,6 +140,20 @@ impl IntervalSet {
     fn interval_from(&self, number: u128) -> Option<Interval> {
         self.0.get(self.0.partition_point(|i| i.last < number)).copied()
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many intervals this thread has looked at, for tests of what an algorithm costs.
+    pub(crate) static WORK: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts intervals that are looked at, in tests.
+fn work(intervals: usize) {
+    #[cfg(test)]
+    WORK.set(WORK.get() + intervals);
+    #[cfg(not(test))]
+    let _ = intervals;
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A range: the part of one subnet from which addresses are handed out, less its exclusions.
 //!
-//! Holds always: every address of `free` may be given to a pod, so none is a network or broadcast address, a
+//! Invariant: every address of `free` may be given to a pod, so none is a network or broadcast address, a
 //! subnet-router anycast address, a gateway or excluded; and `free` is not empty but for the part of a pool's range
 //! that no block of this node covers.
 
@@ -10,6 +10,7 @@ use common::cni::{Code, Error};
 use ipnetwork::IpNetwork;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// The IP family of a range; numbers of the two never meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,8 +34,54 @@ pub struct RangeSpec {
     pub end: Option<IpAddr>,
     /// The gateway to report.
     pub gateway: Option<IpAddr>,
-    /// Addresses never to hand out, first and last of each block.
+    /// Addresses that this range never hands out, first and last of each block.
     pub exclude: Vec<(IpAddr, IpAddr)>,
+}
+
+/// What the ranges of a network have in common. It is made once, so that a thousand ranges with thousands of exclusions
+/// cost their sum and not their product.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    gateways: Addresses,
+    excluded: Addresses,
+}
+
+/// Addresses of both families.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Addresses([IntervalSet; 2]);
+
+impl Addresses {
+    fn of(pairs: &[(IpAddr, IpAddr)]) -> Self {
+        Self([Family::V4, Family::V6].map(|family| intervals(pairs, family)))
+    }
+
+    fn of_family(&self, family: Family) -> &IntervalSet {
+        let [v4, v6] = &self.0;
+        match family {
+            Family::V4 => v4,
+            Family::V6 => v6,
+        }
+    }
+}
+
+impl Shared {
+    /// The gateways of all ranges, none of which is ever handed out, and exclusions that hold for all ranges.
+    pub fn new(gateways: impl IntoIterator<Item = IpAddr>, exclude: &[(IpAddr, IpAddr)]) -> Self {
+        let gateways: Vec<_> = gateways.into_iter().map(|ip| (ip, ip)).collect();
+        Self {
+            gateways: Addresses::of(&gateways),
+            excluded: Addresses::of(exclude),
+        }
+    }
+}
+
+/// Those of `pairs` of first and last address that are of `family`.
+pub(crate) fn intervals(pairs: &[(IpAddr, IpAddr)], family: Family) -> IntervalSet {
+    pairs
+        .iter()
+        .filter(|(first, _)| Family::of(*first) == family)
+        .filter_map(|(first, last)| Interval::new(bits(*first), bits(*last)))
+        .collect()
 }
 
 /// A range that addresses are handed out from.
@@ -48,7 +95,7 @@ pub struct Range {
     pub gateway: Option<IpAddr>,
     window: Interval,
     excluded: IntervalSet,
-    gateways: Vec<IpAddr>,
+    shared: Arc<Shared>,
     free: IntervalSet,
 }
 
@@ -123,13 +170,41 @@ pub fn default_gateway(subnet: IpNetwork) -> Option<IpAddr> {
     (family.width() - subnet.prefix() > 1).then(|| family.address(hosts(subnet).first))
 }
 
+impl RangeSpec {
+    /// Its first and last address as numbers.
+    ///
+    /// # Errors
+    /// [`Code::INVALID_CONFIG`] when an address lies outside the subnet or the range is inverted.
+    pub fn window(&self) -> Result<Interval, Error> {
+        let Self { place, subnet, .. } = self;
+        let inside = |key: &str, ip: Option<IpAddr>| match ip.filter(|ip| !subnet.contains(*ip)) {
+            Some(ip) => Err(invalid(format!(
+                "{place}: {key} {ip} lies outside the subnet {}",
+                network_of(*subnet)
+            ))),
+            None => Ok(ip.map(bits)),
+        };
+        let hosts = hosts(*subnet);
+        let first = inside("range start", self.start)?.unwrap_or(hosts.first);
+        let last = inside("range end", self.end)?.unwrap_or(hosts.last);
+        inside("gateway", self.gateway)?;
+        let family = Family::of(subnet.ip());
+        Interval::new(first, last).ok_or_else(|| {
+            let (first, last) = (family.address(first), family.address(last));
+            invalid(format!(
+                "{place}: the range is inverted: its start {first} comes after its end {last}"
+            ))
+        })
+    }
+}
+
 impl Range {
-    /// Checks `spec`; `gateways` are those of all ranges of the network, none of which is ever handed out.
+    /// Checks `spec`; `shared` is what all ranges of the network have in common.
     ///
     /// # Errors
     /// [`Code::INVALID_CONFIG`] when an address lies outside the subnet, the range is inverted, or nothing is left.
-    pub fn new(spec: RangeSpec, gateways: &[IpAddr]) -> Result<Self, Error> {
-        let range = Self::perhaps_empty(spec, gateways)?;
+    pub fn new(spec: RangeSpec, shared: &Arc<Shared>) -> Result<Self, Error> {
+        let range = Self::perhaps_empty(spec, shared)?;
         if range.free.is_empty() {
             return Err(invalid(range.why_empty()));
         }
@@ -140,54 +215,31 @@ impl Range {
     ///
     /// # Errors
     /// [`Code::INVALID_CONFIG`] when an address lies outside the subnet or the range is inverted.
-    pub fn perhaps_empty(spec: RangeSpec, gateways: &[IpAddr]) -> Result<Self, Error> {
+    pub fn perhaps_empty(spec: RangeSpec, shared: &Arc<Shared>) -> Result<Self, Error> {
+        let window = spec.window()?;
         let RangeSpec {
             place,
             subnet,
-            start,
-            end,
             gateway,
             exclude,
+            ..
         } = spec;
-        let inside = |key: &str, ip: Option<IpAddr>| match ip.filter(|ip| !subnet.contains(*ip)) {
-            Some(ip) => Err(invalid(format!(
-                "{place}: {key} {ip} lies outside the subnet {}",
-                network_of(subnet)
-            ))),
-            None => Ok(ip.map(bits)),
-        };
-        let hosts = hosts(subnet);
-        let first = inside("range start", start)?.unwrap_or(hosts.first);
-        let last = inside("range end", end)?.unwrap_or(hosts.last);
-        inside("gateway", gateway)?;
-        let family = Family::of(subnet.ip());
-        let Some(window) = Interval::new(first, last) else {
-            let (first, last) = (family.address(first), family.address(last));
-            return Err(invalid(format!(
-                "{place}: the range is inverted: its start {first} comes after its end {last}"
-            )));
-        };
-        let same_family = |ip: &IpAddr| Family::of(*ip) == family;
-        let excluded: IntervalSet = exclude
-            .iter()
-            .filter(|(first, _)| same_family(first))
-            .filter_map(|(first, last)| Interval::new(bits(*first), bits(*last)))
-            .collect();
-        let gateways: Vec<IpAddr> = gateways.iter().copied().filter(same_family).collect();
-        let reserved = gateways.iter().map(|ip| single(*ip)).collect();
+        let (hosts, family) = (hosts(subnet), Family::of(subnet.ip()));
+        let excluded = intervals(&exclude, family);
         let usable = Interval::new(window.first.max(hosts.first), window.last.min(hosts.last));
         let free = usable
             .into_iter()
             .collect::<IntervalSet>()
-            .minus(&excluded)
-            .minus(&reserved);
+            .minus(&excluded.within(window))
+            .minus(&shared.excluded.of_family(family).within(window))
+            .minus(&shared.gateways.of_family(family).within(window));
         Ok(Self {
             place,
             subnet: network_of(subnet),
             gateway,
             window,
             excluded,
-            gateways,
+            shared: Arc::clone(shared),
             free,
         })
     }
@@ -232,9 +284,11 @@ impl Range {
                 IpAddr::V4(_) => "the broadcast address",
                 IpAddr::V6(_) => "the subnet-router anycast address",
             })
-        } else if self.gateways.contains(&ip) {
+        } else if self.gateways().contains(number) {
             Verdict::Reserved("a gateway")
-        } else if self.excluded.contains(number) {
+        } else if self.excluded.contains(number)
+            || self.shared.excluded.of_family(self.family()).contains(number)
+        {
             Verdict::Reserved("excluded")
         } else if self.window.contains(number) {
             Verdict::Usable
@@ -243,8 +297,22 @@ impl Range {
         }
     }
 
+    /// What it has in common with the other ranges of its network.
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn gateways(&self) -> &IntervalSet {
+        self.shared.gateways.of_family(self.family())
+    }
+
     fn why_empty(&self) -> String {
-        let gateway = self.gateways.iter().find(|ip| self.window.contains(bits(**ip)));
+        let gateways = self.gateways().within(self.window);
+        let gateway = gateways
+            .intervals()
+            .first()
+            .map(|i| self.family().address(i.first));
         let gateway = gateway
             .map(|ip| format!(" and the gateway {ip} (\"gateway\": \"none\" sets none)"))
             .unwrap_or_default();

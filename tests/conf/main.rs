@@ -8,7 +8,7 @@
     reason = "a test that cannot go on fails"
 )]
 
-use common::cni::dispatch::Call;
+use common::cni::dispatch::{Call, Streams, dispatch};
 use common::cni::{Args, Conf, Version};
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -170,6 +170,146 @@ fn every_pool_that_a_network_names_is_one_that_we_hand_out() {
     }
 }
 
+/// A node of a cluster, with a data directory and an agent's socket of its own.
+struct TwoNodes([tempfile::TempDir; 2]);
+
+/// The two nodes' parts of a pool.
+const BLOCKS: [&str; 2] = ["10.77.0.0/28", "10.77.0.16/28"];
+
+impl TwoNodes {
+    fn new() -> Self {
+        Self([tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()])
+    }
+
+    /// ADD of one attachment on each node, as a main plugin delegates it: the addresses, or the code of the refusal.
+    fn add(&self, network: &str, plugin: &Map<String, Value>) -> [Result<Vec<String>, u64>; 2] {
+        [0, 1].map(|i| add_on(self.0[i].path(), network, plugin))
+    }
+
+    /// Writes each node's part of `pool`, as its agent does after it has claimed a block.
+    fn claim(&self, pool: &str) {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        for (dir, block) in self.0.iter().zip(BLOCKS) {
+            let file = json!({
+                "format": 1, "pool": pool, "uid": "u", "generation": 1, "node": block, "nodeUID": block,
+                "bootID": boot.trim(), "quarantineSeconds": 600, "cooldownSeconds": 30,
+                "ranges": [{"subnet": "10.77.0.0/24"}],
+                "blocks": [{"name": block, "cidr": block, "epoch": 1, "state": "active"}],
+            });
+            let folder = dir.path().join("pools").join(pool);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("pool.json"), file.to_string()).unwrap();
+        }
+    }
+}
+
+fn add_on(dir: &Path, network: &str, plugin: &Map<String, Value>) -> Result<Vec<String>, u64> {
+    let mut object = call(network, plugin).conf.object;
+    object["ipam"]["dataDir"] = json!(dir);
+    let agent = ipam::agent::Client {
+        socket: dir.join("agent.sock"),
+        ..ipam::agent::Client::default()
+    };
+    let plugin = ipam::RdmaIpam {
+        agent,
+        ..ipam::RdmaIpam::default()
+    };
+    let env = [
+        ("CNI_COMMAND", "ADD"),
+        ("CNI_CONTAINERID", "c1"),
+        ("CNI_IFNAME", "net1"),
+        ("CNI_NETNS", "/no/such/netns"),
+        ("CNI_PATH", "/opt/cni/bin"),
+    ];
+    let (mut stdout, stdin) = (Vec::new(), Value::Object(object).to_string());
+    let streams = Streams {
+        stdin: stdin.as_bytes(),
+        stdout: &mut stdout,
+        stderr: std::io::sink(),
+    };
+    let status = dispatch(&plugin, "rdma-ipam", &env.into_iter().collect(), streams);
+    let answer: Value = serde_json::from_slice(&stdout).unwrap();
+    if status != 0 {
+        return Err(answer["code"].as_u64().unwrap());
+    }
+    let ips = answer["ips"].as_array().unwrap().iter();
+    Ok(ips.map(|ip| ip["address"].as_str().unwrap().to_owned()).collect())
+}
+
+/// Every network of conf/: place, name, the object of the plugin that has an IPAM section, and whether it is for a cluster.
+fn with_addresses() -> Vec<(String, String, Map<String, Value>, bool)> {
+    let mut all = Vec::new();
+    for file in files() {
+        let list: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let name = list["name"].as_str().unwrap().to_owned();
+        for plugin in list["plugins"].as_array().unwrap() {
+            let place = file.file_name().unwrap().to_str().unwrap().to_owned();
+            all.push((place, name.clone(), plugin.as_object().unwrap().clone(), false));
+        }
+    }
+    for (name, _, config, _) in networks() {
+        all.push((
+            format!("networks/{name}"),
+            name,
+            config.as_object().unwrap().clone(),
+            true,
+        ));
+    }
+    all.retain(|(_, _, plugin, _)| plugin.contains_key("ipam"));
+    all
+}
+
+/// Whereabouts' networks came with the promise that no two nodes give one address.
+#[test]
+fn no_network_that_we_hand_out_gives_one_address_on_two_nodes_unless_it_says_so() {
+    let (mut of_pools, mut per_node) = (0, 0);
+    for (place, network, plugin, for_a_cluster) in with_addresses() {
+        let nodes = TwoNodes::new();
+        let ipam = plugin["ipam"].as_object().unwrap();
+        if ipam.is_empty() {
+            continue;
+        }
+        let pools: Vec<&str> = [ipam.get("pool"), ipam.get("pools")]
+            .into_iter()
+            .flatten()
+            .flat_map(|value| {
+                value
+                    .as_array()
+                    .map_or(std::slice::from_ref(value), Vec::as_slice)
+            })
+            .map(|name| name.as_str().unwrap())
+            .collect();
+        if !pools.is_empty() {
+            for answer in nodes.add(&network, &plugin) {
+                assert_eq!(
+                    answer,
+                    Err(11),
+                    "{place}: without a block each node asks its agent"
+                );
+            }
+            pools.iter().for_each(|pool| nodes.claim(pool));
+            of_pools += 1;
+        }
+        let [one, other] = nodes
+            .add(&network, &plugin)
+            .map(|answer| answer.unwrap_or_else(|e| panic!("{place}: {e}")));
+        assert!(!one.is_empty(), "{place}");
+        if one.iter().any(|address| other.contains(address)) {
+            assert_eq!(
+                ipam.get("perNode"),
+                Some(&json!(true)),
+                "{place}: both nodes give {one:?}"
+            );
+            assert!(!for_a_cluster, "{place}: both nodes of a cluster give {one:?}");
+            per_node += 1;
+        }
+    }
+    assert!(
+        of_pools >= 10 && per_node >= 5,
+        "{of_pools} of pools, {per_node} of one node"
+    );
+}
+
 #[test]
 fn every_network_attachment_definition_says_when_to_choose_it_and_so_does_the_document() {
     let document = fs::read_to_string(root().join("docs/networks.md")).unwrap();
@@ -214,5 +354,9 @@ fn the_seeds_own_block_is_read_word_for_word() {
     assert_eq!(
         (&ipam["range"], &ipam["exclude"][0]),
         (&json!("192.168.5.152/27"), &json!("192.168.5.151/32"))
+    );
+    assert_eq!(
+        (&ipam["datastore"], &ipam["perNode"]),
+        (&json!("kubernetes"), &json!(true))
     );
 }

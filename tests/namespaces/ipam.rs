@@ -158,15 +158,18 @@ fn an_address_outside_excluded_or_asked_twice_is_refused() {
 }
 
 #[test]
-fn a_whereabouts_configuration_works_when_only_its_type_is_changed() {
+fn a_whereabouts_configuration_works_once_it_says_that_it_is_for_one_node() {
     Node::run(|node| {
-        let ipam = json!({
+        let mut ipam = json!({
             "type": "rdma-ipam", "dataDir": node.path("rdma-ipam"),
             "datastore": "kubernetes",
             "kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
             "range": "192.168.5.152/27", "exclude": ["192.168.5.151/32"],
             "log_file": "/var/log/whereabouts.log", "log_level": "info",
         });
+        let refused = node.pod().add(&node.conf(json!({"ipam": ipam})), "net1");
+        refused.refused(2, &["unique in the cluster", "ipam.pool", "perNode"]);
+        ipam["perNode"] = json!(true);
         let conf = node.conf(json!({"ipam": ipam}));
         let pod = node.pod();
         let answer = pod.add(&conf, "net1");

@@ -5,6 +5,7 @@ use crate::range::RangeSpec;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A store in memory that counts how often it is asked.
 #[derive(Default)]
@@ -89,7 +90,7 @@ fn range(subnet: &str, exclude: &[(&str, &str)]) -> Range {
         gateway: None,
         exclude: exclude.iter().map(|(a, b)| (ip(a), ip(b))).collect(),
     };
-    Range::new(spec, &[]).unwrap()
+    Range::new(spec, &Arc::default()).unwrap()
 }
 
 fn given(sets: &[Vec<Range>], requests: &[&str], memory: &Memory) -> Result<Vec<String>, Error> {
@@ -104,7 +105,10 @@ fn refused(sets: &[Vec<Range>], requests: &[&str], memory: &Memory) -> (Code, St
 
 #[test]
 fn each_set_gives_one_address() {
-    let sets = [vec![range("10.0.0.0/24", &[])], vec![range("fd00::/64", &[])]];
+    let sets = [
+        vec![range("10.0.0.0/24", &Arc::default())],
+        vec![range("fd00::/64", &Arc::default())],
+    ];
     assert_eq!(
         given(&sets, &[], &Memory::default()).unwrap(),
         ["10.0.0.1", "fd00::1"]
@@ -113,7 +117,10 @@ fn each_set_gives_one_address() {
 
 #[test]
 fn a_set_without_an_address_fails_the_whole() {
-    let sets = [vec![range("10.0.0.0/24", &[])], vec![range("fd00::1/128", &[])]];
+    let sets = [
+        vec![range("10.0.0.0/24", &Arc::default())],
+        vec![range("fd00::1/128", &Arc::default())],
+    ];
     assert_eq!(
         refused(&sets, &[], &Memory::with(&["fd00::1"])).0,
         Code::EXHAUSTED
@@ -141,7 +148,10 @@ fn addresses_are_given_in_turn_so_that_released_ones_age() {
 
 #[test]
 fn ranges_of_a_set_are_tried_in_order() {
-    let sets = [vec![range("10.0.0.4/31", &[]), range("10.0.1.4/31", &[])]];
+    let sets = [vec![
+        range("10.0.0.4/31", &Arc::default()),
+        range("10.0.1.4/31", &Arc::default()),
+    ]];
     assert_eq!(given(&sets, &[], &Memory::default()).unwrap(), ["10.0.0.4"]);
     assert_eq!(
         given(&sets, &[], &Memory::with(&["10.0.0.4", "10.0.0.5"])).unwrap(),
@@ -155,7 +165,7 @@ fn ranges_of_a_set_are_tried_in_order() {
 
 #[test]
 fn a_full_range_says_how_full_and_a_resting_one_how_long() {
-    let sets = [vec![range("10.0.0.0/30", &[])]];
+    let sets = [vec![range("10.0.0.0/30", &Arc::default())]];
     let (code, msg) = refused(&sets, &[], &Memory::with(&["10.0.0.1", "10.0.0.2"]));
     assert_eq!(
         (code, msg.contains("10.0.0.1-10.0.0.2: 2 of 2 in use")),
@@ -178,7 +188,7 @@ fn a_full_range_says_how_full_and_a_resting_one_how_long() {
 fn requests_are_honoured_or_refused_with_the_reason() {
     let sets = [
         vec![range("10.0.0.0/24", &[("10.0.0.20", "10.0.0.29")])],
-        vec![range("fd00::/64", &[])],
+        vec![range("fd00::/64", &Arc::default())],
     ];
     let memory = Memory::with(&["10.0.0.7"]);
     assert_eq!(
@@ -237,14 +247,19 @@ fn a_request_does_not_wait_for_the_rest_of_its_address() {
         .resting
         .insert("10.0.0.2".parse().unwrap(), Duration::from_secs(9));
     assert_eq!(
-        given(&[vec![range("10.0.0.0/24", &[])]], &["10.0.0.2"], &memory).unwrap(),
+        given(
+            &[vec![range("10.0.0.0/24", &Arc::default())]],
+            &["10.0.0.2"],
+            &memory
+        )
+        .unwrap(),
         ["10.0.0.2"]
     );
 }
 
 #[test]
 fn few_questions_are_asked_however_full_the_range_is() {
-    let sets = [vec![range("10.0.0.0/16", &[])]];
+    let sets = [vec![range("10.0.0.0/16", &Arc::default())]];
     for live in [10_u32, 1_000, 60_000] {
         let memory = Memory::default();
         memory
@@ -284,7 +299,7 @@ proptest! {
         let spec = RangeSpec {
             place: "p".to_owned(), subnet: "10.0.0.0/24".parse().unwrap(), start: None, end: None, gateway: None, exclude,
         };
-        let Ok(range) = Range::new(spec, &[]) else {
+        let Ok(range) = Range::new(spec, &Arc::default()) else {
             prop_assert!(usable.is_empty());
             return Ok(());
         };

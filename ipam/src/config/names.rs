@@ -7,12 +7,13 @@ use common::cni::keys;
 use serde_json::{Map, Value};
 
 /// Keys of `ipam`, in this plugin's and host-local's spelling.
-const OWN: [&str; 14] = [
+const OWN: [&str; 15] = [
     "cooldown",
     "dataDir",
     "dns",
     "exclude",
     "gateway",
+    "perNode",
     "pool",
     "pools",
     "rangeEnd",
@@ -58,10 +59,10 @@ const SPELLINGS: [&[&str]; 2] = [
     &["range", "range_start", "range_end", "ipRanges"],
 ];
 
-/// Refuses keys that are unknown and spellings that are mixed.
+/// Refuses keys that are unknown.
 ///
 /// # Errors
-/// `INVALID_CONFIG`, naming the key and the nearest known one, or both spellings.
+/// `INVALID_CONFIG`, naming the key and the nearest known one.
 pub(super) fn require_known(conf: &Map<String, Value>) -> Result<(), Error> {
     let ipam = match conf.get("ipam") {
         Some(Value::Object(ipam)) => ipam,
@@ -74,19 +75,6 @@ pub(super) fn require_known(conf: &Map<String, Value>) -> Result<(), Error> {
         }
     };
     keys::require_known(ipam, &[&OWN[..], &WHEREABOUTS].concat(), "ipam.")?;
-    alone(conf, ipam)?;
-    let used = |spelling: &[&'static str]| {
-        spelling
-            .iter()
-            .copied()
-            .find(|key| ipam.get(*key).is_some_and(|v| !v.is_null()))
-    };
-    if let (Some(ours), Some(theirs)) = (used(SPELLINGS[0]), used(SPELLINGS[1])) {
-        return Err(invalid(format!(
-            "ipam.{ours} (value {}) and ipam.{theirs} (value {}) are two spellings of one thing; keep one of them",
-            ipam[ours], ipam[theirs]
-        )));
-    }
     lists(ipam.get("ranges"), &RANGE, "ipam.ranges")?;
     lists(ipam.get("ipRanges"), &IP_RANGE, "ipam.ipRanges")?;
     lists(ipam.get("routes"), &ROUTE, "ipam.routes")?;
@@ -94,6 +82,25 @@ pub(super) fn require_known(conf: &Map<String, Value>) -> Result<(), Error> {
         .get("runtimeConfig")
         .and_then(|runtime| runtime.get("ipRanges"));
     lists(runtime, &RANGE, "runtimeConfig.ipRanges")
+}
+
+/// Refuses spellings that are mixed, and ranges beside a pool. `conf` has no blank members.
+///
+/// # Errors
+/// `INVALID_CONFIG`, naming both keys.
+pub(super) fn require_one_meaning(conf: &Map<String, Value>) -> Result<(), Error> {
+    let Some(Value::Object(ipam)) = conf.get("ipam") else {
+        return Ok(());
+    };
+    alone(conf, ipam)?;
+    let used = |spelling: &[&'static str]| spelling.iter().copied().find(|key| ipam.contains_key(*key));
+    match (used(SPELLINGS[0]), used(SPELLINGS[1])) {
+        (Some(ours), Some(theirs)) => Err(invalid(format!(
+            "ipam.{ours} (value {}) and ipam.{theirs} (value {}) are two spellings of one thing; keep one of them",
+            ipam[ours], ipam[theirs]
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses what would say once more, or otherwise, what a pool says.

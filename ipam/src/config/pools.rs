@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Configurations that name pools of the cluster instead of ranges.
 
-use super::raw::{RawConf, RawPlaceConf};
-use super::{Place, Requests, absolute, invalid, names, resolv, routes};
+use super::raw::RawPlaceConf;
+use super::{Place, Requests, absolute, invalid, read_raw, resolv, routes, shape};
 use crate::pool::{POOLS, PoolName};
 use common::cni::dispatch::Call;
 use common::cni::{Conf, Dns, Error, Route};
@@ -39,6 +39,7 @@ impl PoolPlace {
     /// # Errors
     /// `INVALID_CONFIG` for a directory that ADD refuses as well, `DECODE` for wrong types.
     pub fn read(conf: &Conf) -> Result<Option<Self>, Error> {
+        shape::require_ipam(&conf.object)?;
         let raw: RawPlaceConf = conf.decode()?;
         let raw = raw.ipam.unwrap_or_default();
         if raw.pool.is_none() && raw.pools.is_none() {
@@ -82,8 +83,7 @@ impl PoolConfig {
     /// # Errors
     /// `INVALID_CONFIG`, `DECODE` and, for `resolvConf`, `IO`.
     pub fn read(call: &Call, place: PoolPlace) -> Result<Self, Error> {
-        names::require_known(&call.conf.object)?;
-        let raw: RawConf = call.conf.decode()?;
+        let raw = read_raw(&call.conf)?;
         let ipam = raw.ipam.unwrap_or_default();
         let pools = named(ipam.pool.as_deref(), ipam.pools.as_deref())?;
         let runtime = raw.runtime_config.unwrap_or_default();

@@ -4,10 +4,26 @@
 use super::invalid;
 use super::raw::{RawIpRange, RawIpam, RawRange};
 use super::text::{address, exclusions, network};
-use crate::range::{Range, RangeSpec, default_gateway};
+use crate::interval::{Interval, IntervalSet};
+use crate::range::{Family, Range, RangeSpec, Shared, bits, default_gateway};
 use common::cni::Error;
 use ipnetwork::IpNetwork;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// The most ranges that one configuration may have. Each is a few hundred bytes, and each set of them costs an ADD some
+/// files; an object of Kubernetes has room for about thirty thousand.
+pub(super) const MOST_RANGES: usize = 4_096;
+
+/// The most exclusions that one configuration may have, at about a hundred bytes each.
+pub(super) const MOST_EXCLUSIONS: usize = 65_536;
+
+/// What the configuration says of all ranges, before it is known whether they agree.
+pub(super) struct Specs {
+    pub(super) sets: Vec<Vec<RangeSpec>>,
+    /// `ipam.exclude`, which holds for each of them.
+    pub(super) exclude: Vec<(IpAddr, IpAddr)>,
+}
 
 /// A `gateway` as it is written.
 #[derive(Clone, Copy)]
@@ -24,6 +40,7 @@ struct Extras {
     own: Option<Gateway>,
     /// `ipam.gateway`: that of the subnet it lies in.
     top: Option<IpAddr>,
+    /// The range's own exclusions.
     exclude: Vec<(IpAddr, IpAddr)>,
 }
 
@@ -39,11 +56,13 @@ pub(super) fn specs(
     ipam: &RawIpam,
     runtime: Option<&[Vec<RawRange>]>,
     notes: &mut Vec<String>,
-) -> Result<Vec<Vec<RangeSpec>>, Error> {
+) -> Result<Specs, Error> {
+    require_bounded(ipam, runtime)?;
+    let exclude = exclusions("ipam.exclude", ipam.exclude.as_deref())?;
     let mut extras = Extras {
         own: None,
         top: None,
-        exclude: exclusions("ipam.exclude", ipam.exclude.as_deref())?,
+        exclude: Vec::new(),
     };
     match gateway("ipam.gateway", ipam.gateway.as_deref())? {
         Some(Gateway::At(ip)) => extras.top = Some(ip),
@@ -68,7 +87,7 @@ pub(super) fn specs(
         .top
         .filter(|ip| !subnets().any(|subnet| subnet.contains(*ip)))
     {
-        None => Ok(sets),
+        None => Ok(Specs { sets, exclude }),
         Some(ip) => {
             let subnets = subnets()
                 .map(|subnet| subnet.to_string())
@@ -81,29 +100,39 @@ pub(super) fn specs(
     }
 }
 
-/// Makes the ranges, and refuses sets of two families and ranges that overlap.
-pub(super) fn build(specs: Vec<Vec<RangeSpec>>, notes: &mut Vec<String>) -> Result<Vec<Vec<Range>>, Error> {
-    let all = || specs.iter().flatten();
-    let gateways: Vec<IpAddr> = all().filter_map(|spec| spec.gateway).collect();
-    for (first, last) in all().flat_map(|spec| &spec.exclude) {
-        if !all().any(|spec| spec.subnet.contains(*first) || spec.subnet.contains(*last)) {
-            notes.push(format!(
-                "the exclusion {first}-{last} lies outside every subnet and excludes nothing"
-            ));
-        }
-    }
-    notes.dedup();
-    let make = |set: Vec<RangeSpec>| set.into_iter().map(|spec| Range::new(spec, &gateways)).collect();
-    let sets: Vec<Vec<Range>> = specs.into_iter().map(make).collect::<Result<_, Error>>()?;
-    let ranges: Vec<&Range> = sets.iter().flatten().collect();
-    for (i, range) in ranges.iter().enumerate() {
-        if let Some(other) = ranges[..i].iter().find(|other| other.overlaps(range)) {
+/// Fails for more ranges or exclusions than a node should ever read for one pod.
+fn require_bounded(ipam: &RawIpam, runtime: Option<&[Vec<RawRange>]>) -> Result<(), Error> {
+    let sets = [ipam.ranges.as_deref(), runtime].into_iter().flatten().flatten();
+    let own: Vec<&RawRange> = sets.flatten().collect();
+    let theirs = ipam.ip_ranges.iter().flatten();
+    let ranges = own.len() + theirs.clone().count();
+    let lists = own.iter().map(|range| &range.exclude);
+    let lists = lists
+        .chain(theirs.map(|range| &range.exclude))
+        .chain([&ipam.exclude]);
+    let exclusions: usize = lists.flatten().map(Vec::len).sum();
+    for (what, count, most) in [
+        ("ranges", ranges, MOST_RANGES),
+        ("exclusions", exclusions, MOST_EXCLUSIONS),
+    ] {
+        if count > most {
             return Err(invalid(format!(
-                "{} ({range}) overlaps {} ({other}); give each its own rangeStart and rangeEnd",
-                range.place, other.place
+                "ipam has {count} {what}, and at most {most} are read; write larger ones, such as a subnet for its addresses"
             )));
         }
     }
+    Ok(())
+}
+
+/// Makes the ranges, and refuses sets of two families, ranges that overlap, and addresses that no host may have.
+pub(super) fn build(specs: Specs, notes: &mut Vec<String>) -> Result<Vec<Vec<Range>>, Error> {
+    let Specs { sets, exclude } = specs;
+    require_apart(&sets)?;
+    note_idle_exclusions(&sets, &exclude, notes);
+    let gateways = sets.iter().flatten().filter_map(|spec| spec.gateway);
+    let shared = Arc::new(Shared::new(gateways, &exclude));
+    let make = |set: Vec<RangeSpec>| set.into_iter().map(|spec| Range::new(spec, &shared)).collect();
+    let sets: Vec<Vec<Range>> = sets.into_iter().map(make).collect::<Result<_, Error>>()?;
     for set in &sets {
         if let [first, rest @ ..] = set.as_slice()
             && let Some(other) = rest.iter().find(|range| range.family() != first.family())
@@ -115,6 +144,108 @@ pub(super) fn build(specs: Vec<Vec<RangeSpec>>, notes: &mut Vec<String>) -> Resu
         }
     }
     Ok(sets)
+}
+
+/// Tells of exclusions that lie in no subnet.
+fn note_idle_exclusions(sets: &[Vec<RangeSpec>], shared: &[(IpAddr, IpAddr)], notes: &mut Vec<String>) {
+    let all = || sets.iter().flatten();
+    let subnets = [Family::V4, Family::V6].map(|family| -> IntervalSet {
+        let of_family = all().filter(|spec| Family::of(spec.subnet.ip()) == family);
+        of_family.map(|spec| whole(spec.subnet)).collect()
+    });
+    let is_inside = |ip: &IpAddr| subnets[usize::from(ip.is_ipv6())].contains(bits(*ip));
+    for (first, last) in shared.iter().chain(all().flat_map(|spec| &spec.exclude)) {
+        if !is_inside(first) && !is_inside(last) {
+            notes.push(format!(
+                "the exclusion {first}-{last} lies outside every subnet and excludes nothing"
+            ));
+        }
+    }
+    notes.dedup();
+}
+
+fn whole(subnet: IpNetwork) -> Interval {
+    Interval {
+        first: bits(subnet.network()),
+        last: bits(subnet.broadcast()),
+    }
+}
+
+/// A range as it is compared with others.
+struct Extent<'s> {
+    family: Family,
+    window: Interval,
+    spec: &'s RangeSpec,
+}
+
+impl std::fmt::Display for Extent<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ends = [self.window.first, self.window.last].map(|bits| self.family.address(bits));
+        write!(f, "{} ({}-{})", self.spec.place, ends[0], ends[1])
+    }
+}
+
+/// Refuses ranges that overlap, and those that reach into addresses that no host may have. Sorted, each range needs to be
+/// compared with its neighbour only.
+fn require_apart(sets: &[Vec<RangeSpec>]) -> Result<(), Error> {
+    let mut extents = Vec::new();
+    for spec in sets.iter().flatten() {
+        let (family, window) = (Family::of(spec.subnet.ip()), spec.window()?);
+        let extent = Extent { family, window, spec };
+        if let Some(what) = not_for_hosts(family, window) {
+            return Err(invalid(format!(
+                "{extent} reaches into {what}, which no interface of a network may have; choose other addresses"
+            )));
+        }
+        extents.push((extents.len(), extent));
+    }
+    extents.sort_by_key(|(_, extent)| (extent.family, extent.window));
+    for pair in extents.windows(2) {
+        let [(i, one), (j, other)] = pair else { continue };
+        if one.family == other.family && one.window.overlaps(other.window) {
+            let (earlier, later) = if i < j { (one, other) } else { (other, one) };
+            return Err(invalid(format!(
+                "{later} overlaps {earlier}; give each its own rangeStart and rangeEnd"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The block of addresses that `window` reaches into and that the kernel takes for no unicast address of an interface
+/// (`ipv4_is_zeronet`, `ipv4_is_loopback`, `ipv4_is_multicast`, `ipv4_is_lbcast`; RFC 4291 § 2.4).
+fn not_for_hosts(family: Family, window: Interval) -> Option<&'static str> {
+    let v4 = |a: [u8; 4], b: [u8; 4]| [a, b].map(|octets| IpAddr::V4(Ipv4Addr::from(octets)));
+    let v6 = |a: Ipv6Addr, b: Ipv6Addr| [a, b].map(IpAddr::V6);
+    let multicast = Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0);
+    let blocks = [
+        ("0.0.0.0/8", v4([0, 0, 0, 0], [0, 255, 255, 255])),
+        ("127.0.0.0/8 (loopback)", v4([127, 0, 0, 0], [127, 255, 255, 255])),
+        (
+            "224.0.0.0/4 (multicast)",
+            v4([224, 0, 0, 0], [239, 255, 255, 255]),
+        ),
+        ("255.255.255.255 (broadcast)", v4([255; 4], [255; 4])),
+        (
+            ":: and ::1 (unspecified, loopback)",
+            v6(Ipv6Addr::UNSPECIFIED, Ipv6Addr::LOCALHOST),
+        ),
+        (
+            "ff00::/8 (multicast)",
+            v6(multicast, Ipv6Addr::from_bits(u128::MAX)),
+        ),
+    ];
+    let reaches = |ends: &[IpAddr; 2]| {
+        let block = Interval {
+            first: bits(ends[0]),
+            last: bits(ends[1]),
+        };
+        Family::of(ends[0]) == family && window.overlaps(block)
+    };
+    blocks
+        .iter()
+        .find(|(_, ends)| reaches(ends))
+        .map(|(name, _)| *name)
 }
 
 /// `subnet` and `ranges`: host-local's spelling and this plugin's own.
@@ -290,12 +421,11 @@ fn spec(
 impl Extras {
     /// These extras with what a range says itself.
     fn with(&self, place: &str, own: Option<&str>, exclude: Option<&[String]>) -> Result<Self, Error> {
-        let mut extras = self.clone();
-        extras.own = gateway(&format!("{place}.gateway"), own)?.or(extras.own);
-        extras
-            .exclude
-            .extend(exclusions(&format!("{place}.exclude"), exclude)?);
-        Ok(extras)
+        Ok(Self {
+            own: gateway(&format!("{place}.gateway"), own)?.or(self.own),
+            top: self.top,
+            exclude: exclusions(&format!("{place}.exclude"), exclude)?,
+        })
     }
 }
 

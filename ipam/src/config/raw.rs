@@ -67,6 +67,7 @@ pub(super) struct RawIpam {
     pub(super) resolv_conf: Option<String>,
     pub(super) data_dir: Option<String>,
     pub(super) cooldown: Option<u32>,
+    pub(super) per_node: Option<bool>,
 
     pub(super) range: Option<String>,
     #[serde(rename = "range_start")]

@@ -4,6 +4,9 @@
 use super::invalid;
 use super::raw::RawIpam;
 use common::cni::{Code, Dns, Error};
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 
 /// The `dns` of the result.
 pub(super) fn dns(ipam: &RawIpam) -> Result<Dns, Error> {
@@ -12,11 +15,36 @@ pub(super) fn dns(ipam: &RawIpam) -> Result<Dns, Error> {
         (Some(file), Some(_)) => Err(invalid(format!(
             "ipam.dns and ipam.resolvConf ({file:?}) both set name resolution; keep one of them"
         ))),
-        (Some(file), None) => std::fs::read_to_string(file)
+        (Some(file), None) => read(file)
             .map(|text| parse(&text))
             .map_err(|e| Error::caused(Code::IO, format!("cannot read ipam.resolvConf {file:?}"), &e)),
         (None, dns) => Ok(dns.clone().unwrap_or_default()),
     }
+}
+
+/// The largest file that is read, in bytes; libc's resolver uses three name servers and one search list of it.
+const LARGEST: u64 = 64 << 10;
+
+/// Reads a regular file of bounded size, without waiting for whoever may write to it.
+fn read(file: &str) -> io::Result<String> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(file)?;
+    let other = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+    if !file.metadata()?.is_file() {
+        return Err(other(
+            "it is not a regular file; name one such as /etc/resolv.conf",
+        ));
+    }
+    let mut text = String::new();
+    file.take(LARGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        return Err(other(
+            "it is larger than 64 KiB; name a file such as /etc/resolv.conf",
+        ));
+    }
+    Ok(text)
 }
 
 /// Reads resolv.conf(5); of `domain` and `search` the last line counts, and lines it does not know are skipped,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+mod blanks;
 mod pools;
 mod refused;
+mod size;
 mod spellings;
 
 use super::*;

@@ -19,8 +19,12 @@ pub(super) fn address(key: &str, text: &str) -> Result<IpAddr, Error> {
 /// Reads a subnet; host bits are kept.
 pub(super) fn network(key: &str, text: &str) -> Result<IpNetwork, Error> {
     let subnet = text.split_once('/').and_then(|(ip, length)| {
-        // A netmask after the slash is not taken: no peer takes one.
-        IpNetwork::new(ip.parse().ok()?, length.parse().ok()?).ok()
+        // A netmask after the slash is not taken: no peer takes one. Nor are +24 and 024, which are not how CIDR is written.
+        let length: u8 = length
+            .parse()
+            .ok()
+            .filter(|number: &u8| number.to_string() == length)?;
+        IpNetwork::new(ip.parse().ok()?, length).ok()
     });
     match subnet {
         None => Err(invalid(format!(

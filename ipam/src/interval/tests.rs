@@ -29,6 +29,16 @@ fn pairs() -> impl Strategy<Value = Vec<(u8, u8)>> {
 
 proptest! {
     #[test]
+    fn a_window_shows_the_members_that_lie_in_it(base in prop::sample::select(&BASES[..]), pairs in pairs(), a in any::<u8>(), b in any::<u8>()) {
+        let (a, b) = (a.min(b), a.max(b));
+        let window = Interval::new(base + u128::from(a), base + u128::from(b)).unwrap();
+        let inside = set(base, &pairs).within(window);
+        let all = oracle(base, &pairs);
+        let want: IntervalSet = all.into_iter().filter(|n| window.contains(*n)).map(|n| Interval { first: n, last: n }).collect();
+        prop_assert_eq!(inside, want);
+    }
+
+    #[test]
     fn a_set_has_the_members_a_list_of_numbers_has(base in prop::sample::select(&BASES[..]), pairs in pairs()) {
         let (set, oracle) = (set(base, &pairs), oracle(base, &pairs));
         prop_assert_eq!(set.count(), oracle.len() as u128);

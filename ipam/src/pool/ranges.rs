@@ -7,11 +7,12 @@
 use super::{Block, BlockState, PoolFile};
 use crate::config::exclusions;
 use crate::interval::{Interval, IntervalSet};
-use crate::range::{Family, Range, RangeSpec, Verdict, bits};
+use crate::range::{Family, Range, RangeSpec, Shared, Verdict, bits, intervals};
 use common::cni::{Code, Error};
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The ranges of a pool.
 #[derive(Clone, Debug)]
@@ -58,7 +59,8 @@ impl PoolRanges {
     /// # Errors
     /// [`Code::INVALID_CONFIG`], beginning with the member that is wrong.
     pub fn of(pool: &PoolFile) -> Result<Self, Error> {
-        let gateways: Vec<IpAddr> = pool.ranges.iter().filter_map(|range| range.gateway).collect();
+        let gateways = pool.ranges.iter().filter_map(|range| range.gateway);
+        let shared = Arc::new(Shared::new(gateways, &[]));
         let range = |(i, range): (usize, &super::PoolRange)| {
             let place = format!("ranges[{i}]");
             let spec = RangeSpec {
@@ -69,7 +71,7 @@ impl PoolRanges {
                 exclude: exclusions(&format!("{place}.exclude"), Some(&range.exclude))?,
                 place,
             };
-            Range::perhaps_empty(spec, &gateways)
+            Range::perhaps_empty(spec, &shared)
         };
         Ok(Self {
             whole: pool
@@ -181,12 +183,4 @@ pub(crate) fn interval(cidr: IpNetwork) -> Interval {
         first: bits(cidr.network()),
         last: bits(cidr.broadcast()),
     }
-}
-
-fn intervals(pairs: &[(IpAddr, IpAddr)], family: Family) -> IntervalSet {
-    pairs
-        .iter()
-        .filter(|(first, _)| Family::of(*first) == family)
-        .filter_map(|(first, last)| Interval::new(bits(*first), bits(*last)))
-        .collect()
 }

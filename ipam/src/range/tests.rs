@@ -56,7 +56,7 @@ fn the_edges_of_a_subnet_are_kept_back_where_they_mean_something() {
         ),
     ];
     for (subnet, first, last, count) in cases {
-        let range = Range::new(spec(subnet), &[]).unwrap();
+        let range = Range::new(spec(subnet), &Arc::default()).unwrap();
         assert_eq!(
             extent(&range),
             (first.to_owned(), last.to_owned(), count),
@@ -73,7 +73,7 @@ fn half_of_an_ipv6_subnet_can_be_excluded() {
             exclude,
             ..spec("fd00::/64")
         },
-        &[],
+        &Arc::default(),
     )
     .unwrap();
     assert_eq!(extent(&range).0, "fd00::8000:0:0:0");
@@ -88,7 +88,7 @@ fn addresses_beyond_two_to_the_64_are_told_apart() {
             start,
             ..spec("fd00::/32")
         },
-        &[],
+        &Arc::default(),
     )
     .unwrap();
     assert_eq!(extent(&range).0, "fd00:0:0:1::5");
@@ -101,7 +101,7 @@ fn addresses_beyond_two_to_the_64_are_told_apart() {
 
 #[test]
 fn host_bits_of_the_subnet_do_not_matter() {
-    let range = Range::new(spec("192.168.5.152/27"), &[]).unwrap();
+    let range = Range::new(spec("192.168.5.152/27"), &Arc::default()).unwrap();
     assert_eq!(range.subnet.to_string(), "192.168.5.128/27");
     assert_eq!(
         extent(&range),
@@ -116,7 +116,7 @@ fn every_gateway_is_kept_back_in_every_range() {
             gateway: Some(ip("10.0.0.1")),
             ..spec("10.0.0.0/29")
         },
-        &[ip("10.0.0.1"), ip("10.0.0.6")],
+        &Arc::new(Shared::new([ip("10.0.0.1"), ip("10.0.0.6")], &[])),
     );
     let range = range.unwrap();
     assert_eq!(range.verdict(ip("10.0.0.1")), Verdict::Reserved("a gateway"));
@@ -133,7 +133,7 @@ fn a_verdict_says_why() {
         exclude,
         ..spec("10.0.0.0/24")
     };
-    let range = Range::new(limits, &[ip("10.0.0.1")]).unwrap();
+    let range = Range::new(limits, &Arc::new(Shared::new([ip("10.0.0.1")], &[]))).unwrap();
     let cases = [
         ("10.0.0.10", Verdict::Usable),
         ("10.0.0.99", Verdict::Usable),
@@ -149,7 +149,7 @@ fn a_verdict_says_why() {
     for (address, verdict) in cases {
         assert_eq!(range.verdict(ip(address)), verdict, "{address}");
     }
-    let v6 = Range::new(spec("fd00::/64"), &[]).unwrap();
+    let v6 = Range::new(spec("fd00::/64"), &Arc::default()).unwrap();
     assert_eq!(
         v6.verdict(ip("fd00::")),
         Verdict::Reserved("the subnet-router anycast address")
@@ -204,7 +204,7 @@ fn ranges_without_an_address_are_refused_by_name() {
         (spec("10.0.0.4/32"), &[ip("10.0.0.4")], "the gateway 10.0.0.4"),
     ];
     for (spec, gateways, want) in cases {
-        let error = Range::new(spec, gateways).unwrap_err();
+        let error = Range::new(spec, &Arc::new(Shared::new(gateways.iter().copied(), &[]))).unwrap_err();
         assert_eq!(error.code, Code::INVALID_CONFIG, "{want}");
         assert!(
             error.msg.starts_with("ipam.ranges[0][0]: ") && error.msg.contains(want),

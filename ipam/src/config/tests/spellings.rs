@@ -39,7 +39,7 @@ fn host_local_configurations_mean_what_they_mean_there() {
 #[test]
 fn whereabouts_configurations_mean_what_they_mean_there() {
     let cluster = json!({
-        "type": "rdma-ipam", "datastore": "kubernetes", "kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
+        "type": "rdma-ipam", "perNode": true, "datastore": "kubernetes", "kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
         "range": "192.168.2.225/28", "exclude": ["192.168.2.229/30", "192.168.2.236/32"],
         "log_file": "/tmp/whereabouts.log", "log_level": "debug", "gateway": "192.168.2.226",
         "leader_lease_duration": 1500, "leader_renew_deadline": 1000, "leader_retry_period": 500,
@@ -107,14 +107,43 @@ fn a_subnet_written_by_one_of_its_addresses_is_told() {
     assert!(meant.notes.is_empty(), "{:?}", meant.notes);
 }
 
+/// whereabouts keeps its addresses in the cluster, and two nodes would give the same ones here.
 #[test]
-fn addresses_that_are_unique_on_one_node_only_are_told() {
-    let config = read(&json!({"range": "10.0.0.0/24", "datastore": "kubernetes"})).unwrap();
-    assert!(
-        config.notes[0].contains("unique on this node only"),
-        "{:?}",
-        config.notes
+fn a_promise_for_the_whole_cluster_is_refused_unless_each_node_has_its_own_ranges() {
+    for promise in [
+        json!({"datastore": "kubernetes"}),
+        json!({"kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"}}),
+        json!({"kubernetes": {}}),
+        json!({"datastore": "etcd"}),
+        json!({"datastore": "kubernetes", "perNode": false}),
+    ] {
+        let mut ipam = promise;
+        ipam["range"] = json!("10.0.0.0/24");
+        let error = read(&ipam).unwrap_err();
+        assert_eq!(error.code, Code::UNSUPPORTED_FIELD, "{error}");
+        for part in ["unique in the cluster", "ipam.pool", "\"perNode\": true"] {
+            assert!(error.msg.contains(part), "{error} lacks {part}");
+        }
+        ipam["perNode"] = json!(true);
+        assert!(read(&ipam).unwrap().notes.is_empty());
+    }
+}
+
+#[test]
+fn a_pod_whose_address_is_unique_on_one_node_only_is_told_so() {
+    let notes = |ipam: &Value, args: &str| {
+        let mut call = call(ipam, &json!({}));
+        call.args = Args::parse(args).unwrap();
+        Config::read(&call).unwrap().notes
+    };
+    let (pod, theirs) = (
+        "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=a",
+        json!({"range": "10.0.0.0/24"}),
     );
+    assert!(notes(&theirs, pod)[0].contains("unique on this node only"));
+    assert!(notes(&theirs, "").is_empty());
+    assert!(notes(&json!({"range": "10.0.0.0/24", "perNode": true}), pod).is_empty());
+    assert!(notes(&json!({"subnet": "10.0.0.0/24"}), pod).is_empty());
 }
 
 #[test]

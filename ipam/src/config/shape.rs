@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration as Go's plugins read it: a member that is `null` or `""` is absent, and an object is an object.
+//!
+//! Templates render an unset value as one of the two, and host-local and whereabouts accept both (`net.IP` reads `""` as
+//! no address). serde would refuse them, and would take a list for the fields of an object in their order.
+
+use common::cni::{Code, Error};
+use serde_json::{Map, Value};
+
+/// The members of a configuration that this plugin reads, without those that are `null` or `""`.
+///
+/// # Errors
+/// [`Code::DECODE`] with the place of the first list, text or number where an object belongs.
+pub(super) fn plain(conf: &Map<String, Value>) -> Result<Map<String, Value>, Error> {
+    require_objects(conf)?;
+    let ours = ["ipam", "runtimeConfig", "args"];
+    let members = ours.iter().filter_map(|key| Some((*key, conf.get(*key)?)));
+    Ok(members
+        .filter_map(|(key, value)| Some((key.to_owned(), without_blanks(value)?)))
+        .collect())
+}
+
+/// Fails unless `ipam` is an object or absent, which is all that DEL needs.
+///
+/// # Errors
+/// [`Code::DECODE`].
+pub(super) fn require_ipam(conf: &Map<String, Value>) -> Result<(), Error> {
+    require(conf.get("ipam"), "ipam", 0)
+}
+
+fn require_objects(conf: &Map<String, Value>) -> Result<(), Error> {
+    require_ipam(conf)?;
+    let (ipam, runtime, args) = (conf.get("ipam"), conf.get("runtimeConfig"), conf.get("args"));
+    let of = |object: Option<&'_ Value>, key: &str| object.and_then(|object| object.get(key)).cloned();
+    require(runtime, "runtimeConfig", 0)?;
+    require(args, "args", 0)?;
+    require(of(args, "cni").as_ref(), "args.cni", 0)?;
+    require(of(ipam, "dns").as_ref(), "ipam.dns", 0)?;
+    require(of(ipam, "routes").as_ref(), "ipam.routes", 1)?;
+    require(of(ipam, "ipRanges").as_ref(), "ipam.ipRanges", 1)?;
+    require(of(ipam, "ranges").as_ref(), "ipam.ranges", 2)?;
+    require(of(runtime, "ipRanges").as_ref(), "runtimeConfig.ipRanges", 2)
+}
+
+/// Fails unless `value` is an object within `depth` lists. Other wrong types are reported when they are decoded.
+fn require(value: Option<&Value>, place: &str, depth: u8) -> Result<(), Error> {
+    match (value, depth) {
+        (Some(Value::Array(_)), 0) => Err(Error::new(
+            Code::DECODE,
+            format!("network configuration: {place} is a list, want an object"),
+        )),
+        (Some(Value::Array(list)), _) => {
+            let mut items = list.iter().enumerate();
+            items.try_for_each(|(i, item)| require(Some(item), &format!("{place}[{i}]"), depth - 1))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `value` without blank members and texts; none if it is blank itself.
+fn without_blanks(value: &Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::String(text) if text.is_empty() => None,
+        Value::Array(list) => {
+            let is_blank = |item: &Value| item.as_str().is_some_and(str::is_empty);
+            let kept = list.iter().filter(|item| !is_blank(item));
+            // A null among objects stays, to be refused: without it an attachment would get one address less.
+            Some(
+                kept.map(|item| without_blanks(item).unwrap_or(Value::Null))
+                    .collect(),
+            )
+        }
+        Value::Object(object) => {
+            let kept = |(key, value): (&String, &Value)| {
+                // A pool that a template forgot must not lead to the addresses of one node.
+                let kept = if is_pool(key) {
+                    Some(value.clone())
+                } else {
+                    without_blanks(value)
+                };
+                Some((key.clone(), kept?))
+            };
+            Some(Value::Object(object.iter().filter_map(kept).collect()))
+        }
+        other => Some(other.clone()),
+    }
+}
+
+fn is_pool(key: &str) -> bool {
+    ["pool", "pools"].contains(&key)
+}

@@ -3,7 +3,7 @@
 
 use crate::allocator::{Allocation, allocate};
 use crate::config::{Config, Requests};
-use crate::store::{Lease, Node, Sandbox, Store};
+use crate::store::{Lease, Locked, Node, Sandbox, Store};
 use common::cni::dispatch::Call;
 use common::cni::{Attachment, CniResult, Code, Error, IpConfig};
 use ipnetwork::IpNetwork;
@@ -13,9 +13,9 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
     let config = Config::read(call)?;
     let store = Store::new(&config.place, node)?;
     let locked = store.enter()?;
+    let sandbox = Sandbox::of(&call.args, netns);
     if let Some(lease) = locked.lease(owner)? {
-        agree(&lease, &config.requests)?;
-        return Ok(lease.result);
+        return repeat(&locked, lease, &config.requests, &sandbox);
     }
     config.log_notes();
     let allocations = allocate(&config.sets, &config.requests, &locked).map_err(|e| config.explain(e))?;
@@ -25,10 +25,25 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
         routes: config.routes,
         dns: config.dns,
     };
-    let lease = locked.draft(owner, Sandbox::of(&call.args, netns), result)?;
+    let lease = locked.draft(owner, sandbox, result)?;
     locked.commit(&lease)?;
     for allocation in allocations.iter().filter(|allocation| !allocation.requested) {
         locked.remember(allocation.range, allocation.ip);
+    }
+    Ok(lease.result)
+}
+
+/// The answer to an ADD that was called before. A container that was started again under its id has another namespace, and
+/// the agent judges by the one that the lease names.
+pub(crate) fn repeat(
+    locked: &Locked,
+    lease: Lease,
+    requests: &Requests,
+    sandbox: &Sandbox,
+) -> Result<CniResult, Error> {
+    agree(&lease, requests)?;
+    if lease.sandbox.netns != sandbox.netns {
+        locked.move_to(&lease, sandbox)?;
     }
     Ok(lease.result)
 }

@@ -16,7 +16,7 @@ pub(crate) fn del(node: &Node, call: &Call, owner: &Attachment) -> Result<(), Er
         }
     };
     let store = Store::new(&place, node)?;
-    if let Some(locked) = store.enter_existing()? {
+    if let Some(locked) = store.enter_for(owner)? {
         let found = locked.release(owner)?.is_some();
         tracing::debug!(found, "released {owner} of network {}", place.network);
     }

@@ -2,11 +2,17 @@
 //! GC: leases of this network whose attachments are gone end.
 
 use crate::config::Place;
-use crate::store::{Node, Store};
+use crate::store::{Locked, Node, Store};
 use common::cni::dispatch::Call;
 use common::cni::{Attachment, Error, GcConf};
 use std::collections::HashSet;
 use std::time::Duration;
+
+/// How many leases GC ends before it lets others have the lock: some tens of milliseconds of work.
+const AT_ONCE: usize = 128;
+
+/// For how long it does: flock(2) is not fair, and a call that waits has to wake up first.
+const PAUSE: Duration = Duration::from_millis(2);
 
 pub(crate) fn gc(node: &Node, call: &Call, conf: &GcConf) -> Result<(), Error> {
     let place = Place::read(&call.conf)?;
@@ -33,12 +39,34 @@ pub(crate) struct Scope<'c> {
 
 /// Ends the leases of one store that are not valid any more; returns what went wrong.
 pub(crate) fn collect(store: &Store, scope: &Scope, conf: &GcConf) -> Result<Vec<Error>, Error> {
+    let valid: HashSet<&Attachment> = conf.valid.iter().collect();
     let Some(locked) = store.enter_existing()? else {
         return Ok(Vec::new());
     };
-    let valid: HashSet<&Attachment> = conf.valid.iter().collect();
+    let mut owners = locked.owners()?;
+    drop(locked);
+    owners.retain(|owner| !valid.contains(owner));
     let mut errors = Vec::new();
-    for owner in locked.owners()?.iter().filter(|owner| !valid.contains(owner)) {
+    for (i, some) in owners.chunks(AT_ONCE).enumerate() {
+        if i > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        let Some(locked) = store.enter_existing()? else {
+            return Ok(errors);
+        };
+        errors.extend(collect_some(&locked, scope, some));
+        locked.sweep(AT_ONCE * 2);
+    }
+    if let Some(locked) = store.enter_existing()? {
+        errors.extend(locked.release_ownerless(&valid)?);
+    }
+    Ok(errors)
+}
+
+/// Ends the leases of `owners`, all while the lock is held; returns what went wrong.
+fn collect_some(locked: &Locked, scope: &Scope, owners: &[Attachment]) -> Vec<Error> {
+    let mut errors = Vec::new();
+    for owner in owners {
         match locked.lease(owner) {
             // The list names attachments of this configuration alone, while others may share the network.
             Ok(Some(lease)) if lease.network != scope.network => continue,
@@ -50,13 +78,12 @@ pub(crate) fn collect(store: &Store, scope: &Scope, conf: &GcConf) -> Result<Vec
             }
             _ => {}
         }
-        match locked.release(owner) {
+        match locked.end(owner) {
             Ok(_) => tracing::info!("released {owner} of {}, which is not valid any more", scope.place),
             Err(error) => errors.push(error),
         }
     }
-    errors.extend(locked.release_ownerless(&valid)?);
-    Ok(errors)
+    errors
 }
 
 /// The first of `errors`, with the others as details.

@@ -28,9 +28,8 @@ pub(crate) use status::status;
 use crate::agent::Client;
 use crate::config::PoolPlace;
 use crate::pool::PoolName;
-use crate::store::{Lease, Node, Store};
+use crate::store::{Lease, Node, Store, is_nowhere};
 use common::cni::{Attachment, Code, Error};
-use std::io::ErrorKind;
 
 /// What the verbs work with.
 pub(crate) struct Pools<'n> {
@@ -74,7 +73,7 @@ impl<'n> Pools<'n> {
         let dir = self.place.dir();
         let names = match self.node.disk.list(&dir, usize::MAX) {
             Ok(names) => names,
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Vec::new(),
+            Err(e) if is_nowhere(&e) => Vec::new(),
             Err(e) => {
                 return Err(Error::caused(
                     Code::IO,

@@ -16,11 +16,12 @@
 //! - A lease takes effect by one rename (`adding` to `leases/…`) and ends by one (`leases/…` to `removing`). Whoever
 //!   takes the lock next undoes what `adding` says and finishes what `removing` says.
 //! - Leases of an earlier boot are nobody's: their namespaces ended with their kernel. Hence nothing need survive a
-//!   power loss, nothing is synced, and what a power loss damages is never read again.
+//!   power loss, nothing is synced, and what a power loss damages is never read again. Another boot id alone is no
+//!   proof of another kernel: leases whose namespaces still exist stay (`boots.rs`).
 
 mod asking;
 mod block;
-mod clear;
+mod boots;
 mod disk;
 mod failure;
 mod journal;
@@ -34,11 +35,13 @@ use crate::clock::Clock;
 use crate::config::Place;
 use crate::pool::PoolFile;
 use common::cni::{Attachment, Code, Error};
+pub(crate) use failure::is_nowhere;
 use failure::{corrupt, failed};
 use lock::Lock;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::ErrorKind;
 use std::net::IpAddr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -137,11 +140,30 @@ impl<'n> Store<'n> {
     }
 
     /// Takes the lock if there is anything of this boot to lock; makes nothing.
+    ///
+    /// # Errors
+    /// Those of [`Store::enter`], and [`Code::STORE_CORRUPT`] when leases of another boot id live.
     pub fn enter_existing(&self) -> Result<Option<Locked<'_>>, Error> {
+        self.enter_if_there(None)
+    }
+
+    /// As [`Store::enter_existing`], for a caller that asks about one attachment only: living leases of another boot id
+    /// are an error only if one of them is its own.
+    ///
+    /// # Errors
+    /// Those of [`Store::enter_existing`].
+    pub fn enter_for(&self, owner: &Attachment) -> Result<Option<Locked<'_>>, Error> {
+        self.enter_if_there(Some(owner))
+    }
+
+    fn enter_if_there(&self, concerns: Option<&Attachment>) -> Result<Option<Locked<'_>>, Error> {
         match self.node.disk.identity(&self.boot) {
             Ok(_) => {}
             // Where ADD could not make a store, there is none to take from.
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            Err(e) if is_nowhere(&e) => {
+                self.require_other_boots_ended(concerns)?;
+                return Ok(None);
+            }
             Err(e) => return Err(failed("look at", &self.boot, &e)),
         }
         let Some(lock) = self.lock(false)? else {
@@ -192,7 +214,9 @@ impl<'n> Store<'n> {
             };
             let probe = file.try_clone().map_err(|e| failed("lock", &path, &e))?;
             let lock = Lock::take(file, &path, self.node.lock_wait)?;
-            if lock::is_current(&probe, &path).map_err(|e| failed("look at", &path, &e))? {
+            let held = lock::current(&probe, &path).map_err(|e| failed("look at", &path, &e))?;
+            if let Some(held) = held {
+                self.close_to_others(&probe, &held);
                 return Ok(Some(lock));
             }
         }
@@ -201,7 +225,10 @@ impl<'n> Store<'n> {
 
     /// Opens the lock file; reading it is enough, so that a read-only disk still tells who has what.
     fn open_lock(&self, path: &Path, make: bool) -> Result<Option<File>, Error> {
-        match File::open(path) {
+        // Not waiting, should a FIFO have the lock's name.
+        let mut reader = OpenOptions::new();
+        reader.read(true).custom_flags(nix::libc::O_NONBLOCK);
+        match reader.open(path) {
             Ok(file) => return Ok(Some(file)),
             Err(e) if e.kind() == ErrorKind::NotFound && !make => return Ok(None),
             Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -214,24 +241,35 @@ impl<'n> Store<'n> {
                 .map_err(|e| failed("make the directory", dir, &e))
         };
         make_directory(&self.network)?;
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).mode(disk::FILE_MODE);
+        let file = options.open(path);
         file.map(Some).map_err(|e| failed("make", path, &e))
+    }
+
+    /// A store that an earlier build made lets any user take the lock; it is closed as soon as it is seen.
+    fn close_to_others(&self, lock: &File, held: &Metadata) {
+        let others = held.permissions().mode() & 0o177;
+        if others == 0 {
+            return;
+        }
+        if let Err(e) = disk::close_to_others(&self.network, lock) {
+            tracing::debug!("cannot take {} from other users: {e}", self.network.display());
+        }
     }
 
     fn vanishing(&self) -> Error {
         Error::new(
             Code::TRY_AGAIN,
             format!(
-                "{} is removed again and again by somebody; try again",
+                "{} is removed again and again by another process; try again",
                 self.network.display()
             ),
         )
     }
 
     fn lease_path(&self, owner: &Attachment) -> PathBuf {
-        self.boot
-            .join("leases")
-            .join(format!("{}@{}", owner.container_id, owner.ifname))
+        self.boot.join("leases").join(lease_name(owner))
     }
 
     fn address_path(&self, ip: IpAddr) -> PathBuf {
@@ -249,6 +287,11 @@ impl<'n> Store<'n> {
     fn removing_path(&self) -> PathBuf {
         self.boot.join("removing")
     }
+}
+
+/// The name of a lease's file.
+fn lease_name(owner: &Attachment) -> String {
+    format!("{}@{}", owner.container_id, owner.ifname)
 }
 
 impl Locked<'_> {

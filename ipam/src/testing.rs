@@ -39,6 +39,10 @@ pub(crate) struct FaultyDisk {
     pub(crate) fault: Cell<Fault>,
     pub(crate) changes: Cell<usize>,
     pub(crate) shared: Cell<Option<&'static str>>,
+    /// How many more files fit; any number if none. A file that is removed makes room for another.
+    pub(crate) room: Cell<Option<usize>>,
+    /// How many names of directories were read.
+    pub(crate) listed: Cell<usize>,
 }
 
 impl FaultyDisk {
@@ -87,15 +91,22 @@ impl Disk for FaultyDisk {
     }
 
     fn list(&self, path: &Path, most: usize) -> io::Result<Vec<OsString>> {
-        self.look(|| NodeDisk.list(path, most))
+        let names = self.look(|| NodeDisk.list(path, most))?;
+        self.listed.set(self.listed.get() + names.len());
+        Ok(names)
     }
 
-    fn shared(&self, path: &Path) -> io::Result<Option<&'static str>> {
+    fn shared(&self, path: &Path) -> io::Result<Option<String>> {
         self.look(|| NodeDisk.shared(path))
-            .map(|real| self.shared.get().or(real))
+            .map(|real| self.shared.get().map(str::to_owned).or(real))
     }
 
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        if let Some(room) = self.room.get().filter(|_| !path.exists()) {
+            let left = room.checked_sub(1);
+            self.room
+                .set(Some(left.ok_or(io::Error::from_raw_os_error(nix::libc::ENOSPC))?));
+        }
         let half = || drop(NodeDisk.create(path, &content[..content.len() / 2]));
         self.change(true, || NodeDisk.create(path, content), half)
     }
@@ -119,7 +130,12 @@ impl Disk for FaultyDisk {
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.change(false, || NodeDisk.unlink(path), || ())
+        let names = NodeDisk.identity(path).map_or(0, |it| it.names);
+        self.change(false, || NodeDisk.unlink(path), || ())?;
+        if names == 1 {
+            self.room.set(self.room.get().map(|room| room + 1));
+        }
+        Ok(())
     }
 
     fn make_directory(&self, path: &Path) -> io::Result<()> {
@@ -140,6 +156,7 @@ pub(crate) struct HandClock {
     pub(crate) boot: RefCell<String>,
     pub(crate) since_boot: Cell<Duration>,
     pub(crate) now: Cell<SystemTime>,
+    pub(crate) synchronized: Cell<bool>,
 }
 
 impl Clock for HandClock {
@@ -153,6 +170,10 @@ impl Clock for HandClock {
 
     fn now(&self) -> SystemTime {
         self.now.get()
+    }
+
+    fn is_synchronized(&self) -> Result<bool, Error> {
+        Ok(self.synchronized.get())
     }
 }
 
@@ -182,11 +203,14 @@ impl Rig {
             fault: Cell::new(Fault::None),
             changes: Cell::new(0),
             shared: Cell::new(None),
+            room: Cell::new(None),
+            listed: Cell::new(0),
         };
         let clock = HandClock {
-            boot: RefCell::new("b00710".to_owned()),
+            boot: RefCell::new("00b00710-0000-4000-8000-000000000001".to_owned()),
             since_boot: Cell::new(Duration::from_secs(1000)),
             now: Cell::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
+            synchronized: Cell::new(true),
         };
         Self {
             plugin: RdmaIpam {
@@ -264,8 +288,11 @@ impl Rig {
     }
 
     pub(crate) fn try_add(&self, id: &str) -> Result<CniResult, Error> {
-        self.plugin
-            .add(&self.call(&json!({})), &attachment(id), Path::new("/netns"))
+        self.add_in(id, Path::new("/netns"))
+    }
+
+    pub(crate) fn add_in(&self, id: &str, netns: &Path) -> Result<CniResult, Error> {
+        self.plugin.add(&self.call(&json!({})), &attachment(id), netns)
     }
 
     /// ADD, which must succeed; the addresses it gives.

@@ -59,7 +59,7 @@ fn addresses(output: &Output) -> Vec<String> {
 }
 
 #[test]
-fn the_configuration_of_a_whereabouts_user_works_with_one_word_changed() {
+fn the_configuration_of_a_whereabouts_user_works_once_it_says_that_it_is_for_one_node() {
     let dir = tempfile::tempdir().unwrap();
     let ipam = json!({
         "datastore": "kubernetes", "kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
@@ -67,6 +67,13 @@ fn the_configuration_of_a_whereabouts_user_works_with_one_word_changed() {
         "log_file": "/var/log/whereabouts.log", "log_level": "info",
     });
     let mut conf = conf(dir.path(), &ipam);
+    let error = document(&run("ADD", "a", &conf));
+    assert_eq!(error["code"], 2, "{error}");
+    assert!(
+        !dir.path().join("ibnet").exists(),
+        "a refused call makes no files"
+    );
+    conf["ipam"]["perNode"] = json!(true);
     for version in ["0.3.1", "1.1.0"] {
         conf["cniVersion"] = json!(version);
         let output = run("ADD", version, &conf);
@@ -76,7 +83,6 @@ fn the_configuration_of_a_whereabouts_user_works_with_one_word_changed() {
             log.contains("addresses begin at 192.168.5.129, not at 192.168.5.152"),
             "{log:?}"
         );
-        assert!(log.contains("unique on this node only"), "{log:?}");
     }
     let status = run("STATUS", "", &conf);
     assert!(
@@ -323,4 +329,86 @@ fn a_read_only_disk_still_answers_a_repeated_add() {
             "{error}"
         );
     }
+}
+
+/// The names and modes of everything below `dir`.
+fn modes(dir: &Path) -> BTreeMap<String, u32> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut found = BTreeMap::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = std::fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(dir).unwrap().display().to_string();
+            found.insert(name, meta.permissions().mode() & 0o7777);
+            if meta.is_dir() {
+                open.push(path);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn files_are_for_their_owner_alone_whatever_the_umask() {
+    for umask in ["000", "022", "777"] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let conf = conf(&data, &json!({"subnet": "10.0.0.0/24", "gateway": "none"}));
+        for (verb, id) in [("ADD", "a"), ("ADD", "b"), ("DEL", "a")] {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("umask {umask}; exec \"$0\""), BINARY]);
+            let output = start(command, verb, id, &conf).wait_with_output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        }
+        let modes = modes(dir.path());
+        assert!(modes.len() > 9, "{modes:?}");
+        for (name, mode) in &modes {
+            let is_directory = dir.path().join(name).is_dir();
+            let want = if is_directory { 0o700 } else { 0o600 };
+            assert_eq!(*mode, want, "umask {umask}: {name} has {mode:o}");
+        }
+    }
+}
+
+/// flock(2) needs no more than the right to read a file, which every user had.
+#[test]
+fn no_other_user_can_take_the_lock_of_a_store_even_of_an_older_build() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let conf = conf(dir.path(), &json!({"subnet": "10.0.0.0/24"}));
+    let lock = dir.path().join("ibnet/lock");
+    // As earlier builds made them.
+    std::fs::create_dir(dir.path().join("ibnet")).unwrap();
+    std::fs::write(&lock, "").unwrap();
+    for (path, mode) in [(lock.parent().unwrap(), 0o755), (&lock, 0o644)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let taken = || {
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            "flock",
+            "--nonblock",
+        ]);
+        command
+            .arg(&lock)
+            .arg("true")
+            .output()
+            .expect("setpriv and flock of util-linux, as root")
+    };
+    assert!(
+        taken().status.success(),
+        "the lock of an older build is open: {:?}",
+        taken()
+    );
+    assert!(run("ADD", "a", &conf).status.success());
+    assert!(!taken().status.success(), "{:?}", taken());
+    assert_eq!(modes(dir.path())["ibnet"], 0o700);
 }

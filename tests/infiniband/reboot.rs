@@ -4,16 +4,19 @@
 
 use crate::fabric::{network, run};
 use nix::sys::signal::Signal;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
-use std::path::Path;
+use std::os::unix::fs::DirEntryExt;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 use tests::trace::{Process, Scope, Victim};
 use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
 
+/// In the VM's memory, as the plugin takes no file system that other machines may have mounted.
+const LEASES: &str = "/var/lib/rdma-ipam";
 /// Survives a reboot (`tests/fabric/run --help`).
-const LEASES: &str = "/keep/rdma-ipam";
+const DISK: &str = "/keep/rdma-ipam";
 /// What ADD answered before the reboot, as libcni's cache keeps it.
 const CACHE: &str = "/keep/results.json";
 const OLD: [&str; 2] = ["old-1", "old-2"];
@@ -44,6 +47,7 @@ fn before_the_reboot(node: &Node) {
     killed(&pods[1], "DEL", &conf, Process::Delegate(1), "rename");
     fs::write(CACHE, Value::from(results).to_string()).unwrap();
     File::open(CACHE).unwrap().sync_all().unwrap();
+    copy(Path::new(LEASES), Path::new(DISK), &mut HashMap::new());
     fs::write("/proc/sysrq-trigger", "b").unwrap();
     sleep(Duration::from_secs(60));
     panic!("the VM did not go down");
@@ -51,6 +55,7 @@ fn before_the_reboot(node: &Node) {
 
 fn after_the_reboot(node: &Node) {
     let conf = narrow(node);
+    copy(Path::new(DISK), Path::new(LEASES), &mut HashMap::new());
     let before = lease_files().len();
     assert!(before > 0, "the leases of the first boot are still on the disk");
     let pods = [node.pod(), node.pod(), node.pod(), node.pod()];
@@ -91,6 +96,24 @@ fn after_the_reboot(node: &Node) {
         pod.detach(&conf, "net1");
     }
     assert_eq!(lease_files(), [""; 0]);
+}
+
+/// Copies a folder with its hard links, `names` being those of each file that has more than one.
+fn copy(from: &Path, to: &Path, names: &mut HashMap<u64, PathBuf>) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (file, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            copy(&file, &target, names);
+            continue;
+        }
+        match names.get(&entry.ino()) {
+            Some(earlier) => fs::hard_link(earlier, &target).unwrap(),
+            None => drop(fs::copy(&file, &target).unwrap()),
+        }
+        names.insert(entry.ino(), target);
+    }
 }
 
 /// A pod of before the reboot; container ids are never given again.

@@ -31,7 +31,7 @@ impl Disk for Failing {
     fn list(&self, path: &Path, most: usize) -> io::Result<Vec<OsString>> {
         self.count()?.list(path, most)
     }
-    fn shared(&self, path: &Path) -> io::Result<Option<&'static str>> {
+    fn shared(&self, path: &Path) -> io::Result<Option<String>> {
         NodeDisk.shared(path)
     }
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {

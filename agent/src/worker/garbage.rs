@@ -12,16 +12,19 @@ use crate::evidence::{Finding, Namespace, PodSight, finding};
 use crate::patience::ALONE;
 use block::owner::Me;
 use common::cni::{Attachment, ContainerId, IfName};
-use ipam::store::{Fate, HeldLease, Released};
+use ipam::store::{Fate, HeldLease, NetnsFile, Released};
 use kube::ResourceExt;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+/// A lease in the namespace that was looked at: one that a repeated ADD moved to another is not suspect for the old one.
+type Suspect = (Attachment, u64, Option<NetnsFile>);
+
 /// What was seen once, and when.
 #[derive(Default)]
 pub(super) struct Suspects {
-    leases: HashMap<(Attachment, u64), Instant>,
+    leases: HashMap<Suspect, Instant>,
     addresses: HashMap<String, Instant>,
     looked: Option<Instant>,
     /// When the API server was last asked for this node's addresses.
@@ -126,7 +129,8 @@ impl Worker {
         let newest = Sandboxes::of(&leases.held);
         let mut seen = HashSet::new();
         for held in leases.held {
-            let key = (held.lease.owner.clone(), held.inode);
+            let netns = held.lease.sandbox.netns.clone();
+            let key = (held.lease.owner.clone(), held.inode, netns);
             let Some(evidence) = self.evidence(&held, &newest).await else {
                 self.suspects.leases.remove(&key);
                 continue;

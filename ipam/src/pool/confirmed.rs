@@ -5,8 +5,13 @@
 //! which the agent saw the blocks, its pods live on whatever the cluster thinks, and so ADD goes on. After a reboot
 //! nothing lives on, and the only evidence is how long ago the agent last saw them: less than the quarantine, and
 //! nobody else can have them yet.
+//!
+//! That age is told by the time of day, which a node without a working board clock starts with as it was when the
+//! node went down: systemd takes it from the time stamp of a file. A node that was off for a week would then look as if
+//! it had been off for seconds. So the age counts only once a time service has set the clock.
 
 use super::PoolFile;
+use crate::clock::Clock;
 use std::time::{Duration, SystemTime};
 
 /// What the file `confirmed` holds: a time of day as RFC 3339 has it.
@@ -36,11 +41,11 @@ impl Confirmed {
 }
 
 impl Standing {
-    /// The standing of `pool` during boot `boot_id`; `confirmed` is asked for only if another boot wrote it.
+    /// The standing of `pool` during boot `boot_id`. The clock and `confirmed` are asked for only if another boot wrote it.
     pub fn of(
         pool: &PoolFile,
         boot_id: &str,
-        now: SystemTime,
+        clock: &dyn Clock,
         confirmed: impl FnOnce() -> Option<Confirmed>,
     ) -> Self {
         if pool.boot_id == boot_id {
@@ -50,11 +55,20 @@ impl Standing {
             return Self::Unproven("nothing tells when the agent last saw them".to_owned());
         };
         let date = humantime::format_rfc3339_seconds(at);
-        match now.duration_since(at) {
+        match clock.now().duration_since(at) {
             Err(_) => Self::Unproven(format!(
                 "the agent last saw them at {date}, which is still to come by this node's clock"
             )),
-            Ok(age) if age < Duration::from_secs(pool.quarantine_seconds.into()) => Self::Good,
+            Ok(age) if age < Duration::from_secs(pool.quarantine_seconds.into()) => {
+                match clock.is_synchronized() {
+                    Ok(true) => Self::Good,
+                    Ok(false) => Self::Unproven(format!(
+                        "the agent last saw them at {date}, {} s ago by a clock that no time service has set since the boot (adjtimex: STA_UNSYNC), so the node may have been off for longer",
+                        age.as_secs()
+                    )),
+                    Err(error) => Self::Unproven(error.msg),
+                }
+            }
             Ok(age) => Self::Unproven(format!(
                 "the agent last saw them at {date}, {} s ago, and after {} s others may have them",
                 age.as_secs(),

@@ -14,7 +14,7 @@ pub(super) fn pool() -> PoolFile {
         generation: 1,
         node: "n1".to_owned(),
         node_uid: "nu".to_owned(),
-        boot_id: "b00710".to_owned(),
+        boot_id: "00b00710-0000-4000-8000-000000000001".to_owned(),
         quarantine_seconds: 600,
         cooldown_seconds: 30,
         allocation: super::Allocation::Blocks,

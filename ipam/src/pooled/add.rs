@@ -4,7 +4,7 @@
 
 use super::attempt::Attempt;
 use super::{Pools, of_pool};
-use crate::add::agree;
+use crate::add::{agree, repeat};
 use crate::config::{PoolConfig, PoolPlace};
 use crate::store::Sandbox;
 use common::cni::dispatch::Call;
@@ -17,11 +17,19 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
         place: config.place.clone(),
         ..*pools
     };
-    if let Some((_, lease)) = pools.lease(&pools.all()?, owner)? {
-        agree(&lease, &config.requests)?;
-        return Ok(lease.result);
-    }
     let sandbox = Sandbox::of(&call.args, netns);
+    if let Some((pool, lease)) = pools.lease(&pools.all()?, owner)? {
+        if lease.sandbox.netns == sandbox.netns {
+            agree(&lease, &config.requests)?;
+            return Ok(lease.result);
+        }
+        let store = pools.store(&pool)?;
+        let locked = store.enter()?;
+        // The agent may have ended it between the look and the lock.
+        if let Some(lease) = locked.lease(owner)? {
+            return repeat(&locked, lease, &config.requests, &sandbox);
+        }
+    }
     let mut order = pools.order();
     let mut refusals: Vec<Error> = Vec::new();
     while let Some(pool) = order.next() {

@@ -5,7 +5,7 @@ mod plan;
 
 use super::shortage::Want;
 use super::{Pools, said_of};
-use crate::add::agree;
+use crate::add::repeat;
 use crate::agent::{AskedBy, Pod, Reply, Request, Verb};
 use crate::config::PoolConfig;
 use crate::pool::{PoolFile, PoolName, PoolRanges, Standing};
@@ -129,8 +129,7 @@ impl<'a> Attempt<'a> {
         }
         let (locked, pool) = self.store.enter_pool()?;
         if let Some(lease) = locked.lease(self.owner)? {
-            agree(&lease, &self.config.requests)?;
-            return Ok(Look::Done(lease.result));
+            return repeat(&locked, lease, &self.config.requests, self.sandbox).map(Look::Done);
         }
         let Some(pool) = pool else {
             return self.refresh(told, Want::File(self.store.pool_path()));

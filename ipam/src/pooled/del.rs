@@ -26,7 +26,7 @@ fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Err
         return Ok(());
     }
     let lease = store.lease(owner).ok().flatten();
-    let Some(locked) = store.enter_existing()? else {
+    let Some(locked) = store.enter_for(owner)? else {
         return Ok(());
     };
     let asking = locked.is_asking(owner);

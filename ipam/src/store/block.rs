@@ -10,7 +10,8 @@ use common::cni::{Attachment, Error};
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;
 
-/// A lease together with the file that it is: a repeated ADD keeps the file, a new lease of the same owner is another.
+/// A lease together with the file that it is: a repeated ADD keeps the file, though it may move the lease to another
+/// namespace; a new lease of the same owner is another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLease {
     /// The lease.
@@ -110,14 +111,18 @@ impl Locked<'_> {
         Ok(addresses.iter().filter(is_apart).copied().collect())
     }
 
-    /// Ends a lease if its file is still the one that was looked at. Returns whether it was.
+    /// Ends a lease if its file is still the one that was looked at, and says the same: a repeated ADD moves a lease to the
+    /// container's new namespace within its file. Returns whether it did.
     ///
     /// # Errors
     /// As [`Locked::release`].
     pub fn release_unchanged(&self, held: &HeldLease) -> Result<bool, Error> {
         let path = self.store.lease_path(&held.lease.owner);
         match self.store.node.disk.identity(&path) {
-            Ok(identity) if identity.inode == held.inode => Ok(self.release(&held.lease.owner)?.is_some()),
+            Ok(identity) if identity.inode == held.inode => {
+                let unchanged = self.lease(&held.lease.owner)?.as_ref() == Some(&held.lease);
+                Ok(unchanged && self.release(&held.lease.owner)?.is_some())
+            }
             Ok(_) => Ok(false),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(failed("look at", &path, &e)),

@@ -1,38 +1,172 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first call of a boot clears away what earlier boots left.
+//! Directories of boots: the first call of a boot makes its own and clears away those of earlier ones.
+//!
+//! A boot id that differs is no proof of another kernel. LXC and systemd-nspawn bind a random id over
+//! `/proc/sys/kernel/random/boot_id` (`lxc_setup_boot_id`, `setup_boot_id`) while a pod on such a node has a `/proc` of its
+//! own, and a container that is restored from a checkpoint gets another one. So the leases themselves are asked.
+//!
+//! Invariant: a lease whose network namespace this kernel still has is deleted by no call that reads another boot id.
+//! Invariant: nothing is removed that this plugin did not make.
 
 use super::Store;
-use super::failure::failed;
-use common::cni::{Code, Error};
-use std::ffi::OsStr;
+use super::failure::{failed, is_nowhere};
+use super::lease::Lease;
+use super::sandbox::NetnsFile;
+use crate::clock::{BOOT_ID, is_boot_id};
+use common::cni::{Attachment, Code, Error};
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What begins the name of each directory of a boot.
+const PREFIX: &str = "boot-";
+
+/// What the directory of a boot has from its first moment on.
+const DIRECTORIES: [&str; 3] = ["leases", "addresses", "resting"];
+
+/// Lease files round the time up to whole milliseconds.
+const ROUNDING: Duration = Duration::from_millis(1);
 
 impl Store<'_> {
     /// Makes the directory of this boot, whole or not at all, and removes those of earlier boots.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] on a network file system: another node's leases would be taken for those of an
-    /// earlier boot.
+    /// [`Code::INVALID_CONFIG`] on a file system that other nodes may have mounted: their leases would be taken for those of
+    /// an earlier boot. [`Code::STORE_CORRUPT`] when leases of another boot id live, and for a foreign directory.
     pub(super) fn begin_boot(&self) -> Result<(), Error> {
+        self.require_own_disk()?;
+        self.require_other_boots_ended(None)?;
+        self.clear_earlier_boots()?;
+        self.make_boot()
+    }
+
+    /// Fails if leases of another boot id live; with an owner, only if one of them is the owner's.
+    ///
+    /// # Errors
+    /// [`Code::STORE_CORRUPT`] with the namespace that proves it, [`Code::IO`].
+    pub(super) fn require_other_boots_ended(&self, concerns: Option<&Attachment>) -> Result<(), Error> {
+        for boot in self.other_boots()? {
+            let name = |owner: &Attachment| boot.join("leases").join(super::lease_name(owner));
+            if concerns.is_some_and(|owner| self.node.disk.identity(&name(owner)).is_err()) {
+                continue;
+            }
+            if let Some(lease) = self.living_lease(&boot)? {
+                return Err(self.lives(&boot, &lease));
+            }
+        }
+        Ok(())
+    }
+
+    fn require_own_disk(&self) -> Result<(), Error> {
+        let network = &self.network;
+        match self.node.disk.shared(network) {
+            Ok(None) => Ok(()),
+            Ok(Some(kind)) => Err(Error::new(
+                Code::INVALID_CONFIG,
+                format!(
+                    "{} lies on {kind}, which is not known to be this node's alone; set ipam.dataDir to a directory on a local disk (ext4, XFS, Btrfs, …) or in memory, such as /run/rdma-ipam",
+                    network.display()
+                ),
+            )),
+            Err(e) => Err(failed("tell the file system of", network, &e)),
+        }
+    }
+
+    /// The directories of other boot ids, as far as this plugin made them.
+    fn other_boots(&self) -> Result<Vec<PathBuf>, Error> {
+        let names = match self.node.disk.list(&self.network, usize::MAX) {
+            Ok(names) => names,
+            Err(e) if is_nowhere(&e) => return Ok(Vec::new()),
+            Err(e) => return Err(failed("list", &self.network, &e)),
+        };
+        let of_another = |name: &&std::ffi::OsString| {
+            let id = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            id.is_some_and(|id| is_boot_id(id) && id != self.boot_id)
+        };
+        let paths = names
+            .iter()
+            .filter(of_another)
+            .map(|name| self.network.join(name));
+        Ok(paths.filter(|path| self.is_of_this_plugin(path)).collect())
+    }
+
+    fn is_of_this_plugin(&self, boot: &Path) -> bool {
+        let is_directory = |path: &Path| self.node.disk.identity(path).is_ok_and(|it| it.directory);
+        is_directory(boot) && is_directory(&boot.join("leases")) && is_directory(&boot.join("addresses"))
+    }
+
+    /// A lease of `boot` that was made by this kernel and whose namespace is still there; none if another kernel made the
+    /// directory, or nothing in it lives.
+    ///
+    /// Two things prove another kernel: a lease from a time that this kernel has not reached yet, and namespaces that
+    /// are gone. Leases without a namespace, and damaged ones, prove nothing either way.
+    fn living_lease(&self, boot: &Path) -> Result<Option<Lease>, Error> {
+        let disk = self.node.disk;
+        let now = self.node.clock.since_boot()?;
+        let directory = boot.join("leases");
+        let names = match disk.list(&directory, usize::MAX) {
+            Ok(names) => names,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(failed("list", &directory, &e)),
+        };
+        let mut living = None;
+        for name in names {
+            let content = disk.read(&directory.join(name));
+            let Some(lease) = content.ok().and_then(|content| Lease::from_file(&content).ok()) else {
+                continue;
+            };
+            if lease.since_boot > now + ROUNDING {
+                return Ok(None);
+            }
+            let lives = lease.sandbox.netns.as_ref().is_some_and(NetnsFile::lives);
+            if lives && living.is_none() {
+                living = Some(lease);
+            }
+        }
+        Ok(living)
+    }
+
+    fn lives(&self, boot: &Path, lease: &Lease) -> Error {
+        let netns = lease
+            .sandbox
+            .netns
+            .as_ref()
+            .map(|netns| netns.path.display().to_string());
+        Error::new(
+            Code::STORE_CORRUPT,
+            format!(
+                "{} has the lease of {}, whose network namespace {} still exists, so this kernel made it; but {BOOT_ID} now reads {}. A container manager (LXC, systemd-nspawn) covers that file for some processes, or the node was restored from a checkpoint. Unmount the cover, so that the plugin and the agent read one boot id; if the node did reboot, remove that directory",
+                boot.display(),
+                lease.describe(),
+                netns.unwrap_or_default(),
+                self.boot_id
+            ),
+        )
+    }
+
+    /// What cannot be removed is in nobody's way, so it does not keep pods from starting.
+    fn clear_earlier_boots(&self) -> Result<(), Error> {
+        for path in self.other_boots()? {
+            match self.node.disk.remove_tree(&path) {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    tracing::warn!(
+                        "cannot remove {}, leases of an earlier boot: {e}; remove it by hand",
+                        path.display()
+                    );
+                }
+                _ => tracing::debug!("removed {}, leases of an earlier boot", path.display()),
+            }
+        }
+        Ok(())
+    }
+
+    fn make_boot(&self) -> Result<(), Error> {
         let Self {
             node, network, boot, ..
         } = self;
-        match node.disk.shared(network) {
-            Ok(None) => {}
-            Ok(Some(kind)) => {
-                return Err(Error::new(
-                    Code::INVALID_CONFIG,
-                    format!(
-                        "{} lies on {kind}, which other nodes may share; set ipam.dataDir to a directory on this node's own disk or memory",
-                        network.display()
-                    ),
-                ));
-            }
-            Err(e) => return Err(failed("tell the file system of", network, &e)),
-        }
-        self.clear_earlier_boots();
         let unfinished = network.join("boot-unfinished");
-        for directory in ["leases", "addresses", "resting"] {
+        self.require_unused(&unfinished)?;
+        for directory in DIRECTORIES {
             let path = unfinished.join(directory);
             node.disk
                 .make_directory(&path)
@@ -43,33 +177,28 @@ impl Store<'_> {
             .map_err(|e| failed("make the directory", boot, &e))
     }
 
-    /// What cannot be removed is in nobody's way, so it does not keep pods from starting.
-    fn clear_earlier_boots(&self) {
-        let Self {
-            node, network, boot, ..
-        } = self;
-        let is_boot =
-            |name: &&std::ffi::OsString| name.to_str().is_some_and(|name| name.starts_with("boot-"));
-        for name in node
-            .disk
-            .list(network, usize::MAX)
-            .unwrap_or_default()
-            .iter()
-            .filter(is_boot)
-        {
-            if Some(name.as_os_str()) == boot.file_name().map(OsStr::new) {
-                continue;
-            }
-            let path = network.join(name);
-            match node.disk.remove_tree(&path) {
-                Err(e) if e.kind() != ErrorKind::NotFound => {
-                    tracing::warn!(
-                        "cannot remove {}, leases of an earlier boot: {e}; remove it by hand",
-                        path.display()
-                    );
-                }
-                _ => tracing::debug!("removed {}, leases of an earlier boot", path.display()),
-            }
+    /// A call that died may have left some of the empty directories; anything else is not ours to rename.
+    fn require_unused(&self, unfinished: &Path) -> Result<(), Error> {
+        let disk = self.node.disk;
+        let names = match disk.list(unfinished, DIRECTORIES.len() + 1) {
+            Ok(names) => names,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(failed("list", unfinished, &e)),
+        };
+        let ours = |name: &std::ffi::OsString| {
+            let known = DIRECTORIES.iter().any(|directory| name == directory);
+            known
+                && disk
+                    .list(&unfinished.join(name), 1)
+                    .is_ok_and(|inside| inside.is_empty())
+        };
+        match names.iter().find(|name| !ours(name)) {
+            None => Ok(()),
+            Some(name) => Err(super::corrupt(
+                unfinished,
+                &format!("{} in it is not of this plugin", name.display()),
+                "move it away, or set ipam.dataDir to a directory of this plugin's own",
+            )),
         }
     }
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few file operations that the store is made of. Each is one system call that takes effect or does not,
 //! except [`Disk::create`], whose file is of no account until it is linked or renamed.
+//!
+//! Invariant: files and directories that the plugin makes are open to their owner alone. A lease names pods, and
+//! flock(2) on a file needs no more than the right to read it.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// A file, whatever its names.
@@ -17,18 +20,30 @@ pub struct Identity {
     pub names: u64,
     /// Whether it is a regular file.
     pub regular: bool,
+    /// Whether it is a directory.
+    pub directory: bool,
 }
+
+/// The largest file that is read, in bytes. A lease has some hundred, `pool.json` a hundred for each block and exclusion.
+const LARGEST: u64 = 16 << 20;
+
+/// The mode of every file that the plugin makes.
+pub(super) const FILE_MODE: u32 = 0o600;
+
+/// The mode of every directory that the plugin makes. libcni makes `/var/lib/cni` with this mode as well
+/// (cni `libcni/api.go`, `cacheAdd`).
+pub(super) const DIRECTORY_MODE: u32 = 0o700;
 
 /// A file system, or one that fails where a test wants it to.
 pub trait Disk {
-    /// The content of a file.
+    /// The content of a regular file of at most 16 MiB; never waits for a FIFO's writer.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// What file a name stands for.
     fn identity(&self, path: &Path) -> io::Result<Identity>;
     /// Names in a directory, in the order the file system has them; `most` bounds the work.
     fn list(&self, path: &Path, most: usize) -> io::Result<Vec<OsString>>;
-    /// The name of the network file system `path` lies on, if it is one.
-    fn shared(&self, path: &Path) -> io::Result<Option<&'static str>>;
+    /// The kind of file system that `path` lies on, unless it is one that a single node has by itself.
+    fn shared(&self, path: &Path) -> io::Result<Option<String>>;
     /// Writes a file anew.
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()>;
     /// Writes over the start of a file, which may be there already. Unlike truncating, this costs ext4 no early write-out
@@ -56,7 +71,20 @@ pub struct NodeDisk;
 
 impl Disk for NodeDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        fs::read(path)
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(nix::libc::O_NONBLOCK)
+            .open(path)?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let mut content = Vec::with_capacity(usize::try_from(meta.len().min(LARGEST)).unwrap_or_default());
+        file.take(LARGEST + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > LARGEST {
+            return Err(io::Error::other("it is larger than 16 MiB"));
+        }
+        Ok(content)
     }
 
     fn identity(&self, path: &Path) -> io::Result<Identity> {
@@ -65,6 +93,7 @@ impl Disk for NodeDisk {
             inode: meta.ino(),
             names: meta.nlink(),
             regular: meta.is_file(),
+            directory: meta.is_dir(),
         })
     }
 
@@ -75,25 +104,28 @@ impl Disk for NodeDisk {
             .collect()
     }
 
-    fn shared(&self, path: &Path) -> io::Result<Option<&'static str>> {
-        let magic = nix::sys::statfs::statfs(path)?.filesystem_type().0;
-        Ok(NETWORK_FILE_SYSTEMS
-            .iter()
-            .find(|(number, _)| i128::from(*number) == i128::from(magic))
-            .map(|(_, name)| *name))
+    fn shared(&self, path: &Path) -> io::Result<Option<String>> {
+        // The field has another width and sign on each architecture; the numbers have 32 bits.
+        let magic = i128::from(nix::sys::statfs::statfs(path)?.filesystem_type().0) & 0xffff_ffff;
+        let named = |list: &[(u32, &'static str)]| {
+            let found = list.iter().find(|(number, _)| i128::from(*number) == magic);
+            found.map(|(_, name)| *name)
+        };
+        if named(&LOCAL_FILE_SYSTEMS).is_some() {
+            return Ok(None);
+        }
+        Ok(Some(named(&OTHER_FILE_SYSTEMS).map_or_else(
+            || format!("a file system of type {magic:#x}"),
+            str::to_owned,
+        )))
     }
 
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        File::create(path)?.write_all(content)
+        writer().truncate(true).open(path)?.write_all(content)
     }
 
     fn overwrite(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?
-            .write_all(content)
+        writer().truncate(false).open(path)?.write_all(content)
     }
 
     fn append(&self, path: &Path, content: &[u8]) -> io::Result<()> {
@@ -113,7 +145,10 @@ impl Disk for NodeDisk {
     }
 
     fn make_directory(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(path)
     }
 
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
@@ -125,9 +160,44 @@ impl Disk for NodeDisk {
     }
 }
 
-/// `f_type` of statfs(2) for file systems that several nodes may have mounted
-/// (include/uapi/linux/magic.h; Lustre and GPFS from their own headers).
-const NETWORK_FILE_SYSTEMS: [(u32, &str); 8] = [
+fn writer() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(FILE_MODE);
+    options
+}
+
+/// Takes a directory and the lock in it away from other users, as earlier builds made them readable to all.
+///
+/// # Errors
+/// Those of chmod(2). The directory comes first, so that a process that dies in between leaves the lock for the next
+/// call to find.
+pub(super) fn close_to_others(directory: &Path, lock: &File) -> io::Result<()> {
+    fs::set_permissions(directory, fs::Permissions::from_mode(DIRECTORY_MODE))?;
+    lock.set_permissions(fs::Permissions::from_mode(FILE_MODE))
+}
+
+/// `f_type` of statfs(2) for file systems that one node has by itself: on a disk of its own or in its memory
+/// (include/uapi/linux/magic.h; ZFS and bcachefs from their own headers). A cluster file system on a shared disk has
+/// a number of its own, and FUSE tells nothing of what lies behind it.
+const LOCAL_FILE_SYSTEMS: [(u32, &str); 14] = [
+    (0xef53, "ext4"),
+    (0x5846_5342, "XFS"),
+    (0x9123_683e, "Btrfs"),
+    (0x0102_1994, "tmpfs"),
+    (0x8584_58f6, "ramfs"),
+    (0x794c_7630, "overlayfs"),
+    (0xf2f5_2010, "F2FS"),
+    (0x2fc1_2fc1, "ZFS"),
+    (0xca45_1a4e, "bcachefs"),
+    (0x3153_464a, "JFS"),
+    (0x5265_4973, "ReiserFS"),
+    (0x3434, "NILFS2"),
+    (0x2405_1905, "UBIFS"),
+    (0x6175_6673, "aufs"),
+];
+
+/// Names for the message, of file systems that several nodes may have mounted or that tell nothing of it.
+const OTHER_FILE_SYSTEMS: [(u32, &str); 13] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
     (0xfe53_4d42, "SMB2"),
@@ -136,4 +206,12 @@ const NETWORK_FILE_SYSTEMS: [(u32, &str); 8] = [
     (0x0bd0_0bd0, "Lustre"),
     (0x4750_4653, "GPFS"),
     (0x0116_1970, "GFS2"),
+    (0x7461_636f, "OCFS2"),
+    (0x1983_0326, "BeeGFS"),
+    (0x0102_1997, "9p"),
+    (0x5346_414f, "AFS"),
+    (0x6573_5546, "FUSE"),
 ];
+
+#[cfg(test)]
+mod tests;

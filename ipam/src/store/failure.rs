@@ -29,6 +29,17 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     )
 }
 
+/// Whether a look-up that fails so means that nothing is there: where no path can lead, ADD made nothing.
+pub(crate) fn is_nowhere(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidFilename
+    ) || error.raw_os_error() == Some(nix::libc::ELOOP)
+}
+
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull => "free space or inodes on that file system (df, df -i)",

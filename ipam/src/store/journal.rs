@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Making and ending leases, and putting right what a killed process left of either.
 
-use super::failure::{failed, is_full};
-use super::lease::{Lease, date, end_line, ended};
+use super::failure::{failed, is_full, is_nowhere};
+use super::lease::{Lease, after, date, end_line, ended, move_line};
 use super::{Locked, Sandbox, Store};
 use crate::pool::BlockState;
 use crate::range::Range;
@@ -11,9 +11,12 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// How many resting addresses a DEL looks at to remove those that have rested. It adds one per range set itself, so
-/// with one set an eighth of all resting addresses, with two a quarter, are there longer than they need.
-const PURGE: usize = 8;
+/// One DEL in so many removes addresses that have rested. To find them it lists all that rest, which costs a DEL
+/// more the more there are; shared among so many, this adds little to any.
+const SWEEP_EVERY: u64 = 32;
+
+/// How many resting addresses such a DEL looks at: as many as eight for each DEL, while a DEL adds one for each range set.
+const SWEEP: usize = 256;
 
 impl Locked<'_> {
     /// Gives `lease` to its owner: all of its addresses or, on any error, none.
@@ -21,39 +24,60 @@ impl Locked<'_> {
     /// # Errors
     /// [`Code::IO`], naming the file and the remedy.
     pub fn commit(&self, lease: &Lease) -> Result<(), Error> {
-        let Store { node, .. } = self.store;
-        let (adding, target) = (self.store.adding_path(), self.store.lease_path(&lease.owner));
         let line = lease
             .to_line()
             .map_err(|e| Error::caused(Code::INTERNAL, "cannot write the lease as JSON", &e))?;
-        let steps = || {
-            node.disk
-                .create(&adding, &line)
-                .map_err(|e| failed("write", &adding, &e))?;
-            for ip in lease.addresses() {
-                let path = self.store.address_path(ip);
-                node.disk
-                    .link(&adding, &path)
-                    .map_err(|e| failed("make", &path, &e))?;
-            }
-            node.disk
-                .rename(&adding, &target)
-                .map_err(|e| failed("make", &target, &e))
+        let made = self.make(lease, &line);
+        let made = match made {
+            // What has rested is of no use to anyone, and each such file has an inode and a block.
+            Err(Unmade { full: true, .. }) if self.sweep(usize::MAX) > 0 => self.make(lease, &line),
+            made => made,
         };
-        if let Err(error) = steps() {
-            if let Err(again) = self.undo_adding() {
-                tracing::warn!(
-                    "what is left of the lease is removed by the next call: {}",
-                    again.msg
-                );
-            }
-            return Err(error);
-        }
+        made.map_err(|unmade| unmade.error)?;
         for ip in lease.addresses() {
             // One that stays is told from a resting address by the lease that holds it.
-            let _ = node.disk.unlink(&self.store.resting_path(ip));
+            let _ = self.store.node.disk.unlink(&self.store.resting_path(ip));
         }
         Ok(())
+    }
+
+    /// Makes the files of `lease`, or none of them.
+    fn make(&self, lease: &Lease, line: &[u8]) -> Result<(), Unmade> {
+        let disk = self.store.node.disk;
+        let (adding, target) = (self.store.adding_path(), self.store.lease_path(&lease.owner));
+        let steps = || {
+            disk.create(&adding, line)
+                .map_err(|e| Unmade::of("write", &adding, &e))?;
+            for ip in lease.addresses() {
+                let path = self.store.address_path(ip);
+                disk.link(&adding, &path)
+                    .map_err(|e| Unmade::of("make", &path, &e))?;
+            }
+            disk.rename(&adding, &target)
+                .map_err(|e| Unmade::of("make", &target, &e))
+        };
+        let made = steps();
+        if made.is_err()
+            && let Err(again) = self.undo_adding()
+        {
+            tracing::warn!("the next call removes what is left of the lease: {}", again.msg);
+        }
+        made
+    }
+
+    /// Moves `lease` to the namespace that its container has now, so that nothing is concluded from the end of the old one.
+    ///
+    /// # Errors
+    /// [`Code::IO`]; the lease is then as it was.
+    pub fn move_to(&self, lease: &Lease, sandbox: &Sandbox) -> Result<(), Error> {
+        let Store { node, .. } = self.store;
+        let path = self.store.lease_path(&lease.owner);
+        let content = node.disk.read(&path).map_err(|e| failed("read", &path, &e))?;
+        let line = move_line(sandbox, node.clock.now(), node.clock.since_boot()?)
+            .map_err(|e| Error::caused(Code::INTERNAL, "cannot write the new namespace as JSON", &e))?;
+        node.disk
+            .append(&path, &after(&content, line))
+            .map_err(|e| failed("write to", &path, &e))
     }
 
     /// Makes `range` continue after `ip`. Losing this costs only the order of addresses.
@@ -84,6 +108,18 @@ impl Locked<'_> {
     /// # Errors
     /// [`Code::IO`], and [`Code::STORE_CORRUPT`] if something other than a file has the lease's name.
     pub fn release(&self, owner: &Attachment) -> Result<Option<Vec<IpAddr>>, Error> {
+        let released = self.end(owner)?;
+        if released.is_some() && self.is_turn_to_sweep(owner) {
+            self.sweep(SWEEP);
+        }
+        Ok(released)
+    }
+
+    /// As [`Locked::release`], and leaves addresses that have rested to the caller's [`Locked::sweep`].
+    ///
+    /// # Errors
+    /// As [`Locked::release`].
+    pub(crate) fn end(&self, owner: &Attachment) -> Result<Option<Vec<IpAddr>>, Error> {
         let Store { node, .. } = self.store;
         let (path, removing) = (self.store.lease_path(owner), self.store.removing_path());
         match node.disk.identity(&path) {
@@ -91,15 +127,13 @@ impl Locked<'_> {
                 return Err(super::corrupt(&path, "it is not a regular file", "move it away"));
             }
             Ok(_) => {}
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) if is_nowhere(&e) => return Ok(None),
             Err(e) => return Err(failed("look at", &path, &e)),
         }
         node.disk
             .rename(&path, &removing)
             .map_err(|e| failed("remove the lease", &path, &e))?;
-        let objects = self.finish_removing()?;
-        self.purge();
-        Ok(Some(objects))
+        self.finish_removing().map(Some)
     }
 
     /// Undoes an ADD and finishes a DEL whose process died.
@@ -178,16 +212,14 @@ impl Locked<'_> {
     /// Writes the end into a lease. On a full disk the addresses go without their rest: DEL must not fail for that.
     fn stamp(&self, removing: &Path) -> Result<bool, Error> {
         let Store { node, .. } = self.store;
-        if node
-            .disk
-            .read(removing)
-            .is_ok_and(|content| ended(&content).is_some())
-        {
+        let content = node.disk.read(removing).unwrap_or_default();
+        if ended(&content).is_some() {
             return Ok(true);
         }
         let line = end_line(node.clock.now(), node.clock.since_boot()?)
             .map_err(|e| Error::caused(Code::INTERNAL, "cannot write the end of the lease as JSON", &e))?;
-        full_is_false(node.disk.append(removing, &line), "write to", removing)
+        let appended = node.disk.append(removing, &after(&content, line));
+        full_is_false(appended, "write to", removing)
     }
 
     fn rest(&self, path: &Path, ip: IpAddr) -> Result<bool, Error> {
@@ -205,7 +237,7 @@ impl Locked<'_> {
         let Store { node, .. } = self.store;
         let identity = match node.disk.identity(file) {
             Ok(identity) => identity,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) if is_nowhere(&e) => return Ok(None),
             Err(e) => return Err(failed("look at", file, &e)),
         };
         let lease = node
@@ -242,9 +274,25 @@ impl Locked<'_> {
                 .is_err_and(|e| e.kind() == ErrorKind::NotFound)
     }
 
-    /// Removes a few addresses that have rested, taken from anywhere in the directory: always the first ones would be
-    /// looked at again and again while those behind them pile up.
-    fn purge(&self) {
+    /// Whether the DEL of `owner` is one of the few that sweep. Container ids are random, and the time is mixed in for
+    /// callers whose ids are not (FNV-1a, 64 bits).
+    fn is_turn_to_sweep(&self, owner: &Attachment) -> bool {
+        let moment = self
+            .store
+            .node
+            .clock
+            .since_boot()
+            .map_or(0, |time| time.as_micros());
+        let bytes = owner.container_id.as_str().bytes().chain(moment.to_le_bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        (hash >> 32) % SWEEP_EVERY == 0
+    }
+
+    /// Looks at up to `most` resting addresses and removes those that have rested; how many. It begins anywhere in the
+    /// directory: always the first ones would be looked at again and again while those behind them pile up.
+    pub(crate) fn sweep(&self, most: usize) -> usize {
         let Store { node, boot, .. } = self.store;
         let names = node
             .disk
@@ -255,16 +303,12 @@ impl Locked<'_> {
             .checked_rem(names.len() as u128)
             .and_then(|start| usize::try_from(start).ok())
             .unwrap_or_default();
-        for name in names.iter().cycle().skip(start).take(PURGE.min(names.len())) {
-            let rested = name
-                .to_str()
-                .and_then(|name| name.parse().ok())
-                .filter(|ip| self.rest_of(*ip).is_none());
-            if let Some(ip) = rested {
-                // The next purge comes by again.
-                let _ = node.disk.unlink(&self.store.resting_path(ip));
-            }
-        }
+        let looked_at = names.iter().cycle().skip(start).take(most.min(names.len()));
+        let ips = looked_at.filter_map(|name| name.to_str()?.parse().ok());
+        ips.filter(|ip| self.rest_of(*ip).is_none())
+            // The next sweep comes by again.
+            .filter(|ip| node.disk.unlink(&self.store.resting_path(*ip)).is_ok())
+            .count()
     }
 
     pub(super) fn remove(&self, path: &Path) -> Result<(), Error> {
@@ -294,6 +338,22 @@ impl Locked<'_> {
             since_boot: clock.since_boot()?,
             result,
         })
+    }
+}
+
+/// Why a lease was not made.
+struct Unmade {
+    /// Whether for want of room on the disk.
+    full: bool,
+    error: Error,
+}
+
+impl Unmade {
+    fn of(action: &str, path: &Path, error: &io::Error) -> Self {
+        Self {
+            full: is_full(error),
+            error: failed(action, path, error),
+        }
     }
 }
 

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lease as a file: one line of JSON when it is made, one more when it ends.
+//! A lease as a file: one line of JSON when it is made, one more when its container gets another namespace, and one when
+//! it ends.
 //!
 //! ```text
 //! {"container":"3f…","ifname":"net1","network":"rail0","pod":"default/a","uid":"0d6c…","netns":{"path":"/run/netns/b","device":4,"inode":4026532},
 //!  "since":"2026-01-01T00:00:00Z","boottime_ms":912345,"result":{…}}
+//! {"moved":"2026-01-01T00:30:00Z","boottime_ms":2712345,"netns":{"path":"/run/netns/c","device":4,"inode":4026533}}
 //! {"released":"2026-01-01T01:00:00Z","boottime_ms":4512345}
 //! ```
+//!
+//! A line is appended by one write(2). A line that a killed process or a full disk cut short does not parse, and is
+//! passed over; what is appended next begins a line of its own.
 
 use super::sandbox::{NetnsFile, Sandbox};
 use common::cni::{Attachment, CniResult, ContainerId, IfName, Version};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::net::IpAddr;
@@ -27,7 +33,7 @@ pub struct Lease {
     pub api: Vec<IpAddr>,
     /// When it was made, for people.
     pub since: String,
-    /// When it was made, on the kernel's clock.
+    /// When ADD last made it or moved it to another namespace, on the kernel's clock.
     pub since_boot: Duration,
     /// The answer to ADD.
     pub result: CniResult,
@@ -51,6 +57,19 @@ struct Line {
     result: Value,
 }
 
+/// The sandbox of a container that was started again under its id.
+#[derive(Serialize, Deserialize)]
+struct Move {
+    moved: String,
+    boottime_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    netns: Option<NetnsFile>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct End {
     released: String,
@@ -64,6 +83,11 @@ pub(super) fn date(time: SystemTime) -> String {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Rounded up, so that a lease never seems older than what happened before it.
+fn rounded_up(time: Duration) -> u64 {
+    millis(time + Duration::from_nanos(999_999))
 }
 
 impl Lease {
@@ -97,20 +121,33 @@ impl Lease {
             netns: self.sandbox.netns.clone(),
             api: self.api.clone(),
             since: self.since.clone(),
-            // Rounded up, so that a lease never seems older than what happened before it.
-            boottime_ms: millis(self.since_boot + Duration::from_nanos(999_999)),
+            boottime_ms: rounded_up(self.since_boot),
             result: self.result.to_json(Version::LATEST),
         })?;
         line.push(b'\n');
         Ok(line)
     }
 
-    /// Reads a file's first line; the error says what is wrong with it.
+    /// Reads a file; the error says what is wrong with it.
     pub(super) fn from_file(content: &[u8]) -> Result<Self, String> {
-        let line: Line = match content.split(|byte| *byte == b'\n').next() {
+        let mut lines = content.split(|byte| *byte == b'\n');
+        let line: Line = match lines.next() {
             None | Some([]) => return Err("the file is empty".to_owned()),
-            Some(line) => serde_json::from_slice(line).map_err(|e| e.to_string())?,
+            Some(line) => object(line).map_err(|e| e.to_string())?,
         };
+        let mut lease = Self::of_line(line)?;
+        for moved in lines.filter_map(|line| object::<Move>(line).ok()) {
+            lease.since_boot = Duration::from_millis(moved.boottime_ms);
+            lease.sandbox = Sandbox {
+                pod: moved.pod,
+                uid: moved.uid,
+                netns: moved.netns,
+            };
+        }
+        Ok(lease)
+    }
+
+    fn of_line(line: Line) -> Result<Self, String> {
         Ok(Self {
             owner: Attachment {
                 container_id: line.container,
@@ -130,6 +167,40 @@ impl Lease {
     }
 }
 
+/// A JSON object; serde would take a list for a struct's fields in order.
+fn object<T: DeserializeOwned>(line: &[u8]) -> Result<T, serde_json::Error> {
+    let value: Value = serde_json::from_slice(line)?;
+    if value.is_object() {
+        return serde_json::from_value(value);
+    }
+    Err(serde::de::Error::custom("it is not a JSON object"))
+}
+
+/// `line` as it goes to the end of a file that has `content`, whose last line may be cut short.
+pub(super) fn after(content: &[u8], line: Vec<u8>) -> Vec<u8> {
+    if content.last().is_none_or(|last| *last == b'\n') {
+        return line;
+    }
+    [b"\n".to_vec(), line].concat()
+}
+
+/// The line that moves a lease to `sandbox`.
+pub(super) fn move_line(
+    sandbox: &Sandbox,
+    now: SystemTime,
+    since_boot: Duration,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(&Move {
+        moved: date(now),
+        boottime_ms: rounded_up(since_boot),
+        pod: sandbox.pod.clone(),
+        uid: sandbox.uid.clone(),
+        netns: sandbox.netns.clone(),
+    })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
 /// The line that ends a lease.
 pub(super) fn end_line(now: SystemTime, since_boot: Duration) -> Result<Vec<u8>, serde_json::Error> {
     let mut line = serde_json::to_vec(&End {
@@ -145,7 +216,7 @@ pub(super) fn ended(content: &[u8]) -> Option<Duration> {
     let last = content
         .split(|byte| *byte == b'\n')
         .rfind(|line| !line.is_empty())?;
-    serde_json::from_slice::<End>(last)
+    object::<End>(last)
         .ok()
         .map(|end| Duration::from_millis(end.boottime_ms))
 }

@@ -3,7 +3,7 @@
 
 use super::failure::failed;
 use common::cni::{Code, Error};
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -72,12 +72,12 @@ fn holds(line: &str, inode: u64) -> Option<&str> {
     (file.rsplit(':').next()?.parse() == Ok(inode)).then_some(pid)
 }
 
-/// Whether `file` is still what `path` names: an administrator may have removed the directory meanwhile.
-pub(super) fn is_current(file: &File, path: &Path) -> io::Result<bool> {
+/// What `file` is, if it is still what `path` names: an administrator may have removed the directory meanwhile.
+pub(super) fn current(file: &File, path: &Path) -> io::Result<Option<Metadata>> {
     let held = file.metadata()?;
     match std::fs::metadata(path) {
-        Ok(named) => Ok(named.ino() == held.ino() && named.dev() == held.dev()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Ok(named) => Ok((named.ino() == held.ino() && named.dev() == held.dev()).then_some(held)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The files of a pool beside its leases: `pool.json` and `confirmed`, which the node's agent writes.
 
-use super::failure::failed;
+use super::failure::{failed, is_nowhere};
 use super::{Locked, Store};
 use crate::pool::{Confirmed, PoolFile, Standing};
 use common::cni::Error;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
 impl Store<'_> {
@@ -27,7 +26,7 @@ impl Store<'_> {
         match self.node.disk.read(&path) {
             Ok(content) => PoolFile::read(&content, &path).map(Some),
             // Below a file there is no pool either, and the first to write there says so.
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(e) if is_nowhere(&e) => Ok(None),
             Err(e) => Err(failed("read the pool", &path, &e)),
         }
     }
@@ -58,7 +57,7 @@ impl Store<'_> {
 
     /// Whether addresses may be given from the blocks of `pool` now.
     pub fn standing(&self, pool: &PoolFile) -> Standing {
-        Standing::of(pool, &self.boot_id, self.node.clock.now(), || self.confirmed())
+        Standing::of(pool, &self.boot_id, self.node.clock, || self.confirmed())
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Sandbox {
 
 /// A network namespace as a name and the file behind it (nsfs; an inode number is given again once it is free, so it
 /// tells little without the name).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NetnsFile {
     /// `CNI_NETNS`.
     pub path: PathBuf,
@@ -31,6 +31,11 @@ pub struct NetnsFile {
     pub device: u64,
     /// `st_ino`.
     pub inode: u64,
+    /// `st_ctime` in nanoseconds: when this kernel first looked the namespace up. A reboot gives device and inode
+    /// again to the namespace that is made first, but not this. Absent below `/proc`, where the file comes and goes
+    /// while the namespace stays, and in leases of earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<i128>,
 }
 
 /// What has become of a namespace.
@@ -67,11 +72,27 @@ impl NetnsFile {
     /// What is at `path` now; none if nothing is.
     pub fn at(path: &Path) -> Option<Self> {
         let meta = std::fs::metadata(path).ok()?;
+        let born = i128::from(meta.ctime()) * 1_000_000_000 + i128::from(meta.ctime_nsec());
         Some(Self {
             path: path.to_owned(),
             device: meta.dev(),
             inode: meta.ino(),
+            born: (!path.starts_with("/proc")).then_some(born),
         })
+    }
+
+    /// Whether the same kernel still has it, as far as that can be told: its name stands for a namespace with the same
+    /// device and inode, and with the same time of birth where both are known.
+    pub(crate) fn lives(&self) -> bool {
+        let now = Self::at(&self.path).filter(|_| self.fate() == Fate::There);
+        now.is_some_and(|now| match (self.born, now.born) {
+            (Some(then), Some(now)) => then == now,
+            _ => true,
+        })
+    }
+
+    fn is_file(&self, other: &Self) -> bool {
+        (&self.path, self.device, self.inode) == (&other.path, other.device, other.inode)
     }
 
     /// What has become of it, seen from this process' mounts and processes.
@@ -87,7 +108,7 @@ impl NetnsFile {
             return unseen("a file that is no namespace; is the directory mounted with HostToContainer?");
         }
         match Self::at(&self.path) {
-            Some(now) if now == *self => Fate::There,
+            Some(now) if now.is_file(self) => Fate::There,
             Some(_) => Fate::Replaced,
             None => self.fate_of_missing(),
         }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+mod boots;
 mod content;
 mod faults;
 mod model;
+mod moved;
 mod pool;
 mod time;
+mod unreachable;
 mod verbs;
 
 use crate::testing::Rig;

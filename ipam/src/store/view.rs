@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the store tells: who has an address, which addresses are free, which leases there are.
 
-use super::failure::failed;
+use super::failure::{failed, is_full};
 use super::lease::{Lease, ended};
 use super::{Locked, Store};
 use crate::allocator::{Occupancy, Occupied, State};
@@ -152,11 +152,15 @@ impl Locked<'_> {
     /// `IO`, naming the file and the remedy.
     pub fn require_writable(&self) -> Result<(), Error> {
         let path = self.store.boot.join("probe");
-        let written = self
-            .store
-            .node
-            .disk
-            .create(&path, b"STATUS writes this file to see whether ADD could\n");
+        let write = || {
+            let content = b"STATUS writes this file to see whether ADD could\n";
+            self.store.node.disk.create(&path, content)
+        };
+        let written = match write() {
+            // ADD makes room in the same way.
+            Err(e) if is_full(&e) && self.sweep(usize::MAX) > 0 => write(),
+            written => written,
+        };
         let removed = self.remove(&path);
         written.map_err(|e| failed("write", &path, &e))?;
         removed
@@ -167,12 +171,15 @@ impl Store<'_> {
     /// The owner of every lease; nobody in a store that no call has used in this boot.
     ///
     /// # Errors
-    /// `IO` when the directory cannot be listed.
+    /// `IO` when the directory cannot be listed, `STORE_CORRUPT` when leases of another boot id live.
     pub fn owners(&self) -> Result<Vec<Attachment>, Error> {
         let path = self.boot.join("leases");
         let names = match self.node.disk.list(&path, usize::MAX) {
             Ok(names) => names,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                self.require_other_boots_ended(None)?;
+                return Ok(Vec::new());
+            }
             Err(e) => return Err(failed("list", &path, &e)),
         };
         let owner = |name: &std::ffi::OsString| {

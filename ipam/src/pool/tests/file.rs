@@ -24,7 +24,7 @@ fn what_is_written_is_read() {
 #[test]
 fn the_file_of_format_1_stays_readable() {
     let least = json!({
-        "format": 1, "pool": "rail0", "uid": "u", "generation": 1, "node": "n1", "nodeUID": "nu", "bootID": "b00710",
+        "format": 1, "pool": "rail0", "uid": "u", "generation": 1, "node": "n1", "nodeUID": "nu", "bootID": "00b00710-0000-4000-8000-000000000001",
         "quarantineSeconds": 600, "cooldownSeconds": 30, "ranges": [{"subnet": "10.0.0.0/24"}],
         "blocks": [{"name": "default-10.0.0.0/28", "cidr": "10.0.0.0/28", "epoch": 1, "state": "active"}],
     });

@@ -1,20 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::pool;
 use crate::pool::{Confirmed, Standing};
+use crate::testing::HandClock;
+use std::cell::Cell;
 use std::time::{Duration, SystemTime};
 
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
 }
 
+fn clock(now: u64) -> HandClock {
+    HandClock {
+        boot: std::cell::RefCell::default(),
+        since_boot: Cell::default(),
+        now: Cell::new(at(now)),
+        synchronized: Cell::new(true),
+    }
+}
+
 fn standing(boot: &str, now: u64, confirmed: Option<u64>) -> Standing {
-    Standing::of(&pool(), boot, at(now), || confirmed.map(|s| Confirmed(at(s))))
+    Standing::of(&pool(), boot, &clock(now), || confirmed.map(|s| Confirmed(at(s))))
+}
+
+/// After days without power a node may start with the time at which it went down.
+#[test]
+fn after_a_reboot_a_clock_that_nothing_has_set_proves_nothing() {
+    let clock = clock(105);
+    clock.synchronized.set(false);
+    let standing = |boot: &str| Standing::of(&pool(), boot, &clock, || Some(Confirmed(at(100))));
+    let Standing::Unproven(why) = standing("other") else {
+        panic!("the age is told by a clock that nothing has set");
+    };
+    assert!(
+        why.contains("5 s ago by a clock that no time service has set"),
+        "{why}"
+    );
+    assert_eq!(
+        standing("00b00710-0000-4000-8000-000000000001"),
+        Standing::Good,
+        "in the boot of the agent no clock is asked"
+    );
 }
 
 #[test]
 fn in_the_boot_of_the_agent_blocks_are_good_for_as_long_as_it_takes() {
-    assert_eq!(standing("b00710", 1_000_000, Some(0)), Standing::Good);
-    assert_eq!(standing("b00710", 0, None), Standing::Good);
+    assert_eq!(
+        standing("00b00710-0000-4000-8000-000000000001", 1_000_000, Some(0)),
+        Standing::Good
+    );
+    assert_eq!(
+        standing("00b00710-0000-4000-8000-000000000001", 0, None),
+        Standing::Good
+    );
 }
 
 #[test]

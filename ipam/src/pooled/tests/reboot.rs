@@ -14,7 +14,7 @@ fn rebooted(away: Duration) -> Rig {
     rig.add("a");
     let now: SystemTime = rig.plugin.clock.now.get();
     std::fs::write(rig.network().join("confirmed"), Confirmed(now).to_line()).unwrap();
-    *rig.plugin.clock.boot.borrow_mut() = "b0071111".to_owned();
+    *rig.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
     rig.plugin.clock.now.set(now + away);
     rig
 }
@@ -55,7 +55,7 @@ fn after_the_quarantine_add_waits_for_the_agent() {
     let dir = rig.data_dir().to_owned();
     let agent = Agent::start(&rig, move |_| {
         let mut file = pool("rail0", &["10.0.0.32/30"]);
-        file.boot_id = "b0071111".to_owned();
+        file.boot_id = "b0071111-0000-4000-8000-000000000002".to_owned();
         write(&dir, &file);
         Some(Reply::Local)
     });
@@ -94,5 +94,18 @@ fn in_one_boot_add_works_without_agent_for_as_long_as_it_takes() {
     rig.add("a");
     let far = rig.plugin.clock.now.get() + Duration::from_secs(90 * 86400);
     rig.plugin.clock.now.set(far);
+    assert_eq!(rig.add("b"), ["10.0.0.33"]);
+}
+
+#[test]
+fn with_a_clock_that_nothing_has_set_add_waits_for_the_agent() {
+    let rig = rebooted(Duration::from_secs(5));
+    rig.plugin.clock.synchronized.set(false);
+    assert_says(
+        &rig.try_add("b").unwrap_err(),
+        Code::TRY_AGAIN,
+        &["STA_UNSYNC", "agent.sock: it is not there"],
+    );
+    rig.plugin.clock.synchronized.set(true);
     assert_eq!(rig.add("b"), ["10.0.0.33"]);
 }

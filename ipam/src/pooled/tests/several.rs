@@ -41,7 +41,11 @@ fn the_next_pool_is_used_where_the_first_is_exhausted() {
         rig.check("b", &held).unwrap();
         rig.del("a").unwrap();
         rig.del("b").unwrap();
-        let left = std::fs::read_dir(rig.data_dir().join("pools/spare/boot-b00710/leases")).unwrap();
+        let left = std::fs::read_dir(
+            rig.data_dir()
+                .join("pools/spare/boot-00b00710-0000-4000-8000-000000000001/leases"),
+        )
+        .unwrap();
         assert_eq!(left.count(), 0);
     }
 }

@@ -23,6 +23,7 @@ fn a_name_that_is_gone_is_evidence_only_where_its_directory_can_be_seen() {
         path: path.to_owned(),
         device: 4,
         inode: 1,
+        born: None,
     };
     assert_eq!(file(&dir.path().join("cni-1")).fate(), Fate::Gone);
     let unseen = file(&dir.path().join("absent/cni-1")).fate();

@@ -117,7 +117,7 @@ fn the_first_add_of_a_boot_may_die_at_any_step() {
     at_every_step(|at| {
         let rig = dual(3);
         rig.add("old");
-        *rig.plugin.clock.boot.borrow_mut() = "b0071111".to_owned();
+        *rig.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
         rig.fault(Fault::Die { at, torn: true });
         // Whether it lived long enough to answer does not matter here.
         let _ = rig.try_add("a");

@@ -19,7 +19,7 @@ fn pool(generation: i64) -> PoolFile {
         generation,
         node: "n1".to_owned(),
         node_uid: "nu".to_owned(),
-        boot_id: "b00710".to_owned(),
+        boot_id: "00b00710-0000-4000-8000-000000000001".to_owned(),
         quarantine_seconds: 600,
         cooldown_seconds: 30,
         allocation: crate::pool::Allocation::Blocks,
@@ -121,7 +121,7 @@ fn a_confirmation_counts_for_the_next_boot() {
         assert_eq!(store.standing(&pool(1)), Standing::Good);
         store.confirm(Confirmed(rig.plugin.clock.now.get())).unwrap();
     });
-    *rig.plugin.clock.boot.borrow_mut() = "b0071111".to_owned();
+    *rig.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
     with(&rig, |store| {
         assert_eq!(store.standing(&pool(1)), Standing::Good);
     });

@@ -35,7 +35,7 @@ impl Files {
         Ok(Self {
             dir: dir.to_owned(),
             synced,
-            sets: vec![vec![Range::new(spec, &[])?]],
+            sets: vec![vec![Range::new(spec, &std::sync::Arc::default())?]],
         })
     }
 }
@@ -114,7 +114,7 @@ impl Disk for Synced {
     fn list(&self, path: &Path, most: usize) -> io::Result<Vec<OsString>> {
         NodeDisk.list(path, most)
     }
-    fn shared(&self, path: &Path) -> io::Result<Option<&'static str>> {
+    fn shared(&self, path: &Path) -> io::Result<Option<String>> {
         NodeDisk.shared(path)
     }
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Directories of other boots: which are cleared away, and which are not ours or not dead.
+
+use super::single;
+use crate::testing::Rig;
+use common::cni::Code;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// A namespace that lives for as long as this test does.
+const LIVING: &str = "/proc/self/ns/net";
+
+const OTHER: &str = "b0071111-0000-4000-8000-000000000002";
+
+/// From here on calls read another boot id.
+fn read_another_boot_id(rig: &Rig) {
+    OTHER.clone_into(&mut rig.plugin.clock.boot.borrow_mut());
+}
+
+/// `boot-important-backup` in a foreign dataDir was removed with all in it.
+#[test]
+fn a_directory_that_only_looks_like_one_of_a_boot_is_left_alone() {
+    let rig = single("10.0.0.0/24");
+    let foreign = [
+        "boot-important-backup/file",
+        "boot-0f0f0f0f-0000-4000-8000-000000000003/file",
+        "boot-0f0f0f0f-0000-4000-8000-000000000004/leases",
+        "boot-0F0F0F0F/leases/x",
+    ];
+    for path in foreign {
+        let path = rig.network().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "precious").unwrap();
+    }
+    rig.add("a");
+    for path in foreign {
+        assert_eq!(fs::read(rig.network().join(path)).unwrap(), b"precious", "{path}");
+    }
+}
+
+#[test]
+fn a_foreign_directory_in_the_place_of_ours_is_refused_and_stays() {
+    let rig = single("10.0.0.0/24");
+    let file = rig.network().join("boot-unfinished/leases/file");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "precious").unwrap();
+    let error = rig.try_add("a").unwrap_err();
+    assert_eq!(error.code, Code::STORE_CORRUPT, "{error}");
+    assert!(
+        error.msg.contains("boot-unfinished") && error.msg.contains("move it away"),
+        "{error}"
+    );
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    fs::remove_file(file).unwrap();
+    rig.add("a");
+}
+
+#[test]
+fn another_boot_id_does_not_free_the_address_of_a_living_namespace() {
+    let rig = single("10.0.0.4/32");
+    rig.add_in("a", Path::new(LIVING)).unwrap();
+    let (lease, address) = (rig.file("leases/a@eth0"), rig.file("addresses/10.0.0.4"));
+    read_another_boot_id(&rig);
+    for error in [
+        rig.try_add("b").map(drop).unwrap_err(),
+        rig.del("a").unwrap_err(),
+        rig.gc(&[]).unwrap_err(),
+    ] {
+        assert_eq!(error.code, Code::STORE_CORRUPT, "{error}");
+        for part in [
+            LIVING,
+            OTHER,
+            "LXC",
+            "/proc/sys/kernel/random/boot_id",
+            "remove that directory",
+        ] {
+            assert!(error.msg.contains(part), "{error} lacks {part:?}");
+        }
+    }
+    assert_eq!(rig.status().unwrap_err().code, Code::NOT_AVAILABLE);
+    assert!(lease.exists() && address.exists());
+    rig.del("unknown")
+        .expect("DEL of an attachment without a lease has nothing to do");
+    "00b00710-0000-4000-8000-000000000001".clone_into(&mut rig.plugin.clock.boot.borrow_mut());
+    rig.del("a").unwrap();
+}
+
+#[test]
+fn the_agent_does_not_take_living_leases_of_another_boot_id_for_none() {
+    let rig = single("10.0.0.0/24");
+    rig.add_in("a", Path::new(LIVING)).unwrap();
+    read_another_boot_id(&rig);
+    let place = crate::config::Place::read(&rig.call(&serde_json::json!({})).conf).unwrap();
+    let node = crate::store::Node {
+        disk: &rig.plugin.disk,
+        clock: &rig.plugin.clock,
+        lock_wait: rig.plugin.lock_wait,
+    };
+    let store = crate::store::Store::new(&place, &node).unwrap();
+    assert_eq!(store.leases().unwrap_err().code, Code::STORE_CORRUPT);
+    assert_eq!(store.owners().unwrap_err().code, Code::STORE_CORRUPT);
+    assert!(store.enter_existing().is_err());
+}
+
+#[test]
+fn a_lease_from_a_time_still_to_come_proves_another_kernel() {
+    let rig = single("10.0.0.4/32");
+    rig.add_in("a", Path::new(LIVING)).unwrap();
+    read_another_boot_id(&rig);
+    rig.plugin.clock.since_boot.set(Duration::from_secs(20));
+    assert_eq!(rig.add("b"), ["10.0.0.4"]);
+}
+
+#[test]
+fn leases_whose_namespaces_are_gone_are_cleared_with_their_boot() {
+    let rig = single("10.0.0.4/32");
+    let dir = tempfile::tempdir().unwrap();
+    let gone = dir.path().join("cni-1");
+    fs::write(&gone, "").unwrap();
+    rig.add_in("a", &gone).unwrap();
+    fs::remove_file(&gone).unwrap();
+    read_another_boot_id(&rig);
+    rig.del("a").unwrap();
+    assert_eq!(rig.add("b"), ["10.0.0.4"]);
+}

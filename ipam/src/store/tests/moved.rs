@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A container that is started again under its id, in another network namespace.
+
+use super::{dual, single};
+use crate::testing::{Fault, Rig};
+use common::cni::Code;
+use nix::libc::{EIO, ENOSPC};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Two files that stand for two namespaces.
+fn namespaces() -> (TempDir, PathBuf, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    fs::write(&old, "").unwrap();
+    fs::write(&new, "").unwrap();
+    (dir, old, new)
+}
+
+/// The namespace that the lease of `id` names now, by the program that an administrator would use: the last line that has one.
+fn netns_in(rig: &Rig, id: &str) -> String {
+    let text = fs::read_to_string(rig.file(&format!("leases/{id}@eth0"))).unwrap();
+    let lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut paths = lines.filter_map(|line| Some(line["netns"]["path"].as_str()?.to_owned()));
+    paths.next_back().unwrap()
+}
+
+#[test]
+fn a_repeated_add_in_another_namespace_moves_the_lease_there() {
+    let rig = dual(3);
+    let (_dir, old, new) = namespaces();
+    let first = rig.add_in("a", &old).unwrap();
+    assert_eq!(rig.add_in("a", &old).unwrap(), first);
+    assert_eq!(
+        fs::read_to_string(rig.file("leases/a@eth0"))
+            .unwrap()
+            .lines()
+            .count(),
+        1
+    );
+    assert_eq!(
+        rig.add_in("a", &new).unwrap(),
+        first,
+        "the addresses are the same"
+    );
+    assert_eq!(netns_in(&rig, "a"), new.display().to_string());
+    assert_eq!(rig.add_in("a", &new).unwrap(), first);
+    assert_eq!(
+        fs::read_to_string(rig.file("leases/a@eth0"))
+            .unwrap()
+            .lines()
+            .count(),
+        2
+    );
+    rig.assert_sound("after the move");
+    rig.check("a", &first).unwrap();
+    rig.del("a").unwrap();
+    rig.assert_sound("after DEL of a moved lease");
+    assert_eq!(rig.names("resting").len(), 2);
+}
+
+#[test]
+fn a_moved_lease_is_younger_than_a_gc_that_began_before() {
+    let rig = single("10.0.0.0/24");
+    let (_dir, old, new) = namespaces();
+    rig.add_in("a", &old).unwrap();
+    rig.pass(std::time::Duration::from_secs(5));
+    rig.add_in("a", &new).unwrap();
+    let place = crate::config::Place::read(&rig.call(&serde_json::json!({})).conf).unwrap();
+    let node = crate::store::Node {
+        disk: &rig.plugin.disk,
+        clock: &rig.plugin.clock,
+        lock_wait: rig.plugin.lock_wait,
+    };
+    let store = crate::store::Store::new(&place, &node).unwrap();
+    let lease = store.lease(&crate::testing::attachment("a")).unwrap().unwrap();
+    assert_eq!(lease.since_boot, std::time::Duration::from_secs(1005));
+}
+
+/// The agent judged by the old namespace, and between its look and the lock ADD came again.
+#[test]
+fn what_was_concluded_from_the_old_namespace_does_not_end_a_moved_lease() {
+    let rig = single("10.0.0.0/24");
+    let (_dir, old, new) = namespaces();
+    rig.add_in("a", &old).unwrap();
+    let place = crate::config::Place::read(&rig.call(&serde_json::json!({})).conf).unwrap();
+    let node = crate::store::Node {
+        disk: &rig.plugin.disk,
+        clock: &rig.plugin.clock,
+        lock_wait: rig.plugin.lock_wait,
+    };
+    let store = crate::store::Store::new(&place, &node).unwrap();
+    let seen = store.leases().unwrap().held.remove(0);
+    rig.add_in("a", &new).unwrap();
+    let locked = store.enter_existing().unwrap().unwrap();
+    assert!(!locked.release_unchanged(&seen).unwrap());
+    drop(locked);
+    let seen = store.leases().unwrap().held.remove(0);
+    let locked = store.enter_existing().unwrap().unwrap();
+    assert!(locked.release_unchanged(&seen).unwrap());
+}
+
+#[test]
+fn a_move_that_fails_or_dies_leaves_the_lease_whole() {
+    let faults = [
+        Fault::Fail { at: 0, errno: EIO },
+        Fault::Fail { at: 0, errno: ENOSPC },
+        Fault::Die { at: 0, torn: false },
+        Fault::Die { at: 0, torn: true },
+        Fault::ReadOnly,
+    ];
+    for fault in faults {
+        let rig = dual(3);
+        let (_dir, old, new) = namespaces();
+        let first = rig.add_in("a", &old).unwrap();
+        rig.fault(fault);
+        // An address whose lease names a dead namespace could be freed, so ADD must not answer.
+        let error = rig.add_in("a", &new).unwrap_err();
+        assert_eq!(error.code, Code::IO, "{fault:?}: {error}");
+        rig.fault(Fault::None);
+        assert_eq!(netns_in(&rig, "a"), old.display().to_string(), "{fault:?}");
+        assert_eq!(rig.add_in("a", &new).unwrap(), first, "{fault:?}");
+        assert_eq!(netns_in(&rig, "a"), new.display().to_string(), "{fault:?}");
+        rig.assert_sound(&format!("{fault:?}"));
+        rig.fault(Fault::Die { at: 1, torn: true });
+        let _ = rig.del("a");
+        rig.fault(Fault::None);
+        rig.del("a").unwrap();
+        assert_eq!(
+            rig.names("resting").len(),
+            2,
+            "{fault:?}: the end of the lease is known"
+        );
+        rig.assert_sound(&format!("{fault:?}"));
+    }
+}
+
+#[test]
+fn a_namespace_that_is_not_there_any_more_is_forgotten() {
+    let rig = single("10.0.0.0/24");
+    let (_dir, old, _) = namespaces();
+    rig.add_in("a", &old).unwrap();
+    rig.add_in("a", Path::new("/no/such/netns")).unwrap();
+    let text = fs::read_to_string(rig.file("leases/a@eth0")).unwrap();
+    assert!(!text.lines().last().unwrap().contains("netns"), "{text}");
+}

@@ -6,6 +6,8 @@
 pub mod announce;
 pub mod cni;
 pub mod log;
+#[cfg(any(test, feature = "mutate"))]
+pub mod mutate;
 pub mod netlink;
 pub mod netns;
 pub mod packet;

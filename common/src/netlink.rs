@@ -12,6 +12,8 @@
 
 mod answer;
 mod error;
+#[cfg(test)]
+mod garbled;
 mod hardware;
 mod rdma;
 mod route;

@@ -287,7 +287,9 @@ fn no_network_that_we_hand_out_gives_one_address_on_two_nodes_unless_it_says_so(
                     "{place}: without a block each node asks its agent"
                 );
             }
-            pools.iter().for_each(|pool| nodes.claim(pool));
+            for pool in &pools {
+                nodes.claim(pool);
+            }
             of_pools += 1;
         }
         let [one, other] = nodes

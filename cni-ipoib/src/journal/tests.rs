@@ -29,6 +29,43 @@ fn file(dir: &TempDir) -> PathBuf {
     dir.path().join("attachments/fabric/c1@net1")
 }
 
+/// A file of the journal that a power loss or a person changed keeps no container from being removed.
+#[test]
+fn no_content_of_a_file_keeps_its_attachment_from_being_removed() {
+    let _alone = alone();
+    common::mutate::cases("journal", 1500, |case, random| {
+        let (dir, journal) = journal();
+        let mut entry = journal.open(&attachment("c1")).unwrap();
+        entry.begin(intent()).unwrap();
+        if random.one_in(2) {
+            entry.amend(intent()).unwrap();
+        }
+        if random.one_in(2) {
+            entry.finish().unwrap();
+        }
+        drop(entry);
+        let mut content = fs::read(file(&dir)).unwrap();
+        match serde_json::from_slice::<serde_json::Value>(
+            content.split(|byte| *byte == b'\n').next().unwrap(),
+        ) {
+            Ok(mut line) if random.one_in(2) => {
+                common::mutate::json(random, &mut line);
+                content = format!("{line}\n").into_bytes();
+            }
+            _ => common::mutate::bytes(random, &mut content),
+        }
+        fs::write(file(&dir), content).unwrap();
+        journal.peek(&attachment("c1"));
+        loads(dir.path()).unwrap_or_else(|e| panic!("{case}: {e}"));
+        written(dir.path()).unwrap_or_else(|e| panic!("{case}: {e}"));
+        let entry = journal
+            .open(&attachment("c1"))
+            .unwrap_or_else(|e| panic!("{case}: {e}"));
+        entry.remove().unwrap_or_else(|e| panic!("{case}: {e}"));
+        assert!(!file(&dir).exists(), "{case}");
+    });
+}
+
 #[test]
 fn what_is_written_is_read_again() {
     let (_dir, journal) = journal();

@@ -4,6 +4,7 @@
 #[cfg(target_endian = "little")]
 mod bytes;
 mod fabric;
+mod fuzz;
 
 use super::device::NetnsMode;
 

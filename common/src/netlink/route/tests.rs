@@ -4,6 +4,7 @@
 
 mod bytes;
 mod fabric;
+mod fuzz;
 mod links;
 mod routes;
 mod rules;

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Answers of the kernel, changed at random: whatever comes, reading it ends, with objects or with an error.
+
+use super::super::super::answer::{Answers, Progress};
+use super::super::super::garbled::{PORT, SEQUENCE, attribute, datagram, message};
+use super::super::device::{RdmaDevice, RdmaPort};
+use super::super::message::Message as RdmaMessage;
+use crate::mutate;
+
+/// Answers of RDMA netlink: devices and ports.
+fn devices() -> Vec<Vec<u8>> {
+    let client = 5 << 10;
+    let attributes: Vec<Vec<u8>> = (1..=100_u16)
+        .flat_map(|kind| [4_usize, 1, 8].map(|length| attribute(kind, &vec![1; length])))
+        .collect();
+    let name = attribute(2, b"mlx5_0\0");
+    let of = |command: u16, length: usize| {
+        let fitting = attributes.iter().skip(length).step_by(3).cloned();
+        let all: Vec<Vec<u8>> = [attribute(1, &[0; 4]), name.clone()]
+            .into_iter()
+            .chain(fitting)
+            .collect();
+        message(client | command, &[], &all)
+    };
+    vec![
+        message(
+            client | 1,
+            &[],
+            &[
+                attribute(1, &[0; 4]),
+                name.clone(),
+                attribute(8, &[1; 8]),
+                attribute(7, &[1; 8]),
+            ],
+        ),
+        message(
+            client | 5,
+            &[],
+            &[
+                attribute(1, &[0; 4]),
+                attribute(3, &[1; 4]),
+                attribute(13, &[4]),
+                attribute(14, &[5]),
+            ],
+        ),
+        of(1, 0),
+        of(5, 1),
+    ]
+}
+
+#[test]
+fn whatever_rdma_netlink_answers_is_read_or_refused() {
+    let answers = devices();
+    let (mut devices, mut refused) = (0, 0);
+    mutate::cases("RDMA netlink", 20_000, |_, random| {
+        let mut read = Answers::<RdmaMessage>::to(SEQUENCE, PORT);
+        let progress = read.read(&datagram(random, &answers));
+        refused += usize::from(progress.is_err());
+        assert_ne!(
+            progress.ok(),
+            Some(Progress::Complete),
+            "no message ends the list"
+        );
+        for object in read.objects {
+            devices += usize::from(RdmaDevice::decode(object.clone()).is_ok());
+            // A port is most often none in the answer about a device.
+            let _ = RdmaPort::decode(object);
+        }
+    });
+    assert!(
+        devices > 0 && refused > 0,
+        "{devices} devices were read, {refused} datagrams refused"
+    );
+}

@@ -15,9 +15,18 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
+use std::thread::sleep;
+use std::time::Duration;
 
-/// How often a list that changed under the reader is read again; the limit containernetworking/plugins settled on.
-pub(super) const DUMP_ATTEMPTS: usize = 5;
+/// How often a list is read before the reader gives up. The pauses between them add up to about two seconds, so that a list
+/// changes during each reading only on a node whose links never come to rest.
+pub(super) const DUMP_ATTEMPTS: usize = 12;
+
+/// The first pause before a list is read again; each later one is twice as long, up to [`LONGEST_PAUSE`]. Links that pods
+/// make change in bursts, and a reading in the same burst is interrupted as well.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 /// The kernel packs a dump into messages of at most this size when the reader offers it (`netlink_dump` of
 /// `net/netlink/af_netlink.c`); a single object is far smaller, as virtual functions are never asked for.
@@ -118,7 +127,7 @@ impl<F: Family> Socket<F> {
     /// An object that the codec cannot read is left out with a warning: a link of some other subsystem with a new
     /// kind of attribute must not keep a pod from starting.
     pub(super) fn dump(&mut self, message: impl Fn() -> F::Message) -> Result<Vec<F::Message>, Error> {
-        let answers = whole(|| {
+        let answers = whole(sleep, || {
             self.send(message(), NLM_F_DUMP)?;
             self.receive()
         })?;
@@ -165,9 +174,17 @@ impl<F: Family> Socket<F> {
     }
 }
 
-/// The first reading during which the list did not change.
-fn whole<M>(mut read: impl FnMut() -> Result<Answers<M>, Error>) -> Result<Answers<M>, Error> {
-    for _ in 0..DUMP_ATTEMPTS {
+/// The first reading during which the list did not change. `pause` is called before each further one.
+fn whole<M>(
+    mut pause: impl FnMut(Duration),
+    mut read: impl FnMut() -> Result<Answers<M>, Error>,
+) -> Result<Answers<M>, Error> {
+    let mut length = FIRST_PAUSE;
+    for attempt in 0..DUMP_ATTEMPTS {
+        if attempt > 0 {
+            pause(length);
+            length = (length * 2).min(LONGEST_PAUSE);
+        }
         let answers = read()?;
         if !answers.interrupted {
             return Ok(answers);

@@ -15,10 +15,13 @@ fn reading(interrupted: bool) -> Answers<Message> {
 #[test]
 fn a_list_that_changed_is_read_again() {
     let mut readings = 0;
-    let answers = whole(|| {
-        readings += 1;
-        Ok(reading(readings < DUMP_ATTEMPTS))
-    });
+    let answers = whole(
+        |_| {},
+        || {
+            readings += 1;
+            Ok(reading(readings < DUMP_ATTEMPTS))
+        },
+    );
     assert!(!answers.unwrap().interrupted);
     assert_eq!(readings, DUMP_ATTEMPTS);
 }
@@ -26,23 +29,29 @@ fn a_list_that_changed_is_read_again() {
 #[test]
 fn a_list_that_never_settles_is_an_error_and_not_a_wrong_list() {
     let mut readings = 0;
-    let error = whole(|| {
-        readings += 1;
-        Ok(reading(true))
-    });
+    let error = whole(
+        |_| {},
+        || {
+            readings += 1;
+            Ok(reading(true))
+        },
+    );
     assert!(matches!(error, Err(Error::Interrupted)));
     assert_eq!(readings, DUMP_ATTEMPTS);
-    let text = "the kernel's list changed during each of 5 readings; try again";
+    let text = "the kernel's list changed during each of 12 readings; try again";
     assert_eq!(error.unwrap_err().to_string(), text);
 }
 
 #[test]
 fn a_refusal_is_not_tried_again() {
     let mut readings = 0;
-    let error = whole::<Message>(|| {
-        readings += 1;
-        Err(Error::Decode(String::new()))
-    });
+    let error = whole::<Message>(
+        |_| {},
+        || {
+            readings += 1;
+            Err(Error::Decode(String::new()))
+        },
+    );
     assert!(error.is_err());
     assert_eq!(readings, 1);
 }
@@ -77,15 +86,36 @@ fn a_list_whose_bytes_say_that_it_changed_is_not_returned_but_the_next_one_is() 
         datagram(8, NLM_F_MULTIPART),
     ]
     .into_iter();
-    let answers = whole(|| {
-        let mut answers = Answers::<Message>::to(1, 1);
-        assert_eq!(answers.read(&datagrams.next().unwrap())?, Progress::Complete);
-        Ok(answers)
-    });
+    let answers = whole(
+        |_| {},
+        || {
+            let mut answers = Answers::<Message>::to(1, 1);
+            assert_eq!(answers.read(&datagrams.next().unwrap())?, Progress::Complete);
+            Ok(answers)
+        },
+    );
     let objects = answers.unwrap().objects;
     let [Message::NewLink(link)] = objects.as_slice() else {
         panic!("{objects:?}");
     };
     assert_eq!(link.header.index, 8);
     assert_eq!(datagrams.next(), None);
+}
+
+#[test]
+fn a_list_is_read_again_after_pauses_that_grow_up_to_a_limit() {
+    let mut pauses = Vec::new();
+    whole(|pause| pauses.push(pause), || Ok(reading(true))).unwrap_err();
+    assert_eq!(pauses.len(), DUMP_ATTEMPTS - 1);
+    assert_eq!(pauses[0], super::FIRST_PAUSE);
+    assert!(
+        pauses
+            .windows(2)
+            .all(|two| two[0] <= two[1] && two[1] <= super::LONGEST_PAUSE)
+    );
+    let sum: std::time::Duration = pauses.iter().sum();
+    assert!(
+        sum > std::time::Duration::from_secs(1),
+        "a burst of changes is outlasted: {sum:?}"
+    );
 }

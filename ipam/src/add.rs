@@ -20,10 +20,10 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
     config.log_notes();
     let allocations = allocate(&config.sets, &config.requests, &locked).map_err(|e| config.explain(e))?;
     let result = CniResult {
-        interfaces: Vec::new(),
         ips: allocations.iter().map(address).collect::<Result<_, _>>()?,
         routes: config.routes,
         dns: config.dns,
+        ..CniResult::default()
     };
     let lease = locked.draft(owner, sandbox, result)?;
     locked.commit(&lease)?;

@@ -2,13 +2,15 @@
 //! The network configuration on stdin: the part that CNI itself defines. Plugins read the rest from [`Conf::object`].
 
 use super::error::{Code, Error, causes};
-use super::id::{Attachment, ContainerId, IfName, is_name};
+use super::id::{Attachment, is_name};
+use super::plain::Plain;
 use super::result::CniResult;
 use super::version::Version;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::io::Read;
+use std::str::FromStr;
 
 /// The largest configuration that is read. Kubernetes objects end at 1.5 MiB, so a network configuration does too.
 pub const STDIN_MAX: u64 = 4 << 20;
@@ -22,6 +24,14 @@ pub struct Conf {
     pub network: String,
     /// The whole document, for the plugin to read its own keys from and for delegates to receive.
     pub object: Map<String, Value>,
+}
+
+/// An attachment as a runtime lists it.
+#[derive(Deserialize)]
+struct Listed {
+    #[serde(rename = "containerID")]
+    container_id: String,
+    ifname: String,
 }
 
 /// What only GC is given.
@@ -71,7 +81,7 @@ impl Conf {
     pub fn prev_result(&self) -> Result<Option<CniResult>, Error> {
         match self.object.get("prevResult") {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => CniResult::from_json(value).map(Some).map_err(|e| Error {
+            Some(value) => CniResult::chained(value).map(Some).map_err(|e| Error {
                 msg: format!("prevResult: {}", e.msg),
                 ..e
             }),
@@ -80,8 +90,11 @@ impl Conf {
 
     /// The list of attachments that GC must keep.
     ///
+    /// A null list is an empty one: libcni marshals the nil slice of a network without living pods as null
+    /// (`GCNetworkList` of `libcni/api.go`; CRI-O sends that at its start).
+    ///
     /// # Errors
-    /// [`Code::DECODE`] when it is absent: taking that for an empty list would remove every attachment.
+    /// [`Code::DECODE`] when the key is absent: taking that for an empty list would remove every attachment.
     pub(super) fn gc(&self) -> Result<GcConf, Error> {
         let Some(list) = self.object.get("cni.dev/valid-attachments") else {
             return Err(Error::new(
@@ -89,44 +102,38 @@ impl Conf {
                 "GC needs \"cni.dev/valid-attachments\"; without it nothing is removed",
             ));
         };
+        let listed: Option<Vec<Listed>> = decode(list).map_err(|e| Error {
+            msg: format!("cni.dev/valid-attachments: {}", e.msg),
+            ..e
+        })?;
         Ok(GcConf {
-            valid: attachments(list).map_err(|e| Error {
-                msg: format!("cni.dev/valid-attachments: {}", e.msg),
-                ..e
-            })?,
+            valid: listed.into_iter().flatten().filter_map(Listed::checked).collect(),
         })
     }
 }
 
-/// The attachments of a list. One whose names ADD refuses was never made, so it is left out and does not keep GC from
-/// the others; one that lacks a name may be spelt in a way that this plugin does not know, and ends the call.
-fn attachments(list: &Value) -> Result<Vec<Attachment>, Error> {
-    #[derive(Deserialize)]
-    struct Named {
-        #[serde(rename = "containerID")]
-        container_id: String,
-        ifname: String,
+impl Listed {
+    /// The attachment, unless its names are ones that ADD refuses. Such an attachment cannot exist, so that leaving
+    /// it out of the list removes nothing.
+    fn checked(self) -> Option<Attachment> {
+        let read = || -> Result<Attachment, Error> {
+            Ok(Attachment {
+                container_id: self.container_id.parse()?,
+                ifname: self.ifname.parse()?,
+            })
+        };
+        read()
+            .inspect_err(|error| tracing::warn!(%error, "valid attachment ignored: ADD refuses its name"))
+            .ok()
     }
-    let named: Vec<Named> = decode(list)?;
-    let attachment = |named: Named| {
-        Ok::<_, Error>(Attachment {
-            container_id: ContainerId::try_from(named.container_id)?,
-            ifname: IfName::try_from(named.ifname)?,
-        })
-    };
-    let read = named.into_iter().map(attachment);
-    Ok(read
-        .filter_map(|attachment| {
-            attachment
-                .inspect_err(|e| tracing::warn!("cni.dev/valid-attachments: left out: {}", e.msg))
-                .ok()
-        })
-        .collect())
 }
 
-/// Reads `value` as a `T`; an error names the JSON path at which they part.
+/// Reads `value` as a `T` by the rules of Go's JSON: null members are absent, and a list is no object.
+///
+/// # Errors
+/// [`Code::DECODE`] with the JSON path of the first value of a wrong type.
 pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
-    serde_path_to_error::deserialize(value).map_err(|e| {
+    serde_path_to_error::deserialize(Plain(value)).map_err(|e| {
         let path = e.path().to_string();
         let place = if path == "." {
             String::new()
@@ -138,6 +145,21 @@ pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
             format!("network configuration: {place}{}", e.inner()),
         )
     })
+}
+
+/// For `#[serde(deserialize_with)]`: an empty text counts as absent, as Go's `net.IP` reads it.
+///
+/// # Errors
+/// A text that is no `T`.
+pub fn empty_is_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: std::fmt::Display>,
+{
+    let text = Option::<String>::deserialize(deserializer)?;
+    let set = text.filter(|text| !text.is_empty());
+    set.map(|text| text.parse().map_err(serde::de::Error::custom))
+        .transpose()
 }
 
 fn text<'o>(object: &'o Map<String, Value>, key: &str) -> Result<Option<&'o str>, Error> {

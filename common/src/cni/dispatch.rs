@@ -164,7 +164,17 @@ fn serve(
 
 fn run(plugin: &impl Plugin, command: &str, env: &Env, call: &Call) -> Result<Option<Value>, Error> {
     let netns = env.get("CNI_NETNS")?.map(Path::new);
-    let given = || netns.ok_or_else(|| Error::new(Code::INVALID_ENVIRONMENT, "CNI_NETNS is not set"));
+    let given = || match netns {
+        None => Err(Error::new(Code::INVALID_ENVIRONMENT, "CNI_NETNS is not set")),
+        Some(netns) if netns.is_relative() => Err(Error::new(
+            Code::INVALID_ENVIRONMENT,
+            format!(
+                "CNI_NETNS {} is relative, and DEL may run in another directory; want the absolute path of the container's network namespace",
+                netns.display()
+            ),
+        )),
+        Some(netns) => Ok(netns),
+    };
     match command {
         "ADD" => {
             let result = plugin.add(call, &env.attachment()?, given()?)?;
@@ -205,8 +215,11 @@ fn nothing_to_undo(error: &Error) -> Option<Value> {
 
 /// Reads the configuration; `version` is set even when the rest of it is not valid.
 ///
-/// To DEL a version that is unknown is our newest: it has no answer whose shape could be wrong, and a plugin that was newer than this
-/// one may have attached the pod.
+/// DEL reads an unknown version, or one that is no text, as our newest: DEL has no answer whose shape could be wrong, and a newer
+/// plugin may have attached the pod.
+///
+/// # Errors
+/// Those of [`Conf::read`]. For DEL a name that is no text is [`Code::INVALID_CONFIG`], like a text that is no name.
 fn read_conf(stdin: impl Read, del: bool, version: &mut Version) -> Result<Conf, Error> {
     let mut object = read_object(stdin)?;
     if del {

@@ -59,13 +59,9 @@ impl Env {
         Ok(Attachment {
             container_id: ContainerId::try_from(container_id.to_owned())
                 .map_err(|e| of("CNI_CONTAINERID", e))?,
-            ifname: self.ifname()?,
+            ifname: IfName::try_from(self.get("CNI_IFNAME")?.unwrap_or_default().to_owned())
+                .map_err(|e| of("CNI_IFNAME", e))?,
         })
-    }
-
-    fn ifname(&self) -> Result<IfName, Error> {
-        let ifname = self.get("CNI_IFNAME")?.unwrap_or_default();
-        IfName::try_from(ifname.to_owned()).map_err(|e| of("CNI_IFNAME", e))
     }
 
     /// The directories of `CNI_PATH`.

@@ -63,6 +63,10 @@ impl Code {
     pub const INTERNAL: Self = Self(999);
 }
 
+/// What stands before the code at the end of an error's details. Multus keeps message and details of a network's error and
+/// answers with a code of its own (999), so that ours would be lost; `rdmanet explain` looks for this.
+pub const MARK: &str = "rdmanet error ";
+
 /// A failed call, as the runtime gets to see it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{msg}")]
@@ -97,17 +101,21 @@ impl Error {
         Self::new(code, msg).with_details(causes(source))
     }
 
-    /// The JSON document for stdout.
+    /// The JSON document for stdout. Its details end with [`MARK`] and the code, once: an IPAM plugin's error that is passed
+    /// on ends so already.
     pub fn to_json(&self, version: Version) -> Value {
-        let mut document = json!({
+        let mark = format!("{MARK}{}", self.code.0);
+        let details = match self.details.as_str() {
+            "" => mark,
+            details if details.ends_with(&mark) => details.to_owned(),
+            details => format!("{details}; {mark}"),
+        };
+        json!({
             "cniVersion": version.as_str(),
             "code": self.code.0,
             "msg": self.msg,
-        });
-        if !self.details.is_empty() {
-            document["details"] = json!(self.details);
-        }
-        document
+            "details": details,
+        })
     }
 }
 

@@ -13,7 +13,8 @@ pub const IFNAME_MAX: usize = 15;
 #[serde(try_from = "String", into = "String")]
 pub struct ContainerId(String);
 
-/// An interface name that the kernel accepts (`dev_valid_name` in net/core/dev.c).
+/// An interface name that the kernel accepts as it is: `dev_valid_name` and `__dev_alloc_name` of `net/core/dev.c`, and
+/// `sysctl_dev_name_is_allowed` of `include/net/ip.h`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct IfName(String);
@@ -71,7 +72,7 @@ impl TryFrom<String> for IfName {
     type Error = Error;
 
     fn try_from(text: String) -> Result<Self, Error> {
-        let bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+        let bad = |c: char| matches!(c, '/' | ':' | '%') || c.is_whitespace() || c.is_control();
         let reason = if text.is_empty() {
             "it is empty".to_owned()
         } else if text.len() > IFNAME_MAX {
@@ -80,6 +81,11 @@ impl TryFrom<String> for IfName {
             "it is a directory".to_owned()
         } else if let Some(c) = text.chars().find(|c| bad(*c)) {
             format!("it holds {c:?}")
+        } else if text.bytes().any(|byte| byte == 0xa0) {
+            // The kernel judges bytes, and `isspace(0xa0)` of lib/ctype.c is true.
+            "it holds the byte 0xa0, which the kernel takes for a space".to_owned()
+        } else if matches!(text.as_str(), "all" | "default") {
+            format!("the kernel keeps that name for settings (/proc/sys/net/ipv4/conf/{text})")
         } else {
             return Ok(Self(text));
         };

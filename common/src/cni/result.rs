@@ -4,11 +4,12 @@
 mod legacy;
 mod wire;
 
+use super::conf::empty_is_none;
 use super::error::{Code, Error};
 use super::version::Version;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::net::IpAddr;
 
 /// A result (spec § Success).
@@ -22,6 +23,15 @@ pub struct CniResult {
     pub routes: Vec<Route>,
     /// Name resolution.
     pub dns: Dns,
+    /// The result that this one continues; see [`CniResult::chained`].
+    pub chain: Chain,
+}
+
+/// What an earlier plugin of the chain answered, word for word; empty without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    document: Map<String, Value>,
+    dns: Dns,
 }
 
 /// An interface of the host or of the container.
@@ -53,7 +63,11 @@ pub struct IpConfig {
     /// The address with its prefix length.
     pub address: IpNetwork,
     /// The gateway of its subnet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "empty_is_none",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub gateway: Option<IpAddr>,
     /// Its interface, as an index into [`CniResult::interfaces`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,7 +80,11 @@ pub struct Route {
     /// The destination.
     pub dst: IpNetwork,
     /// The next hop; without one, the gateway of the interface's address is meant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "empty_is_none",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub gw: Option<IpAddr>,
     /// MTU along the route, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,19 +154,36 @@ impl CniResult {
     /// # Errors
     /// [`Code::DECODE`] with the JSON path of what is wrong.
     pub fn from_json(value: &Value) -> Result<Self, Error> {
-        // serde would take a list for a struct's fields in order.
         if !value.is_object() {
             return Err(Error::new(
                 Code::DECODE,
                 format!("a result is a JSON object, not {value}"),
             ));
         }
-        let result = if value.get("ip4").is_some() || value.get("ip6").is_some() {
+        let result = if is_legacy(value) {
             legacy::read(value)?
         } else {
             wire::read(value)?
         };
         result.check_indexes()?;
+        Ok(result)
+    }
+
+    /// Reads the result of the plugin before this one, for a plugin that appends to it.
+    ///
+    /// Whatever it holds is passed on as it is written, with members that this plugin does not know (spec § 2, `prevResult`). In the
+    /// shape of 0.2.0, which has room for one address of each family, nothing can be appended, and only known members are passed on.
+    ///
+    /// # Errors
+    /// As [`CniResult::from_json`].
+    pub fn chained(value: &Value) -> Result<Self, Error> {
+        let mut result = Self::from_json(value)?;
+        if let (Value::Object(document), false) = (value, is_legacy(value)) {
+            result.chain = Chain {
+                document: document.clone(),
+                dns: result.dns.clone(),
+            };
+        }
         Ok(result)
     }
 
@@ -168,6 +203,11 @@ impl CniResult {
             )),
         }
     }
+}
+
+/// Whether `value` has the shape of 0.2.0 and older.
+fn is_legacy(value: &Value) -> bool {
+    value.get("ip4").is_some() || value.get("ip6").is_some()
 }
 
 impl Dns {

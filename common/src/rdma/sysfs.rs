@@ -149,6 +149,19 @@ impl Sysfs {
         Ok(found)
     }
 
+    /// The links on the device whose folder is `folder` (`/sys/devices/…`), by name.
+    ///
+    /// # Errors
+    /// The folder is there but cannot be listed.
+    pub fn netdevs_in(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let Ok(inside) = folder.strip_prefix("/sys") else {
+            return Ok(Vec::new());
+        };
+        let mut found = names(&self.root.join(inside).join("net"))?;
+        found.sort();
+        Ok(found)
+    }
+
     /// The device behind `link`, unless sysfs shows another link under its name.
     fn device_behind(&self, link: &Link) -> Option<PathBuf> {
         let folder = self.own_folder(link)?;

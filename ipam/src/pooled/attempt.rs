@@ -224,10 +224,10 @@ impl<'a> Attempt<'a> {
         told: &Told,
     ) -> Result<CniResult, Error> {
         let result = CniResult {
-            interfaces: Vec::new(),
             ips: chosen.iter().map(Chosen::address).collect::<Result<_, _>>()?,
             routes: self.config.routes.clone().unwrap_or_else(|| pool.routes.clone()),
             dns: self.config.dns.clone().unwrap_or_else(|| pool.dns.clone()),
+            ..CniResult::default()
         };
         let lease = Lease {
             api: told.granted.clone(),

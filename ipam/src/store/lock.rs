@@ -3,6 +3,7 @@
 
 use super::failure::failed;
 use common::cni::{Code, Error};
+use common::lock::holder;
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +29,7 @@ impl Lock {
             Err(TryLockError::Error(e)) => return Err(failed("lock", path, &e)),
         }
         // flock(2) knows no time limit, so a thread waits in it; if it is still there at the end, it goes with the process.
-        let inode = file.metadata().map(|meta| meta.ino()).unwrap_or_default();
+        let probe = file.try_clone().map_err(|e| failed("lock", path, &e))?;
         let (sender, receiver) = mpsc::channel();
         let waiter = std::thread::Builder::new()
             .name("lock".to_owned())
@@ -46,30 +47,11 @@ impl Lock {
                     "{} has been locked for {} s by {}; try again",
                     path.display(),
                     wait.as_secs(),
-                    holder(inode)
+                    holder(&probe)
                 ),
             )),
         }
     }
-}
-
-/// The process that holds the lock on the file with this inode (proc(5), `/proc/locks`).
-fn holder(inode: u64) -> String {
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let Some(pid) = locks.lines().find_map(|line| holds(line, inode)) else {
-        return "another process".to_owned();
-    };
-    let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    format!("process {pid} ({})", command.trim())
-}
-
-/// The pid in a line such as `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`; waiting processes have `->` before FLOCK.
-fn holds(line: &str, inode: u64) -> Option<&str> {
-    let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let [_, "FLOCK", _, _, pid, file, ..] = words.as_slice() else {
-        return None;
-    };
-    (file.rsplit(':').next()?.parse() == Ok(inode)).then_some(pid)
 }
 
 /// What `file` is, if it is still what `path` names: an administrator may have removed the directory meanwhile.

@@ -59,6 +59,11 @@ fn env(command: &str) -> Vec<(&str, &str)> {
     ]
 }
 
+fn with<'e>(name: &str, value: &'e str, env: Vec<(&'e str, &'e str)>) -> Vec<(&'e str, &'e str)> {
+    let replaced = |(n, v)| (n, if n == name { value } else { v });
+    env.into_iter().map(replaced).collect()
+}
+
 fn without<'e>(name: &str, env: Vec<(&'e str, &'e str)>) -> Vec<(&'e str, &'e str)> {
     env.into_iter().filter(|(n, _)| *n != name).collect()
 }
@@ -172,6 +177,11 @@ fn bad_interface_names_are_refused_with_the_reason() {
         ("a:b", "':'"),
         ("a b", "' '"),
         ("..", "directory"),
+        ("net%d", "'%'"),
+        ("a%", "'%'"),
+        ("\u{e0}", "0xa0"),
+        ("all", "/proc/sys/net/ipv4/conf/all"),
+        ("default", "keeps that name"),
     ] {
         let env = env("ADD")
             .into_iter()
@@ -262,13 +272,12 @@ fn a_network_needs_a_name() {
 
 #[test]
 fn del_of_what_add_refuses_by_its_name_has_nothing_to_undo() {
-    let a_b = |of: &'static str| move |(name, value)| (name, if name == of { "a/b" } else { value });
     let calls = [
         (env("DEL"), r#"{"cniVersion":"1.1.0","name":"rail 0"}"#),
-        (env("DEL"), r#"{"cniVersion":"1.1.0","name":["rail0"]}"#),
-        (env("DEL"), r#"{"cniVersion":"1.1.0","name":7}"#),
-        (env("DEL").into_iter().map(a_b("CNI_IFNAME")).collect(), CONF),
-        (env("DEL").into_iter().map(a_b("CNI_CONTAINERID")).collect(), CONF),
+        (env("DEL"), r#"{"cniVersion":"1.1.0","name":["a"]}"#),
+        (with("CNI_IFNAME", "a/b", env("DEL")), CONF),
+        (with("CNI_IFNAME", "net%d", env("DEL")), CONF),
+        (with("CNI_CONTAINERID", "../x", env("DEL")), CONF),
     ];
     for (env, conf) in calls {
         let (status, document, called) = call(env, conf);
@@ -277,10 +286,27 @@ fn del_of_what_add_refuses_by_its_name_has_nothing_to_undo() {
 }
 
 #[test]
+fn add_and_check_want_an_absolute_namespace_path() {
+    for verb in ["ADD", "CHECK"] {
+        let (code, msg) = error(with("CNI_NETNS", "../run/netns/a", env(verb)), CONF);
+        assert!(code == 4 && msg.contains("../run/netns/a is relative"), "{msg}");
+    }
+    let (status, _, called) = call(with("CNI_NETNS", "../run/netns/a", env("DEL")), CONF);
+    assert_eq!(
+        (status, called.len()),
+        (0, 1),
+        "DEL looks wherever an older ADD was told"
+    );
+}
+
+#[test]
 fn del_of_an_unknown_version_undoes_what_a_newer_plugin_did() {
-    let (status, document, called) = call(env("DEL"), r#"{"cniVersion":"2.0.0","name":"ib"}"#);
-    assert_eq!((status, document), (0, Value::Null));
-    assert_eq!(called, [r#"del net1 of container c1 Some("/run/netns/a")"#]);
+    for version in [r#""2.0.0""#, "2", "{}"] {
+        let conf = format!(r#"{{"cniVersion":{version},"name":"ib"}}"#);
+        let (status, document, called) = call(env("DEL"), &conf);
+        assert_eq!((status, document), (0, Value::Null), "{version}");
+        assert_eq!(called, [r#"del net1 of container c1 Some("/run/netns/a")"#]);
+    }
 }
 
 #[test]
@@ -345,10 +371,17 @@ fn gc_without_its_list_removes_nothing() {
     let (code, msg) = error(vec![("CNI_COMMAND", "GC"), ("CNI_PATH", "/x")], CONF);
     assert!(code == 6 && msg.contains("cni.dev/valid-attachments"), "{msg}");
     let listed = r#"{"cniVersion":"1.1.0","name":"ib","cni.dev/valid-attachments":[{"containerID":"c1","ifname":"net1"}]}"#;
-    assert_eq!(
-        call(vec![("CNI_COMMAND", "GC"), ("CNI_PATH", "/x")], listed).2,
-        ["gc 1"]
-    );
+    assert_eq!(gc(listed).2, ["gc 1"]);
+}
+
+fn gc(conf: &str) -> (u8, Value, Vec<String>) {
+    call(vec![("CNI_COMMAND", "GC"), ("CNI_PATH", "/x")], conf)
+}
+
+#[test]
+fn a_null_list_of_valid_attachments_is_an_empty_one() {
+    let null = r#"{"cniVersion":"1.1.0","name":"ib","cni.dev/valid-attachments":null}"#;
+    assert_eq!(gc(null), (0, Value::Null, vec!["gc 0".to_owned()]));
 }
 
 #[test]
@@ -395,4 +428,15 @@ fn unknown_cni_args_need_ignore_unknown() {
         error.msg
     );
     assert_eq!(Args::parse("X").unwrap_err().code, Code::INVALID_ENVIRONMENT);
+}
+
+#[test]
+fn the_details_of_an_error_end_with_its_code_once() {
+    let plain = Error::new(Code::NO_CARRIER, "ib0 is down");
+    let details = |error: &Error| error.to_json(Version::LATEST)["details"].clone();
+    assert_eq!(details(&plain), "rdmanet error 102");
+    let more = plain.clone().with_details("port 1 is Polling");
+    assert_eq!(details(&more), "port 1 is Polling; rdmanet error 102");
+    let passed_on = plain.with_details("port 1 is Polling; rdmanet error 102");
+    assert_eq!(details(&passed_on), "port 1 is Polling; rdmanet error 102");
 }

@@ -35,6 +35,7 @@ fn full() -> CniResult {
             nameservers: vec!["10.0.0.53".into()],
             ..Dns::default()
         },
+        ..CniResult::default()
     }
 }
 
@@ -142,4 +143,51 @@ fn an_address_must_point_at_an_interface_that_is_there() {
 fn a_bad_address_is_named_by_its_path() {
     let error = CniResult::from_json(&json!({"ips": [{"address": "10.0.0.300/24"}]})).unwrap_err();
     assert!(error.msg.contains("ips[0].address"), "{}", error.msg);
+}
+
+#[test]
+fn an_empty_gateway_is_no_gateway_as_go_writes_it() {
+    let read = CniResult::from_json(&json!({
+        "ips": [{"address": "10.0.0.5/24", "gateway": ""}], "routes": [{"dst": "10.9.0.0/16", "gw": ""}],
+    }))
+    .unwrap();
+    assert_eq!((read.ips[0].gateway, read.routes[0].gw), (None, None));
+}
+
+#[test]
+fn a_chain_passes_on_every_member_that_it_was_given() {
+    let before = json!({
+        "cniVersion": "1.1.0", "vendorKey": {"a": null},
+        "interfaces": [{"name": "eth0", "sandbox": "/n", "extra": 7}],
+        "ips": [{"address": "10.1.0.5/24", "interface": 0, "x": [1]}],
+        "routes": [{"dst": "0.0.0.0/0", "realm": 9}],
+        "dns": {"nameservers": ["10.0.0.1"], "ndots": 5},
+    });
+    let mut result = CniResult::chained(&before).unwrap();
+    assert_eq!(result.to_json(Version::V1_1_0), before, "nothing is appended");
+    let ours = full();
+    result.interfaces.extend(ours.interfaces);
+    result.ips.extend(ours.ips.into_iter().map(|ip| IpConfig {
+        interface: Some(1),
+        ..ip
+    }));
+    let document = result.to_json(Version::V1_1_0);
+    for place in ["/vendorKey", "/interfaces/0", "/ips/0", "/routes", "/dns"] {
+        assert_eq!(document.pointer(place), before.pointer(place), "{place}");
+    }
+    assert_eq!(document["interfaces"][1]["name"], "net1");
+    assert_eq!(
+        document["ips"][2],
+        json!({"address": "fd00::5/64", "interface": 1})
+    );
+}
+
+#[test]
+fn a_chain_takes_name_resolution_from_the_plugin_that_sets_it() {
+    let before = json!({"dns": {"nameservers": ["10.0.0.1"]}, "interfaces": null, "ips": []});
+    let mut result = CniResult::chained(&before).unwrap();
+    result.dns.domain = "cluster.local".to_owned();
+    let document = result.to_json(Version::V1_0_0);
+    let dns = json!({"nameservers": ["10.0.0.1"], "domain": "cluster.local"});
+    assert_eq!(document, json!({"cniVersion": "1.0.0", "dns": dns}));
 }

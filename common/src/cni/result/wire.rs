@@ -6,7 +6,7 @@ use crate::cni::conf::decode;
 use crate::cni::error::Error;
 use crate::cni::version::Version;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 #[derive(Deserialize)]
 #[serde(default)]
@@ -19,24 +19,33 @@ struct Document {
 }
 
 pub(super) fn write(result: &CniResult, version: Version) -> Value {
-    let mut document = json!({ "cniVersion": version.as_str(), "dns": result.dns });
-    let interfaces = result
-        .interfaces
-        .iter()
-        .map(|i| interface(i, version))
-        .collect::<Vec<_>>();
-    let ips = result.ips.iter().map(|i| ip(i, version)).collect::<Vec<_>>();
-    let routes = result
-        .routes
-        .iter()
-        .map(|r| route(r, version))
-        .collect::<Vec<_>>();
-    for (key, list) in [("interfaces", interfaces), ("ips", ips), ("routes", routes)] {
-        if !list.is_empty() {
-            document[key] = Value::Array(list);
-        }
+    let chain = &result.chain;
+    let mut document = chain.document.clone();
+    document.insert("cniVersion".to_owned(), json!(version.as_str()));
+    if result.dns != chain.dns || !document.contains_key("dns") {
+        document.insert("dns".to_owned(), json!(result.dns));
     }
-    document
+    let interfaces = result.interfaces.iter().map(|i| interface(i, version));
+    append(&mut document, "interfaces", interfaces);
+    append(&mut document, "ips", result.ips.iter().map(|i| ip(i, version)));
+    append(
+        &mut document,
+        "routes",
+        result.routes.iter().map(|r| route(r, version)),
+    );
+    Value::Object(document)
+}
+
+/// Appends what is new in `list` to what an earlier plugin answered under `key`; an empty list is left out.
+fn append(document: &mut Map<String, Value>, key: &str, list: impl Iterator<Item = Value>) {
+    let mut all = match document.remove(key) {
+        Some(Value::Array(before)) => before,
+        _ => Vec::new(),
+    };
+    all.extend(list.skip(all.len()));
+    if !all.is_empty() {
+        document.insert(key.to_owned(), Value::Array(all));
+    }
 }
 
 fn interface(interface: &Interface, version: Version) -> Value {
@@ -74,5 +83,6 @@ pub(super) fn read(value: &Value) -> Result<CniResult, Error> {
         ips: document.ips.unwrap_or_default(),
         routes: document.routes.unwrap_or_default(),
         dns: document.dns.unwrap_or_default(),
+        ..CniResult::default()
     })
 }

@@ -4,6 +4,7 @@
 use crate::attach::{Attached, World, attach};
 use crate::config::{Config, Identity, Mode};
 use crate::del::Remains;
+use crate::device_info::Hardware;
 use crate::error::Error;
 use crate::host::observe;
 use crate::journal::{Entry, Intent};
@@ -15,7 +16,7 @@ use crate::rdma::{Sources, grant_for, interface};
 use crate::select::{settle, turn};
 use crate::{CniIpoib, device_info, policy};
 use common::cni::dispatch::Call;
-use common::cni::{self, Attachment, CniResult, Delegate, IfName, Interface, IpConfig};
+use common::cni::{self, Attachment, CniResult, Delegate, IfName, Interface, IpConfig, Version};
 use common::netns::Netns;
 use common::rdma::{PciAddress, Sysfs};
 use std::path::Path;
@@ -41,6 +42,7 @@ impl CniIpoib {
     ) -> Result<CniResult, cni::Error> {
         let config = Config::read(call)?;
         let prev = call.conf.prev_result()?.unwrap_or_default();
+        require_room(call, &prev)?;
         let netns = pod(path, call.netns_override)?;
         let mut kernel = self.open_kernel(Some(&netns))?;
         let mut entry = self.journal(call).admit(attachment)?;
@@ -99,6 +101,7 @@ impl CniIpoib {
         to: &mut AddTo<'_>,
         entry: &mut Entry,
     ) -> Result<(Made, Attached), Refused> {
+        device_info::require_place(config.device_info_file.as_deref(), &self.places.device_info)?;
         self.sweep_links(to.kernel)?;
         match config.mode {
             Some(Mode::Device) => self.add_device(call, config, to, entry),
@@ -146,7 +149,7 @@ impl CniIpoib {
         }
         let device_info = device_info::to_write(
             config.device_info_file.as_deref(),
-            &plan.child,
+            plan.child.pci.as_ref().map(Hardware::ChildOf),
             plan.rdma.as_ref(),
         );
         entry.begin(Intent {
@@ -173,8 +176,7 @@ impl CniIpoib {
             link_may_live: false,
         };
         let attached = attach(&mut world, &plan)?;
-        let (ifname, pci) = (plan.ifname, plan.child.pci);
-        Ok((Made { ifname, pci }, attached))
+        Ok((Made::child(plan.ifname), attached))
     }
 }
 
@@ -197,7 +199,15 @@ pub(crate) struct AddTo<'a> {
 /// What the result tells of the interface beside its link.
 pub(crate) struct Made {
     pub(crate) ifname: IfName,
+    /// The function that is the pod's.
     pub(crate) pci: Option<PciAddress>,
+}
+
+impl Made {
+    /// A child, which has no function of its own.
+    fn child(ifname: IfName) -> Self {
+        Self { ifname, pci: None }
+    }
 }
 
 /// A refused ADD.
@@ -242,6 +252,19 @@ pub(crate) fn require_free_name(kernel: &mut dyn Kernel, name: &str) -> Result<(
 fn require_free_port_names(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     plan.port_names()
         .try_for_each(|port| require_free_name(kernel, &port))
+}
+
+/// A result of 0.2.0 and older has room for one address of each family, so that in a chain the runtime would get the
+/// earlier plugin's and lose ours.
+fn require_room(call: &Call, prev: &CniResult) -> Result<(), Error> {
+    if call.conf.version > Version::V0_2_0 || prev.ips.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        key: "cniVersion",
+        value: call.conf.version.to_string(),
+        remedy: "in a chain its result has no room for a second address; set cniVersion to 0.3.1 or newer",
+    })
 }
 
 /// The result of the plugin before this one, if any, with ours added to it.

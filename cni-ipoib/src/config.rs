@@ -2,7 +2,7 @@
 //! The plugin's configuration: `raw::RawConfig` is the JSON as written, [`Config`] cannot be invalid.
 //!
 //! Everything that can be told without looking at the node is refused here, before anything is touched.
-//! Called as `ipoib` or `macvlan` the plugin reads those plugins' configurations as they are.
+//! Called as `ipoib`, `macvlan` or `host-device` the plugin reads those plugins' configurations as they are.
 
 mod bond;
 mod master;
@@ -19,8 +19,8 @@ use common::cni::dispatch::Call;
 use common::cni::{Dns, Env};
 use common::netlink::{HwAddress, IpoibMode, IpvlanMode, MacvlanMode};
 use common::rdma::{Guid, Pkey};
-use raw::RawConfig;
-use serde_json::{Map, Value};
+use raw::{Dialect, RawConfig};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -77,6 +77,8 @@ pub enum Master {
     /// The network interface of a device, by PCI address or auxiliary device name; the device comes from a device
     /// plugin, so it goes before a name.
     Device(String),
+    /// The network interface of the device in this folder of sysfs.
+    KernelPath(PathBuf),
     /// By hardware address: on Ethernet the one it was made with or has now, on `InfiniBand` any with the port's GUID.
     Address(HwAddress),
     /// The link of the default route, as the reference macvlan plugin does when it is given no master.
@@ -108,7 +110,7 @@ pub struct Config {
     pub pkey: Option<Pkey>,
     /// The child's `IPoIB` mode; none means the parent's.
     pub ipoib_mode: Option<IpoibMode>,
-    /// Whether user space may join multicast groups; none means the parent's setting.
+    /// Whether user space may join multicast groups; none means the parent's setting, which the plan passes on.
     pub umcast: Option<bool>,
     /// How macvlan children of one parent reach each other.
     pub macvlan_mode: MacvlanMode,
@@ -124,7 +126,7 @@ pub struct Config {
     pub mtu: Option<u32>,
     /// The child's hardware address; none means the kernel's choice.
     pub mac: Option<HwAddress>,
-    /// A GUID asked for by ib-kubernetes or a user; neither 0 nor all ones.
+    /// The GUID that the network or, if it offers that, the pod asks for; neither 0 nor all ones.
     pub guid: Option<Guid>,
     /// The RDMA device that the pod gets; none means that it is named where it is the pod's anyway.
     pub rdma: Option<Rdma>,
@@ -156,7 +158,7 @@ impl Config {
         raw::require_known_keys(call)?;
         rdma::require_known_keys(call)?;
         call.args.require_known(&["MAC", "IP", "GATEWAY", "GUID"])?;
-        let raw: RawConfig = common::cni::conf::decode(&without_nulls(&call.conf.object))?;
+        let raw: RawConfig = call.conf.decode()?;
         Ok(Self::validate(raw, call)?)
     }
 
@@ -168,7 +170,8 @@ impl Config {
                 remedy: "an RDMA network is not masqueraded; remove it",
             });
         }
-        let (mode, macvlan_mode) = raw.modes(&call.program)?;
+        let dialect = Dialect::of(&call.program);
+        let (mode, macvlan_mode) = raw.modes(dialect)?;
         let only_for = raw.only_for();
         let host_addresses = raw.host_addresses()?;
         if let Some(mode) = mode {
@@ -177,64 +180,38 @@ impl Config {
         let pkey = raw.pkey()?;
         let bond = raw::parse("bond", raw.bond.as_deref())?.unwrap_or_default();
         Ok(Self {
-            master: by_address(
-                &raw,
-                raw.parent(&call.program, master::needs(mode, &only_for, pkey, bond))?,
-            )?,
+            master: raw.parent(dialect, master::needs(mode, &only_for, pkey, bond))?,
             mode,
             pkey,
             ipoib_mode: raw::parse("ipoibMode", raw.ipoib_mode.as_deref())?,
-            umcast: raw.umcast,
+            // ipoib-cni sets it on every child.
+            umcast: raw.umcast.or((dialect == Dialect::Ipoib).then_some(true)),
             macvlan_mode,
             bc_queue_len: raw.bcqueuelen.filter(|len| *len > 0),
             ipvlan_mode: raw::parse("ipvlanMode", raw.ipvlan_mode.as_deref())?.unwrap_or(IpvlanMode::L2),
             bond,
             link_in_container: raw.link_in_container,
             mtu: mtu(raw.mtu)?,
-            mac: raw.mac(&call.args)?,
-            guid: raw.guid(&call.args)?,
+            mac: raw.mac(dialect, &call.args)?,
+            guid: raw.guid(dialect, &call.args)?,
             policy_routing: raw.policy_routing()?,
+            device_info_file: raw
+                .runtime_config
+                .cni_device_info_file
+                .filter(|f| !f.as_os_str().is_empty()),
+            // host-device moves whatever it is told to.
+            keep_last: raw.keep_last.unwrap_or(dialect != Dialect::HostDevice),
             rdma: raw.rdma.map(rdma::RawRdma::validate).transpose()?,
             ipam: raw
                 .ipam
                 .and_then(|ipam| ipam.plugin)
                 .filter(|plugin| !plugin.is_empty()),
             dns: raw.dns,
-            device_info_file: raw
-                .runtime_config
-                .cni_device_info_file
-                .filter(|f| !f.as_os_str().is_empty()),
             delegate_timeout: delegate_timeout(raw.delegate_timeout)?,
             host_addresses,
-            keep_last: raw.keep_last.unwrap_or(true),
             only_for,
         })
     }
-}
-
-/// A device plugin's choice goes before a hardware address; a name beside one is one too many.
-fn by_address(raw: &RawConfig, master: Master) -> Result<Master, Error> {
-    match (raw.by_address()?, master) {
-        (Some(address), Master::Unset | Master::DefaultRoute) => Ok(Master::Address(address)),
-        (None, master) | (Some(_), master @ Master::Device(_)) => Ok(master),
-        (Some(address), _) => Err(Error::BadValue {
-            key: "hwaddr",
-            value: address.to_string(),
-            want: "either hwaddr or master, not both".to_owned(),
-        }),
-    }
-}
-
-/// Go's JSON, which templates and peers are written for, takes null for a key that is absent, at any depth.
-fn without_nulls(object: &Map<String, Value>) -> Value {
-    let kept = object
-        .iter()
-        .filter(|(key, value)| !value.is_null() && *key != "prevResult");
-    let deep = |value: &Value| match value {
-        Value::Object(inner) => without_nulls(inner),
-        other => other.clone(),
-    };
-    Value::Object(kept.map(|(key, value)| (key.clone(), deep(value))).collect())
 }
 
 /// Fails if a key was set that has no meaning in `mode`: ignoring a pkey would put a pod on the wrong network.
@@ -316,6 +293,8 @@ pub struct Places {
     pub sysfs: PathBuf,
     /// Where attachments are written down. Volatile, like the kernel objects it describes: nothing outlives a reboot.
     pub state: PathBuf,
+    /// The directories below which device-info files may be.
+    pub device_info: Vec<PathBuf>,
 }
 
 impl Places {
@@ -325,6 +304,7 @@ impl Places {
         Ok(Self {
             sysfs: PathBuf::from("/sys"),
             state: PathBuf::from(state),
+            device_info: crate::device_info::DIRS.map(PathBuf::from).to_vec(),
         })
     }
 }

@@ -3,32 +3,66 @@
 //! (Network Plumbing Working Group, device-info-spec 1.1.0).
 
 use crate::error::Error;
-use crate::plan::Child;
+use crate::folders;
 use crate::rdma::Grant;
 use common::rdma::PciAddress;
 use serde_json::{Value, json};
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
 
-/// The file and its content, or none: where a device plugin wrote it already its word stands, and a device that is
-/// not on the PCI bus has no form in the specification.
-pub(crate) fn to_write(file: Option<&Path>, child: &Child, rdma: Option<&Grant>) -> Option<(PathBuf, Value)> {
-    of(file, child.pci.as_ref(), rdma)
+/// The directory of device-info files (device-info-spec 1.1.0), under both of its names.
+pub(crate) const DIRS: [&str; 2] = ["/run/k8s.cni.cncf.io", "/var/run/k8s.cni.cncf.io"];
+
+/// What an interface says about hardware.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hardware<'a> {
+    /// The pod has the function itself.
+    Function(&'a PciAddress),
+    /// The pod has a child of a link on the function.
+    ChildOf(&'a PciAddress),
 }
 
-/// The same for a whole device, which is known by its function.
-pub(crate) fn of(
+/// Refuses a file outside `dirs`. A network may contain `runtimeConfig` itself, and the file is written and removed as root.
+///
+/// # Errors
+/// [`Error::BadValue`].
+pub(crate) fn require_place(file: Option<&Path>, dirs: &[PathBuf]) -> Result<(), Error> {
+    let Some(file) = file else { return Ok(()) };
+    let is_plain = file
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if is_plain && dirs.iter().any(|dir| file.starts_with(dir)) {
+        return Ok(());
+    }
+    let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    Err(Error::BadValue {
+        key: "runtimeConfig.CNIDeviceInfoFile",
+        value: file.display().to_string(),
+        want: format!("a file below {}", dirs.join(" or ")),
+    })
+}
+
+/// The file and its content. None if a device plugin has written the file already, or if nothing is known that has a form in
+/// the specification.
+///
+/// `pci-address` is the function that a pod was given. Consumers take it for one they may use alone, so a child names its
+/// parent's function as `pf-pci-address` instead.
+pub(crate) fn to_write(
     file: Option<&Path>,
-    pci: Option<&PciAddress>,
+    hardware: Option<Hardware<'_>>,
     rdma: Option<&Grant>,
 ) -> Option<(PathBuf, Value)> {
-    let (file, pci) = (file?, pci?);
+    let (file, hardware) = (file?, hardware?);
     if file.exists() {
         tracing::debug!(file = %file.display(), "written by the device plugin already");
         return None;
     }
-    let mut device = json!({ "pci-address": pci.to_string() });
+    let mut device = match hardware {
+        Hardware::Function(pci) => json!({ "pci-address": pci.to_string() }),
+        Hardware::ChildOf(pci) => json!({ "pf-pci-address": pci.to_string() }),
+    };
     if let Some(grant) = rdma {
         device["rdma-device"] = json!(grant.name_in_pod());
     }
@@ -38,7 +72,10 @@ pub(crate) fn of(
     ))
 }
 
-/// Writes the file, whole or not at all.
+/// Writes the file, whole or not at all, readable for everybody: Multus and programs that need no privileges read it.
+///
+/// # Errors
+/// [`Error::Io`]; nothing is left then.
 pub(crate) fn write(file: &Path, content: &Value) -> Result<(), Error> {
     let io = |source| Error::Io {
         what: "write",
@@ -47,15 +84,26 @@ pub(crate) fn write(file: &Path, content: &Value) -> Result<(), Error> {
         source,
     };
     if let Some(dir) = file.parent() {
-        fs::create_dir_all(dir).map_err(io)?;
+        folders::public(dir).map_err(io)?;
     }
     let temporary = unfinished(file);
-    let written = fs::write(&temporary, content.to_string()).and_then(|()| fs::rename(&temporary, file));
+    let written = write_new(&temporary, content).and_then(|()| fs::rename(&temporary, file));
     if written.is_err() {
         // Nobody would look for it under this name; that it may not be there is no further failure.
         let _ = fs::remove_file(&temporary);
     }
     written.map_err(io)
+}
+
+fn write_new(file: &Path, content: &Value) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut new = OpenOptions::new().write(true).create_new(true).open(file)?;
+    // Whatever the umask is.
+    new.set_permissions(Permissions::from_mode(0o444))?;
+    new.write_all(content.to_string().as_bytes())
 }
 
 /// Removes the file that [`write`] wrote, and what it left when it was killed.

@@ -6,10 +6,12 @@ use crate::device::DeviceError;
 use crate::rdma::RdmaError;
 use crate::select::{self, PassedOver};
 use common::cni::{self, Code, IfName};
+use common::lock::holder;
 use common::netlink;
 use common::rdma::{Guid, Pkey};
 use std::fmt;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A failure of this plugin. The message names the thing, its value, the cause and the remedy.
@@ -42,6 +44,18 @@ pub enum Error {
         value: String,
         /// What to do instead.
         remedy: &'static str,
+    },
+    /// A pod asks for something that its network does not offer.
+    #[error(
+        "{key} asks for {value}, which this network does not let pods choose; add \"capabilities\": {{\"{capability}\": true}} to the network, or remove the request from the pod's annotation"
+    )]
+    NotOffered {
+        /// Where the request stands.
+        key: &'static str,
+        /// What is asked for.
+        value: String,
+        /// The capability that would allow it.
+        capability: &'static str,
     },
     /// A key is set that only another mode has.
     #[error("{key} is for mode {its}, but the mode is {mode}; remove {key} or change the mode")]
@@ -237,9 +251,18 @@ pub enum Error {
     /// Another call for the same attachment is still at work.
     #[error("another call for {0} is still running; try again")]
     Busy(cni::Attachment),
-    /// GC keeps calls of a network waiting.
-    #[error("GC of network {0} is still running; try again")]
-    Collecting(String),
+    /// Another process holds a lock for longer than any call of ours does.
+    #[error(
+        "{path} has been locked for {waited:?} by {holder}; if that is a CNI plugin, try again, otherwise end that process"
+    )]
+    Locked {
+        /// The folder that the lock lies on.
+        path: PathBuf,
+        /// How long it was waited for.
+        waited: Duration,
+        /// The process.
+        holder: String,
+    },
     /// CHECK found differences.
     #[error("{ifname} is not as ADD left it: {}", findings.join("; "))]
     Changed {
@@ -263,6 +286,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// The refusal of a call that waited `waited` for the lock on the folder `path`.
+    pub(crate) fn locked(path: &Path, file: &File, waited: Duration) -> Self {
+        Self::Locked {
+            path: path.to_owned(),
+            waited,
+            holder: holder(file),
+        }
+    }
+
     /// Whether the parent carries nothing, so that pods already on it are cut off, too.
     pub(crate) fn is_down(&self) -> bool {
         match self {
@@ -279,6 +311,7 @@ impl Error {
             Self::NoMaster { .. } if self.is_down() => Code::NO_CARRIER,
             Self::BadValue { .. }
             | Self::BadWord { .. }
+            | Self::NotOffered { .. }
             | Self::KeyOfOtherMode { .. }
             | Self::MasterUnset { .. }
             | Self::MasterMissing { .. }
@@ -300,7 +333,7 @@ impl Error {
             Self::Kernel { .. } => Code::KERNEL,
             Self::NoAddress(_) => Code::DELEGATE,
             Self::Io { .. } => Code::IO,
-            Self::Busy(_) | Self::Collecting(_) => Code::TRY_AGAIN,
+            Self::Busy(_) | Self::Locked { .. } => Code::TRY_AGAIN,
             Self::Changed { .. } => Code::CHECK_FAILED,
             Self::Rdma(error) => error.code(),
             Self::Device(error) => error.code(),

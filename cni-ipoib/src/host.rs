@@ -85,7 +85,13 @@ pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Resul
 fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -> Result<Link, Error> {
     let name = match master {
         Master::Named(name) => name.clone(),
-        Master::Device(id) => return device_link(kernel, sysfs, side, id),
+        Master::Device(id) => {
+            return device_link(kernel, side, id, sysfs.netdevs_of(id).unwrap_or_default());
+        }
+        Master::KernelPath(folder) => {
+            let names = sysfs.netdevs_in(folder).unwrap_or_default();
+            return device_link(kernel, side, &folder.display().to_string(), names);
+        }
         // Nobody counted what lives on each: ADD, which does, has settled it before.
         Master::Preferred(preferences) => chosen(kernel, sysfs, preferences, &Loads::new())?.name,
         Master::Address(address) => return addressed_link(kernel, sysfs, side, address),
@@ -137,8 +143,7 @@ fn addressed_link(
 }
 
 /// The link of a device. sysfs lists children beside it, such as one that a dead pod left under any name.
-fn device_link(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, id: &str) -> Result<Link, Error> {
-    let names = sysfs.netdevs_of(id).unwrap_or_default();
+fn device_link(kernel: &mut dyn Kernel, side: Side, id: &str, names: Vec<String>) -> Result<Link, Error> {
     let mut links = Vec::new();
     for name in names {
         let found = kernel.link(side, &name);

@@ -12,6 +12,7 @@ mod gate;
 
 use crate::device::Snapshot;
 use crate::error::Error;
+use crate::folders;
 use crate::rdma::Grant;
 use common::cni::{Attachment, IfName};
 pub(crate) use gate::Gate;
@@ -145,7 +146,7 @@ impl Journal {
     /// loses its addresses.
     ///
     /// # Errors
-    /// As [`Journal::open`], and [`Error::Collecting`].
+    /// As [`Journal::open`], and [`Error::Locked`].
     pub fn admit(&self, attachment: &Attachment) -> Result<Entry, Error> {
         self.create()?;
         self.opened(attachment, LOCK_TIMEOUT, || {
@@ -157,7 +158,7 @@ impl Journal {
     /// directory cannot be made, since no ADD can begin there.
     ///
     /// # Errors
-    /// [`Error::Collecting`] when another GC takes longer than twenty seconds, [`Error::Io`].
+    /// [`Error::Locked`] when another process holds the gate for longer than twenty seconds, [`Error::Io`].
     pub(crate) fn shut(&self) -> Result<Option<Gate>, Error> {
         match self.create() {
             Ok(()) => Gate::shut(&self.dir, LOCK_TIMEOUT).map(Some),
@@ -171,7 +172,9 @@ impl Journal {
     }
 
     fn create(&self) -> Result<(), Error> {
-        fs::create_dir_all(&self.dir).map_err(|e| io_error("create", &self.dir, e))
+        let state = self.dir.ancestors().nth(2).unwrap_or(&self.dir);
+        let made = folders::attachments(state).and_then(|_| folders::private(&self.dir));
+        made.map_err(|e| io_error("create", &self.dir, e))
     }
 
     fn open_within(&self, attachment: &Attachment, wait: Duration) -> Result<Entry, Error> {

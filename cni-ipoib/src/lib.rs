@@ -13,6 +13,7 @@ pub mod detach;
 pub mod device;
 mod device_info;
 pub mod error;
+mod folders;
 mod gc;
 pub mod host;
 pub mod journal;

@@ -189,6 +189,7 @@ fn ipoib(config: &Config, host: &Host) -> Result<(NewLinkKind<'static>, LargestM
     let LinkInfo::Ipoib {
         pkey: masters,
         mode: parents,
+        umcast: parents_umcast,
         ..
     } = &host.master.info
     else {
@@ -207,7 +208,8 @@ fn ipoib(config: &Config, host: &Host) -> Result<(NewLinkKind<'static>, LargestM
         NewLinkKind::Ipoib {
             pkey: Some(pkey),
             mode: Some(mode),
-            umcast: config.umcast,
+            // The kernel does not pass it on to children (`ipoib_child_init` of ipoib_vlan.c).
+            umcast: config.umcast.or(Some(*parents_umcast)),
         },
         largest,
     ))

@@ -61,6 +61,54 @@ fn ipv6_is_switched_on_where_the_image_forbids_it() {
 }
 
 #[test]
+fn a_default_route_of_the_network_does_not_share_the_pods_own() {
+    Node::run(|node| {
+        let result = json!({
+            "cniVersion": "1.1.0",
+            "ips": [
+                {"address": "10.7.0.5/24", "gateway": "10.7.0.1"},
+                {"address": "fd00:7::5/64", "gateway": "fd00:7::1"},
+            ],
+            "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
+        });
+        let conf = scripted(node, &result);
+        let pod = node.pod();
+        let eth0 = node.conf(json!({"name": "cluster"})).without("ipam");
+        pod.attach(&eth0, "eth0");
+        for words in [
+            "addr add 10.244.0.9/24 dev eth0",
+            "route add default via 10.244.0.1",
+            "addr add fd44::9/64 dev eth0 nodad",
+            "-6 route add default via fd44::1",
+        ] {
+            pod.ip(words);
+        }
+        pod.attach(&conf, "net1");
+        for dst in [
+            "8.8.8.8",
+            "2001:db8::1",
+            "2001:db8::2",
+            "2001:db8::3",
+            "2001:db8::4",
+            "2001:db8::5",
+        ] {
+            let route = pod.ip(&format!("route get {dst}"));
+            assert!(route.contains("dev eth0"), "{dst}: {route}");
+        }
+        let shared = pod.ip("-6 route show default");
+        assert!(!shared.contains("nexthop"), "{shared}");
+        assert!(
+            shared.contains("via fd00:7::1 dev net1") && shared.contains("metric 2048"),
+            "{shared}"
+        );
+        pod.check(&conf, "net1").done();
+        pod.ip("-6 route del default via fd44::1 dev eth0");
+        let alone = pod.ip("route get 2001:db8::1");
+        assert!(alone.contains("dev net1"), "without another it serves: {alone}");
+    });
+}
+
+#[test]
 fn every_field_of_a_route_reaches_the_kernel() {
     Node::run(|node| {
         let (pod, result) = attached(

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The device-info file of Multus: a parent without a PCI device has nothing to say in it.
 
+use std::fs;
+use std::path::PathBuf;
 use tests::{Node, json};
+
+/// A file of this test in the only directory where ADD writes one.
+fn info_file(node: &Node) -> PathBuf {
+    let unique = node.path("").display().to_string().replace('/', "-");
+    PathBuf::from("/run/k8s.cni.cncf.io/devinfo/cni").join(format!("rdmanet-test{unique}.json"))
+}
 
 #[test]
 fn a_parent_without_a_pci_device_writes_no_file_and_claims_no_pci_address() {
     Node::run(|node| {
-        let file = node.path("device-info.json");
+        let file = info_file(&node);
         let pod = node.pod();
         let conf = node.conf(json!({"runtimeConfig": {"CNIDeviceInfoFile": file}}));
         let result = pod.attach(&conf, "net1");
@@ -18,12 +26,15 @@ fn a_parent_without_a_pci_device_writes_no_file_and_claims_no_pci_address() {
 #[test]
 fn a_file_that_a_device_plugin_wrote_survives_the_attachment() {
     Node::run(|node| {
-        let file = node.path("device-info.json");
-        std::fs::write(&file, "{\"type\":\"pci\"}").unwrap();
+        let file = info_file(&node);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "{\"type\":\"pci\"}").unwrap();
         let pod = node.pod();
         let conf = node.conf(json!({"runtimeConfig": {"CNIDeviceInfoFile": file}}));
         pod.attach(&conf, "net1");
         pod.detach(&conf, "net1");
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "{\"type\":\"pci\"}");
+        let left = fs::read_to_string(&file);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(left.unwrap(), "{\"type\":\"pci\"}");
     });
 }

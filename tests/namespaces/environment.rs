@@ -50,6 +50,9 @@ fn an_interface_name_that_the_kernel_refuses_is_refused_first() {
             ("net:1", "':'"),
             ("net 1", "' '"),
             ("..", "directory"),
+            ("net%d", "'%'"),
+            ("all", "/proc/sys/net/ipv4/conf/all"),
+            ("default", "keeps that name"),
         ] {
             for command in ["ADD", "CHECK"] {
                 pod.call(command, &conf, name)

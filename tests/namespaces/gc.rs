@@ -54,6 +54,19 @@ fn an_empty_list_removes_all_and_a_missing_one_nothing() {
     });
 }
 
+/// libcni marshals the empty list of a network without pods as null.
+#[test]
+fn a_null_list_removes_all_as_an_empty_one_does() {
+    Node::run(|node| {
+        let [conf, _] = networks(node);
+        let pod = node.pod();
+        pod.attach(&conf, "net1");
+        let null = conf.with("cni.dev/valid-attachments", json!(null));
+        node.call("GC", &null).run().done();
+        assert!(pod.links().is_empty() && node.leases().is_empty());
+    });
+}
+
 #[test]
 fn attachments_of_other_networks_are_not_touched() {
     Node::run(|node| {

@@ -120,9 +120,28 @@ fn a_larger_mtu_than_the_parents_is_refused_before_anything_is_made() {
 }
 
 #[test]
+fn a_pod_chooses_no_hardware_address_unless_the_network_offers_that() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        let asked = node.conf(json!({"args": {"cni": {"mac": "02:00:00:00:00:98"}}}));
+        pod.add(&asked, "net1")
+            .refused(7, &["args.cni.mac", "02:00:00:00:00:98", "capabilities"]);
+        let call = pod.call("ADD", &node.conf(json!({})), "net1");
+        call.env("CNI_ARGS", "MAC=02:00:00:00:00:98")
+            .run()
+            .refused(7, &["CNI_ARGS MAC", "capabilities"]);
+        tests::traces::assert_same(&before, &node.traces(&[&pod]), "after refused ADDs");
+        pod.attach(&asked.with("capabilities", json!({"mac": true})), "net1");
+        assert_eq!(pod.link("net1").address.to_string(), "02:00:00:00:00:98");
+    });
+}
+
+#[test]
 fn the_hardware_address_comes_from_the_first_of_four_places() {
     Node::run(|node| {
         let all = json!({
+            "capabilities": {"mac": true},
             "mac": "02:00:00:00:00:04",
             "args": {"cni": {"mac": "02:00:00:00:00:02"}},
             "runtimeConfig": {"mac": "02:00:00:00:00:01"},

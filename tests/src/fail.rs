@@ -64,6 +64,7 @@ impl Faults {
             Places {
                 sysfs: "/sys".into(),
                 state: state.to_owned(),
+                device_info: Vec::new(),
             },
             open,
         )

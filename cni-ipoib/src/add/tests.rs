@@ -345,13 +345,15 @@ fn the_answer_says_what_the_pod_got() {
     assert_eq!(interface.mac, rig.kernel.state().pod[0].address.to_string());
     assert_eq!(
         (interface.mtu, interface.pci_id.as_str()),
-        (Some(2000), "0000:3b:00.0")
+        (Some(2000), ""),
+        "the function is the parent's"
     );
     assert_eq!(interface.sandbox, rig.pod.path().display().to_string());
     assert!(result.ips.iter().all(|ip| ip.interface == Some(0)));
     assert_eq!(result.dns.nameservers, ["10.0.0.53"]);
     let info = std::fs::read_to_string(rig.info_file()).unwrap();
     assert!(info.contains(r#""rdma-device":"mlx5_0""#), "{info}");
+    assert!(info.contains(r#""pf-pci-address":"0000:3b:00.0""#), "{info}");
 }
 
 #[test]
@@ -370,4 +372,40 @@ fn in_a_chain_the_answer_is_added_to_the_one_before() {
     let owners: Vec<Option<usize>> = result.ips.iter().map(|ip| ip.interface).collect();
     assert_eq!(owners, [Some(1), Some(2), Some(2)]);
     assert_eq!(result.dns.nameservers, ["10.0.0.54"]);
+}
+
+#[test]
+fn a_chain_in_a_shape_without_room_for_our_address_is_refused_before_anything_is_done() {
+    let rig = Rig::new();
+    let before = rig.kernel.state();
+    let prev = json!({"ip4": {"ip": "192.0.2.7/24"}});
+    let error = rig
+        .add_with("c1", &json!({"cniVersion": "0.2.0", "prevResult": prev}))
+        .unwrap_err();
+    assert_eq!(error.code, Code::UNSUPPORTED_FIELD);
+    assert!(
+        error.msg.contains("set cniVersion to 0.3.1 or newer"),
+        "{}",
+        error.msg
+    );
+    assert_eq!(rig.kernel.state(), before);
+    assert!(rig.written_down().is_empty());
+}
+
+#[test]
+fn a_device_info_file_outside_its_directory_is_refused_before_anything_is_done() {
+    let rig = Rig::new();
+    let before = rig.kernel.state();
+    let file = rig.state.path().join("nologin");
+    let error = rig
+        .add_with("c1", &json!({"runtimeConfig": {"CNIDeviceInfoFile": file}}))
+        .unwrap_err();
+    assert_eq!(error.code, Code::INVALID_CONFIG);
+    assert!(
+        error.msg.starts_with("runtimeConfig.CNIDeviceInfoFile is "),
+        "{}",
+        error.msg
+    );
+    assert_eq!(rig.kernel.state(), before);
+    assert!(rig.written_down().is_empty() && !file.exists());
 }

@@ -4,12 +4,15 @@
 use crate::error::Error;
 use crate::kernel::Kernel;
 use common::cni::{self, CniResult, IpConfig};
-use common::netlink::{Added, Link, RouteEntry};
+use common::netlink::{Added, Link, RouteEntry, TABLE_MAIN};
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;
 
 /// `RT_SCOPE_LINK` of `include/uapi/linux/rtnetlink.h`: from here on a route leads to neighbours, not over one.
 const SCOPE_LINK: u8 = 253;
+
+/// The metric of an IPv6 default route that names none; the kernel's own default is 1024 (`IP6_RT_PRIO_USER`).
+const SECOND_DEFAULT: u32 = 2048;
 
 /// Gives the link its addresses, before it comes up.
 pub(crate) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
@@ -39,7 +42,7 @@ pub(crate) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) ->
 /// Adds the routes, which need a link that is up.
 pub(crate) fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), Error> {
     for route in &ipam.routes {
-        let entry = route_entry(link.index, route, &ipam.ips);
+        let entry = second_default(route_entry(link.index, route, &ipam.ips));
         match kernel.add_route(&entry) {
             Ok(Added::New) => {}
             Ok(Added::Present) => tracing::debug!(route = %route.dst, "is there already"),
@@ -53,6 +56,17 @@ pub(crate) fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> R
         }
     }
     Ok(())
+}
+
+/// Puts an IPv6 default route behind one that the pod has already. Of two with one metric the kernel makes a multipath route
+/// (`fib6_add_rt2node` of `net/ipv6/ip6_fib.c`), and half of the pod's connections would leave over this interface. IPv4
+/// needs nothing: of two with one metric the kernel takes the first.
+fn second_default(mut entry: RouteEntry) -> RouteEntry {
+    let in_main = entry.table.is_none_or(|table| table == TABLE_MAIN);
+    if in_main && entry.dst.is_ipv6() && entry.dst.prefix() == 0 {
+        entry.priority.get_or_insert(SECOND_DEFAULT);
+    }
+    entry
 }
 
 /// A route without a next hop takes the gateway of an address of its family, as the reference plugins do, unless its

@@ -12,8 +12,34 @@ use common::netlink::{HwAddress, MacvlanMode};
 use common::rdma::{Guid, Pkey};
 use serde::Deserialize;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Component, PathBuf};
 use std::str::FromStr;
+
+/// The configurations that are read: this plugin's own, or a peer's when the binary has the peer's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// `cni-ipoib`.
+    Own,
+    /// `ipoib` of Mellanox/ipoib-cni.
+    Ipoib,
+    /// `macvlan` of containernetworking/plugins.
+    Macvlan,
+    /// `host-device` of containernetworking/plugins.
+    HostDevice,
+}
+
+impl Dialect {
+    /// The one that a binary named `program` reads.
+    pub(super) fn of(program: &str) -> Self {
+        match program {
+            "ipoib" => Self::Ipoib,
+            "macvlan" => Self::Macvlan,
+            "host-device" => Self::HostDevice,
+            _ => Self::Own,
+        }
+    }
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -44,6 +70,11 @@ pub(super) struct RawConfig {
     pub(super) device_id: Option<String>,
     #[serde(rename = "pciBusID")]
     pub(super) pci_bus_id: Option<String>,
+    /// `host-device` only.
+    device: Option<String>,
+    /// `host-device` only.
+    kernelpath: Option<String>,
+    capabilities: BTreeMap<String, Value>,
     pub(super) runtime_config: RuntimeConfig,
     pub(super) args: RawArgs,
 }
@@ -67,7 +98,7 @@ pub(super) struct RuntimeConfig {
     pub(super) cni_device_info_file: Option<PathBuf>,
 }
 
-/// `args`: what a person or Multus' `cni-args` adds.
+/// `args`: what Multus copies from `cni-args` of the pod's annotation.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawArgs {
@@ -81,26 +112,23 @@ struct CniArgs {
     guid: Option<String>,
 }
 
-/// Refuses keys nobody knows. A peer ignores them, so under a peer's name they are ignored here too.
+/// Refuses unknown keys. A peer ignores them, so under a peer's name they are ignored here too.
 pub(super) fn require_known_keys(call: &Call) -> Result<(), common::cni::Error> {
-    if is_peer(&call.program) {
+    if Dialect::of(&call.program) != Dialect::Own {
         return Ok(());
     }
     let known = KEYS.iter().chain(&CNI_KEYS).copied().collect::<Vec<_>>();
     keys::require_known(&call.conf.object, &known, "")
 }
 
-fn is_peer(program: &str) -> bool {
-    matches!(program, "ipoib" | "macvlan")
-}
-
 impl RawConfig {
     /// The kind of child and the macvlan mode; the reference macvlan plugin calls the latter `mode`.
-    pub(super) fn modes(&self, program: &str) -> Result<(Option<Mode>, MacvlanMode), Error> {
-        let (mode, macvlan, key) = match program {
-            "macvlan" => (Some(Mode::Macvlan), self.mode.as_deref(), "mode"),
-            "ipoib" => (Some(Mode::Ipoib), None, "mode"),
-            _ => (
+    pub(super) fn modes(&self, dialect: Dialect) -> Result<(Option<Mode>, MacvlanMode), Error> {
+        let (mode, macvlan, key) = match dialect {
+            Dialect::Macvlan => (Some(Mode::Macvlan), self.mode.as_deref(), "mode"),
+            Dialect::Ipoib => (Some(Mode::Ipoib), None, "mode"),
+            Dialect::HostDevice => (Some(Mode::Device), None, "mode"),
+            Dialect::Own => (
                 mode(self.mode.as_deref())?,
                 self.macvlan_mode.as_deref(),
                 "macvlanMode",
@@ -137,7 +165,25 @@ impl RawConfig {
     }
 
     /// The parent. `needs` is what the rest of the configuration asks of one that is to be chosen.
-    pub(super) fn parent(&self, program: &str, needs: Needs) -> Result<Master, Error> {
+    pub(super) fn parent(&self, dialect: Dialect, needs: Needs) -> Result<Master, Error> {
+        if dialect == Dialect::HostDevice {
+            return self.host_device();
+        }
+        let master = self.written_parent(dialect, needs)?;
+        // A device plugin's choice goes before a hardware address; a name beside one is one too many.
+        match (self.by_address()?, master) {
+            (Some(address), Master::Unset | Master::DefaultRoute) => Ok(Master::Address(address)),
+            (None, master) | (Some(_), master @ Master::Device(_)) => Ok(master),
+            (Some(address), _) => Err(Error::BadValue {
+                key: "hwaddr",
+                value: address.to_string(),
+                want: "either hwaddr or master, not both".to_owned(),
+            }),
+        }
+    }
+
+    /// The parent by `master` or by a device plugin.
+    fn written_parent(&self, dialect: Dialect, needs: Needs) -> Result<Master, Error> {
         let written = master::read(self.master.as_ref(), needs)?;
         let device = [&self.runtime_config.device_id, &self.device_id, &self.pci_bus_id];
         let device = device.into_iter().flatten().find(|id| !id.is_empty());
@@ -145,7 +191,7 @@ impl RawConfig {
             (Master::Unset, Some(id)) => Master::Device(id.clone()),
             // A device plugin for shared devices hands out ids that name no device ("17"): what is written decides then.
             (_, Some(id)) if names_a_device(id) => Master::Device(id.clone()),
-            (Master::Unset, None) if program == "macvlan" => Master::DefaultRoute,
+            (Master::Unset, None) if dialect == Dialect::Macvlan => Master::DefaultRoute,
             (Master::Preferred(_), _) if self.link_in_container => {
                 return Err(Error::BadValue {
                     key: "linkInContainer",
@@ -159,8 +205,32 @@ impl RawConfig {
         })
     }
 
+    /// The link that a configuration of `host-device` means, in that plugin's order (`loadConf` and `getLink` of
+    /// `plugins/main/host-device/host-device.go`): `device`, `hwaddr`, `kernelpath`, then the device of a device plugin.
+    fn host_device(&self) -> Result<Master, Error> {
+        let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        if let Some(name) = set(&self.device) {
+            return Ok(Master::Named(name));
+        }
+        if let Some(address) = self.by_address()? {
+            return Ok(Master::Address(address));
+        }
+        if let Some(path) = set(&self.kernelpath) {
+            return kernel_path(path).map(Master::KernelPath);
+        }
+        let ids = [&self.runtime_config.device_id, &self.pci_bus_id];
+        ids.into_iter()
+            .find_map(set)
+            .map(Master::Device)
+            .ok_or_else(|| Error::BadWord {
+                key: "device",
+                reason: "it is not set; set device, hwaddr, kernelpath or pciBusID, or have a device plugin set deviceID"
+                    .to_owned(),
+            })
+    }
+
     /// The hardware address of the link that is meant.
-    pub(super) fn by_address(&self) -> Result<Option<HwAddress>, Error> {
+    fn by_address(&self) -> Result<Option<HwAddress>, Error> {
         let candidates = [("hwaddr", self.hwaddr.as_deref())];
         first_of(
             candidates,
@@ -200,16 +270,25 @@ impl RawConfig {
         }
     }
 
-    /// `runtimeConfig.mac`, else `args.cni.mac`, else `CNI_ARGS` `MAC`, else `mac`.
-    pub(super) fn mac(&self, args: &Args) -> Result<Option<HwAddress>, Error> {
-        let first = [
-            ("runtimeConfig.mac", self.runtime_config.mac.as_deref()),
+    /// `runtimeConfig.mac`, else `args.cni.mac`, else `CNI_ARGS` `MAC`, else `mac`; `macvlan` reads no `args.cni`.
+    pub(super) fn mac(&self, dialect: Dialect, args: &Args) -> Result<Option<HwAddress>, Error> {
+        let of_pod = [
             ("args.cni.mac", self.args.cni.mac.as_deref()),
             ("CNI_ARGS MAC", args.get("MAC")),
-            ("mac", self.mac.as_deref()),
+        ];
+        let [of_annotation, of_environment] = match dialect {
+            Dialect::Own => self.offered("mac", self.runtime_config.mac.as_deref(), of_pod)?,
+            Dialect::Macvlan => [None, Some(of_pod[1])],
+            Dialect::Ipoib | Dialect::HostDevice => [None, None],
+        };
+        let first = [
+            Some(("runtimeConfig.mac", self.runtime_config.mac.as_deref())),
+            of_annotation,
+            of_environment,
+            Some(("mac", self.mac.as_deref())),
         ];
         first_of(
-            first,
+            first.into_iter().flatten(),
             "6 bytes such as \"02:42:ac:11:00:02\", not a group address",
             |text| {
                 HwAddress::from_str(text).ok().filter(|mac| match mac.as_bytes() {
@@ -223,21 +302,80 @@ impl RawConfig {
     }
 
     /// `runtimeConfig.infinibandGUID`, else `args.cni.guid`, else `CNI_ARGS` `GUID`, else `guid`.
-    pub(super) fn guid(&self, args: &Args) -> Result<Option<Guid>, Error> {
-        let first = [
-            (
-                "runtimeConfig.infinibandGUID",
-                self.runtime_config.infiniband_guid.as_deref(),
-            ),
+    pub(super) fn guid(&self, dialect: Dialect, args: &Args) -> Result<Option<Guid>, Error> {
+        let of_pod = [
             ("args.cni.guid", self.args.cni.guid.as_deref()),
             ("CNI_ARGS GUID", args.get("GUID")),
-            ("guid", self.guid.as_deref()),
+        ];
+        let [of_annotation, of_environment] = match dialect {
+            Dialect::Own => {
+                let by_runtime = self.runtime_config.infiniband_guid.as_deref();
+                self.offered("infinibandGUID", by_runtime, of_pod)?
+            }
+            _ => [None, None],
+        };
+        let first = [
+            Some((
+                "runtimeConfig.infinibandGUID",
+                self.runtime_config.infiniband_guid.as_deref(),
+            )),
+            of_annotation,
+            of_environment,
+            Some(("guid", self.guid.as_deref())),
         ];
         let want = "8 bytes such as \"00:02:c9:03:00:00:00:01\", neither all 0 nor all ff";
-        first_of(first, want, |text| {
+        first_of(first.into_iter().flatten(), want, |text| {
             Guid::from_str(text).ok().filter(|guid| is_usable(*guid))
         })
     }
+
+    /// What a pod asks for by itself: Multus copies `cni-args` of the pod's annotation to `args.cni` and its `mac` to
+    /// `CNI_ARGS`, whether the network has the capability or not (`pkg/types/conf.go`, `DelegateAdd` of `pkg/multus/multus.go`).
+    ///
+    /// # Errors
+    /// [`Error::NotOffered`] if one is set and the network does not have `capability`. `by_runtime` is what `runtimeConfig` has.
+    fn offered<'a>(
+        &self,
+        capability: &'static str,
+        by_runtime: Option<&str>,
+        of_pod: [(&'static str, Option<&'a str>); 2],
+    ) -> Result<[Option<Source<'a>>; 2], Error> {
+        // A runtime passes a value in runtimeConfig only for a capability that the network has (spec § 3), and may keep
+        // the list of capabilities to itself.
+        let is_offered = self.capabilities.get(capability) == Some(&Value::Bool(true))
+            || by_runtime.is_some_and(|text| !text.is_empty());
+        let asked = |(key, text): &Source<'_>| {
+            text.filter(|text| !text.is_empty())
+                .map(|text| (*key, text.to_owned()))
+        };
+        match of_pod.iter().find_map(asked) {
+            Some((key, value)) if !is_offered => Err(Error::NotOffered {
+                key,
+                value,
+                capability,
+            }),
+            _ => Ok(of_pod.map(Some)),
+        }
+    }
+}
+
+/// A key with its value, if it is set.
+type Source<'a> = (&'static str, Option<&'a str>);
+
+/// The folder of a device, as `host-device` wants it.
+fn kernel_path(path: String) -> Result<PathBuf, Error> {
+    let folder = PathBuf::from(&path);
+    let plain = folder
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if plain && folder.starts_with("/sys/devices") {
+        return Ok(folder);
+    }
+    Err(Error::BadValue {
+        key: "kernelpath",
+        value: path,
+        want: "the folder of a device below /sys/devices".to_owned(),
+    })
 }
 
 /// A number, or a text in hexadecimal; `"8001"` could be either, so it is refused.
@@ -263,19 +401,17 @@ pub(super) fn pkey(key: &'static str, value: Option<&Value>) -> Result<Option<Pk
     }
 }
 
-/// Go's JSON, which templates are written for, takes null and an empty text for a key that is absent.
+/// Go's JSON, which templates are written for, reads null and an empty text like an absent key.
 pub(super) fn is_set(value: &Value) -> bool {
     !value.is_null() && value.as_str() != Some("")
 }
 
-fn first_of<const N: usize, T>(
-    candidates: [(&'static str, Option<&str>); N],
+fn first_of<'a, T>(
+    candidates: impl IntoIterator<Item = Source<'a>>,
     want: &str,
     read: impl Fn(&str) -> Option<T>,
 ) -> Result<Option<T>, Error> {
-    let set = |(key, text): (&'static str, Option<&str>)| {
-        text.filter(|t| !t.is_empty()).map(|t| (key, t.to_owned()))
-    };
+    let set = |(key, text): Source<'_>| text.filter(|t| !t.is_empty()).map(|t| (key, t.to_owned()));
     let Some((key, text)) = candidates.into_iter().find_map(set) else {
         return Ok(None);
     };

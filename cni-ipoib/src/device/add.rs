@@ -9,7 +9,7 @@ use crate::attach::{
     Attached, Failed, World, address, allocate, bring_up, route, write_device_info, write_record,
 };
 use crate::config::{Config, Master};
-use crate::device_info;
+use crate::device_info::{self, Hardware};
 use crate::error::Error;
 use crate::host::{Host, observe};
 use crate::journal::{Entry, Intent, Written, loads, written};
@@ -54,9 +54,9 @@ impl CniIpoib {
         if let Some(ipam) = &ipam {
             ipam.program()?;
         }
-        let device_info = device_info::of(
+        let device_info = device_info::to_write(
             config.device_info_file.as_deref(),
-            facts.pci.as_ref(),
+            facts.pci.as_ref().map(Hardware::Function),
             plan.grant.as_ref(),
         );
         // From here on the link is this attachment's.

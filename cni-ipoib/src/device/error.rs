@@ -26,6 +26,16 @@ pub enum DeviceError {
         /// Network and attachment.
         holder: String,
     },
+    /// Something else of this node answers at the GUID that was asked for.
+    #[error("{link} is not given the GUID {guid}: {holder} has it; ask for another one")]
+    GuidInUse {
+        /// The link.
+        link: String,
+        /// The GUID.
+        guid: Guid,
+        /// The port or attachment that has it.
+        holder: String,
+    },
     /// It was moved and cannot be found.
     #[error("{link} is lost: {reason}; see what the kernel's log says about its driver")]
     Lost {
@@ -68,17 +78,14 @@ pub enum DeviceError {
         /// What its port has.
         has: Guid,
     },
-    /// Another call is choosing or returning a link.
-    #[error("another call is moving a link between host and pod; try again")]
-    Busy,
 }
 
 impl DeviceError {
     /// Its CNI code.
     pub fn code(&self) -> Code {
         match self {
-            Self::Kept { .. } | Self::NoPhysical { .. } => Code::INVALID_CONFIG,
-            Self::Taken { .. } | Self::Away { .. } | Self::Busy => Code::TRY_AGAIN,
+            Self::Kept { .. } | Self::NoPhysical { .. } | Self::GuidInUse { .. } => Code::INVALID_CONFIG,
+            Self::Taken { .. } | Self::Away { .. } => Code::TRY_AGAIN,
             Self::Lost { .. } | Self::GuidNotTaken { .. } => Code::KERNEL,
         }
     }

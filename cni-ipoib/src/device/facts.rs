@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::journal::Written;
 use crate::kernel::{Kernel, Side, links};
 use common::netlink::{Carried, Link, LinkLayer, TABLE_MAIN};
-use common::rdma::{PciAddress, PortState, Sysfs};
+use common::rdma::{Device, Guid, PciAddress, PortState, Sysfs};
 use std::path::PathBuf;
 
 /// The link, and what hangs on it.
@@ -39,6 +39,9 @@ pub struct Facts {
     pub holder: Option<String>,
     /// What it carries.
     pub carried: Carried,
+    /// The GUIDs that other ports, links and attachments of this node have, each with the name of its holder. On
+    /// InfiniBand only.
+    pub guids: Vec<(Guid, String)>,
 }
 
 impl Facts {
@@ -68,6 +71,7 @@ impl Facts {
             functions: path.as_deref().map_or(0, Sysfs::virtual_functions),
             last_active: is_last_active(sysfs, link, &all)?,
             holder: holder(&hardware, written),
+            guids: guids(sysfs, &hardware, &all, written)?,
             path,
             ..Self::default()
         };
@@ -142,15 +146,51 @@ fn holder(hardware: &Hardware, written: &[Written]) -> Option<String> {
     Some(format!("{}/{}", holder.network, holder.attachment))
 }
 
+/// The GUIDs of everything but `hardware` that this node knows of: ports that sysfs shows, links on the host, and what
+/// living attachments wrote down.
+fn guids(
+    sysfs: &Sysfs,
+    hardware: &Hardware,
+    all: &[Link],
+    written: &[Written],
+) -> Result<Vec<(Guid, String)>, Error> {
+    if hardware.port_guid.is_none() {
+        return Ok(Vec::new());
+    }
+    let devices = devices(sysfs)?;
+    let of_ports = devices
+        .iter()
+        .filter(|device| hardware.path.is_none() || device.path != hardware.path)
+        .flat_map(|device| device.ports.iter().map(move |port| (device, port)))
+        .filter_map(|(device, port)| {
+            let name = format!("{} port {}", device.name, port.number);
+            Some((port.guid()?, name))
+        });
+    let of_links = all
+        .iter()
+        .filter(|link| !is_made_by_software(link) && !hardware.is(link))
+        .filter_map(|link| Some((link.address.port_guid()?, link.name.clone())));
+    let of_attachments = written.iter().filter_map(|of| {
+        let its = &of.intent.device.as_ref()?.hardware;
+        let name = format!("{}/{}", of.network, of.attachment);
+        Some((its.port_guid.filter(|_| !its.is_same(hardware))?, name))
+    });
+    Ok(of_ports.chain(of_links).chain(of_attachments).collect())
+}
+
+fn devices(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
+    sysfs.devices().map_err(|source| Error::Io {
+        what: "list the RDMA devices in",
+        path: PathBuf::from("/sys/class/infiniband"),
+        remedy: "is sysfs mounted?",
+        source,
+    })
+}
+
 /// Whether `link` carries traffic and no other link of hardware that speaks the same does.
 fn is_last_active(sysfs: &Sysfs, link: &Link, all: &[Link]) -> Result<bool, Error> {
     let devices = match link.layer {
-        LinkLayer::Infiniband => sysfs.devices().map_err(|source| Error::Io {
-            what: "list the RDMA devices in",
-            path: PathBuf::from("/sys/class/infiniband"),
-            remedy: "is sysfs mounted?",
-            source,
-        })?,
+        LinkLayer::Infiniband => devices(sysfs)?,
         _ => Vec::new(),
     };
     // An IPoIB link that is down has no carrier, though its port may be active.

@@ -96,7 +96,7 @@ fn require_guid(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error
         Some(guid) if config.guid.is_none() || facts.function.is_none() => kept(
             host,
             format!("its port has no GUID ({guid}), so that nobody could reach it"),
-            "set \"guid\", or have a runtime set runtimeConfig.infinibandGUID, as ib-kubernetes does; by hand: ip link set PF vf N node_guid …, port_guid …, then bind the function anew",
+            "set \"guid\" in the network, or infiniband-guid in the pod's annotation; by hand: ip link set PF vf N node_guid …, port_guid …, then bind the function anew",
         ),
         _ => Ok(()),
     }
@@ -108,6 +108,15 @@ fn guid(config: &Config, host: &Host, facts: &Facts) -> Result<Option<Guid>, Err
     let asked = config
         .guid
         .filter(|guid| facts.function.is_some() && own != Some(*guid));
+    let holder = asked.and_then(|asked| facts.guids.iter().find(|(guid, _)| *guid == asked));
+    if let Some((guid, holder)) = holder {
+        return Err(DeviceError::GuidInUse {
+            link: host.master.name.clone(),
+            guid: *guid,
+            holder: holder.clone(),
+        }
+        .into());
+    }
     if asked.is_some() && host.master.device.is_none() {
         kept(
             host,

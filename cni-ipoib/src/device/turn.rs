@@ -2,9 +2,9 @@
 //! One call at a time looks for a link to move, or puts one back: between looking and writing down nobody may change
 //! what was seen.
 
-use super::DeviceError;
 use crate::error::Error;
-use std::fs::{self, File, TryLockError};
+use crate::folders;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 use std::thread::sleep;
@@ -23,7 +23,7 @@ impl Turn {
     /// Waits for the turn. `state` is the state directory.
     ///
     /// # Errors
-    /// [`DeviceError::Busy`] after twenty seconds; [`Error::Io`].
+    /// [`Error::Locked`] after twenty seconds; [`Error::Io`].
     pub(crate) fn take(state: &Path) -> Result<Self, Error> {
         Self::take_within(state, TIMEOUT)
     }
@@ -35,15 +35,15 @@ impl Turn {
             remedy: "set RDMANET_STATE to a directory that root can write",
             source,
         };
-        fs::create_dir_all(state).map_err(failed)?;
         // The folder itself, so that no file is left.
-        let file = File::open(state).map_err(failed)?;
+        let folder = folders::attachments(state).map_err(failed)?;
+        let file = File::open(&folder).map_err(failed)?;
         let deadline = Instant::now() + wait;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { _file: file }),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
-                Err(TryLockError::WouldBlock) => return Err(DeviceError::Busy.into()),
+                Err(TryLockError::WouldBlock) => return Err(Error::locked(&folder, &file, wait)),
                 Err(TryLockError::Error(e)) => return Err(failed(e)),
             }
         }

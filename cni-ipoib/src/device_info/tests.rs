@@ -1,28 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::config::Mode;
-use crate::kernel::Side;
 use crate::rdma::Way;
-use common::netlink::{MacvlanMode, NewLinkKind};
-use std::time::Duration;
 
-fn child(pci: Option<&str>) -> Child {
-    Child {
-        mode: Mode::Macvlan,
-        kind: NewLinkKind::Macvlan {
-            mode: MacvlanMode::Bridge,
-            bc_queue_len: None,
-        },
-        parent: "eth0".to_owned(),
-        parent_index: 2,
-        side: Side::Host,
-        mtu: None,
-        address: None,
-        addr_gen_mode: None,
-        carrier_timeout: Duration::ZERO,
-        pci: pci.map(|pci| pci.parse().unwrap()),
-        ports: Vec::new(),
-    }
+const FUNCTION: &str = "0000:3b:00.1";
+
+fn pci() -> PciAddress {
+    FUNCTION.parse().unwrap()
 }
 
 fn grant() -> Grant {
@@ -33,7 +16,7 @@ fn grant() -> Grant {
 fn the_file_has_the_form_of_the_specification() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("made/on/the/way/pod.json");
-    let (path, content) = to_write(Some(&file), &child(Some("0000:3b:00.1")), Some(&grant())).unwrap();
+    let (path, content) = to_write(Some(&file), Some(Hardware::Function(&pci())), Some(&grant())).unwrap();
     write(&path, &content).unwrap();
     let written: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let expected = json!({
@@ -51,7 +34,12 @@ fn the_file_has_the_form_of_the_specification() {
 
 #[test]
 fn without_an_rdma_device_its_key_is_left_out() {
-    let (_, content) = to_write(Some(Path::new("/nowhere/x")), &child(Some("0000:3b:00.1")), None).unwrap();
+    let (_, content) = to_write(
+        Some(Path::new("/nowhere/x")),
+        Some(Hardware::Function(&pci())),
+        None,
+    )
+    .unwrap();
     assert_eq!(content["pci"], json!({"pci-address": "0000:3b:00.1"}));
 }
 
@@ -61,17 +49,17 @@ fn nothing_is_written_where_nothing_is_to_be_said() {
     let there = dir.path().join("pod.json");
     fs::write(&there, "the device plugin's").unwrap();
     assert_eq!(
-        to_write(None, &child(Some("0000:3b:00.1")), None),
+        to_write(None, Some(Hardware::Function(&pci())), None),
         None,
         "nobody asked"
     );
     assert_eq!(
-        to_write(Some(&dir.path().join("new")), &child(None), Some(&grant())),
+        to_write(Some(&dir.path().join("new")), None, Some(&grant())),
         None,
         "no PCI device"
     );
     assert_eq!(
-        to_write(Some(&there), &child(Some("0000:3b:00.1")), None),
+        to_write(Some(&there), Some(Hardware::Function(&pci())), None),
         None,
         "written already"
     );
@@ -120,4 +108,33 @@ fn what_a_write_left_that_was_killed_is_removed_too() {
     write(&file, &json!({})).unwrap();
     remove(&file).unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_child_does_not_claim_its_parents_function_as_its_own() {
+    let file = Path::new("/nowhere/x");
+    let (_, content) = to_write(Some(file), Some(Hardware::ChildOf(&pci())), Some(&grant())).unwrap();
+    let expected = json!({"pf-pci-address": FUNCTION, "rdma-device": "mlx5_1"});
+    assert_eq!(content["pci"], expected);
+}
+
+#[test]
+fn a_device_info_file_lies_where_multus_reads_it_and_nowhere_else() {
+    let dirs = DIRS.map(PathBuf::from);
+    let judge = |file: &str| require_place(Some(Path::new(file)), &dirs);
+    judge("/var/run/k8s.cni.cncf.io/devinfo/cni/ml-ib0-c1_0-device.json").unwrap();
+    judge("/run/k8s.cni.cncf.io/devinfo/dp/x.json").unwrap();
+    require_place(None, &dirs).unwrap();
+    for file in [
+        "/etc/nologin",
+        "/etc/ld.so.preload",
+        "/run/nologin",
+        "/run/k8s.cni.cncf.io.json",
+        "/run/k8s.cni.cncf.io/../nologin",
+        "k8s.cni.cncf.io/x",
+    ] {
+        let text = judge(file).unwrap_err().to_string();
+        let want = "want a file below /run/k8s.cni.cncf.io or /var/run/k8s.cni.cncf.io";
+        assert!(text.contains(file) && text.ends_with(want), "{text}");
+    }
 }

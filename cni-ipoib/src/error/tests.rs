@@ -68,13 +68,14 @@ fn number(error: &Error) -> usize {
         Error::Cni(_) => 25,
         Error::Rdma(_) => 26,
         Error::NoMaster { .. } => 27,
-        Error::Collecting(_) => 28,
+        Error::Locked { .. } => 28,
         Error::Device(_) => 29,
         Error::AddressOfBond { .. } => 30,
+        Error::NotOffered { .. } => 31,
     }
 }
 
-const VARIANTS: usize = 31;
+const VARIANTS: usize = 32;
 
 /// Every variant with its code, its message, and its details.
 fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
@@ -94,6 +95,16 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
             },
             7,
             "mtu is 7, want 68 bytes or more",
+            "",
+        ),
+        (
+            Error::NotOffered {
+                key: "args.cni.mac",
+                value: "02:00:00:00:00:98".to_owned(),
+                capability: "mac",
+            },
+            7,
+            "args.cni.mac asks for 02:00:00:00:00:98, which this network does not let pods choose; add \"capabilities\": {\"mac\": true} to the network, or remove the request from the pod's annotation",
             "",
         ),
         (
@@ -162,9 +173,12 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
             "",
         ),
         (
-            Error::Device(DeviceError::Busy),
+            Error::Device(DeviceError::Taken {
+                link: "ib1".to_owned(),
+                holder: "a/net1".to_owned(),
+            }),
             11,
-            "another call is moving a link between host and pod; try again",
+            "ib1 belongs to a/net1; it can be had when that pod is gone",
             "",
         ),
         (
@@ -341,9 +355,13 @@ fn of_the_work() -> Vec<(Error, u32, &'static str, &'static str)> {
             "",
         ),
         (
-            Error::Collecting("rail0".to_owned()),
+            Error::Locked {
+                path: "/run/rdmanet/attachments/rail0".into(),
+                waited: Duration::from_secs(20),
+                holder: "process 9495 (flock)".to_owned(),
+            },
             11,
-            "GC of network rail0 is still running; try again",
+            "/run/rdmanet/attachments/rail0 has been locked for 20s by process 9495 (flock); if that is a CNI plugin, try again, otherwise end that process",
             "",
         ),
         (

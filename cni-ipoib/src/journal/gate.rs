@@ -25,7 +25,7 @@ impl Gate {
     /// Passes, beside others, once no GC shuts the gate.
     ///
     /// # Errors
-    /// [`Error::Collecting`] after `wait`, [`Error::Io`].
+    /// [`Error::Locked`] after `wait`, [`Error::Io`].
     pub(super) fn pass(dir: &Path, wait: Duration) -> Result<Self, Error> {
         Self::held(dir, wait, File::try_lock_shared)
     }
@@ -49,10 +49,7 @@ impl Gate {
             match lock(&file) {
                 Ok(()) => return Ok(Self { _dir: file }),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(POLL),
-                Err(TryLockError::WouldBlock) => {
-                    let network = dir.file_name().unwrap_or_default().to_string_lossy();
-                    return Err(Error::Collecting(network.into_owned()));
-                }
+                Err(TryLockError::WouldBlock) => return Err(Error::locked(dir, &file, wait)),
                 Err(TryLockError::Error(e)) => return Err(io_error("lock", dir, e)),
             }
         }

@@ -64,6 +64,7 @@ impl Rig {
         let places = Places {
             sysfs: self.node.path().to_owned(),
             state: self.state.path().to_owned(),
+            device_info: vec![self.state.path().join("devinfo")],
         };
         CniIpoib::new(places, Box::new(move |netns| Ok(open(netns))))
     }

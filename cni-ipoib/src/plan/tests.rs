@@ -88,7 +88,7 @@ fn without_a_mode_the_parents_link_layer_decides() {
     assert_eq!(child.mode, Mode::Ipoib);
     assert_eq!(
         ipoib_of(&child),
-        (Some(Pkey(0xffff)), Some(IpoibMode::Datagram), None)
+        (Some(Pkey(0xffff)), Some(IpoibMode::Datagram), Some(false))
     );
     assert_eq!(
         (child.parent.as_str(), child.parent_index, child.side),
@@ -132,7 +132,8 @@ fn what_is_not_set_is_inherited_from_the_parent() {
     parent.root.info = connected;
     assert_eq!(
         ipoib_of(&planned(json!({}), &parent)),
-        (Some(Pkey(0x8001)), Some(IpoibMode::Connected), None)
+        (Some(Pkey(0x8001)), Some(IpoibMode::Connected), Some(true)),
+        "the kernel gives a child no umcast by itself"
     );
     let keys = json!({"pkey": "0x0002", "ipoibMode": "datagram", "umcast": false});
     assert_eq!(

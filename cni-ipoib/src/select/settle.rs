@@ -5,11 +5,13 @@ use super::candidates::Loads;
 use super::{Choice, Preferences, candidates, choose};
 use crate::config::{Config, Master};
 use crate::error::Error;
+use crate::folders;
 use crate::journal::loads;
 use crate::kernel::Kernel;
+use common::lock::holder;
 use common::rdma::Sysfs;
 use std::borrow::Cow;
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -72,14 +74,14 @@ pub(crate) fn chosen(
     choose(preferences, &candidates).map_err(|passed| Error::NoMaster { passed })
 }
 
-/// Waits for the turn to choose: a lock on the directory of the state, which leaves no file. Whoever does not get it
-/// chooses all the same: the worst is an uneven load.
+/// Waits for the turn to choose: a lock on the folder of the attachments, which leaves no file. A call that does not
+/// get it chooses all the same: the worst is an uneven load.
 pub(crate) fn turn(state: &Path) -> Option<File> {
     turn_within(state, TURN_TIMEOUT)
 }
 
 fn turn_within(state: &Path, patience: Duration) -> Option<File> {
-    let directory = match fs::create_dir_all(state).and_then(|()| File::open(state)) {
+    let directory = match folders::attachments(state).and_then(File::open) {
         Ok(directory) => directory,
         Err(error) => {
             tracing::warn!(%error, path = %state.display(), "cannot take turns in choosing a master");
@@ -92,7 +94,8 @@ fn turn_within(state: &Path, patience: Duration) -> Option<File> {
             Ok(()) => return Some(directory),
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
             Err(error) => {
-                tracing::warn!(%error, path = %state.display(), "choosing a master without waiting for others");
+                let holder = holder(&directory);
+                tracing::warn!(%error, %holder, path = %state.display(), "choosing a master without waiting for others");
                 return None;
             }
         }

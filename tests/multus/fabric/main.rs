@@ -312,7 +312,12 @@ async fn on_infiniband_a_pods_status_tells_what_it_was_given_and_the_nodes_what_
     );
     let roce = &status("roce").await[1]["device-info"];
     assert_eq!(roce["pci"]["rdma-device"], "rxe0", "{roce}");
-    assert!(roce["pci"]["pci-address"].as_str().unwrap().starts_with("0000:"));
+    let function = roce["pci"]["pf-pci-address"].as_str().unwrap();
+    assert!(function.starts_with("0000:"), "{roce}");
+    assert!(
+        roce["pci"].get("pci-address").is_none(),
+        "the function is not the pod's: {roce}"
+    );
     assert_eq!(status("whole").await.len(), 3);
     assert!(status("other-guid").await.is_empty());
 }

@@ -96,7 +96,7 @@ fn a_pod_that_did_not_ask_for_the_resource_is_told_what_is_missing() {
         let before = site.node.settled_snapshot(&[&sandbox]);
         multus
             .add(&sandbox, &pod)
-            .refused(999, &["master", "device plugin"]);
+            .refused(999, &["master", "device plugin", "rdmanet error 7"]);
         multus.del(&sandbox, &pod);
         site.node
             .assert_as_before(&before, &[&sandbox], "after the refusal");

@@ -10,6 +10,7 @@ fn a_configuration_of_ipoib_is_read_as_it_is() {
     });
     let config = Config::read(&call_with("ipoib", conf, "")).unwrap();
     assert_eq!((config.mode, config.mtu), (Some(Mode::Ipoib), Some(2044)));
+    assert_eq!(config.umcast, Some(true), "ipoib-cni sets it on every child");
     assert_eq!(
         (config.master, config.ipam.as_deref()),
         (Master::Named("ibs1f0".to_owned()), Some("whereabouts"))
@@ -28,6 +29,7 @@ fn a_configuration_of_macvlan_is_read_as_it_is() {
     let conf = json!({
         "master": "eth0", "mode": "private", "mtu": 1400, "mac": "c2:11:22:33:44:55", "linkInContainer": false,
         "bcqueuelen": 1000, "unknown": {"a": 1}, "ipam": {"type": "dhcp"}, "dns": {}, "promisc": true,
+        "args": {"cni": {"mac": "c2:11:22:33:44:77"}},
     });
     let config = Config::read(&call_with(
         "macvlan",
@@ -41,6 +43,9 @@ fn a_configuration_of_macvlan_is_read_as_it_is() {
     );
     assert_eq!((config.mtu, config.bc_queue_len), (Some(1400), Some(1000)));
     assert_eq!(config.mac.unwrap().to_string(), "c2:11:22:33:44:66");
+    let keys = json!({"args": {"cni": {"mac": "c2:11:22:33:44:77"}}});
+    let of_pod = Config::read(&call_with("macvlan", keys, "")).unwrap();
+    assert_eq!(of_pod.mac, None, "that plugin reads no args.cni");
     let bare = Config::read(&call_with("macvlan", json!({}), "")).unwrap();
     assert_eq!(
         (bare.master, bare.macvlan_mode),
@@ -57,4 +62,60 @@ fn a_configuration_of_macvlan_is_read_as_it_is() {
     let (code, text) = refused_as("macvlan", json!({"mode": "source"}), "");
     assert_eq!(code, 2);
     assert!(text.starts_with("mode source is not supported: "), "{text}");
+}
+
+/// `getLink` and `loadConf` of the reference plugin.
+#[test]
+fn a_configuration_of_host_device_is_read_as_it_is() {
+    let read = |keys: Value| Config::read(&call_with("host-device", keys, "IgnoreUnknown=1")).unwrap();
+    let master = |keys: Value| read(keys).master;
+    let device = |id: &str| Master::Device(id.to_owned());
+    let (pci, other) = ("0000:3b:00.1", "0000:5e:00.0");
+    let all = json!({
+        "device": "eth3", "hwaddr": "b8:3f:d2:00:00:01", "kernelpath": "/sys/devices/pci0000:3a/0000:3b:00.1",
+        "pciBusID": other, "runtimeConfig": {"deviceID": pci}, "ipam": {"type": "static"}, "unknown": 1,
+    });
+    let config = read(all.clone());
+    assert_eq!((config.mode, config.keep_last), (Some(Mode::Device), false));
+    assert_eq!(config.ipam.as_deref(), Some("static"));
+    let mut keys = all;
+    let mut without = |key: &str| {
+        let found = master(keys.clone());
+        keys.as_object_mut().unwrap().remove(key);
+        found
+    };
+    assert_eq!(without("device"), Master::Named("eth3".to_owned()));
+    assert_eq!(
+        without("hwaddr"),
+        Master::Address("b8:3f:d2:00:00:01".parse().unwrap())
+    );
+    let path = PathBuf::from("/sys/devices/pci0000:3a/0000:3b:00.1");
+    assert_eq!(without("kernelpath"), Master::KernelPath(path));
+    assert_eq!(
+        without("runtimeConfig"),
+        device(pci),
+        "a device plugin goes before pciBusID"
+    );
+    assert_eq!(without("pciBusID"), device(other));
+    assert_eq!(
+        master(json!({"device": "", "pciBusID": "mlx5_core.sf.4"})),
+        device("mlx5_core.sf.4")
+    );
+    assert!(read(json!({"device": "eth3", "keepLast": true})).keep_last);
+    let (code, text) = refused_as("host-device", json!({"deviceID": pci}), "");
+    assert!(
+        code == 7 && text.contains("set device, hwaddr, kernelpath or pciBusID"),
+        "{text}"
+    );
+    for path in [
+        "sys/devices/x",
+        "/sys/class/net/eth0",
+        "/sys/devices/../class/net/eth0",
+    ] {
+        let (code, text) = refused_as("host-device", json!({"kernelpath": path}), "");
+        assert!(
+            code == 7 && text.starts_with(&format!("kernelpath is {path}, want")),
+            "{text}"
+        );
+    }
 }

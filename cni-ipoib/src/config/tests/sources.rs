@@ -42,6 +42,7 @@ fn the_address_that_came_latest_wins_and_is_named_when_it_is_wrong() {
     ];
     for first in 0..sources.len() {
         let mut keys = serde_json::Map::new();
+        keys.insert("capabilities".to_owned(), json!({"mac": true}));
         let mut args = "";
         for (_, more, text) in &sources[first..] {
             keys.extend(more.as_object().unwrap().clone());
@@ -68,7 +69,8 @@ fn the_address_that_came_latest_wins_and_is_named_when_it_is_wrong() {
 
 #[test]
 fn a_guid_comes_from_the_runtime_a_person_or_the_environment() {
-    let guid = |keys, args| {
+    let guid = |mut keys: Value, args| {
+        keys["capabilities"] = json!({"infinibandGUID": true});
         Config::read(&call_with("cni-ipoib", keys, args))
             .unwrap()
             .guid
@@ -127,4 +129,62 @@ fn a_device_of_a_device_plugin_goes_before_a_name() {
     );
     assert_eq!(master(json!({"deviceID": "17"})), device("17"));
     assert_eq!(master(json!({})), Master::Unset);
+}
+
+#[test]
+fn a_pod_chooses_no_address_unless_the_network_offers_that() {
+    let cases = [
+        (
+            "mac",
+            json!({"args": {"cni": {"mac": "02:00:00:00:00:98"}}}),
+            "",
+            "args.cni.mac",
+        ),
+        ("mac", json!({}), "MAC=02:00:00:00:00:98", "CNI_ARGS MAC"),
+        (
+            "infinibandGUID",
+            json!({"args": {"cni": {"guid": "00:00:00:00:00:00:00:02"}}}),
+            "",
+            "args.cni.guid",
+        ),
+        (
+            "infinibandGUID",
+            json!({}),
+            "GUID=00:00:00:00:00:00:00:03",
+            "CNI_ARGS GUID",
+        ),
+    ];
+    for (capability, keys, args, key) in cases {
+        for capabilities in [json!({}), json!({"ips": true}), json!({capability: false})] {
+            let mut keys = keys.clone();
+            keys["capabilities"] = capabilities;
+            let (code, text) = refused_as("cni-ipoib", keys, args);
+            assert_eq!(code, 7);
+            let remedy = format!("add \"capabilities\": {{\"{capability}\": true}} to the network");
+            assert!(
+                text.starts_with(&format!("{key} asks for ")) && text.contains(&remedy),
+                "{text}"
+            );
+        }
+        let mut keys = keys.clone();
+        keys["capabilities"] = json!({capability: true});
+        let config = Config::read(&call_with("cni-ipoib", keys, args)).unwrap();
+        assert_ne!((config.mac, config.guid), (None, None), "{key}");
+    }
+}
+
+/// Multus sends a `mac` of the annotation in both.
+#[test]
+fn a_runtime_that_keeps_the_capabilities_to_itself_is_understood() {
+    let keys = json!({"runtimeConfig": {"mac": "02:00:00:00:00:01"}});
+    let config = Config::read(&call_with("cni-ipoib", keys, "MAC=02:00:00:00:00:01")).unwrap();
+    assert_eq!(config.mac.unwrap().to_string(), "02:00:00:00:00:01");
+}
+
+#[test]
+fn what_the_network_itself_sets_needs_no_capability() {
+    let config = read(json!({"mac": "02:00:00:00:00:05", "guid": "00:00:00:00:00:00:00:04"}));
+    assert!(config.mac.is_some() && config.guid.is_some());
+    let empty = json!({"args": {"cni": {"mac": "", "guid": ""}}});
+    assert_eq!(read(empty), read(json!({})));
 }

@@ -7,7 +7,7 @@ fn every_key_is_read() {
         "master": "ib0", "mode": "ipoib", "pkey": "0x8001", "ipoibMode": "connected", "umcast": true,
         "linkInContainer": true, "mtu": 2044, "delegateTimeout": 5, "ipam": {"type": "rdma-ipam"},
         "dns": {"nameservers": ["192.0.2.1"]},
-        "runtimeConfig": {"infinibandGUID": "02:00:00:00:00:00:00:07", "CNIDeviceInfoFile": "/run/x.json"},
+        "runtimeConfig": {"infinibandGUID": "02:00:00:00:00:00:00:07", "CNIDeviceInfoFile": "/run/k8s.cni.cncf.io/x.json"},
     }));
     assert_eq!(
         (ib.master, ib.mode, ib.pkey),
@@ -29,7 +29,10 @@ fn every_key_is_read() {
         (ib.dns.nameservers, ib.guid),
         (vec!["192.0.2.1".to_owned()], Some(Guid(0x0200_0000_0000_0007)))
     );
-    assert_eq!(ib.device_info_file, Some(PathBuf::from("/run/x.json")));
+    assert_eq!(
+        ib.device_info_file,
+        Some(PathBuf::from("/run/k8s.cni.cncf.io/x.json"))
+    );
     let ethernet = read(
         json!({"mode": "macvlan", "macvlanMode": "vepa", "bcqueuelen": 500, "mac": "02:00:00:00:00:05"}),
     );

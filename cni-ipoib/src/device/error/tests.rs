@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::DeviceError;
 use common::cni::Code;
+use common::rdma::Guid;
 use std::time::Duration;
 
 #[test]
@@ -25,6 +26,15 @@ fn each_failure_has_its_code_and_says_what_to_do() {
             "ib1 belongs to a/net1; it can be had when that pod is gone",
         ),
         (
+            DeviceError::GuidInUse {
+                link: link(),
+                guid: Guid(0x21),
+                holder: "fabric/net1 of container c2".to_owned(),
+            },
+            Code::INVALID_CONFIG,
+            "ib1 is not given the GUID 0000:0000:0000:0021: fabric/net1 of container c2 has it; ask for another one",
+        ),
+        (
             DeviceError::Lost {
                 link: link(),
                 reason: "it went".to_owned(),
@@ -39,11 +49,6 @@ fn each_failure_has_its_code_and_says_what_to_do() {
             },
             Code::TRY_AGAIN,
             "ib1 did not come back from the pod within 5s: its namespace is still being cleared up, or a process of the pod holds it; trying again brings it back once that namespace is gone",
-        ),
-        (
-            DeviceError::Busy,
-            Code::TRY_AGAIN,
-            "another call is moving a link between host and pod; try again",
         ),
     ];
     for (error, code, text) in table {

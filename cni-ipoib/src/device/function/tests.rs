@@ -113,6 +113,21 @@ fn a_virtual_function_gets_its_guid_and_after_del_its_own_again() {
     }
 }
 
+#[test]
+fn a_guid_that_something_else_of_the_node_has_is_refused() {
+    for way in WAYS {
+        let rig = rig_with(way, OWN);
+        let before = host(&rig);
+        let of_ib0 = guid_of(&ipoib(4, "ib0", 0xffff));
+        let keys = json!({"mode": "device", "master": "ib2", "guid": Guid(of_ib0).to_string()});
+        let error = rig.add_with("c1", &keys).unwrap_err();
+        assert_eq!(error.code, Code::INVALID_CONFIG);
+        let text = format!("ib2 is not given the GUID {}: mlx5_0 port 1 has it", Guid(of_ib0));
+        assert!(error.msg.starts_with(&text), "{}", error.msg);
+        assert_clean(&rig, &before, OWN, &format!("{way:?}"));
+    }
+}
+
 /// Runs ADD with a fault at each request in turn, and `after` on what it left.
 fn at_each_request(fault: fn(usize) -> Fault, after: impl Fn(&Rig, &str, bool)) {
     for way in WAYS {

@@ -4,12 +4,13 @@
 use super::moved;
 use crate::config::{Config, HostAddresses};
 use crate::device::Facts;
+use crate::device::function::Function;
 use crate::host::{Host, Port};
 use crate::kernel::Side;
 use crate::model::{call, ethernet, ipoib};
 use common::cni;
 use common::netlink::{Carried, Link};
-use common::rdma::PortState;
+use common::rdma::{Guid, PortState};
 use serde_json::json;
 
 fn config() -> Config {
@@ -224,6 +225,34 @@ fn a_virtual_function_without_a_guid_is_refused() {
     };
     let text = refused(&config(), &host(link), &facts());
     assert!(text.contains("its port has no GUID"), "{text}");
+}
+
+#[test]
+fn a_guid_that_another_attachment_has_is_refused() {
+    let function = Function {
+        path: "/sys/devices/a".into(),
+        physical: "/sys/devices/b".into(),
+        number: 1,
+        driver: "/sys/bus/pci/drivers/mlx5_core".into(),
+        node_guid: Guid(1),
+        port_guid: Guid(1),
+    };
+    let facts = Facts {
+        function: Some(function),
+        guids: vec![(Guid(0x21), "fabric/net1 of container c2".to_owned())],
+        ..facts()
+    };
+    let asks = |guid: u64| {
+        let keys = json!({"mode": "device", "master": "ib0", "guid": Guid(guid).to_string()});
+        Config::read(&call(keys)).unwrap()
+    };
+    let link = Link {
+        device: Some("pci/0000:3b:00.2".to_owned()),
+        ..ipoib(4, "ib0", 0xffff)
+    };
+    let text = refused(&asks(0x21), &host(link.clone()), &facts);
+    assert!(text.contains("fabric/net1 of container c2 has it"), "{text}");
+    moved(&asks(0x22), &host(link), &facts).unwrap();
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::model::alone;
 
 const SHORT: Duration = Duration::from_millis(40);
 
-fn is_collecting(gate: &Result<Gate, Error>) -> bool {
-    matches!(gate, Err(Error::Collecting(_)))
+fn is_locked(gate: &Result<Gate, Error>) -> bool {
+    matches!(gate, Err(Error::Locked { .. }))
 }
 
 #[test]
@@ -14,11 +14,11 @@ fn many_pass_at_once_and_none_while_it_is_shut() {
     let dir = tempfile::tempdir().unwrap();
     let first = Gate::pass(dir.path(), SHORT).unwrap();
     let second = Gate::pass(dir.path(), SHORT).unwrap();
-    assert!(is_collecting(&Gate::shut(dir.path(), SHORT)));
+    assert!(is_locked(&Gate::shut(dir.path(), SHORT)));
     drop((first, second));
     let shut = Gate::shut(dir.path(), SHORT).unwrap();
-    assert!(is_collecting(&Gate::pass(dir.path(), SHORT)));
-    assert!(is_collecting(&Gate::shut(dir.path(), SHORT)));
+    assert!(is_locked(&Gate::pass(dir.path(), SHORT)));
+    assert!(is_locked(&Gate::shut(dir.path(), SHORT)));
     drop(shut);
     Gate::pass(dir.path(), SHORT).unwrap();
 }
@@ -39,14 +39,20 @@ fn who_waits_passes_as_soon_as_it_opens() {
 }
 
 #[test]
-fn the_refusal_names_the_network() {
+fn the_refusal_names_the_network_and_the_process_that_holds_the_lock() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let network = dir.path().join("rail0");
     std::fs::create_dir(&network).unwrap();
     let _shut = Gate::shut(&network, SHORT).unwrap();
-    let Err(Error::Collecting(name)) = Gate::pass(&network, Duration::ZERO) else {
-        panic!("it is shut");
-    };
-    assert_eq!(name, "rail0");
+    let text = Gate::pass(&network, Duration::ZERO).unwrap_err().to_string();
+    let holder = format!("by process {} (", std::process::id());
+    assert!(
+        text.contains("rail0 has been locked for ") && text.contains(&holder),
+        "{text}"
+    );
+    assert!(
+        !text.contains("GC"),
+        "who holds it is not known to be a GC: {text}"
+    );
 }

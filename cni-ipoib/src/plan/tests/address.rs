@@ -37,7 +37,7 @@ fn an_ipoib_child_answers_at_its_ports_guid_and_no_other() {
         json!({"mac": IB_ADDRESS}),
         json!({"mac": IB_ADDRESS.replace("00:00:10:49", "80:00:00:01")}),
         json!({"runtimeConfig": {"infinibandGUID": GUID}}),
-        json!({"args": {"cni": {"guid": "248a:0703:00b4:0c5e"}}}),
+        json!({"args": {"cni": {"guid": "248a:0703:00b4:0c5e"}}, "capabilities": {"infinibandGUID": true}}),
     ] {
         assert_eq!(planned(keys, &infiniband()).address, None, "the kernel makes it");
     }

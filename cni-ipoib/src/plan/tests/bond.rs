@@ -90,7 +90,7 @@ fn the_pod_gets_a_child_of_each_port_and_a_bond_of_its_own() {
     for port in &child.ports {
         assert_eq!(
             ipoib_of(port),
-            (Some(Pkey(0x8001)), Some(IpoibMode::Datagram), None)
+            (Some(Pkey(0x8001)), Some(IpoibMode::Datagram), Some(false))
         );
         assert_eq!(
             (port.side, port.mtu, port.carrier_timeout),

@@ -19,7 +19,7 @@ pub use directory::Directory;
 pub use distribution::{Choice, Distribution};
 pub use error::Error;
 pub use in_use::{Places, Use, users};
-pub use plugin::{Origin, PLUGINS, Plugin};
+pub use plugin::{Origin, PEERS, PLUGINS, Plugin};
 pub use remove::{Uninstall, uninstall};
 
 use directory::Fitted;
@@ -52,6 +52,16 @@ pub struct Install {
     /// Puts a program of another origin that has a plugin's name aside, as NAME.foreign, until uninstall puts it back
     #[arg(long, env = "RDMANET_REPLACE_FOREIGN")]
     pub replace_foreign: bool,
+    /// Installs cni-ipoib also under these names, whose plugins' configurations it reads: ipoib, macvlan, host-device. A
+    /// plugin of another origin that has such a name is never replaced
+    #[arg(
+        long,
+        env = "RDMANET_PEER_NAMES",
+        value_name = "NAMES",
+        value_delimiter = ',',
+        value_parser = plugin::peer
+    )]
+    pub peer_names: Vec<&'static str>,
 }
 
 impl Target {
@@ -84,10 +94,17 @@ pub fn install(wanted: &Install, out: &mut dyn Write) -> Result<(), Error> {
     let (path, why) = wanted.target.find()?;
     say(out, format_args!("plugins go to {}: {why}", path.display()));
     let directory = Directory::open(&wanted.target.host, &path)?;
-    let plugins = PLUGINS
+    let mut plugins = PLUGINS
         .iter()
         .map(|name| Plugin::read(&wanted.plugins, name))
         .collect::<Result<Vec<_>, _>>()?;
+    let peers = peers(&directory, &wanted.peer_names)?;
+    let under_peers_names: Vec<Plugin> = plugins
+        .iter()
+        .filter(|plugin| plugin.serves_peers())
+        .flat_map(|plugin| peers.iter().map(|&name| plugin.as_peer(name)))
+        .collect();
+    plugins.extend(under_peers_names);
     let fitted = plugins
         .iter()
         .map(|plugin| directory.fit(plugin, wanted.replace_foreign))
@@ -99,7 +116,7 @@ pub fn install(wanted: &Install, out: &mut dyn Write) -> Result<(), Error> {
         }
     }
     directory.sync()?;
-    if directory.has_nothing_else(&PLUGINS)? {
+    if directory.has_nothing_else(&[&PLUGINS[..], &PEERS].concat())? {
         say(
             out,
             format_args!(
@@ -110,6 +127,19 @@ pub fn install(wanted: &Install, out: &mut dyn Write) -> Result<(), Error> {
         );
     }
     Ok(())
+}
+
+/// The names of peers that cni-ipoib is to have: the wanted ones, and those that it has. A pod whose network names such a
+/// type needs it for DEL, so a name that is not wanted any more is kept up to date and goes with the plugins.
+fn peers(directory: &Directory, wanted: &[&'static str]) -> Result<Vec<&'static str>, Error> {
+    let mut names = Vec::new();
+    for name in PEERS {
+        let origin = Origin::of(&directory.entry(name), plugin::program_of(name))?.0;
+        if wanted.contains(&name) || matches!(origin, Origin::Ours { .. }) {
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
 /// A log that cannot be written must not stop an installation.

@@ -130,7 +130,7 @@ impl Directory {
         let new = self.new_entry(plugin.name);
         remove_if_there(&new)?;
         remove_if_there(&self.gone_entry(plugin.name))?;
-        let (before, content) = Origin::of(&path, plugin.name)?;
+        let (before, content) = Origin::of(&path, plugin.program)?;
         if matches!(before, Origin::Ours { .. }) && content == plugin.content {
             // An earlier one may have been made so by hand.
             set_mode(&path)?;
@@ -140,6 +140,13 @@ impl Directory {
             });
         }
         let aside = match &before {
+            Origin::Foreign { what } if plugin.name != plugin.program => {
+                return Err(Error::ForeignPeer {
+                    path,
+                    name: plugin.name,
+                    what: what.clone(),
+                });
+            }
             Origin::Foreign { .. } if replace_foreign && !path.is_dir() => Some(self.aside(plugin.name)),
             Origin::Foreign { what } => {
                 return Err(Error::Foreign {

@@ -72,6 +72,21 @@ pub enum Error {
         /// What is there.
         what: String,
     },
+    /// A program of another origin has the name of a peer.
+    #[error(
+        "{} is there already and is not rdmanet's ({what}): it was left alone, and nothing was installed. Another project's \
+         plugin is never replaced under its own name: take {name} out of --peer-names (RDMANET_PEER_NAMES), or remove that \
+         plugin first",
+        .path.display()
+    )]
+    ForeignPeer {
+        /// Where.
+        path: PathBuf,
+        /// Its name.
+        name: &'static str,
+        /// What is there.
+        what: String,
+    },
     /// A file cannot be written.
     #[error("cannot write {}: {source}{}; the plugins that were there are still there", .path.display(), hint(.source))]
     Write {

@@ -11,6 +11,12 @@ use std::path::Path;
 /// with a new one.
 pub const PLUGINS: [&str; 2] = ["rdma-ipam", "cni-ipoib"];
 
+/// Names of other projects' plugins whose configurations `cni-ipoib` reads when it is called by them.
+pub const PEERS: [&str; 3] = ["ipoib", "macvlan", "host-device"];
+
+/// The program that has the peers' names.
+const PEER_PROGRAM: &str = PLUGINS[1];
+
 /// What stands behind name and version in the line that each plugin says of itself, and so in its file.
 const MARK: &[u8] = b" (rdmanet): ";
 
@@ -20,8 +26,10 @@ const LARGEST: u64 = 64 << 20;
 /// A plugin that is to be installed.
 #[derive(Clone, Debug)]
 pub struct Plugin {
-    /// Its name.
+    /// The name of its file.
     pub name: &'static str,
+    /// The name that the program says of itself.
+    pub program: &'static str,
     /// Its version.
     pub version: String,
     /// The program.
@@ -61,10 +69,35 @@ impl Plugin {
             version_of(&content, name).ok_or_else(|| failed(format!("this is not {name} of rdmanet")))?;
         Ok(Self {
             name,
+            program: name,
             version,
             content,
         })
     }
+
+    /// The same program under the name of a peer.
+    pub(super) fn as_peer(&self, name: &'static str) -> Self {
+        Self { name, ..self.clone() }
+    }
+
+    /// Whether the program can have the names of peers.
+    pub(super) fn serves_peers(&self) -> bool {
+        self.program == PEER_PROGRAM
+    }
+}
+
+/// The peer of this name.
+///
+/// # Errors
+/// A sentence with the known names.
+pub(super) fn peer(name: &str) -> Result<&'static str, String> {
+    let known = PEERS.into_iter().find(|known| *known == name);
+    known.ok_or_else(|| format!("want any of {}", PEERS.join(", ")))
+}
+
+/// The program that must be behind the name of a file for it to be ours.
+pub(super) fn program_of(name: &'static str) -> &'static str {
+    if PEERS.contains(&name) { PEER_PROGRAM } else { name }
 }
 
 impl Origin {

@@ -4,7 +4,8 @@
 //! Holds always: a pod that was attached before the plugins went finds them again, unless that was not wanted.
 
 use super::directory::{remove_if_there, rename};
-use super::{Directory, Error, Origin, PLUGINS, Places, Target, say, users};
+use super::plugin::program_of;
+use super::{Directory, Error, Origin, PEERS, PLUGINS, Places, Target, say, users};
 use std::io::Write;
 use std::thread::sleep;
 use std::time::Duration;
@@ -42,12 +43,13 @@ pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
     restore(&directory)?;
     unless_in_use(wanted, out)?;
     let mut gone = Vec::new();
-    for name in PLUGINS {
-        match Origin::of(&directory.entry(name), name)?.0 {
+    for name in names() {
+        match Origin::of(&directory.entry(name), program_of(name))?.0 {
             Origin::Ours { version } => {
                 rename(&directory.entry(name), &directory.gone_entry(name))?;
                 gone.push((name, version));
             }
+            Origin::Nothing | Origin::Foreign { .. } if PEERS.contains(&name) => {}
             Origin::Nothing => say(out, format_args!("{name} is not there")),
             Origin::Foreign { what } => say(out, format_args!("{name} is not rdmanet's and stays: {what}")),
         }
@@ -67,6 +69,11 @@ pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
         put_back(&directory, name, out)?;
     }
     directory.sync()
+}
+
+/// Every name that a program of ours may have.
+fn names() -> impl Iterator<Item = &'static str> {
+    PLUGINS.into_iter().chain(PEERS)
 }
 
 fn unless_in_use(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
@@ -89,7 +96,7 @@ fn unless_in_use(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
 
 /// Gives back the names that this removal, or one that was killed, took away.
 fn restore(directory: &Directory) -> Result<(), Error> {
-    for name in PLUGINS {
+    for name in names() {
         let (gone, path) = (directory.gone_entry(name), directory.entry(name));
         if !gone.exists() {
             continue;

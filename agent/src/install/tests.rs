@@ -82,6 +82,7 @@ impl Node {
             target: self.target(),
             plugins: self.image(version),
             replace_foreign: false,
+            peer_names: Vec::new(),
         }
     }
 

@@ -43,6 +43,10 @@ fn values_that_make_no_sense_are_refused_with_the_value_and_what_fits() {
             "at '/replaceForeign': got string, want boolean",
         ),
         (
+            &[IMAGE, "peerNames={bridge}"],
+            "value must be one of 'ipoib', 'macvlan', 'host-device'",
+        ),
+        (
             &[IMAGE, "imagePullPolicy=Sometimes"],
             "value must be one of 'Always', 'IfNotPresent', 'Never'",
         ),
@@ -90,6 +94,7 @@ fn a_directory_of_ones_own_goes_before_the_distributions() {
 fn what_the_agent_and_its_installer_can_be_told_reaches_them() {
     let told = pod(&[
         "replaceForeign=true",
+        "peerNames={ipoib,host-device}",
         "logLevel=debug",
         "quarantine=1h30m",
         "links=ib*\\,bond0",
@@ -98,6 +103,10 @@ fn what_the_agent_and_its_installer_can_be_told_reaches_them() {
     assert_eq!(
         variable(&told["initContainers"][0], "RDMANET_REPLACE_FOREIGN"),
         Some(json!("true"))
+    );
+    assert_eq!(
+        variable(&told["initContainers"][0], "RDMANET_PEER_NAMES"),
+        Some(json!("ipoib,host-device"))
     );
     let agent = &told["containers"][0];
     assert_eq!(variable(agent, "RDMANET_LOG"), Some(json!("debug")));

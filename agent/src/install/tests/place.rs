@@ -180,3 +180,73 @@ fn a_directory_without_any_other_plugin_is_told() {
         "warning: /opt/cni/bin has no other plugin in it",
     );
 }
+
+/// An installation that also gives cni-ipoib the name `ipoib`.
+fn with_ipoib(node: &Node, version: &str) -> Result<String, Error> {
+    let wanted = Install {
+        peer_names: vec!["ipoib"],
+        ..node.wanted(version)
+    };
+    told(|out| install(&wanted, out))
+}
+
+#[test]
+fn cni_ipoib_gets_a_peers_name_only_where_that_is_asked_for() {
+    let node = Node::usual();
+    node.install("0.1.0").unwrap();
+    assert_eq!(node.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
+    assert_says(
+        &with_ipoib(&node, "0.1.0").unwrap(),
+        "ipoib 0.1.0 installed (there was none)",
+    );
+    assert_eq!(node.names(BIN), ["cni-ipoib", "ipoib", "loopback", "rdma-ipam"]);
+    assert_eq!(node.read("/opt/cni/bin/ipoib"), program("cni-ipoib", "0.1.0"));
+    for name in PEERS {
+        assert_eq!(plugin::peer(name), Ok(name));
+    }
+    assert_eq!(
+        plugin::peer("bridge"),
+        Err("want any of ipoib, macvlan, host-device".to_owned())
+    );
+}
+
+#[test]
+fn a_peers_name_is_kept_up_to_date_and_goes_with_the_plugins() {
+    let node = Node::usual();
+    with_ipoib(&node, "0.1.0").unwrap();
+    assert_says(
+        &node.install("0.2.0").unwrap(),
+        "ipoib 0.2.0 installed (was 0.1.0)",
+    );
+    assert_eq!(node.read("/opt/cni/bin/ipoib"), program("cni-ipoib", "0.2.0"));
+    let said = told(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap();
+    assert_says(&said, "ipoib 0.2.0 removed");
+    assert_eq!(node.names(BIN), ["loopback"]);
+}
+
+#[test]
+fn another_projects_plugin_is_never_replaced_under_its_own_name() {
+    let node = Node::usual();
+    node.write("/opt/cni/bin/ipoib", "#!/bin/sh\necho theirs\n");
+    for replace_foreign in [false, true] {
+        let wanted = Install {
+            peer_names: vec!["ipoib"],
+            replace_foreign,
+            ..node.wanted("0.1.0")
+        };
+        let said = refusal(told(|out| install(&wanted, out)));
+        assert_says(&said, "/opt/cni/bin/ipoib is there already and is not rdmanet's");
+        assert_says(&said, "take ipoib out of --peer-names");
+        assert_eq!(node.names(BIN), ["ipoib", "loopback"], "nothing was installed");
+    }
+    node.install("0.1.0").unwrap();
+    told(|out| uninstall(&node.removal_of_a_whole_node(), out)).unwrap();
+    assert_eq!(node.read("/opt/cni/bin/ipoib"), "#!/bin/sh\necho theirs\n");
+}
+
+#[test]
+fn rdma_ipam_under_a_peers_name_is_of_another_origin() {
+    let node = Node::usual();
+    node.write("/opt/cni/bin/ipoib", &program("rdma-ipam", "0.1.0"));
+    assert_says(&refusal(with_ipoib(&node, "0.1.0")), "is not rdmanet's");
+}

@@ -43,6 +43,12 @@ pub enum Command {
     #[cfg(feature = "cluster")]
     #[command(flatten)]
     Ask(Ask),
+    /// What an error of a plugin means and what to do: kubectl describe pod NAME | rdmanet explain
+    Explain {
+        /// A code, or the text that has the error, such as an Event; without it, or with -, stdin
+        #[arg(value_name = "TEXT")]
+        text: Vec<String>,
+    },
     /// Prints the script that completes commands in a shell: source <(rdmanet completion bash)
     Completion {
         /// The shell

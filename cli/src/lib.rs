@@ -11,6 +11,7 @@ pub mod args;
 pub mod check;
 #[cfg(feature = "cluster")]
 pub mod cluster;
+pub mod explain;
 #[cfg(feature = "cluster")]
 pub mod holders;
 #[cfg(feature = "cluster")]
@@ -40,6 +41,7 @@ use clap::CommandFactory;
 pub fn run(args: &Args) -> Result<Answer, Failure> {
     match &args.command {
         Command::Node(options) => node::run(options),
+        Command::Explain { text } => explain::run(text),
         Command::Completion { shell } => Ok(completion(*shell)),
         #[cfg(feature = "cluster")]
         Command::Ask(ask) => asking::run(ask),

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rdmanet explain`: the error of a plugin in whatever text it arrived in, with its meaning and remedy.
+//!
+//! Multus answers each refusal of a network with code 999 and puts the plugin's words into its own message, so the code
+//! that the tables explain is lost. Each error of ours therefore ends with `rdmanet error N` (`common::cni::error`).
+//!
+//! Invariant: the meaning and the remedy are those of `docs/operate.md`, which is compiled in.
+
+use crate::answer::{Answer, Failure, Outcome};
+use common::cni::error::MARK;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Read};
+
+/// The page whose last table has every code.
+const OPERATE: &str = include_str!("../../docs/operate.md");
+
+/// The heading of that table.
+const HEADING: &str = "\n## Error codes\n";
+
+/// What precedes a plugin's words in the messages of libcni (`invoke` and `libcni/api.go`) and of Multus.
+const PREFIXES: [&str; 5] = [
+    "failed (add): ",
+    "failed (delete): ",
+    "failed (check): ",
+    "failed (gc): ",
+    "failed (status): ",
+];
+
+/// The largest text that is read from stdin, in bytes; the events of a whole namespace are smaller.
+const TEXT_MAX: u64 = 16 << 20;
+
+/// An error of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    code: u32,
+    /// The plugin's sentence, where the text has it.
+    message: String,
+}
+
+/// What the table says of a code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row<'t> {
+    from: &'t str,
+    meaning: &'t str,
+    remedy: &'t str,
+}
+
+/// Explains what `words` say, or else what stdin says.
+///
+/// # Errors
+/// Stdin is a terminal or cannot be read.
+pub fn run(words: &[String]) -> Result<Answer, Failure> {
+    let text = match words {
+        [] => stdin()?,
+        [one] if one == "-" => stdin()?,
+        words => words.join(" "),
+    };
+    Ok(explain(&text))
+}
+
+fn stdin() -> Result<String, Failure> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Err(Failure::new(
+            "nothing to explain: give a code or a message, or pipe one in: kubectl describe pod NAME | rdmanet explain",
+        ));
+    }
+    let mut bytes = Vec::new();
+    stdin
+        .take(TEXT_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(|e| Failure(format!("cannot read stdin: {e}")))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Every error in `text`, explained.
+pub fn explain(text: &str) -> Answer {
+    let table = table(OPERATE);
+    let found = find(text);
+    if found.is_empty() {
+        return nothing(text);
+    }
+    let mut out = String::new();
+    let mut documents = Vec::new();
+    for Found { code, message } in &found {
+        let row = table.get(code);
+        let (from, meaning, remedy) = match row {
+            Some(row) => (row.from, row.meaning, row.remedy),
+            None => (
+                "-",
+                "this version of rdmanet has no such code",
+                "use the command of the version that is installed on the nodes",
+            ),
+        };
+        let _ = writeln!(out, "code {code}, from {from}: {meaning}");
+        if !message.is_empty() {
+            let _ = writeln!(out, "  it says     {message}");
+        }
+        let _ = writeln!(out, "  what to do  {remedy}\n");
+        documents.push(json!({
+            "code": code, "from": from, "meaning": meaning, "remedy": remedy, "message": message,
+        }));
+    }
+    Answer {
+        text: out,
+        json: json!({ "errors": documents }),
+        outcome: Outcome::Fine,
+    }
+}
+
+fn nothing(text: &str) -> Answer {
+    let mut said = format!("no error of rdmanet: none of this ends with \"{MARK}N\"\n");
+    if text.contains("Multus") || text.contains("multus") {
+        said.push_str("code 999 is Multus' own for whatever a network answered; the message names the plugin that failed\n");
+    }
+    Answer {
+        text: said,
+        json: json!({ "errors": [] }),
+        outcome: Outcome::Found,
+    }
+}
+
+/// The errors in `text`, each once.
+fn find(text: &str) -> Vec<Found> {
+    let trimmed = text.trim();
+    if let Ok(code) = trimmed.parse() {
+        let message = String::new();
+        return vec![Found { code, message }];
+    }
+    if let Ok(Value::Object(document)) = serde_json::from_str::<Value>(trimmed)
+        && let (Some(code), Some(message)) = (
+            document.get("code").and_then(Value::as_u64),
+            document.get("msg").and_then(Value::as_str),
+        )
+        && let Ok(code) = u32::try_from(code)
+        && !message.contains(MARK)
+    {
+        let message = message.to_owned();
+        return vec![Found { code, message }];
+    }
+    let mut found: Vec<Found> = text.lines().flat_map(of_line).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The errors in one line: an Event has one, a log may have several.
+fn of_line(line: &str) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut rest = line;
+    while let Some(at) = rest.find(MARK) {
+        let (before, after) = (&rest[..at], &rest[at + MARK.len()..]);
+        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        if let Ok(code) = after[..digits].parse() {
+            let message = message(before);
+            found.push(Found { code, message });
+        }
+        rest = &after[digits..];
+    }
+    found
+}
+
+/// The plugin's words at the end of `before`.
+fn message(before: &str) -> String {
+    let start = PREFIXES
+        .iter()
+        .filter_map(|prefix| Some(before.rfind(prefix)? + prefix.len()))
+        .max()
+        .unwrap_or_default();
+    let words = before[start..].trim();
+    words.strip_suffix(';').unwrap_or(words).to_owned()
+}
+
+/// The rows of the table of error codes in `page`.
+fn table(page: &str) -> BTreeMap<u32, Row<'_>> {
+    let section = page.split_once(HEADING).map_or("", |(_, section)| section);
+    let end = section.find("\n## ").unwrap_or(section.len());
+    section[..end]
+        .lines()
+        .filter_map(|line| {
+            let cells: Vec<&str> = line
+                .strip_prefix("| ")?
+                .strip_suffix(" |")?
+                .split(" | ")
+                .collect();
+            let [code, from, meaning, remedy] = cells.as_slice() else {
+                return None;
+            };
+            let row = Row {
+                from,
+                meaning,
+                remedy,
+            };
+            Some((code.parse().ok()?, row))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use common::cni::{Code, Error, Version};
+
+/// As `kubectl describe pod` shows what kubelet, containerd, Multus and libcni made of an error.
+fn event(error: &Error) -> String {
+    let document = error.to_json(Version::V1_1_0);
+    let (msg, details) = (
+        document["msg"].as_str().unwrap(),
+        document["details"].as_str().unwrap(),
+    );
+    format!(
+        "  Warning  FailedCreatePodSandBox  2s  kubelet  Failed to create pod sandbox: rpc error: code = Unknown desc = failed to \
+         setup network for sandbox \"3f1c\": plugin type=\"multus\" name=\"multus-cni-network\" failed (add): \
+         [ml/trainer-0/8a2f:ib-ipoib]: error adding container to network \"ib-ipoib\": plugin type=\"cni-ipoib\" failed (add): \
+         {msg}; {details}\n"
+    )
+}
+
+#[test]
+fn an_error_that_multus_wrapped_is_found_with_its_code_and_its_sentence() {
+    let down = Error::new(
+        Code::NO_CARRIER,
+        "ib0 carries nothing: mlx5_0 port 1 is down (Polling); check cable",
+    );
+    let full =
+        Error::new(Code::EXHAUSTED, "rdma-ipam: pool rail0 has no address left").with_details("254 of 254");
+    let answer = explain(&format!(
+        "Events:\n{}{}{}",
+        event(&down),
+        event(&full),
+        event(&down)
+    ));
+    assert_eq!(answer.outcome, Outcome::Fine);
+    let errors = answer.json["errors"].as_array().unwrap();
+    assert_eq!(errors.len(), 2, "each once: {}", answer.text);
+    assert_eq!(errors[0]["code"], 102);
+    assert_eq!(
+        errors[0]["message"],
+        "ib0 carries nothing: mlx5_0 port 1 is down (Polling); check cable"
+    );
+    assert_eq!(
+        errors[1]["message"],
+        "rdma-ipam: pool rail0 has no address left; 254 of 254"
+    );
+    assert!(
+        answer.text.contains("code 102, from `cni-ipoib`: "),
+        "{}",
+        answer.text
+    );
+    assert!(
+        answer.text.contains("what to do  cable, switch port"),
+        "{}",
+        answer.text
+    );
+}
+
+#[test]
+fn a_code_alone_and_a_cni_answer_are_explained_too() {
+    let codes = |text: &str| {
+        let answer = explain(text);
+        let errors = answer.json["errors"].as_array().unwrap().clone();
+        errors
+            .iter()
+            .map(|error| error["code"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(codes(" 118\n"), [118]);
+    assert_eq!(
+        codes(r#"{"cniVersion":"1.0.0","code":7,"msg":"master is not set"}"#),
+        [7]
+    );
+    let ours = Error::new(Code::TRY_AGAIN, "locked").to_json(Version::V1_1_0);
+    assert_eq!(codes(&ours.to_string()), [11]);
+    assert_eq!(codes("level=error rdmanet error 4 and rdmanet error 5"), [4, 5]);
+    let unknown = explain("12345");
+    assert!(unknown.text.contains("has no such code"), "{}", unknown.text);
+}
+
+#[test]
+fn a_text_without_an_error_of_ours_is_said_to_have_none() {
+    for text in [
+        "",
+        "code 999",
+        "rdmanet error",
+        "rdmanet error x",
+        "plugin type=\"multus\" failed (add): x",
+    ] {
+        let answer = explain(text);
+        assert_eq!(answer.outcome, Outcome::Found, "{text}");
+        assert!(answer.text.starts_with("no error of rdmanet"), "{text}");
+    }
+    assert!(explain("Multus: error").text.contains("999"));
+}
+
+/// `agent/src/tests.rs` compares the table's codes with the constants.
+#[test]
+fn every_row_of_the_table_is_read() {
+    let rows = OPERATE.split_once(HEADING).unwrap().1;
+    let rows = rows.split("\n## ").next().unwrap();
+    let lines = rows
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"))
+        .count();
+    assert_eq!(table(OPERATE).len(), lines - 1, "all but the heading");
+    for code in [1, 7, 100, 119, 999] {
+        assert!(table(OPERATE).contains_key(&code), "{code}");
+    }
+}

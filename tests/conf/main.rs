@@ -362,3 +362,19 @@ fn the_seeds_own_block_is_read_word_for_word() {
         (&json!("kubernetes"), &json!(true))
     );
 }
+
+#[test]
+fn networks_that_give_whole_ports_away_say_what_becomes_of_the_last_one() {
+    let mut whole = Vec::new();
+    for (name, _, config, comment) in networks() {
+        if config["mode"] == "device" && !name.ends_with("-vf") {
+            assert_eq!(
+                config["keepLast"], false,
+                "{name}: a node with one active port serves no pod"
+            );
+            assert!(comment.contains("keepLast false"), "{name}: {comment}");
+            whole.push(name);
+        }
+    }
+    assert_eq!(whole, ["from-hostdevicenetwork", "ib-device", "roce-device"]);
+}

@@ -283,6 +283,8 @@ fn result(prev: CniResult, made: &Made, attached: Attached, config: &Config, net
         .ips
         .extend(attached.ipam.ips.into_iter().map(|ip| IpConfig {
             interface: Some(index),
+            // Meant for this plugin, and not for the runtime.
+            probe: false,
             ..ip
         }));
     result.routes.extend(attached.ipam.routes);

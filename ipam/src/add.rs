@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: one address from each range set; again the same ones when called again.
 
-use crate::allocator::{Allocation, allocate};
+use crate::allocator::{Allocation, Prober, allocate};
 use crate::config::{Config, Requests};
 use crate::store::{Lease, Locked, Node, Sandbox, Store};
 use common::cni::dispatch::Call;
@@ -15,10 +15,14 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
     let locked = store.enter()?;
     let sandbox = Sandbox::of(&call.args, netns);
     if let Some(lease) = locked.lease(owner)? {
-        return repeat(&locked, lease, &config.requests, &sandbox);
+        return repeat(&locked, lease, &config.requests, &sandbox).map(|result| told(result, config.probes));
     }
     config.log_notes();
-    let allocations = allocate(&config.sets, &config.requests, &locked).map_err(|e| config.explain(e))?;
+    let prober = config.probes.then_some(Prober {
+        pod: sandbox.pod.as_deref(),
+    });
+    let allocated = allocate(&config.sets, &config.requests, &locked, prober);
+    let allocations = allocated.map_err(|e| config.explain(e))?;
     let result = CniResult {
         ips: allocations.iter().map(address).collect::<Result<_, _>>()?,
         routes: config.routes,
@@ -27,10 +31,21 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
     };
     let lease = locked.draft(owner, sandbox, result)?;
     locked.commit(&lease)?;
-    for allocation in allocations.iter().filter(|allocation| !allocation.requested) {
+    for allocation in allocations
+        .iter()
+        .filter(|allocation| !allocation.requested && !allocation.probe)
+    {
         locked.remember(allocation.range, allocation.ip);
     }
-    Ok(lease.result)
+    Ok(told(lease.result, config.probes))
+}
+
+/// `result` as the main plugin gets it: which addresses to probe is for one that does.
+pub(crate) fn told(mut result: CniResult, probes: bool) -> CniResult {
+    for ip in &mut result.ips {
+        ip.probe &= probes;
+    }
+    result
 }
 
 /// The answer to an ADD that was called before. A container that was started again under its id has another namespace, and
@@ -73,7 +88,7 @@ pub(crate) fn agree(lease: &Lease, requests: &Requests) -> Result<(), Error> {
 }
 
 pub(crate) fn address(allocation: &Allocation) -> Result<IpConfig, Error> {
-    let Allocation { range, ip, .. } = allocation;
+    let Allocation { range, ip, probe, .. } = allocation;
     let address = IpNetwork::new(*ip, range.subnet.prefix()).map_err(|e| {
         Error::caused(
             Code::INTERNAL,
@@ -85,5 +100,6 @@ pub(crate) fn address(allocation: &Allocation) -> Result<IpConfig, Error> {
         address,
         gateway: range.gateway,
         interface: None,
+        probe: *probe,
     })
 }

@@ -38,6 +38,30 @@ pub struct Occupied {
     pub next: Duration,
 }
 
+/// An address that was released a short time ago.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resting {
+    /// The address.
+    pub ip: IpAddr,
+    /// `namespace/name` of the pod that had it, if the runtime named one.
+    pub pod: Option<String>,
+    /// When its lease ended, on the kernel's clock.
+    pub ended: Duration,
+    /// How long the lease lasted.
+    pub lasted: Duration,
+}
+
+/// Who gets resting addresses where no other is left: a pod whose main plugin probes addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Prober<'p> {
+    /// `namespace/name` of the pod, if the runtime named one.
+    pub pod: Option<&'p str>,
+}
+
+/// A lease that lasted less probably ended because the probe found another host with its address. Such an address is
+/// the last choice, so that a pod that comes back does not get it again and again.
+pub(crate) const BRIEF: Duration = Duration::from_secs(10);
+
 /// What the allocator must know of a store.
 pub trait Occupancy {
     /// The state of one address.
@@ -48,6 +72,8 @@ pub trait Occupancy {
     fn occupied(&self, family: Family) -> Result<Occupied, Error>;
     /// The address that a range gave last.
     fn cursor(&self, range: &Range) -> Option<IpAddr>;
+    /// The addresses of a family that rest, and that no attachment holds.
+    fn resting(&self, family: Family) -> Result<Vec<Resting>, Error>;
 }
 
 /// An address decided on.
@@ -59,9 +85,12 @@ pub struct Allocation<'r> {
     pub ip: IpAddr,
     /// Whether it was asked for; such an address does not move the range's cursor.
     pub requested: bool,
+    /// Whether another host may still use it: it has not rested.
+    pub probe: bool,
 }
 
-/// One address from each set, requested ones first of all checked; all or nothing.
+/// One address from each set, requested ones first of all checked; all or nothing. With a `prober`, a set that has only
+/// resting addresses gives one of them.
 ///
 /// # Errors
 /// [`Code::EXHAUSTED`], [`Code::TRY_AGAIN`] when only resting addresses are left, and for requests
@@ -70,8 +99,9 @@ pub fn allocate<'r>(
     sets: &'r [Vec<Range>],
     requests: &Requests,
     store: &impl Occupancy,
+    prober: Option<Prober>,
 ) -> Result<Vec<Allocation<'r>>, Error> {
-    try_allocate(sets, requests, store).map_err(|refusal| match refusal {
+    try_allocate(sets, requests, store, prober).map_err(|refusal| match refusal {
         Refusal::Short(shortage) => shortage.error(),
         Refusal::Other(error) => error,
     })
@@ -100,6 +130,7 @@ pub fn try_allocate<'r>(
     sets: &'r [Vec<Range>],
     requests: &Requests,
     store: &impl Occupancy,
+    prober: Option<Prober>,
 ) -> Result<Vec<Allocation<'r>>, Refusal> {
     let mut asked: Vec<Option<Allocation>> = vec![None; sets.len()];
     for request in requests.iter() {
@@ -113,7 +144,8 @@ pub fn try_allocate<'r>(
                 ),
             )));
         }
-        if store.state(request.ip)? == State::Taken {
+        let state = store.state(request.ip)?;
+        if state == State::Taken {
             let owner = store.owner(request.ip);
             return Err(Refusal::Other(Error::new(
                 Code::ADDRESS_IN_USE,
@@ -124,12 +156,21 @@ pub fn try_allocate<'r>(
             range,
             ip: request.ip,
             requested: true,
+            probe: matches!(state, State::Resting(_)),
         });
     }
     let mut listed = Listed::default();
     sets.iter()
         .zip(asked)
-        .map(|(set, asked)| asked.map_or_else(|| next(set, store, &mut listed), Ok))
+        .map(|(set, asked)| match asked {
+            Some(asked) => Ok(asked),
+            None => next(set, store, &mut listed).or_else(|refusal| match (refusal, prober) {
+                (Refusal::Short(shortage), Some(prober)) if shortage.resting > 0 => {
+                    early(set, store, prober)?.ok_or(Refusal::Short(shortage))
+                }
+                (refusal, _) => Err(refusal),
+            }),
+        })
         .collect()
 }
 
@@ -200,6 +241,7 @@ fn next<'r>(
                 range,
                 ip,
                 requested: false,
+                probe: false,
             });
         }
         let occupied = listed.of(range.family(), store)?;
@@ -210,11 +252,38 @@ fn next<'r>(
                 range,
                 ip,
                 requested: false,
+                probe: false,
             });
         }
         shortage.add(range, occupied);
     }
     Err(Refusal::Short(shortage))
+}
+
+/// A resting address of `set`: the one that the pod had before, if any, else the one that has rested longest.
+fn early<'r>(
+    set: &'r [Range],
+    store: &impl Occupancy,
+    prober: Prober,
+) -> Result<Option<Allocation<'r>>, Error> {
+    let Some(family) = set.first().map(Range::family) else {
+        return Ok(None);
+    };
+    let range_of = |ip: IpAddr| set.iter().find(|range| range.free().contains(bits(ip)));
+    let rank = |resting: &Resting| {
+        let is_pods_own = prober.pod.is_some() && resting.pod.as_deref() == prober.pod;
+        (resting.lasted < BRIEF, !is_pods_own, resting.ended, resting.ip)
+    };
+    let candidates = store.resting(family)?.into_iter();
+    let best = candidates
+        .filter_map(|resting| Some((rank(&resting), resting.ip, range_of(resting.ip)?)))
+        .min_by_key(|(rank, ..)| *rank);
+    Ok(best.map(|(_, ip, range)| Allocation {
+        range,
+        ip,
+        requested: false,
+        probe: true,
+    }))
 }
 
 /// Asks about the few addresses after the cursor; nearly always the first one is free.

@@ -18,7 +18,7 @@ use crate::pool::{POOLS, PoolName};
 use crate::range::Range;
 use common::cni::dispatch::Call;
 use common::cni::id::is_name;
-use common::cni::{Code, Conf, Dns, Error, Route, Version};
+use common::cni::{Code, Conf, Dns, Error, PROBES, Route, Version};
 use raw::{RawConf, RawIpam};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -62,6 +62,8 @@ pub struct Config {
     pub dns: Dns,
     /// The addresses asked for.
     pub requests: Requests,
+    /// Whether the main plugin stated that it probes addresses ([`PROBES`]).
+    pub probes: bool,
     /// What is valid but probably not what its author means, each a sentence for a person.
     pub notes: Vec<String>,
 }
@@ -165,6 +167,7 @@ impl Config {
             dns: resolv::dns(&ipam)?,
             routes: routes(ipam.routes.unwrap_or_default())?,
             requests,
+            probes: probes(&call.conf),
             notes,
         })
     }
@@ -189,6 +192,11 @@ impl Config {
         }
         .with_details(details)
     }
+}
+
+/// Whether the main plugin stated that it probes; results before 0.3.0 have no place to say which addresses.
+fn probes(conf: &Conf) -> bool {
+    conf.version >= Version::V0_3_0 && conf.object.get(PROBES) == Some(&true.into())
 }
 
 /// Reads the members that this plugin knows, however a template has written those that are unset.

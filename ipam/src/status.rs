@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! STATUS: whether an ADD would get its addresses now.
 
-use crate::allocator::allocate;
+use crate::allocator::{Prober, allocate};
 use crate::config::{Config, Requests};
 use crate::store::{Node, Store};
 use common::cni::dispatch::Call;
@@ -20,7 +20,8 @@ fn ready(node: &Node, config: &Config) -> Result<(), Error> {
     let store = Store::new(&config.place, node)?;
     let locked = store.enter()?;
     locked.require_writable()?;
-    allocate(&config.sets, &Requests::default(), &locked)
+    let prober = config.probes.then_some(Prober { pod: None });
+    allocate(&config.sets, &Requests::default(), &locked, prober)
         .map(|_| ())
         .map_err(|e| config.explain(e))
 }

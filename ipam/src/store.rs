@@ -29,6 +29,7 @@ mod lease;
 mod lock;
 mod pool;
 mod sandbox;
+mod used;
 mod view;
 
 use crate::clock::Clock;

@@ -246,6 +246,9 @@ fn changed_conf(random: &mut Random, rig: &Rig) -> Vec<u8> {
         conf["runtimeConfig"] = json!({"ips": ["10.0.0.9"], "ipRanges": [[{"subnet": "10.3.0.0/24"}]]});
         conf["args"] = json!({"cni": {"ips": ["10.0.0.9/24"]}});
     }
+    if random.one_in(3) {
+        conf[common::cni::PROBES] = json!(true);
+    }
     for _ in 0..random.below(4) {
         mutate::json(random, &mut conf);
     }

@@ -327,6 +327,7 @@ fn ip(address: &str, gateway: Option<&str>) -> IpConfig {
         address: address.parse().unwrap(),
         gateway: gateway.map(|gw| gw.parse().unwrap()),
         interface: None,
+        probe: false,
     }
 }
 

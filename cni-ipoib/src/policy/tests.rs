@@ -127,6 +127,7 @@ fn ip(address: &str) -> IpConfig {
         address: net(address),
         gateway: None,
         interface: None,
+        probe: false,
     }
 }
 

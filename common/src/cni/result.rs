@@ -72,6 +72,19 @@ pub struct IpConfig {
     /// Its interface, as an index into [`CniResult::interfaces`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<usize>,
+    /// Whether the main plugin must ask the network for another host with this address before the pod uses it. Only an IPAM
+    /// plugin says so, and only to a main plugin that stated that it asks ([`PROBES`]); others ignore the member.
+    #[serde(default, rename = "rdmanet.io/probe", skip_serializing_if = "is_false")]
+    pub probe: bool,
+}
+
+/// The member of a delegated configuration by which a main plugin states that it probes each address whose
+/// [`IpConfig::probe`] is set, and fails ADD if another host has it.
+pub const PROBES: &str = "rdmanet.io/probes";
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// A route; all but `dst` and `gw` exist since 1.1.0.

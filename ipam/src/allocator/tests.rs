@@ -75,6 +75,19 @@ impl Occupancy for Memory {
         })
     }
 
+    fn resting(&self, family: Family) -> Result<Vec<Resting>, Error> {
+        let of_family = self.resting.keys().filter(|ip| Family::of(**ip) == family);
+        let free = of_family.filter(|ip| !self.taken.borrow().contains(ip));
+        Ok(free
+            .map(|ip| Resting {
+                ip: *ip,
+                pod: Some(format!("ns/{ip}")),
+                ended: Duration::from_secs(100),
+                lasted: Duration::from_secs(60),
+            })
+            .collect())
+    }
+
     fn cursor(&self, range: &Range) -> Option<IpAddr> {
         self.cursors.borrow().get(&range.to_string()).copied()
     }
@@ -94,7 +107,7 @@ fn range(subnet: &str, exclude: &[(&str, &str)]) -> Range {
 }
 
 fn given(sets: &[Vec<Range>], requests: &[&str], memory: &Memory) -> Result<Vec<String>, Error> {
-    let allocations = allocate(sets, &Requests::of(requests), memory)?;
+    let allocations = allocate(sets, &Requests::of(requests), memory, None)?;
     Ok(allocations.iter().map(|a| a.ip.to_string()).collect())
 }
 
@@ -133,7 +146,7 @@ fn addresses_are_given_in_turn_so_that_released_ones_age() {
     let memory = Memory::default();
     let mut order = Vec::new();
     for _ in 0..6 {
-        let allocation = allocate(&sets, &Requests::default(), &memory).unwrap()[0];
+        let allocation = allocate(&sets, &Requests::default(), &memory, None).unwrap()[0];
         memory.take(&allocation);
         memory.taken.borrow_mut().clear();
         order.push(allocation.ip.to_string());
@@ -314,7 +327,7 @@ proptest! {
         let after = usable.iter().filter(|n| cursor.is_some_and(|c| **n > c));
         let before = usable.iter().filter(|n| cursor.is_none_or(|c| **n <= c));
         let want = after.chain(before).find(|n| !taken.contains(n) && !resting.contains(n));
-        match (allocate(&[vec![range]], &Requests::default(), &memory), want) {
+        match (allocate(&[vec![range]], &Requests::default(), &memory, None), want) {
             (Ok(got), Some(want)) => prop_assert_eq!(got[0].ip, address(*want)),
             (Err(error), None) => {
                 let rests = usable.iter().any(|n| resting.contains(n) && !taken.contains(n));

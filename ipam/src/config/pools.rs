@@ -2,7 +2,7 @@
 //! Configurations that name pools of the cluster instead of ranges.
 
 use super::raw::RawPlaceConf;
-use super::{Place, Requests, absolute, invalid, read_raw, resolv, routes, shape};
+use super::{Place, Requests, absolute, invalid, probes, read_raw, resolv, routes, shape};
 use crate::pool::{POOLS, PoolName};
 use common::cni::dispatch::Call;
 use common::cni::{Conf, Dns, Error, Route};
@@ -31,6 +31,8 @@ pub struct PoolConfig {
     pub dns: Option<Dns>,
     /// The addresses asked for.
     pub requests: Requests,
+    /// Whether the main plugin stated that it probes addresses ([`common::cni::PROBES`]).
+    pub probes: bool,
 }
 
 impl PoolPlace {
@@ -95,6 +97,7 @@ impl PoolConfig {
             routes: ipam.routes.map(routes).transpose()?,
             dns,
             requests: Requests::read(&runtime, raw.args.as_ref(), &call.args)?,
+            probes: probes(&call.conf),
         })
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: one address of each family of a pool; of the next pool only where the first has none, or is not for this node or
-//! pod.
+//! pod. Resting addresses are given only where no pool has another, and only to a main plugin that probes.
 
 use super::attempt::Attempt;
 use super::{Pools, of_pool};
-use crate::add::{agree, repeat};
+use crate::add::{agree, repeat, told};
 use crate::config::{PoolConfig, PoolPlace};
+use crate::pool::PoolName;
 use crate::store::Sandbox;
 use common::cni::dispatch::Call;
 use common::cni::{Attachment, CniResult, Code, Error};
@@ -18,23 +19,16 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
         ..*pools
     };
     let sandbox = Sandbox::of(&call.args, netns);
-    if let Some((pool, lease)) = pools.lease(&pools.all()?, owner)? {
-        if lease.sandbox.netns == sandbox.netns {
-            agree(&lease, &config.requests)?;
-            return Ok(lease.result);
-        }
-        let store = pools.store(&pool)?;
-        let locked = store.enter()?;
-        // The agent may have ended it between the look and the lock.
-        if let Some(lease) = locked.lease(owner)? {
-            return repeat(&locked, lease, &config.requests, &sandbox);
-        }
+    if let Some(result) = again(pools, &config, owner, &sandbox)? {
+        return Ok(told(result, config.probes));
     }
     let mut order = pools.order();
-    let mut refusals: Vec<Error> = Vec::new();
+    let (mut refusals, mut tried): (Vec<Error>, Vec<PoolName>) = (Vec::new(), Vec::new());
     while let Some(pool) = order.next() {
+        tried.push(pool.clone());
         match Attempt::new(pools, &pool, &config, owner, &sandbox)?.run() {
             Ok(result) => {
+                let result = told(result, config.probes);
                 for refusal in &refusals {
                     tracing::warn!(
                         "network {}: {owner} has addresses of pool {pool} instead, since {}",
@@ -54,7 +48,52 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
             }
         }
     }
+    if config.probes
+        && let Some(result) = early(pools, &tried, &config, (owner, &sandbox))?
+    {
+        return Ok(result);
+    }
     Err(explained(&config.place, refusals))
+}
+
+/// The answer to an ADD that was called before, in whichever pool.
+fn again(
+    pools: &Pools,
+    config: &PoolConfig,
+    owner: &Attachment,
+    sandbox: &Sandbox,
+) -> Result<Option<CniResult>, Error> {
+    let Some((pool, lease)) = pools.lease(&pools.all()?, owner)? else {
+        return Ok(None);
+    };
+    if lease.sandbox.netns == sandbox.netns {
+        agree(&lease, &config.requests)?;
+        return Ok(Some(lease.result));
+    }
+    let store = pools.store(&pool)?;
+    let locked = store.enter()?;
+    // The agent may have ended it between the look and the lock.
+    match locked.lease(owner)? {
+        Some(lease) => repeat(&locked, lease, &config.requests, sandbox).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A resting address of the first of the pools `tried` that has one.
+fn early(
+    pools: &Pools,
+    tried: &[PoolName],
+    config: &PoolConfig,
+    (owner, sandbox): (&Attachment, &Sandbox),
+) -> Result<Option<CniResult>, Error> {
+    for pool in tried {
+        match Attempt::new(pools, pool, config, owner, sandbox)?.run_early() {
+            Ok(Some(result)) => return Ok(Some(result)),
+            Ok(None) => {}
+            Err(error) => tracing::debug!("no resting address of pool {pool}: {}", error.msg),
+        }
+    }
+    Ok(None)
 }
 
 /// Whether the next pool is tried: not for what may pass, nor for what somebody has to put right.

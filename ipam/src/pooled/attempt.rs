@@ -7,6 +7,7 @@ use super::shortage::Want;
 use super::{Pools, said_of};
 use crate::add::repeat;
 use crate::agent::{AskedBy, Pod, Reply, Request, Verb};
+use crate::allocator::Prober;
 use crate::config::PoolConfig;
 use crate::pool::{PoolFile, PoolName, PoolRanges, Standing};
 use crate::range::Family;
@@ -38,6 +39,8 @@ pub(super) struct Told {
     pub(super) granted: Vec<IpAddr>,
     /// Whether it was asked to bring `pool.json` up to date.
     pub(super) refreshed: bool,
+    /// Whether an address that rests will do.
+    pub(super) early: bool,
 }
 
 /// Whom addresses are had from.
@@ -82,6 +85,23 @@ impl<'a> Attempt<'a> {
             self.give_back(&told.granted);
         }
         result
+    }
+
+    /// Makes the lease from addresses that rest, if this node has them; asks nobody.
+    pub(super) fn run_early(&self) -> Result<Option<CniResult>, Error> {
+        let told = Told {
+            early: true,
+            ..Told::default()
+        };
+        match self.look(&told)? {
+            Look::Done(result) => Ok(Some(result)),
+            Look::Ask(request, _) => {
+                if request.verb == Verb::Allocate {
+                    self.give_back(&[]);
+                }
+                Ok(None)
+            }
+        }
     }
 
     /// `asked` becomes true once the agent may have made addresses for the attachment.
@@ -152,8 +172,16 @@ impl<'a> Attempt<'a> {
             by: told.by.clone().or_else(by_pool),
             ..told.clone()
         };
-        match plan::plan(&pool, &ranges, &self.config.requests, told, &locked)? {
-            Plan::Give(chosen) => self.commit(&locked, &pool, &chosen, told).map(Look::Done),
+        self.act(&locked, &pool, &ranges, told)
+    }
+
+    /// Gives the addresses that can be given now, or says what to ask the agent for.
+    fn act(&self, locked: &Locked, pool: &PoolFile, ranges: &PoolRanges, told: &Told) -> Result<Look, Error> {
+        let early = told.early.then_some(Prober {
+            pod: self.sandbox.pod.as_deref(),
+        });
+        match plan::plan(pool, ranges, &self.config.requests, (told, early), locked)? {
+            Plan::Give(chosen) => self.commit(locked, pool, &chosen, told).map(Look::Done),
             Plan::Claim(families, want) => Ok(Look::Ask(
                 Box::new(Request {
                     families,

@@ -89,6 +89,11 @@ impl Local {
 }
 
 impl Want {
+    /// Whether an address would do that this node has and that rests.
+    pub(super) fn is_for_resting(&self) -> bool {
+        matches!(self, Self::Block(local) if local.shortage.resting > 0)
+    }
+
     /// The error when there is no more to ask for.
     pub(super) fn unmet(&self) -> Error {
         match self {

@@ -21,7 +21,7 @@ pub(crate) fn status(pools: &Pools, call: &Call) -> Result<(), Error> {
     let mut refusals = Vec::new();
     let mut order = pools.order();
     while let Some(name) = order.next() {
-        match ready(pools, &name) {
+        match ready(pools, &name, config.probes) {
             Ok(()) => return Ok(()),
             Err(error) => refusals.push(of_pool(&name, error)),
         }
@@ -34,10 +34,13 @@ pub(crate) fn status(pools: &Pools, call: &Call) -> Result<(), Error> {
 }
 
 /// Whether `name` has an address of each family here, or the agent says that it could get one.
-fn ready(pools: &Pools, name: &PoolName) -> Result<(), Error> {
+fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), Error> {
     let Some(want) = wanted(pools, name)? else {
         return Ok(());
     };
+    if probes && want.is_for_resting() {
+        return Ok(());
+    }
     let request = Request {
         verb: Verb::Status,
         pool: name.clone(),
@@ -75,7 +78,7 @@ fn wanted(pools: &Pools, name: &PoolName) -> Result<Option<Want>, Error> {
     }
     let ranges = PoolRanges::new(&pool, &store.pool_path())?;
     for family in ranges.families() {
-        match try_allocate(&[ranges.here(family)], &Requests::default(), &locked) {
+        match try_allocate(&[ranges.here(family)], &Requests::default(), &locked, None) {
             Ok(_) => {}
             Err(Refusal::Short(shortage)) => {
                 return Ok(Some(Want::Block(Local::of(&pool, family, &shortage))));

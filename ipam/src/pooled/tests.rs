@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 mod ask;
+mod early;
 mod faults;
 mod local;
 mod reboot;

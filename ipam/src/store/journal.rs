@@ -161,8 +161,12 @@ impl Locked<'_> {
             return Ok(Vec::new());
         };
         let rested = !ips.is_empty() && self.stamp(&removing)?;
-        let objects = self.lease_in(&removing).map(|lease| self.objects_of(&lease));
-        let objects = objects.unwrap_or_default();
+        let content = self.store.node.disk.read(&removing).unwrap_or_default();
+        let lease = Lease::from_file(&content).ok();
+        if let (Some(lease), Some(ended)) = (&lease, ended(&content)) {
+            self.note_used(lease, ended);
+        }
+        let objects = lease.map(|lease| self.objects_of(&lease)).unwrap_or_default();
         for ip in ips {
             let path = self.store.address_path(ip);
             let kept = match (objects.contains(&ip), rested) {
@@ -176,11 +180,6 @@ impl Locked<'_> {
         }
         self.remove(&removing)?;
         Ok(objects)
-    }
-
-    fn lease_in(&self, file: &Path) -> Option<Lease> {
-        let content = self.store.node.disk.read(file).ok()?;
-        Lease::from_file(&content).ok()
     }
 
     /// Those addresses of `lease` that are objects of the cluster: as it says, or because their block has been shared since.

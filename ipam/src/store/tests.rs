@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 mod boots;
 mod content;
+mod early;
 mod faults;
 mod model;
 mod moved;

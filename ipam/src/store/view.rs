@@ -4,7 +4,7 @@
 use super::failure::{failed, is_full};
 use super::lease::{Lease, ended};
 use super::{Locked, Store};
-use crate::allocator::{Occupancy, Occupied, State};
+use crate::allocator::{Occupancy, Occupied, Resting, State};
 use crate::interval::IntervalSet;
 use crate::range::{Family, Range, single};
 use common::cni::{Attachment, Code, ContainerId, Error, IfName};
@@ -58,6 +58,27 @@ impl Occupancy for Locked<'_> {
                 .map(|(ip, _)| single(ip))
                 .collect::<IntervalSet>(),
         })
+    }
+
+    fn resting(&self, family: Family) -> Result<Vec<Resting>, Error> {
+        let Store { node, boot, .. } = self.store;
+        let of = |ip: IpAddr| {
+            let content = node.disk.read(&self.store.resting_path(ip)).ok()?;
+            let (lease, ended) = (Lease::from_file(&content).ok()?, ended(&content)?);
+            Some(Resting {
+                ip,
+                pod: lease.sandbox.pod,
+                ended,
+                lasted: ended.saturating_sub(lease.since_boot),
+            })
+        };
+        let mut found = Vec::new();
+        for ip in self.named_addresses(&boot.join("resting"))? {
+            if Family::of(ip) == family && self.state(ip)? != State::Taken {
+                found.extend(of(ip));
+            }
+        }
+        Ok(found)
     }
 
     fn cursor(&self, range: &Range) -> Option<IpAddr> {

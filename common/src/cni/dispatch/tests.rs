@@ -24,6 +24,7 @@ impl Plugin for Recorder {
             address: "10.0.0.2/24".parse().unwrap(),
             gateway: None,
             interface: None,
+            probe: false,
         };
         Ok(CniResult {
             ips: vec![ip],

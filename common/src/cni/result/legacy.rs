@@ -55,6 +55,7 @@ pub(super) fn read(value: &Value) -> Result<CniResult, Error> {
             address: family.ip,
             gateway: family.gateway,
             interface: None,
+            probe: false,
         });
         result.routes.extend(family.routes);
     }

@@ -20,11 +20,13 @@ fn full() -> CniResult {
                 address: "10.0.0.5/24".parse().unwrap(),
                 gateway: Some("10.0.0.1".parse().unwrap()),
                 interface: Some(0),
+                probe: false,
             },
             IpConfig {
                 address: "fd00::5/64".parse().unwrap(),
                 gateway: None,
                 interface: Some(0),
+                probe: false,
             },
         ],
         routes: vec![

@@ -4,7 +4,7 @@
 use super::super::shortage::{Local, Want};
 use super::{By, Told};
 use crate::add::address;
-use crate::allocator::{Allocation, Occupancy, Refusal, State, try_allocate};
+use crate::allocator::{Allocation, Occupancy, Prober, Refusal, State, try_allocate};
 use crate::config::{Request, Requests};
 use crate::pool::{AddressPlace, BlockState, PoolFile, PoolRanges};
 use crate::range::{Family, Range};
@@ -21,6 +21,8 @@ pub(super) struct Chosen {
     pub(super) ip: IpAddr,
     /// Whether it is the next one in turn, after which its range continues.
     pub(super) in_turn: bool,
+    /// Whether a host elsewhere may still use it: it has not rested, or another node could give it before.
+    pub(super) probe: bool,
 }
 
 impl Chosen {
@@ -30,6 +32,7 @@ impl Chosen {
             range: &self.range,
             ip: self.ip,
             requested: !self.in_turn,
+            probe: self.probe,
         })
     }
 }
@@ -52,7 +55,7 @@ pub(super) fn plan(
     pool: &PoolFile,
     ranges: &PoolRanges,
     requests: &Requests,
-    told: &Told,
+    (told, early): (&Told, Option<Prober>),
     locked: &Locked,
 ) -> Result<Plan, Error> {
     let mut chosen = Vec::new();
@@ -73,7 +76,7 @@ pub(super) fn plan(
             },
             (None, Some(ip)) => chosen.push(given(ranges, *ip, locked)?),
             (None, None) if from_agent(family) => elsewhere.push(family),
-            (None, None) => match in_turn(pool, ranges, family, locked)? {
+            (None, None) => match in_turn(pool, ranges, family, (locked, early))? {
                 Ok(one) => chosen.push(one),
                 Err(shortage) => {
                     short.push(family);
@@ -162,12 +165,15 @@ fn requested(
             ),
         ));
     }
-    require_free(request.ip, locked)?;
-    let here = matches!(place, AddressPlace::Here(_)) || told.granted.contains(&request.ip);
+    let rests = require_free(request.ip, locked)?;
+    let granted = told.granted.contains(&request.ip);
+    let taken_over = is_taken_over(ranges, request.ip, locked);
+    let here = matches!(place, AddressPlace::Here(_)) || granted;
     Ok(here.then(|| Chosen {
         range: range.clone(),
         ip: request.ip,
         in_turn: false,
+        probe: rests || granted || taken_over,
     }))
 }
 
@@ -187,18 +193,27 @@ fn given(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> Result<Chosen, Err
         range: range.clone(),
         ip,
         in_turn: false,
+        // Any node may have had it before.
+        probe: true,
     })
 }
 
-fn require_free(ip: IpAddr, locked: &Locked) -> Result<(), Error> {
-    if locked.state(ip)? == State::Taken {
+/// Fails if an attachment of this node has `ip`; returns whether it rests.
+fn require_free(ip: IpAddr, locked: &Locked) -> Result<bool, Error> {
+    let state = locked.state(ip)?;
+    if state == State::Taken {
         let owner = locked.owner(ip);
         return Err(Error::new(
             Code::ADDRESS_IN_USE,
             format!("address {ip} is in use by {owner}"),
         ));
     }
-    Ok(())
+    Ok(matches!(state, State::Resting(_)))
+}
+
+/// Whether `ip` lies in a block that changed hands and was not used here since, so that a pod of another node may have it.
+fn is_taken_over(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> bool {
+    matches!(ranges.place(ip), AddressPlace::Here(block) if block.epoch > 1 && !locked.has_used(block, ip))
 }
 
 /// The next address of this node's blocks, or what is short.
@@ -206,15 +221,16 @@ fn in_turn(
     pool: &PoolFile,
     ranges: &PoolRanges,
     family: Family,
-    locked: &Locked,
+    (locked, early): (&Locked, Option<Prober>),
 ) -> Result<Result<Chosen, Want>, Error> {
     let here = [ranges.here(family)];
-    match try_allocate(&here, &Requests::default(), locked) {
+    match try_allocate(&here, &Requests::default(), locked, early) {
         Ok(allocations) => match allocations.first() {
             Some(allocation) => Ok(Ok(Chosen {
                 range: allocation.range.clone(),
                 ip: allocation.ip,
-                in_turn: true,
+                in_turn: !allocation.probe,
+                probe: allocation.probe || is_taken_over(ranges, allocation.ip, locked),
             })),
             None => Err(Error::new(Code::INTERNAL, "a range set gave no address")),
         },

@@ -63,6 +63,7 @@ fn commit_api(locked: &Locked, id: &str, ip: IpAddr) -> Result<(), Error> {
         address: ip.into(),
         gateway: None,
         interface: None,
+        probe: false,
     }];
     let result = CniResult {
         ips,

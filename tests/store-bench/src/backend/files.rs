@@ -72,6 +72,7 @@ impl Backend for Files {
                 address: a.ip.into(),
                 gateway: None,
                 interface: None,
+                probe: false,
             })
             .collect();
         let lease = locked.draft(

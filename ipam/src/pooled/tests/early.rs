@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which addresses of a pool a main plugin is to probe, and resting ones where the cluster has no other.
+
+use super::{Agent, pool, refused, rig, write};
+use crate::agent::{Reply, Verb};
+use crate::testing::{Rig, attachment};
+use common::cni::dispatch::Plugin;
+use common::cni::{Code, Error, PROBES};
+use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
+
+fn add(rig: &Rig, id: &str) -> Result<(String, bool), Error> {
+    let result = rig.plugin.add(
+        &rig.call(&json!({PROBES: true})),
+        &attachment(id),
+        Path::new("/netns"),
+    )?;
+    Ok((result.ips[0].address.ip().to_string(), result.ips[0].probe))
+}
+
+fn given(address: &str, probe: bool) -> (String, bool) {
+    (address.to_owned(), probe)
+}
+
+/// A node whose only address was released a moment ago.
+fn resting() -> Rig {
+    let rig = rig(&pool("rail0", &["10.0.0.33/32"]));
+    rig.add("a");
+    rig.pass(Duration::from_secs(60));
+    rig.del("a").unwrap();
+    rig
+}
+
+#[test]
+fn where_the_cluster_has_no_other_address_a_resting_one_is_given_and_probed() {
+    let rig = resting();
+    let agent = Agent::start(&rig, |_| {
+        Some(refused(Code::EXHAUSTED, "pool rail0: no address is left"))
+    });
+    assert_eq!(
+        rig.try_add("b").unwrap_err().code,
+        Code::RESTING,
+        "not without a probe"
+    );
+    assert_eq!(add(&rig, "b").unwrap(), given("10.0.0.33", true));
+    rig.assert_sound("after a resting address was given");
+    let asked: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
+    assert_eq!(asked, [Verb::Claim, Verb::Claim], "the cluster is asked first");
+}
+
+#[test]
+fn another_block_comes_before_a_resting_address() {
+    let rig = resting();
+    let dir = rig.data_dir().to_owned();
+    let agent = Agent::start(&rig, move |_| {
+        write(&dir, &pool("rail0", &["10.0.0.33/32", "10.0.0.40/32"]));
+        Some(Reply::Local)
+    });
+    assert_eq!(add(&rig, "b").unwrap(), given("10.0.0.40", false));
+    drop(agent);
+}
+
+#[test]
+fn a_free_address_of_a_fallback_pool_comes_before_a_resting_one() {
+    let rig = resting();
+    let mut file = pool("rail0", &["10.0.0.33/32"]);
+    file.fallback = vec!["spare".parse().unwrap()];
+    write(rig.data_dir(), &file);
+    write(rig.data_dir(), &pool("spare", &["10.0.0.50/32"]));
+    let agent = Agent::start(&rig, |_| {
+        Some(refused(Code::EXHAUSTED, "pool rail0: no address is left"))
+    });
+    assert_eq!(add(&rig, "b").unwrap(), given("10.0.0.50", false));
+    assert_eq!(add(&rig, "c").unwrap(), given("10.0.0.33", true));
+    drop(agent);
+}
+
+#[test]
+fn without_an_agent_a_resting_address_does_as_well() {
+    let rig = resting();
+    assert_eq!(add(&rig, "b").unwrap(), given("10.0.0.33", true));
+    assert_eq!(
+        add(&rig, "c").unwrap_err().code,
+        Code::TRY_AGAIN,
+        "and there is no other"
+    );
+}
+
+#[test]
+fn an_address_of_a_block_that_changed_hands_is_probed() {
+    let mut file = pool("rail0", &["10.0.0.32/30"]);
+    file.blocks[0].epoch = 2;
+    let rig = rig(&file);
+    assert_eq!(add(&rig, "a").unwrap(), given("10.0.0.32", true));
+    let other = rig.try_add("a").unwrap();
+    assert!(!other.ips[0].probe, "who does not probe is not told to");
+}
+
+#[test]
+fn an_address_that_was_taken_over_is_probed_until_it_was_used_here() {
+    let mut file = pool("rail0", &["10.0.0.33/32"]);
+    file.blocks[0].epoch = 2;
+    file.cooldown_seconds = 0;
+    let rig = rig(&file);
+    let used = |id: &str, seconds: u64| {
+        let given = add(&rig, id).unwrap();
+        rig.pass(Duration::from_secs(seconds));
+        rig.del(id).unwrap();
+        given
+    };
+    assert_eq!(used("a", 3), given("10.0.0.33", true));
+    assert_eq!(
+        used("b", 60),
+        given("10.0.0.33", true),
+        "the first pod gave it back at once"
+    );
+    assert_eq!(used("c", 60), given("10.0.0.33", false));
+    file.blocks[0].epoch = 3;
+    write(rig.data_dir(), &file);
+    assert_eq!(
+        used("d", 60),
+        given("10.0.0.33", true),
+        "the block was away again"
+    );
+    assert_eq!(used("e", 60), given("10.0.0.33", false));
+    assert_eq!(
+        std::fs::read_dir(rig.network().join("used")).unwrap().count(),
+        1,
+        "the old epoch is forgotten"
+    );
+}
+
+#[test]
+fn an_address_that_any_node_may_have_had_is_probed() {
+    let rig = rig(&pool("rail0", &[]));
+    let agent = Agent::start(&rig, |request| {
+        Some(match request.verb {
+            Verb::Claim => Reply::Allocate { families: Vec::new() },
+            _ => Reply::Addresses {
+                addresses: vec!["10.0.0.77".parse().unwrap()],
+            },
+        })
+    });
+    assert_eq!(add(&rig, "a").unwrap(), given("10.0.0.77", true));
+    drop(agent);
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which addresses of blocks that changed hands this node has used since: no other host has them any more, so they need
+//! no probe.
+//!
+//! ```text
+//! used/<network>-<length>@<epoch>    an address a line
+//! ```
+//!
+//! Invariant: an address is written here only after a lease of it lasted for [`BRIEF`], and under the epoch of its block.
+//! A record that is lost costs a probe.
+
+use super::lease::Lease;
+use super::{Locked, Store};
+use crate::allocator::BRIEF;
+use crate::pool::Block;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+fn name(block: &Block) -> String {
+    let cidr = block.cidr;
+    format!("{}-{}@{}", cidr.network(), cidr.prefix(), block.epoch)
+}
+
+impl Store<'_> {
+    fn used_directory(&self) -> PathBuf {
+        self.network.join("used")
+    }
+}
+
+impl Locked<'_> {
+    /// Whether this node has used `ip` since it got `block`.
+    pub(crate) fn has_used(&self, block: &Block, ip: IpAddr) -> bool {
+        let path = self.store.used_directory().join(name(block));
+        let content = self.store.node.disk.read(&path).unwrap_or_default();
+        let mut lines = content.split(|byte| *byte == b'\n');
+        lines.any(|line| str::from_utf8(line).ok().and_then(|line| line.parse().ok()) == Some(ip))
+    }
+
+    /// Notes the addresses of `lease`, which ended at `ended`, that were to be probed.
+    pub(super) fn note_used(&self, lease: &Lease, ended: Duration) {
+        let probed = lease.result.ips.iter().filter(|ip| ip.probe);
+        let probed: Vec<IpAddr> = probed.map(|ip| ip.address.ip()).collect();
+        if !self.store.is_pool || probed.is_empty() || ended.saturating_sub(lease.since_boot) < BRIEF {
+            return;
+        }
+        let blocks = self
+            .pool()
+            .ok()
+            .flatten()
+            .map(|pool| pool.blocks)
+            .unwrap_or_default();
+        for ip in probed {
+            let block = blocks.iter().find(|block| block.cidr.contains(ip));
+            if let Some(block) = block.filter(|block| block.epoch > 1 && !self.has_used(block, ip)) {
+                self.append_used(block, ip, &blocks);
+            }
+        }
+    }
+
+    fn append_used(&self, block: &Block, ip: IpAddr, blocks: &[Block]) {
+        let disk = self.store.node.disk;
+        let directory = self.store.used_directory();
+        let path = directory.join(name(block));
+        let line = format!("{ip}\n");
+        let appended = match disk.append(&path, line.as_bytes()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                self.forget_other_blocks(blocks);
+                disk.make_directory(&directory)
+                    .and_then(|()| disk.create(&path, line.as_bytes()))
+            }
+            other => other,
+        };
+        if let Err(e) = appended {
+            tracing::debug!("cannot write {}: {e}; {ip} is probed once more", path.display());
+        }
+    }
+
+    /// Removes what was noted of blocks and epochs that are not this node's any more.
+    fn forget_other_blocks(&self, blocks: &[Block]) {
+        let disk = self.store.node.disk;
+        let directory = self.store.used_directory();
+        for found in disk.list(&directory, usize::MAX).unwrap_or_default() {
+            if !blocks.iter().any(|block| found == *name(block)) {
+                // The next block that changes hands brings another chance.
+                let _ = disk.unlink(&directory.join(found));
+            }
+        }
+    }
+}

@@ -17,9 +17,8 @@ BINDIR ?= /usr/local/bin
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: build ## Pods on a software InfiniBand fabric: children, a bond, whole ports, and Multus in a cluster (two minutes, more the first time)
-	@cargo build --quiet --workspace --bins
-	@DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/run
+demo: setup ## Pods on a software InfiniBand fabric: children, a bond, whole ports, and Multus in a cluster (two minutes, more the first time)
+	@DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/run --build
 
 test: setup ## Every test: lints, units, namespaces, the fabric in VMs on two kernels
 	@tests/all

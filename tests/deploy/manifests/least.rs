@@ -3,6 +3,7 @@
 
 use deploy::manifests::{FOLDERS, find, kustomized};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     ["initContainers", "containers"]
@@ -19,7 +20,9 @@ fn no_container_is_privileged_writes_its_image_or_gains_rights() {
         let objects = kustomized(folder);
         let pod = &find(&objects, "DaemonSet", daemonset)["spec"]["template"]["spec"];
         assert_eq!(pod["automountServiceAccountToken"], false);
-        assert_eq!(pod.get("hostPID"), None);
+        for shared in ["hostPID", "hostIPC", "shareProcessNamespace"] {
+            assert_eq!(pod.get(shared), None, "{folder}: {shared}");
+        }
         for container in containers(pod) {
             let context = &container["securityContext"];
             assert_eq!(context.get("privileged"), None, "{folder}");
@@ -30,30 +33,97 @@ fn no_container_is_privileged_writes_its_image_or_gains_rights() {
     }
 }
 
-#[test]
-fn the_agent_has_no_capability_and_cannot_reach_the_plugins() {
-    for (_, folder) in FOLDERS {
-        let objects = kustomized(folder);
-        let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
-        let agent = &pod["containers"][0];
-        assert_eq!(
-            agent["securityContext"]["capabilities"].get("add"),
-            None,
-            "{folder}"
-        );
-        let mounts = agent["volumeMounts"].as_array().unwrap();
-        assert!(mounts.iter().all(|mount| mount["name"] != "plugins"), "{folder}");
+/// What a container sees of the node: the path there, and whether it may write.
+fn host_paths(pod: &Value, container: &Value) -> BTreeSet<(String, bool)> {
+    let volumes = pod["volumes"].as_array().unwrap();
+    let mounts = container["volumeMounts"].as_array().into_iter().flatten();
+    mounts
+        .filter_map(|mount| {
+            let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]);
+            let path = volume.unwrap()["hostPath"]["path"].as_str()?.to_owned();
+            Some((path, mount["readOnly"] != true))
+        })
+        .collect()
+}
+
+/// The capabilities that a container adds.
+fn added(container: &Value) -> Vec<&str> {
+    let added = container["securityContext"]["capabilities"]["add"].as_array();
+    added
+        .into_iter()
+        .flatten()
+        .map(|one| one.as_str().unwrap())
+        .collect()
+}
+
+fn paths(of: &[(&str, bool)]) -> BTreeSet<(String, bool)> {
+    of.iter()
+        .map(|(path, writes)| ((*path).to_owned(), *writes))
+        .collect()
+}
+
+/// Where the plugins of a folder's distribution lie; `auto` asks each node.
+fn plugins(folder: &str) -> &str {
+    match folder {
+        "base" => "/opt/cni/bin",
+        "overlays/k3s" => "/var/lib/rancher/k3s/data/cni",
+        "overlays/microk8s" => "/var/snap/microk8s/current/opt/cni/bin",
+        "overlays/openshift" => "/var/lib/cni/bin",
+        "overlays/auto" => "/",
+        other => panic!("{other} is new: say what its installer may see"),
     }
 }
 
 #[test]
-fn the_installer_has_no_token() {
+fn each_container_sees_what_it_needs_of_the_node_and_nothing_else() {
+    let of_agent = paths(&[
+        ("/var/lib/cni/rdma-ipam", true),
+        ("/run/rdmanet", true),
+        ("/var/run/netns", false),
+    ]);
     for (_, folder) in FOLDERS {
         let objects = kustomized(folder);
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
-        let mounts = pod["initContainers"][0]["volumeMounts"].as_array().unwrap();
-        assert_eq!(mounts.len(), 1, "{folder}");
-        assert_eq!(mounts[0]["name"], "plugins", "{folder}");
+        let (agent, installer) = (&pod["containers"][0], &pod["initContainers"][0]);
+        assert_eq!(
+            containers(pod).count(),
+            2,
+            "{folder}: a container that no test knows"
+        );
+        assert_eq!(host_paths(pod, agent), of_agent, "{folder}");
+        assert_eq!(added(agent), [""; 0], "{folder}");
+        assert_eq!(
+            host_paths(pod, installer),
+            paths(&[(plugins(folder), true)]),
+            "{folder}"
+        );
+        assert_eq!(added(installer), ["DAC_OVERRIDE"], "{folder}");
+    }
+    let objects = kustomized("uninstall");
+    let pod = &find(&objects, "DaemonSet", "rdmanet-uninstall")["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(containers(pod).count(), 1);
+    assert_eq!(host_paths(pod, container), paths(&[("/", true)]));
+    assert_eq!(added(container), ["DAC_OVERRIDE", "SYS_ADMIN"]);
+}
+
+/// A volume of another type, such as a Secret, could be a way around the paths.
+#[test]
+fn the_agent_alone_has_a_token() {
+    for (_, folder) in FOLDERS {
+        let objects = kustomized(folder);
+        let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
+        let others = pod["volumes"].as_array().unwrap().iter();
+        let others: Vec<&Value> = others.filter(|volume| volume.get("hostPath").is_none()).collect();
+        assert_eq!(others.len(), 1, "{folder}");
+        assert_eq!(
+            others[0]["projected"]["sources"].as_array().unwrap().len(),
+            3,
+            "{folder}"
+        );
+        let installer = &pod["initContainers"][0]["volumeMounts"];
+        assert_eq!(installer.as_array().unwrap().len(), 1, "{folder}");
+        assert_ne!(installer[0]["name"], others[0]["name"], "{folder}");
     }
 }
 

@@ -28,6 +28,22 @@ pub(super) fn address(text: &str) -> String {
     format!("isIP({text}) && !({text}.contains(':') && {text}.contains('.'))")
 }
 
+/// Whether `text`, which is a network, has no host bits. Kubernetes before 1.33 knows no bound for what `==` of two networks costs
+/// and refuses such a rule, hence the network of one address.
+pub(super) fn masked(text: &str) -> String {
+    format!(
+        "cidr({text}.substring(0, {text}.indexOf('/')) + ({text}.contains(':') ? '/128' : '/32')).containsIP(cidr({text}).masked().ip())"
+    )
+}
+
+/// Whether the network `outer` contains the network `inner`. `containsCIDR` of Kubernetes 1.31.0 is true of networks only that begin
+/// with the same address.
+pub(super) fn contains(outer: &str, inner: &str) -> String {
+    format!(
+        "(cidr({outer}).containsIP(cidr({inner}).ip()) && cidr({outer}).prefixLength() <= cidr({inner}).prefixLength())"
+    )
+}
+
 /// The groups of `text`, a part of an IPv6 address, as numbers; one zero if it is empty.
 fn groups(text: &str) -> String {
     format!(
@@ -79,8 +95,9 @@ pub(super) fn spelled(name: &str, text: &str, tail: &str) -> String {
 pub(super) fn entry(e: &str) -> String {
     let (first, last) = ends(e);
     format!(
-        "({one} || (isCIDR({e}) && cidr({e}) == cidr({e}).masked()) || ({e}.contains('-') && {from} && {to} && ip({first}).family() == ip({last}).family() && !{inverted}))",
+        "({one} || (isCIDR({e}) && {masked}) || ({e}.contains('-') && {from} && {to} && ip({first}).family() == ip({last}).family() && !{inverted}))",
         one = address(e),
+        masked = masked(e),
         from = address(&first),
         to = address(&last),
         inverted = before(&last, &first),
@@ -91,7 +108,8 @@ pub(super) fn entry(e: &str) -> String {
 pub(super) fn within(e: &str, subnet: &str) -> String {
     let (first, last) = ends(e);
     format!(
-        "({e}.contains('-') ? cidr({subnet}).containsIP({first}) && cidr({subnet}).containsIP({last}) : {e}.contains('/') ? cidr({subnet}).containsCIDR({e}) : cidr({subnet}).containsIP({e}))"
+        "({e}.contains('-') ? cidr({subnet}).containsIP({first}) && cidr({subnet}).containsIP({last}) : {e}.contains('/') ? {inside} : cidr({subnet}).containsIP({e}))",
+        inside = contains(subnet, e),
     )
 }
 

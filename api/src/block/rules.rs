@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the API server keeps true of every `IPBlock`, whoever writes it.
 
-use crate::cel::{about, plain, spelled};
+use crate::cel::{about, masked, plain, spelled};
 use kube::core::Rule;
 
 pub(super) fn name_tells_addresses() -> Rule {
@@ -21,7 +21,7 @@ pub(super) fn name_tells_addresses() -> Rule {
 pub(super) fn cidr_is_a_network() -> Rule {
     about(
         "cidr",
-        "isCIDR(self.cidr) && cidr(self.cidr) == cidr(self.cidr).masked()",
+        format!("isCIDR(self.cidr) && {}", masked("self.cidr")),
         "'cidr ' + self.cidr + ' is not a network without host bits'",
     )
 }

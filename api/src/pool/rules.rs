@@ -3,7 +3,7 @@
 //!
 //! A rule that reads a network or an address holds when that is malformed: another rule says so, and only that one shall.
 
-use crate::cel::{about, address, before, entry, plain, within};
+use crate::cel::{about, address, before, contains, entry, masked, plain, within};
 use kube::core::Rule;
 
 pub(super) fn fallback_is_another() -> Rule {
@@ -55,7 +55,7 @@ pub(super) fn subnet_is_a_network() -> Rule {
 pub(super) fn subnet_has_no_host_bits() -> Rule {
     about(
         "subnet",
-        "!isCIDR(self.subnet) || cidr(self.subnet) == cidr(self.subnet).masked()",
+        format!("!isCIDR(self.subnet) || {}", masked("self.subnet")),
         "'subnet ' + self.subnet + ' has host bits: write the first address of the network before the /'",
     )
 }
@@ -63,7 +63,10 @@ pub(super) fn subnet_has_no_host_bits() -> Rule {
 pub(super) fn subnet_is_for_hosts() -> Rule {
     about(
         "subnet",
-        "!isCIDR(self.subnet) || (cidr(self.subnet).prefixLength() > 0 && !['127.0.0.0/8', '224.0.0.0/3', '0.0.0.0/8'].exists(n, cidr(n).containsCIDR(self.subnet)) && !['ff00::/8', '::/127'].exists(n, cidr(n).containsCIDR(self.subnet)))",
+        format!(
+            "!isCIDR(self.subnet) || (cidr(self.subnet).prefixLength() > 0 && !['127.0.0.0/8', '224.0.0.0/3', '0.0.0.0/8', 'ff00::/8', '::/127'].exists(n, {}))",
+            contains("n", "self.subnet")
+        ),
         "'subnet ' + self.subnet + ' has no addresses that a pod could have: it is all of the family, or loopback, multicast or reserved'",
     )
 }
@@ -163,7 +166,7 @@ pub(super) fn ranges_are_apart() -> Rule {
     let (a_first, b_first) = (ends_before("a", "b"), ends_before("b", "a"));
     plain(
         format!(
-            "self.ranges.exists(r, !isCIDR(r.subnet)) || self.ranges.all(a, size(self.ranges.filter(b, (cidr(a.subnet).containsCIDR(b.subnet) || cidr(b.subnet).containsCIDR(a.subnet)) && !(a.subnet == b.subnet && (({a_first}) || ({b_first}))))) == 1)"
+            "self.ranges.exists(r, !isCIDR(r.subnet)) || self.ranges.all(a, size(self.ranges.filter(b, (cidr(a.subnet).containsIP(cidr(b.subnet).ip()) || cidr(b.subnet).containsIP(cidr(a.subnet).ip())) && !(a.subnet == b.subnet && (({a_first}) || ({b_first}))))) == 1)"
         ),
         "two ranges have addresses in common: ranges of one subnet each need start and end, and different subnets must be apart",
     )
@@ -173,7 +176,7 @@ pub(super) fn ranges_are_apart() -> Rule {
 pub(super) fn route_has_a_destination() -> Rule {
     about(
         "dst",
-        "isCIDR(self.dst) && cidr(self.dst) == cidr(self.dst).masked()",
+        format!("isCIDR(self.dst) && {}", masked("self.dst")),
         "'dst ' + self.dst + ' is not a network without host bits, such as 10.0.0.0/8'",
     )
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! whereabouts: networks whose `ipam` names it, `IPPool`s whose `allocations` are counted from the first address of `range`, and
-//! `OverlappingRangeIPReservation`s (whereabouts v0.8.0, `pkg/storage/kubernetes/ipam.go`, `pkg/config/config.go`).
+//! `OverlappingRangeIPReservation`s (whereabouts v0.9.4, `pkg/storage/kubernetes/ipam.go`, `pkg/config/config.go`).
 
 use super::group::{Allocation, Group, Network, Reading, Refusal, gather, networks};
 use crate::answer::Failure;

@@ -33,7 +33,7 @@ impl Kind {
             Self::Ranges => "rdma-ipam, ranges",
             Self::Pool => "rdma-ipam, pool, one node",
             Self::Nodes => "rdma-ipam, pool, 50 nodes",
-            Self::Whereabouts => "whereabouts v0.8.0",
+            Self::Whereabouts => "whereabouts v0.9.4",
             Self::NvIpam => "nv-ipam, one node",
             Self::NvIpamNodes => "nv-ipam, 50 nodes",
         }

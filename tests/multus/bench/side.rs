@@ -25,7 +25,7 @@ impl Kind {
         match self {
             Self::Pool => "cni-ipoib, rdma-ipam with a pool",
             Self::Ranges => "cni-ipoib, rdma-ipam with ranges",
-            Self::Whereabouts => "macvlan v1.9.1, whereabouts v0.8.0",
+            Self::Whereabouts => "macvlan v1.9.1, whereabouts v0.9.4",
             Self::NvIpam => "macvlan v1.9.1, nv-ipam",
         }
     }

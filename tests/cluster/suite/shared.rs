@@ -46,7 +46,7 @@ async fn three_nodes_use_a_pool_to_its_last_address() {
         given.extend(node.add("rail0", &Attachment::of("one")));
     }
     // One node allocates all that is left. How many blocks one wish shares depends on how busy the machine is here;
-    // `keeper/share/batch/tests.rs` holds that it is one at first.
+    // `controller/src/leader/share/batch/tests.rs` holds that it is one at first.
     for i in 0..60 {
         let ip = nodes[2]
             .add_soon("rail0", &Attachment::of(&format!("p{i}")))

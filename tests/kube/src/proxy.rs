@@ -33,6 +33,8 @@ pub enum Fault {
     LoseRequest,
     /// The connection breaks, and the server hears of it all the same, much later: at [`Proxy::deliver`].
     Hold,
+    /// It reaches the server once [`Proxy::open`] was called.
+    Wait,
 }
 
 /// Decides about a request, by its method and path.
@@ -51,6 +53,8 @@ struct Shared {
     held: Mutex<Vec<Request<Body>>>,
     /// While true, every connection is broken and none is accepted.
     cut: watch::Sender<bool>,
+    /// While false, requests with [`Fault::Wait`] wait.
+    open: watch::Sender<bool>,
 }
 
 /// Breaks the connection.
@@ -75,6 +79,7 @@ impl Proxy {
             decide: Mutex::new(Box::new(|_, _| Fault::None)),
             held: Mutex::new(Vec::new()),
             cut: watch::Sender::new(false),
+            open: watch::Sender::new(false),
         });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -113,6 +118,11 @@ impl Proxy {
             codes.push(answer.status().as_u16());
         }
         codes
+    }
+
+    /// Lets the requests that wait go on, and those to come.
+    pub fn open(&self) {
+        self.shared.open.send_replace(true);
     }
 
     /// Breaks every connection and takes no new one until [`Proxy::mend`].
@@ -163,6 +173,7 @@ async fn forward(request: Request<Incoming>, shared: &Shared) -> Result<Response
         Fault::LoseRequest => return Err(Lost),
         Fault::Status(code) => return Ok(refusal(code)),
         Fault::Delay(time) => tokio::time::sleep(time).await,
+        Fault::Wait => drop(shared.open.subscribe().wait_for(|open| *open).await),
         Fault::None | Fault::LoseAnswer | Fault::Hold => {}
     }
     let (parts, body) = request.into_parts();

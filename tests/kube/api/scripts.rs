@@ -15,6 +15,25 @@ fn alive(pid: nix::unistd::Pid) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
+/// Neither release says its number, since none stamps what is built from its module. Dynamic resource allocation v1 came with 1.34.
+#[tokio::test]
+async fn the_release_of_kubernetes_that_was_asked_for_runs() {
+    let groups = Server::shared()
+        .admin()
+        .await
+        .list_api_groups()
+        .await
+        .unwrap()
+        .groups;
+    let is_new = groups
+        .iter()
+        .filter(|group| group.name == "resource.k8s.io")
+        .flat_map(|group| &group.versions)
+        .any(|version| version.version == "v1");
+    let oldest = std::env::var("RDMANET_KUBERNETES").is_ok_and(|asked| asked == "oldest");
+    assert_eq!(is_new, !oldest, "{groups:?}");
+}
+
 #[test]
 fn two_servers_run_side_by_side_and_each_ends_alone() {
     let (one, other) = (Server::start(), Server::start());

@@ -106,12 +106,7 @@ fn of_ranges() -> Vec<Case> {
 fn of_the_rest() -> Vec<Case> {
     let name = "pool-with-a-name-that-is-longer-than-the-sixty-three-characters-of-a-label";
     vec![
-        (
-            "/metadata/name",
-            json!(name),
-            "metadata.name",
-            "may not be more than 63",
-        ),
+        ("/metadata/name", json!(name), "metadata.name", "than 63"),
         (
             "/spec/ranges",
             json!([]),

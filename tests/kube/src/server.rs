@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// An API server. It ends when this is dropped, or with the process.
 #[derive(Debug)]
@@ -141,7 +142,45 @@ impl Server {
         run(Command::new(scripts().join("up")).arg(&self.dir));
     }
 
-    /// The process id of `name`: `etcd` or `kube-apiserver`.
+    /// Starts kube-controller-manager with these controllers alone, such as `pod-garbage-collector-controller`.
+    pub fn start_controllers(&self, names: &[&str]) {
+        let list = names.join(",");
+        run(Command::new(scripts().join("up"))
+            .args(["--controllers", &list])
+            .arg(&self.dir));
+    }
+
+    /// Copies what etcd has stored, as a snapshot of its disk would: both processes stand still meanwhile.
+    pub fn snapshot(&self) -> TempDir {
+        let copy = tempfile::Builder::new().prefix("snapshot-").tempdir().unwrap();
+        self.freeze();
+        self.signal("etcd", Signal::SIGSTOP);
+        run(Command::new("cp")
+            .arg("-a")
+            .arg(self.dir.join("etcd"))
+            .arg(copy.path()));
+        self.signal("etcd", Signal::SIGCONT);
+        self.resume();
+        copy
+    }
+
+    /// Puts back what etcd had stored when `snapshot` was made, versions included, and starts both again.
+    pub fn restore(&self, snapshot: &TempDir) {
+        self.kill();
+        let etcd = self.pid("etcd");
+        self.signal("etcd", Signal::SIGKILL);
+        while std::fs::read_to_string(format!("/proc/{etcd}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::fs::remove_dir_all(self.dir.join("etcd")).unwrap();
+        run(Command::new("cp")
+            .arg("-a")
+            .arg(snapshot.path().join("etcd"))
+            .arg(&self.dir));
+        self.start_again();
+    }
+
+    /// The process id of `name`: `etcd`, `kube-apiserver` or `kube-controller-manager`.
     pub fn pid(&self, name: &str) -> Pid {
         let file = self.dir.join(name).with_extension("pid");
         let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));

@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a block may be ended by somebody other than its owner: its Node is gone, no pod is bound to a node of that name,
-//! and nobody has touched the block for a whole quarantine, measured by the clock of whoever ends it.
+//! When a process other than the owner may end a block.
 //!
-//! A node that is merely cut off keeps its blocks for as long as its Node object is there. Deleting that object is how an
-//! administrator or a cloud says that the machine is dead; the quarantine is what a mistake has until it hurts.
+//! Five facts must hold together: the Node is gone, no pod is bound to a node of that name, the owner's last report had no
+//! address in use, the block is `Orphaned`, and its version stayed the same for a whole quarantine, measured by the monotonic
+//! clock of the process that judges.
+//!
+//! A node that is only cut off keeps its blocks for as long as its Node object exists. An administrator or a cloud deletes that
+//! object to state that the machine is dead. The quarantine is the time that a mistake has until it does harm.
+//!
+//! The absence of pods proves little. About a minute after a Node object is gone, the pod garbage collector of
+//! kube-controller-manager deletes all Pod objects of that node. The agent's own Pod is one of them, and with it the agent's token
+//! becomes invalid: from then on the agent cannot write, although it and the other pods may still run (their kubelet was stopped).
+//! So a block whose last report had addresses in use stays `Orphaned` until a person states that the machine is off
+//! (`rdmanet release`), or until the longer quarantine that the administrator chose is over.
+//!
+//! Source: `pkg/controller/podgc/gc_controller.go` (`quarantineTime`) and `pkg/serviceaccount/claims.go` (`Validate`) of Kubernetes
+//! 1.37.
 
 use super::{Owner, Phase, Seen};
 use std::time::Duration;
@@ -28,6 +40,15 @@ pub struct Watched {
     pub unchanged: Duration,
 }
 
+/// How long a block or address of a gone node stays unchanged before it may be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quarantine {
+    /// Where the owner's last report had no address in use.
+    pub unused: Duration,
+    /// Where it had some; without a value, only a person may end the object.
+    pub in_use: Option<Duration>,
+}
+
 /// What may be done to the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
@@ -37,6 +58,8 @@ pub enum Verdict {
     Orphan,
     /// Remember this version and when it was seen.
     Watch,
+    /// Addresses of it may still be in use: a person must state that the machine is off.
+    Hold,
     /// It may be deleted, or swapped to another owner, if it is still this version.
     End,
 }
@@ -50,13 +73,15 @@ pub enum Judge {
     Namesake,
 }
 
-/// What may be done with the block `seen` at `version`, given what its judge knows of the node.
+/// What may be done with the block `seen` at `version`, given what its judge knows of the node. `in_use`: the owner's last report had
+/// addresses in use. A namesake ignores `in_use`, since it sees by its own store that no pod here has an address of the block.
 pub fn judge(
     seen: &Seen,
+    in_use: bool,
     version: &str,
     node: &NodeSight,
     watched: Option<&Watched>,
-    quarantine: Duration,
+    quarantine: Quarantine,
 ) -> Verdict {
     let gone = match (&node.registered, node.judge) {
         (None, Judge::Keeper) => !node.has_pods,
@@ -72,10 +97,28 @@ pub fn judge(
         }
         Phase::Active | Phase::Draining => Verdict::Orphan,
         Phase::Orphaned if !gone => Verdict::Leave,
-        Phase::Orphaned => match watched {
-            Some(watched) if watched.version == version && watched.unchanged >= quarantine => Verdict::End,
-            Some(watched) if watched.version == version => Verdict::Leave,
-            _ => Verdict::Watch,
-        },
+        Phase::Orphaned => {
+            let in_use = in_use && node.judge == Judge::Keeper;
+            orphaned(
+                in_use,
+                watched.filter(|watched| watched.version == version),
+                quarantine,
+            )
+        }
+    }
+}
+
+/// What may be done with an orphan whose node is gone; `watched`: since when it has its present version.
+fn orphaned(in_use: bool, watched: Option<&Watched>, quarantine: Quarantine) -> Verdict {
+    let Some(Watched { unchanged, .. }) = watched else {
+        return Verdict::Watch;
+    };
+    if *unchanged < quarantine.unused {
+        return Verdict::Leave;
+    }
+    match quarantine.in_use {
+        None if in_use => Verdict::Hold,
+        Some(longer) if in_use && *unchanged < longer => Verdict::Leave,
+        _ => Verdict::End,
     }
 }

@@ -42,7 +42,14 @@ pub enum Step {
         /// What the file is to have afterwards; none leaves it as it is.
         then: Option<Held>,
     },
-    /// Change the object's version and nothing that counts.
+    /// Create the object; then, and only then, write the block into the file.
+    Claim {
+        /// The content.
+        to: Seen,
+        /// What the file is to have afterwards.
+        then: Held,
+    },
+    /// Report the addresses in use, which gives the object a new version.
     Touch,
     /// Write the block into the file.
     Hold(Held),
@@ -60,7 +67,7 @@ pub enum Step {
 ///
 pub fn next(me: &Me, seen: Option<&Seen>, held: Option<Held>, usage: Use, wish: Wish) -> Step {
     let Some(seen) = seen else {
-        return if held.is_some() { Step::Forfeit } else { Step::Rest };
+        return held.map_or(Step::Rest, |held| missing(me, held, usage));
     };
     if seen.phase == Phase::Shared {
         return shared(held, seen);
@@ -75,7 +82,7 @@ pub fn next(me: &Me, seen: Option<&Seen>, held: Option<Held>, usage: Use, wish: 
     match held {
         // The node was registered anew while the block was ours. A block passes to another registration only while it is
         // orphaned.
-        Some(held) if is_still_ours(&me.node, held, seen) => match seen.phase {
+        Some(held) if is_still_ours(&me.node, seen) => match seen.phase {
             Phase::Orphaned => confirm(me, seen, held.mode),
             _ => told(seen, Phase::Orphaned),
         },
@@ -84,10 +91,31 @@ pub fn next(me: &Me, seen: Option<&Seen>, held: Option<Held>, usage: Use, wish: 
     }
 }
 
-/// Whether nobody has had the block since it was written into the file of `node`. Whoever takes it over puts his name there, and
-/// we take over nothing that our file has: a greater epoch under our name is of a swap of ours whose answer was lost.
-fn is_still_ours(node: &str, held: Held, seen: &Seen) -> bool {
-    *seen.owner.node == *node && seen.epoch >= held.epoch
+/// The file has the block and the API server does not: a person deleted the object, or etcd was restored to a time before the claim.
+/// If pods have addresses of it, the node claims it again. A CREATE that succeeds proves that no other node has it. Until then the
+/// node allocates nothing from it.
+fn missing(me: &Me, held: Held, usage: Use) -> Step {
+    match (me, held.mode) {
+        (_, Mode::Shared) => Step::Forfeit,
+        _ if usage.is_idle() => Step::Forfeit,
+        (_, Mode::Active) => Step::Hold(Held {
+            mode: Mode::Draining,
+            ..held
+        }),
+        (Me::Registered(me), mode) => {
+            let to = Seen::claimed(me);
+            let then = to.held(mode);
+            Step::Claim { to, then }
+        }
+        (Me::Gone(_), _) => Step::Rest,
+    }
+}
+
+/// Whether no other node has had the block since it was written into the file of `node`: another node would have put its own name there.
+/// The epoch may differ from the file's. A greater one is that of a swap of ours whose answer was lost, a smaller one that of a claim
+/// after the API server had lost the block, or of a restored etcd.
+fn is_still_ours(node: &str, seen: &Seen) -> bool {
+    *seen.owner.node == *node
 }
 
 /// The block has our node's name and UID.
@@ -149,7 +177,7 @@ fn shared(held: Option<Held>, seen: &Seen) -> Step {
 /// addresses of it, that quarantine is started anew again and again.
 fn without_node(node: &str, seen: &Seen, held: Option<Held>, usage: Use) -> Step {
     match held {
-        Some(held) if !is_still_ours(node, held, seen) => Step::Forfeit,
+        Some(_) if !is_still_ours(node, seen) => Step::Forfeit,
         Some(held) if held.mode == Mode::Active => Step::Hold(seen.held(Mode::Draining)),
         Some(_) if !usage.is_idle() => Step::Touch,
         _ => Step::Rest,

@@ -30,6 +30,8 @@ enum Failure {
     Registration,
     /// It loses power, and its Node is deleted.
     Death,
+    /// The API server loses the block: a person deletes it, or etcd is restored to a time before the claim.
+    Erasure,
 }
 
 /// What may happen.
@@ -54,6 +56,8 @@ struct Story {
     both_fail: bool,
     /// Whether the Node of a machine is deleted only if the machine is dead or hears of it.
     fenced: bool,
+    /// Whether nobody claims what the file of another node has, which the docs ask for after a restore of etcd.
+    orderly: bool,
     /// Whether states that are alike are one.
     forgets: bool,
     /// Whether each state is followed to its end.
@@ -82,6 +86,7 @@ impl Default for Story {
             machines_fail: true,
             both_fail: false,
             fenced: true,
+            orderly: true,
             forgets: true,
             ends: false,
             wire: 1,
@@ -97,6 +102,8 @@ enum Event {
     Look(usize),
     Act(usize, Wish),
     Claim(usize),
+    Report(usize),
+    Vouch(usize),
     Inherit(usize),
     Write(usize),
     Confirm(usize),
@@ -114,6 +121,7 @@ enum Event {
     Cut(usize),
     Heal(usize),
     DeleteNode(usize),
+    Erase,
     Die(usize),
     Register(usize),
     CollectPods(usize),

@@ -4,7 +4,7 @@
 
 mod sight;
 
-use crate::orphan::{NodeSight, Verdict, Watched, judge};
+use crate::orphan::{NodeSight, Quarantine, Verdict, Watched, judge};
 use crate::owner::{Me, Step, Wish, next};
 use crate::{Held, Owner, Phase, Seen, Use, address};
 use std::sync::LazyLock;
@@ -12,6 +12,12 @@ use std::time::Duration;
 
 pub(super) const MACHINES: usize = 2;
 const QUARANTINE: Duration = Duration::from_secs(600);
+
+/// What the cluster waits for by default.
+pub(super) const QUARANTINES: Quarantine = Quarantine {
+    unused: QUARANTINE,
+    in_use: None,
+};
 
 /// A number that is new each time and compared only for equality: a UID or a resource version.
 pub(super) type Stamp = u8;
@@ -23,6 +29,8 @@ pub(super) const PAST: Stamp = 0;
 pub(super) struct Object {
     pub(super) seen: Seen,
     pub(super) version: Stamp,
+    /// The owner's last report had the address in use.
+    pub(super) used: bool,
 }
 
 /// The object of the address.
@@ -45,6 +53,11 @@ pub(super) enum Op {
     },
     Delete {
         version: Stamp,
+    },
+    /// The owner reports whether the address is in use.
+    Report {
+        version: Stamp,
+        used: bool,
     },
     CreateAddress {
         machine: usize,
@@ -108,6 +121,8 @@ pub(super) struct Machine {
     pub(super) on: bool,
     /// The API server cannot be reached.
     pub(super) cut: bool,
+    /// The token of its agent is invalid, since the agent's Pod was deleted.
+    pub(super) silenced: bool,
     /// The file says that an agent saw this node registered less than a quarantine ago.
     pub(super) young: bool,
     /// An agent has compared the file with the API since the machine started.
@@ -154,10 +169,12 @@ pub(super) struct World {
 #[derive(Clone)]
 pub(super) struct Rules {
     pub(super) next: fn(&Me, Option<&Seen>, Option<Held>, Use, Wish) -> Step,
-    pub(super) judge: fn(&Seen, &NodeSight, Option<&Watched>) -> Verdict,
+    pub(super) judge: fn(&Seen, bool, &NodeSight, Option<&Watched>) -> Verdict,
     pub(super) keep: fn(&Me, &Owner, Phase) -> address::Step,
     /// Whether requests carry the version that was read.
     pub(super) preconditions: bool,
+    /// Whether reports carry the version that was read.
+    pub(super) report_versions: bool,
     /// Whether the plugin asks for a young file, or an agent, after a reboot.
     pub(super) reboot_guard: bool,
     /// Whether a block leaves the file only if it is idle.
@@ -180,9 +197,10 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             next,
-            judge: |seen, node, watched| judge(seen, "v", node, watched, QUARANTINE),
+            judge: |seen, in_use, node, watched| judge(seen, in_use, "v", node, watched, QUARANTINES),
             keep: address::keep,
             preconditions: true,
+            report_versions: true,
             reboot_guard: true,
             idle_check: true,
             claim_check: true,
@@ -222,7 +240,9 @@ impl Op {
     /// Shows `visit` what the request is conditional upon.
     fn each_stamp(&mut self, visit: &mut impl FnMut(&mut Stamp)) {
         match self {
-            Self::Swap { version, .. } | Self::Delete { version } => visit(version),
+            Self::Swap { version, .. } | Self::Delete { version } | Self::Report { version, .. } => {
+                visit(version);
+            }
             Self::TouchAddress { uid } | Self::SwapAddress { uid, .. } | Self::DeleteAddress { uid } => {
                 visit(uid);
             }
@@ -231,11 +251,19 @@ impl Op {
     }
 }
 
+impl Machine {
+    /// Whether the API server takes no request of its agent.
+    pub(super) fn is_mute(&self) -> bool {
+        self.cut || self.silenced
+    }
+}
+
 impl World {
     pub(super) fn start(keepers: usize) -> Self {
         let machine = Machine {
             on: true,
             cut: false,
+            silenced: false,
             young: true,
             confirmed: true,
             file: None,

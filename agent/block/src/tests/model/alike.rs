@@ -5,6 +5,7 @@
 
 use super::explore::explore;
 use super::stories::{requests, sharing_while_a_machine_fails};
+use super::without::trusting;
 use super::{Failure, Story};
 use crate::owner::next;
 use crate::tests::world::{Agent, Lease, MACHINES, Object, Op, PAST, Rules, Sender, World, owner};
@@ -17,7 +18,10 @@ impl Story {
             // They miss whenever they arrive, and their senders need not wait for that.
             let (block, address) = world.versions();
             world.wire.retain(|(_, op)| match op {
-                Op::Swap { version, .. } | Op::Delete { version } => Some(*version) == block,
+                Op::Report { .. } if !self.rules.report_versions => true,
+                Op::Swap { version, .. } | Op::Delete { version } | Op::Report { version, .. } => {
+                    Some(*version) == block
+                }
                 Op::TouchAddress { uid } | Op::SwapAddress { uid, .. } | Op::DeleteAddress { uid } => {
                     Some(*uid) == address
                 }
@@ -57,6 +61,7 @@ impl Story {
         // For a lease from a block that becomes shared.
         machine.published &= machine.lease == Lease::Local;
         // For whoever finds no Node of it.
+        machine.silenced &= world.nodes[m].is_none();
         if world.nodes[m].is_some() && !goes {
             world.bound[m] = false;
         }
@@ -74,7 +79,7 @@ impl Story {
             let shared = read.seen.phase == Phase::Shared;
             let phase = if shared { Phase::Shared } else { Phase::Active };
             read.seen = Seen::claimed(&owner(1 - m, 0)).turned(phase);
-            read.version = PAST;
+            (read.version, read.used) = (PAST, false);
             let mine = view.address.as_ref().is_some_and(|address| address.machine == m);
             // Neither a claim nor an address of it comes of that, nor anything of its own.
             if !shared && !mine && machine.lease == Lease::None {
@@ -157,7 +162,7 @@ fn more_faults_what_is_forgotten_hides_nothing_that_goes_wrong_while_a_block_is_
 fn more_faults_what_is_forgotten_hides_nothing_that_goes_wrong_when_a_node_is_lost_while_a_block_is_shared() {
     let rules = Rules {
         keep: |_, _, _| address::Step::Rest,
-        ..Rules::default()
+        ..trusting()
     };
     let [_, _, registration, _] = one_failure_while_a_block_is_shared();
     assert!(assert_nothing_is_left_out(Story {

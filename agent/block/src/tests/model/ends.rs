@@ -36,6 +36,11 @@ impl Story {
                 }
                 let _ = self.quarantine(&mut world);
             }
+            for m in (0..MACHINES).filter(|m| dead[*m]) {
+                if !world.machines[m].young {
+                    let _ = world.happen(self, &Event::Vouch(m));
+                }
+            }
             let _ = self.unshare(&mut world);
             while !world.wire.is_empty() {
                 self.execute(&mut world, 0, false);

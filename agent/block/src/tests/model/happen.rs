@@ -4,7 +4,9 @@
 use super::{Event, Story};
 use crate::orphan::Verdict;
 use crate::owner::{Me, Step, Wish};
-use crate::tests::world::{Agent, Keeper, Lease, Op, Rules, Sender, View, World, registration};
+use crate::tests::world::{
+    Address, Agent, Keeper, Lease, Object, Op, Rules, Sender, View, World, registration,
+};
 use crate::{Held, Mode, Phase, Seen, address};
 
 impl Story {
@@ -13,10 +15,10 @@ impl Story {
         let (view, step) = world.decide(&self.rules, m, wish)?;
         let sends = matches!(
             step,
-            Step::Swap { .. } | Step::Touch | Step::Delete | Step::Publish
+            Step::Swap { .. } | Step::Claim { .. } | Step::Touch | Step::Delete | Step::Publish
         );
         let room = world.wire.len() < self.wire;
-        if sends && (world.machines[m].cut || !room) || step == Step::Rest {
+        if sends && (world.machines[m].is_mute() || !room) || step == Step::Rest {
             return None;
         }
         let version = view.block.as_ref().map_or(0, |block| block.version);
@@ -26,9 +28,9 @@ impl Story {
         match step {
             Step::Rest => return None,
             Step::Swap { to, then } => world.send(m, Op::Swap { version, to }, then),
+            Step::Claim { to, then } => world.send(m, Op::Create(to), Some(then)),
             Step::Touch => {
-                let to = view.block.map(|block| block.seen)?;
-                world.send(m, Op::Swap { version, to }, None);
+                world.send(m, Op::Report { version, used: true }, None);
             }
             Step::Hold(held) => machine.file = Some(held),
             Step::Withdraw if idle || !self.rules.idle_check => machine.file = None,
@@ -84,7 +86,7 @@ impl Story {
     pub(super) fn judge(&self, world: &mut World, keeper: usize) -> Option<()> {
         let (block, verdict) = world.verdict(&self.rules, keeper)?;
         let op = match verdict {
-            Verdict::Leave => return None,
+            Verdict::Leave | Verdict::Hold => return None,
             Verdict::Watch => {
                 world.keepers[keeper].watched = Some((block.version, false));
                 return Some(());
@@ -105,7 +107,7 @@ impl Story {
         let (address, verdict) = world.address_verdict(&self.rules, keeper)?;
         let uid = address.uid;
         let op = match verdict {
-            Verdict::Leave => return None,
+            Verdict::Leave | Verdict::Hold => return None,
             Verdict::Watch => {
                 world.keepers[keeper].address = Some((uid, false));
                 return Some(());
@@ -155,7 +157,7 @@ impl Story {
                     Some(then),
                 );
             }
-            Verdict::Leave | Verdict::Orphan => return None,
+            Verdict::Leave | Verdict::Orphan | Verdict::Hold => return None,
         }
         Some(())
     }
@@ -200,6 +202,39 @@ impl World {
             Agent::Idle(view) => view.as_ref(),
             _ => None,
         }
+    }
+
+    /// The agent reports whether the address is in use, if the object says otherwise.
+    fn report(&mut self, m: usize) -> Option<()> {
+        let view = self.view(m)?;
+        let block = view.block.as_ref()?;
+        let mine = match &view.me {
+            Me::Registered(me) => block.seen.owner == *me,
+            // It allocates nothing any more.
+            Me::Gone(_) => {
+                let mode = self.machines[m].file.map(|file| file.mode);
+                block.seen.machine() == m && mode.is_some_and(|mode| mode != Mode::Active)
+            }
+        };
+        let used = self.has_lease(m);
+        if !mine || block.seen.phase == Phase::Shared || block.used == used {
+            return None;
+        }
+        let version = block.version;
+        self.send(m, Op::Report { version, used }, None);
+        Some(())
+    }
+
+    /// A person who knows that the machine is off, for longer than a quarantine, releases what it has left.
+    fn vouch(&mut self, m: usize) -> Option<()> {
+        if !self.is_held(m) {
+            return None;
+        }
+        let left = |block: &Object| block.seen.machine() == m && block.seen.phase == Phase::Orphaned;
+        self.block = self.block.take().filter(|block| !left(block));
+        let left = |address: &Address| address.machine == m && address.orphaned;
+        self.address = self.address.take().filter(|address| !left(address));
+        Some(())
     }
 
     fn claim(&mut self, m: usize) -> Option<()> {
@@ -285,10 +320,11 @@ impl World {
         let Agent::Writing(held) = self.machines[m].agent else {
             return None;
         };
-        let new = self.machines[m].file.is_none() && matches!(held.mode, Mode::Active | Mode::Draining);
-        if !(new && self.address.is_some() && rules.list_after_claim) {
-            self.machines[m].file = Some(held);
-        }
+        let file = self.machines[m].file;
+        let again = file.is_some_and(|file| file.mode == Mode::Draining) && held.mode == Mode::Draining;
+        let new = (file.is_none() || again) && matches!(held.mode, Mode::Active | Mode::Draining);
+        let held = Some(held).filter(|_| !(new && self.address.is_some() && rules.list_after_claim));
+        self.machines[m].file = held;
         self.machines[m].agent = Agent::Idle(None);
         Some(())
     }
@@ -312,6 +348,8 @@ impl World {
             Event::Look(m) => self.machines[m].agent = Agent::Idle(Some(self.look(m))),
             Event::Act(m, wish) => story.act(self, m, wish)?,
             Event::Claim(m) => self.claim(m)?,
+            Event::Report(m) => self.report(m)?,
+            Event::Vouch(m) => self.vouch(m)?,
             Event::Inherit(m) => story.inherit(self, m)?,
             Event::Write(m) => self.write(&story.rules, m)?,
             Event::Confirm(m) => {
@@ -373,11 +411,23 @@ impl World {
                 // Leases of an earlier boot are nobody's, but their objects are there still.
                 machine.lease = Lease::None;
             }
+            // The API server starts again without the object: no request that was sent before takes effect.
+            Event::Erase => {
+                self.block = None;
+                self.wire.clear();
+            }
             Event::Cut(m) => self.machines[m].cut = true,
             Event::Heal(m) => self.machines[m].cut = false,
             Event::DeleteNode(m) => self.nodes[m] = None,
-            Event::Register(m) => self.nodes[m] = Some(self.new_registration()),
-            Event::CollectPods(m) => self.bound[m] = false,
+            Event::Register(m) => {
+                self.nodes[m] = Some(self.new_registration());
+                self.machines[m].silenced = false;
+            }
+            // The agent's Pod among them, and its token with it.
+            Event::CollectPods(m) => {
+                self.bound[m] = false;
+                self.machines[m].silenced = self.machines[m].on;
+            }
             _ => {}
         }
     }
@@ -386,6 +436,8 @@ impl World {
         let machine = &mut self.machines[m];
         (machine.on, machine.pod, machine.agent) = (false, false, Agent::Down);
         machine.published = false;
+        // Its kubelet registers when it starts.
+        machine.silenced = false;
         self.forget_watched(m);
     }
 

@@ -4,7 +4,7 @@
 use super::{Event, Failure, Story};
 use crate::Phase;
 use crate::owner::{Me, Wish};
-use crate::tests::world::{Agent, Lease, Machine, View, World};
+use crate::tests::world::{Agent, Lease, View, World};
 
 impl Story {
     /// Whether machine `m` may fail so, now or later. Where only one does, it is the first: the machines are alike.
@@ -29,7 +29,7 @@ impl Story {
         match &machine.agent {
             Agent::Down => events.push(Event::Restart(m)),
             Agent::Idle(view) => {
-                if !machine.cut {
+                if !machine.is_mute() {
                     events.push(Event::Look(m));
                 }
                 if let Some(view) = view {
@@ -43,8 +43,8 @@ impl Story {
                         &[Wish::Keep, Wish::Drain, Wish::Return]
                     };
                     events.extend(wishes.iter().map(|wish| Event::Act(m, *wish)));
-                    if room && !machine.cut {
-                        self.request_events(view, machine, m, events);
+                    if room && !machine.is_mute() {
+                        self.request_events(world, view, m, events);
                         if self.heirs {
                             events.push(Event::Inherit(m));
                         }
@@ -53,7 +53,7 @@ impl Story {
             }
             Agent::Waiting(..) => events.push(Event::GiveUp(m)),
             Agent::Writing(_) => events.push(Event::Write(m)),
-            Agent::Checking if !machine.cut => events.push(Event::Check(m)),
+            Agent::Checking if !machine.is_mute() => events.push(Event::Check(m)),
             Agent::Checking => {}
         }
         if machine.agent != Agent::Down && self.may_fail(world, m, Failure::Crash) {
@@ -61,12 +61,18 @@ impl Story {
         }
     }
 
-    fn request_events(&self, view: &View, machine: &Machine, m: usize, events: &mut Vec<Event>) {
+    fn request_events(&self, world: &World, view: &View, m: usize, events: &mut Vec<Event>) {
+        let machine = &world.machines[m];
         let (lease, file) = (machine.lease, machine.file);
         let mine = view.address.as_ref().is_some_and(|address| address.machine == m);
         match (&view.block, &view.me) {
             (None, Me::Registered(_)) if file.is_none() && (m == 0 || !self.one_owner) => {
-                events.push(Event::Claim(m));
+                let restored = world.block.is_none() && self.failures.contains(&Failure::Erasure);
+                let other = &world.machines[1 - m];
+                let claims_again = other.file.is_some() || matches!(other.agent, Agent::Writing(_));
+                if !(restored && self.orderly && claims_again) {
+                    events.push(Event::Claim(m));
+                }
             }
             (Some(block), Me::Registered(_))
                 if block.seen.phase == Phase::Shared
@@ -85,6 +91,9 @@ impl Story {
         }
         if mine && matches!(lease, Lease::Local | Lease::Published) && self.machines_fail {
             events.push(Event::Keep(m));
+        }
+        if self.machines_fail && file.is_some() {
+            events.push(Event::Report(m));
         }
         if mine && matches!(lease, Lease::None | Lease::Releasing) || lease == Lease::Releasing {
             events.push(Event::Release(m));
@@ -106,6 +115,13 @@ impl Story {
         if world.nodes[m].is_some() && fenced && self.may_fail(world, m, Failure::Registration) {
             events.push(Event::DeleteNode(m));
         }
+        let is_mine = world
+            .block
+            .as_ref()
+            .is_some_and(|block| block.seen.machine() == m);
+        if is_mine && !world.is_shared() && self.may_fail(world, m, Failure::Erasure) {
+            events.push(Event::Erase);
+        }
         if machine.on && world.nodes[m].is_some() && self.may_fail(world, m, Failure::Death) {
             events.push(Event::Die(m));
         }
@@ -114,8 +130,12 @@ impl Story {
         }
         if world.nodes[m].is_none() {
             events.push(Event::Register(m));
-            if world.bound[m] {
+            let collects = world.bound[m] || machine.on && !machine.silenced;
+            if collects && (world.has_spoken(&self.rules, m) || !self.fenced) {
                 events.push(Event::CollectPods(m));
+            }
+            if !machine.on && !machine.young {
+                events.push(Event::Vouch(m));
             }
         }
     }

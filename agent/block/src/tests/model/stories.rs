@@ -77,6 +77,25 @@ fn a_node_that_loses_its_registration_twice_keeps_what_lives() {
     assert_eq!(mishap(story), None);
 }
 
+pub(super) fn a_block_is_lost() -> Story {
+    Story {
+        failures: &[Failure::Crash, Failure::Registration, Failure::Erasure],
+        faults: 2,
+        ..Story::default()
+    }
+}
+
+/// The API server loses the block of a machine, with and without another failure before or after.
+#[test]
+#[ignore = "seconds: tests/all runs it"]
+fn a_block_that_the_api_server_lost_leaves_an_address_with_one_pod() {
+    let story = Story {
+        ends: true,
+        ..a_block_is_lost()
+    };
+    assert_eq!(mishap(story), None);
+}
+
 /// A node dies, is cut off, or loses its Node, in every step of sharing a block, and comes back; the other one takes addresses.
 pub(super) fn sharing_while_a_machine_fails() -> Story {
     Story {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The model sees each guard missing.
 
-use super::stories::{requests, sharing_while_a_machine_fails};
-use super::{Rules, Story, UNIQUE, mishap};
-use crate::orphan::{NodeSight, judge};
+use super::stories::{a_block_is_lost, requests, sharing_while_a_machine_fails};
+use super::{Failure, Rules, Story, UNIQUE, mishap};
+use crate::orphan::{NodeSight, Quarantine, judge};
 use crate::owner::{Step, next};
+use crate::tests::world::QUARANTINES;
 use crate::{Held, Mode, Phase, Use, address};
 use std::time::Duration;
 
@@ -13,6 +14,20 @@ fn assert_noticed(rules: Rules, mut story: Story) {
     let mishap = mishap(story);
     assert!(mishap.is_some_and(|mishap| mishap.contains(UNIQUE)));
 }
+
+/// Where the administrator lets what was in use come free after the quarantine too (`--quarantine-in-use`).
+pub(super) fn trusting() -> Rules {
+    Rules {
+        judge: |seen, _, node, watched| judge(seen, false, "v", node, watched, QUARANTINES),
+        ..Rules::default()
+    }
+}
+
+/// No quarantine at all.
+const NONE: Quarantine = Quarantine {
+    unused: Duration::ZERO,
+    in_use: Some(Duration::ZERO),
+};
 
 #[test]
 fn the_swap_before_a_block_comes_back_into_the_file() {
@@ -160,12 +175,12 @@ fn more_faults_a_new_version_of_an_object_before_it_counts_as_that_of_a_lease() 
 #[test]
 fn the_quarantine() {
     let rules = Rules {
-        judge: |seen, node, watched| {
+        judge: |seen, in_use, node, watched| {
             let watched = watched.cloned().map(|mut watched| {
                 watched.unchanged = Duration::MAX;
                 watched
             });
-            judge(seen, "v", node, watched.as_ref(), Duration::ZERO)
+            judge(seen, in_use, "v", node, watched.as_ref(), NONE)
         },
         ..Rules::default()
     };
@@ -220,7 +235,7 @@ fn a_look_at_the_version_when_a_block_is_taken_over() {
 #[test]
 fn a_wait_for_the_pods_of_a_node_whose_block_is_taken_over() {
     let rules = Rules {
-        judge: |seen, node, watched| {
+        judge: |seen, _, node, watched| {
             let node = NodeSight {
                 registered: None,
                 has_pods: false,
@@ -230,7 +245,7 @@ fn a_wait_for_the_pods_of_a_node_whose_block_is_taken_over() {
                 watched.unchanged = Duration::MAX;
                 watched
             });
-            judge(seen, "v", &node, watched.as_ref(), Duration::ZERO)
+            judge(seen, false, "v", &node, watched.as_ref(), NONE)
         },
         ..Rules::default()
     };
@@ -247,7 +262,7 @@ fn a_wait_for_the_pods_of_a_node_whose_block_is_taken_over() {
 fn a_word_from_a_node_that_lives_about_its_addresses_that_are_objects() {
     let rules = Rules {
         keep: |_, _, _| address::Step::Rest,
-        ..Rules::default()
+        ..trusting()
     };
     assert_noticed(rules, sharing_while_a_machine_fails());
 }
@@ -262,6 +277,56 @@ fn a_new_version_of_a_block_with_pods_whose_node_is_gone() {
         ..Rules::default()
     };
     assert_noticed(rules, Story::default());
+}
+
+/// The pod garbage collector deletes the agent's Pod, and its token becomes invalid, while the pods go on.
+#[test]
+fn the_last_report_of_an_agent_that_lost_its_token() {
+    assert_noticed(
+        trusting(),
+        Story {
+            failures: &[Failure::Registration],
+            ..Story::default()
+        },
+    );
+}
+
+#[test]
+fn the_version_that_a_report_was_made_from() {
+    let rules = Rules {
+        report_versions: false,
+        ..Rules::default()
+    };
+    assert_noticed(
+        rules,
+        Story {
+            failures: &[Failure::Registration],
+            wire: 2,
+            ..Story::default()
+        },
+    );
+}
+
+#[test]
+fn a_claim_of_a_lost_block_before_anything_of_it_is_given_again() {
+    let rules = Rules {
+        next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
+            Step::Claim { .. } => Step::Forfeit,
+            step => step,
+        },
+        ..Rules::default()
+    };
+    assert_noticed(rules, a_block_is_lost());
+}
+
+/// After a restore of etcd, nobody may claim what another node's pods have until that node has claimed it again.
+#[test]
+fn the_order_of_claims_after_a_restore() {
+    let story = Story {
+        orderly: false,
+        ..a_block_is_lost()
+    };
+    assert_noticed(Rules::default(), story);
 }
 
 /// The one thing that no agent can guard against (`crate::orphan`).

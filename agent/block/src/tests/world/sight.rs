@@ -2,7 +2,8 @@
 //! What each sees of the world, what it decides, and what the API server does.
 
 use super::{
-    Address, Agent, Lease, MACHINES, Machine, Object, Op, QUARANTINE, Rules, Stamp, View, World, owner,
+    Address, Agent, Lease, MACHINES, Machine, Object, Op, QUARANTINE, Rules, Sender, Stamp, View, World,
+    owner,
 };
 use crate::orphan::{Judge, NodeSight, Verdict, Watched};
 use crate::owner::{Me, Step, Wish};
@@ -75,7 +76,7 @@ impl World {
         }
         let sight = self.node_sight(1 - machine, Judge::Keeper);
         let watched = watched(self.heirs[machine].watched, block.version);
-        let verdict = (rules.judge)(&block.seen, &sight, watched.as_ref());
+        let verdict = (rules.judge)(&block.seen, block.used, &sight, watched.as_ref());
         Some((me.clone(), block.clone(), verdict))
     }
 
@@ -96,7 +97,7 @@ impl World {
         let address = self.address.clone()?;
         let sight = self.node_sight(address.machine, Judge::Keeper);
         let watched = watched(self.keepers[keeper].address, address.uid);
-        let verdict = (rules.judge)(&address.seen(), &sight, watched.as_ref());
+        let verdict = (rules.judge)(&address.seen(), true, &sight, watched.as_ref());
         Some((address, verdict))
     }
 
@@ -112,12 +113,12 @@ impl World {
         let sight = self.node_sight(machine, judge);
         let watched = watched(self.keepers[keeper].watched, block.version);
         if let Some(agent) = self.machines.get(keeper) {
-            let able = agent.on && !agent.cut && agent.agent != Agent::Down && agent.file.is_none();
+            let able = agent.on && !agent.is_mute() && agent.agent != Agent::Down && agent.file.is_none();
             if !able || keeper != machine {
                 return None;
             }
         }
-        let verdict = (rules.judge)(&block.seen, &sight, watched.as_ref());
+        let verdict = (rules.judge)(&block.seen, block.used, &sight, watched.as_ref());
         Some((block, verdict))
     }
 
@@ -130,6 +131,7 @@ impl World {
                 self.block = Some(Object {
                     seen: seen.clone(),
                     version: self.fresh(),
+                    used: false,
                 });
             }
             Op::Swap { version, to } if fits(*version) => {
@@ -140,6 +142,13 @@ impl World {
                 }
             }
             Op::Delete { version } if fits(*version) => self.block = None,
+            Op::Report { version, used } if fits(*version) || !rules.report_versions => {
+                let (version, used) = (self.fresh(), *used);
+                let Some(block) = &mut self.block else {
+                    return false;
+                };
+                (block.version, block.used) = (version, used);
+            }
             op => return self.execute_on_address(rules, op),
         }
         true
@@ -228,6 +237,9 @@ impl World {
         if machine.cut {
             return machine.file.is_none_or(|held| held.mode != Mode::Active) && !machine.pod;
         }
+        if machine.silenced {
+            return true;
+        }
         let usage = self.usage(rules, m, self.address.as_ref());
         (rules.next)(&self.me(m), Some(&block.seen), machine.file, usage, Wish::Keep) == Step::Rest
     }
@@ -239,7 +251,48 @@ impl World {
         let machine = &self.machines[m];
         let promised = machine.cut && !machine.pod;
         let kept = || (rules.keep)(&self.me(m), &seen.owner, seen.phase) == address::Step::Rest;
-        !machine.on || promised || !machine.cut && (!self.has_lease(m) || kept())
+        !machine.on || promised || !machine.cut && (machine.silenced || !self.has_lease(m) || kept())
+    }
+
+    /// Whether the agent of `machine`, whose Node is gone, knows that and has written all that it has to write about it. It knows
+    /// within 30 s, uses no answer that is older than 20 s, and the pod garbage collector waits for 40 s.
+    pub(in crate::tests) fn has_spoken(&self, rules: &Rules, m: usize) -> bool {
+        let machine = &self.machines[m];
+        let knows = match &machine.agent {
+            Agent::Idle(Some(view)) => matches!(view.me, Me::Gone(_)),
+            Agent::Idle(None) | Agent::Down => true,
+            Agent::Waiting(..) | Agent::Writing(_) | Agent::Checking => false,
+        };
+        if machine.on && !knows {
+            return false;
+        }
+        let Some(block) = self.block.as_ref().filter(|block| block.seen.machine() == m) else {
+            return true;
+        };
+        // It reports each round, so that what it sent before that misses.
+        let late = |(sender, op): &(Sender, Op)| {
+            let version = match op {
+                Op::Swap { version, .. } | Op::Report { version, .. } | Op::Delete { version } => *version,
+                _ => return false,
+            };
+            *sender == Sender::Agent(m) && version == block.version
+        };
+        if machine.on && self.wire.iter().any(late) {
+            return false;
+        }
+        let usage = self.usage(rules, m, self.address.as_ref());
+        let step = (rules.next)(&self.me(m), Some(&block.seen), machine.file, usage, Wish::Keep);
+        !machine.on || step == Step::Rest || step == Step::Touch && block.used
+    }
+
+    /// Whether an object of `machine` waits for a person to state that the machine is off.
+    pub(in crate::tests) fn is_held(&self, machine: usize) -> bool {
+        let block = self.block.as_ref();
+        let held = block.is_some_and(|block| {
+            block.seen.machine() == machine && block.used && block.seen.phase == Phase::Orphaned
+        });
+        let address = self.address.as_ref();
+        held || address.is_some_and(|address| address.machine == machine && address.orphaned)
     }
 
     pub(in crate::tests) fn is_shared(&self) -> bool {

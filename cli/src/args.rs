@@ -171,7 +171,11 @@ pub struct Addresses {
 #[derive(clap::Args, Clone, Debug)]
 pub struct Release {
     /// The address
-    pub address: std::net::IpAddr,
+    #[arg(required_unless_present = "node")]
+    pub address: Option<std::net::IpAddr>,
+    /// All that a node has left whose Node object is gone and whose machine is off
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["address", "pool"])]
+    pub node: Option<String>,
     /// The pool, where several address spaces have the address
     #[arg(long)]
     pub pool: Option<String>,

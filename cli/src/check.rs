@@ -11,6 +11,7 @@ use crate::holders::{Holder, Witness, holders};
 use crate::table::wrapped;
 use api::links::reason;
 use api::{AddressState, BlockState, condition};
+use api::object::in_use;
 use ipam::range::{Family, bits};
 use kube::Client;
 use serde::Serialize;
@@ -310,6 +311,16 @@ fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Problem> {
     let registered = snapshot.nodes.get(&spec.owner.node);
     match (spec.state, registered) {
         (BlockState::Shared, _) => None,
+        (BlockState::Orphaned, _) if in_use(&block.object) => Some(problem(
+            Level::Warn,
+            "held",
+            name,
+            format!(
+                "belonged to node {}, which is gone, and had addresses in use by its last report: nobody else gets them",
+                spec.owner.node
+            ),
+            "if the machine is off: rdmanet release --node, with the name of the node",
+        )),
         (BlockState::Orphaned, _) => Some(problem(
             Level::Info,
             "orphan",

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet release`: ends the hold of an address that nobody uses any more.
+//! `rdmanet release`: ends the hold of an address that nobody uses any more, or of all that a gone node has left.
 //!
 //! Holds always: an address is freed only on evidence that its holder is gone: the pod is not there, and its network namespace is not
 //! either, as far as this machine sees it, or the whole node is not. What was looked at is what is freed (UID and version of the
 //! object, inode of the lease), or nothing is.
+
+mod gone;
 
 use crate::answer::{Answer, Failure, Outcome};
 use crate::args;
@@ -32,10 +34,22 @@ enum Hold {
 /// # Errors
 /// Somebody may still use it, nobody was asked, or the cluster does not answer.
 pub async fn run(client: &Client, options: &args::Release) -> Result<Answer, Failure> {
-    let ip = options.address;
     let snapshot = Snapshot::read(client).await?;
-    let holds = holds(&snapshot, options)?;
-    if let Some(pod) = living(&snapshot, options) {
+    match (options.address, &options.node) {
+        (Some(ip), _) => release_address(client, &snapshot, ip, options).await,
+        (None, Some(node)) => gone::release(client, &snapshot, node, options.yes).await,
+        (None, None) => Err(Failure("name an address, or a node with --node".to_owned())),
+    }
+}
+
+async fn release_address(
+    client: &Client,
+    snapshot: &Snapshot,
+    ip: IpAddr,
+    options: &args::Release,
+) -> Result<Answer, Failure> {
+    let holds = holds(snapshot, ip, options)?;
+    if let Some(pod) = living(snapshot, ip, options) {
         return Err(Failure(format!(
             "pod {} on node {} has {ip} and lives; delete the pod, and the address is released with it",
             pod.name,
@@ -44,16 +58,16 @@ pub async fn run(client: &Client, options: &args::Release) -> Result<Answer, Fai
     }
     if holds.is_empty() {
         return Ok(Answer {
-            text: format!("nothing to release: {}\n", standing(&snapshot, ip)),
+            text: format!("nothing to release: {}\n", standing(snapshot, ip)),
             json: json!({ "version": 1, "released": [] }),
             outcome: Outcome::Fine,
         });
     }
     let mut evidence = Vec::new();
     for hold in &holds {
-        evidence.push(unused(&snapshot, hold, &holds, ip)?);
+        evidence.push(unused(snapshot, hold, &holds, ip)?);
     }
-    if !options.yes && !confirmed(ip, &evidence)? {
+    if !options.yes && !confirmed(&ip.to_string(), &evidence)? {
         return Err(Failure(format!("{ip} is not released")));
     }
     for hold in &holds {
@@ -67,8 +81,7 @@ pub async fn run(client: &Client, options: &args::Release) -> Result<Answer, Fai
 }
 
 /// The object and the leases of this node that have the address.
-fn holds(snapshot: &Snapshot, options: &args::Release) -> Result<Vec<Hold>, Failure> {
-    let ip = options.address;
+fn holds(snapshot: &Snapshot, ip: IpAddr, options: &args::Release) -> Result<Vec<Hold>, Failure> {
     let meant = |pool: &str| options.pool.as_ref().is_none_or(|wanted| wanted == pool);
     let objects = snapshot
         .addresses
@@ -107,8 +120,7 @@ fn holds(snapshot: &Snapshot, options: &args::Release) -> Result<Vec<Hold>, Fail
 }
 
 /// The pod that says it has the address.
-fn living<'s>(snapshot: &'s Snapshot, options: &args::Release) -> Option<&'s PodFacts> {
-    let ip = options.address;
+fn living<'s>(snapshot: &'s Snapshot, ip: IpAddr, options: &args::Release) -> Option<&'s PodFacts> {
     let has = |pod: &&PodFacts| {
         let interface = pod.interface_with(ip);
         interface.is_some_and(|interface| {
@@ -208,16 +220,16 @@ fn lease_unused(snapshot: &Snapshot, held: &HeldLease, ip: IpAddr) -> Result<Str
     }
 }
 
-fn confirmed(ip: IpAddr, evidence: &[String]) -> Result<bool, Failure> {
+fn confirmed(what: &str, evidence: &[String]) -> Result<bool, Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         return Err(Failure(format!(
-            "{ip} is not released, since nobody can be asked here; say --yes"
+            "{what} is not released, since nobody can be asked here; say --yes"
         )));
     }
     let unread = |e| Failure(format!("cannot ask: {e}; say --yes"));
     let mut screen = std::io::stderr();
-    write!(screen, "release {ip}? {} [y/N] ", evidence.join("; ")).map_err(unread)?;
+    write!(screen, "release {what}? {} [y/N] ", evidence.join("; ")).map_err(unread)?;
     let mut line = String::new();
     input.read_line(&mut line).map_err(unread)?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))

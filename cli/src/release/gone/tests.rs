@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! When a block of a gone node may be released.
+
+use super::*;
+use std::time::UNIX_EPOCH;
+
+fn orphan(quarantine: Option<i64>) -> IpBlock {
+    serde_json::from_value(json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPBlock", "metadata": { "name": "default-4-0a010000-28" },
+        "spec": {
+            "pool": "rail0", "cidr": "10.1.0.0/28", "epoch": 1, "state": "Orphaned", "quarantineSeconds": quarantine,
+            "owner": { "node": "a", "nodeUID": "1" }, "orphaned": { "by": "b", "since": "1970-01-01T00:10:00Z" },
+        },
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_block_is_released_only_after_the_quarantine_that_its_owner_went_by() {
+    let at = |seconds| UNIX_EPOCH + Duration::from_secs(600 + seconds);
+    for (quarantine, seconds) in [(None, 600_u64), (Some(120), 120), (Some(3600), 3600)] {
+        let block = orphan(quarantine);
+        let early = require_quarantine(&block, at(seconds - 10)).unwrap_err();
+        assert!(
+            early.to_string().contains("in quarantine for 11 s more"),
+            "{early}"
+        );
+        assert!(require_quarantine(&block, at(seconds)).is_ok());
+    }
+    let backwards = require_quarantine(&orphan(Some(120)), UNIX_EPOCH);
+    assert!(backwards.is_err(), "by a clock that is behind");
+}

@@ -3,6 +3,7 @@
 
 use crate::links::Scope;
 use api::pace;
+use api::quarantine::Quarantines;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,9 +26,9 @@ pub struct Config {
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, env = "RDMANET_LISTEN", default_value = "127.0.0.1:9471")]
     pub listen: SocketAddr,
-    /// For how long nobody is given the blocks of a node that is gone
-    #[arg(long, env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
-    pub quarantine: Duration,
+    /// For how long nobody is given what a gone node has left
+    #[command(flatten)]
+    pub quarantines: Quarantines,
     /// How long a block must be unused before it is returned
     #[arg(long, env = "RDMANET_IDLE", default_value = "5m", value_parser = humantime::parse_duration)]
     pub idle: Duration,
@@ -52,7 +53,8 @@ impl Config {
     /// How long what the API server said may be acted upon: far less than the quarantine, so that nothing is written into
     /// this node's files that others may have been given meanwhile.
     pub fn answer_age(&self) -> Duration {
-        (self.quarantine / 4).min(MINUTE)
+        // And not after the pod garbage collector has deleted the agent's Pod, 40 s after the Node object is gone.
+        (self.quarantines.unused / 4).min(MINUTE / 3)
     }
 
     /// How often a node tells of a block, at most, where the pool has so many blocks.
@@ -62,6 +64,10 @@ impl Config {
 
     /// How often this node's registration is looked at.
     pub fn confirm_every(&self) -> Duration {
-        (self.quarantine / 5).clamp(Duration::from_secs(1), MINUTE)
+        // An agent must report its pods before the pod garbage collector deletes its own Pod, 40 s after the Node object is gone.
+        (self.quarantines.unused / 5).clamp(Duration::from_secs(1), MINUTE / 2)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,11 +23,11 @@ mod shared;
 mod sticky;
 
 use crate::agent::{Agent, Failure};
-use crate::api::{IpBlock, IpPool};
+use crate::api::{BlockState, IpBlock, IpPool};
 use crate::grid::Cell;
 use crate::ground::Ground;
 use crate::node::Holdings;
-use crate::object::{cell, version};
+use crate::object::{cell, seen, version};
 use block::Use;
 use block::owner::{Me, Wish};
 use ipam::agent::{Reply, Request};
@@ -299,7 +299,7 @@ impl Worker {
 
     /// Brings the node's part of the pool one step, or several, nearer to what it should be.
     async fn reconcile(&mut self) -> Result<(), Failure> {
-        let asked = self.agent.look_at_node(self.agent.config.confirm_every()).await?;
+        let asked = self.agent.look_at_node(self.look_every()).await?;
         // First, for what comes next may fail.
         self.forget_told();
         let target = self.target()?;
@@ -316,6 +316,17 @@ impl Worker {
         }
         self.collect(&target).await?;
         self.mirror(&target).await
+    }
+
+    /// How old may be what is known of this node's registration. A block that another process has orphaned is a sign that the Node is
+    /// gone: then the agent has seconds until the pod garbage collector deletes its Pod, and reports its pods before that.
+    fn look_every(&self) -> Duration {
+        let of_me = |block: &IpBlock| self.agent.me() == Some(Me::Registered(seen(block).owner));
+        let mut orphans = self.blocks().into_values();
+        if orphans.any(|block| block.spec.state == BlockState::Orphaned && of_me(&block)) {
+            return self.agent.config.tick;
+        }
+        self.agent.config.confirm_every()
     }
 
     /// What is wanted of a block.

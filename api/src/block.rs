@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// A block of addresses that belongs to a node.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[kube(
     group = "rdmanet.io",
     version = "v1alpha1",
@@ -60,6 +61,11 @@ pub struct IpBlockSpec {
     pub epoch: i64,
     /// What its owner does with it.
     pub state: BlockState,
+    /// The quarantine, in seconds, that was in force when it was claimed. Nobody ends the block of a gone node sooner, whatever
+    /// quarantine is in force by then: the owner's file may still go by this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub quarantine_seconds: Option<i64>,
     /// Why it is orphaned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphaned: Option<Orphaned>,
@@ -114,7 +120,8 @@ pub struct IpBlockStatus {
     /// Since when the oldest attachment has its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Time>,
-    /// The generation of the pool that the owner goes by: it gives none of the addresses that are excluded or reserved there.
+    /// The `status.acceptedGeneration` of the pool that the owner applies: it allocates none of the addresses that are excluded or
+    /// reserved there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// When the owner counted.

@@ -5,6 +5,7 @@ mod registration;
 
 pub use registration::{NodeCondition, Registration, conditions};
 
+use crate::object::LEASES;
 use crate::patience::{self, Impatience};
 use crate::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -198,6 +199,27 @@ pub async fn delete<K: Object>(api: &Api<K>, object: &K) -> Result<Written<()>, 
     }
 }
 
+/// Deletes a block, if it is the version that was read: first its finalizer, then the block itself. A process that dies between the two
+/// leaves a block without finalizer, which its owner deletes next time.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn remove(api: &Api<IpBlock>, block: &IpBlock) -> Result<Written<()>, Trouble> {
+    if !block.finalizers().iter().any(|name| name == LEASES) {
+        return delete(api, block).await;
+    }
+    let mut bare = block.clone();
+    bare.finalizers_mut().retain(|name| name != LEASES);
+    let Written::Done(bare) = swap(api, &bare).await? else {
+        return Ok(Written::Late);
+    };
+    if bare.metadata.deletion_timestamp.is_some() {
+        // The API server deletes it with its last finalizer.
+        return Ok(Written::Done(()));
+    }
+    delete(api, &bare).await
+}
+
 /// Ends the use of an address, if it is the version that was read: it is kept for whoever keeps it, and free otherwise.
 ///
 /// # Errors
@@ -224,8 +246,15 @@ pub async fn tell<K: Object>(
     name: &str,
     status: impl Serialize,
 ) -> Result<Written<K>, Trouble> {
+    patch_status(api, name, serde_json::json!({ "status": status })).await
+}
+
+async fn patch_status<K: Object>(
+    api: &Api<K>,
+    name: &str,
+    patch: serde_json::Value,
+) -> Result<Written<K>, Trouble> {
     let what = request::<K>("PATCH", &format!("{name}/status"));
-    let patch = serde_json::json!({ "status": status });
     let params = PatchParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
@@ -235,6 +264,21 @@ pub async fn tell<K: Object>(
         Err(e) if matches!(e.code, 404 | 409) => Ok(Written::Late),
         Err(e) => Err(refused(&what, &e)),
     }
+}
+
+/// Changes members of the status of an object, if it is the version that was read: a late report must not undo a newer one.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn report<K: Object>(
+    api: &Api<K>,
+    object: &K,
+    status: impl Serialize,
+) -> Result<Written<K>, Trouble> {
+    let name = object.meta().name.clone().unwrap_or_default();
+    let version = object.meta().resource_version.clone();
+    let patch = serde_json::json!({ "metadata": { "resourceVersion": version }, "status": status });
+    patch_status(api, &name, patch).await
 }
 
 /// Replaces the status of an object, if it is the version that `object` was made from.

@@ -21,7 +21,7 @@ pub struct Ground {
     pub name: PoolName,
     /// `metadata.uid`.
     pub uid: String,
-    /// The generation that was accepted.
+    /// The number of the accepted spec (`status.acceptedGeneration`): another spec has another number.
     pub generation: i64,
     /// What was accepted.
     pub spec: IpPoolSpec,
@@ -55,8 +55,7 @@ impl Ground {
         let Some(spec) = &status.accepted else {
             return Ok(None);
         };
-        let generation = status.observed_generation.unwrap_or_default();
-        Self::new(pool, spec, generation).map(Some)
+        Self::new(pool, spec, status.number_in_force()).map(Some)
     }
 
     /// `pool` with `spec` in force.

@@ -28,6 +28,7 @@ pub mod pace;
 pub mod patience;
 pub mod pool;
 pub mod process;
+pub mod quarantine;
 pub mod recorder;
 mod selector;
 pub mod space;

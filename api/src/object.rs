@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Blocks as objects and as the state machine has them.
 
-use crate::grid::Cell;
+use crate::grid::{Cell, address_name};
 use crate::{AddressState, BlockState, IpAddress, IpBlock, IpBlockSpec, NodeRef, Orphaned};
 use block::{Owner, Phase, Seen};
 use ipnetwork::IpNetwork;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::Resource;
+use kube::{Resource, ResourceExt};
+use std::net::IpAddr;
+
+/// The finalizer of a block that has an owner. A person who deletes the block asks its owner to return it: it stays until no pod has an
+/// address of it.
+pub const LEASES: &str = "rdmanet.io/leases";
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
@@ -30,6 +35,11 @@ pub fn seen(block: &IpBlock) -> Seen {
     }
 }
 
+/// Whether the owner's last report had addresses in use.
+pub fn in_use(block: &IpBlock) -> bool {
+    block.status.as_ref().is_some_and(|status| status.used > 0)
+}
+
 /// What the state machine looks at of an address that is an object: it passes on as a block does. One that is kept has nobody
 /// whose end could matter.
 pub fn seen_address(address: &IpAddress) -> Seen {
@@ -49,6 +59,13 @@ pub fn renewed(mut address: IpAddress) -> IpAddress {
     let after = |Time(since): Time| Time(since.saturating_add(SECOND).unwrap_or(since));
     address.spec.since = address.spec.since.map(after).max(Some(now()));
     address
+}
+
+/// The address that an object stands for, if it belongs to address space `space`. The whole name is compared: `fab-2` is another
+/// address space than `fab`.
+pub fn ip_in(address: &IpAddress, space: &str) -> Option<IpAddr> {
+    let ip: IpAddr = address.spec.address.parse().ok()?;
+    (address.metadata.name.as_deref() == Some(address_name(space, ip).as_str())).then_some(ip)
 }
 
 /// A node as the state machine has it.
@@ -76,9 +93,12 @@ pub fn claim(space: &str, pool: &str, cell: Cell, by: &Owner) -> IpBlock {
         owner: reference(by),
         epoch: i64::try_from(seen.epoch).unwrap_or(1),
         state: BlockState::Active,
+        quarantine_seconds: None,
         orphaned: None,
     };
-    IpBlock::new(&cell.name(space), spec)
+    let mut block = IpBlock::new(&cell.name(space), spec);
+    block.metadata.finalizers = Some(vec![LEASES.to_owned()]);
+    block
 }
 
 /// `block` changed into `to`, by the agent of the node called `by`; its version stays, as the precondition.
@@ -96,7 +116,19 @@ pub fn changed(block: &IpBlock, to: &Seen, by: &str) -> IpBlock {
         by: by.to_owned(),
         since: now(),
     });
+    finalize(&mut block);
     block
+}
+
+/// Gives a block with an owner its finalizer, and takes it from a shared one, whose addresses are objects. The API server refuses a new
+/// finalizer on an object that is being deleted.
+fn finalize(block: &mut IpBlock) {
+    let has = block.finalizers().iter().any(|name| name == LEASES);
+    if block.spec.state == BlockState::Shared {
+        block.finalizers_mut().retain(|name| name != LEASES);
+    } else if !has && block.metadata.deletion_timestamp.is_none() {
+        block.finalizers_mut().push(LEASES.to_owned());
+    }
 }
 
 /// The addresses of a block; none if its object says nothing readable, which the API server's rules prevent.

@@ -40,7 +40,7 @@ pub struct Listed {
     /// Its `metadata.uid`.
     #[schemars(length(max = 64))]
     pub uid: String,
-    /// The `metadata.generation` that was accepted.
+    /// The number of the spec that was accepted (`status.acceptedGeneration` of the pool).
     pub generation: i64,
     /// How many bits the IPv4 addresses of a block differ in.
     #[serde(rename = "shiftV4")]

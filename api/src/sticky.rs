@@ -64,10 +64,16 @@ pub enum Wait {
     Agent,
     /// The second observation.
     Observation,
+    /// The quarantine: the node is gone, and its machine may still run.
+    Quarantine,
 }
 
 /// Whether the address passes to a new incarnation; `observe`: how far apart two observations are.
-pub fn verdict(before: Before, observe: Duration) -> Verdict {
+///
+/// If the node is not heard, a person has deleted the earlier pod by force, which states that it is dead: two observations are enough.
+/// If the Node object is gone, the garbage collector has deleted the pod, and nobody stated anything: then the `quarantine` must
+/// pass, as for a block.
+pub fn verdict(before: Before, observe: Duration, quarantine: Duration) -> Verdict {
     match before {
         Before::Here { held: true } => Verdict::Wait(Wait::Sandbox),
         Before::There { same_pod: true, .. } => Verdict::Wait(Wait::SamePod),
@@ -80,6 +86,11 @@ pub fn verdict(before: Before, observe: Duration) -> Verdict {
             unchanged: Some(time),
             ..
         } if time < observe => Verdict::Wait(Wait::Observation),
+        Before::There {
+            node: NodeState::Gone,
+            unchanged: Some(time),
+            ..
+        } if time < quarantine => Verdict::Wait(Wait::Quarantine),
         Before::Nobody | Before::Here { held: false } | Before::There { .. } => Verdict::Pass,
     }
 }

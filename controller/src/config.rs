@@ -2,6 +2,7 @@
 //! What the controller is told when it starts: each flag has an environment variable, for a `Deployment`.
 
 use api::pace;
+use api::quarantine::Quarantines;
 use clap::Args;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,9 +19,9 @@ pub struct Config {
     /// The namespace of the controller's Lease
     #[arg(long, env = "RDMANET_NAMESPACE", default_value = "rdmanet-system")]
     pub namespace: String,
-    /// For how long nobody is given the blocks of a node that is gone
-    #[arg(long, env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
-    pub quarantine: Duration,
+    /// For how long nobody is given what a gone node has left
+    #[command(flatten)]
+    pub quarantines: Quarantines,
     /// How far apart two observations are that together prove an address unused
     #[arg(long, env = "RDMANET_OBSERVE", default_value = "30s", value_parser = humantime::parse_duration)]
     pub observe: Duration,

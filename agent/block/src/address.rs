@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a node does about the object of an address that a lease of its own is on.
 //!
-//! A keeper that sees no Node of that name turns such an object `Orphaned`, and ends it when nobody has changed it for a
-//! quarantine. A node that lives says `Bound` again, as often as it must: each time is a new version, and the quarantine begins anew.
+//! A controller that sees no Node of that name turns such an object `Orphaned`. A node that lives says `Bound` again, as often as it
+//! must: each time is a new version, and each wait of the controller begins anew.
 
 use super::owner::Me;
 use super::{Owner, Phase};

@@ -13,6 +13,7 @@ fn block(node: &str) -> IpBlock {
         },
         epoch: 1,
         state: BlockState::Active,
+        quarantine_seconds: None,
         orphaned: None,
     };
     IpBlock::new("default-4-0a000000-29", spec)

@@ -169,7 +169,8 @@ impl Worker {
                                 format!("pool {} has just been changed; try again", self.pool),
                             ));
                         }
-                        Claimed::Full | Claimed::Limit => {}
+                        Claimed::Limit => return Err(self.at_limit(ground, ip)),
+                        Claimed::Full => {}
                     }
                 }
             }
@@ -178,6 +179,17 @@ impl Worker {
             Code::TRY_AGAIN,
             format!("block {name} of {ip} changes hands; try again"),
         ))
+    }
+
+    /// The block of `ip` is free, and this node may not claim one more.
+    fn at_limit(&self, ground: &Ground, ip: IpAddr) -> Error {
+        Error::new(
+            Code::EXHAUSTED,
+            format!(
+                "pool {}: {ip} lies in a block that this node would have to claim, and it has as many as spec.maxBlocksPerNode allows ({}); list {ip} in spec.reserved, or raise maxBlocksPerNode",
+                self.pool, ground.spec.max_blocks_per_node
+            ),
+        )
     }
 
     fn require_inside(&self, ground: &Ground, ip: IpAddr) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use super::settle::About;
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::{AddressSpace, IpBlock};
-use crate::cluster::{Trouble, Written, create, delete, get, names};
+use crate::cluster::{Trouble, Written, create, get, names, remove};
 use crate::grid::{Cell, Grid};
 use crate::ground::Ground;
 use crate::listing::admits;
@@ -89,13 +89,7 @@ impl Worker {
         };
         let doubtful = self.doubtful(family, grid).await?;
         let name = doubtful.map(|cell| cell.name(&ground.spec.address_space));
-        let limit = usize::try_from(ground.spec.max_blocks_per_node).unwrap_or_default();
-        let own = self
-            .blocks()
-            .values()
-            .filter(|block| block.spec.owner.node == *me.node && Some(block.name_any()) != name)
-            .count();
-        if limit > 0 && own >= limit {
+        if self.is_at_limit(wanted, name.as_deref()) {
             return Ok(Claimed::Limit);
         }
         if let Some(cell) = doubtful {
@@ -132,7 +126,7 @@ impl Worker {
 
     /// Whether the pool was found full within so long, or within half a quarantine: then a block may be ripe to be taken over.
     pub(super) fn is_full(&self, within: Duration) -> bool {
-        let within = within.min(self.agent.config.quarantine / 2);
+        let within = within.min(self.agent.config.quarantines.unused / 2);
         self.full_since.is_some_and(|at| at.elapsed() < within)
     }
 
@@ -180,8 +174,24 @@ impl Worker {
             .or_else(|| grid.first_missing(taken))
     }
 
-    /// Claims one block in particular.
+    /// Whether the node has as many blocks as `maxBlocksPerNode` allows, one called `but` apart.
+    fn is_at_limit(&self, wanted: Wanted<'_>, but: Option<&str>) -> bool {
+        let limit = usize::try_from(wanted.ground.spec.max_blocks_per_node).unwrap_or_default();
+        let own = self
+            .blocks()
+            .values()
+            .filter(|block| {
+                block.spec.owner.node == *wanted.me.node && Some(block.name_any().as_str()) != but
+            })
+            .count();
+        limit > 0 && own >= limit
+    }
+
+    /// Claims one block in particular, unless the node has as many as it may have.
     pub(super) async fn claim_cell(&mut self, wanted: Wanted<'_>, cell: Cell) -> Result<Claimed, Failure> {
+        if self.is_at_limit(wanted, Some(&cell.name(&wanted.ground.spec.address_space))) {
+            return Ok(Claimed::Limit);
+        }
         Ok(match self.try_claim(wanted, cell).await? {
             Try::Mine => Claimed::Yes,
             Try::Taken => Claimed::Full,
@@ -219,7 +229,8 @@ impl Worker {
             target, ground, me, ..
         } = wanted;
         let asked = self.agent.stores.since_boot()?;
-        let object = claim(&ground.spec.address_space, self.pool.as_str(), cell, me);
+        let mut object = claim(&ground.spec.address_space, self.pool.as_str(), cell, me);
+        object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantines.unused.as_secs()).ok();
         let name = object.name_any();
         self.agent.metrics.tried(&self.pool);
         let created = create(&self.agent.cluster.blocks, &object).await;
@@ -232,7 +243,7 @@ impl Worker {
         };
         self.note(&name, Some(block.clone()));
         if !self.listed(ground, wanted.grid, cell).await? {
-            delete(&self.agent.cluster.blocks, &block).await?;
+            remove(&self.agent.cluster.blocks, &block).await?;
             self.note(&name, None);
             return Ok(Try::Unlisted);
         }

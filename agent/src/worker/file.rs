@@ -45,11 +45,21 @@ impl Worker {
         Ok(())
     }
 
+    /// How long nobody else has a block of this node once the node is gone: the shortest that was in force when one was claimed, since
+    /// those who judge go by that or a longer one.
+    fn own_quarantine(&self) -> Duration {
+        let blocks = self.blocks().into_values();
+        let claimed = blocks.filter_map(|block| u64::try_from(block.spec.quarantine_seconds?).ok());
+        claimed
+            .map(Duration::from_secs)
+            .fold(self.agent.config.quarantines.unused, Duration::min)
+    }
+
     pub(super) fn writer(&self, owner: Owner) -> Result<Writer, Failure> {
         Ok(Writer {
             owner,
             boot_id: self.agent.stores.boot_id()?,
-            quarantine: self.agent.config.quarantine,
+            quarantine: self.own_quarantine(),
         })
     }
 

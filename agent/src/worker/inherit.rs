@@ -10,13 +10,13 @@ use crate::api::IpBlock;
 use crate::cluster::{Trouble, Written, list, swap};
 use crate::grid::Cell;
 use crate::node::held;
-use crate::object::{cell, changed, seen};
+use crate::object::{cell, changed, in_use, seen};
 use block::Mode;
 use block::claim::seed;
 use block::orphan::{Verdict, Watched, judge};
 use kube::ResourceExt;
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Blocks that are watched at the same time, and Nodes that are looked at before that in one go: a node needs few blocks, while
 /// plugins wait, and there may be thousands.
@@ -56,7 +56,12 @@ impl Worker {
         if let Some((watched, since)) = self.left.get(&block.name_any())
             && *watched == version
         {
-            return Ok(since.elapsed() >= self.agent.config.quarantine);
+            let quarantine = self.quarantine_of(block);
+            return Ok(quarantine.is_some_and(|quarantine| since.elapsed() >= quarantine));
+        }
+        // One that a person has deleted is for nobody to take over.
+        if self.quarantine_of(block).is_none() || block.metadata.deletion_timestamp.is_some() {
+            return Ok(false);
         }
         self.left.remove(&block.name_any());
         if self.left.len() >= WATCHED || *looks == 0 {
@@ -68,6 +73,16 @@ impl Worker {
             self.left.insert(block.name_any(), (version, Instant::now()));
         }
         Ok(false)
+    }
+
+    /// How long the block must stay unchanged before this node may take it; none if only a person may release it.
+    fn quarantine_of(&self, block: &IpBlock) -> Option<Duration> {
+        let quarantine = self.agent.config.quarantines.of(block.spec.quarantine_seconds);
+        if in_use(block) {
+            quarantine.in_use
+        } else {
+            Some(quarantine.unused)
+        }
     }
 
     async fn take_over(&mut self, wanted: Wanted<'_>, block: &IpBlock, cell: Cell) -> Result<bool, Failure> {
@@ -84,8 +99,16 @@ impl Worker {
             unchanged: since.elapsed(),
         });
         let sight = self.agent.cluster.sight_of(&block.spec.owner).await?;
-        let quarantine = self.agent.config.quarantine;
-        if judge(&before, &version, &sight, watched.as_ref(), quarantine) != Verdict::End {
+        let quarantine = self.agent.config.quarantines.of(block.spec.quarantine_seconds);
+        let verdict = judge(
+            &before,
+            in_use(block),
+            &version,
+            &sight,
+            watched.as_ref(),
+            quarantine,
+        );
+        if verdict != Verdict::End {
             if self.left.len() >= WATCHED {
                 // Others come to be watched.
                 self.left.remove(&name);
@@ -106,7 +129,7 @@ impl Worker {
         self.note(&name, Some(after));
         self.agent.metrics.taken_over(&self.pool);
         tracing::warn!(
-            pool = %self.pool, block = name, of = block.spec.owner.node, epoch = to.epoch, seconds = quarantine.as_secs(),
+            pool = %self.pool, block = name, of = block.spec.owner.node, epoch = to.epoch, seconds = quarantine.unused.as_secs(),
             evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it for a quarantine",
             "taken over"
         );

@@ -3,8 +3,8 @@
 
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::{BlockState, IpBlock, IpBlockStatus};
-use crate::cluster::{Written, tell};
+use crate::api::{BlockState, IpBlock, IpBlockStatus, IpPoolSpec};
+use crate::cluster::{Written, report};
 use crate::grid::Cell;
 use crate::ground::Ground;
 use crate::object::{cell, now, seen};
@@ -24,6 +24,8 @@ const NOTES_A_SECOND: f64 = 100.0;
 #[derive(Default)]
 pub(super) struct Mirrored {
     told: HashMap<String, Told>,
+    /// The spec that the numbers in `told` stand for. After a restore of etcd another spec may have the same number.
+    spec: Option<IpPoolSpec>,
     /// A generation of the pool, and when it is this node's turn to note it.
     turn: Option<(i64, Instant)>,
     /// The first turn to tell anything that has not come yet.
@@ -55,6 +57,14 @@ impl Told {
 }
 
 impl Mirrored {
+    /// Forgets what was noted of another spec than this one.
+    fn forget_unless(&mut self, spec: &IpPoolSpec) {
+        if self.spec.as_ref() != Some(spec) {
+            self.told.clear();
+            self.spec = Some(spec.clone());
+        }
+    }
+
     /// When this node, which goes by a generation `now`, is to note it.
     fn turn_to_note(&mut self, generation: i64, blocks: i64, now: Instant) -> Instant {
         let known = self.turn.filter(|(of, _)| *of == generation);
@@ -123,6 +133,7 @@ impl Worker {
         let generation = file.generation;
         let every = self.agent.config.tell_every(target.blocks);
         self.mirrored.told.retain(|name, _| blocks.contains_key(name));
+        self.mirrored.forget_unless(&ground.spec);
         let mine = |block: &IpBlock| seen(block).owner == me && block.spec.state != BlockState::Shared;
         for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
             let (used, at) = (usage.get(name).copied().unwrap_or_default(), Instant::now());
@@ -172,7 +183,7 @@ impl Worker {
             mirrored_at: Some(now()),
             observed_generation: Some(generation),
         };
-        if let Written::Done(after) = tell(&self.agent.cluster.blocks, name, &status).await? {
+        if let Written::Done(after) = report(&self.agent.cluster.blocks, block, &status).await? {
             self.note(name, Some(after));
             let told = Told {
                 at: Instant::now(),

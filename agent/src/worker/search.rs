@@ -6,11 +6,11 @@ use super::address::Claimant;
 use crate::api::IpAddress;
 use crate::cluster::list;
 use crate::ground::Ground;
+use crate::object::ip_in;
 use block::claim::{Order, seed};
 use common::cni::{Code, Error};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, single};
-use kube::ResourceExt;
 
 /// Addresses that are tried one by one before all are listed.
 const TRIES: u128 = 16;
@@ -35,11 +35,9 @@ impl Worker {
         let taken: Vec<IpAddress> = list(&self.agent.cluster.addresses, "")
             .await
             .map_err(|e| self.unsaid("which of its addresses nobody has", &e.into()))?;
-        let prefix = format!("{}-", ground.spec.address_space);
         let taken: IntervalSet = taken
             .iter()
-            .filter(|address| address.name_any().starts_with(&prefix))
-            .filter_map(|address| address.spec.address.parse().ok())
+            .filter_map(|address| ip_in(address, &ground.spec.address_space))
             .filter(|ip| Family::of(*ip) == family)
             .map(single)
             .collect();

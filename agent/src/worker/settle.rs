@@ -4,13 +4,13 @@
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::IpBlock;
-use crate::cluster::{Written, delete, get, swap, tell};
+use crate::cluster::{Written, create, get, remove, report, swap};
 use crate::grid::Cell;
 use crate::node::{entry, held, usage};
-use crate::object::{cell, changed, now, seen};
+use crate::object::{cell, changed, claim, in_use, now, seen};
 use block::orphan::{Judge, NodeSight, Verdict, Watched, judge};
 use block::owner::{Me, Step, Wish, next};
-use block::{Held, Mode, Use};
+use block::{Held, Mode, Seen, Use};
 use ipam::pool::PoolFile;
 use ipam::range::Family;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +52,11 @@ fn without<'a>(blocks: &[Spare<'a>], wanted: u64) -> Vec<&'a str> {
     spare
 }
 
+/// A person has deleted the block: it stays until its owner returns it.
+fn is_being_deleted(block: &IpBlock) -> bool {
+    block.metadata.deletion_timestamp.is_some()
+}
+
 /// Steps about one block before others get their turn.
 const STEPS: usize = 8;
 
@@ -75,7 +80,12 @@ impl Worker {
                 .find(|block| block.name == name);
             let cell = blocks.get(&name).and_then(cell).or_else(|| Cell::of(cidr?.cidr));
             let used = usage.get(&name).copied().unwrap_or_default();
-            let wish = Self::wish_for(target, &name, cell, used, surplus.contains(&name));
+            let doomed = blocks.get(&name).is_some_and(is_being_deleted);
+            let wish = if doomed {
+                Wish::Drain
+            } else {
+                Self::wish_for(target, &name, cell, used, surplus.contains(&name))
+            };
             self.settle(&name, cell, wish, target).await?;
             if !self.proven {
                 self.compared.insert(name);
@@ -163,6 +173,12 @@ impl Worker {
                 continue;
             }
             if step == Step::Rest {
+                if let (Me::Gone(_), Some(block), Some(cell), Some(_)) = (&me, &block, cell, in_file)
+                    && in_use(block)
+                    && used.is_idle()
+                {
+                    return self.report_use(name, block, cell).await;
+                }
                 return self.namesake(name, block.as_ref(), in_file, &me).await;
             }
             let about = About {
@@ -204,11 +220,9 @@ impl Worker {
                     self.hold(about, held).await?;
                 }
             }
-            (Step::Touch, Some(_), _) => {
-                let touch = serde_json::json!({ "mirroredAt": now() });
-                if let Written::Done(after) = tell(&self.agent.cluster.blocks, name, touch).await? {
-                    self.note(name, Some(after));
-                }
+            (Step::Claim { to, then }, None, Some(_)) => return self.claim_again(about, &to, then).await,
+            (Step::Touch, Some(block), Some(cell)) => {
+                self.report_use(name, &block, cell).await?;
             }
             (Step::Hold(held), ..) => self.hold(about, held).await?,
             (Step::Withdraw, ..) => {
@@ -217,11 +231,15 @@ impl Worker {
                 }
             }
             (Step::Forfeit, ..) => {
+                let leased = match cell {
+                    Some(cell) => self.usage_of(cell).await?,
+                    None => 0,
+                };
                 self.withdraw(name, false).await?;
-                tracing::warn!(pool = %self.pool, block = name, "the block is not this node's any more");
+                tracing::warn!(pool = %self.pool, block = name, leased, "the block is not this node's any more");
             }
             (Step::Delete, Some(block), _) => {
-                let Written::Done(()) = delete(&self.agent.cluster.blocks, &block).await? else {
+                let Written::Done(()) = remove(&self.agent.cluster.blocks, &block).await? else {
                     return Ok(false);
                 };
                 self.note(name, None);
@@ -231,6 +249,43 @@ impl Worker {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Reports how many addresses of a block are in use here. Without a Node it may be the last report that this agent can make.
+    async fn report_use(&mut self, name: &str, block: &IpBlock, cell: Cell) -> Result<(), Failure> {
+        let used = self.usage_of(cell).await?;
+        let status = serde_json::json!({ "mirroredAt": now(), "used": used, "free": 0 });
+        if let Written::Done(after) = report(&self.agent.cluster.blocks, block, status).await? {
+            self.note(name, Some(after));
+        }
+        Ok(())
+    }
+
+    /// Creates the object of a block that the file has and the API server has lost. Returns whether what is known of the block is up to
+    /// date afterwards.
+    async fn claim_again(&mut self, about: About<'_>, to: &Seen, then: Held) -> Result<bool, Failure> {
+        let (name, Some(cell)) = (about.name, about.cell) else {
+            return Ok(false);
+        };
+        let mut object = claim("", self.pool.as_str(), cell, &to.owner);
+        object.metadata.name = Some(name.to_owned());
+        object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantines.unused.as_secs()).ok();
+        let Written::Done(block) = create(&self.agent.cluster.blocks, &object).await? else {
+            return Ok(false);
+        };
+        self.note(name, Some(block));
+        tracing::warn!(
+            pool = %self.pool, block = name,
+            "claimed again: the API server had lost the block while pods here have addresses of it"
+        );
+        self.hold(About { anew: true, ..about }, then).await?;
+        Ok(true)
+    }
+
+    /// How many addresses of a block leases of this node hold.
+    async fn usage_of(&self, cell: Cell) -> Result<u64, Failure> {
+        let holdings = self.agent.stores.holdings(&self.pool, vec![cell.cidr()]).await?;
+        Ok(holdings.usage.first().map_or(0, |used| used.leased))
     }
 
     /// Whether the address space has the pool as this node knows it; true for a pool that is gone, of which nothing is given.
@@ -348,14 +403,16 @@ impl Worker {
             unchanged: since.elapsed(),
         });
         let blocks = &self.agent.cluster.blocks;
+        let quarantine = self.agent.config.quarantines.of(block.spec.quarantine_seconds);
         match judge(
             &seen,
+            in_use(block),
             &version,
             &sight,
             watched.as_ref(),
-            self.agent.config.quarantine,
+            quarantine,
         ) {
-            Verdict::Leave => {}
+            Verdict::Leave | Verdict::Hold => {}
             Verdict::Watch => {
                 self.orphans.insert(name.to_owned(), (version, Instant::now()));
             }
@@ -368,7 +425,7 @@ impl Worker {
                 }
             }
             Verdict::End => {
-                delete(blocks, block).await?;
+                remove(blocks, block).await?;
                 self.note(name, None);
                 self.orphans.remove(name);
                 tracing::info!(pool = %self.pool, block = name, "a block of this node's earlier registration is free");

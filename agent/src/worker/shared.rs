@@ -14,11 +14,10 @@ use crate::api::{IpAddress, IpBlock};
 use crate::cluster::{Written, list, tell};
 use crate::grid::{Cell, Grid};
 use crate::ground::Ground;
-use crate::object::{cell, now, version};
+use crate::object::{cell, ip_in, now, version};
 use common::cni::{Code, Error};
 use ipam::interval::IntervalSet;
 use ipam::range::Family;
-use kube::ResourceExt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -197,13 +196,7 @@ impl Worker {
     pub(super) async fn objects_in(&self, space: &str, cell: Cell) -> Result<Vec<IpAddr>, Failure> {
         let fields = format!("spec.block={}", cell.cidr());
         let there: Vec<IpAddress> = list(&self.agent.cluster.addresses, &fields).await?;
-        let prefix = format!("{space}-");
-        let of_space = there
-            .iter()
-            .filter(|address| address.name_any().starts_with(&prefix));
-        Ok(of_space
-            .filter_map(|address| address.spec.address.parse().ok())
-            .collect())
+        Ok(there.iter().filter_map(|address| ip_in(address, space)).collect())
     }
 
     /// Tells that this node has found no address, unless somebody has a moment ago, or pods have another pool to go to.

@@ -191,7 +191,11 @@ impl Worker {
             .await
             .map_err(|e| self.unsaid_of(ip, &e))?;
         let name = address.name_any();
-        match verdict(before, self.agent.config.observe) {
+        match verdict(
+            before,
+            self.agent.config.observe,
+            self.agent.config.quarantines.unused,
+        ) {
             Verdict::Pass => {}
             Verdict::Watch => {
                 let version = address.resource_version().unwrap_or_default();
@@ -292,6 +296,10 @@ impl Worker {
                 "and that node's agent has not said otherwise; try again, and look after that agent if this stays"
                     .to_owned()
             }
+            Wait::Quarantine => format!(
+                "whose Node object is gone, though its machine may still run; the address passes on if that stays so for {} s; try again then",
+                self.agent.config.quarantines.unused.as_secs()
+            ),
             Wait::Observation => format!(
                 "which cannot be heard; the address passes on if that stays so for {} s; try again then",
                 self.agent.config.observe.as_secs()

@@ -77,11 +77,43 @@ fn only_what_was_accepted_is_in_force() {
     let before = ground();
     edited.status = Some(crate::IpPoolStatus {
         accepted: Some(before.spec.clone()),
-        observed_generation: Some(2),
+        accepted_generation: Some(2),
+        observed_generation: Some(3),
         ..Default::default()
     });
     let in_force = Ground::accepted(&edited).unwrap().unwrap();
     assert_eq!((in_force.spec, in_force.generation), (before.spec, 2));
+}
+
+#[test]
+fn two_accepted_specs_never_have_one_number() {
+    let other = pool("rail0", &json!({ "ranges": [{ "subnet": "10.9.0.0/24" }] })).spec;
+    let first = ground().spec;
+    let mut status = crate::IpPoolStatus::default();
+    assert_eq!(
+        status.number_of(&first, 5),
+        5,
+        "of the first one that is accepted"
+    );
+    // As a controller wrote it that knew one number only: generation 6 was refused, that of generation 5 is in force.
+    status.accepted = Some(first.clone());
+    status.observed_generation = Some(6);
+    assert_eq!(status.number_in_force(), 6);
+    assert_eq!(
+        status.number_of(&other, 6),
+        7,
+        "the refused spec, once it is accepted"
+    );
+    assert_eq!(
+        status.number_of(&first, 7),
+        6,
+        "the spec that is in force already"
+    );
+    status.accepted_generation = Some(5);
+    assert_eq!(status.number_of(&other, 6), 6);
+    assert_eq!(status.number_of(&first, 7), 5);
+    status.accepted = None;
+    assert_eq!(status.number_in_force(), 0);
 }
 
 #[test]

@@ -48,3 +48,19 @@ fn a_renewal_long_after_tells_the_time() {
     let after = renewed(address(Some(Time(long_ago)))).spec.since.unwrap();
     assert!(Timestamp::now().duration_since(after.0) < SignedDuration::from_secs(5));
 }
+
+#[test]
+fn an_address_belongs_to_the_space_that_its_whole_name_says() {
+    let ip: IpAddr = "10.0.0.9".parse().unwrap();
+    let mut address = address(None);
+    for (space, other) in [
+        ("fab", "fab-2"),
+        ("fab-2", "fab"),
+        ("a", "a-4"),
+        ("default", "def"),
+    ] {
+        address.metadata.name = Some(address_name(space, ip));
+        assert_eq!(ip_in(&address, space), Some(ip));
+        assert_eq!(ip_in(&address, other), None, "{other} is not {space}");
+    }
+}

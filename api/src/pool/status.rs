@@ -14,6 +14,10 @@ pub struct IpPoolStatus {
     /// The generation of the spec that the rest is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// The number of the spec in `accepted`: the generation that it had, or a greater number. It grows whenever `accepted` changes, and
+    /// at no other time. Nodes note this number, not `observedGeneration`, which may be that of a spec that is not in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_generation: Option<i64>,
     /// What is the case, by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
@@ -31,6 +35,24 @@ pub struct IpPoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "as_it_was")]
     pub accepted: Option<IpPoolSpec>,
+}
+
+impl IpPoolStatus {
+    /// The number of the spec in force; 0 if none is. A controller before `acceptedGeneration` wrote `observedGeneration` alone.
+    pub fn number_in_force(&self) -> i64 {
+        let number = self.accepted_generation.or(self.observed_generation);
+        number.filter(|_| self.accepted.is_some()).unwrap_or_default()
+    }
+
+    /// The number that `spec`, of this `metadata.generation`, has when it is accepted next.
+    pub fn number_of(&self, spec: &IpPoolSpec, generation: i64) -> i64 {
+        let now = self.number_in_force();
+        if self.accepted.as_ref() == Some(spec) {
+            now
+        } else {
+            generation.max(now.saturating_add(1))
+        }
+    }
 }
 
 /// When a node last found no address of a family.

@@ -3,6 +3,7 @@ use super::*;
 use serde_json::json;
 
 const OBSERVE: Duration = Duration::from_secs(30);
+const QUARANTINE: Duration = Duration::from_secs(600);
 
 fn there(node: NodeState, seconds: Option<u64>) -> Before {
     Before::There {
@@ -15,14 +16,14 @@ fn there(node: NodeState, seconds: Option<u64>) -> Before {
 #[test]
 fn an_address_that_nobody_has_passes_on_at_once() {
     for before in [Before::Nobody, Before::Here { held: false }] {
-        assert_eq!(verdict(before, OBSERVE), Verdict::Pass);
+        assert_eq!(verdict(before, OBSERVE, QUARANTINE), Verdict::Pass);
     }
 }
 
 #[test]
 fn a_lease_of_this_node_keeps_the_address() {
     assert_eq!(
-        verdict(Before::Here { held: true }, OBSERVE),
+        verdict(Before::Here { held: true }, OBSERVE, QUARANTINE),
         Verdict::Wait(Wait::Sandbox)
     );
 }
@@ -30,21 +31,26 @@ fn a_lease_of_this_node_keeps_the_address() {
 #[test]
 fn a_node_that_lives_is_waited_for_however_long_it_takes() {
     assert_eq!(
-        verdict(there(NodeState::Lives, Some(1_000_000)), OBSERVE),
+        verdict(there(NodeState::Lives, Some(1_000_000)), OBSERVE, QUARANTINE),
         Verdict::Wait(Wait::Agent)
     );
 }
 
 #[test]
+fn a_deleted_node_loses_the_address_after_the_quarantine() {
+    let gone = |seconds| verdict(there(NodeState::Gone, seconds), OBSERVE, QUARANTINE);
+    assert_eq!(gone(None), Verdict::Watch);
+    assert_eq!(gone(Some(29)), Verdict::Wait(Wait::Observation));
+    assert_eq!(gone(Some(599)), Verdict::Wait(Wait::Quarantine));
+    assert_eq!(gone(Some(600)), Verdict::Pass);
+}
+
+#[test]
 fn a_node_that_is_not_heard_loses_the_address_on_the_second_look() {
-    for node in [NodeState::Lost, NodeState::Gone] {
-        assert_eq!(verdict(there(node, None), OBSERVE), Verdict::Watch);
-        assert_eq!(
-            verdict(there(node, Some(29)), OBSERVE),
-            Verdict::Wait(Wait::Observation)
-        );
-        assert_eq!(verdict(there(node, Some(30)), OBSERVE), Verdict::Pass);
-    }
+    let lost = |seconds| verdict(there(NodeState::Lost, seconds), OBSERVE, QUARANTINE);
+    assert_eq!(lost(None), Verdict::Watch);
+    assert_eq!(lost(Some(29)), Verdict::Wait(Wait::Observation));
+    assert_eq!(lost(Some(30)), Verdict::Pass);
 }
 
 #[test]
@@ -54,7 +60,7 @@ fn one_pod_on_two_nodes_is_waited_out() {
         node: NodeState::Gone,
         unchanged: Some(Duration::MAX),
     };
-    assert_eq!(verdict(before, OBSERVE), Verdict::Wait(Wait::SamePod));
+    assert_eq!(verdict(before, OBSERVE, QUARANTINE), Verdict::Wait(Wait::SamePod));
 }
 
 #[test]

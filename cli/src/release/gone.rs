@@ -8,8 +8,8 @@
 use super::confirmed;
 use crate::answer::{Answer, Failure, Outcome};
 use crate::cluster::snapshot::{Block, Snapshot};
-use api::{AddressState, BlockState, IpAddress, IpBlock};
 use api::cluster::{Trouble, Written, let_go, remove};
+use api::{AddressState, BlockState, IpAddress, IpBlock};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use std::time::{Duration, SystemTime};

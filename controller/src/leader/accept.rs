@@ -36,7 +36,9 @@ impl Keeper {
             return self.bid_farewell(pool).await;
         }
         let generation = pool.metadata.generation.unwrap_or_default();
-        let ground = match Ground::new(pool, &pool.spec, generation) {
+        let status = pool.status.clone().unwrap_or_default();
+        let number = status.number_of(&pool.spec, generation);
+        let ground = match Ground::new(pool, &pool.spec, number) {
             Err(error) => return self.tell(pool, Accepted::Invalid(error)).await,
             Ok(ground) => ground,
         };

@@ -6,12 +6,11 @@
 
 use api::grid::{Cell, Grid};
 use api::ground::Ground;
-use api::object::cell;
+use api::object::{cell, ip_in};
 use api::{AddressState, BlockState, Counters, IpAddress, IpBlock};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, bits, single};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt;
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -55,15 +54,13 @@ struct OfObjects {
 
 /// The `addresses` of `cell` in an address space that are objects, whichever pool made them.
 pub(super) fn objects_in(addresses: &[impl Borrow<IpAddress>], space: &str, cell: Cell) -> IntervalSet {
-    let (block, prefix) = (cell.cidr().to_string(), format!("{space}-"));
+    let block = cell.cidr().to_string();
     let inside = addresses
         .iter()
         .map(Borrow::borrow)
-        .filter(|address: &&IpAddress| {
-            address.spec.block == block && address.name_any().starts_with(&prefix)
-        });
+        .filter(|address: &&IpAddress| address.spec.block == block);
     inside
-        .filter_map(|address| address.spec.address.parse::<IpAddr>().ok())
+        .filter_map(|address| ip_in(address, space))
         .map(single)
         .collect()
 }

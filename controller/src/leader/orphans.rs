@@ -155,8 +155,10 @@ impl Orphans {
     /// Whether something may be to be done. While an orphan is only waited for, nothing is asked.
     fn is_due(&self, left: &Left) -> bool {
         let (name, version) = (left.name(), left.version());
-        let quarantine = left.quarantine(&self.context.config);
-        let waits = |watched: Watched| watched.version == version && watched.unchanged < quarantine;
+        let quarantine = left.waits(&self.context.config);
+        let waits = |watched: Watched| {
+            watched.version == version && quarantine.is_none_or(|quarantine| watched.unchanged < quarantine)
+        };
         match left.seen().phase {
             Phase::Shared => false,
             Phase::Orphaned if self.watched(&name).is_some_and(waits) => false,
@@ -227,7 +229,8 @@ impl Orphans {
             .filter_map(|(left, watched)| {
                 let sight = sights.get(&left.node().node)?;
                 let quarantine = left.quarantine(&self.context.config);
-                let verdict = judge(&left.seen(), &left.version(), sight, watched.as_ref(), quarantine);
+                let (seen, in_use, version) = (left.seen(), left.in_use(), left.version());
+                let verdict = judge(&seen, in_use, &version, sight, watched.as_ref(), quarantine);
                 Some((left, verdict))
             })
             .collect();
@@ -263,7 +266,7 @@ impl Orphans {
 
     async fn write(&self, left: &Left, verdict: Verdict) -> Result<Done, Trouble> {
         Ok(match verdict {
-            Verdict::Leave => Done::Nothing,
+            Verdict::Leave | Verdict::Hold => Done::Nothing,
             Verdict::Watch => Done::Watched,
             Verdict::Orphan => match left.mark(&self.context).await? {
                 Written::Done(version) => Done::Marked(version),

@@ -9,10 +9,10 @@ mod batch;
 use super::Keeper;
 use super::numbers::{clip, free_of_shared, objects_in};
 use crate::context::Failure;
-use api::cluster::{Written, delete, list, tell};
+use api::cluster::{Written, list, remove, tell};
 use api::grid::Cell;
 use api::ground::Ground;
-use api::object::{cell, now};
+use api::object::{cell, ip_in, now};
 use api::{BlockState, IpAddress, IpBlock, IpBlockStatus, IpPoolStatus};
 use batch::{Candidate, Last};
 use ipam::range::Family;
@@ -259,15 +259,12 @@ impl Keeper {
             &format!("spec.block={}", cell.cidr()),
         )
         .await?;
-        let prefix = format!("{}-", ground.spec.address_space);
-        if there
-            .iter()
-            .any(|address| address.name_any().starts_with(&prefix))
-        {
+        let space = &ground.spec.address_space;
+        if there.iter().any(|address| ip_in(address, space).is_some()) {
             self.empty.remove(&name);
             return Ok(());
         }
-        if delete(&self.context.cluster.blocks, block).await? == Written::Done(()) {
+        if remove(&self.context.cluster.blocks, block).await? == Written::Done(()) {
             let evidence = "no address of it is in use, twice";
             tracing::info!(pool = %ground.name, block = name, seconds = since.elapsed().as_secs(), evidence, "a shared block is free again");
         }

@@ -41,6 +41,7 @@ impl Keeper {
             Accepted::Later => return Ok(()),
             Accepted::Yes(ground, others) => {
                 status.accepted = Some(ground.spec.clone());
+                status.accepted_generation = Some(ground.generation);
                 status.observed_generation = generation;
                 (
                     finding(
@@ -139,6 +140,7 @@ impl Keeper {
         // Numbers alone wait their turn: every agent watches pools, and where there are many the numbers come in slowly.
         let numbers_only = changes.is_empty()
             && status.accepted == before.accepted
+            && status.accepted_generation == before.accepted_generation
             && status.sharing == before.sharing
             && status.wanted == before.wanted
             && status.observed_generation == before.observed_generation;

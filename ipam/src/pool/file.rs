@@ -22,7 +22,7 @@ pub struct PoolFile {
     pub pool: PoolName,
     /// Its `metadata.uid`.
     pub uid: String,
-    /// Its `metadata.generation` that the rest is from.
+    /// The number of the accepted spec that the rest is from (`status.acceptedGeneration`).
     pub generation: i64,
     /// This node's name.
     pub node: String,

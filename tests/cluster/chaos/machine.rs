@@ -98,6 +98,10 @@ impl Machine {
                 "127.0.0.1:0",
                 "--quarantine",
                 crate::QUARANTINE,
+                // A machine is removed only when it is dead.
+                "--quarantine-in-use",
+                crate::QUARANTINE,
+                "--short-quarantine-for-tests",
                 "--idle",
                 "2s",
             ])

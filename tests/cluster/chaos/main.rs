@@ -90,7 +90,7 @@ async fn no_address_is_given_twice_and_none_is_lost() {
     let machines = number("RDMANET_CHAOS_MACHINES", 6);
     let wanted = number("RDMANET_CHAOS_OPERATIONS", 2000);
     println!("chaos: seed {seed}, {machines} machines, {wanted} operations");
-    let site = Site::with(&["--quarantine", QUARANTINE]).await;
+    let site = Site::with(&["--quarantine", QUARANTINE, "--quarantine-in-use", QUARANTINE]).await;
     let world = Arc::new(World {
         replicas: Replicas::new(&site.admin).await,
         server: site.server,

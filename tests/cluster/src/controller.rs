@@ -72,6 +72,7 @@ impl Controller {
             .args(["--identity", &self.name, "--listen", "127.0.0.1:0"])
             .args(usual)
             .args(flags)
+            .arg("--short-quarantine-for-tests")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.unwrap())

@@ -81,7 +81,12 @@ impl Member {
             "debug",
         ];
         let usual = usual.chunks(2).filter(|pair| !flags.contains(&pair[0])).flatten();
-        let flags = usual.chain(flags).map(|flag| (*flag).to_owned()).collect();
+        let short = ["--short-quarantine-for-tests"];
+        let flags = usual
+            .chain(flags)
+            .chain(&short)
+            .map(|flag| (*flag).to_owned())
+            .collect();
         let member = Self {
             identity,
             dir,

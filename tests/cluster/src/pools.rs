@@ -134,12 +134,14 @@ impl Site {
         let blocks: Api<IpBlock> = Api::all(self.admin.clone());
         for i in 0..count {
             let ip = Ipv4Addr::from_bits(first.to_bits() + i * 16);
-            let block = claim(
+            let mut block = claim(
                 "default",
                 pool,
                 Cell::around(ip.into(), 4).unwrap(),
                 &owner(&node(i)),
             );
+            // Nobody would take it off.
+            block.metadata.finalizers = None;
             let made = blocks.create(&PostParams::default(), &block).await;
             let is_there = matches!(&made, Err(kube::Error::Api(status)) if status.code == 409);
             assert!(is_there || made.is_ok(), "{made:?}");

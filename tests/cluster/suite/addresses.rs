@@ -130,6 +130,72 @@ async fn an_address_that_is_reserved_while_a_pod_has_it_stays_that_pods() {
     assert_eq!(site.addresses().await[0].spec.node.node, "b");
 }
 
+/// One edit reserves an address that a pod has and adds addresses that another pool cuts otherwise. It is refused, and takes effect
+/// under the same generation once the other pool is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reservation_that_was_refused_first_takes_no_address_from_a_living_pod() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    let mut other = simple("10.2.0.0/24");
+    other["blockSize"]["v4"] = json!(32);
+    site.pool("other", other).await;
+    site.wait_condition("other", "Ready", "True").await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    nodes[0].wait_active("rail0").await;
+    let ip = nodes[0].add("rail0", &Attachment::of("one")).remove(0);
+    let both = [
+        json!({ "subnet": "10.1.0.0/24", "gateway": "none" }),
+        json!({ "subnet": "10.2.0.0/24", "gateway": "none" }),
+    ];
+    site.edit("rail0", json!({ "spec": { "ranges": both, "reserved": [ip] } }))
+        .await;
+    site.wait_condition("rail0", "Degraded", "True").await;
+    assert_eq!(site.condition("rail0", "Degraded").await.1, "Conflict");
+    // Whatever number the node applies now, it has reported it with this.
+    nodes[0].add("rail0", &Attachment::of("two"));
+    until("the node has reported since", async || {
+        let blocks = site.blocks("rail0").await.into_iter();
+        let mut told = blocks.filter_map(|block| block.status);
+        told.any(|status| status.used == 2)
+    })
+    .await;
+    site.delete("other").await;
+    site.wait_condition("rail0", "Degraded", "False").await;
+    let wants = Attachment::of("three").asking(&ip);
+    until("the address is known to be in use", async || {
+        let answer = nodes[1].call("ADD", "rail0", &wants);
+        assert!(!answer.status.success(), "two pods have {ip}: {}", answer.stdout);
+        answer.stdout.contains("\"code\": 111") || answer.stdout.contains("\"code\":111")
+    })
+    .await;
+    let status = site.pools().get("rail0").await.unwrap().status.unwrap();
+    assert_eq!(status.accepted_generation, Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_asked_for_by_name_claims_no_more_blocks_than_a_node_may_have() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    let mut spec = simple("10.1.0.0/24");
+    spec["maxBlocksPerNode"] = json!(1);
+    site.pool("rail0", spec).await;
+    node.wait_active("rail0").await;
+    let own = site.blocks("rail0").await.remove(0).spec.cidr;
+    let ip = if own == "10.1.0.16/28" {
+        "10.1.0.37"
+    } else {
+        "10.1.0.21"
+    };
+    let refused = node.refused("rail0", &Attachment::of("one").asking(ip));
+    assert_eq!(refused["code"], 110, "{refused}");
+    let why = refused["msg"].as_str().unwrap();
+    assert!(why.contains("spec.maxBlocksPerNode") && why.contains(ip), "{why}");
+    assert_eq!(site.blocks("rail0").await.len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_without_blocks_is_used_to_its_last_address() {
     let site = Site::new().await;

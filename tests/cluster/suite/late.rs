@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Runs `test` on a cluster that is that of others before and after.
 pub(crate) fn in_turn(test: impl AsyncFnOnce(&Site)) {
-    static CLUSTER: InTurn = InTurn::new(&["--quarantine", "5s"]);
+    static CLUSTER: InTurn = InTurn::new(&["--quarantine", "5s", "--quarantine-in-use", "5s"]);
     CLUSTER.run(|runtime, site| runtime.block_on(test(site)));
 }
 
@@ -194,7 +194,7 @@ async fn counts_from(site: &Site, start: Instant) {
 #[test]
 fn a_node_that_comes_back_and_goes_again_has_a_whole_quarantine_again() {
     in_turn(async |site| {
-        let flags = ["--quarantine", "5s"];
+        let flags = ["--quarantine", "5s", "--quarantine-in-use", "5s"];
         let mut gone = Member::running(&site.server, "gone", &flags).await;
         let mut spec = simple("10.3.0.0/26");
         spec["reserved"] = json!(["10.3.0.40"]);

@@ -53,7 +53,7 @@ async fn nodes_use_a_pool_to_its_last_address_and_none_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_blocks_of_a_node_that_is_gone_are_given_to_others_after_the_quarantine() {
-    let flags = ["--quarantine", "4s"];
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
     let site = Site::with(&flags).await;
     let mut dead = Member::running(&site.server, "dead", &flags).await;
     site.simple("rail0", "10.1.0.0/28").await;
@@ -93,7 +93,7 @@ async fn the_blocks_of_a_node_that_is_gone_are_given_to_others_after_the_quarant
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_comes_back_after_its_block_was_taken_over_gives_nothing_of_it() {
-    let flags = ["--quarantine", "4s"];
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
     let site = Site::with(&flags).await;
     let mut lost = Member::running(&site.server, "lost", &flags).await;
     site.simple("rail0", "10.1.0.0/28").await;
@@ -180,7 +180,7 @@ async fn a_node_that_is_registered_anew_keeps_what_its_file_proves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_replaced_under_its_name_gets_no_block_of_the_old_one_before_the_quarantine() {
-    let flags = ["--quarantine", "4s"];
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
     let site = Site::with(&flags).await;
     let mut old = Member::running(&site.server, "a", &flags).await;
     site.simple("rail0", "10.1.0.0/28").await;

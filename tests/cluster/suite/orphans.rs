@@ -53,7 +53,7 @@ async fn looks_through(
 /// Starts the controller again behind `proxy`, or without one.
 fn restart(site: &Site, proxy: Option<&Proxy>) {
     assert!(site.controller.stop());
-    let flags = ["--quarantine", "4s"];
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
     match proxy {
         Some(proxy) => site.controller.start_behind(proxy, &site.server, &flags),
         None => site.controller.start(&site.server, &flags),
@@ -154,8 +154,11 @@ fn a_gone_node_is_looked_at_once_for_all_that_it_has_left() {
             bind(site, number).await;
         }
         let (proxy, looks) = looks_through(site, "looker", |_| Fault::None).await;
-        site.controller
-            .start_behind(&proxy, &site.server, &["--quarantine", "4s"]);
+        site.controller.start_behind(
+            &proxy,
+            &site.server,
+            &["--quarantine", "4s", "--quarantine-in-use", "4s"],
+        );
         let addresses = async || {
             let all = site.addresses().await.into_iter();
             all.filter(|address| address.spec.pool == "heap").count()
@@ -182,7 +185,12 @@ fn a_node_of_a_full_pool_watches_few_of_the_blocks_that_gone_nodes_have_left() {
         })
         .await;
         let (proxy, looks) = looks_through(site, "heir", |_| Fault::None).await;
-        let mut heir = Member::new(&site.server, "heir", &["--quarantine", "4s"]).await;
+        let mut heir = Member::new(
+            &site.server,
+            "heir",
+            &["--quarantine", "4s", "--quarantine-in-use", "4s"],
+        )
+        .await;
         heir.go_through(&proxy, &site.server);
         heir.start();
         heir.wait_active("abandoned").await;

@@ -4,9 +4,10 @@
 use super::Scene;
 use crate::config::Config;
 use crate::context::Context;
-use api::cluster::{Trouble, Written, delete, let_go, swap};
-use api::object::{changed, seen, seen_address};
+use api::cluster::{Trouble, Written, let_go, remove, swap};
+use api::object::{changed, in_use, seen, seen_address};
 use api::{AddressState, IpAddress, IpBlock, NodeRef};
+use block::orphan::Quarantine;
 use block::{Phase, Seen};
 use kube::ResourceExt;
 use std::sync::Arc;
@@ -63,10 +64,34 @@ impl Left {
 
     /// How long it must have been orphaned before it is ended. A block is nobody's for one quarantine, and for as long again a node
     /// whose pool is full may take it over.
-    pub(super) fn quarantine(&self, config: &Config) -> Duration {
+    pub(super) fn quarantine(&self, config: &Config) -> Quarantine {
         match self {
-            Self::Block(_) => config.quarantine.saturating_mul(2),
-            Self::Address(_) => config.quarantine,
+            Self::Block(block) => {
+                let once = config.quarantines.of(block.spec.quarantine_seconds);
+                Quarantine {
+                    unused: once.unused.saturating_mul(2),
+                    in_use: once.in_use.map(|time| time.max(once.unused.saturating_mul(2))),
+                }
+            }
+            Self::Address(_) => config.quarantines.of(None),
+        }
+    }
+
+    /// Whether a pod had it when the node was last heard of.
+    pub(super) fn in_use(&self) -> bool {
+        match self {
+            Self::Block(block) => in_use(block),
+            Self::Address(address) => address.spec.state != AddressState::Kept,
+        }
+    }
+
+    /// How long it must be unchanged before it may be ended; none if only a person may end it.
+    pub(super) fn waits(&self, config: &Config) -> Option<Duration> {
+        let quarantine = self.quarantine(config);
+        if self.in_use() {
+            quarantine.in_use
+        } else {
+            Some(quarantine.unused)
         }
     }
 
@@ -112,10 +137,10 @@ impl Left {
         let node = &self.node().node;
         match self {
             Self::Block(block) => {
-                let written = delete(&context.cluster.blocks, &**block).await?;
+                let written = remove(&context.cluster.blocks, block).await?;
                 if written == Written::Done(()) {
                     let evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it or taken it over for two quarantines";
-                    let seconds = self.quarantine(&context.config).as_secs();
+                    let seconds = self.waits(&context.config).map(|time| time.as_secs());
                     tracing::warn!(
                         block = block.name_any(),
                         node,

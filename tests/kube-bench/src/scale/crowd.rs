@@ -126,6 +126,7 @@ async fn fill(fleet: &Fleet<'_>, pool: &str, mut cells: Vec<Cell>, count: usize)
                 owner: owner.clone(),
                 epoch: 1,
                 state: BlockState::Active,
+                quarantine_seconds: None,
                 orphaned: None,
             };
             let block = IpBlock::new(&cell.name("default"), spec);

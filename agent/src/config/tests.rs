@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How fast an agent is.
+
+use super::*;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    config: Config,
+}
+
+#[test]
+fn an_agent_looks_at_its_node_before_the_pod_garbage_collector_acts() {
+    for flags in [&[][..], &["--quarantine", "24h"]] {
+        let line = ["agent", "--node", "a"].iter().chain(flags);
+        let config = Line::try_parse_from(line).unwrap().config;
+        assert!(config.confirm_every() < Duration::from_secs(40));
+        assert!(config.answer_age() < Duration::from_secs(40));
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long nobody is given what a gone node has left: the flags of agent and controller, which are the same.
+//!
+//! Invariant: a process that judges an object waits for the longer of its own quarantine and of the one in force when the object's
+//! owner claimed it.
+
+use block::orphan::Quarantine;
+use clap::Args;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The shortest quarantine. A request to the API server may take effect a minute after its sender gave up, and answers are used for up
+/// to a quarter of the quarantine.
+const SHORTEST: Duration = Duration::from_secs(120);
+
+/// The flags.
+#[derive(Args, Clone, Debug)]
+pub struct Quarantines {
+    /// For how long nobody is given the blocks of a node that is gone, at least 2m
+    #[arg(
+        id = "quarantine",
+        long = "quarantine",
+        env = "RDMANET_QUARANTINE",
+        default_value = "10m",
+        value_parser = humantime::parse_duration
+    )]
+    pub unused: Duration,
+    /// The same where the node's last report had addresses in use, as a time or `never`. Set a time only where a Node object is deleted
+    /// only after its machine was switched off, as cloud controllers do
+    #[arg(
+        id = "quarantine-in-use",
+        long = "quarantine-in-use",
+        env = "RDMANET_QUARANTINE_IN_USE",
+        default_value = "never"
+    )]
+    pub in_use: AfterUse,
+    /// Lets tests use a quarantine below two minutes, with which one address may get two pods
+    #[arg(
+        id = "short-quarantine-for-tests",
+        long = "short-quarantine-for-tests",
+        hide = true
+    )]
+    pub short_for_tests: bool,
+}
+
+/// When addresses that a gone node had in use become free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterUse {
+    /// When a person states that the machine is off (`rdmanet release`).
+    Never,
+    /// After this time.
+    After(Duration),
+}
+
+impl FromStr for AfterUse {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        let time = humantime::parse_duration(text);
+        time.map(Self::After)
+            .map_err(|e| format!("{text:?} is neither `never` nor a time such as 24h: {e}"))
+    }
+}
+
+impl Quarantines {
+    /// Whether they are long enough to be safe.
+    ///
+    /// # Errors
+    /// A sentence that names the flag, its value, the cause and the remedy.
+    pub fn require(&self) -> Result<(), String> {
+        let shortest = if self.short_for_tests {
+            Duration::from_secs(1)
+        } else {
+            SHORTEST
+        };
+        let refuse = |flag: &str, time: Duration, least: Duration, why: &str| {
+            let [time, least] = [time, least].map(humantime::format_duration);
+            Err(format!(
+                "--{flag} {time} is too short: {why}; set {least} or more"
+            ))
+        };
+        if self.unused < shortest {
+            let why = "a late request of a node could give an address to a second pod";
+            return refuse("quarantine", self.unused, shortest, why);
+        }
+        match self.in_use {
+            AfterUse::After(time) if time < self.unused => {
+                let why = "it must not be shorter than --quarantine";
+                refuse("quarantine-in-use", time, self.unused, why)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How long an object of a gone node must stay unchanged; `claimed`: the quarantine in force when its owner claimed it, in seconds.
+    /// The longer one counts, since the owner's file may go by it still.
+    pub fn of(&self, claimed: Option<i64>) -> Quarantine {
+        let claimed = claimed.and_then(|seconds| u64::try_from(seconds).ok());
+        let unused = self.unused.max(Duration::from_secs(claimed.unwrap_or_default()));
+        Quarantine {
+            unused,
+            in_use: match self.in_use {
+                AfterUse::Never => None,
+                AfterUse::After(time) => Some(time.max(unused)),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,9 +7,10 @@
 use crate::grid::{Cell, Grid};
 use crate::ground::Ground;
 use crate::pool::Allocation;
-use crate::{AddressSpaceSpec, Listed, Stretch};
+use crate::{AddressSpaceSpec, IpPoolSpec, Listed, Stretch};
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};
+use ipnetwork::IpNetwork;
 use std::net::IpAddr;
 
 /// Whether a pool may be listed as it is.
@@ -61,6 +62,26 @@ fn stretches(ground: &Ground) -> Vec<Stretch> {
             last: subnet.broadcast().to_string(),
         })
         .collect()
+}
+
+/// An address that both specs have, if there is one: the first of the first subnet that they share.
+pub fn common_address(one: &IpPoolSpec, other: &IpPoolSpec) -> Option<IpAddr> {
+    let subnets = |spec: &IpPoolSpec| -> Vec<IpNetwork> {
+        let all = spec.ranges.iter();
+        all.filter_map(|range| range.subnet.parse().ok()).collect()
+    };
+    let others = subnets(other);
+    subnets(one).into_iter().find_map(|subnet| {
+        // Of two networks that meet, one contains the other.
+        let other = others
+            .iter()
+            .find(|other| subnet.contains(other.network()) || other.contains(subnet.network()))?;
+        Some(if subnet.prefix() > other.prefix() {
+            subnet.network()
+        } else {
+            other.network()
+        })
+    })
 }
 
 /// The addresses of `family` that a pool is listed with.

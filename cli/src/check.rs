@@ -393,9 +393,13 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
                 (condition::DEGRADED | condition::EXHAUSTED | condition::FALLBACK_MISSING, "True") => {
                     Level::Warn
                 }
-                (condition::OVERLAP | condition::SHRINK_PENDING | condition::EXCLUSION_OVER_LIVE, "True") => {
-                    Level::Info
-                }
+                (
+                    condition::OVERLAP
+                    | condition::OVERLAP_ELSEWHERE
+                    | condition::SHRINK_PENDING
+                    | condition::EXCLUSION_OVER_LIVE,
+                    "True",
+                ) => Level::Info,
                 _ => continue,
             };
             found.push(problem(

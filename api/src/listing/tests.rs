@@ -90,3 +90,33 @@ fn a_claim_counts_only_as_the_space_lists_the_pool() {
         "without these addresses"
     );
 }
+
+#[test]
+fn pools_have_addresses_in_common_where_a_subnet_of_one_lies_in_one_of_the_other() {
+    let spec = |subnets: &[&str]| -> IpPoolSpec {
+        let ranges: Vec<_> = subnets
+            .iter()
+            .map(|subnet| serde_json::json!({ "subnet": subnet }))
+            .collect();
+        serde_json::from_value(serde_json::json!({ "ranges": ranges })).unwrap()
+    };
+    let common = |one: &[&str], other: &[&str]| {
+        let (one, other) = (spec(one), spec(other));
+        let common = common_address(&one, &other);
+        assert_eq!(common, common_address(&other, &one));
+        common.map(|ip| ip.to_string())
+    };
+    assert_eq!(
+        common(&["10.1.0.0/24"], &["10.1.0.128/25"]).as_deref(),
+        Some("10.1.0.128")
+    );
+    assert_eq!(
+        common(&["10.1.0.0/24"], &["10.2.0.0/24", "10.0.0.0/8"]).as_deref(),
+        Some("10.1.0.0")
+    );
+    assert_eq!(common(&["fd00::/64"], &["fd00::/64"]).as_deref(), Some("fd00::"));
+    assert_eq!(
+        common(&["10.1.0.0/24", "fd00::/64"], &["10.1.1.0/24", "fd00:1::/64"]),
+        None
+    );
+}

@@ -106,6 +106,8 @@ pub mod condition {
     pub const READY: &str = "Ready";
     /// Another pool of the address space has some of the addresses too.
     pub const OVERLAP: &str = "Overlap";
+    /// A pool of another address space has some of the addresses too.
+    pub const OVERLAP_ELSEWHERE: &str = "OverlapElsewhere";
     /// Living attachments have addresses that are excluded now; they keep them, and nobody gets them afterwards.
     pub const EXCLUSION_OVER_LIVE: &str = "ExclusionOverLive";
     /// Living attachments have addresses that no range has any more.
@@ -134,6 +136,8 @@ pub mod reason {
     pub const SAME_BLOCKS: &str = "SameBlocks";
     /// As [`CONFLICT`], told of the overlap.
     pub const OTHER_BLOCKS: &str = "OtherBlocks";
+    /// A pool of another address space has some of the addresses.
+    pub const OTHER_SPACE: &str = "OtherAddressSpace";
     /// Nothing is left to give.
     pub const NO_ADDRESS_LEFT: &str = "NoAddressLeft";
     /// Something is left to give.

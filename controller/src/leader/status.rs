@@ -7,9 +7,11 @@ use super::numbers::Numbers;
 use crate::context::Failure;
 use api::cluster::{Written, swap_status};
 use api::ground::Ground;
+use api::listing::common_address;
 use api::object::now;
 use api::pool::condition::{
-    DEGRADED, EXCLUSION_OVER_LIVE, EXHAUSTED, FALLBACK_MISSING, OVERLAP, READY, SHRINK_PENDING,
+    DEGRADED, EXCLUSION_OVER_LIVE, EXHAUSTED, FALLBACK_MISSING, OVERLAP, OVERLAP_ELSEWHERE, READY,
+    SHRINK_PENDING,
 };
 use api::pool::reason;
 use api::{IpAddress, IpBlock, IpPool, IpPoolStatus};
@@ -68,6 +70,7 @@ impl Keeper {
             findings.push(missing(&ground, |name| {
                 self.context.pools.get(&ObjectRef::new(name)).is_some()
             }));
+            findings.push(elsewhere(&ground, &self.context.pools.state()));
             self.share(&ground, &blocks, &mut status);
             self.tend_shared(&ground, &blocks).await?;
         }
@@ -316,6 +319,27 @@ fn live(numbers: &Numbers) -> Vec<Finding> {
             "blocks lie outside the ranges and go when nothing in them is in use",
         ),
     ]
+}
+
+/// Pools of other address spaces that have addresses of this one. Right where the two spaces are separate networks; otherwise, for
+/// instance after a slip of the pen in `addressSpace`, two pods get one address.
+fn elsewhere(ground: &Ground, pools: &[Arc<IpPool>]) -> Finding {
+    let meets = |pool: &&Arc<IpPool>| {
+        pool.spec.address_space != ground.spec.address_space
+            && common_address(&ground.spec, &pool.spec).is_some()
+    };
+    let Some(other) = pools.iter().filter(meets).min_by_key(|pool| pool.name_any()) else {
+        return finding(OVERLAP_ELSEWHERE, false, reason::NONE, "");
+    };
+    let ip = common_address(&ground.spec, &other.spec);
+    let message = format!(
+        "pool {} of address space {} has {} as well, and this pool is in address space {}: pods of both may get one address, which is right only if the two spaces are separate networks",
+        other.name_any(),
+        other.spec.address_space,
+        ip.map(|ip| ip.to_string()).unwrap_or_default(),
+        ground.spec.address_space
+    );
+    finding(OVERLAP_ELSEWHERE, true, reason::OTHER_SPACE, &message)
 }
 
 /// Pools that `spec.fallback` names and that `is_there` does not know.

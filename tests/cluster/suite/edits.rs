@@ -195,6 +195,25 @@ async fn pools_that_cut_one_range_otherwise_are_not_both_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_mistyped_address_space_over_used_addresses_is_reported() {
+    let site = Site::new().await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    site.wait_condition("rail0", "OverlapElsewhere", "False").await;
+    let mut spec = simple("10.1.0.0/25");
+    spec["addressSpace"] = json!("defualt");
+    site.pool("typo", spec).await;
+    for (pool, other) in [("typo", "rail0"), ("rail0", "typo")] {
+        site.wait_condition(pool, "OverlapElsewhere", "True").await;
+        let (_, reason, message) = site.condition(pool, "OverlapElsewhere").await;
+        assert_eq!(reason, "OtherAddressSpace");
+        assert!(
+            message.contains(other) && message.contains("defualt"),
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_not_selected_any_more_keeps_its_pods_and_returns_the_rest() {
     let flags = ["--quarantine", "5s"];
     let site = Site::with(&flags).await;

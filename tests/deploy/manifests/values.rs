@@ -36,6 +36,9 @@ fn values_that_make_no_sense_are_refused_with_the_value_and_what_fits() {
             "value must be one of 'error', 'warn'",
         ),
         (&[IMAGE, "quarantine=10"], "at '/quarantine'"),
+        (&[IMAGE, "quarantine=0s"], "at '/quarantine'"),
+        (&[IMAGE, "quarantine=1m"], "at '/quarantine'"),
+        (&[IMAGE, "quarantineInUse=sometimes"], "at '/quarantineInUse'"),
         (&[IMAGE, "links=ib0 ib1"], "at '/links'"),
         (&[IMAGE, "maxUnavailable=0"], "at '/maxUnavailable'"),
         (
@@ -97,6 +100,7 @@ fn what_the_agent_and_its_installer_can_be_told_reaches_them() {
         "peerNames={ipoib,host-device}",
         "logLevel=debug",
         "quarantine=1h30m",
+        "quarantineInUse=24h",
         "links=ib*\\,bond0",
         "resources.limits.memory=1Gi",
     ]);
@@ -111,6 +115,7 @@ fn what_the_agent_and_its_installer_can_be_told_reaches_them() {
     let agent = &told["containers"][0];
     assert_eq!(variable(agent, "RDMANET_LOG"), Some(json!("debug")));
     assert_eq!(variable(agent, "RDMANET_QUARANTINE"), Some(json!("1h30m")));
+    assert_eq!(variable(agent, "RDMANET_QUARANTINE_IN_USE"), Some(json!("24h")));
     assert_eq!(variable(agent, "RDMANET_LINKS"), Some(json!("ib*,bond0")));
     assert_eq!(agent["resources"]["limits"]["memory"], "1Gi");
     assert_eq!(agent["resources"]["requests"]["memory"], "32Mi");

@@ -3,6 +3,7 @@
 
 use crate::{person, pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
+use api::BlockState;
 use cluster::install::until;
 use serde_json::json;
 use std::path::PathBuf;
@@ -122,4 +123,45 @@ async fn an_object_is_released_where_its_node_is_seen_or_gone() {
     assert_eq!(done.status, 0, "{done:?}");
     assert!(done.out.contains("on node a, which is gone"), "{done:?}");
     assert_eq!(site.addresses().await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dead_node_had_in_use_is_released_with_one_command() {
+    let flags = ["--quarantine", "4s"];
+    let site = Site::with(&flags).await;
+    let mut node = Member::running(&site.server, "dead", &flags).await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    node.wait_active("rail0").await;
+    node.add("rail0", &Attachment::of("one"));
+    until("the address is reported", async || {
+        let block = site.blocks("rail0").await.remove(0);
+        block.status.is_some_and(|status| status.used == 1)
+    })
+    .await;
+    let operator = person(&site, "operator", Some("rdmanet-operator")).await;
+    let config = operator.path().join("config");
+    let ask = || rdmanet(Some(&config), &["release", "--yes", "--node", "dead"]);
+    let refused = ask();
+    assert!(
+        refused.status == 2 && refused.err.contains("node dead is registered"),
+        "{refused:?}"
+    );
+    node.kill();
+    node.identity.leave(&site.admin).await;
+    until("the block is orphaned", async || {
+        let block = site.blocks("rail0").await.remove(0);
+        block.spec.state == BlockState::Orphaned
+    })
+    .await;
+    until("the quarantine is over", async || {
+        let answer = ask();
+        assert!(
+            answer.status == 0 || answer.err.contains("in quarantine for") || answer.err.contains("just been changed"),
+            "{answer:?}"
+        );
+        answer.out.contains("block 10.1.0.0/28 had 1 addresses in use")
+    })
+    .await;
+    assert_eq!(site.blocks("rail0").await.len(), 0);
+    assert!(ask().out.starts_with("nothing to release"), "{:?}", ask());
 }

@@ -3,7 +3,7 @@
 
 use crate::links::Scope;
 use api::pace;
-use api::quarantine::Quarantines;
+use api::quarantine::{AfterUse, Quarantines};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,9 +26,16 @@ pub struct Config {
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, env = "RDMANET_LISTEN", default_value = "127.0.0.1:9471")]
     pub listen: SocketAddr,
-    /// For how long nobody is given what a gone node has left
-    #[command(flatten)]
-    pub quarantines: Quarantines,
+    /// For how long nobody is given the blocks of a node that is gone, at least 2m
+    #[arg(long, env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub quarantine: Duration,
+    /// The same where the node's last report had addresses in use, as a time or `never`. Set a time only where a Node object is deleted
+    /// only after its machine was switched off, as cloud controllers do
+    #[arg(long, env = "RDMANET_QUARANTINE_IN_USE", default_value = "never")]
+    pub quarantine_in_use: AfterUse,
+    /// Lets tests use a quarantine below two minutes, with which one address may get two pods
+    #[arg(long, hide = true)]
+    pub short_quarantine_for_tests: bool,
     /// How long a block must be unused before it is returned
     #[arg(long, env = "RDMANET_IDLE", default_value = "5m", value_parser = humantime::parse_duration)]
     pub idle: Duration,
@@ -50,11 +57,20 @@ pub struct Config {
 }
 
 impl Config {
+    /// How long nobody is given what a gone node has left.
+    pub fn quarantines(&self) -> Quarantines {
+        Quarantines {
+            unused: self.quarantine,
+            in_use: self.quarantine_in_use,
+            short_for_tests: self.short_quarantine_for_tests,
+        }
+    }
+
     /// How long what the API server said may be acted upon: far less than the quarantine, so that nothing is written into
     /// this node's files that others may have been given meanwhile.
     pub fn answer_age(&self) -> Duration {
         // And not after the pod garbage collector has deleted the agent's Pod, 40 s after the Node object is gone.
-        (self.quarantines.unused / 4).min(MINUTE / 3)
+        (self.quarantine / 4).min(MINUTE / 3)
     }
 
     /// How often a node tells of a block, at most, where the pool has so many blocks.
@@ -65,7 +81,7 @@ impl Config {
     /// How often this node's registration is looked at.
     pub fn confirm_every(&self) -> Duration {
         // An agent must report its pods before the pod garbage collector deletes its own Pod, 40 s after the Node object is gone.
-        (self.quarantines.unused / 5).clamp(Duration::from_secs(1), MINUTE / 2)
+        (self.quarantine / 5).clamp(Duration::from_secs(1), MINUTE / 2)
     }
 }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long nobody is given what a gone node has left: the flags of agent and controller, which are the same.
+//! How long nobody is given what a gone node has left. Agent and controller have the same flags.
 //!
 //! Invariant: a process that judges an object waits for the longer of its own quarantine and of the one in force when the object's
 //! owner claimed it.
 
 use block::orphan::Quarantine;
-use clap::Args;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,33 +12,14 @@ use std::time::Duration;
 /// to a quarter of the quarantine.
 const SHORTEST: Duration = Duration::from_secs(120);
 
-/// The flags.
-#[derive(Args, Clone, Debug)]
+/// What a process was told.
+#[derive(Clone, Copy, Debug)]
 pub struct Quarantines {
-    /// For how long nobody is given the blocks of a node that is gone, at least 2m
-    #[arg(
-        id = "quarantine",
-        long = "quarantine",
-        env = "RDMANET_QUARANTINE",
-        default_value = "10m",
-        value_parser = humantime::parse_duration
-    )]
+    /// `--quarantine`: for what had no address in use.
     pub unused: Duration,
-    /// The same where the node's last report had addresses in use, as a time or `never`. Set a time only where a Node object is deleted
-    /// only after its machine was switched off, as cloud controllers do
-    #[arg(
-        id = "quarantine-in-use",
-        long = "quarantine-in-use",
-        env = "RDMANET_QUARANTINE_IN_USE",
-        default_value = "never"
-    )]
+    /// `--quarantine-in-use`: for what had some.
     pub in_use: AfterUse,
-    /// Lets tests use a quarantine below two minutes, with which one address may get two pods
-    #[arg(
-        id = "short-quarantine-for-tests",
-        long = "short-quarantine-for-tests",
-        hide = true
-    )]
+    /// `--short-quarantine-for-tests`.
     pub short_for_tests: bool,
 }
 

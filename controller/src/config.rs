@@ -2,7 +2,7 @@
 //! What the controller is told when it starts: each flag has an environment variable, for a `Deployment`.
 
 use api::pace;
-use api::quarantine::Quarantines;
+use api::quarantine::{AfterUse, Quarantines};
 use clap::Args;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,9 +19,16 @@ pub struct Config {
     /// The namespace of the controller's Lease
     #[arg(long, env = "RDMANET_NAMESPACE", default_value = "rdmanet-system")]
     pub namespace: String,
-    /// For how long nobody is given what a gone node has left
-    #[command(flatten)]
-    pub quarantines: Quarantines,
+    /// For how long nobody is given the blocks of a node that is gone, at least 2m
+    #[arg(long, env = "RDMANET_QUARANTINE", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub quarantine: Duration,
+    /// The same where the node's last report had addresses in use, as a time or `never`. Set a time only where a Node object is deleted
+    /// only after its machine was switched off, as cloud controllers do
+    #[arg(long, env = "RDMANET_QUARANTINE_IN_USE", default_value = "never")]
+    pub quarantine_in_use: AfterUse,
+    /// Lets tests use a quarantine below two minutes, with which one address may get two pods
+    #[arg(long, hide = true)]
+    pub short_quarantine_for_tests: bool,
     /// How far apart two observations are that together prove an address unused
     #[arg(long, env = "RDMANET_OBSERVE", default_value = "30s", value_parser = humantime::parse_duration)]
     pub observe: Duration,
@@ -37,6 +44,15 @@ pub struct Config {
 }
 
 impl Config {
+    /// How long nobody is given what a gone node has left.
+    pub fn quarantines(&self) -> Quarantines {
+        Quarantines {
+            unused: self.quarantine,
+            in_use: self.quarantine_in_use,
+            short_for_tests: self.short_quarantine_for_tests,
+        }
+    }
+
     /// How often, at most, the numbers of a pool with so many blocks are written.
     pub fn tell_every(&self, blocks: i64) -> Duration {
         pace::tell_every(self.mirror, blocks)

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 }
 
 async fn run(config: Config) -> Result<(), String> {
-    config.quarantines.require()?;
+    config.quarantines().require()?;
     let stop = process::stop_on_signal()?;
     let found = client::configuration().await?;
     let client =

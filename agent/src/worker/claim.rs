@@ -126,7 +126,7 @@ impl Worker {
 
     /// Whether the pool was found full within so long, or within half a quarantine: then a block may be ripe to be taken over.
     pub(super) fn is_full(&self, within: Duration) -> bool {
-        let within = within.min(self.agent.config.quarantines.unused / 2);
+        let within = within.min(self.agent.config.quarantine / 2);
         self.full_since.is_some_and(|at| at.elapsed() < within)
     }
 
@@ -230,7 +230,7 @@ impl Worker {
         } = wanted;
         let asked = self.agent.stores.since_boot()?;
         let mut object = claim(&ground.spec.address_space, self.pool.as_str(), cell, me);
-        object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantines.unused.as_secs()).ok();
+        object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantine.as_secs()).ok();
         let name = object.name_any();
         self.agent.metrics.tried(&self.pool);
         let created = create(&self.agent.cluster.blocks, &object).await;

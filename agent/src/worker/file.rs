@@ -52,7 +52,7 @@ impl Worker {
         let claimed = blocks.filter_map(|block| u64::try_from(block.spec.quarantine_seconds?).ok());
         claimed
             .map(Duration::from_secs)
-            .fold(self.agent.config.quarantines.unused, Duration::min)
+            .fold(self.agent.config.quarantine, Duration::min)
     }
 
     pub(super) fn writer(&self, owner: Owner) -> Result<Writer, Failure> {

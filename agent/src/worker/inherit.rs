@@ -77,7 +77,7 @@ impl Worker {
 
     /// How long the block must stay unchanged before this node may take it; none if only a person may release it.
     fn quarantine_of(&self, block: &IpBlock) -> Option<Duration> {
-        let quarantine = self.agent.config.quarantines.of(block.spec.quarantine_seconds);
+        let quarantine = self.agent.config.quarantines().of(block.spec.quarantine_seconds);
         if in_use(block) {
             quarantine.in_use
         } else {
@@ -99,7 +99,7 @@ impl Worker {
             unchanged: since.elapsed(),
         });
         let sight = self.agent.cluster.sight_of(&block.spec.owner).await?;
-        let quarantine = self.agent.config.quarantines.of(block.spec.quarantine_seconds);
+        let quarantine = self.agent.config.quarantines().of(block.spec.quarantine_seconds);
         let verdict = judge(
             &before,
             in_use(block),

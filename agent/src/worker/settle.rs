@@ -269,7 +269,7 @@ impl Worker {
         };
         let mut object = claim("", self.pool.as_str(), cell, &to.owner);
         object.metadata.name = Some(name.to_owned());
-        object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantines.unused.as_secs()).ok();
+        object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantine.as_secs()).ok();
         let Written::Done(block) = create(&self.agent.cluster.blocks, &object).await? else {
             return Ok(false);
         };
@@ -403,7 +403,7 @@ impl Worker {
             unchanged: since.elapsed(),
         });
         let blocks = &self.agent.cluster.blocks;
-        let quarantine = self.agent.config.quarantines.of(block.spec.quarantine_seconds);
+        let quarantine = self.agent.config.quarantines().of(block.spec.quarantine_seconds);
         match judge(
             &seen,
             in_use(block),

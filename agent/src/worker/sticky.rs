@@ -191,11 +191,7 @@ impl Worker {
             .await
             .map_err(|e| self.unsaid_of(ip, &e))?;
         let name = address.name_any();
-        match verdict(
-            before,
-            self.agent.config.observe,
-            self.agent.config.quarantines.unused,
-        ) {
+        match verdict(before, self.agent.config.observe, self.agent.config.quarantine) {
             Verdict::Pass => {}
             Verdict::Watch => {
                 let version = address.resource_version().unwrap_or_default();
@@ -298,7 +294,7 @@ impl Worker {
             }
             Wait::Quarantine => format!(
                 "whose Node object is gone, though its machine may still run; the address passes on if that stays so for {} s; try again then",
-                self.agent.config.quarantines.unused.as_secs()
+                self.agent.config.quarantine.as_secs()
             ),
             Wait::Observation => format!(
                 "which cannot be heard; the address passes on if that stays so for {} s; try again then",

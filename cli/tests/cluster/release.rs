@@ -156,7 +156,9 @@ async fn what_a_dead_node_had_in_use_is_released_with_one_command() {
     until("the quarantine is over", async || {
         let answer = ask();
         assert!(
-            answer.status == 0 || answer.err.contains("in quarantine for") || answer.err.contains("just been changed"),
+            answer.status == 0
+                || answer.err.contains("in quarantine for")
+                || answer.err.contains("just been changed"),
             "{answer:?}"
         );
         answer.out.contains("block 10.1.0.0/28 had 1 addresses in use")

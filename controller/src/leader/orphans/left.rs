@@ -67,13 +67,13 @@ impl Left {
     pub(super) fn quarantine(&self, config: &Config) -> Quarantine {
         match self {
             Self::Block(block) => {
-                let once = config.quarantines.of(block.spec.quarantine_seconds);
+                let once = config.quarantines().of(block.spec.quarantine_seconds);
                 Quarantine {
                     unused: once.unused.saturating_mul(2),
                     in_use: once.in_use.map(|time| time.max(once.unused.saturating_mul(2))),
                 }
             }
-            Self::Address(_) => config.quarantines.of(None),
+            Self::Address(_) => config.quarantines().of(None),
         }
     }
 

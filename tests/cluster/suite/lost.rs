@@ -95,8 +95,9 @@ async fn pods_keep_their_addresses_when_etcd_is_restored_to_a_time_before_them()
     let block = site.blocks("rail0").await.remove(0);
     site.server.restore(&before);
     assert_eq!(node.add("rail0", &one), ip, "while the API server starts, too");
-    // As docs/operate.md says: versions ran backwards, and what an agent remembers is of another history.
-    assert!(node.stop());
+    // As docs/operate.md says: versions ran backwards, and what a process remembers is of another history.
+    assert!(node.stop() && site.controller.stop());
+    site.controller.start(&site.server, &[]);
     node.start();
     claimed_again(&site, &node, &block).await;
     let others: Vec<String> = (0..13)

@@ -13,6 +13,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tests::programs::program;
 
 /// What waits for minutes waits for a second here.
@@ -64,6 +65,7 @@ impl Controller {
     fn start_with(&self, config: &Kubeconfig, flags: &[&str]) {
         let file = self.dir.join(&self.name).with_extension("kubeconfig");
         std::fs::write(&file, serde_norway::to_string(config).unwrap()).unwrap();
+        let starts = self.starts();
         let log = File::options().create(true).append(true).open(self.log_file());
         let usual = USUAL.chunks(2).filter(|pair| !flags.contains(&pair[0])).flatten();
         let child = Command::new(self.dir.join(&self.name))
@@ -82,6 +84,22 @@ impl Controller {
         std::fs::write(file, child.id().to_string()).unwrap();
         let before = self.lock().replace(child);
         assert!(before.is_none(), "{} runs already", self.name);
+        // Before that, SIGTERM ends it as it ends any program.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.starts() == starts {
+            assert!(
+                Instant::now() < deadline,
+                "{} does not start: {}",
+                self.name,
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// How often it has logged that it listens.
+    fn starts(&self) -> usize {
+        self.log().matches("the controller listens").count()
     }
 
     /// Its name among the replicas.

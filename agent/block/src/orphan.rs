@@ -75,6 +75,10 @@ pub enum Judge {
 
 /// What may be done with the block `seen` at `version`, given what its judge knows of the node. `in_use`: the owner's last report had
 /// addresses in use. A namesake ignores `in_use`, since it sees by its own store that no pod here has an address of the block.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a fact that is read apart from the others"
+)]
 pub fn judge(
     seen: &Seen,
     in_use: bool,

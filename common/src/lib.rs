@@ -5,6 +5,7 @@
 
 pub mod announce;
 pub mod cni;
+pub mod ethtool;
 pub mod lock;
 pub mod log;
 #[cfg(any(test, feature = "mutate"))]

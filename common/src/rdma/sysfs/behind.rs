@@ -55,6 +55,21 @@ impl Sysfs {
         Ok(found.iter().map(|name| device(&class, name)).collect())
     }
 
+    /// The kernel driver of the device at `path`, e.g. `mlx5_core`. A platform device without a driver is named after the
+    /// module that made it. `None` if sysfs does not say.
+    pub fn kernel_driver(path: &Path) -> Option<String> {
+        let bound = path.join("driver").canonicalize().ok();
+        let bound = bound.as_deref().and_then(Path::file_name);
+        let named = || {
+            attribute(&path.join("modalias"))?
+                .strip_prefix("platform:")
+                .map(str::to_owned)
+        };
+        bound
+            .map(|name| name.to_string_lossy().into_owned())
+            .or_else(named)
+    }
+
     /// How many virtual functions the device at `path` has; 0 for one that can have none.
     pub fn virtual_functions(path: &Path) -> u32 {
         let number = attribute(&path.join("sriov_numvfs"));

@@ -68,3 +68,25 @@ fn a_device_of_software_has_no_device_behind_it() {
     let names: Vec<&str> = found.iter().map(|device| device.name.as_str()).collect();
     assert_eq!(names, ["rxe0", "rxe1"]);
 }
+
+#[test]
+fn a_device_names_its_driver_or_the_module_that_made_it_without_one() {
+    let root = tempfile::tempdir().unwrap();
+    let device = |name: &str| {
+        let path = root.path().join("devices").join(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    };
+    let (bound, made, bare) = (device("0000:3b:00.0"), device("softib.0"), device("vmbus"));
+    let driver = root.path().join("bus/pci/drivers/mlx5_core");
+    fs::create_dir_all(&driver).unwrap();
+    std::os::unix::fs::symlink(driver, bound.join("driver")).unwrap();
+    fs::write(bound.join("modalias"), "pci:v000015B3d0000101Bsv\n").unwrap();
+    fs::write(made.join("modalias"), "platform:softib\n").unwrap();
+    fs::write(bare.join("modalias"), "vmbus:0123\n").unwrap();
+    let named = [bound, made, bare].map(|path| Sysfs::kernel_driver(&path));
+    assert_eq!(
+        named.each_ref().map(Option::as_deref),
+        [Some("mlx5_core"), Some("softib"), None]
+    );
+}

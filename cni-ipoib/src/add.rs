@@ -88,6 +88,7 @@ impl CniIpoib {
             netns: None,
             ipam: intent.ipam.clone(),
             intent: Some(intent),
+            done: entry.done,
             answered: None,
         };
         self.take_down(call, &Identity::read(call), &remains)?;

@@ -20,6 +20,8 @@ pub(crate) struct Remains<'a> {
     pub(crate) netns: Option<&'a Path>,
     /// What ADD wrote down.
     pub(crate) intent: Option<Intent>,
+    /// Whether ADD came to its end: none of its links is on the host, unless the kernel returned it.
+    pub(crate) done: bool,
     /// What ADD answered, for links that bear no mark.
     pub(crate) answered: Option<CniResult>,
     /// The IPAM plugin to tell.
@@ -45,6 +47,7 @@ impl CniIpoib {
         let identity = Identity::read(call);
         let entry = self.entry_for_del(call, attachment)?;
         let intent = entry.as_ref().and_then(|entry| entry.intent.clone());
+        let done = entry.as_ref().is_some_and(|entry| entry.done);
         let mut ipam = identity
             .ipam
             .clone()
@@ -61,6 +64,7 @@ impl CniIpoib {
             netns,
             ipam,
             intent,
+            done,
             answered: call.conf.prev_result().unwrap_or_default(),
         };
         self.take_down(call, &identity, &remains)?;
@@ -107,13 +111,15 @@ impl CniIpoib {
         Ok(rdma?)
     }
 
-    /// Deletes the attachment's link in the container, or where the kernel put it when the container died.
+    /// Deletes the attachment's links: in the container, and on the host, where an ADD that was cut short or the end of the
+    /// container's namespace left them.
     fn remove_link(&self, call: &Call, remains: &Remains<'_>) -> Result<(), cni::Error> {
         if self.give_link_back(&call.conf.network, remains)? {
             return Ok(());
         }
         let mark = Mark::new(&call.conf.network, remains.attachment);
         let mut seen = Vec::new();
+        let mut deleted = 0;
         for (path, id) in remains.places() {
             let Some(netns) = pod_if_there(&path, id)?.filter(|netns| !seen.contains(&netns.id())) else {
                 continue;
@@ -122,12 +128,14 @@ impl CniIpoib {
             let mut kernel = self.open_kernel(Some(&netns))?;
             // Rules do not go with the link, and its namespace may live on.
             policy::remove(&mut *kernel, policy::table(&mark))?;
-            if detach::delete_marked(&mut *kernel, Side::Pod, &mark)? > 0 {
-                return Ok(());
-            }
-            if let Some(answered) = &remains.answered
-                && detach::delete_answered(&mut *kernel, &remains.attachment.ifname, answered)?
+            deleted += detach::delete_marked(&mut *kernel, Side::Pod, &mark)?;
+            if deleted == 0
+                && let Some(answered) = &remains.answered
             {
+                let theirs = detach::delete_answered(&mut *kernel, &remains.attachment.ifname, answered)?;
+                deleted += usize::from(theirs);
+            }
+            if deleted > 0 && remains.done {
                 return Ok(());
             }
         }
@@ -139,7 +147,7 @@ impl CniIpoib {
             None => detach::delete_marked(&mut *kernel, Side::Host, &mark)?,
         };
         if deleted > 0 {
-            tracing::info!(attachment = %remains.attachment, "deleted the link that the kernel had put back among the host's");
+            tracing::info!(attachment = %remains.attachment, "deleted the attachment's link on the host");
         }
         Ok(())
     }

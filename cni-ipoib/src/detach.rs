@@ -25,12 +25,22 @@ const THROWN_BACK_WITHIN: Duration = if cfg!(test) {
 /// # Errors
 /// The kernel refused; what was deleted before stays deleted.
 pub fn delete_marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result<usize, Error> {
+    let links = marked(kernel, side, mark)?;
+    delete_all(kernel, side, &links)
+}
+
+/// Every link on `side` that bears `mark`, in the order in which they are to be deleted.
+fn marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result<Vec<Link>, Error> {
     let mut links = links(kernel, side)?;
     links.retain(|link| is_ours(link) && mark.is_on(link));
     // A bond of InfiniBand ports goes with its last port; before them, it lets them go at once.
     links.sort_by_key(|link| !is_bond(link));
+    Ok(links)
+}
+
+fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usize, Error> {
     let mut deleted = 0;
-    for link in &links {
+    for link in links {
         deleted += usize::from(delete(kernel, side, link)?);
     }
     Ok(deleted)
@@ -41,9 +51,12 @@ pub fn delete_marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result
 /// children end with their namespace.
 pub fn delete_thrown_back(kernel: &mut dyn Kernel, mark: &Mark, master: &str) -> Result<usize, Error> {
     let deadline = Instant::now() + THROWN_BACK_WITHIN;
+    let mut deleted = 0;
     loop {
-        let deleted = delete_marked(kernel, Side::Host, mark)?;
-        if deleted > 0 {
+        let found = marked(kernel, Side::Host, mark)?;
+        deleted += delete_all(kernel, Side::Host, &found)?;
+        // A link without alias was never moved, so others may be yet to come back.
+        if found.iter().any(|link| link.alias.is_some()) {
             // The ports of a bond come back one after the other, but the kernel holds one lock for all of them, which the
             // deletion waited for.
             return Ok(deleted + delete_marked(kernel, Side::Host, mark)?);

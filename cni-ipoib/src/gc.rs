@@ -61,6 +61,7 @@ impl CniIpoib {
         let remains = Remains {
             attachment,
             netns: None,
+            done: entry.done,
             ipam: intent
                 .as_ref()
                 .and_then(|intent| intent.ipam.clone())
@@ -102,6 +103,7 @@ impl CniIpoib {
                 attachment,
                 netns: None,
                 intent: None,
+                done: false,
                 answered: None,
                 ipam: identity.ipam.clone(),
             };

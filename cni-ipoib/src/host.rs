@@ -29,10 +29,38 @@ pub struct Host {
     pub port: Option<Port>,
     /// The PCI address of the root's device.
     pub pci: Option<PciAddress>,
+    /// Who drives the root.
+    pub drivers: Drivers,
     /// The master's ports, if it is a bond.
     pub bond: Option<Bond>,
     /// The name of the link that the master is enslaved to.
     pub enslaved_to: Option<String>,
+}
+
+/// Who drives an `IPoIB` link: the plan chooses by this how its children get into the pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drivers {
+    /// The kernel driver of the HCA, e.g. `mlx4_core`; none if sysfs does not say.
+    pub hca: Option<String>,
+    /// What the link's driver calls itself, e.g. `ib_ipoib` or `mlx5_core[ib_ipoib]`; none if the link does not say.
+    pub link: Option<String>,
+}
+
+impl Drivers {
+    /// Reads them for `root`. Nothing is read of a link that is not InfiniBand, or not on the host.
+    fn read(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, root: &Link) -> Self {
+        if side != Side::Host || root.layer != LinkLayer::Infiniband {
+            return Self::default();
+        }
+        Self::of(sysfs, root, kernel.driver(&root.name).ok())
+    }
+
+    /// The same for a link that answered `link` to the question for its driver.
+    pub fn of(sysfs: &Sysfs, root: &Link, link: Option<String>) -> Self {
+        let behind = sysfs.behind(root);
+        let hca = behind.and_then(|behind| Sysfs::kernel_driver(&behind.path));
+        Self { hca, link }
+    }
 }
 
 /// The part of an RDMA port that the plan looks at.
@@ -71,12 +99,17 @@ pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Resul
     let own = pci(sysfs, side, &root);
     let pci = own.or_else(|| bond.as_ref().and_then(Bond::pci));
     let enslaved_to = bond::enslaved_to(kernel, side, &master)?;
+    let drivers = match &bond {
+        None => Drivers::read(kernel, sysfs, side, &root),
+        Some(_) => Drivers::default(),
+    };
     Ok(Host {
         side,
         master,
         root,
         port,
         pci,
+        drivers,
         bond,
         enslaved_to,
     })

@@ -15,6 +15,7 @@ pub use whole::{Sysctls, WholeLinks};
 
 use crate::error;
 use common::announce;
+use common::ethtool;
 use common::netlink::{
     Added, Address, AddressOptions, Error, Link, LinkChange, NewLink, Route, RouteEntry, Socket,
 };
@@ -41,9 +42,14 @@ pub trait Kernel: PolicyRouting + RdmaSubsystem + VirtualFunctions + WholeLinks 
     fn link(&mut self, side: Side, name: &str) -> Result<Option<Link>, Error>;
     /// The link of an index.
     fn link_by_index(&mut self, side: Side, index: u32) -> Result<Option<Link>, Error>;
+    /// What the driver of a link on the host calls itself.
+    ///
+    /// # Errors
+    /// There is no such link, or its driver does not say.
+    fn driver(&mut self, name: &str) -> io::Result<String>;
     /// Every link.
     fn links(&mut self, side: Side) -> Result<Vec<Link>, Error>;
-    /// Creates a link by a request made on `side`. `into_pod` has it born in the pod.
+    /// Creates a link by a request made on `side`; with `into_pod` in the pod's namespace, else where the request is made.
     fn add_link(&mut self, side: Side, link: &NewLink<'_>, into_pod: bool) -> Result<(), Error>;
     /// Changes a link.
     fn change_link(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error>;
@@ -129,6 +135,10 @@ impl Kernel for Namespaces<'_> {
 
     fn link_by_index(&mut self, side: Side, index: u32) -> Result<Option<Link>, Error> {
         self.on(side)?.link_by_index(index)
+    }
+
+    fn driver(&mut self, name: &str) -> io::Result<String> {
+        ethtool::driver(name)
     }
 
     fn links(&mut self, side: Side) -> Result<Vec<Link>, Error> {

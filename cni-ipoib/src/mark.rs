@@ -2,9 +2,9 @@
 //! How a link says whose it is.
 //!
 //! When a pod's namespace dies without DEL, the kernel puts an `IPoIB` child back among the host's links under the
-//! name it had in the pod (`netns_refund` in `ipoib_netlink.c`), where `net1` says nothing. So every link is
-//! born with a group that is a hash of its attachment (`IFLA_GROUP` is applied by the request that creates it:
-//! there is no moment without), and then gets an alias that spells the attachment out. Both survive the move.
+//! name it had in the pod (`netns_refund` in `ipoib_netlink.c`), where `net1` says nothing. So the request that creates a
+//! link gives it a group, which is a hash of its attachment (`IFLA_GROUP` is applied at creation). An alias that spells the
+//! attachment out follows. Both survive a move to another namespace.
 
 use common::cni::{Attachment, IfName};
 use common::netlink::Link;
@@ -19,9 +19,14 @@ pub struct Mark {
     pub group: u32,
     /// The link's alias.
     pub alias: String,
+    /// What the link's temporary names have in common.
+    stem: String,
 }
 
 impl Mark {
+    /// How many temporary names an attachment has.
+    pub const TEMPORARY_NAMES: usize = 4;
+
     /// The mark of `attachment` to `network`.
     pub fn new(network: &str, attachment: &Attachment) -> Self {
         let mut alias = format!(
@@ -31,17 +36,38 @@ impl Mark {
             attachment.ifname
         );
         let group = fnv1a(alias.as_bytes()).max(1);
+        let stem = format!("{TEMPORARY}{:011x}", fnv1a_64(alias.as_bytes()) >> 20);
         // An interface name need not be ASCII, and half a character is no text.
         while alias.len() > ALIAS_MAX {
             alias.pop();
         }
-        Self { group, alias }
+        Self { group, alias, stem }
     }
 
-    /// Whether `link` bears this mark. A link killed at birth has the group only.
-    pub fn is_on(&self, link: &Link) -> bool {
-        link.group == self.group && link.alias.as_ref().is_none_or(|alias| *alias == self.alias)
+    /// One of the names that the attachment's link may have before it gets its own; `attempt` counts from 0. The names are
+    /// made from another hash than the group, so two attachments with one group have different names.
+    pub fn temporary(&self, attempt: usize) -> String {
+        format!("{}{:x}", self.stem, attempt % Self::TEMPORARY_NAMES)
     }
+
+    /// Whether `link` bears this mark. The link of an ADD that was killed after its creation has the group only; a temporary
+    /// name of another attachment, whose group is the same by chance, speaks against it.
+    pub fn is_on(&self, link: &Link) -> bool {
+        link.group == self.group
+            && match &link.alias {
+                Some(alias) => *alias == self.alias,
+                None => !is_temporary(&link.name) || link.name.starts_with(&self.stem),
+            }
+    }
+}
+
+/// What a temporary name begins with; 12 hexadecimal digits follow.
+const TEMPORARY: &str = "rn";
+
+/// Whether `name` is a temporary name of some attachment.
+fn is_temporary(name: &str) -> bool {
+    name.strip_prefix(TEMPORARY)
+        .is_some_and(|hash| hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// What the alias of every link of ours begins with.
@@ -73,6 +99,13 @@ pub fn attachment_of(network: &str, alias: &str) -> Option<Attachment> {
 pub(crate) fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// The same with 64 bits.
+fn fnv1a_64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 

@@ -4,6 +4,9 @@
 //! Every reason to refuse that can be known beforehand is found here, so that nothing has to be taken back for it.
 
 pub(crate) mod bond;
+mod way;
+
+pub use way::Way;
 
 use crate::config::{Config, Mode, require_fitting_keys};
 use crate::error::Error;
@@ -42,6 +45,8 @@ pub struct Child {
     pub parent_index: u32,
     /// The namespace the parent is in.
     pub side: Side,
+    /// How it gets into the pod.
+    pub way: Way,
     /// The MTU to give it and to see in effect.
     pub mtu: Option<u32>,
     /// Its hardware address, where one was asked for.
@@ -72,6 +77,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether a link of it is on the host before it is in the pod.
+    pub(crate) fn is_moved(&self) -> bool {
+        let moved = |child: &Child| child.way == Way::Moved;
+        moved(&self.child) || self.child.ports.iter().any(moved)
+    }
+
     /// The names that the ports of a bond get beside it in the pod.
     pub(crate) fn port_names(&self) -> impl Iterator<Item = String> {
         (0..self.child.ports.len()).map(|number| bond::port_name(&self.ifname, &self.mark, number))
@@ -137,6 +148,11 @@ fn shape(mode: Mode, config: &Config, host: &Host) -> Result<Child, Error> {
         parent: host.root.name.clone(),
         parent_index: host.root.index,
         side: host.side,
+        way: match (mode, host.side) {
+            (Mode::Ipoib, Side::Host) => Way::of(&host.drivers),
+            // Beside its parent, or of a kind whose children may be created in any namespace.
+            _ => Way::Direct,
+        },
         mtu: config.mtu,
         address: address(mode, config, host)?,
         // All children of a port share its GUID: made from that, their link-local addresses would be the same.

@@ -112,6 +112,11 @@ impl Kernel for Faulty<'_> {
         self.kernel.link_by_index(side, index)
     }
 
+    /// Not counted: whoever gets no answer takes the careful way, and goes on.
+    fn driver(&mut self, name: &str) -> io::Result<String> {
+        self.kernel.driver(name)
+    }
+
     fn links(&mut self, side: Side) -> Result<Vec<Link>, Error> {
         self.faults.netlink()?;
         self.kernel.links(side)

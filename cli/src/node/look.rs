@@ -4,11 +4,14 @@
 use crate::answer::Failure;
 use crate::args;
 use crate::leases;
+use cni_ipoib::host::Drivers;
 use cni_ipoib::journal;
 use cni_ipoib::mark;
+use cni_ipoib::plan::Way;
 use cni_ipoib::recorded::{Recorded, write_sysfs};
 use cni_ipoib::select::{Candidate, Loads, Needs, Preference, Preferences, Selector, View, survey};
-use common::netlink::{Link, LinkInfo, Route, Socket};
+use common::ethtool;
+use common::netlink::{Link, LinkInfo, LinkLayer, Route, Socket};
 use common::rdma::{Device, Gid, Pkey, Port, Sysfs};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -57,6 +60,8 @@ pub struct PortFacts {
     pub netdev: Option<String>,
     /// The bond that the link is, or is a port of.
     pub bond: Option<String>,
+    /// How the link's `IPoIB` children get into pods; none on Ethernet, and where no link is on the port.
+    pub way: Option<Way>,
     /// Who has something on it.
     pub users: Vec<User>,
 }
@@ -209,6 +214,7 @@ fn read(
         links: &links,
         devices: &devices,
         users,
+        live: live.is_some(),
     };
     let modules = ["ib_uverbs", "rdma_ucm", "ib_ipoib"];
     Ok(Facts {
@@ -230,6 +236,8 @@ struct Machine<'m> {
     links: &'m [Link],
     devices: &'m [Device],
     users: &'m BTreeMap<String, Vec<User>>,
+    /// Whether this is the node itself, and no record of it.
+    live: bool,
 }
 
 impl Machine<'_> {
@@ -272,6 +280,9 @@ impl Machine<'_> {
             slot_mbps: device.path.as_deref().and_then(slot_mbps),
             netdev: netdev.map(|link| link.name.clone()),
             bond: upper.map(|bond| bond.name.clone()),
+            way: hardware
+                .filter(|link| link.layer == LinkLayer::Infiniband)
+                .map(|link| self.way(link)),
             users: netdev
                 .into_iter()
                 .chain(upper)
@@ -285,6 +296,16 @@ impl Machine<'_> {
             device: device.clone(),
             port: port.clone(),
         }
+    }
+
+    /// A record does not say what the link's driver calls itself, so its children are shown as moved.
+    fn way(&self, link: &Link) -> Way {
+        let told = if self.live {
+            ethtool::driver(&link.name).ok()
+        } else {
+            None
+        };
+        Way::of(&Drivers::of(self.sysfs, link, told))
     }
 
     fn users_of(&self, link: &Link) -> Vec<User> {
@@ -317,9 +338,7 @@ impl Machine<'_> {
                 name: link.name.clone(),
                 mode,
                 active_slave: active.and_then(name_of),
-                infiniband: slaves
-                    .iter()
-                    .any(|slave| slave.layer == common::netlink::LinkLayer::Infiniband),
+                infiniband: slaves.iter().any(|slave| slave.layer == LinkLayer::Infiniband),
                 slaves: slaves.iter().map(|slave| slave.name.clone()).collect(),
                 miimon,
             }

@@ -89,7 +89,7 @@ pub fn text(facts: &Facts, advice: &Advice, findings: &[Finding], all_gids: bool
 fn ports(facts: &Facts) -> String {
     let mut table = Table::new(&[
         "HCA/PORT", "MODEL", "LINK", "STATE", "PHYSICAL", "RATE", "LID", "NETDEV", "BOND", "PKEYS", "NUMA",
-        "USED BY", "FOR PODS",
+        "CHILDREN", "USED BY", "FOR PODS",
     ]);
     for port in &facts.ports {
         let infiniband = port.port.layer == PortLayer::Infiniband;
@@ -109,6 +109,7 @@ fn ports(facts: &Facts) -> String {
             bond(facts, port),
             pkeys(port),
             port.numa_node.map(|node| node.to_string()).unwrap_or_default(),
+            port.way.map(|way| way.to_string()).unwrap_or_default(),
             users(&port.users),
             for_pods(&verdict(facts, port)),
         ]);
@@ -290,7 +291,7 @@ fn json_port(facts: &Facts, port: &PortFacts) -> Value {
         "lid": port.port.lid, "smLid": port.port.sm_lid,
         "gids": port.gids.iter().map(gid).collect::<Vec<_>>(),
         "pkeys": port.pkeys.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "netdev": port.netdev, "bond": port.bond, "numaNode": port.numa_node,
+        "netdev": port.netdev, "bond": port.bond, "children": port.way.map(|way| way.to_string()), "numaNode": port.numa_node,
         "usedBy": port.users,
         "forPods": { "usable": usable, "why": why },
     })

@@ -65,8 +65,8 @@ fn row<'t>(answer: &'t Answer, port: &str) -> Vec<&'t str> {
 fn on_the_a100_node_it_says_what_its_owner_had_to_find_out() {
     let answer = look(&a100());
     let rows = [
-        "mlx5_0/1|MT4123|InfiniBand|Down|Disabled|10 Gb/s|65535|ibp27s0|-|0xffff|0|-|no: down",
-        "mlx5_1/1|MT4123|InfiniBand|Active|LinkUp|200 Gb/s|3|ibp75s0|-|0xffff|1|-|yes",
+        "mlx5_0/1|MT4123|InfiniBand|Down|Disabled|10 Gb/s|65535|ibp27s0|-|0xffff|0|moved|-|no: down",
+        "mlx5_1/1|MT4123|InfiniBand|Active|LinkUp|200 Gb/s|3|ibp75s0|-|0xffff|1|moved|-|yes",
     ];
     assert_eq!(
         [

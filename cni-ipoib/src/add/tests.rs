@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 mod bond;
+mod moved;
 
 use crate::mark::Mark;
 use crate::model::{Fault, Ipam, Pod, Rig, State, attachment, ipoib};

@@ -1,23 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The birth of a child: in the pod's namespace, marked from the first moment, under its final name where the kernel can.
+//! The creation of a child, in the pod's namespace or beside its parent: see [`Way`].
+//!
+//! Invariant: the request that creates a link gives it the group of the attachment's mark, so there is no moment at which a
+//! killed ADD leaves a link that DEL cannot find.
+
+mod moved;
 
 use super::World;
 use crate::detach;
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
-use crate::plan::{Child, Plan};
+use crate::plan::{Child, Plan, Way};
 use common::cni;
 use common::netlink::{Link, LinkChange, NewLink};
 use common::undo::Undo;
 use nix::errno::Errno;
 
-/// Has the child born in the pod's namespace, under its final name where the kernel can do that.
+/// Makes the planned link. One of the plan's kinds of link may be on the host while this runs, so both sides are cleared on
+/// the way back.
 pub(super) fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link, Error> {
-    let mark = plan.mark.clone();
+    let (mark, moved) = (plan.mark.clone(), plan.is_moved());
     undo.remember("delete the link", move |world| {
+        let host = if moved {
+            detach::delete_marked(world.kernel, Side::Host, &mark).map(|_| ())
+        } else {
+            Ok(())
+        };
         detach::delete_marked(world.kernel, Side::Pod, &mark)
             .map(|_| world.link_may_live = false)
+            .and(host)
             .map_err(|e| cni::error::causes(&e))
     });
     undo.target().link_may_live = true;
@@ -42,23 +54,30 @@ pub(super) struct Birth<'p> {
 
 /// Makes one link of the attachment.
 pub(super) fn birth(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
+    match new.child.way {
+        Way::Direct => create_in_pod(kernel, new),
+        Way::Moved => moved::create_and_move(kernel, new),
+    }
+}
+
+fn create_in_pod(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
     let Birth { child, name, .. } = new;
     let step = || format!("create {name} on {}", child.parent);
     match kernel.add_link(child.side, &new.link(name), child.side == Side::Host) {
         Ok(()) => {}
         // Kernels before 6.14 look the new name up among the *host's* links; the pod has none of that name, which
-        // was seen before. So it is born under a name of its own and renamed where it is.
+        // was seen before. So it is created under a name of its own and renamed where it is.
         Err(e) if e.is(Errno::EEXIST) && child.side == Side::Host => {
-            return birth_and_rename(kernel, new);
+            return create_and_rename(kernel, new);
         }
         Err(source) => return Err(Error::Kernel { step: step(), source }),
     }
-    born(kernel, new, name)
+    found(kernel, new, name)
 }
 
-fn birth_and_rename(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
+fn create_and_rename(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
     let Birth { child, name, mark } = new;
-    let temporary = format!("rn{:08x}", mark.group);
+    let temporary = mark.temporary(0);
     tracing::debug!(
         name,
         temporary,
@@ -73,7 +92,7 @@ fn birth_and_rename(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Er
     kernel
         .add_link(child.side, &new.link(&temporary), true)
         .map_err(|source| Error::Kernel { step: step(), source })?;
-    let link = born(kernel, new, &temporary)?;
+    let link = found(kernel, new, &temporary)?;
     let rename = LinkChange {
         name: Some(name),
         ..LinkChange::default()
@@ -84,7 +103,7 @@ fn birth_and_rename(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Er
             step: format!("rename {temporary} to {name} in the pod"),
             source,
         })?;
-    born(kernel, new, name)
+    found(kernel, new, name)
 }
 
 impl<'p> Birth<'p> {
@@ -104,7 +123,8 @@ impl<'p> Birth<'p> {
     }
 }
 
-fn born(kernel: &mut dyn Kernel, new: &Birth<'_>, name: &str) -> Result<Link, Error> {
+/// The link in the pod under `name`, which bears the attachment's mark.
+fn found(kernel: &mut dyn Kernel, new: &Birth<'_>, name: &str) -> Result<Link, Error> {
     let step = || format!("find {name} in the pod after creating it");
     let link = kernel
         .link(Side::Pod, name)

@@ -3,6 +3,7 @@ use super::*;
 use crate::config::Mode;
 use crate::mark::Mark;
 use crate::model::{Fault, Ipam, ModelKernel, State, attachment, call, ethernet, ipoib};
+use crate::plan::Way;
 use common::cni::IpConfig;
 use common::cni::dispatch::Call;
 use common::cni::{Code, Route};
@@ -33,6 +34,10 @@ fn plan(mode: Mode, kind: NewLinkKind<'static>) -> Plan {
             parent: "p0".to_owned(),
             parent_index: 4,
             side: Side::Host,
+            way: match mode {
+                Mode::Ipoib => Way::Moved,
+                _ => Way::Direct,
+            },
             mtu: Some(1400),
             address: None,
             addr_gen_mode: Some(AddrGenMode::Random),
@@ -193,7 +198,7 @@ fn where_the_host_has_the_name_too_the_link_is_renamed_in_the_pod() {
     let plan = plan(Mode::Macvlan, MACVLAN);
     let attached = bench.attach(&plan).unwrap();
     assert_eq!(attached.link.name, "net1");
-    let temporary = format!("rn{:08x}", plan.mark.group);
+    let temporary = plan.mark.temporary(0);
     let expected = [
         "create net1 from Host".to_owned(),
         format!("create {temporary} from Host"),
@@ -209,7 +214,7 @@ fn where_the_host_has_the_name_too_the_link_is_renamed_in_the_pod() {
 fn a_name_that_the_pod_itself_has_fails_under_the_temporary_name_too() {
     let mut bench = Bench::new(Mode::Macvlan, Ipam::dual_stack());
     let plan = plan(Mode::Macvlan, MACVLAN);
-    let temporary = format!("rn{:08x}", plan.mark.group);
+    let temporary = plan.mark.temporary(0);
     bench
         .kernel
         .set()

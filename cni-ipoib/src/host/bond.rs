@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A bond as a parent: its ports, and what carries each of them.
 
-use super::{Port, link_by_index, pci, port, root};
+use super::{Drivers, Port, link_by_index, pci, port, root};
 use crate::error::Error;
 use crate::kernel::{Kernel, Side, links};
 use common::netlink::{BondMode, Link, LinkInfo, LinkLayer};
@@ -29,6 +29,8 @@ pub struct BondPort {
     pub port: Option<Port>,
     /// The PCI address of its device.
     pub pci: Option<PciAddress>,
+    /// Who drives its root.
+    pub drivers: Drivers,
 }
 
 impl Bond {
@@ -86,11 +88,13 @@ fn bond_port(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: Link) -> 
         _ => None,
     };
     let pci = pci(sysfs, side, &root);
+    let drivers = Drivers::read(kernel, sysfs, side, &root);
     Ok(BondPort {
         link,
         root,
         port,
         pci,
+        drivers,
     })
 }
 

@@ -317,3 +317,27 @@ fn an_infiniband_link_without_a_port_in_sight_is_seen_all_the_same() {
     .unwrap();
     assert_eq!((host.port, host.pci), (None, None));
 }
+
+#[test]
+fn an_infiniband_parent_on_the_host_says_who_drives_it() {
+    let seen = |link: Link, keys: Value| seen(&Node::with_ib0(), vec![link], keys).unwrap().drivers;
+    let drivers = seen(ipoib(4, "ib0", 0xffff), json!({"master": "ib0"}));
+    assert_eq!(drivers.hca.as_deref(), Some("mlx5_core"));
+    assert_eq!(drivers.link.as_deref(), Some("mlx5_core[ib_ipoib]"));
+    let ethernet = seen(ethernet(2, "eth0"), json!({"master": "eth0"}));
+    assert_eq!(
+        ethernet,
+        Drivers::default(),
+        "its children may be created anywhere"
+    );
+}
+
+#[test]
+fn each_port_of_a_bond_says_who_drives_it() {
+    let node = Node::with_ib0_and_ib1();
+    node.driven("0000:3b:00.1", "mlx4_core");
+    let host = seen(&node, crate::model::bonded(), json!({"master": "bond0"})).unwrap();
+    let ports = host.bond.unwrap().ports;
+    let drivers: Vec<_> = ports.iter().map(|port| port.drivers.hca.as_deref()).collect();
+    assert_eq!(drivers, [Some("mlx5_core"), Some("mlx4_core")]);
+}

@@ -140,3 +140,34 @@ fn no_mark_is_group_0() {
         assert_ne!(Mark::new("fabric", &attachment(&format!("c{number}"))).group, 0);
     }
 }
+
+/// A newer release must recognize the temporary names of an older one: these values never change.
+#[test]
+fn temporary_names_are_the_same_in_every_release() {
+    let mark = Mark::new("fabric", &attachment("c1"));
+    assert_eq!(fnv1a_64(b""), 0xcbf2_9ce4_8422_2325);
+    assert_eq!(fnv1a_64(b"foobar"), 0x8594_4171_f739_67e8);
+    assert_eq!(mark.temporary(0).len(), 14);
+    let names: std::collections::BTreeSet<String> = (0..Mark::TEMPORARY_NAMES)
+        .map(|attempt| mark.temporary(attempt))
+        .collect();
+    assert_eq!(names.len(), Mark::TEMPORARY_NAMES);
+    assert!(names.iter().all(|name| is_temporary(name)), "{names:?}");
+}
+
+#[test]
+fn a_temporary_name_of_another_attachment_speaks_against_a_group_that_is_the_same_by_chance() {
+    let mark = Mark::new("fabric", &attachment("c1"));
+    let named = |name: &str| Link {
+        group: mark.group,
+        ..ipoib(9, name, 0x8001)
+    };
+    for attempt in 0..Mark::TEMPORARY_NAMES {
+        assert!(mark.is_on(&named(&mark.temporary(attempt))));
+        let other = Mark::new("fabric", &attachment("c2")).temporary(attempt);
+        assert!(!mark.is_on(&named(&other)));
+    }
+    for renamed in ["ibs3f0", "rn", "rn0123", "rnxyzxyzxyzxyz", "rn01234567890123"] {
+        assert!(mark.is_on(&named(renamed)), "{renamed}");
+    }
+}

@@ -61,6 +61,12 @@ pub(crate) struct Model {
     pub(crate) dark: Vec<u32>,
     /// The most that a link's MTU becomes, whatever is asked for.
     pub(crate) mtu_cap: u32,
+    /// InfiniBand parents are on `ib_ipoib`'s own data path; otherwise they behave as those of mlx5.
+    pub(crate) plain: bool,
+    /// What udev calls each new link of the host, and NetworkManager then brings up.
+    pub(crate) udev: Option<&'static str>,
+    /// What the pod itself adds as soon as a link is created on the host.
+    pub(crate) pod_adds: Option<Link>,
     next_index: u32,
 }
 
@@ -85,6 +91,9 @@ impl ModelKernel {
             carrier: true,
             dark: Vec::new(),
             mtu_cap: u32::MAX,
+            plain: false,
+            udev: None,
+            pod_adds: None,
             next_index: 100,
         };
         Self {
@@ -218,14 +227,47 @@ impl Model {
         made.up = false;
         made.carrier = false;
         (made.kind, made.info) = kind(new.kind);
-        if made.kind.as_deref() == Some("ipoib") && parent.parent.is_some() {
-            return errno(Errno::EINVAL);
+        if made.kind.as_deref() == Some("ipoib") {
+            if parent.parent.is_some() {
+                return errno(Errno::EINVAL);
+            }
+            self.accelerate(&parent, target)?;
         }
         if made.kind.as_deref() == Some("macvlan") && new.address.is_none() {
             made.address = HwAddress::new([0x02, 0, 0, 0, 0, 0x77]);
         }
+        if let (Side::Host, Some(name)) = (target, self.udev) {
+            made.name = name.to_owned();
+            (made.up, made.carrier) = (true, true);
+        }
         self.state.on_mut(target).push(made);
+        if target == Side::Host {
+            let added = self.pod_adds.take();
+            self.state.pod.extend(added);
+        }
         Ok(())
+    }
+
+    /// What mlx5 does while the kernel registers a child (`mlx5i_pkey_dev_init`): it looks up the parent's index in the child's
+    /// namespace, and takes whatever link has it for the parent.
+    fn accelerate(&self, parent: &Link, target: Side) -> Result<(), Error> {
+        if self.plain {
+            return Ok(());
+        }
+        let found = self
+            .state
+            .on(target)
+            .iter()
+            .find(|link| link.index == parent.index);
+        match found {
+            None => errno(Errno::EINVAL),
+            Some(found) if found != parent => panic!(
+                "kernel corruption: mlx5 takes the pod's {} for the parent {}",
+                found.name, parent.name
+            ),
+            // mlx5i_pkey_open and receive go through the parent, which must be up.
+            Some(_) => Ok(()),
+        }
     }
 
     fn change(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
@@ -324,6 +366,16 @@ impl Kernel for ModelKernel {
             let links = model.state.on(side);
             Ok(links.iter().find(|link| link.index == index).cloned())
         })
+    }
+
+    fn driver(&mut self, _name: &str) -> io::Result<String> {
+        let own_path = self.get().plain;
+        Ok(if own_path {
+            "ib_ipoib"
+        } else {
+            "mlx5_core[ib_ipoib]"
+        }
+        .to_owned())
     }
 
     fn links(&mut self, side: Side) -> Result<Vec<Link>, Error> {

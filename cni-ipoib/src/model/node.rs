@@ -61,6 +61,15 @@ impl Node {
     pub(crate) fn device(&self, name: &str, pci: &str) -> &Self {
         self.write(&format!("class/infiniband/{name}/node_guid"), GUID);
         self.link(&format!("class/infiniband/{name}/device"), pci)
+            .driven(pci, "mlx5_core")
+    }
+
+    /// The function at `pci` is bound to this driver, instead of the one before.
+    pub(crate) fn driven(&self, pci: &str, driver: &str) -> &Self {
+        self.follow(
+            &format!("devices/pci0000:3a/{pci}/driver"),
+            &format!("bus/pci/drivers/{driver}"),
+        )
     }
 
     /// A port whose GID ends in [`GUID`].
@@ -83,11 +92,14 @@ impl Node {
         self.follow(from, &format!("devices/pci0000:3a/{pci}"))
     }
 
-    /// A link from one path below sysfs to a folder below it, which is made.
+    /// A link from one path below sysfs to a folder below it, which is made; it takes the place of an earlier link.
     pub(crate) fn follow(&self, from: &str, to: &str) -> &Self {
         let (from, to) = (self.path().join(from), self.path().join(to));
         fs::create_dir_all(&to).unwrap();
         fs::create_dir_all(from.parent().unwrap()).unwrap();
+        if from.is_symlink() {
+            fs::remove_file(&from).unwrap();
+        }
         symlink(to, from).unwrap();
         self
     }

@@ -3,7 +3,7 @@ use super::start::GUID;
 use super::{Ipam, ModelKernel, Node, Pod, attachment, bonded, call, ipoib};
 use crate::CniIpoib;
 use crate::config::Places;
-use crate::journal::{Entry, Journal};
+use crate::journal::{Entry, Intent, Journal};
 use crate::kernel::Kernel;
 use common::cni::dispatch::Call;
 use common::cni::{self, CniResult, GcConf, Version};
@@ -51,6 +51,14 @@ impl Rig {
             master: "bond0",
             ..self
         }
+    }
+
+    /// The same with HCAs whose driver has no `IPoIB` data path of its own.
+    pub(crate) fn plain(self) -> Self {
+        self.kernel.set().plain = true;
+        self.node.driven("0000:3b:00.0", "mlx4_core");
+        self.node.driven("0000:3b:00.1", "mlx4_core");
+        self
     }
 
     pub(crate) fn plugin(&self) -> CniIpoib {
@@ -128,6 +136,20 @@ impl Rig {
     /// The entry of a container, locked as a call at work holds it.
     pub(crate) fn entry(&self, container: &str) -> Entry {
         self.journal().open(&attachment(container)).unwrap()
+    }
+
+    /// What an ADD for the pod writes down before its first effect.
+    pub(crate) fn intent(&self) -> Intent {
+        Intent {
+            netns: self.pod.path(),
+            netns_id: self.pod.id(),
+            master: self.master.to_owned(),
+            why: None,
+            ipam: None,
+            device_info: None,
+            rdma: None,
+            device: None,
+        }
     }
 
     /// The containers that are written down.

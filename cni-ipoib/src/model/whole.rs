@@ -44,16 +44,24 @@ impl State {
         let link = self.on(from)[at].clone();
         let taken = |name: &str| self.on(to).iter().any(|other| other.is_called(name));
         let name = change.name.unwrap_or(&link.name).to_owned();
-        if taken(&name)
-            || link
-                .altnames
-                .iter()
-                .any(|altname| taken(altname) || *altname == name)
-        {
+        // dev_change_net_namespace: the link keeps its name if it can, and does not move if neither name is free.
+        let stays = taken(&link.name) && taken(&name) || link.altnames.iter().any(|altname| taken(altname));
+        if stays || link.altnames.contains(&name) {
             return errno(Errno::EEXIST);
         }
+        let refused = taken(&name);
+        let index_taken = self.on(to).iter().any(|other| other.index == link.index);
+        let highest = self.host.iter().chain(&self.pod).map(|link| link.index).max();
         let mut link = self.on_mut(from).remove(at);
         self.strip(&mut link);
+        if index_taken {
+            link.index = highest.unwrap_or_default() + 1;
+        }
+        // do_setlink: the name comes after the move, and what follows it is not done if it is taken.
+        if refused {
+            self.on_mut(to).push(link);
+            return errno(Errno::EEXIST);
+        }
         link.name = name;
         link.alias = change.alias.map(str::to_owned).or(link.alias);
         link.group = change.group.unwrap_or(link.group);

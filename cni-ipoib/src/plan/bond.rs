@@ -4,7 +4,7 @@
 //! On Ethernet a child sits on the bond like on any other link. `IPoIB` has no child of a bond, so that there the pod
 //! gets a child of each port and a bond of its own: it fails over by itself, whatever becomes of the node's bond.
 
-use super::{Child, JOIN_TIMEOUT, of_link, shape};
+use super::{Child, JOIN_TIMEOUT, Way, of_link, shape};
 use crate::config::{BondUse, Config, Mode};
 use crate::error::Error;
 use crate::host::{Bond, BondPort, Host};
@@ -94,6 +94,7 @@ fn in_pod(config: &Config, host: &Host, bond: &Bond) -> Result<Child, Error> {
         parent_index: 0,
         // A bond has no parent; asked for in the pod, its name meets no name of the host's.
         side: Side::Pod,
+        way: Way::Direct,
         mtu: config.mtu,
         address: None,
         addr_gen_mode: Some(AddrGenMode::Random),
@@ -126,6 +127,7 @@ fn as_parent(host: &Host, port: &BondPort) -> Host {
         root: port.root.clone(),
         port: port.port.clone(),
         pci: port.pci,
+        drivers: port.drivers.clone(),
         bond: None,
         enslaved_to: Some(host.master.name.clone()),
     }

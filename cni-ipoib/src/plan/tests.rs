@@ -10,6 +10,7 @@ mod down;
 mod layers;
 
 use super::*;
+use crate::host::Drivers;
 use crate::model::{call, call_with, ethernet, ipoib, link};
 use common::cni;
 use common::netlink::{IpvlanMode, Link, MacvlanMode};
@@ -25,6 +26,7 @@ fn host(master: Link) -> Host {
         master,
         port: None,
         pci: None,
+        drivers: Drivers::default(),
         bond: None,
         enslaved_to: None,
     }

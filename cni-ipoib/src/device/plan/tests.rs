@@ -5,7 +5,7 @@ use super::moved;
 use crate::config::{Config, HostAddresses};
 use crate::device::Facts;
 use crate::device::function::Function;
-use crate::host::{Host, Port};
+use crate::host::{Drivers, Host, Port};
 use crate::kernel::Side;
 use crate::model::{call, ethernet, ipoib};
 use common::cni;
@@ -31,6 +31,7 @@ fn host(master: Link) -> Host {
         port: master.address.port_guid().map(|_| port),
         master,
         pci: None,
+        drivers: Drivers::default(),
         bond: None,
         enslaved_to: None,
     }

@@ -15,6 +15,7 @@ fn of_port(index: u32, name: &str, state: PortState) -> BondPort {
             ..port(state)
         }),
         pci: format!("0000:3b:00.{}", index - 4).parse().ok(),
+        drivers: Drivers::default(),
     }
 }
 
@@ -103,10 +104,8 @@ fn the_pod_gets_a_child_of_each_port_and_a_bond_of_its_own() {
 #[test]
 fn the_ports_names_fit_into_what_the_kernel_takes() {
     let name = |ifname: &str, number| {
-        let mark = Mark {
-            group: 0x0123_4567,
-            alias: String::new(),
-        };
+        let mut mark = Mark::new("fabric", &crate::model::attachment("c1"));
+        mark.group = 0x0123_4567;
         port_name(&ifname.parse().unwrap(), &mark, number)
     };
     assert_eq!(name("net1", 0), "net1p0");
@@ -383,6 +382,7 @@ fn an_ethernet_bond_without_carrier_tells_of_its_ports() {
             link,
             port: None,
             pci: None,
+            drivers: Drivers::default(),
         }
     };
     assert_refused([

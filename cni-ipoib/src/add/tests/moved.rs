@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The child of a parent with a data path of its own, such as mlx5's: created on the host, moved into the pod.
+
+use super::{a_failure_leaves_nothing, after_a_kill, assert_clean, mortal};
+use crate::mark::Mark;
+use crate::model::{Fault, Rig, attachment, ethernet, ipoib};
+use common::cni::Code;
+use common::netlink::Link;
+
+fn mark() -> Mark {
+    Mark::new("fabric", &attachment("c1"))
+}
+
+/// A link of the host as an ADD of `c1` leaves it that was killed between creation and move.
+fn in_between(index: u32) -> Link {
+    Link {
+        parent: Some(4),
+        group: mark().group,
+        up: false,
+        ..ipoib(index, &mark().temporary(0), 0xffff)
+    }
+}
+
+/// The same node, or one whose master is a bond.
+fn of(rig: Rig, bonded: bool) -> Rig {
+    if bonded { rig.on_bond() } else { rig }
+}
+
+fn requests(rig: &Rig, starts: &[&str]) -> Vec<String> {
+    let wanted = |request: &&String| starts.iter().any(|start| request.starts_with(start));
+    rig.kernel.get().log.iter().filter(wanted).cloned().collect()
+}
+
+#[test]
+fn a_child_is_created_on_the_host_and_moved_into_the_pod_in_one_request() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    let temporary = mark().temporary(0);
+    let expected = [
+        format!("create {temporary} from Host"),
+        "move #101 from Host as net1".to_owned(),
+    ];
+    assert_eq!(requests(&rig, &["create", "move", "rename"]), expected);
+    let pod = rig.kernel.state().pod;
+    assert_eq!(
+        (pod[0].name.as_str(), &pod[0].alias),
+        ("net1", &Some(mark().alias))
+    );
+}
+
+#[test]
+fn a_driver_that_is_known_to_be_safe_has_its_child_created_in_the_pod() {
+    let rig = Rig::new().plain();
+    rig.add("c1").unwrap();
+    assert_eq!(
+        requests(&rig, &["create", "move", "rename"]),
+        ["create net1 from Host"]
+    );
+}
+
+#[test]
+fn a_pods_link_with_the_number_of_the_parent_is_not_taken_for_the_parent() {
+    for bonded in [false, true] {
+        let rig = of(Rig::new(), bonded);
+        let eth0 = ethernet(4, "eth0");
+        rig.kernel.set().state.pod.push(eth0.clone());
+        rig.add("c1").unwrap();
+        rig.del("c1").unwrap();
+        assert_eq!(rig.kernel.state().pod, [eth0]);
+    }
+}
+
+#[test]
+fn udev_and_a_network_manager_may_rename_the_child_and_bring_it_up_on_the_way() {
+    let rig = Rig::new();
+    rig.kernel.set().udev = Some("ibs3f0");
+    a_failure_leaves_nothing(&rig, Fault::Refused);
+    rig.add("c1").unwrap();
+    assert_eq!(rig.kernel.state().pod[0].name, "net1");
+}
+
+#[test]
+fn after_a_kill_and_a_rename_by_udev_del_and_gc_find_the_child() {
+    let rig = mortal();
+    rig.kernel.set().udev = Some("ibs3f0");
+    after_a_kill(&rig, |rig, case| rig.del("c1").expect(case));
+    after_a_kill(&rig, |rig, case| rig.gc(&[]).expect(case));
+}
+
+#[test]
+fn a_host_link_that_has_the_temporary_name_stays_and_another_name_is_taken() {
+    let rig = Rig::new();
+    let foreign = ethernet(9, &mark().temporary(0));
+    let other = Link {
+        group: mark().group,
+        alias: Some("uplink".to_owned()),
+        ..ipoib(10, &mark().temporary(1), 0xffff)
+    };
+    rig.kernel.set().state.host.extend([foreign, other]);
+    let before = rig.kernel.state();
+    rig.add("c1").unwrap();
+    assert_eq!(rig.kernel.state().host, before.host);
+    rig.del("c1").unwrap();
+    assert_clean(&rig, &before, "after DEL");
+}
+
+#[test]
+fn when_every_temporary_name_is_taken_add_names_them() {
+    let rig = Rig::new();
+    for attempt in 0..Mark::TEMPORARY_NAMES {
+        let link = ethernet(10 + u32::try_from(attempt).unwrap(), &mark().temporary(attempt));
+        rig.kernel.set().state.host.push(link);
+    }
+    let before = rig.kernel.state();
+    let error = rig.add("c1").unwrap_err();
+    assert_eq!(error.code, Code::KERNEL);
+    assert!(error.msg.contains(&mark().temporary(3)), "{}", error.msg);
+    assert_clean(&rig, &before, "no name is free");
+}
+
+#[test]
+fn what_a_killed_add_left_on_the_host_is_replaced_though_its_file_is_lost() {
+    let rig = Rig::new();
+    let before = rig.kernel.state();
+    rig.kernel.set().state.host.push(in_between(50));
+    rig.add("c1").unwrap();
+    assert_eq!(rig.kernel.state().host, before.host);
+    rig.del("c1").unwrap();
+    assert_clean(&rig, &before, "after DEL");
+}
+
+#[test]
+fn a_name_that_the_pod_takes_meanwhile_is_the_pods_and_the_child_is_deleted() {
+    for bonded in [false, true] {
+        let rig = of(Rig::new(), bonded);
+        let name = if bonded { "net1p1" } else { "net1" };
+        let theirs = ethernet(7, name);
+        rig.kernel.set().pod_adds = Some(theirs.clone());
+        let mut before = rig.kernel.state();
+        before.pod.push(theirs);
+        let error = rig.add("c1").unwrap_err();
+        assert_eq!(error.code, Code::KERNEL);
+        let step = format!("into the pod as {name}");
+        assert!(error.msg.contains(&step), "{}", error.msg);
+        assert_clean(&rig, &before, name);
+    }
+}
+
+#[test]
+fn the_child_gets_another_number_if_the_pod_has_its_number() {
+    let rig = Rig::new();
+    rig.kernel.set().state.pod.push(ethernet(101, "eth0"));
+    let before = rig.kernel.state();
+    rig.add("c1").unwrap();
+    assert_ne!(rig.kernel.state().pod[1].index, 101);
+    rig.del("c1").unwrap();
+    assert_clean(&rig, &before, "after DEL");
+}
+
+#[test]
+fn gc_deletes_a_child_on_its_way_only_if_its_attachment_is_written_down() {
+    let rig = Rig::new();
+    let before = rig.kernel.state();
+    rig.kernel.set().state.host.push(in_between(50));
+    rig.gc(&[]).unwrap();
+    assert_eq!(
+        rig.kernel.state().host.len(),
+        2,
+        "nothing says that its ADD has ended"
+    );
+    drop(rig.entry("c1"));
+    rig.gc(&[]).unwrap();
+    assert_clean(&rig, &before, "after GC");
+}
+
+#[test]
+fn an_attachment_with_the_same_group_by_chance_loses_no_child_on_its_way() {
+    let rig = Rig::new();
+    let other = Link {
+        name: Mark::new("fabric", &attachment("c2")).temporary(0),
+        ..in_between(50)
+    };
+    rig.kernel.set().state.host.push(other.clone());
+    rig.entry("c1").begin(rig.intent()).unwrap();
+    rig.del("c1").unwrap();
+    assert!(rig.kernel.state().host.contains(&other));
+}
+
+#[test]
+fn a_failure_or_a_kill_at_any_step_of_direct_creation_leaves_nothing() {
+    for bonded in [false, true] {
+        let rig = of(Rig::new(), bonded).plain();
+        a_failure_leaves_nothing(&rig, Fault::Refused);
+        a_failure_leaves_nothing(&rig, Fault::AnswerLost);
+        drop(rig);
+        let rig = of(mortal(), bonded).plain();
+        after_a_kill(&rig, |rig, case| rig.del("c1").expect(case));
+        after_a_kill(&rig, |rig, case| rig.gc(&[]).expect(case));
+        after_a_kill(&rig, |rig, case| {
+            rig.kernel.set().state.pod_dies();
+            rig.del_without_netns("c1").expect(case);
+        });
+    }
+}

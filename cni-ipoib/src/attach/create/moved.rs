@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A child that is created beside its parent and then moved into the pod.
+//!
+//! Between the two requests the child is one of the host's links, where udev may rename it and a network manager may bring it
+//! up. So it is addressed by its number, which nobody can change, and found by its mark.
+//!
+//! Invariant: after the creating request the child is named by nothing but its number and its mark; the move, the pod's name
+//! and the alias are one request.
+//! Source: `do_setlink` in `net/core/rtnetlink.c` of Linux 5.10 to 7.2 changes the namespace first, then the name, then the
+//! alias. `dev_change_net_namespace` closes a link that is up. If the pod has the name, the link may stay in the pod under
+//! its temporary name; the mark's group finds it there.
+
+use super::{Birth, found};
+use crate::detach;
+use crate::error::Error;
+use crate::kernel::{Kernel, Side, links};
+use crate::mark::Mark;
+use common::netlink::{self, Link, LinkChange};
+use nix::errno::Errno;
+
+/// Creates the child on the host and moves it into the pod.
+pub(super) fn create_and_move(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
+    let temporary = create(kernel, new)?;
+    let link = on_host(kernel, new, &temporary)?;
+    let enter = LinkChange {
+        name: Some(new.name),
+        alias: Some(&new.mark.alias),
+        ..LinkChange::default()
+    };
+    kernel
+        .move_link(Side::Host, link.index, &enter)
+        .map_err(|source| Error::Kernel {
+            step: format!("move {} into the pod as {}", link.name, new.name),
+            source,
+        })?;
+    found(kernel, new, new.name)
+}
+
+/// Creates the child under the first of its temporary names that no other link of the host has.
+fn create(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<String, Error> {
+    let Birth { child, name, mark } = new;
+    for attempt in 0..Mark::TEMPORARY_NAMES {
+        let temporary = mark.temporary(attempt);
+        match kernel.add_link(Side::Host, &new.link(&temporary), false) {
+            Ok(()) => return Ok(temporary),
+            // An earlier ADD of this attachment was killed here, and its file is gone: this ADD holds the attachment's lock.
+            Err(e) if e.is(Errno::EEXIST) => {
+                detach::delete_marked(kernel, Side::Host, mark)?;
+            }
+            Err(source) => {
+                return Err(Error::Kernel {
+                    step: format!("create {name} on {} (as {temporary}, to be moved)", child.parent),
+                    source,
+                });
+            }
+        }
+    }
+    let taken: Vec<String> = (0..Mark::TEMPORARY_NAMES)
+        .map(|attempt| mark.temporary(attempt))
+        .collect();
+    Err(Error::Kernel {
+        step: format!(
+            "create {name} on {}: the host has links named {}; rename one",
+            child.parent,
+            taken.join(", ")
+        ),
+        source: kernel_error(Errno::EEXIST),
+    })
+}
+
+/// The child that was just created, whatever it is called by now.
+fn on_host(kernel: &mut dyn Kernel, new: &Birth<'_>, temporary: &str) -> Result<Link, Error> {
+    let step = || format!("find {temporary} on the host after creating it");
+    let named = kernel
+        .link(Side::Host, temporary)
+        .map_err(|source| Error::Kernel { step: step(), source })?;
+    if let Some(link) = named.filter(|link| new.mark.is_on(link)) {
+        return Ok(link);
+    }
+    let ours = |link: &Link| {
+        let child_of = link.kind.as_deref() == Some("ipoib") && link.parent == Some(new.child.parent_index);
+        child_of && new.mark.is_on(link)
+    };
+    let renamed = links(kernel, Side::Host)?.into_iter().find(ours);
+    renamed.ok_or_else(|| Error::Kernel {
+        step: step(),
+        source: kernel_error(Errno::ENODEV),
+    })
+}
+
+fn kernel_error(errno: Errno) -> netlink::Error {
+    netlink::Error::Kernel { errno, text: None }
+}

@@ -89,6 +89,7 @@ impl CniIpoib {
             ipam: intent.ipam.clone(),
             intent: Some(intent),
             done: entry.done,
+            by_name: false,
             answered: None,
         };
         self.take_down(call, &Identity::read(call), &remains)?;
@@ -154,14 +155,9 @@ impl CniIpoib {
             plan.rdma.as_ref(),
         );
         entry.begin(Intent {
-            netns: to.path.to_owned(),
-            netns_id: to.netns.id(),
-            master: host.master.name,
-            why: settled.why,
-            ipam: config.ipam.clone(),
             device_info: device_info.as_ref().map(|(file, _)| file.clone()),
             rdma: plan.rdma.clone(),
-            device: None,
+            ..to.intent(config, host.master.name, settled.why)
         })?;
         // What this ADD chose is written down now, for the next one to count.
         drop(turn);
@@ -173,7 +169,8 @@ impl CniIpoib {
             network: &call.conf.network,
             state: &self.places.state,
             device_info,
-            done: &mut || entry.finish(),
+            diary: entry,
+            made: Vec::new(),
             link_may_live: false,
         };
         let attached = attach(&mut world, &plan)?;
@@ -195,6 +192,23 @@ pub(crate) struct AddTo<'a> {
     pub(crate) kernel: &'a mut dyn Kernel,
     pub(crate) netns: &'a Netns,
     pub(crate) path: &'a Path,
+}
+
+impl AddTo<'_> {
+    /// What is written down of every attachment before the first effect.
+    pub(crate) fn intent(&self, config: &Config, master: String, why: Option<String>) -> Intent {
+        Intent {
+            netns: self.path.to_owned(),
+            netns_id: self.netns.id(),
+            master,
+            why,
+            ipam: config.ipam.clone(),
+            device_info: None,
+            rdma: None,
+            device: None,
+            made: Vec::new(),
+        }
+    }
 }
 
 /// What the result tells of the interface beside its link.

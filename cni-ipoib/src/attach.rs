@@ -14,7 +14,9 @@ pub(crate) use address::{address, route, route_entry};
 use crate::config::Mode;
 use crate::device_info;
 use crate::error::Error;
+use crate::journal::Diary;
 use crate::kernel::{Kernel, Side};
+use crate::made::Made;
 use crate::plan::{Child, Plan};
 use crate::policy;
 use common::cni::{self, Attachment, CniResult, Delegate};
@@ -44,8 +46,10 @@ pub struct World<'w> {
     pub state: &'w Path,
     /// The device-info file to write, and what to write.
     pub device_info: Option<(PathBuf, Value)>,
-    /// Writes down that the attachment is complete: the last step, taken back like any other.
-    pub done: &'w mut dyn FnMut() -> Result<(), Error>,
+    /// Where this ADD writes down how far it came. That it is complete is the last step, taken back like any other.
+    pub diary: &'w mut dyn Diary,
+    /// The links that were made so far.
+    pub made: Vec<Made>,
     /// Whether a link was asked for that has not surely been deleted since; its addresses are not released then.
     pub link_may_live: bool,
 }
@@ -93,6 +97,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
     let ipam = allocate(undo)?;
     let link = create(undo, plan)?;
     let ports = bond::ports(undo, plan)?;
+    write_down(undo, &link, &ports)?;
     let kernel = &mut *undo.target().kernel;
     configure(kernel, &link, plan, bond::mtu(&ports, plan))?;
     bond::enslave(kernel, &link, &ports)?;
@@ -119,7 +124,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
     {
         tracing::warn!(link = %plan.ifname, %error, "cannot announce the addresses to the neighbours");
     }
-    (undo.target().done)()?;
+    undo.target().diary.finish()?;
     Ok(Attached { link, ipam })
 }
 
@@ -143,6 +148,15 @@ pub(crate) fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Erro
         return Err(Error::NoAddress(ipam.plugin().to_owned()));
     }
     Ok(result)
+}
+
+/// Writes down what the pod cannot change about its links, before they get an address: DEL releases the address only when none
+/// of these links is left.
+fn write_down(undo: &mut Undo<'_, World<'_>>, link: &Link, ports: &[bond::Port<'_>]) -> Result<(), Error> {
+    let world = undo.target();
+    let links = std::iter::once(link).chain(ports.iter().map(bond::Port::link));
+    world.made = links.map(Made::of).collect();
+    world.diary.made(&world.made)
 }
 
 /// Names its owner and sets what must be set before it is up.

@@ -260,6 +260,8 @@ pub struct Identity {
     pub ipam: Option<String>,
     /// How long it may take.
     pub delegate_timeout: Duration,
+    /// Whether the call came under the name of a peer, whose ADD may have made the link.
+    pub is_peer: bool,
 }
 
 impl Identity {
@@ -278,6 +280,7 @@ impl Identity {
                 .filter(|plugin| is_plugin_name(plugin)),
             delegate_timeout: delegate_timeout(object.get("delegateTimeout").and_then(Value::as_u64))
                 .unwrap_or(DELEGATE_TIMEOUT),
+            is_peer: matches!(Dialect::of(&call.program), Dialect::Macvlan | Dialect::Ipoib),
         }
     }
 }

@@ -2,13 +2,14 @@
 //! DEL: everything that ADD made goes away, however far it came and whatever is left of the container.
 
 use crate::config::Identity;
+use crate::detach::{self, Known};
 use crate::error::Error;
 use crate::journal::{Entry, Intent};
-use crate::kernel::Side;
+use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
 use crate::netns::pod_if_there;
 use crate::rdma::record;
-use crate::{CniIpoib, detach, device_info, policy};
+use crate::{CniIpoib, device_info, policy};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ pub(crate) struct Remains<'a> {
     pub(crate) intent: Option<Intent>,
     /// Whether ADD came to its end: none of its links is on the host, unless the kernel returned it.
     pub(crate) done: bool,
+    /// Whether the link may be known by its name where nothing is written down, as it is to the peer whose name this call came
+    /// under.
+    pub(crate) by_name: bool,
     /// What ADD answered, for links that bear no mark.
     pub(crate) answered: Option<CniResult>,
     /// The IPAM plugin to tell.
@@ -33,11 +37,13 @@ impl CniIpoib {
     ///
     /// # Guarantees
     /// Succeeds when there is nothing to do: repeated, without namespace, without `prevResult`, with the parent gone.
-    /// Only links that bear this attachment's mark, or that `prevResult` proves to be its own, are deleted. The
-    /// addresses are released when no link has them any more.
+    /// Only links are deleted that bear this attachment's mark, that have what ADD wrote down about them, or that `prevResult`
+    /// proves to be its own. Under a peer's name, and where nothing is written down, the name proves it. The addresses are
+    /// released when no link has them any more.
     ///
     /// # Caveats
-    /// If the link cannot be deleted the addresses stay allocated, and the error makes the runtime try again.
+    /// If the link cannot be deleted the addresses stay allocated, and the error makes the runtime try again. A link that the
+    /// pod has moved into a namespace of its own is not found there.
     pub(crate) fn del(
         &self,
         call: &Call,
@@ -65,6 +71,7 @@ impl CniIpoib {
             ipam,
             intent,
             done,
+            by_name: identity.is_peer,
             answered: call.conf.prev_result().unwrap_or_default(),
         };
         self.take_down(call, &identity, &remains)?;
@@ -118,6 +125,8 @@ impl CniIpoib {
             return Ok(());
         }
         let mark = Mark::new(&call.conf.network, remains.attachment);
+        let made = remains.intent.as_ref().map_or(&[][..], |intent| &intent.made);
+        let known = Known { mark: &mark, made };
         let mut seen = Vec::new();
         let mut deleted = 0;
         for (path, id) in remains.places() {
@@ -128,13 +137,7 @@ impl CniIpoib {
             let mut kernel = self.open_kernel(Some(&netns))?;
             // Rules do not go with the link, and its namespace may live on.
             policy::remove(&mut *kernel, policy::table(&mark))?;
-            deleted += detach::delete_marked(&mut *kernel, Side::Pod, &mark)?;
-            if deleted == 0
-                && let Some(answered) = &remains.answered
-            {
-                let theirs = detach::delete_answered(&mut *kernel, &remains.attachment.ifname, answered)?;
-                deleted += usize::from(theirs);
-            }
+            deleted += remains.delete_in(&mut *kernel, &known, netns.id())?;
             if deleted > 0 && remains.done {
                 return Ok(());
             }
@@ -143,8 +146,8 @@ impl CniIpoib {
         // The kernel takes a dead namespace apart in its own time; what it throws back then is nobody's any more.
         let died = remains.intent.as_ref().filter(|_| seen.is_empty());
         let deleted = match died {
-            Some(intent) => detach::delete_thrown_back(&mut *kernel, &mark, &intent.master)?,
-            None => detach::delete_marked(&mut *kernel, Side::Host, &mark)?,
+            Some(intent) => detach::delete_thrown_back(&mut *kernel, &known, &intent.master)?,
+            None => detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,
         };
         if deleted > 0 {
             tracing::info!(attachment = %remains.attachment, "deleted the attachment's link on the host");
@@ -154,6 +157,33 @@ impl CniIpoib {
 }
 
 impl Remains<'_> {
+    /// Deletes the attachment's links in the namespace `id`; tells how many there were.
+    fn delete_in(&self, kernel: &mut dyn Kernel, known: &Known<'_>, id: (u64, u64)) -> Result<usize, Error> {
+        let written = self.intent.as_ref().filter(|intent| intent.netns_id == id);
+        let known = match written {
+            Some(_) => *known,
+            // Numbers mean nothing in another namespace.
+            None => Known::marked(known.mark),
+        };
+        let deleted = detach::delete(kernel, Side::Pod, &known)?;
+        if deleted > 0 {
+            return Ok(deleted);
+        }
+        let ifname = &self.attachment.ifname;
+        if let Some(answered) = &self.answered
+            && detach::delete_answered(kernel, ifname, answered)?
+        {
+            return Ok(1);
+        }
+        let named = match (&self.intent, written) {
+            (None, _) => self.by_name,
+            // ADD saw that the name was free, and was cut short before it wrote its link down.
+            (Some(_), Some(intent)) => !self.done && intent.made.is_empty(),
+            (Some(_), None) => false,
+        };
+        Ok(usize::from(named && detach::delete_named(kernel, ifname)?))
+    }
+
     /// The namespaces to look into: where the runtime says the container is, and where ADD saw it. The first may be
     /// the wrong one, and a link that is overlooked would outlive its addresses.
     pub(crate) fn places(&self) -> Vec<(PathBuf, Option<(u64, u64)>)> {

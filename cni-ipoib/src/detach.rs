@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds an attachment's link, wherever it is by now, and deletes it; and no other.
 //!
-//! A link is ours by its mark, never by its name: after a refused ADD the name in the pod belongs to somebody
-//! else, and a child that the kernel threw back lies among the host's links.
+//! After a refused ADD the name in the pod belongs to another link, and a child that the kernel returned to the host has any
+//! name. A pod may change the name, the alias and the group of its link.
+//!
+//! Invariant: a link is deleted only if it bears the attachment's mark, or if it has what ADD wrote down that a pod cannot
+//! change ([`Made`]). Its name decides only where nothing was written down ([`delete_named`]).
 
 use crate::error::Error;
 use crate::kernel::{Kernel, Side, links, pod_link};
+use crate::made::Made;
 use crate::mark::{self, Mark};
 use common::cni::{Attachment, CniResult, IfName};
 use common::netlink::{Link, LinkLayer};
@@ -20,19 +24,43 @@ const THROWN_BACK_WITHIN: Duration = if cfg!(test) {
     Duration::from_secs(1)
 };
 
-/// Deletes every link on `side` that bears `mark`; tells how many there were.
+/// What is known of an attachment's links.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'k> {
+    /// Their mark, which a pod may change.
+    pub mark: &'k Mark,
+    /// What a pod cannot change about them. It holds in the namespace that ADD saw, and on the host once that namespace is gone.
+    pub made: &'k [Made],
+}
+
+impl<'k> Known<'k> {
+    /// Only the mark is known.
+    pub fn marked(mark: &'k Mark) -> Self {
+        Self { mark, made: &[] }
+    }
+
+    fn is(self, side: Side, link: &Link) -> bool {
+        let known = |made: &Made| match side {
+            Side::Pod => made.is(link),
+            Side::Host => made.came_back_as(link),
+        };
+        is_ours(link) && (self.mark.is_on(link) || self.made.iter().any(known))
+    }
+}
+
+/// Deletes every link on `side` that is known; tells how many there were.
 ///
 /// # Errors
 /// The kernel refused; what was deleted before stays deleted.
-pub fn delete_marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result<usize, Error> {
-    let links = marked(kernel, side, mark)?;
+pub fn delete(kernel: &mut dyn Kernel, side: Side, known: &Known<'_>) -> Result<usize, Error> {
+    let links = find(kernel, side, known)?;
     delete_all(kernel, side, &links)
 }
 
-/// Every link on `side` that bears `mark`, in the order in which they are to be deleted.
-fn marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result<Vec<Link>, Error> {
+/// Every link on `side` that is known, in the order in which they are to be deleted.
+fn find(kernel: &mut dyn Kernel, side: Side, known: &Known<'_>) -> Result<Vec<Link>, Error> {
     let mut links = links(kernel, side)?;
-    links.retain(|link| is_ours(link) && mark.is_on(link));
+    links.retain(|link| known.is(side, link));
     // A bond of InfiniBand ports goes with its last port; before them, it lets them go at once.
     links.sort_by_key(|link| !is_bond(link));
     Ok(links)
@@ -41,25 +69,24 @@ fn marked(kernel: &mut dyn Kernel, side: Side, mark: &Mark) -> Result<Vec<Link>,
 fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usize, Error> {
     let mut deleted = 0;
     for link in links {
-        deleted += usize::from(delete(kernel, side, link)?);
+        deleted += usize::from(delete_link(kernel, side, link)?);
     }
     Ok(deleted)
 }
 
-/// Deletes every link that bears `mark` and that the kernel puts back among the host's when a namespace has died, which
-/// it does a while after; tells how many there were. Where `master` is Ethernet there is nothing to wait for: its
-/// children end with their namespace.
-pub fn delete_thrown_back(kernel: &mut dyn Kernel, mark: &Mark, master: &str) -> Result<usize, Error> {
+/// Deletes every known link that the kernel puts back among the host's when a namespace has died, which it does a while after;
+/// tells how many there were. Where `master` is Ethernet there is nothing to wait for: its children end with their namespace.
+pub fn delete_thrown_back(kernel: &mut dyn Kernel, known: &Known<'_>, master: &str) -> Result<usize, Error> {
     let deadline = Instant::now() + THROWN_BACK_WITHIN;
     let mut deleted = 0;
     loop {
-        let found = marked(kernel, Side::Host, mark)?;
+        let found = find(kernel, Side::Host, known)?;
         deleted += delete_all(kernel, Side::Host, &found)?;
-        // A link without alias was never moved, so others may be yet to come back.
+        // A link without alias may never have been moved, so others may be yet to come back.
         if found.iter().any(|link| link.alias.is_some()) {
             // The ports of a bond come back one after the other, but the kernel holds one lock for all of them, which the
             // deletion waited for.
-            return Ok(deleted + delete_marked(kernel, Side::Host, mark)?);
+            return Ok(deleted + delete(kernel, Side::Host, known)?);
         }
         if Instant::now() >= deadline || !may_throw_back(&links(kernel, Side::Host)?, master) {
             return Ok(deleted);
@@ -88,7 +115,20 @@ pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResul
     };
     let link = pod_link(kernel, ifname.as_str())?;
     match link.filter(|link| link.alias.is_none() && link.group == 0 && is_child(link) && answered(link)) {
-        Some(link) => delete(kernel, Side::Pod, &link),
+        Some(link) => delete_link(kernel, Side::Pod, &link),
+        None => Ok(false),
+    }
+}
+
+/// Deletes the link called `ifname` in the pod, if it is a child whose parent is outside of the pod, and bears no attachment's
+/// mark. For a namespace in which that name was free before ADD, and for a peer whose name this binary has taken over: the
+/// peer's own DEL goes by the name.
+pub fn delete_named(kernel: &mut dyn Kernel, ifname: &IfName) -> Result<bool, Error> {
+    let link = pod_link(kernel, ifname.as_str())?;
+    // IPoIB does not say where a parent is; a pod has none, but for one that was given to it whole.
+    let outside = |link: &Link| link.parent_netnsid.is_some() || link.kind.as_deref() == Some("ipoib");
+    match link.filter(|link| is_child(link) && outside(link) && !mark::is_sound(link)) {
+        Some(link) => delete_link(kernel, Side::Pod, &link),
         None => Ok(false),
     }
 }
@@ -115,7 +155,7 @@ pub fn thrown_back(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, 
 }
 
 /// Deletes one link; false if it was gone already.
-fn delete(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<bool, Error> {
+fn delete_link(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<bool, Error> {
     let place = match side {
         Side::Host => "on the host",
         Side::Pod => "in the pod",

@@ -62,6 +62,7 @@ impl CniIpoib {
             attachment,
             netns: None,
             done: entry.done,
+            by_name: false,
             ipam: intent
                 .as_ref()
                 .and_then(|intent| intent.ipam.clone())
@@ -104,6 +105,7 @@ impl CniIpoib {
                 netns: None,
                 intent: None,
                 done: false,
+                by_name: false,
                 answered: None,
                 ipam: identity.ipam.clone(),
             };

@@ -13,6 +13,7 @@ mod gate;
 use crate::device::Snapshot;
 use crate::error::Error;
 use crate::folders;
+use crate::made::Made;
 use crate::rdma::Grant;
 use common::cni::{Attachment, IfName};
 pub(crate) use gate::Gate;
@@ -53,6 +54,40 @@ pub struct Intent {
     /// The link that is moved whole, as the host had it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Snapshot>,
+    /// The links that were made, by what the pod cannot change about them; written down before they get an address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made: Vec<Made>,
+}
+
+/// What ADD writes down on its way.
+pub trait Diary {
+    /// The links are made, and have no address yet.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn made(&mut self, links: &[Made]) -> Result<(), Error>;
+
+    /// ADD has come to its end.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn finish(&mut self) -> Result<(), Error>;
+}
+
+impl Diary for Entry {
+    fn made(&mut self, links: &[Made]) -> Result<(), Error> {
+        match self.intent.clone() {
+            Some(intent) => self.amend(Intent {
+                made: links.to_vec(),
+                ..intent
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        Self::finish(self)
+    }
 }
 
 /// The last line: ADD came to its end.

@@ -18,6 +18,7 @@ mod gc;
 pub mod host;
 pub mod journal;
 pub mod kernel;
+pub mod made;
 pub mod mark;
 #[cfg(test)]
 mod model;

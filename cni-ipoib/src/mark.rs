@@ -12,6 +12,9 @@ use common::netlink::Link;
 /// The most that `IFLA_IFALIAS` takes (`IFALIASZ` less the closing zero).
 const ALIAS_MAX: usize = 255;
 
+/// The shortest alias that may have been cut: a whole character goes.
+const ALIAS_CUT: usize = ALIAS_MAX - 3;
+
 /// The signs that one attachment's link bears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -65,7 +68,7 @@ impl Mark {
 const TEMPORARY: &str = "rn";
 
 /// Whether `name` is a temporary name of some attachment.
-fn is_temporary(name: &str) -> bool {
+pub(crate) fn is_temporary(name: &str) -> bool {
     name.strip_prefix(TEMPORARY)
         .is_some_and(|hash| hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
@@ -83,6 +86,13 @@ pub fn is_ours(link: &Link) -> bool {
     link.alias
         .as_ref()
         .is_some_and(|alias| alias.starts_with("rdmanet:"))
+}
+
+/// Whether `link` bears the whole mark of some attachment: its alias is one of ours, and its group is the hash of that. Of an
+/// alias that was cut the hash is not known.
+pub fn is_sound(link: &Link) -> bool {
+    let group_of = |alias: &String| alias.len() >= ALIAS_CUT || fnv1a(alias.as_bytes()).max(1) == link.group;
+    is_ours(link) && link.alias.as_ref().is_some_and(group_of)
 }
 
 /// The attachment that an alias of `network` spells out; none if it is another's, or was cut.

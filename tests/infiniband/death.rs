@@ -210,3 +210,30 @@ fn a_port_that_is_put_back_does_not_disturb_a_bond_of_the_node_or_of_another_pod
         });
     });
 }
+
+#[test]
+fn a_child_whose_alias_and_group_the_pod_changed_is_found_when_it_came_back() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let before = node.traces(&[]);
+        for by_gc in [false, true] {
+            let pod = node.pod();
+            pod.attach(&conf, "net1");
+            pod.ip("link set net1 alias x");
+            pod.ip("link set net1 group 7");
+            pod.ip("link set net1 down");
+            pod.ip("link set net1 name fast0");
+            let ours = node.links().len();
+            pod.die();
+            soon("the kernel puts the child back", || {
+                node.links().len() == ours + 1
+            });
+            if by_gc {
+                node.gc(&conf, &[]).done();
+            } else {
+                pod.detach(&conf, "net1");
+            }
+            tests::traces::assert_same(&before, &node.traces(&[]), "after DEL or GC");
+        }
+    });
+}

@@ -253,3 +253,85 @@ fn a_late_del_takes_nothing_of_the_pod_that_has_the_path_and_the_address_now() {
         new.detach(&conf, "net1");
     });
 }
+
+/// What a pod with `CAP_NET_ADMIN`, or a network manager inside of it, may do to its link.
+const CHANGES: [&[&str]; 5] = [
+    &["link set net1 alias x"],
+    &["link set net1 group 7"],
+    &["link set net1 alias x", "link set net1 group 7"],
+    &[
+        "link set net1 down",
+        "link set net1 name fast0",
+        "link set fast0 alias x",
+        "link set fast0 group 7",
+    ],
+    &[
+        "link set net1 address 02:00:00:00:00:99",
+        "link set net1 alias x",
+        "link set net1 group 0",
+    ],
+];
+
+#[test]
+fn an_address_is_released_only_when_the_link_is_gone_whatever_the_pod_changed_about_it() {
+    Node::run(|node| {
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.9.0/30")}));
+        for changes in CHANGES {
+            for forgotten in [false, true] {
+                let (first, second) = (node.pod(), node.pod());
+                let before = node.traces(&[&first, &second]);
+                first.attach(&conf, "net1");
+                for change in changes {
+                    first.ip(change);
+                }
+                if forgotten {
+                    first.forget();
+                }
+                first.detach(&conf, "net1");
+                assert!(first.links().is_empty(), "{changes:?}: {:?}", first.links());
+                second.attach(&conf, "net1");
+                second.detach(&conf, "net1");
+                assert_same(&before, &node.traces(&[&first, &second]), changes[0]);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_pods_own_macvlan_with_the_name_and_number_of_ours_survives_del() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let [conf, _] = networks(node);
+        pod.attach(&conf, "net1");
+        let index = pod.link("net1").index;
+        pod.ip("link del net1");
+        pod.ip("link add base type veth peer name base-far");
+        pod.ip(&format!(
+            "link add net1 index {index} link base type macvlan mode bridge"
+        ));
+        let own = pod.link("net1");
+        pod.detach(&conf, "net1");
+        assert_eq!(pod.link("net1"), own);
+        assert!(node.leases().is_empty(), "no link has the address");
+    });
+}
+
+#[test]
+fn under_a_peers_name_a_link_that_the_peer_made_is_deleted_without_the_result_of_add() {
+    Node::run(|node| {
+        let pod = node.pod();
+        let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
+        node.ip("link add net1 link eth0 type macvlan mode bridge");
+        node.ip(&format!("link set net1 netns {}", pod.netns.display()));
+        let theirs = pod.link("net1");
+        pod.detach(&conf, "net1");
+        assert_eq!(
+            pod.link("net1"),
+            theirs,
+            "under our own name the name proves nothing"
+        );
+        node.install_as("macvlan");
+        pod.detach(&conf.with("type", "macvlan"), "net1");
+        assert!(pod.links().is_empty(), "{:?}", pod.links());
+    });
+}

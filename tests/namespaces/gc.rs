@@ -164,3 +164,17 @@ fn another_container_at_the_path_of_a_dead_one_is_not_touched() {
         living.check(&conf, "net1").done();
     });
 }
+
+#[test]
+fn a_link_whose_group_and_alias_the_pod_changed_is_removed_with_its_lease() {
+    Node::run(|node| {
+        let [conf, _] = networks(node);
+        let pod = node.pod();
+        let before = node.traces(&[&pod]);
+        pod.attach(&conf, "net1");
+        pod.ip("link set net1 group 7");
+        pod.ip("link set net1 alias x");
+        node.gc(&conf, &[]).done();
+        tests::traces::assert_same(&before, &node.traces(&[&pod]), "after GC");
+    });
+}

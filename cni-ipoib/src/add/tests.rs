@@ -278,7 +278,15 @@ fn what_is_about_to_be_done_is_written_down_before_the_first_effect() {
         "{seen:?}"
     );
     let file = rig.state.path().join("attachments/fabric/c1@net1");
-    assert_eq!(std::fs::read_to_string(file).unwrap(), format!("{seen}done\n"));
+    let content = std::fs::read_to_string(file).unwrap();
+    let [first, links, done] = content.lines().collect::<Vec<_>>()[..] else {
+        panic!("{content}");
+    };
+    assert_eq!((format!("{first}\n"), done), (seen, "done"));
+    assert!(
+        links.contains(r#""made":[{"index":101,"kind":"ipoib","parent":4"#),
+        "{links}"
+    );
 }
 
 #[test]

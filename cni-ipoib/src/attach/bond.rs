@@ -21,7 +21,14 @@ pub(super) struct Port<'p> {
     link: Link,
 }
 
-/// Has the bond's ports born; none if the plan is no bond.
+impl Port<'_> {
+    /// The port as it was created.
+    pub(super) fn link(&self) -> &Link {
+        &self.link
+    }
+}
+
+/// Creates the bond's ports; none if the plan is no bond.
 pub(super) fn ports<'p>(undo: &mut Undo<'_, World<'_>>, plan: &'p Plan) -> Result<Vec<Port<'p>>, Error> {
     let kernel = &mut *undo.target().kernel;
     let mut ports = Vec::new();

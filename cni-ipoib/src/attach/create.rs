@@ -7,7 +7,7 @@
 mod moved;
 
 use super::World;
-use crate::detach;
+use crate::detach::{self, Known};
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
@@ -23,11 +23,15 @@ pub(super) fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link
     let (mark, moved) = (plan.mark.clone(), plan.is_moved());
     undo.remember("delete the link", move |world| {
         let host = if moved {
-            detach::delete_marked(world.kernel, Side::Host, &mark).map(|_| ())
+            detach::delete(world.kernel, Side::Host, &Known::marked(&mark)).map(|_| ())
         } else {
             Ok(())
         };
-        detach::delete_marked(world.kernel, Side::Pod, &mark)
+        let known = Known {
+            mark: &mark,
+            made: &world.made,
+        };
+        detach::delete(world.kernel, Side::Pod, &known)
             .map(|_| world.link_may_live = false)
             .and(host)
             .map_err(|e| cni::error::causes(&e))

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::config::Mode;
+use crate::journal::Diary;
+use crate::made::Made;
 use crate::mark::Mark;
 use crate::model::{Fault, Ipam, ModelKernel, State, attachment, call, ethernet, ipoib};
 use crate::plan::Way;
@@ -62,6 +64,24 @@ struct Bench {
     state: tempfile::TempDir,
 }
 
+/// A diary on no file system.
+struct Notes {
+    made: Vec<Made>,
+    done: Option<Result<(), Error>>,
+}
+
+impl Diary for Notes {
+    fn made(&mut self, links: &[Made]) -> Result<(), Error> {
+        self.made = links.to_vec();
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        assert!(!self.made.is_empty(), "the links are written down before the end");
+        self.done.take().unwrap()
+    }
+}
+
 impl Bench {
     fn new(mode: Mode, ipam: Ipam) -> Self {
         let parent = match mode {
@@ -85,7 +105,10 @@ impl Bench {
         let attachment = attachment("c1");
         let mut kernel = self.kernel.clone();
         let done = std::mem::replace(&mut self.done, Ok(()));
-        let mut done = Some(done);
+        let mut diary = Notes {
+            made: Vec::new(),
+            done: Some(done),
+        };
         let mut world = World {
             kernel: &mut kernel,
             ipam: Some(Delegate::new("ranges", &self.call, Duration::from_secs(5)).unwrap()),
@@ -94,7 +117,8 @@ impl Bench {
             network: "fabric",
             state: self.state.path(),
             device_info: None,
-            done: &mut || done.take().unwrap(),
+            diary: &mut diary,
+            made: Vec::new(),
             link_may_live: false,
         };
         attach(&mut world, plan)

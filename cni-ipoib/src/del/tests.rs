@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+mod changed;
+
 use crate::mark::Mark;
 use crate::model::{Fault, Ipam, Pod, Rig, attachment, ethernet, ipoib, of_kind};
 use common::cni::Code;

@@ -46,17 +46,21 @@ fn only_links_with_the_mark_are_deleted() {
         marked(ethernet(8, "eth0"), &mark),
     ];
     let mut kernel = with_pod(pod);
-    assert_eq!(delete_marked(&mut kernel, Side::Pod, &mark).unwrap(), 2);
+    assert_eq!(delete(&mut kernel, Side::Pod, &Known::marked(&mark)).unwrap(), 2);
     assert_eq!(left(&kernel.state().pod), [3, 4, 6, 7, 8]);
-    assert_eq!(delete_marked(&mut kernel, Side::Pod, &mark).unwrap(), 0, "again");
+    assert_eq!(
+        delete(&mut kernel, Side::Pod, &Known::marked(&mark)).unwrap(),
+        0,
+        "again"
+    );
 }
 
 #[test]
 fn each_side_is_looked_at_by_itself() {
     let mark = mark("c1");
     let mut kernel = ModelKernel::new(vec![marked(ipoib(2, "net1", 1), &mark)]);
-    assert_eq!(delete_marked(&mut kernel, Side::Pod, &mark).unwrap(), 0);
-    assert_eq!(delete_marked(&mut kernel, Side::Host, &mark).unwrap(), 1);
+    assert_eq!(delete(&mut kernel, Side::Pod, &Known::marked(&mark)).unwrap(), 0);
+    assert_eq!(delete(&mut kernel, Side::Host, &Known::marked(&mark)).unwrap(), 1);
     assert_eq!(kernel.state().host, []);
 }
 
@@ -65,10 +69,10 @@ fn a_refusal_of_the_kernel_names_the_link() {
     let mark = mark("c1");
     let mut kernel = with_pod(vec![marked(ipoib(2, "net1", 1), &mark)]);
     kernel.fail(Fault::Every("delete"));
-    let error = delete_marked(&mut kernel, Side::Pod, &mark).unwrap_err();
+    let error = delete(&mut kernel, Side::Pod, &Known::marked(&mark)).unwrap_err();
     assert_eq!(error.to_string(), "cannot delete net1 in the pod");
     kernel.fail(Fault::Every("list"));
-    let error = delete_marked(&mut kernel, Side::Pod, &mark).unwrap_err();
+    let error = delete(&mut kernel, Side::Pod, &Known::marked(&mark)).unwrap_err();
     assert_eq!(error.to_string(), "cannot list the links");
 }
 
@@ -180,7 +184,7 @@ fn a_child_that_is_yet_to_be_thrown_back_is_waited_for_and_one_of_ethernet_is_no
     for (master, waits) in [("ib0", true), ("gone", true), ("eth0", false)] {
         let (mut host, start) = (host(), Instant::now());
         assert_eq!(
-            delete_thrown_back(&mut host, &mark("c1"), master).unwrap(),
+            delete_thrown_back(&mut host, &Known::marked(&mark("c1")), master).unwrap(),
             0,
             "{master}"
         );
@@ -203,7 +207,10 @@ fn a_child_that_was_thrown_back_already_is_deleted_at_once() {
         marked(ipoib(3, "net1", 1), &mark("c1")),
         marked(ipoib(4, "net1", 1), &mark("c2")),
     ]);
-    assert_eq!(delete_thrown_back(&mut kernel, &mark("c1"), "ib0").unwrap(), 1);
+    assert_eq!(
+        delete_thrown_back(&mut kernel, &Known::marked(&mark("c1")), "ib0").unwrap(),
+        1
+    );
     assert_eq!(kernel.state().host.len(), 2);
 }
 
@@ -218,10 +225,78 @@ fn a_bond_goes_before_its_ports_and_a_bond_of_others_not_at_all() {
         of_kind("bond", ethernet(10, "bond0")),
     ];
     let mut kernel = with_pod(pod);
-    assert_eq!(delete_marked(&mut kernel, Side::Pod, &mark).unwrap(), 3);
+    assert_eq!(delete(&mut kernel, Side::Pod, &Known::marked(&mark)).unwrap(), 3);
     assert_eq!(left(&kernel.state().pod), [10]);
     assert_eq!(
         kernel.get().log[1..],
         ["delete #9 in Pod", "delete #2 in Pod", "delete #3 in Pod"]
     );
+}
+
+fn outside(link: Link) -> Link {
+    Link {
+        parent: Some(2),
+        parent_netnsid: Some(0),
+        ..link
+    }
+}
+
+#[test]
+fn a_name_proves_only_a_child_whose_parent_is_outside_and_that_is_no_attachments() {
+    let macvlan = of_kind("macvlan", ethernet(2, "net1"));
+    let cases = [
+        ("a child of the host's", outside(macvlan.clone()), true),
+        ("a child of InfiniBand", ipoib(2, "net1", 1), true),
+        (
+            "with an alias of somebody",
+            Link {
+                alias: Some("x".to_owned()),
+                ..outside(macvlan.clone())
+            },
+            true,
+        ),
+        ("a child of the pod's own link", macvlan.clone(), false),
+        (
+            "another name",
+            outside(of_kind("macvlan", ethernet(2, "net2"))),
+            false,
+        ),
+        ("no child", outside(ethernet(2, "net1")), false),
+        ("a bond", of_kind("bond", ethernet(2, "net1")), false),
+        (
+            "another attachment's",
+            marked(outside(macvlan), &mark("c2")),
+            false,
+        ),
+    ];
+    for (case, link, deleted) in cases {
+        let mut kernel = with_pod(vec![link]);
+        let name = "net1".parse().unwrap();
+        assert_eq!(delete_named(&mut kernel, &name).unwrap(), deleted, "{case}");
+        assert_eq!(kernel.state().pod.is_empty(), deleted, "{case}");
+    }
+}
+
+#[test]
+fn what_add_wrote_down_finds_a_link_that_came_back_while_it_is_waited_for() {
+    let child = Link {
+        parent: Some(2),
+        up: false,
+        ..ipoib(30, "net1", 1)
+    };
+    let back = Link {
+        name: "mine".to_owned(),
+        alias: Some("mine".to_owned()),
+        group: 7,
+        ..child.clone()
+    };
+    let mut kernel = ModelKernel::new(vec![ipoib(2, "ib0", 0xffff), back]);
+    let made = [Made::of(&child)];
+    let mark = mark("c1");
+    let known = Known {
+        mark: &mark,
+        made: &made,
+    };
+    assert_eq!(delete_thrown_back(&mut kernel, &known, "ib0").unwrap(), 1);
+    assert_eq!(left(&kernel.state().host), [2]);
 }

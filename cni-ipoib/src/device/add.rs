@@ -61,14 +61,10 @@ impl CniIpoib {
         );
         // From here on the link is this attachment's.
         let intent = Intent {
-            netns: to.path.to_owned(),
-            netns_id: to.netns.id(),
-            master: plan.snapshot.name.clone(),
-            why,
-            ipam: config.ipam.clone(),
             device_info: device_info.as_ref().map(|(file, _)| file.clone()),
             rdma: plan.grant.clone(),
             device: Some(plan.snapshot.clone()),
+            ..to.intent(&config, plan.snapshot.name.clone(), why)
         };
         let (plan, facts) = self.begin((call, &config), to, (entry, intent), (plan, facts))?;
         drop(turn);
@@ -80,7 +76,8 @@ impl CniIpoib {
             network: &call.conf.network,
             state: &self.places.state,
             device_info,
-            done: &mut || entry.finish(),
+            diary: entry,
+            made: Vec::new(),
             link_may_live: false,
         };
         let attached = attach(&mut world, &plan)?;
@@ -299,7 +296,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
     }
     write_device_info(undo)?;
     announce(&mut *undo.target().kernel, &link, &ipam);
-    (undo.target().done)()?;
+    undo.target().diary.finish()?;
     Ok(Attached { link, ipam })
 }
 

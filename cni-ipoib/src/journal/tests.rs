@@ -22,6 +22,7 @@ fn intent() -> Intent {
         device_info: None,
         rdma: None,
         device: None,
+        made: Vec::new(),
     }
 }
 

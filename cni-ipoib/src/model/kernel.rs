@@ -187,9 +187,22 @@ impl State {
             .into_iter()
             .partition(|link| link.device.is_some() && link.parent.is_none());
         let refunded = others.into_iter();
-        let children = refunded.filter(|link| link.kind.as_deref() == Some("ipoib"));
-        self.host
-            .extend(children.map(|link| Link { master: None, ..link }));
+        // netns_refund: each is closed, and gets another number and name if the host has them.
+        for mut link in refunded.filter(|link| link.kind.as_deref() == Some("ipoib")) {
+            (link.master, link.up, link.carrier) = (None, false, false);
+            if self.host.iter().any(|other| other.index == link.index) {
+                link.index = 1 + self
+                    .host
+                    .iter()
+                    .map(|other| other.index)
+                    .max()
+                    .unwrap_or_default();
+            }
+            if self.host.iter().any(|other| other.is_called(&link.name)) {
+                link.name = format!("dev{}", link.index);
+            }
+            self.host.push(link);
+        }
         self.hardware_comes_back(hardware);
         self.addresses.clear();
         self.routes.clear();
@@ -227,7 +240,11 @@ impl Model {
         made.up = false;
         made.carrier = false;
         (made.kind, made.info) = kind(new.kind);
+        if target != side && made.kind.as_deref() != Some("ipoib") {
+            made.parent_netnsid = Some(0);
+        }
         if made.kind.as_deref() == Some("ipoib") {
+            made.address = queue_pair(&parent.address, made.index);
             if parent.parent.is_some() {
                 return errno(Errno::EINVAL);
             }
@@ -334,6 +351,15 @@ impl Model {
         self.state.routes.push(route.clone());
         Ok(Added::New)
     }
+}
+
+/// The address of a child: its parent's, with a queue pair of its own.
+fn queue_pair(parent: &HwAddress, number: u32) -> HwAddress {
+    let mut bytes = parent.as_bytes().to_vec();
+    if let Some(pair) = bytes.get_mut(1..4) {
+        pair.copy_from_slice(&number.to_be_bytes()[1..]);
+    }
+    HwAddress::new(bytes)
 }
 
 fn kind(kind: NewLinkKind<'_>) -> (Option<String>, LinkInfo) {

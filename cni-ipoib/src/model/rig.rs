@@ -149,6 +149,7 @@ impl Rig {
             device_info: None,
             rdma: None,
             device: None,
+            made: Vec::new(),
         }
     }
 

@@ -46,6 +46,14 @@ impl HwAddress {
             .map(|guid| crate::rdma::Guid(u64::from_be_bytes(*guid)))
     }
 
+    /// The number of the queue pair that receives for an `IPoIB` link, in bytes 1 to 3 of its address; `None` for any other
+    /// length than 20, and for a link that has no queue pair yet.
+    pub fn queue_pair(&self) -> Option<u32> {
+        let address: &[u8; 20] = self.0.as_slice().try_into().ok()?;
+        let [_, high, middle, low, ..] = *address;
+        Some(u32::from_be_bytes([0, high, middle, low])).filter(|number| *number != 0)
+    }
+
     /// The prefix of the subnet, the high half of the GID in an InfiniBand address; `None` for any other length than 20.
     pub fn subnet_prefix(&self) -> Option<u64> {
         let address: &[u8; 20] = self.0.as_slice().try_into().ok()?;

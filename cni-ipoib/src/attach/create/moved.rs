@@ -11,7 +11,7 @@
 //! its temporary name; the mark's group finds it there.
 
 use super::{Birth, found};
-use crate::detach;
+use crate::detach::{self, Known};
 use crate::error::Error;
 use crate::kernel::{Kernel, Side, links};
 use crate::mark::Mark;
@@ -45,7 +45,7 @@ fn create(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<String, Error> {
             Ok(()) => return Ok(temporary),
             // An earlier ADD of this attachment was killed here, and its file is gone: this ADD holds the attachment's lock.
             Err(e) if e.is(Errno::EEXIST) => {
-                detach::delete_marked(kernel, Side::Host, mark)?;
+                detach::delete(kernel, Side::Host, &Known::marked(mark))?;
             }
             Err(source) => {
                 return Err(Error::Kernel {

@@ -9,6 +9,7 @@ fn identity_is_read_from_what_add_accepts() {
     let expected = Identity {
         ipam: Some("ranges".to_owned()),
         delegate_timeout: Duration::from_secs(7),
+        is_peer: false,
     };
     assert_eq!(identity, expected);
 }
@@ -18,6 +19,7 @@ fn identity_takes_anything() {
     let none = Identity {
         ipam: None,
         delegate_timeout: Duration::from_secs(60),
+        is_peer: false,
     };
     let values = [
         Value::Null,

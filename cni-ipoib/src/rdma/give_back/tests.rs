@@ -37,6 +37,7 @@ fn give(rig: &Rig, container: &str, netns_id: (u64, u64)) {
         device_info: None,
         rdma: Some(grant()),
         device: None,
+        made: Vec::new(),
     };
     rig.entry(container).begin(intent).unwrap();
     hand_over(&mut rig.kernel.clone(), &grant()).unwrap();

@@ -152,6 +152,7 @@ fn intent(netns: &std::path::Path, netns_id: (u64, u64)) -> Intent {
         ipam: None,
         device_info: None,
         device: None,
+        made: Vec::new(),
         rdma: Some(Grant {
             device: Identity {
                 name: "mlx5_1".to_owned(),

@@ -37,6 +37,7 @@ fn attached_before(rig: &Rig, network: &str, container: &str, master: &str, live
         device_info: None,
         rdma: None,
         device: None,
+        made: Vec::new(),
     };
     entry.begin(intent).unwrap();
 }

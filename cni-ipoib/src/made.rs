@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a pod cannot change about a link that it was given.
+//!
+//! A pod with `CAP_NET_ADMIN` may change the name, the alias and the group of its link, and the MAC of a macvlan link. It
+//! cannot change the link's number in its namespace, its kind, its parent, or the queue pair in an `IPoIB` address.
+//!
+//! Invariant: numbers are compared only within the namespace in which they were read. The kernel gives the number of a deleted
+//! link to another one only if somebody asks for that number; then kind and parent must still be the same, and a pod cannot
+//! give a link of its own a parent outside of its namespace.
+
+use crate::mark;
+use common::netlink::{HwAddress, Link};
+use serde::{Deserialize, Serialize};
+
+/// A link that ADD made, as it was in the pod right after its creation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// Its number in the pod's namespace.
+    pub index: u32,
+    /// Its kind, e.g. `ipoib`.
+    pub kind: String,
+    /// The number of its parent; none for a bond, and for an `IPoIB` child that has its parent's number (see
+    /// [`Link::parent`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
+    /// Whether the kernel said that the parent is in another namespace.
+    #[serde(default)]
+    pub outside: bool,
+    /// Its hardware address.
+    pub address: HwAddress,
+}
+
+impl Made {
+    /// The facts of `link`, read in the pod.
+    pub fn of(link: &Link) -> Self {
+        Self {
+            index: link.index,
+            kind: link.kind.clone().unwrap_or_default(),
+            parent: link.parent,
+            outside: link.parent_netnsid.is_some(),
+            address: link.address.clone(),
+        }
+    }
+
+    /// Whether `link`, read in the same namespace, is this link, whatever it is called by now. Its number may be another one
+    /// if the pod moved it away and back; then its address decides, unless the link bears another attachment's mark.
+    pub fn is(&self, link: &Link) -> bool {
+        let alike = link.kind.as_deref() == Some(self.kind.as_str())
+            && link.parent == self.parent
+            && link.parent_netnsid.is_some() == self.outside;
+        alike && (link.index == self.index || self.has_address_of(link) && !mark::is_sound(link))
+    }
+
+    /// Whether `link` is this link, which the kernel returned to the host when the pod's namespace ended (`netns_refund` in
+    /// `ipoib_netlink.c`). Such a link is down. Its number may be another one.
+    pub fn came_back_as(&self, link: &Link) -> bool {
+        self.kind == "ipoib"
+            && link.kind.as_deref() == Some("ipoib")
+            && link.parent == Some(self.parent.unwrap_or(self.index))
+            && !link.up
+            && self.has_address_of(link)
+            && !mark::is_sound(link)
+            && !mark::is_temporary(&link.name)
+    }
+
+    /// Whether the addresses are those of one link. Two links of one parent may share an ipvlan's, and a pod may give any MAC to
+    /// a bond of its own.
+    fn has_address_of(&self, link: &Link) -> bool {
+        match self.kind.as_str() {
+            "ipoib" => {
+                let pair = self.address.queue_pair();
+                pair.is_some() && pair == link.address.queue_pair()
+            }
+            "macvlan" => !self.address.is_empty() && self.address == link.address,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -91,6 +91,7 @@ impl CniIpoib {
             done: entry.done,
             by_name: false,
             answered: None,
+            notes: entry.notes().ok(),
         };
         self.take_down(call, &Identity::read(call), &remains)?;
         Ok(entry.clear()?)
@@ -161,6 +162,9 @@ impl CniIpoib {
         })?;
         // What this ADD chose is written down now, for the next one to count.
         drop(turn);
+        let notes = entry.notes()?;
+        let note = |pid| notes.running(pid);
+        let ipam = ipam.map(|ipam| ipam.telling(&note));
         let mut world = World {
             kernel: to.kernel,
             ipam,

@@ -4,7 +4,7 @@
 use crate::config::Identity;
 use crate::detach::{self, Known};
 use crate::error::Error;
-use crate::journal::{Entry, Intent};
+use crate::journal::{Entry, Intent, Notes};
 use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
 use crate::netns::pod_if_there;
@@ -30,6 +30,8 @@ pub(crate) struct Remains<'a> {
     pub(crate) answered: Option<CniResult>,
     /// The IPAM plugin to tell.
     pub(crate) ipam: Option<String>,
+    /// Where that plugin's process is noted; nowhere if the state directory cannot be written.
+    pub(crate) notes: Option<Notes>,
 }
 
 impl CniIpoib {
@@ -73,6 +75,7 @@ impl CniIpoib {
             done,
             by_name: identity.is_peer,
             answered: call.conf.prev_result().unwrap_or_default(),
+            notes: entry.as_ref().and_then(|entry| entry.notes().ok()),
         };
         self.take_down(call, &identity, &remains)?;
         entry.map_or(Ok(()), Entry::remove)?;
@@ -113,7 +116,13 @@ impl CniIpoib {
             tracing::warn!(%error, "the record of the RDMA device is left");
         }
         if let Some(plugin) = &remains.ipam {
-            Delegate::new(plugin, call, identity.delegate_timeout)?.del(remains.attachment, remains.netns)?;
+            let note = |pid| {
+                remains.note(pid);
+                Ok(())
+            };
+            Delegate::new(plugin, call, identity.delegate_timeout)?
+                .telling(&note)
+                .del(remains.attachment, remains.netns)?;
         }
         Ok(rdma?)
     }
@@ -157,6 +166,15 @@ impl CniIpoib {
 }
 
 impl Remains<'_> {
+    /// Notes the IPAM plugin's process. A disk that is full must not keep a container from being removed.
+    fn note(&self, pid: u32) {
+        if let Some(notes) = &self.notes
+            && let Err(error) = notes.running(pid)
+        {
+            tracing::warn!(%error, "cannot note the IPAM plugin's process");
+        }
+    }
+
     /// Deletes the attachment's links in the namespace `id`; tells how many there were.
     fn delete_in(&self, kernel: &mut dyn Kernel, known: &Known<'_>, id: (u64, u64)) -> Result<usize, Error> {
         let written = self.intent.as_ref().filter(|intent| intent.netns_id == id);

@@ -69,6 +69,7 @@ impl CniIpoib {
                 .or_else(|| identity.ipam.clone()),
             intent,
             answered: None,
+            notes: entry.notes().ok(),
         };
         self.take_down(call, identity, &remains)?;
         Ok(entry.remove()?)
@@ -108,6 +109,7 @@ impl CniIpoib {
                 by_name: false,
                 answered: None,
                 ipam: identity.ipam.clone(),
+                notes: entry.notes().ok(),
             };
             let taken = self.take_down(call, identity, &remains);
             errors.extend(taken.and_then(|()| Ok(entry.remove()?)).err());

@@ -2,13 +2,15 @@
 //! One file per attachment, written before anything is made: what DEL and GC must find after a kill or a crash.
 //!
 //! Holds always: a link or an address of ours exists only while its file does; one process at a time works on an
-//! attachment, since each holds a lock on its file; a file that a kill left half-written is still a file. An IPAM plugin
-//! holds the lock with who started it, so that what a killed ADD has set going comes to its end before DEL looks.
+//! attachment, since each holds a lock on its file; a file that a kill left half-written is still a file. The IPAM plugin that a
+//! killed ADD has started comes to its end before the next call looks ([`Notes`]).
 //!
 //! The files lie on a volatile file system by default. What they describe are kernel objects, which do not
 //! outlive a reboot either.
 
 mod gate;
+mod notes;
+mod whole;
 
 use crate::device::Snapshot;
 use crate::error::Error;
@@ -17,7 +19,8 @@ use crate::made::Made;
 use crate::rdma::Grant;
 use common::cni::{Attachment, IfName};
 pub(crate) use gate::Gate;
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+pub use notes::Notes;
+use notes::Running;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,6 +30,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use whole::Marker;
+pub(crate) use whole::whole_links;
 
 /// How long a call waits for another one on the same attachment, such as an ADD that a runtime gave up on.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
@@ -139,7 +144,7 @@ pub fn loads(state: &Path) -> Result<BTreeMap<String, usize>, Error> {
 #[derive(Clone, Debug)]
 pub struct Journal {
     dir: PathBuf,
-    hands_down: bool,
+    state: PathBuf,
 }
 
 /// One attachment's file, locked.
@@ -151,6 +156,10 @@ pub struct Entry {
     pub intent: Option<Intent>,
     /// Whether ADD came to its end.
     pub done: bool,
+    /// The last program that was noted.
+    running: Option<Running>,
+    /// Says, beside the journal, that the attachment has a whole link.
+    marker: Marker,
 }
 
 impl Journal {
@@ -158,15 +167,8 @@ impl Journal {
     pub fn new(state: &Path, network: &str) -> Self {
         Self {
             dir: state.join("attachments").join(network),
-            hands_down: false,
+            state: state.to_owned(),
         }
-    }
-
-    /// The same, whose entries stay locked until every program has ended that was started meanwhile: a runtime that
-    /// kills ADD at its time limit does not kill the IPAM plugin. For a process that does nothing else.
-    #[must_use]
-    pub fn handing_down(self, hands_down: bool) -> Self {
-        Self { hands_down, ..self }
     }
 
     /// Opens and locks the entry of `attachment`; a new one is empty.
@@ -238,11 +240,16 @@ impl Journal {
             drop(passage);
             match file.try_lock() {
                 Ok(()) if is_at(&file, &path) => {
-                    if self.hands_down {
-                        fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty()))
-                            .map_err(|e| io_error("lock", &path, e.into()))?;
+                    let entry = Entry::read(path.clone(), file, Marker::of(&self.state, &path))?;
+                    if !entry.running.is_some_and(Running::is_alive) {
+                        return Ok(entry);
                     }
-                    return Entry::read(path, file);
+                    // Its call was killed, and the program goes on.
+                    if Instant::now() >= deadline {
+                        return Err(Error::Busy(attachment.clone()));
+                    }
+                    drop(entry);
+                    sleep(Duration::from_millis(5));
                 }
                 // Its last owner removed it while we waited.
                 Ok(()) => {}
@@ -267,7 +274,9 @@ impl Journal {
 
     /// What ADD wrote down of `attachment`, without waiting for anybody; none if it is not there or not whole.
     pub fn peek(&self, attachment: &Attachment) -> Option<Intent> {
-        parse(&fs::read(self.path(attachment)).ok()?).0
+        #[cfg(test)]
+        tests::count_read();
+        parse(&fs::read(self.path(attachment)).ok()?).intent
     }
 
     /// The attachments that have an entry.
@@ -293,18 +302,34 @@ impl Journal {
 }
 
 impl Entry {
-    fn read(path: PathBuf, mut file: File) -> Result<Self, Error> {
+    fn read(path: PathBuf, mut file: File, marker: Marker) -> Result<Self, Error> {
+        #[cfg(test)]
+        tests::count_read();
         let mut content = Vec::new();
         file.rewind()
             .and_then(|()| file.read_to_end(&mut content))
             .map_err(|e| io_error("read", &path, e))?;
-        let (intent, done) = parse(&content);
+        let Content {
+            intent,
+            done,
+            running,
+        } = parse(&content);
         Ok(Self {
             path,
             file,
             intent,
             done,
+            running,
+            marker,
         })
+    }
+
+    /// Where the programs are noted that this call starts.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn notes(&self) -> Result<Notes, Error> {
+        Notes::of(&self.file).map_err(|e| io_error("open", &self.path, e))
     }
 
     /// Forgets what an earlier ADD left, once it is taken away.
@@ -321,13 +346,17 @@ impl Entry {
     pub fn begin(&mut self, intent: Intent) -> Result<(), Error> {
         let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
         line.push('\n');
+        let whole = intent.device.is_some();
+        if whole {
+            self.marker.set()?;
+        }
         // Cut off what a killed process left; the line itself goes out in one write.
         self.clear()?;
         self.file
             .write_all(line.as_bytes())
             .map_err(|e| io_error("write", &self.path, e))?;
         self.intent = Some(intent);
-        Ok(())
+        if whole { Ok(()) } else { self.marker.unset() }
     }
 
     /// Writes down what is different by now; the line before holds until this one is whole.
@@ -354,14 +383,25 @@ impl Entry {
     pub fn remove(self) -> Result<(), Error> {
         match fs::remove_file(&self.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &self.path, e)),
-            _ => Ok(()),
+            _ => self.marker.unset(),
         }
     }
 }
 
+/// What an attachment's file says.
+#[derive(Debug, Default)]
+struct Content {
+    intent: Option<Intent>,
+    done: bool,
+    running: Option<Running>,
+}
+
 /// Bytes, not text: what is no record of ours must not keep a container from being removed.
-fn parse(content: &[u8]) -> (Option<Intent>, bool) {
-    let mut lines = content.split(|byte| *byte == b'\n').peekable();
+fn parse(content: &[u8]) -> Content {
+    let (notes, lines): (Vec<&[u8]>, Vec<&[u8]>) = content
+        .split(|byte| *byte == b'\n')
+        .partition(|line| notes::is_note(line));
+    let mut lines = lines.into_iter().peekable();
     let mut intent = lines.next().and_then(|line| serde_json::from_slice(line).ok());
     // Each later one holds instead, once it is whole.
     while intent.is_some()
@@ -370,7 +410,11 @@ fn parse(content: &[u8]) -> (Option<Intent>, bool) {
         intent = Some(later);
         lines.next();
     }
-    (intent, lines.next() == Some(DONE.as_bytes()))
+    Content {
+        intent,
+        done: lines.next() == Some(DONE.as_bytes()),
+        running: notes.last().and_then(|line| Running::parse(line)),
+    }
 }
 
 /// The names in a directory, in order; none if it is not there.
@@ -425,4 +469,4 @@ fn io_error(what: &'static str, path: &Path, source: io::Error) -> Error {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -47,33 +47,24 @@ pub type OpenKernel = Box<dyn for<'n> Fn(Option<&'n Netns>) -> Result<Box<dyn Ke
 pub struct CniIpoib {
     places: Places,
     open: OpenKernel,
-    /// Whether this process is one call and nothing else.
-    is_process: bool,
 }
 
 impl CniIpoib {
     /// The plugin as it runs on a node.
     pub fn on_node(env: &Env) -> Result<Self, cni::Error> {
-        Ok(Self {
-            is_process: true,
-            ..Self::new(
-                Places::of_node(env)?,
-                Box::new(|netns| Ok(Box::new(Namespaces::open(netns)?))),
-            )
-        })
+        Ok(Self::new(
+            Places::of_node(env)?,
+            Box::new(|netns| Ok(Box::new(Namespaces::open(netns)?))),
+        ))
     }
 
     /// The plugin with its state and its kernel elsewhere.
     pub fn new(places: Places, open: OpenKernel) -> Self {
-        Self {
-            places,
-            open,
-            is_process: false,
-        }
+        Self { places, open }
     }
 
     fn journal(&self, call: &Call) -> Journal {
-        Journal::new(&self.places.state, &call.conf.network).handing_down(self.is_process)
+        Journal::new(&self.places.state, &call.conf.network)
     }
 
     fn open_kernel<'n>(&self, netns: Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, Error> {

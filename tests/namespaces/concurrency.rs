@@ -141,6 +141,49 @@ fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_at_work() {
 }
 
 #[test]
+fn what_an_ipam_plugin_leaves_behind_delays_no_del() {
+    Node::run(|node| {
+        let ours = node.plugin("rdma-ipam");
+        let pids = node.path("pids");
+        // Its streams are its own, as a daemon's are.
+        let leaves = format!(
+            "setsid sleep 120 </dev/null >/dev/null 2>&1 & echo $! >>{}",
+            pids.display()
+        );
+        node.install_script("careless", &format!("{leaves}; exec {}", ours.display()));
+        node.install_script(
+            "slow",
+            &format!(
+                "[ $CNI_COMMAND = ADD ] && {{ {leaves}; sleep 1; }}; exec {}",
+                ours.display()
+            ),
+        );
+        for (plugin, killed) in [("careless", false), ("slow", true)] {
+            let mut ipam = node.rdma_ipam("10.7.0.0/24");
+            ipam["type"] = json!(plugin);
+            let conf = node.conf(json!({"ipam": ipam}));
+            let pod = node.pod();
+            let add = pod.call("ADD", &conf, "net1");
+            if killed {
+                let add = add.killed_after(Duration::from_millis(500));
+                assert!(add.was_killed(), "{add}");
+            } else {
+                add.run().result();
+            }
+            // A lock that is held fails DEL with code 11 after twenty seconds; what was left runs for two minutes.
+            pod.detach(&conf, "net1");
+            let left = std::fs::read_to_string(&pids).unwrap();
+            let living = |pid: &str| std::path::Path::new("/proc").join(pid).exists();
+            assert!(left.lines().any(living), "{plugin}: nothing was left behind");
+        }
+        for pid in std::fs::read_to_string(&pids).unwrap().lines() {
+            let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
+    });
+}
+
+#[test]
 fn gc_that_knows_of_no_add_at_work_takes_nothing_of_it() {
     Node::run(|node| {
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));

@@ -273,16 +273,16 @@ fn what_is_about_to_be_done_is_written_down_before_the_first_effect() {
     std::fs::write(note("state"), rig.state.path().to_str().unwrap()).unwrap();
     rig.add("c1").unwrap();
     let seen = std::fs::read_to_string(note("seen")).unwrap();
-    assert!(
-        seen.contains(r#""master":"ib0","ipam":"ranges""#) && seen.ends_with("}\n"),
-        "{seen:?}"
-    );
-    let file = rig.state.path().join("attachments/fabric/c1@net1");
-    let content = std::fs::read_to_string(file).unwrap();
-    let [first, links, done] = content.lines().collect::<Vec<_>>()[..] else {
+    let [intent, plugin] = seen.lines().collect::<Vec<_>>()[..] else {
+        panic!("{seen}");
+    };
+    assert!(intent.contains(r#""master":"ib0","ipam":"ranges""#), "{intent}");
+    assert!(plugin.starts_with("running "), "{plugin}");
+    let content = std::fs::read_to_string(rig.state.path().join("attachments/fabric/c1@net1")).unwrap();
+    let [first, second, links, done] = content.lines().collect::<Vec<_>>()[..] else {
         panic!("{content}");
     };
-    assert_eq!((format!("{first}\n"), done), (seen, "done"));
+    assert_eq!((first, second, done), (intent, plugin, "done"));
     assert!(
         links.contains(r#""made":[{"index":101,"kind":"ipoib","parent":4"#),
         "{links}"
@@ -417,4 +417,20 @@ fn a_device_info_file_outside_its_directory_is_refused_before_anything_is_done()
     );
     assert_eq!(rig.kernel.state(), before);
     assert!(rig.written_down().is_empty() && !file.exists());
+}
+
+#[test]
+fn add_reads_as_many_files_of_other_attachments_with_many_as_with_none() {
+    let rig = Rig::new();
+    rig.add("c1").unwrap();
+    rig.del("c1").unwrap();
+    let (_, alone) = crate::journal::tests::reads_of(|| rig.add("c1").unwrap());
+    rig.del("c1").unwrap();
+    for number in 0..40 {
+        let mut entry = rig.entry(&format!("other{number}"));
+        entry.begin(rig.intent()).unwrap();
+        entry.finish().unwrap();
+    }
+    let (_, beside_others) = crate::journal::tests::reads_of(|| rig.add("c1").unwrap());
+    assert_eq!(beside_others, alone);
 }

@@ -52,7 +52,7 @@ fn every_change_of_the_link_is_told() {
             Box::new(|link| link.alias = Some("x".to_owned())),
         ),
         (
-            "its address is 02:00:00:00:00:05, was 00:00:10:49:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e",
+            "its address is 02:00:00:00:00:05, was 00:00:00:65:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e",
             Box::new(|link| link.address = "02:00:00:00:00:05".parse().unwrap()),
         ),
         (

@@ -68,6 +68,9 @@ impl CniIpoib {
         };
         let (plan, facts) = self.begin((call, &config), to, (entry, intent), (plan, facts))?;
         drop(turn);
+        let notes = entry.notes()?;
+        let note = |pid| notes.running(pid);
+        let ipam = ipam.map(|ipam| ipam.telling(&note));
         let mut world = World {
             kernel: to.kernel,
             ipam,

@@ -7,7 +7,7 @@ use super::{DeviceError, Snapshot, Turn, function};
 use crate::CniIpoib;
 use crate::del::Remains;
 use crate::error::Error;
-use crate::journal::{Intent, Journal, Written, written};
+use crate::journal::{Intent, Journal, Written, whole_links};
 use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
 use crate::netns::pod_if_there;
@@ -101,7 +101,7 @@ impl CniIpoib {
     /// The journal cannot be read or written, or the kernel refused.
     pub(crate) fn sweep_links(&self, kernel: &mut dyn Kernel) -> Result<(), Error> {
         let state = &self.places.state;
-        let all = written(state)?;
+        let all = whole_links(state)?;
         let away = |of: &&Written| of.intent.device.as_ref().is_some_and(Snapshot::is_of_this_boot);
         for dead in all.iter().filter(away).filter(|of| !lives(&of.intent)) {
             let _turn = Turn::take(state)?;

@@ -4,6 +4,22 @@ use crate::model::{alone, attachment};
 use std::thread;
 use tempfile::TempDir;
 
+thread_local! {
+    /// How many attachments' files this thread has read.
+    static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+pub(super) fn count_read() {
+    READS.with(|reads| reads.set(reads.get() + 1));
+}
+
+/// What `work` returns, and how many attachments' files it reads.
+pub(crate) fn reads_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = READS.with(std::cell::Cell::get);
+    let done = work();
+    (done, READS.with(std::cell::Cell::get) - before)
+}
+
 const SHORT: Duration = Duration::from_millis(40);
 
 fn journal() -> (TempDir, Journal) {
@@ -12,7 +28,7 @@ fn journal() -> (TempDir, Journal) {
     (dir, journal)
 }
 
-fn intent() -> Intent {
+pub(super) fn intent() -> Intent {
     Intent {
         netns: "/run/netns/a".into(),
         netns_id: (4, 4_026_532_000),
@@ -432,16 +448,49 @@ fn attachments_load_their_master_while_their_namespace_lives() {
 }
 
 #[test]
-fn a_program_that_a_killed_call_started_holds_its_lock_until_it_ends() {
+fn a_program_that_a_killed_call_started_keeps_the_attachment_until_it_ends() {
     let _alone = alone();
     let (_dir, journal) = journal();
-    let journal = journal.handing_down(true);
-    let held = journal.open(&attachment("c1")).unwrap();
-    let mut program = std::process::Command::new("sleep").arg("0.3").spawn().unwrap();
+    let mut held = journal.open(&attachment("c1")).unwrap();
+    held.begin(intent()).unwrap();
+    let mut program = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    held.notes().unwrap().running(program.id()).unwrap();
     // As when the process that holds it dies.
     drop(held);
-    let busy = journal.open_now(&attachment("c1"));
+    for _ in 0..2 {
+        let busy = journal.open_within(&attachment("c1"), SHORT);
+        assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
+    }
+    assert_eq!(journal.peek(&attachment("c1")), Some(intent()));
+    program.kill().unwrap();
     program.wait().unwrap();
-    assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
-    journal.open_now(&attachment("c1")).unwrap();
+    let mut entry = journal.open_now(&attachment("c1")).unwrap();
+    assert_eq!((&entry.intent, entry.done), (&Some(intent()), false));
+    entry.finish().unwrap();
+    drop(entry);
+    assert!(
+        journal.open_now(&attachment("c1")).unwrap().done,
+        "a note is no line of the record"
+    );
+}
+
+#[test]
+fn what_a_program_leaves_behind_keeps_nobody_from_the_attachment() {
+    let _alone = alone();
+    let (_dir, journal) = journal();
+    let held = journal.open(&attachment("c1")).unwrap();
+    let mut program = std::process::Command::new("sh")
+        .args(["-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    held.notes().unwrap().running(program.id()).unwrap();
+    let mut left = String::new();
+    program.stdout.take().unwrap().read_to_string(&mut left).unwrap();
+    program.wait().unwrap();
+    drop(held);
+    let entry = journal.open_now(&attachment("c1"));
+    let left = nix::unistd::Pid::from_raw(left.trim().parse().unwrap());
+    nix::sys::signal::kill(left, nix::sys::signal::Signal::SIGKILL).unwrap();
+    entry.unwrap();
 }

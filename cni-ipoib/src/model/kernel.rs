@@ -63,7 +63,7 @@ pub(crate) struct Model {
     pub(crate) mtu_cap: u32,
     /// InfiniBand parents are on `ib_ipoib`'s own data path; otherwise they behave as those of mlx5.
     pub(crate) plain: bool,
-    /// What udev calls each new link of the host, and NetworkManager then brings up.
+    /// What udev calls each new link of the host, and a network manager then brings up.
     pub(crate) udev: Option<&'static str>,
     /// What the pod itself adds as soon as a link is created on the host.
     pub(crate) pod_adds: Option<Link>,

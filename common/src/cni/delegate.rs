@@ -13,6 +13,8 @@ use super::result::CniResult;
 use super::version::Version;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,6 +24,17 @@ pub struct Delegate<'c> {
     plugin: String,
     call: &'c Call,
     timeout: Duration,
+    started: Option<Started<'c>>,
+}
+
+/// What is told the process id of each process that is started.
+#[derive(Clone, Copy)]
+struct Started<'c>(&'c dyn Fn(u32) -> io::Result<()>);
+
+impl fmt::Debug for Started<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Started")
+    }
 }
 
 /// The error document of a delegate (spec § Error).
@@ -50,7 +63,18 @@ impl<'c> Delegate<'c> {
             plugin: plugin.to_owned(),
             call,
             timeout,
+            started: None,
         })
+    }
+
+    /// The same, which tells `started` the process id of each process before that gets its configuration and can do anything. If
+    /// `started` fails, the process is killed and the call fails.
+    #[must_use]
+    pub fn telling(self, started: &'c dyn Fn(u32) -> io::Result<()>) -> Self {
+        Self {
+            started: Some(Started(started)),
+            ..self
+        }
     }
 
     /// The plugin's type.
@@ -118,7 +142,8 @@ impl<'c> Delegate<'c> {
             Some(conf) => conf.to_string(),
             None => json!(self.call.conf.object).to_string(),
         };
-        let output = process::run(process, stdin.as_bytes(), self.timeout).map_err(|e| {
+        let started = |pid| self.started.map_or(Ok(()), |Started(tell)| tell(pid));
+        let output = process::run(process, stdin.as_bytes(), self.timeout, started).map_err(|e| {
             Error::new(
                 Code::DELEGATE,
                 format!("ipam plugin {}: {command}: {e}", program.display()),

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A pod that changes what its link says, and a link that another plugin made.
 
-use crate::model::{Rig, State, ethernet, ipoib, of_kind};
+use crate::model::{Pod, Rig, State, ethernet, ipoib, of_kind};
 use common::cni::dispatch::Call;
 use common::netlink::{HwAddress, Link};
 use serde_json::json;
 
+/// Something that a pod does to its link, and its name.
+type Change = (&'static str, fn(&mut Link));
+
 /// What pods do to their link, and what a pod can do at worst.
-const CHANGES: [(&str, fn(&mut Link)); 5] = [
+const CHANGES: [Change; 5] = [
     ("an alias", |link| link.alias = Some("mine".to_owned())),
     ("a group", |link| link.group = 7),
     ("a name", |link| link.name = "fast0".to_owned()),
@@ -24,8 +27,14 @@ fn change(rig: &Rig, of_pod: fn(&mut Link)) {
     model.state.pod.iter_mut().for_each(of_pod);
 }
 
+/// The pod's namespace ends without DEL.
+fn dies(rig: &mut Rig) {
+    rig.kernel.set().state.pod_dies();
+    rig.pod = Pod::new();
+}
+
 /// A rig for each way that a child takes into the pod, and each master, one after the other.
-fn on_every_node(test: impl Fn(&Rig, &State)) {
+fn on_every_node(test: impl Fn(&mut Rig, &State)) {
     for (plain, bonded) in [(false, false), (true, false), (false, true)] {
         let mut rig = Rig::new();
         if bonded {
@@ -35,7 +44,7 @@ fn on_every_node(test: impl Fn(&Rig, &State)) {
             rig = rig.plain();
         }
         let before = rig.kernel.state();
-        test(&rig, &before);
+        test(&mut rig, &before);
     }
 }
 
@@ -71,7 +80,7 @@ fn a_changed_child_that_the_kernel_returned_to_the_host_is_found() {
         for (what, of_pod) in CHANGES {
             rig.add("c1").unwrap();
             change(rig, of_pod);
-            rig.kernel.set().state.pod_dies();
+            dies(rig);
             rig.del_without_netns("c1").unwrap();
             assert_eq!(&rig.kernel.state(), before, "{what}");
         }
@@ -96,7 +105,7 @@ fn a_link_of_the_pods_own_survives_though_it_has_the_name_and_kind_of_ours() {
 
 #[test]
 fn an_administrators_child_of_the_same_port_survives_the_del_of_a_dead_pod() {
-    let rig = Rig::new();
+    let mut rig = Rig::new();
     rig.add("c1").unwrap();
     let mut admins = Link {
         index: 300,
@@ -109,7 +118,7 @@ fn an_administrators_child_of_the_same_port_survives_the_del_of_a_dead_pod() {
     rig.kernel.set().state.pod.clear();
     admins.up = true;
     rig.kernel.set().state.host.push(admins.clone());
-    rig.kernel.set().state.pod_dies();
+    dies(&mut rig);
     rig.del_without_netns("c1").unwrap();
     assert!(rig.kernel.state().host.contains(&admins));
 }

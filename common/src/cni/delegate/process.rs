@@ -31,6 +31,8 @@ pub(super) enum Failure {
     Spawn(io::Error),
     #[error("cannot be talked to: {0}")]
     Pipe(io::Error),
+    #[error("cannot be noted down before it works: {0}")]
+    Note(io::Error),
     #[error("did not end within {0:?} and was killed")]
     Timeout(Duration),
     #[error("wrote more than {} MiB to stdout and was killed", STDOUT_MAX >> 20)]
@@ -43,8 +45,14 @@ impl From<Errno> for Failure {
     }
 }
 
-/// Runs `command` with `input` on stdin until it ends. Its stderr is ours.
-pub(super) fn run(mut command: Command, input: &[u8], timeout: Duration) -> Result<Output, Failure> {
+/// Runs `command` with `input` on stdin until it ends. Its stderr is ours. `started` is told its process id before the process gets
+/// any of `input`.
+pub(super) fn run(
+    mut command: Command,
+    input: &[u8],
+    timeout: Duration,
+    started: impl FnOnce(u32) -> io::Result<()>,
+) -> Result<Output, Failure> {
     // A group of its own, so that a plugin that forked is killed with its children.
     command
         .stdin(Stdio::piped())
@@ -52,7 +60,9 @@ pub(super) fn run(mut command: Command, input: &[u8], timeout: Duration) -> Resu
         .process_group(0);
     let mut child = spawn(&mut command)?;
     let deadline = Instant::now() + timeout;
-    let talked = talk(&mut child, input, deadline, timeout);
+    let talked = started(child.id())
+        .map_err(Failure::Note)
+        .and_then(|()| talk(&mut child, input, deadline, timeout));
     match talked.and_then(|stdout| Ok((wait(&mut child, deadline, timeout)?, stdout))) {
         Ok((status, stdout)) => Ok(Output {
             success: status.success(),

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which attachments have a whole link: an empty file for each, beside the journal.
+//!
+//! Every ADD returns the links of dead pods to what they were. It must find those few attachments without reading the files of
+//! all others, of which a node may have thousands.
+//!
+//! Invariant: while an attachment's file names a whole link, its marker is there: the marker is set before that line is written and
+//! unset after the file is gone. So a kill leaves at most a marker too many, which costs one look.
+
+use super::{Journal, Written, attachment_of, io_error, names, written};
+use crate::error::Error;
+use crate::folders;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where the markers are, below the state directory.
+const WHOLE: &str = "whole";
+
+/// The marker of one attachment.
+#[derive(Clone, Debug)]
+pub(super) struct Marker {
+    state: PathBuf,
+    /// The network, and the name of the attachment's file.
+    place: PathBuf,
+}
+
+impl Marker {
+    /// The marker that belongs to the attachment's file at `entry`, below `state`.
+    pub(super) fn of(state: &Path, entry: &Path) -> Self {
+        let below = entry.strip_prefix(state.join("attachments")).unwrap_or(entry);
+        Self {
+            state: state.to_owned(),
+            place: below.to_owned(),
+        }
+    }
+
+    pub(super) fn set(&self) -> Result<(), Error> {
+        know(&self.state)?;
+        write(&self.state.join(WHOLE), &self.place)
+    }
+
+    /// Nothing to do where no marker is.
+    pub(super) fn unset(&self) -> Result<(), Error> {
+        let file = self.state.join(WHOLE).join(&self.place);
+        match fs::remove_file(&file) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound && e.kind() != io::ErrorKind::NotADirectory => {
+                Err(io_error("remove", &file, e))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the attachments of every network wrote down that have a whole link. Nobody is waited for, as in [`written`].
+pub(crate) fn whole_links(state: &Path) -> Result<Vec<Written>, Error> {
+    know(state)?;
+    let root = state.join(WHOLE);
+    let mut all = Vec::new();
+    for network in names(&root)?.iter().filter_map(|name| name.to_str()) {
+        let journal = Journal::new(state, network);
+        for name in names(&root.join(network))? {
+            let attachment = name.to_str().and_then(attachment_of);
+            let intent = attachment.as_ref().and_then(|of| journal.peek(of));
+            if let (Some(attachment), Some(intent)) = (attachment, intent.filter(|it| it.device.is_some())) {
+                all.push(Written {
+                    network: network.to_owned(),
+                    attachment,
+                    intent,
+                });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Sees to it that markers tell of every attachment. Earlier releases set none, so where there is no folder of markers, all
+/// files are read once. Two calls may do this at once: both write the same markers.
+fn know(state: &Path) -> Result<(), Error> {
+    let root = state.join(WHOLE);
+    if root.exists() || !state.exists() {
+        return Ok(());
+    }
+    let before = written(state)?;
+    let marked = before.iter().filter(|of| of.intent.device.is_some());
+    let unfinished = state.join(format!("{WHOLE}.{}", std::process::id()));
+    let made = marked
+        .map(|of| {
+            Path::new(&of.network).join(format!("{}@{}", of.attachment.container_id, of.attachment.ifname))
+        })
+        .collect::<Vec<_>>();
+    folders::private(&unfinished).map_err(|e| io_error("create", &unfinished, e))?;
+    made.iter().try_for_each(|place| write(&unfinished, place))?;
+    // The folder is there with everything in it, or not at all.
+    if fs::rename(&unfinished, &root).is_err() {
+        let _ = fs::remove_dir_all(&unfinished);
+        made.iter().try_for_each(|place| write(&root, place))?;
+    }
+    Ok(())
+}
+
+fn write(root: &Path, place: &Path) -> Result<(), Error> {
+    let file = root.join(place);
+    let folder = file.parent().unwrap_or(root);
+    folders::private(root).map_err(|e| io_error("create", root, e))?;
+    folders::private(folder).map_err(|e| io_error("create", folder, e))?;
+    let made = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&file);
+    made.map(drop).map_err(|e| io_error("write", &file, e))
+}
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Where the agent listens.
-pub const SOCKET: &str = "/run/rdmanet/agent.sock";
+pub const SOCKET: &str = "/run/rdmanet/agent/agent.sock";
 
 /// The environment variable that moves the socket.
 pub const SOCKET_VARIABLE: &str = "RDMANET_AGENT_SOCKET";

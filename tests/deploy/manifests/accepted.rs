@@ -86,11 +86,17 @@ async fn the_namespace_lets_our_pods_in_and_a_stricter_one_would_not() {
     .unwrap();
     let post = PostParams::default();
     Api::all(admin.clone()).create(&post, &strict).await.unwrap();
-    let account = serde_json::from_value(json!({ "metadata": { "name": "rdmanet-agent" } })).unwrap();
-    Api::<ServiceAccount>::namespaced(admin.clone(), "strict")
-        .create(&post, &account)
-        .await
-        .unwrap();
+    for (namespace, name) in [
+        ("strict", "rdmanet-agent"),
+        ("strict", "rdmanet-uninstall"),
+        (NAMESPACE, "rdmanet-uninstall"),
+    ] {
+        let account = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+        Api::<ServiceAccount>::namespaced(admin.clone(), namespace)
+            .create(&post, &account)
+            .await
+            .unwrap();
+    }
     let dry = PostParams {
         dry_run: true,
         ..post

@@ -75,10 +75,52 @@ fn plugins(folder: &str) -> &str {
 }
 
 #[test]
+fn on_openshift_only_the_removal_may_look_into_namespaces() {
+    let objects = kustomized("overlays/openshift");
+    let constraints = |name| find(&objects, "SecurityContextConstraints", name);
+    assert_eq!(
+        constraints("rdmanet-agent")["allowedCapabilities"],
+        json!(["DAC_OVERRIDE"])
+    );
+    assert_eq!(
+        constraints("rdmanet-uninstall")["allowedCapabilities"],
+        json!(["DAC_OVERRIDE", "SYS_ADMIN"])
+    );
+    for name in ["rdmanet-agent", "rdmanet-uninstall"] {
+        assert_eq!(constraints(name)["users"], json!([]));
+        let rule = &find(&objects, "Role", &format!("{name}-scc"))["rules"][0];
+        assert_eq!(rule["resourceNames"], json!([name]));
+        let subjects = &find(&objects, "RoleBinding", &format!("{name}-scc"))["subjects"];
+        assert_eq!(subjects[0]["name"], name);
+    }
+    let pod = kustomized("uninstall");
+    let pod = &find(&pod, "DaemonSet", "rdmanet-uninstall")["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], "rdmanet-uninstall");
+    let annotations = &find(&objects, "Namespace", "rdmanet-system")["metadata"]["annotations"];
+    assert_eq!(annotations["openshift.io/node-selector"], "");
+}
+
+#[test]
+fn the_controller_needs_nothing_of_its_node() {
+    let objects = kustomized("base");
+    let pod = &find(&objects, "Deployment", "rdmanet-controller")["spec"]["template"]["spec"];
+    for key in ["volumes", "hostNetwork", "hostPID", "hostIPC", "initContainers"] {
+        assert_eq!(pod.get(key), None, "{key}");
+    }
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    for container in containers(pod) {
+        let context = &container["securityContext"];
+        assert_eq!(context["readOnlyRootFilesystem"], true);
+        assert_eq!(context["allowPrivilegeEscalation"], false);
+        assert_eq!(context["capabilities"], json!({ "drop": ["ALL"] }));
+    }
+}
+
+#[test]
 fn each_container_sees_what_it_needs_of_the_node_and_nothing_else() {
     let of_agent = paths(&[
         ("/var/lib/cni/rdma-ipam", true),
-        ("/run/rdmanet", true),
+        ("/run/rdmanet/agent", true),
         ("/var/run/netns", false),
     ]);
     for (_, folder) in FOLDERS {

@@ -5,7 +5,7 @@ use agent::install::Distribution;
 use deploy::manifests::{FOLDERS, IMAGE, NAMESPACE, find, kind, kustomized, name, templated};
 use deploy::workspace;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn chart_for(distribution: &str) -> Vec<Value> {
     let values = [format!("image={IMAGE}"), format!("distribution={distribution}")];
@@ -113,8 +113,55 @@ fn no_manifest_of_a_folder_is_left_out() {
         listed.sort_unstable();
         assert_eq!(manifests(&conf.join(folder)), listed, "{folder}");
     }
-    for folder in ["crds", "rbac", "policies"] {
-        let linked = manifests(&conf.join("chart/files").join(folder));
-        assert_eq!(manifests(&conf.join(folder)), linked, "{folder}");
+}
+
+/// Every file below `folder`, links as what they are.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            all.extend(files(&entry.path()));
+        } else {
+            all.push(entry.path());
+        }
     }
+    all
+}
+
+#[test]
+fn the_chart_has_copies_of_the_manifests_and_no_links() {
+    let conf = workspace().join("conf");
+    for file in files(&conf.join("chart")) {
+        assert!(!file.is_symlink(), "{} is a link", file.display());
+    }
+    let copies = conf.join("chart/files");
+    let mut pairs = vec![
+        (conf.join("agent/daemonset.yaml"), copies.join("daemonset.yaml")),
+        (
+            conf.join("controller/deployment.yaml"),
+            copies.join("controller.yaml"),
+        ),
+        (conf.join("overlays/openshift/scc.yaml"), copies.join("scc.yaml")),
+    ];
+    for folder in ["crds", "rbac", "policies"] {
+        for name in manifests(&conf.join(folder)) {
+            pairs.push((conf.join(folder).join(&name), copies.join(folder).join(&name)));
+        }
+    }
+    for (original, copy) in &pairs {
+        let [original_text, text] =
+            [original, copy].map(|path| std::fs::read_to_string(path).unwrap_or_default());
+        assert!(
+            text == original_text,
+            "{} is not {}: run conf/sync-chart",
+            copy.display(),
+            original.display()
+        );
+    }
+    assert_eq!(
+        files(&copies).len(),
+        pairs.len(),
+        "conf/chart/files has more than conf/"
+    );
 }

@@ -95,8 +95,16 @@ fn reload(node: &Node, parameters: &str) {
     bring_up(node);
 }
 
+/// Loads the module again. The HCAs that have a data path of their own keep it.
 fn load(node: &Node, parameters: &str) {
-    for words in ["-r softib".to_owned(), format!("softib {parameters}")] {
+    let accelerated = match fs::read_to_string("/sys/module/softib/parameters/accelerated") {
+        Ok(list) if !matches!(list.trim(), "" | "(null)") => format!(" accelerated={}", list.trim()),
+        _ => String::new(),
+    };
+    for words in [
+        "-r softib".to_owned(),
+        format!("softib {parameters}{accelerated}"),
+    ] {
         let output = node.exec("modprobe", &words);
         assert!(output.status.success(), "modprobe {words}: {output:?}");
     }

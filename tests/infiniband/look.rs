@@ -8,7 +8,7 @@ use cli::answer::{Answer, Outcome};
 use cli::args::Args;
 use tests::{Node, Value, json};
 
-fn look(node: &Node) -> Answer {
+pub(crate) fn look(node: &Node) -> Answer {
     let (state, data) = (node.path("state"), node.path("rdma-ipam"));
     let mut args = vec!["rdmanet".into(), "node".into()];
     args.extend([
@@ -20,7 +20,7 @@ fn look(node: &Node) -> Answer {
     cli::run(&Args::parse_from(args)).unwrap()
 }
 
-fn port<'a>(answer: &'a Answer, hca: &str) -> &'a Value {
+pub(crate) fn port<'a>(answer: &'a Answer, hca: &str) -> &'a Value {
     let ports = answer.json["ports"].as_array().unwrap();
     ports.iter().find(|port| port["hca"] == hca).unwrap()
 }

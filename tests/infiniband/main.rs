@@ -38,3 +38,4 @@ mod refused;
 mod runtime;
 mod storm;
 mod verbs;
+mod way;

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a child gets into the pod: created there, or created on the node and moved, by the driver of its port. What is
+//! promised holds for both.
+
+use crate::fabric::{address, network, reaches, run};
+use tests::{Node, json};
+
+/// What the driver of a port's link calls itself.
+fn driver(node: &Node, port: &str) -> String {
+    let output = node.exec("ethtool", &format!("-i {port}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("driver: "));
+    line.unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+#[test]
+fn rdmanet_node_shows_the_way_of_each_port() {
+    run(|node| {
+        let answer = crate::look::look(node);
+        for (hca, port) in [("softib0", "ib0"), ("softib1", "ib1"), ("softib2", "ib2")] {
+            let way = match driver(node, port).as_str() {
+                "ib_ipoib" => "direct",
+                "mlx5_core[ib_ipoib]" => "moved",
+                other => panic!("{port} has driver {other}"),
+            };
+            let shown = crate::look::port(&answer, hca);
+            assert_eq!(shown["children"], json!(way), "{}", answer.text);
+        }
+    });
+}
+
+#[test]
+fn a_pods_link_with_the_number_of_the_parent_does_no_harm() {
+    run(|node| {
+        let conf = network(node, &json!({}));
+        let (first, second) = (node.pod(), node.pod());
+        let number = node.link("ib0").index;
+        first.ip(&format!("link add decoy index {number} type dummy"));
+        first.attach(&conf, "net1");
+        let there = second.attach(&conf, "net1");
+        reaches(&first, &address(&there, false));
+        let on_the_way = |name: &String| name.starts_with("rn");
+        assert!(
+            !node.link_names().iter().any(on_the_way),
+            "{:?}",
+            node.link_names()
+        );
+        first.check(&conf, "net1").done();
+        first.detach(&conf, "net1");
+        second.detach(&conf, "net1");
+        assert_eq!(first.link_names(), ["decoy"]);
+    });
+}

@@ -4,9 +4,11 @@
 use crate::api::{IpBlock, IpPool};
 use crate::cluster::{Cluster, NodeCondition, Registration, Trouble};
 use crate::config::Config;
+use crate::contact::{Contact, Source};
 use crate::follow::Names;
 use crate::http::Health;
 use crate::metrics::Metrics;
+use crate::namespaces::Namespaces;
 use crate::node::Stores;
 use crate::patience;
 use crate::recorder::Events;
@@ -17,6 +19,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::Store;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -54,6 +57,10 @@ pub struct Agent {
     pub wishes: Wishes,
     /// Numbers for Prometheus.
     pub metrics: Metrics,
+    /// Whether the agent receives what it works from.
+    pub contact: Contact,
+    /// The labels of all namespaces, while a pool needs them.
+    pub namespaces: Namespaces,
     sight: Mutex<Option<Sight>>,
     events: Events,
     untold: Arc<Semaphore>,
@@ -90,11 +97,12 @@ impl Health for Agent {
         self.metrics.text()
     }
 
-    fn ready(&self) -> Result<(), &'static str> {
-        match self.me() {
-            Some(_) => Ok(()),
-            None => Err("the API server has not been reached yet"),
+    fn ready(&self) -> Result<(), String> {
+        let complaints = self.contact.complaints();
+        if complaints.is_empty() {
+            return Ok(());
         }
+        Err(complaints.join("\n"))
     }
 }
 
@@ -116,6 +124,8 @@ impl Agent {
             events: Events::new(cluster.client.clone(), reporter),
             wishes: Wishes::default(),
             metrics: Metrics::default().registered(),
+            contact: Contact::default(),
+            namespaces: Namespaces::default(),
             sight: Mutex::new(None),
             untold: Arc::new(Semaphore::new(UNTOLD)),
             config,
@@ -145,7 +155,16 @@ impl Agent {
         {
             return Ok(sight.asked);
         }
-        let registration = self.cluster.registration(&self.config.node).await?;
+        let registration = match self.cluster.registration(&self.config.node).await {
+            Ok(registration) => registration,
+            Err(trouble) => {
+                if !matches!(trouble, Trouble::Unasked { .. }) {
+                    self.misses(Source::Node, &trouble);
+                }
+                return Err(trouble.into());
+            }
+        };
+        self.contact.read(Source::Node);
         *self
             .sight
             .lock()
@@ -207,6 +226,19 @@ impl Agent {
         u64::try_from(all).unwrap_or_default()
     }
 
+    /// An attempt to read `source` from the API server failed.
+    pub fn misses(&self, source: Source, why: &dyn Display) {
+        self.metrics.watch_failed(source.label());
+        self.contact.failed(source, why);
+    }
+
+    /// About how many nodes the cluster has: each that a pool is for has a block of it.
+    pub fn known_nodes(&self) -> u64 {
+        let of_pool = |pool: &Arc<IpPool>| pool.status.as_ref()?.counters.as_ref().map(|c| c.blocks);
+        let most = self.pools.state().iter().filter_map(of_pool).max();
+        most.and_then(|most| u64::try_from(most).ok()).unwrap_or_default()
+    }
+
     /// Tells people about `what` with an Event; a failure to do so is only logged.
     pub async fn tell(&self, about: &ObjectReference, warning: bool, reason: &str, note: String) {
         let event = Event {
@@ -225,9 +257,18 @@ impl Agent {
             secondary: None,
         };
         match patience::limited(self.events.publish(&event, about)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(e)) => tracing::debug!(reason, error = %e, "no Event is made"),
-            Err(_) => tracing::debug!(reason, "no Event is made: the API server does not answer"),
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => {
+                tracing::debug!(
+                    reason,
+                    "publishing an Event was skipped: the limit of its object is reached"
+                );
+            }
+            Ok(Err(e)) => tracing::debug!(reason, error = %e, "publishing an Event failed"),
+            Err(_) => tracing::debug!(
+                reason,
+                "publishing an Event failed: the API server does not answer"
+            ),
         }
     }
 

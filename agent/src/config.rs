@@ -2,7 +2,7 @@
 //! What the agent is told when it starts: each flag has an environment variable, for a `DaemonSet`.
 
 use crate::links::Scope;
-use api::pace;
+use api::pace::{self, period};
 use api::quarantine::{AfterUse, Quarantines};
 use clap::Args;
 use std::net::SocketAddr;
@@ -43,10 +43,10 @@ pub struct Config {
     #[arg(long, env = "RDMANET_OBSERVE", default_value = "30s", value_parser = humantime::parse_duration)]
     pub observe: Duration,
     /// How often the agent looks at its pools when nothing calls for it
-    #[arg(long, env = "RDMANET_TICK", default_value = "2s", value_parser = humantime::parse_duration)]
+    #[arg(long, env = "RDMANET_TICK", default_value = "2s", value_parser = period)]
     pub tick: Duration,
     /// How often, at most, use is told to the API server
-    #[arg(long, env = "RDMANET_MIRROR", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, env = "RDMANET_MIRROR", default_value = "30s", value_parser = period)]
     pub mirror: Duration,
     /// Which links the Node's condition rdmanet.io/LinksReady is about: rdma, the names of links (ib*,bond0), or none
     #[arg(long, env = "RDMANET_LINKS", default_value = "rdma")]

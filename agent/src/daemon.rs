@@ -2,26 +2,30 @@
 //! The agent as a whole: its tasks, started and ended together.
 
 use crate::agent::Agent;
+use crate::api::IpPool;
+use crate::client::Clients;
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::contact::Source;
 use crate::follow::Follower;
 use crate::lock::NodeLock;
 use crate::serve::Workers;
+use crate::supervisor::{Supervisor, TaskEnded};
 use crate::worker::{Message, Worker};
-use crate::{http, links, serve};
+use crate::{http, links, namespaces, serve};
 use common::cni::error::causes;
 use futures::StreamExt;
 use ipam::pool::PoolName;
+use kube::ResourceExt;
 use kube::runtime::reflector::store;
-use kube::runtime::{WatchStreamExt, reflector, watcher};
-use kube::{Client, ResourceExt};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{WatchStreamExt, reflector};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// Messages that wait for a worker before whoever sends more waits too.
 const INBOX: usize = 1024;
@@ -55,11 +59,22 @@ pub enum Start {
     },
 }
 
-/// Runs an agent until `stop`, and lets it finish what it has begun.
+/// Why the agent ends by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// It cannot start.
+    #[error(transparent)]
+    Start(#[from] Start),
+    /// One of its tasks has ended.
+    #[error(transparent)]
+    Task(#[from] TaskEnded),
+}
+
+/// Runs an agent until `stop`, and lets it finish what it has begun. If one of its tasks fails, it cancels `stop`.
 ///
 /// # Errors
-/// [`Start`].
-pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Result<(), Start> {
+/// [`Failed`].
+pub async fn run(config: Config, clients: impl Into<Clients>, stop: CancellationToken) -> Result<(), Failed> {
     let _lock = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         lock = NodeLock::take(&config.data_dir) => lock.map_err(|source| Start::Lock {
@@ -80,64 +95,78 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
         tracing::info!(node = config.node, %address, socket = %config.socket.display(), "the agent listens");
     }
     let path = config.socket.clone();
-    let tasks = TaskTracker::new();
-    let (agent, workers) = begin(config, client, &tasks, &stop);
-    tasks.spawn(serve::run(socket, agent.clone(), workers, stop.clone()));
-    tasks.spawn(http::run(listener, agent.clone(), stop.clone()));
-    tasks.spawn(links::run(agent, stop.clone()));
+    let supervisor = Supervisor::new(stop.clone());
+    let (agent, workers) = begin(config, clients, &supervisor);
+    let socket = serve::run(socket, agent.clone(), workers, supervisor.clone());
+    supervisor.spawn("plugin socket", socket);
+    let http = http::run(listener, agent.clone(), supervisor.clone());
+    supervisor.spawn("metrics and health", http);
+    supervisor.spawn("links", links::run(agent, stop.clone()));
     stop.cancelled().await;
-    tasks.close();
     // A request has a moment left, a plugin's question its few seconds, and every step may be the last one.
-    if tokio::time::timeout(Duration::from_secs(15), tasks.wait())
+    if tokio::time::timeout(Duration::from_secs(15), supervisor.wait())
         .await
         .is_err()
     {
-        tracing::warn!("something does not end; whatever it was doing, the next agent goes on with it");
+        tracing::warn!("tasks have not ended within 15 s; the next agent continues their work");
     }
     let _ = std::fs::remove_file(path);
-    Ok(())
+    Ok(supervisor.outcome()?)
 }
 
 /// Starts what an agent does with the API server and the node's files. Nobody can speak to it, and that it is the node's
 /// only one is for the caller to see to.
-pub fn begin(
-    config: Config,
-    client: Client,
-    tasks: &TaskTracker,
-    stop: &CancellationToken,
-) -> (Arc<Agent>, Workers) {
-    let cluster = Cluster::new(client);
+pub fn begin(config: Config, clients: impl Into<Clients>, supervisor: &Supervisor) -> (Arc<Agent>, Workers) {
+    let cluster = Cluster::new(clients);
     let (pools, pool_writer) = store();
     let (follower, names, blocks) = Follower::new();
     let pool_stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
     let agent = Arc::new(Agent::new(config, cluster, pools, blocks, names));
-    let workers = workers(&agent, tasks, stop);
+    let workers = workers(&agent, supervisor);
+    let stop = supervisor.stop();
     let (on_pool, on_block, heard_by) = (workers.clone(), workers.clone(), agent.clone());
-    let pool_events = reflector(pool_writer, pool_stream)
-        .applied_objects()
-        .for_each(move |pool| {
-            match pool {
-                Ok(pool) => {
-                    heard_by.wishes.hear(&pool);
-                    nudge(&on_pool, PoolName::try_from(pool.name_any()).ok());
-                }
-                // At most as often as the watch begins anew.
-                Err(e) => {
-                    tracing::warn!(
-                        error = causes(&e),
-                        "nothing is heard of pools: the watch begins anew"
-                    );
-                }
-            }
-            std::future::ready(())
-        });
+    let pool_events = reflector(pool_writer, pool_stream).for_each(move |event| {
+        hear_pool(&heard_by, &on_pool, event);
+        std::future::ready(())
+    });
     let block_events = follower.run(agent.clone(), move |block| {
         nudge(&on_block, PoolName::try_from(block.spec.pool.clone()).ok());
     });
-    tasks.spawn(until(stop.clone(), pool_events));
-    tasks.spawn(until(stop.clone(), block_events));
-    tasks.spawn(until(stop.clone(), start_known(agent.clone(), workers.clone())));
+    let (selecting, on_labels) = (agent.clone(), workers.clone());
+    let namespace_events = namespaces::run(agent.clone(), move || {
+        for pool in selecting
+            .pools
+            .state()
+            .iter()
+            .filter(|pool| namespaces::selects(pool))
+        {
+            nudge(&on_labels, PoolName::try_from(pool.name_any()).ok());
+        }
+    });
+    supervisor.spawn("watch of pools", until(stop.clone(), pool_events));
+    supervisor.spawn("watches of blocks", until(stop.clone(), block_events));
+    supervisor.spawn("watch of namespaces", until(stop.clone(), namespace_events));
+    let known = start_known(agent.clone(), workers.clone());
+    supervisor.spawn_brief("pools of this node's files", until(stop.clone(), known));
     (agent, workers)
+}
+
+/// Takes what the watch of pools reports.
+fn hear_pool(agent: &Agent, workers: &Workers, event: watcher::Result<Event<IpPool>>) {
+    match event {
+        Ok(Event::Apply(pool) | Event::InitApply(pool)) => {
+            agent.wishes.hear(&pool);
+            nudge(workers, PoolName::try_from(pool.name_any()).ok());
+        }
+        Ok(Event::InitDone) => agent.contact.read(Source::Pools),
+        Ok(Event::Init | Event::Delete(_)) => {}
+        // At most as often as the watch begins anew.
+        Err(e) => {
+            let why = causes(&e);
+            tracing::warn!(error = why, "the watch of pools failed and begins anew");
+            agent.misses(Source::Pools, &why);
+        }
+    }
 }
 
 async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
@@ -163,28 +192,30 @@ async fn start_known(agent: Arc<Agent>, workers: Workers) {
 
 /// Ends when the API server has told of pools and blocks. One task waits, and wakes all that begin then: of several that wait for
 /// a store of kube itself, all but the last to come sleep for ever (kube-runtime 5.0.0, `DelayedInit`: one channel, one waker).
-fn told(agent: &Arc<Agent>, tasks: &TaskTracker, stop: &CancellationToken) -> CancellationToken {
+fn told(agent: &Arc<Agent>, supervisor: &Supervisor) -> CancellationToken {
     let (agent, told) = (agent.clone(), CancellationToken::new());
     let ready = told.clone();
-    tasks.spawn(until(stop.clone(), async move {
+    let wait = until(supervisor.stop().clone(), async move {
         let _ = agent.pools.wait_until_ready().await;
         let _ = agent.blocks.wait_until_ready().await;
         ready.cancel();
-    }));
+    });
+    supervisor.spawn_brief("first lists", wait);
     told
 }
 
 /// A worker for each pool, started when it is first named.
-fn workers(agent: &Arc<Agent>, tasks: &TaskTracker, stop: &CancellationToken) -> Workers {
-    let told = told(agent, tasks, stop);
-    let (agent, tasks, stop) = (agent.clone(), tasks.clone(), stop.clone());
+fn workers(agent: &Arc<Agent>, supervisor: &Supervisor) -> Workers {
+    let told = told(agent, supervisor);
+    let (agent, supervisor) = (agent.clone(), supervisor.clone());
     let running: Mutex<HashMap<PoolName, mpsc::Sender<Message>>> = Mutex::new(HashMap::new());
     Arc::new(move |pool: &PoolName| {
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
         let start = || {
             let (sender, inbox) = mpsc::channel(INBOX);
             let worker = Worker::new(agent.clone(), pool.clone());
-            tasks.spawn(worker.run(inbox, told.clone(), stop.clone()));
+            let work = worker.run(inbox, told.clone(), supervisor.stop().clone());
+            supervisor.spawn("worker of a pool", work);
             sender
         };
         running.entry(pool.clone()).or_insert_with(start).clone()

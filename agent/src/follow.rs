@@ -13,7 +13,9 @@
 use crate::agent::Agent;
 use crate::api::IpBlock;
 use crate::cluster::{Trouble, recall};
+use crate::contact::Source;
 use crate::object::version;
+use common::cni::error::causes;
 use futures::future::{Fuse, FusedFuture};
 use futures::stream::{AbortHandle, BoxStream, SelectAll, abortable};
 use futures::{FutureExt, Stream, StreamExt};
@@ -28,12 +30,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Watches of one agent. A connection of HTTP/2 carries 250 streams by the API server's default, and requests need some of them; what
-/// a node has beyond is listed every [`OFTEN`].
-const MOST: usize = 100;
+/// Watches on the connection that requests use too.
+///
+/// The API server allows 100 streams on a connection (`k8s.io/apiserver`, `pkg/server/secure_serving.go`: `MaxConcurrentStreams`), and
+/// each watch is a stream for minutes. Once all are in use, hyper opens no other connection and sends no request at all.
+const SHARED: usize = 40;
 
-/// How often blocks without a watch are listed.
+/// Further watches, on a connection of their own that is opened for the first of them. A few streams stay free for watches
+/// that begin anew.
+const APART: usize = 90;
+
+/// Watches of one agent. Blocks beyond are listed every [`OFTEN`].
+const MOST: usize = SHARED + APART;
+
+/// How often blocks without a watch are listed, at most.
 const OFTEN: Duration = Duration::from_secs(60);
+
+/// How often watches of blocks that are gone are looked for.
+const SWEEP: Duration = Duration::from_secs(30);
 
 /// How often all are listed, between a small cluster and a large one: for each list the API server looks at every block.
 const SELDOM: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(3600));
@@ -71,7 +85,35 @@ struct Watch {
     since: Instant,
     /// Whether the block was there when the watch began, or began anew.
     there: bool,
+    /// The API server has last reported that there is no such block, or that another node owns it.
+    gone: bool,
+    line: Line,
     stop: AbortHandle,
+}
+
+/// The connection of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// That of requests.
+    Shared,
+    /// That of watches alone.
+    Apart,
+}
+
+/// The connection for another watch beside `watches`; none if this node has as many as it may have.
+fn room<'w>(watches: impl Iterator<Item = &'w Watch>) -> Option<Line> {
+    let (mut shared, mut apart) = (0, 0);
+    for watch in watches {
+        match watch.line {
+            Line::Shared => shared += 1,
+            Line::Apart => apart += 1,
+        }
+    }
+    if shared < SHARED {
+        Some(Line::Shared)
+    } else {
+        (apart < APART).then_some(Line::Apart)
+    }
 }
 
 /// What a watch tells of its block.
@@ -88,7 +130,20 @@ enum Meaning {
 }
 
 impl Watch {
+    /// Whether nothing can be reported any more that this node needs. A CREATE that was sent before [`UNSEEN`] may still take effect.
+    fn is_over(&self, now: Instant) -> bool {
+        self.gone && now.saturating_duration_since(self.since) >= UNSEEN
+    }
+
     fn meaning(&mut self, event: &Event<IpBlock>, node: &str) -> Meaning {
+        let meaning = self.meaning_of(event, node);
+        if meaning != Meaning::Nothing {
+            self.gone = meaning == Meaning::Gone;
+        }
+        meaning
+    }
+
+    fn meaning_of(&mut self, event: &Event<IpBlock>, node: &str) -> Meaning {
         match event {
             Event::Init => {
                 self.there = false;
@@ -130,6 +185,7 @@ impl Follower {
         let mut first = true;
         // A list may take long, and watches go on telling.
         let mut listing = pin!(Fuse::terminated());
+        let mut sweep = tokio::time::interval(SWEEP);
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(self.next_list(&agent, &due)), if listing.is_terminated() => {
@@ -140,11 +196,13 @@ impl Follower {
                 }
                 all = &mut listing => match all {
                     Ok(all) => {
+                        agent.contact.read(Source::Blocks);
                         self.hear_all(&agent, all, first, &changed);
                         (first, due) = (false, Due::by_and_by());
                     }
                     Err(trouble) => {
-                        tracing::debug!(error = %trouble, "this node's blocks are not listed");
+                        agent.misses(Source::Blocks, &trouble);
+                        tracing::debug!(error = %trouble, "listing this node's blocks failed");
                         let pause = due.pause.unwrap_or_default() * 2;
                         due = Due::in_about(pause.clamp(Duration::from_secs(1), Duration::from_secs(30)));
                     }
@@ -152,8 +210,12 @@ impl Follower {
                 Some(name) = self.names.recv() => self.watch(&agent, &name),
                 Some((name, event)) = self.told.next(), if !self.told.is_empty() => match event {
                     Ok(event) => self.hear(&agent, &name, event, &changed),
-                    Err(e) => tracing::debug!(block = name, error = %e, "the watch of a block begins anew"),
+                    Err(e) => {
+                        agent.misses(Source::Blocks, &causes(&e));
+                        tracing::debug!(block = name, error = %e, "the watch of a block begins anew");
+                    }
                 },
+                _ = sweep.tick() => self.sweep(&agent, Instant::now()),
             }
         }
     }
@@ -163,10 +225,11 @@ impl Follower {
     }
 
     fn period(&self, blocks: u64) -> Duration {
+        let by_size = Duration::from_secs(blocks / LISTS_A_SECOND);
         if self.store.state().len() > MOST {
-            return OFTEN;
+            return by_size.clamp(OFTEN, SELDOM.1);
         }
-        Duration::from_secs(blocks / LISTS_A_SECOND).clamp(SELDOM.0, SELDOM.1)
+        by_size.clamp(SELDOM.0, SELDOM.1)
     }
 
     /// Follows all blocks that were listed.
@@ -212,17 +275,44 @@ impl Follower {
             watch.since = Instant::now();
             return;
         }
-        if self.watches.len() >= MOST {
+        let Some(line) = room(self.watches.values()) else {
             return;
-        }
-        let (told, stop) = abortable(one(agent.cluster.blocks.clone(), name.to_owned()));
+        };
+        let blocks = match line {
+            Line::Shared => &agent.cluster.blocks,
+            Line::Apart => &agent.cluster.blocks_apart,
+        };
+        let (told, stop) = abortable(one(blocks.clone(), name.to_owned()));
         self.told.push(told.boxed());
         let watch = Watch {
             since: Instant::now(),
             there: false,
+            gone: false,
+            line,
             stop,
         };
         self.watches.insert(name.to_owned(), watch);
+    }
+
+    /// Ends the watches of blocks that are gone, and starts those that had no room.
+    fn sweep(&mut self, agent: &Arc<Agent>, now: Instant) {
+        self.watches.retain(|_, watch| {
+            let over = watch.is_over(now);
+            if over {
+                watch.stop.abort();
+            }
+            !over
+        });
+        for block in self.store.state() {
+            self.follow_known(agent, &block.name_any());
+        }
+    }
+
+    /// Starts the watch of a block that this node has, unless there is one.
+    fn follow_known(&mut self, agent: &Arc<Agent>, name: &str) {
+        if !self.watches.contains_key(name) {
+            self.watch(agent, name);
+        }
     }
 
     fn hear(&mut self, agent: &Agent, name: &str, event: Event<IpBlock>, changed: &impl Fn(&IpBlock)) {
@@ -232,7 +322,13 @@ impl Follower {
         };
         match (watch.meaning(&event, &agent.config.node), event) {
             (Meaning::Is, Event::InitApply(block) | Event::Apply(block)) => self.apply(block, changed),
-            (Meaning::Gone, _) => self.remove(name, changed),
+            (Meaning::Gone, _) => {
+                if watch.is_over(Instant::now()) {
+                    watch.stop.abort();
+                    self.watches.remove(name);
+                }
+                self.remove(name, changed);
+            }
             _ => {}
         }
     }

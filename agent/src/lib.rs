@@ -6,10 +6,13 @@
 
 // What this crate shares with the controller stands in crate `api`, under the same names.
 pub use ::api;
-pub use ::api::{client, cluster, grid, ground, http, listing, object, patience, recorder, sticky, wishes};
+pub use ::api::{
+    client, cluster, grid, ground, http, listing, object, patience, recorder, sticky, supervisor, wishes,
+};
 
 pub mod agent;
 pub mod config;
+pub mod contact;
 pub mod daemon;
 pub mod evidence;
 pub mod follow;
@@ -17,6 +20,7 @@ pub mod install;
 pub mod links;
 pub mod lock;
 pub mod metrics;
+pub mod namespaces;
 pub mod node;
 pub mod serve;
 pub mod worker;

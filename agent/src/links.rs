@@ -227,9 +227,13 @@ impl Ears<'_> {
     }
 }
 
-/// Makes Events of changes, one after the other.
+/// Publishes Events of changes, one after the other, when it is this node's turn.
 async fn tell(agent: &Agent, mut queue: mpsc::Receiver<Change>) {
     while let Some(change) = queue.recv().await {
+        if queue.is_empty() {
+            // The first of what may be many, on this node and on all others.
+            tokio::time::sleep(condition::turn(agent.known_nodes(), fastrand::f64())).await;
+        }
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),

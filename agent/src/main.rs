@@ -80,7 +80,9 @@ async fn run(config: Config) -> Result<(), String> {
     config.quarantines().require()?;
     let stop = process::stop_on_signal()?;
     let found = client::configuration().await?;
-    let client =
-        client::new(found).map_err(|e| format!("cannot speak to the API server with what was found: {e}"))?;
-    daemon::run(config, client, stop).await.map_err(|e| e.to_string())
+    let clients = client::Clients::new(&found)
+        .map_err(|e| format!("cannot speak to the API server with what was found: {e}"))?;
+    daemon::run(config, clients, stop)
+        .await
+        .map_err(|e| e.to_string())
 }

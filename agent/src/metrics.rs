@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers for Prometheus, by pool.
+//! Numbers for Prometheus.
+//!
+//! Invariant: names follow Prometheus' conventions: `rdmanet_`, base units (seconds), `_total` on counters only. Labels have few values: pools,
+//! links of the node, verbs, codes; no name that a tenant chooses.
 
+use api::requests::{Durations, OfVerb, REQUESTS, durations};
 use ipam::agent::{Reply, Verb};
 use ipam::pool::PoolName;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use std::sync::Mutex;
+use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfPool {
@@ -27,9 +33,16 @@ struct OfLink {
     link: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfSource {
+    source: &'static str,
+}
+
 /// All of them.
-#[derive(Default)]
 pub struct Metrics {
+    answers: Durations,
+    cut: Family<OfPool, Counter>,
+    watch_errors: Family<OfSource, Counter>,
     blocks: Family<OfPool, Gauge>,
     addresses: Family<OfPool, Gauge>,
     tries: Family<OfPool, Counter>,
@@ -44,6 +57,30 @@ pub struct Metrics {
     link_up: Family<OfLink, Gauge>,
     link_changes: Family<OfLink, Counter>,
     registry: Mutex<Registry>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            answers: durations(),
+            cut: Family::default(),
+            watch_errors: Family::default(),
+            blocks: Family::default(),
+            addresses: Family::default(),
+            tries: Family::default(),
+            claims: Family::default(),
+            lists: Family::default(),
+            takeovers: Family::default(),
+            returns: Family::default(),
+            freed: Family::default(),
+            failures: Family::default(),
+            questions: Family::default(),
+            missed: Family::default(),
+            link_up: Family::default(),
+            link_changes: Family::default(),
+            registry: Mutex::default(),
+        }
+    }
 }
 
 fn of(pool: &PoolName) -> OfPool {
@@ -62,6 +99,9 @@ impl Metrics {
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             let all = registry.sub_registry_with_prefix("rdmanet");
+            let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+            all.register("build", "The version of the agent", version);
+            self.register_latencies(all);
             all.register("blocks", "Blocks in this node's file", self.blocks.clone());
             all.register(
                 "addresses_used",
@@ -107,6 +147,34 @@ impl Metrics {
         self
     }
 
+    fn register_latencies(&self, all: &mut Registry) {
+        all.register(
+            "answer_duration_seconds",
+            "Time from a plugin's question to its answer",
+            self.answers.clone(),
+        );
+        all.register(
+            "api_request_duration_seconds",
+            "Time of requests to the API server, those that were given up included",
+            REQUESTS.durations.clone(),
+        );
+        all.register(
+            "api_errors",
+            "Requests to the API server without a result",
+            REQUESTS.errors.clone(),
+        );
+        all.register(
+            "watch_errors",
+            "Failed attempts to list or watch pools and blocks, or to read the Node",
+            self.watch_errors.clone(),
+        );
+        all.register(
+            "rounds_cut",
+            "Rounds of background work that were cut short because a plugin waited",
+            self.cut.clone(),
+        );
+    }
+
     /// The text that Prometheus reads.
     pub fn text(&self) -> String {
         let registry = self
@@ -126,6 +194,28 @@ impl Metrics {
         self.addresses
             .get_or_create(&of(pool))
             .set(i64::try_from(used).unwrap_or(i64::MAX));
+    }
+
+    /// This node has no part of the pool any more; a number that is not updated would be read as a state.
+    pub(crate) fn holds_nothing(&self, pool: &PoolName) {
+        self.blocks.remove(&of(pool));
+        self.addresses.remove(&of(pool));
+    }
+
+    /// A plugin was answered after this time.
+    pub(crate) fn answered_in(&self, verb: Verb, time: Duration) {
+        let verb = format!("{verb:?}").to_lowercase();
+        self.answers
+            .get_or_create(&OfVerb { verb })
+            .observe(time.as_secs_f64());
+    }
+
+    pub(crate) fn cut(&self, pool: &PoolName) {
+        self.cut.get_or_create(&of(pool)).inc();
+    }
+
+    pub(crate) fn watch_failed(&self, source: &'static str) {
+        self.watch_errors.get_or_create(&OfSource { source }).inc();
     }
 
     pub(crate) fn tried(&self, pool: &PoolName) {
@@ -157,12 +247,20 @@ impl Metrics {
     }
 
     pub(crate) fn answered(&self, pool: &PoolName, verb: Verb, reply: &Reply) {
+        self.answered_of(pool.to_string(), verb, reply);
+    }
+
+    /// A question about a pool that does not exist, whose name is no label.
+    pub(crate) fn answered_unknown(&self, verb: Verb, reply: &Reply) {
+        self.answered_of("(unknown)".to_owned(), verb, reply);
+    }
+
+    fn answered_of(&self, pool: String, verb: Verb, reply: &Reply) {
         let code = match reply {
             Reply::Refused { code, .. } => *code,
             _ => 0,
         };
         let verb = format!("{verb:?}").to_lowercase();
-        let pool = pool.to_string();
         self.questions
             .get_or_create(&OfQuestion { pool, verb, code })
             .inc();

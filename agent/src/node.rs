@@ -65,6 +65,12 @@ impl Stores {
         entries.filter_map(name).collect()
     }
 
+    /// Whether this node has a `pool.json` of `pool`.
+    pub fn has_file(&self, pool: &PoolName) -> bool {
+        let folder = self.data_dir.join(POOLS).join(pool.as_str());
+        folder.join("pool.json").exists()
+    }
+
     /// Does `work` on the store of `pool`, on a thread that may block.
     ///
     /// # Errors

@@ -4,10 +4,13 @@
 //! Holds always: whoever is slow, silent or sends nonsense costs nobody else anything, and gets an answer that says so.
 
 use crate::agent::Agent;
+use crate::contact::Source;
 use crate::object::version;
+use crate::patience::QUESTION;
+use crate::supervisor::Supervisor;
 use crate::worker::{Answer, Message, Question};
 use common::cni::{Code, Error};
-use ipam::agent::{LIMIT, MESSAGE_MAX, Reply, Request};
+use ipam::agent::{LIMIT, MESSAGE_MAX, Reply, Request, Verb};
 use ipam::pool::PoolName;
 use kube::runtime::reflector::ObjectRef;
 use std::io;
@@ -19,13 +22,15 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
-use tokio_util::sync::CancellationToken;
 
 /// Questions that are answered at the same time; others wait in the socket's queue.
 const AT_ONCE: usize = 1024;
 
 /// How much of the time that a plugin has may pass in waiting for others: what is left is enough for the plugin's next question.
 const WAIT: f64 = 0.6;
+
+/// How often the pools are looked at while they have not been read yet.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How often a question is asked again where no end of a wish is heard.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -53,7 +58,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
 
 /// Answers until `stop`. A socket that somebody has removed meanwhile, such as whoever tidies up `/run`, is made anew: an agent
 /// that runs and cannot be reached looks well to everybody but plugins.
-pub async fn run(mut listener: UnixListener, agent: Arc<Agent>, workers: Workers, stop: CancellationToken) {
+pub async fn run(mut listener: UnixListener, agent: Arc<Agent>, workers: Workers, supervisor: Supervisor) {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let path = agent.config.socket.clone();
     let mut look = tokio::time::interval(agent.config.tick);
@@ -63,7 +68,7 @@ pub async fn run(mut listener: UnixListener, agent: Arc<Agent>, workers: Workers
             return;
         };
         let stream = tokio::select! {
-            () = stop.cancelled() => return,
+            () = supervisor.stop().cancelled() => return,
             _ = look.tick() => {
                 listener = replaced(&path).unwrap_or(listener);
                 continue;
@@ -71,14 +76,14 @@ pub async fn run(mut listener: UnixListener, agent: Arc<Agent>, workers: Workers
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(e) => {
-                    tracing::warn!(error = %e, "no plugin can be heard");
+                    tracing::warn!(error = %e, "accept on the plugin socket failed");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             },
         };
         let (agent, workers) = (agent.clone(), workers.clone());
-        tokio::spawn(async move {
+        supervisor.spawn_brief("plugin request", async move {
             let _permit = permit;
             if let Err(e) = tokio::time::timeout(LIMIT, attend(stream, &agent, &workers)).await {
                 tracing::debug!(error = %e, "a plugin was not answered in time");
@@ -115,7 +120,18 @@ async fn attend(stream: UnixStream, agent: &Agent, workers: &Workers) {
         .await;
     let reply = match read {
         Ok(0) | Err(_) => return,
-        Ok(_) => answer(&line, asked, agent, workers).await,
+        Ok(_) => match serde_json::from_slice::<Request>(&line) {
+            Err(e) => {
+                let msg =
+                    format!("the agent cannot read the question: {e}; are plugin and agent of one version?");
+                Reply::refused(Error::new(Code::DECODE, msg))
+            }
+            Ok(request) => {
+                let reply = answer(&request, asked, agent, workers).await;
+                agent.metrics.answered_in(request.verb, asked.elapsed());
+                reply
+            }
+        },
     };
     if let Ok(mut text) = serde_json::to_vec(&reply) {
         text.push(b'\n');
@@ -124,17 +140,50 @@ async fn attend(stream: UnixStream, agent: &Agent, workers: &Workers) {
     }
 }
 
+/// Refuses a pool that neither the API server nor this node's files know. The name comes from a network, which tenants may write: each
+/// worker and each label of a metric lives as long as the process.
+async fn refuse_unknown(request: &Request, asked: Instant, agent: &Agent) -> Option<Reply> {
+    let pool = &request.pool;
+    // What a DEL has left to release may be all that there is of a pool.
+    let releases = request.verb == Verb::Release && agent.stores.pools().contains(pool);
+    let is_known = || {
+        let told = agent.pools.get(&ObjectRef::new(pool.as_str())).is_some();
+        releases || told || agent.stores.has_file(pool)
+    };
+    let error = loop {
+        if is_known() {
+            return None;
+        }
+        if agent.contact.has_read(Source::Pools) {
+            break unknown(pool);
+        }
+        if asked.elapsed() >= QUESTION {
+            let why = agent.contact.complaints().join("; ");
+            break Error::new(Code::API_UNREACHABLE, format!("pool {pool}: {why}"));
+        }
+        tokio::time::sleep(LOOK).await;
+    };
+    let reply = Reply::refused(error);
+    agent.metrics.answered_unknown(request.verb, &reply);
+    Some(reply)
+}
+
+/// What plugins are told of a pool that does not exist.
+pub fn unknown(pool: &PoolName) -> Error {
+    Error::new(
+        Code::POOL_UNKNOWN,
+        format!(
+            "there is no IPPool {pool} in this cluster; see `kubectl get ippools.rdmanet.io`, and ipam.pool in the network configuration"
+        ),
+    )
+}
+
 /// The answer of the pool's worker; asked again as long as it says that there may be a better one in a moment. The worker itself waits
 /// for nobody.
-async fn answer(line: &[u8], asked: Instant, agent: &Agent, workers: &Workers) -> Reply {
-    let request: Request = match serde_json::from_slice(line) {
-        Ok(request) => request,
-        Err(e) => {
-            let msg =
-                format!("the agent cannot read the question: {e}; are plugin and agent of one version?");
-            return Reply::refused(Error::new(Code::DECODE, msg));
-        }
-    };
+async fn answer(request: &Request, asked: Instant, agent: &Agent, workers: &Workers) -> Reply {
+    if let Some(refusal) = refuse_unknown(request, asked, agent).await {
+        return refusal;
+    }
     let worker = workers(&request.pool);
     let pool = agent.pools.get(&ObjectRef::new(request.pool.as_str()));
     let told = pool.map_or(0, |pool| version(&*pool));

@@ -86,10 +86,7 @@ fn every_metric_is_explained() {
             .collect()
     };
     let agent = served(include_str!("metrics.rs"), "rdmanet");
-    let controller = served(
-        include_str!("../../controller/src/metrics.rs"),
-        "rdmanet_controller",
-    );
+    let controller = served(include_str!("../../controller/src/metrics.rs"), "rdmanet");
     let names: BTreeSet<String> = agent.into_iter().chain(controller).collect();
     assert!(names.len() > 10);
     assert_eq!(column(OPERATE, "Metrics", 0), names);

@@ -36,6 +36,7 @@ use ipam::range::Family;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 use kube::runtime::reflector::ObjectRef;
+use rounds::Part;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -102,13 +103,20 @@ pub struct Worker {
     suspects: garbage::Suspects,
     published: publish::Published,
     mirrored: mirror::Mirrored,
-    namespaces: Option<(Instant, Vec<String>)>,
+    /// Namespaces that the pool selects by the API server's own word, which the watch may not have told yet, and since when.
+    admitted: HashMap<String, Instant>,
     /// Addresses of pods on nodes that cannot be heard: the version of each, and since when it is known.
     passing: HashMap<String, (String, Instant)>,
     /// The shared blocks, as they were listed last.
     shared: Option<shared::View>,
     /// The version of the pool with the last wish that this node has told, and when.
     wished: Option<(u64, Instant)>,
+    /// Searches that found every address taken.
+    exhausted: search::Exhausted,
+    /// The part that the next round begins with.
+    first: rounds::Part,
+    /// The block that the last round was cut at.
+    cut_at: Option<String>,
     /// When objects were last looked for among the addresses that are held back.
     looked_back: Option<Instant>,
 }
@@ -177,11 +185,14 @@ impl Worker {
             suspects: garbage::Suspects::default(),
             published: publish::Published::default(),
             mirrored: mirror::Mirrored::default(),
-            namespaces: None,
+            admitted: HashMap::new(),
             passing: HashMap::new(),
             shared: None,
             wished: None,
             looked_back: None,
+            exhausted: search::Exhausted::default(),
+            first: rounds::Part::Settle,
+            cut_at: None,
         }
     }
 
@@ -304,18 +315,47 @@ impl Worker {
         self.forget_told();
         let target = self.target()?;
         if target.ground.is_none() && self.file().await?.is_none() {
+            self.agent.metrics.holds_nothing(&self.pool);
             return Ok(());
         }
-        self.settle_all(&target).await?;
-        self.proven = true;
-        self.compared.clear();
-        self.write_file(&target).await?;
-        self.confirm(asked).await?;
-        if target.open {
-            self.claim_ahead(&target).await?;
+        let first = if self.proven { self.first } else { Part::Settle };
+        self.first = Part::Settle;
+        let mut refused = None;
+        for part in first.and_others() {
+            let Err(failure) = self.do_part(part, &target, asked).await else {
+                continue;
+            };
+            if failure.is_silence() {
+                // Time is up. The next round begins with what this one has not reached.
+                self.first = part.next();
+                return Err(failure);
+            }
+            // One object that the API server refuses does not hold up the rest of the pool.
+            refused.get_or_insert(failure);
         }
-        self.collect(&target).await?;
-        self.mirror(&target).await
+        refused.map_or(Ok(()), Err)
+    }
+
+    async fn do_part(&mut self, part: Part, target: &Target, asked: Duration) -> Result<(), Failure> {
+        match part {
+            Part::Settle => {
+                let settled = self.settle_all(target).await;
+                if matches!(&settled, Err(failure) if failure.is_silence()) {
+                    return settled;
+                }
+                if settled.is_ok() {
+                    self.proven = true;
+                    self.compared.clear();
+                }
+                self.write_file(target).await?;
+                self.confirm(asked).await?;
+                settled
+            }
+            Part::Claim if target.open => self.claim_ahead(target).await,
+            Part::Claim => Ok(()),
+            Part::Collect => self.collect(target).await,
+            Part::Tell => self.mirror(target).await,
+        }
     }
 
     /// How old may be what is known of this node's registration. A block that another process has orphaned is a sign that the Node is

@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
     plural = "ipaddresses",
     singular = "ipaddress",
     category = "rdmanet",
+    shortname = "rdip",
+    doc = "One address that is unique across nodes: asked for by name, kept by a pod of a StatefulSet, or of a shared block. Made by agents; release one with `rdmanet release`.",
     derive = "PartialEq",
     selectable = ".spec.pool",
     selectable = ".spec.node.node",

@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
     plural = "ipblocks",
     singular = "ipblock",
     category = "rdmanet",
+    shortname = "rdblock",
+    doc = "A block of addresses of one pool that belongs to one node. The node gives them to its pods without a request. Made by agents; not for editing.",
     status = "IpBlockStatus",
     derive = "PartialEq",
     selectable = ".spec.pool",

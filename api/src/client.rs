@@ -48,6 +48,38 @@ pub async fn configuration() -> Result<Config, String> {
     Ok(config)
 }
 
+/// The clients of an agent. Each has a connection of its own, which is opened with its first request.
+#[derive(Clone)]
+pub struct Clients {
+    /// For requests, and for the watches that every agent has.
+    pub requests: Client,
+    /// For more watches than may share a connection with requests (`crate::follow`).
+    pub watches: Client,
+}
+
+impl Clients {
+    /// Clients for `config`. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// As [`new`].
+    pub fn new(config: &Config) -> kube::Result<Self> {
+        Ok(Self {
+            requests: new(config.clone())?,
+            watches: new(config.clone())?,
+        })
+    }
+}
+
+/// Everything by one client.
+impl From<Client> for Clients {
+    fn from(client: Client) -> Self {
+        Self {
+            requests: client.clone(),
+            watches: client,
+        }
+    }
+}
+
 /// A client for `config`. Nothing is connected yet.
 ///
 /// # Errors

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requests that the agent makes: each with an end (`crate::patience`), each with the precondition that makes it safe to be late.
 
+mod patch;
 mod registration;
 
 pub use registration::{NodeCondition, Registration, conditions};
 
+use crate::client::Clients;
 use crate::object::LEASES;
 use crate::patience::{self, Impatience};
+use crate::requests::REQUESTS;
 use crate::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, VersionMatch};
-use kube::core::Selector;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, Resource};
+use patch::Part;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// The field manager of everything that the agent writes.
@@ -77,6 +81,8 @@ pub struct Cluster {
     pub spaces: Api<AddressSpace>,
     /// Blocks.
     pub blocks: Api<IpBlock>,
+    /// The same on a connection for watches alone.
+    pub blocks_apart: Api<IpBlock>,
     /// Addresses.
     pub addresses: Api<IpAddress>,
     /// Nodes.
@@ -112,21 +118,33 @@ async fn limited<T>(
     // kube's client asks again by itself on 429, 503 and 504. That may make a request take effect twice in the API server's
     // eyes, of which the second time misses: the name is taken, or the version is another one. So it is `Written::Late`, and who
     // sees that reads what is there.
-    match patience::limited(request).await {
-        Err(Impatience::Unasked) => Err(Trouble::Unasked {
-            what: what.to_owned(),
-        }),
-        Err(Impatience::GivenUp(after)) => {
-            Err(unanswered(format!("nothing within {:.1} s", after.as_secs_f64())))
+    let begun = std::time::Instant::now();
+    let (result, error) = match patience::limited(request).await {
+        Err(Impatience::Unasked) => {
+            return Err(Trouble::Unasked {
+                what: what.to_owned(),
+            });
         }
-        Ok(Ok(value)) => Ok(Ok(value)),
+        Err(Impatience::GivenUp(after)) => {
+            let why = format!("nothing within {:.1} s", after.as_secs_f64());
+            (Err(unanswered(why)), Some("timeout"))
+        }
+        Ok(Ok(value)) => (Ok(Ok(value)), None),
         // 429 and 5xx say nothing about whether it took effect.
         Ok(Err(kube::Error::Api(status))) if status.code == 429 || status.code >= 500 => {
-            Err(unanswered(format!("{} ({})", status.message, status.code)))
+            let why = format!("{} ({})", status.message, status.code);
+            (Err(unanswered(why)), Some("overload"))
         }
-        Ok(Err(kube::Error::Api(status))) => Ok(Err(status)),
-        Ok(Err(e)) => Err(unanswered(common::cni::error::causes(&e))),
-    }
+        // Expected: a name that is taken, an object that is gone, a version that is old.
+        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => (Ok(Err(status)), None),
+        Ok(Err(kube::Error::Api(status))) => (Ok(Err(status)), Some("refused")),
+        Ok(Err(e)) => (
+            Err(unanswered(common::cni::error::causes(&e))),
+            Some("connection"),
+        ),
+    };
+    REQUESTS.took(what, begun.elapsed(), error);
+    result
 }
 
 fn refused(what: &str, status: &kube::core::Status) -> Trouble {
@@ -173,13 +191,43 @@ pub async fn create<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<W
     }
 }
 
-/// Replaces an object, if it is the version that `object` was made from.
+/// Changes an object, if it is the version that `object` was made from. Members that this program does not know stay.
 ///
 /// # Errors
 /// [`Trouble`].
 pub async fn swap<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble> {
-    let (what, name) = request_of("UPDATE", object);
-    match limited(&what, api.replace(&name, &PostParams::default(), object)).await? {
+    swap_part(api, object, Part::Main).await
+}
+
+/// Changes the finalizers and annotations of an object, and nothing else, if it is the version that `object` was made from.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn swap_metadata<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble> {
+    swap_part(api, object, Part::Metadata).await
+}
+
+async fn swap_part<K: Object + Serialize>(
+    api: &Api<K>,
+    object: &K,
+    part: Part,
+) -> Result<Written<K>, Trouble> {
+    let verb = match part {
+        Part::Status => "PATCH status of",
+        Part::Main | Part::Metadata => "PATCH",
+    };
+    let (what, name) = request_of(verb, object);
+    let unsent = |why| Trouble::Refused {
+        what: what.clone(),
+        why,
+    };
+    let patch = Patch::Merge(patch::of(object, part).map_err(unsent)?);
+    let params = PatchParams::default();
+    let answer = match part {
+        Part::Status => limited(&what, api.patch_status(&name, &params, &patch)).await?,
+        Part::Main | Part::Metadata => limited(&what, api.patch(&name, &params, &patch)).await?,
+    };
+    match answer {
         Ok(object) => Ok(Written::Done(object)),
         Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
         Err(status) => Err(refused(&what, &status)),
@@ -281,17 +329,12 @@ pub async fn report<K: Object>(
     patch_status(api, &name, patch).await
 }
 
-/// Replaces the status of an object, if it is the version that `object` was made from.
+/// Changes the status of an object, if it is the version that `object` was made from. Members that this program does not know stay.
 ///
 /// # Errors
 /// [`Trouble`].
 pub async fn swap_status<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Written<K>, Trouble> {
-    let (what, name) = request_of("UPDATE status of", object);
-    match limited(&what, api.replace_status(&name, &PostParams::default(), object)).await? {
-        Ok(object) => Ok(Written::Done(object)),
-        Err(status) if matches!(status.code, 404 | 409) => Ok(Written::Late),
-        Err(status) => Err(refused(&what, &status)),
-    }
+    swap_part(api, object, Part::Status).await
 }
 
 /// Every object that `fields` selects, page by page.
@@ -359,9 +402,14 @@ pub async fn names<K: Object>(api: &Api<K>) -> Result<Vec<String>, Trouble> {
 }
 
 impl Cluster {
-    /// The API server behind `client`.
-    pub fn new(client: Client) -> Self {
+    /// The API server behind `clients`.
+    pub fn new(clients: impl Into<Clients>) -> Self {
+        let Clients {
+            requests: client,
+            watches,
+        } = clients.into();
         Self {
+            blocks_apart: Api::all(watches),
             pools: Api::all(client.clone()),
             spaces: Api::all(client.clone()),
             blocks: Api::all(client.clone()),
@@ -372,16 +420,13 @@ impl Cluster {
         }
     }
 
-    /// The names of the namespaces that `selector` selects.
+    /// The labels that the namespace `name` has now; none if there is no such namespace.
     ///
     /// # Errors
     /// [`Trouble`].
-    pub async fn namespaces_of(&self, selector: &Selector) -> Result<Vec<String>, Trouble> {
-        let params = ListParams::default().labels_from(selector);
-        match limited("LIST namespaces", self.namespaces.list_metadata(&params)).await? {
-            Ok(page) => Ok(page.items.iter().map(ResourceExt::name_any).collect()),
-            Err(status) => Err(refused("LIST namespaces", &status)),
-        }
+    pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>, Trouble> {
+        let namespace = get(&self.namespaces, name).await?;
+        Ok(namespace.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
     }
 
     /// The addresses that are objects of the node called `node`.

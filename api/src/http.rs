@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/metrics`, `/healthz` and `/readyz`.
 
+use crate::supervisor::Supervisor;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -11,7 +12,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 /// What a daemon says of itself.
 pub trait Health: Send + Sync + 'static {
@@ -21,26 +21,26 @@ pub trait Health: Send + Sync + 'static {
     /// Whether it does its work.
     ///
     /// # Errors
-    /// What is missing, in a sentence.
-    fn ready(&self) -> Result<(), &'static str>;
+    /// What is missing, a sentence a line.
+    fn ready(&self) -> Result<(), String>;
 }
 
-/// Serves until `stop`.
-pub async fn run(listener: TcpListener, daemon: Arc<impl Health>, stop: CancellationToken) {
+/// Serves until the supervisor stops.
+pub async fn run(listener: TcpListener, daemon: Arc<impl Health>, supervisor: Supervisor) {
     loop {
         let stream = tokio::select! {
-            () = stop.cancelled() => return,
+            () = supervisor.stop().cancelled() => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(e) => {
-                    tracing::warn!(error = %e, "no request can be heard");
+                    tracing::warn!(error = %e, "accept on the metrics port failed");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             },
         };
         let daemon = daemon.clone();
-        tokio::spawn(async move {
+        supervisor.spawn_brief("metrics request", async move {
             let service = service_fn(|request| {
                 let response = respond(&*daemon, &request);
                 async move { Ok::<_, Infallible>(response) }

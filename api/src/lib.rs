@@ -3,7 +3,8 @@
 //! about them. The manifests in `conf/crds` are made from these types.
 //!
 //! The root has the types. `grid`, `ground`, `listing`, `sticky` and `object` are pure; `cluster` makes requests, each with its
-//! precondition; `client`, `http`, `process` and `recorder` serve both daemons.
+//! precondition; `client`, `http`, `process`, `recorder`, `requests` and `supervisor` serve
+//! both daemons.
 //!
 //! Invariant: what the API server stores has passed the rules that stand beside each type, so the objects of a healthy
 //! cluster need no second look; who creates the name of a block or of an address has it.
@@ -30,9 +31,11 @@ pub mod pool;
 pub mod process;
 pub mod quarantine;
 pub mod recorder;
+pub mod requests;
 mod selector;
 pub mod space;
 pub mod sticky;
+pub mod supervisor;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod wishes;
@@ -46,18 +49,34 @@ pub use self::pool::{
 pub use self::space::{AddressSpace, AddressSpaceSpec, Listed, Stretch};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps,
+    CustomResourceDefinition, JSON, JSONSchemaProps,
 };
 use kube::CustomResourceExt;
 
 /// The definitions to apply to a cluster.
 pub fn definitions() -> [CustomResourceDefinition; 4] {
     [
-        bounded(IpPool::crd(), 63),
+        unobserved(bounded(IpPool::crd(), 63)),
         bounded(AddressSpace::crd(), 63),
         bounded(IpBlock::crd(), 128),
         bounded(IpAddress::crd(), 128),
     ]
+}
+
+/// An object that no controller has looked at says so: tools that wait for `Ready` take an object without any status for done
+/// (kstatus, `status.Compute`).
+fn unobserved(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let schemas = definition
+        .spec
+        .versions
+        .iter_mut()
+        .filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
+    for schema in schemas {
+        if let Some(status) = schema.properties.as_mut().and_then(|all| all.get_mut("status")) {
+            status.default = Some(JSON(serde_json::json!({ "observedGeneration": -1 })));
+        }
+    }
+    definition
 }
 
 /// Limits the name of an object: a rule that reads it needs a bound for its cost.

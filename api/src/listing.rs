@@ -11,6 +11,7 @@ use crate::{AddressSpaceSpec, IpPoolSpec, Listed, Stretch};
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};
 use ipnetwork::IpNetwork;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Whether a pool may be listed as it is.
@@ -46,6 +47,7 @@ pub fn entry(ground: &Ground) -> Listed {
         shift_v4: shift(Family::V4),
         shift_v6: shift(Family::V6),
         stretches: stretches(ground),
+        later: BTreeMap::new(),
     }
 }
 

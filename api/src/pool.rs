@@ -24,6 +24,8 @@ use serde::{Deserialize, Serialize};
     plural = "ippools",
     singular = "ippool",
     category = "rdmanet",
+    shortname = "rdpool",
+    doc = "A pool of addresses for the whole cluster: where they come from, for which nodes and namespaces, and how nodes share them.",
     status = "IpPoolStatus",
     derive = "PartialEq",
     validation = rules::fallback_is_another(),

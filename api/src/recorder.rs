@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Events, as people read them on an object.
 //!
-//! Holds always: what is told again is counted on the Event that tells it, and what differs by a word is an Event of its own.
-//! `kube`'s recorder goes by reason and object alone: the second link that a node lost would be told under the name of the
+//! Invariant: an Event that is published again is counted on the earlier one, and a different sentence is an Event of its own.
+//! `kube`'s recorder compares reason and object alone: the second link that a node lost would be published under the name of the
 //! first.
+//!
+//! Invariant: about one object, [`BURST`] Events are published at once and one more each [`REFILL`] after that. `kube`'s recorder has no
+//! limit; client-go's has one of this kind for each source and object (`tools/events`, `EventCorrelator`: 25, then one in 5 minutes).
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -15,11 +18,69 @@ use std::time::{Duration, Instant};
 /// For longer than this `kube`'s recorder does not count on an Event.
 const COUNTED: Duration = Duration::from_secs(6 * 60);
 
-/// Makes Events.
+/// Events about one object at once: each of eight rails may go down and come back.
+const BURST: u32 = 16;
+
+/// How long until one more may be published about it.
+const REFILL: Duration = Duration::from_secs(60);
+
+/// Publishes Events.
 pub struct Events {
     client: Client,
     reporter: Reporter,
     by_note: Mutex<HashMap<String, (Recorder, Instant)>>,
+    limits: Mutex<Limits>,
+}
+
+/// How many Events may be published about each object.
+#[derive(Default)]
+struct Limits(HashMap<String, Bucket>);
+
+/// What is left for one object.
+struct Bucket {
+    left: u32,
+    /// When `left` was counted last.
+    at: Instant,
+}
+
+impl Bucket {
+    fn refill(&mut self, now: Instant) {
+        let since = now.saturating_duration_since(self.at);
+        let more = u32::try_from(since.as_secs() / REFILL.as_secs()).unwrap_or(BURST);
+        if more > 0 {
+            self.left = self.left.saturating_add(more).min(BURST);
+            self.at += REFILL * more.min(BURST);
+        }
+        if self.left == BURST {
+            self.at = now;
+        }
+    }
+}
+
+impl Limits {
+    /// Whether another Event about `object` may be published.
+    fn take(&mut self, object: &str, now: Instant) -> bool {
+        self.0.retain(|_, bucket| {
+            bucket.refill(now);
+            bucket.left < BURST
+        });
+        let full = || Bucket { left: BURST, at: now };
+        let bucket = self.0.entry(object.to_owned()).or_insert_with(full);
+        let may = bucket.left > 0;
+        bucket.left = bucket.left.saturating_sub(1);
+        may
+    }
+}
+
+/// The object, for its limit.
+fn key(what: &ObjectReference) -> String {
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!(
+        "{}/{}/{}",
+        part(&what.kind),
+        part(&what.namespace),
+        part(&what.name)
+    )
 }
 
 impl Events {
@@ -29,17 +90,25 @@ impl Events {
             client,
             reporter,
             by_note: Mutex::default(),
+            limits: Mutex::default(),
         }
     }
 
-    /// Makes one about `what`, or counts on.
+    /// Publishes one about `what`, or counts it on an earlier one. Returns whether it was published: the limit of the object may be reached.
     ///
     /// # Errors
     /// Those of the request.
-    pub async fn publish(&self, event: &Event, what: &ObjectReference) -> Result<(), kube::Error> {
+    pub async fn publish(&self, event: &Event, what: &ObjectReference) -> Result<bool, kube::Error> {
+        let may = {
+            let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+            limits.take(&key(what), Instant::now())
+        };
+        if !may {
+            return Ok(false);
+        }
         let note = event.note.clone().unwrap_or_default();
         let recorder = self.recorder(note, Instant::now());
-        recorder.publish(event, what).await
+        recorder.publish(event, what).await.map(|()| true)
     }
 
     fn recorder(&self, note: String, now: Instant) -> Recorder {
@@ -51,3 +120,6 @@ impl Events {
         recorder.clone()
     }
 }
+
+#[cfg(test)]
+mod tests;

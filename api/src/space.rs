@@ -7,6 +7,7 @@
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The pools of an address space that nodes may take blocks of.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,8 @@ use serde::{Deserialize, Serialize};
     plural = "addressspaces",
     singular = "addressspace",
     category = "rdmanet",
+    shortname = "rdspace",
+    doc = "The pools whose addresses are unique among each other, and how each is cut into blocks. Made by the controller; not for editing.",
     derive = "PartialEq",
     validation = rules::name_is_a_label(),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -54,6 +57,10 @@ pub struct Listed {
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub stretches: Vec<Stretch>,
+    /// Members that a later version of the definition has. A write replaces the whole list, and must not lose them.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: BTreeMap<String, serde_json::Value>,
 }
 
 /// Addresses that follow one another.

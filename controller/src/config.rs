@@ -33,10 +33,10 @@ pub struct Config {
     #[arg(long, env = "RDMANET_OBSERVE", default_value = "30s", value_parser = humantime::parse_duration)]
     pub observe: Duration,
     /// How often the controller looks at all pools when nothing calls for it
-    #[arg(long, env = "RDMANET_TICK", default_value = "2s", value_parser = humantime::parse_duration)]
+    #[arg(long, env = "RDMANET_TICK", default_value = "2s", value_parser = pace::period)]
     pub tick: Duration,
     /// How often, at most, a pool's numbers are written
-    #[arg(long, env = "RDMANET_MIRROR", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, env = "RDMANET_MIRROR", default_value = "30s", value_parser = pace::period)]
     pub mirror: Duration,
     /// error, warn, info, debug or trace
     #[arg(long, env = "RDMANET_LOG", default_value = "info")]

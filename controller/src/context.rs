@@ -48,11 +48,11 @@ impl Health for Context {
         self.metrics.text()
     }
 
-    fn ready(&self) -> Result<(), &'static str> {
+    fn ready(&self) -> Result<(), String> {
         if self.has_heard.load(Ordering::Relaxed) {
             return Ok(());
         }
-        Err("the API server has not told of pools yet")
+        Err("the controller has not read the pools (ippools.rdmanet.io) from the API server yet".to_owned())
     }
 }
 
@@ -93,7 +93,11 @@ impl Context {
             secondary: None,
         };
         match patience::limited(self.events.publish(&event, about)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => tracing::debug!(
+                reason,
+                "creating an Event was skipped: the limit of its object is reached"
+            ),
             Ok(Err(e)) => tracing::debug!(reason, error = %e, "creating an Event failed"),
             Err(_) => tracing::debug!(reason, "creating an Event timed out"),
         }

@@ -4,18 +4,19 @@
 use crate::config::Config;
 use crate::context::Context;
 use crate::leader::Keeper;
+use api::client::Clients;
 use api::cluster::Cluster;
 use api::http;
+use api::supervisor::{Supervisor, TaskEnded};
 use common::cni::error::causes;
 use futures::StreamExt;
-use kube::Client;
 use kube::runtime::reflector::store;
-use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{WatchStreamExt, reflector};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// How long tasks have to end: a request under way has a moment left.
 const LAST: Duration = Duration::from_secs(10);
@@ -33,11 +34,22 @@ pub enum Start {
     },
 }
 
-/// Runs a controller until `stop`, and lets it finish what it has begun.
+/// Why the controller ends by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// It cannot start.
+    #[error(transparent)]
+    Start(#[from] Start),
+    /// One of its tasks has ended.
+    #[error(transparent)]
+    Task(#[from] TaskEnded),
+}
+
+/// Runs a controller until `stop`, and lets it finish what it has begun. If one of its tasks fails, it cancels `stop`.
 ///
 /// # Errors
-/// [`Start`].
-pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Result<(), Start> {
+/// [`Failed`].
+pub async fn run(config: Config, clients: impl Into<Clients>, stop: CancellationToken) -> Result<(), Failed> {
     let listen = |source| Start::Listen {
         address: config.listen.to_string(),
         source,
@@ -46,34 +58,44 @@ pub async fn run(config: Config, client: Client, stop: CancellationToken) -> Res
     if let Ok(address) = listener.local_addr() {
         tracing::info!(identity = config.identity, %address, "the controller listens");
     }
-    let tasks = TaskTracker::new();
-    let context = begin(config, client, &tasks, &stop);
-    tasks.spawn(http::run(listener, context, stop.clone()));
+    let supervisor = Supervisor::new(stop.clone());
+    let context = begin(config, clients, &supervisor);
+    let http = http::run(listener, context, supervisor.clone());
+    supervisor.spawn("metrics and health", http);
     stop.cancelled().await;
-    tasks.close();
-    if tokio::time::timeout(LAST, tasks.wait()).await.is_err() {
+    if tokio::time::timeout(LAST, supervisor.wait()).await.is_err() {
         tracing::warn!("a task did not end in time; the next leader goes on with its work");
     }
-    Ok(())
+    Ok(supervisor.outcome()?)
 }
 
 /// Starts what a controller does with the API server, without metrics and health.
-pub fn begin(config: Config, client: Client, tasks: &TaskTracker, stop: &CancellationToken) -> Arc<Context> {
-    let cluster = Cluster::new(client);
+pub fn begin(config: Config, clients: impl Into<Clients>, supervisor: &Supervisor) -> Arc<Context> {
+    let cluster = Cluster::new(clients);
+    let stop = supervisor.stop();
     let (pools, writer) = store();
     let stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
     let context = Arc::new(Context::new(config, cluster, pools));
     let heard_by = context.clone();
-    let events = reflector(writer, stream).applied_objects().for_each(move |pool| {
-        match pool {
-            Ok(pool) => heard_by.wishes.hear(&pool),
-            Err(e) => tracing::warn!(error = causes(&e), "the watch of pools failed and begins anew"),
+    let events = reflector(writer, stream).for_each(move |event| {
+        match event {
+            Ok(Event::Apply(pool) | Event::InitApply(pool)) => {
+                heard_by.metrics.pool_is(&pool);
+                heard_by.wishes.hear(&pool);
+            }
+            Ok(Event::Delete(pool)) => heard_by.metrics.pool_gone(&pool),
+            Ok(Event::Init) => heard_by.metrics.forget_pools(),
+            Ok(Event::InitDone) => {}
+            Err(e) => {
+                heard_by.metrics.watch_failed();
+                tracing::warn!(error = causes(&e), "the watch of pools failed and begins anew");
+            }
         }
         std::future::ready(())
     });
-    tasks.spawn(until(stop.clone(), events));
-    tasks.spawn(until(stop.clone(), ready(context.clone())));
-    tasks.spawn(Keeper::run(context.clone(), stop.clone()));
+    supervisor.spawn("watch of pools", until(stop.clone(), events));
+    supervisor.spawn_brief("first list", until(stop.clone(), ready(context.clone())));
+    supervisor.spawn("leader", Keeper::run(context.clone(), stop.clone()));
     context
 }
 

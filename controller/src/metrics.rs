@@ -1,15 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Numbers for Prometheus.
+//!
+//! Invariant: a pool has numbers only while it exists. Each replica serves them, from what the API server last sent: take `max by (pool)`.
 
+use api::IpPool;
+use api::requests::REQUESTS;
+use kube::ResourceExt;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use std::sync::{Mutex, PoisonError};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfPool {
+    pool: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCondition {
+    pool: String,
+    condition: String,
+}
 
 /// All of them.
 #[derive(Default)]
 pub struct Metrics {
     leader: Gauge,
+    watch_errors: Counter,
+    size: Family<OfPool, Gauge>,
+    used: Family<OfPool, Gauge>,
+    free: Family<OfPool, Gauge>,
+    blocks: Family<OfPool, Gauge>,
+    conditions: Family<OfCondition, Gauge>,
     registry: Mutex<Registry>,
 }
 
@@ -19,14 +45,60 @@ impl Metrics {
     pub fn registered(self) -> Self {
         {
             let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
-            let all = registry.sub_registry_with_prefix("rdmanet_controller");
+            let all = registry.sub_registry_with_prefix("rdmanet");
+            let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+            all.register("build", "The version of the controller", version);
             all.register(
-                "leader",
+                "controller_leader",
                 "Whether this replica holds the Lease",
                 self.leader.clone(),
             );
+            all.register(
+                "controller_watch_errors",
+                "Failed attempts to list or watch pools",
+                self.watch_errors.clone(),
+            );
+            all.register(
+                "api_request_duration_seconds",
+                "Time of requests to the API server, those that were given up included",
+                REQUESTS.durations.clone(),
+            );
+            all.register(
+                "api_errors",
+                "Requests to the API server without a result",
+                REQUESTS.errors.clone(),
+            );
+            self.register_pools(all);
         }
         self
+    }
+
+    fn register_pools(&self, all: &mut Registry) {
+        all.register(
+            "pool_addresses",
+            "Addresses that the pool could give",
+            self.size.clone(),
+        );
+        all.register(
+            "pool_addresses_used",
+            "Addresses of the pool that attachments hold",
+            self.used.clone(),
+        );
+        all.register(
+            "pool_addresses_free",
+            "Addresses of the pool that any pod could be given",
+            self.free.clone(),
+        );
+        all.register(
+            "pool_blocks",
+            "Blocks of the pool that have an owner",
+            self.blocks.clone(),
+        );
+        all.register(
+            "pool_condition",
+            "1 while the condition of the pool is True",
+            self.conditions.clone(),
+        );
     }
 
     /// The text that Prometheus reads.
@@ -41,4 +113,57 @@ impl Metrics {
     pub(crate) fn leads(&self, is_leader: bool) {
         self.leader.set(i64::from(is_leader));
     }
+
+    pub(crate) fn watch_failed(&self) {
+        self.watch_errors.inc();
+    }
+
+    /// The pool is as the API server says.
+    pub(crate) fn pool_is(&self, pool: &IpPool) {
+        let of = OfPool {
+            pool: pool.name_any(),
+        };
+        let status = pool.status.clone().unwrap_or_default();
+        if let Some(counters) = status.counters {
+            self.size.get_or_create(&of).set(counters.size);
+            self.used.get_or_create(&of).set(counters.used);
+            self.free.get_or_create(&of).set(counters.free);
+            self.blocks.get_or_create(&of).set(counters.blocks);
+        }
+        for condition in status.conditions {
+            let of = OfCondition {
+                pool: of.pool.clone(),
+                condition: condition.type_,
+            };
+            let holds = i64::from(condition.status == "True");
+            self.conditions.get_or_create(&of).set(holds);
+        }
+    }
+
+    /// All pools are about to be listed: some may have gone while the watch was away.
+    pub(crate) fn forget_pools(&self) {
+        for numbers in [&self.size, &self.used, &self.free, &self.blocks] {
+            numbers.clear();
+        }
+        self.conditions.clear();
+    }
+
+    /// There is no such pool any more.
+    pub(crate) fn pool_gone(&self, pool: &IpPool) {
+        let of = OfPool {
+            pool: pool.name_any(),
+        };
+        for numbers in [&self.size, &self.used, &self.free, &self.blocks] {
+            numbers.remove(&of);
+        }
+        for condition in pool.status.iter().flat_map(|status| &status.conditions) {
+            self.conditions.remove(&OfCondition {
+                pool: of.pool.clone(),
+                condition: condition.type_.clone(),
+            });
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

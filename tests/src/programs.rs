@@ -90,6 +90,12 @@ pub fn whereabouts() -> PathBuf {
     program
 }
 
+/// The folder of the checkers of other projects' formats, which `tests/go/build --group checks` makes.
+pub fn checks() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| built("checks").expect("the workspace, for tests/go/build --group checks"))
+}
+
 fn given(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable)
         .filter(|value| !value.is_empty())

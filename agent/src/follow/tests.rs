@@ -23,6 +23,8 @@ fn watch() -> Watch {
     Watch {
         since: Instant::now(),
         there: false,
+        gone: false,
+        line: Line::Shared,
         stop: AbortHandle::new_pair().0,
     }
 }
@@ -108,4 +110,32 @@ fn a_list_that_failed_is_made_again_soon_however_large_the_cluster() {
     let due = Due::in_about(Duration::from_secs(2));
     let wait = due.at(Duration::from_secs(3600)).duration_since(due.last);
     assert!(wait >= Duration::from_secs(1) && wait <= Duration::from_secs(3));
+}
+
+#[test]
+fn watches_leave_room_for_requests_on_their_connection() {
+    let mut watches: Vec<Watch> = Vec::new();
+    while let Some(line) = room(watches.iter()) {
+        watches.push(Watch { line, ..watch() });
+    }
+    assert_eq!(watches.len(), MOST);
+    let on = |line| watches.iter().filter(|watch| watch.line == line).count();
+    // The default of the API server; pools and namespaces have a watch each.
+    let (streams, others) = (100, 2);
+    assert!(on(Line::Shared) + others <= streams / 2, "{}", on(Line::Shared));
+    assert!(on(Line::Apart) < streams, "{}", on(Line::Apart));
+}
+
+#[test]
+fn the_watch_of_a_deleted_block_is_over_once_no_claim_can_arrive_any_more() {
+    let mut watch = watch();
+    let later = Instant::now() + UNSEEN;
+    watch.meaning(&Event::Apply(block("n")), "n");
+    assert!(!watch.is_over(later));
+    watch.meaning(&Event::Delete(block("n")), "n");
+    assert!(!watch.is_over(Instant::now()));
+    assert!(watch.is_over(later));
+    // It was made again.
+    watch.meaning(&Event::Apply(block("n")), "n");
+    assert!(!watch.is_over(later));
 }

@@ -26,15 +26,32 @@ const REFUSED: Duration = Duration::from_secs(300);
 /// The same for one that was not answered.
 const UNANSWERED: Duration = Duration::from_secs(60);
 
+/// Writes to Nodes that all agents make together in a second, at most, when a switch or the subnet manager restarts and all nodes
+/// have something to report. Each write is sent to everything that watches Nodes.
+const WRITES_A_SECOND: f64 = 200.0;
+
+/// How long a node with this `chance` (0 to 1) waits before it reports what all may have to report, in a cluster of so many nodes.
+pub(super) fn turn(nodes: u64, chance: f64) -> Duration {
+    let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
+    let all = f64::from(nodes) / WRITES_A_SECOND;
+    // The nodes of a small cluster do not disturb each other.
+    if all < 1.0 {
+        Duration::ZERO
+    } else {
+        Duration::from_secs_f64(all * chance)
+    }
+}
+
 /// Looks whenever something was `heard`, and now and then without; writes what differs.
 pub(super) async fn keep(agent: &Agent, heard: &Notify) {
     let every = agent.config.mirror.min(EVERY);
     let mut memory = Memory::read(&agent.config.data_dir);
     let mut teller = Teller::default();
+    let mut pause = Duration::ZERO;
     loop {
         // What is over within a moment is told by Events and metrics alone.
-        sleep(every / 10).await;
-        let pause = match sight().await {
+        sleep(every / 10 + std::mem::take(&mut pause)).await;
+        let rest = match sight().await {
             Ok(sight) => {
                 let verdict = judge(agent, &sight, &mut memory);
                 let calm = verdict.as_ref().is_none_or(|verdict| verdict.well);
@@ -58,8 +75,9 @@ pub(super) async fn keep(agent: &Agent, heard: &Notify) {
             }
         };
         tokio::select! {
-            () = heard.notified() => {}
-            () = sleep(pause) => {}
+            // All nodes of a fabric may hear of the same thing now; the look that counts is the one after the pause.
+            () = heard.notified() => pause = turn(agent.known_nodes(), fastrand::f64()),
+            () = sleep(rest) => {}
         }
     }
 }

@@ -6,6 +6,7 @@ use super::shared::Room;
 use super::{Answer, Target, Worker, mirror};
 use crate::agent::{Failure, event};
 use crate::ground::Ground;
+use crate::serve::unknown;
 use block::owner::Me;
 use common::cni::{Code, Error};
 use ipam::agent::{Reply, Request, Verb};
@@ -49,7 +50,7 @@ impl Worker {
             .map_err(|e| self.unsaid("whether the cluster has this node still", &e))?;
         let target = self.target().map_err(|e| self.failed(&e))?;
         let ground = self.require_open(&target)?;
-        self.require_namespace(&ground, request).await?;
+        self.require_namespace(&target, &ground, request).await?;
         match request.verb {
             Verb::Claim => self.serve_claim(&target, &ground, &request.families).await,
             Verb::Allocate => self.serve_allocate(&target, &ground, request).await,
@@ -63,12 +64,7 @@ impl Worker {
     fn require_open(&self, target: &Target) -> Result<Ground, Error> {
         let pool = &self.pool;
         let Some(object) = self.pool_object() else {
-            return Err(Error::new(
-                Code::POOL_UNKNOWN,
-                format!(
-                    "there is no IPPool {pool} in this cluster; see `kubectl get ippools.rdmanet.io`, and ipam.pool in the network configuration"
-                ),
-            ));
+            return Err(unknown(pool));
         };
         let refused = |why: String| Err(Error::new(Code::POOL_NOT_HERE, why));
         let Some(ground) = &target.ground else {
@@ -99,18 +95,29 @@ impl Worker {
         Ok(ground.clone())
     }
 
-    async fn require_namespace(&mut self, ground: &Ground, request: &Request) -> Result<(), Error> {
-        self.namespaces = None;
+    /// Refuses pods of namespaces that the pool does not select. Brings the file up to date if the plugin's own look at it has missed
+    /// the pod's namespace.
+    async fn require_namespace(
+        &mut self,
+        target: &Target,
+        ground: &Ground,
+        request: &Request,
+    ) -> Result<(), Error> {
         let names = self.namespaces(ground).await;
         let names = names.map_err(|e| self.unsaid("which namespaces it is for", &e))?;
-        let Some(names) = names else {
+        let (Some(names), Some(_)) = (names, &request.attachment) else {
             return Ok(());
         };
         let namespace = request.pod.as_ref().map(|pod| pod.namespace.as_str());
-        if request.attachment.is_none()
-            || namespace.is_some_and(|namespace| names.iter().any(|name| name == namespace))
-        {
-            return Ok(());
+        if let Some(namespace) = namespace {
+            let listed = names.iter().any(|name| name == namespace);
+            let selected = listed || {
+                let now = self.selects_now(ground, namespace).await;
+                now.map_err(|e| self.unsaid("whether it is for the pod's namespace", &e))?
+            };
+            if selected {
+                return self.admit(target, namespace).await.map_err(|e| self.failed(&e));
+            }
         }
         Err(Error::new(
             Code::POOL_NOT_FOR_NAMESPACE,
@@ -120,6 +127,15 @@ impl Worker {
                 namespace.unwrap_or("(unknown)")
             ),
         ))
+    }
+
+    /// Writes the file anew if it does not admit pods of `namespace`.
+    async fn admit(&mut self, target: &Target, namespace: &str) -> Result<(), Failure> {
+        let file = self.file().await?;
+        if file.is_some_and(|file| !file.admits(Some(namespace))) {
+            self.write_file(target).await?;
+        }
+        Ok(())
     }
 
     async fn serve_claim(

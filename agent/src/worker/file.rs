@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `pool.json` says besides blocks, and when this node was last known to have them (`confirmed`).
 
-use super::{Target, Worker};
+use super::{TELLING, Target, Worker};
 use crate::agent::Failure;
 use crate::ground::{Ground, Writer};
 use block::Owner;
 use block::owner::Me;
 use ipam::pool::{Confirmed, PoolFile};
-use kube::core::Selector;
+use kube::core::{Selector, SelectorExt};
 use std::time::{Duration, Instant};
 
 impl Worker {
@@ -114,17 +114,28 @@ impl Worker {
         let Some(selector) = ground.spec.namespace_selector.clone() else {
             return Ok(None);
         };
-        if let Some((at, names)) = &self.namespaces
-            && at.elapsed() < self.agent.config.mirror
-        {
-            return Ok(Some(names.clone()));
-        }
         let Ok(selector) = Selector::try_from(selector) else {
             return Ok(Some(Vec::new()));
         };
-        let mut names = self.agent.cluster.namespaces_of(&selector).await?;
+        let mut names = self.agent.namespaces.selected(&selector).await?;
+        self.admitted.retain(|_, since| since.elapsed() < TELLING);
+        names.extend(self.admitted.keys().cloned());
         names.sort_unstable();
-        self.namespaces = Some((Instant::now(), names.clone()));
+        names.dedup();
         Ok(Some(names))
+    }
+
+    /// Whether the pool selects `namespace`, by the API server's own word: the watch may not have told of its labels yet.
+    pub(super) async fn selects_now(&mut self, ground: &Ground, namespace: &str) -> Result<bool, Failure> {
+        let Some(selector) = ground.spec.namespace_selector.clone() else {
+            return Ok(true);
+        };
+        let labels = self.agent.cluster.namespace_labels(namespace).await?;
+        let selected = Selector::try_from(selector)
+            .is_ok_and(|selector| labels.is_some_and(|labels| selector.matches(&labels)));
+        if selected {
+            self.admitted.insert(namespace.to_owned(), Instant::now());
+        }
+        Ok(selected)
     }
 }

@@ -230,6 +230,7 @@ impl Worker {
         if released.is_empty() {
             return Ok(());
         }
+        self.exhausted.clear();
         let now = self.agent.stores.since_boot()?;
         let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
         for released in released {

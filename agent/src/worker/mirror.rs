@@ -126,6 +126,9 @@ impl Worker {
         let (Some(file), Some(ground), Some(Me::Registered(me))) =
             (&holdings.file, &target.ground, self.agent.me())
         else {
+            if holdings.file.is_none() {
+                self.agent.metrics.holds_nothing(&self.pool);
+            }
             return Ok(());
         };
         let total: u64 = usage.values().map(|used| used.leased).sum();
@@ -135,6 +138,7 @@ impl Worker {
         self.mirrored.told.retain(|name, _| blocks.contains_key(name));
         self.mirrored.forget_unless(&ground.spec);
         let mine = |block: &IpBlock| seen(block).owner == me && block.spec.state != BlockState::Shared;
+        let mut refused = None;
         for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
             let (used, at) = (usage.get(name).copied().unwrap_or_default(), Instant::now());
             match self.mirrored.told.get_mut(name) {
@@ -159,12 +163,15 @@ impl Worker {
                 }
             }
             let written = self.tell_of((name, block), used, generation, ground).await;
-            if written.is_err() {
+            if let Err(failure) = written {
                 self.mirrored.put_off(name, target.blocks, Instant::now());
+                if failure.is_silence() {
+                    return Err(failure);
+                }
+                refused.get_or_insert(failure);
             }
-            written?;
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     async fn tell_of(

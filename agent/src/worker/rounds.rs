@@ -15,6 +15,39 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+/// A part of a round. Requests of one part may use up the time of a round that plugins wait for; so each part has its turn to be
+/// the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Blocks go the steps that they have to go, and the file follows.
+    Settle,
+    /// Blocks are claimed ahead of need.
+    Claim,
+    /// Addresses of pods that are gone are freed.
+    Collect,
+    /// The use of blocks is told, and edits of the pool are noted.
+    Tell,
+}
+
+impl Part {
+    const ALL: [Self; 4] = [Self::Settle, Self::Claim, Self::Collect, Self::Tell];
+
+    /// The part that comes after this one.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Settle => Self::Claim,
+            Self::Claim => Self::Collect,
+            Self::Collect => Self::Tell,
+            Self::Tell => Self::Settle,
+        }
+    }
+
+    /// All parts, this one first.
+    pub(super) fn and_others(self) -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(self), |part| Some(part.next())).take(Self::ALL.len())
+    }
+}
+
 impl Worker {
     /// Works from when the API server has `told` of pools and blocks, so that what is only not told yet is not taken for gone,
     /// until `stop`; what has begun then has a moment left, and a question its time.
@@ -108,7 +141,8 @@ impl Worker {
         match done {
             Ok(()) => Round::Well,
             Err(failure) if hurry.is_told() && failure.is_silence() => {
-                tracing::debug!(pool = %self.pool, error = %failure, "a round was in the way and goes on later");
+                tracing::debug!(pool = %self.pool, error = %failure, "a round was cut short for a plugin and continues later");
+                self.agent.metrics.cut(&self.pool);
                 Round::Cut
             }
             Err(failure) => {

@@ -11,13 +11,78 @@ use block::claim::{Order, seed};
 use common::cni::{Code, Error};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, single};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 /// Addresses that are tried one by one before all are listed.
 const TRIES: u128 = 16;
 
+/// How long the result of a search that found nothing is kept at first, and at most. An address that another node releases
+/// meanwhile is found that much later.
+const FULL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+
+/// Searches that found every address taken, by family.
+#[derive(Default)]
+pub(super) struct Exhausted(HashMap<Family, Full>);
+
+struct Full {
+    /// The addresses that were all taken.
+    all: IntervalSet,
+    until: Instant,
+    pause: Duration,
+}
+
+impl Exhausted {
+    /// Whether all of `all` were taken a moment ago.
+    fn is_known(&self, family: Family, all: &IntervalSet, now: Instant) -> bool {
+        let full = self.0.get(&family);
+        full.is_some_and(|full| full.all == *all && now < full.until)
+    }
+
+    /// A search found all of `all` taken. The next one waits twice as long as this one did; `chance` (0 to 1) keeps nodes apart.
+    fn note(&mut self, family: Family, all: &IntervalSet, now: Instant, chance: f64) {
+        let before = self.0.get(&family).filter(|full| full.all == *all);
+        let pause = before.map_or(FULL.0, |full| (full.pause * 2).min(FULL.1));
+        let full = Full {
+            all: all.clone(),
+            until: now + pause.mul_f64(0.75 + chance / 2.0),
+            pause,
+        };
+        self.0.insert(family, full);
+    }
+
+    fn forget(&mut self, family: Family) {
+        self.0.remove(&family);
+    }
+
+    /// This node has released addresses.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 impl Worker {
     /// Any address of `all` that nobody has; none if all are taken. Looks first where the seed of the claimant says.
     pub(super) async fn bind_any(
+        &mut self,
+        ground: &Ground,
+        family: Family,
+        all: &IntervalSet,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<IpAddress>, Error> {
+        if self.exhausted.is_known(family, all, Instant::now()) {
+            return Ok(None);
+        }
+        let found = self.search(ground, family, all, claimant).await?;
+        match &found {
+            Some(_) => self.exhausted.forget(family),
+            None => self.exhausted.note(family, all, Instant::now(), fastrand::f64()),
+        }
+        Ok(found)
+    }
+
+    /// As [`Self::bind_any`], whatever an earlier search has found.
+    async fn search(
         &mut self,
         ground: &Ground,
         family: Family,
@@ -108,3 +173,6 @@ fn nth(set: &IntervalSet, mut index: u128) -> Option<u128> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,6 +57,15 @@ fn is_being_deleted(block: &IpBlock) -> bool {
     block.metadata.deletion_timestamp.is_some()
 }
 
+/// `names` in their order, those behind `last` first.
+fn behind(names: BTreeSet<String>, last: Option<String>) -> Vec<String> {
+    let (before, behind): (Vec<_>, Vec<_>) = match last {
+        Some(last) => names.into_iter().partition(|name| *name <= last),
+        None => (Vec::new(), names.into_iter().collect()),
+    };
+    behind.into_iter().chain(before).collect()
+}
+
 /// Steps about one block before others get their turn.
 const STEPS: usize = 8;
 
@@ -72,7 +81,8 @@ impl Worker {
             .map(|block| block.name.clone());
         let names: BTreeSet<String> = in_file.chain(blocks.keys().cloned()).collect();
         let surplus = self.surplus(target, holdings.file.as_ref(), &usage);
-        for name in names {
+        let mut refused = None;
+        for name in behind(names, self.cut_at.take()) {
             let cidr = holdings
                 .file
                 .iter()
@@ -86,12 +96,23 @@ impl Worker {
             } else {
                 Self::wish_for(target, &name, cell, used, surplus.contains(&name))
             };
-            self.settle(&name, cell, wish, target).await?;
-            if !self.proven {
-                self.compared.insert(name);
+            match self.settle(&name, cell, wish, target).await {
+                Ok(()) if self.proven => {}
+                Ok(()) => {
+                    self.compared.insert(name);
+                }
+                Err(failure) if failure.is_silence() => {
+                    // The next round begins behind it.
+                    self.cut_at = Some(name);
+                    return Err(failure);
+                }
+                Err(failure) => {
+                    tracing::warn!(pool = %self.pool, block = name, error = %failure, "settling a block failed");
+                    refused.get_or_insert(failure);
+                }
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// The blocks that this node can do without: idle for a while, and enough is free without them.

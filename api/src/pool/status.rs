@@ -102,8 +102,10 @@ pub struct Counters {
 
 /// The types of a pool's conditions.
 pub mod condition {
-    /// Addresses are given as the spec says.
+    /// The spec of this generation is in force.
     pub const READY: &str = "Ready";
+    /// Addresses are given, by this spec or by an earlier one.
+    pub const SERVING: &str = "Serving";
     /// Another pool of the address space has some of the addresses too.
     pub const OVERLAP: &str = "Overlap";
     /// A pool of another address space has some of the addresses too.

@@ -3,7 +3,7 @@
 
 use super::Keeper;
 use crate::context::Failure;
-use api::cluster::{Written, create, get, list, names, swap};
+use api::cluster::{Written, create, get, list, names, swap, swap_metadata};
 use api::grid::Cell;
 use api::ground::Ground;
 use api::listing::{Listing, addresses, entry, judge, widened};
@@ -45,7 +45,7 @@ impl Keeper {
         if !pool.finalizers().iter().any(|name| name == FINALIZER) {
             let mut wanted = pool.clone();
             wanted.finalizers_mut().push(FINALIZER.to_owned());
-            swap(&self.context.cluster.pools, &wanted).await?;
+            swap_metadata(&self.context.cluster.pools, &wanted).await?;
             return Ok(());
         }
         let accepted = self.accept(ground).await?;
@@ -59,7 +59,7 @@ impl Keeper {
             .clone()
             .unwrap_or_else(|| AddressSpace::new(&name, AddressSpaceSpec::default()));
         let kept: Vec<Cell> = self.blocks_of(ground.name.as_str());
-        let listed = widened(entry(&ground), &kept);
+        let mut listed = widened(entry(&ground), &kept);
         let others = match judge(&wanted.spec, &listed) {
             Listing::Accepted(others) => others,
             Listing::Conflict { pool, ip } => {
@@ -69,6 +69,9 @@ impl Keeper {
             }
         };
         let before = wanted.spec.pools.iter().position(|pool| pool.name == listed.name);
+        if let Some(at) = before {
+            listed.later.clone_from(&wanted.spec.pools[at].later);
+        }
         if before.is_some_and(|at| wanted.spec.pools[at] == listed) {
             return Ok(Accepted::Yes(Box::new(ground), others));
         }
@@ -142,7 +145,7 @@ impl Keeper {
         if pool.finalizers().iter().any(|name| name == FINALIZER) {
             let mut wanted = pool.clone();
             wanted.finalizers_mut().retain(|name| name != FINALIZER);
-            swap(&self.context.cluster.pools, &wanted).await?;
+            swap_metadata(&self.context.cluster.pools, &wanted).await?;
             tracing::info!(
                 pool = pool.name_any(),
                 "nobody has an address of the pool any more: it may go"

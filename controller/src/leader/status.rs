@@ -10,7 +10,7 @@ use api::ground::Ground;
 use api::listing::common_address;
 use api::object::now;
 use api::pool::condition::{
-    DEGRADED, EXCLUSION_OVER_LIVE, EXHAUSTED, FALLBACK_MISSING, OVERLAP, OVERLAP_ELSEWHERE, READY,
+    DEGRADED, EXCLUSION_OVER_LIVE, EXHAUSTED, FALLBACK_MISSING, OVERLAP, OVERLAP_ELSEWHERE, READY, SERVING,
     SHRINK_PENDING,
 };
 use api::pool::reason;
@@ -59,11 +59,12 @@ impl Keeper {
             Accepted::Invalid(error) => refused(&mut status, generation, reason::INVALID_SPEC, &error.msg),
             Accepted::Conflict(why) => refused(&mut status, generation, reason::CONFLICT, why),
         };
-        let mut findings = vec![ready, degraded, overlap];
         let in_force = match accepted {
             Accepted::Yes(ground, _) => Some(*ground),
             _ => Ground::accepted(pool)?,
         };
+        let serving = serving(in_force.is_some(), &ready);
+        let mut findings = vec![ready, serving, degraded, overlap];
         if let Some(ground) = in_force {
             let blocks = self.of_pool(ground.name.as_str());
             findings.extend(self.numbers(&blocks, &ground, &mut status));
@@ -109,7 +110,8 @@ impl Keeper {
             self.tend_shared(&ground, &blocks).await?;
         }
         let ready = finding(READY, false, reason::DELETING, &message);
-        self.write(pool, &before, status, vec![ready]).await
+        let serving = serving(false, &ready);
+        self.write(pool, &before, status, vec![ready, serving]).await
     }
 
     fn of_pool(&self, name: &str) -> Vec<Arc<IpBlock>> {
@@ -182,13 +184,31 @@ impl Keeper {
             reason,
             "{message}"
         );
-        let is_warning = *holds != (*kind == READY);
-        if is_warning || *kind == READY {
+        let is_good = [READY, SERVING].contains(kind);
+        let is_warning = *holds != is_good;
+        // What Serving says beside Ready is news only if the two differ.
+        let is_news = *kind != SERVING || *reason == reason::EARLIER_SPEC;
+        if is_news && (is_warning || is_good) {
             let note = format!("{kind}: {message}");
             self.context
                 .tell(&pool.object_ref(&()), is_warning, reason, note)
                 .await;
         }
+    }
+}
+
+/// Whether addresses are given while `ready` says whether the spec is in force. Tools that wait for `Ready` (kubectl, Flux, Argo CD, Helm)
+/// must not take an edit for done that has no effect; people must see that pods get addresses all the same.
+fn serving(in_force: bool, ready: &Finding) -> Finding {
+    match (in_force, ready.holds) {
+        (true, true) => finding(SERVING, true, reason::ACCEPTED, &ready.message),
+        (true, false) => finding(
+            SERVING,
+            true,
+            reason::EARLIER_SPEC,
+            "addresses are given as the spec said before its last edit",
+        ),
+        (false, _) => finding(SERVING, false, ready.reason, &ready.message),
     }
 }
 
@@ -228,17 +248,7 @@ fn refused(
     why: &str,
 ) -> (Finding, Finding, Finding) {
     status.observed_generation = generation;
-    let before = status.accepted.is_some();
-    let ready = if before {
-        finding(
-            READY,
-            true,
-            reason::EARLIER_SPEC,
-            "addresses are given as the spec said before its last edit",
-        )
-    } else {
-        finding(READY, false, reason, why)
-    };
+    let ready = finding(READY, false, reason, why);
     let conflict = reason == reason::CONFLICT;
     (
         ready,

@@ -105,7 +105,7 @@ fn a_node_whose_swap_nobody_answered_keeps_the_block_of_its_pods_without_a_node(
         // It says that the block is orphaned, takes it, and hears of neither; nothing that it asks for after that is done.
         let (name, mut swaps) = (block[0].clone(), 0);
         proxy.decide(move |method, path| {
-            let swap = method == "PUT" && path.ends_with(&name);
+            let swap = method == "PATCH" && path.ends_with(&name);
             swaps += u32::from(swap);
             match (swap, swaps) {
                 (false, _) => Fault::None,

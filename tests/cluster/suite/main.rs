@@ -11,6 +11,7 @@
 mod addresses;
 mod edits;
 mod events;
+mod exhausted;
 mod garbage;
 mod gone;
 mod late;
@@ -22,6 +23,8 @@ mod orphans;
 mod patience;
 mod proxied;
 mod quiet;
+mod ready;
 mod refused;
 mod shared;
 mod sticky;
+mod streams;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Agents and controller in this process: the daemon's own code, told what the daemon is told.
 
+use agent::client::Clients;
 use agent::config::Config;
+use api::supervisor::Supervisor;
 use clap::Parser;
 use cluster::Server;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::path::Path;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 #[derive(Parser)]
 struct ControllerFlags {
@@ -30,11 +30,11 @@ pub fn config(node: &str, data: &Path, more: &[&str]) -> Config {
 }
 
 /// Starts a controller of `server` with the defaults of the process and `more` flags.
-pub async fn controller(server: &Server, more: &[&str], tasks: &TaskTracker, stop: &CancellationToken) {
+pub async fn controller(server: &Server, more: &[&str], supervisor: &Supervisor) {
     let token = cluster::identity::controller_token(&server.admin().await, "rdmanet-controller-bench").await;
     let flags = ["rdmanet-controller", "--identity", "bench"];
     let config = ControllerFlags::parse_from(flags.iter().chain(more)).config;
-    controller::daemon::begin(config, client(server.config_with(&token)).await, tasks, stop);
+    controller::daemon::begin(config, client(server.config_with(&token)).await, supervisor);
 }
 
 /// A client of the administrator's that outlasts long pauses: kube's own breaks where it is used again after five minutes.
@@ -42,7 +42,13 @@ pub async fn admin(server: &Server) -> Client {
     client(Kubeconfig::read_from(server.kubeconfig()).unwrap()).await
 }
 
-/// The daemon's client.
+/// The daemon's clients.
+pub async fn clients(config: Kubeconfig) -> Clients {
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    Clients::new(&config.unwrap()).unwrap()
+}
+
+/// One of the daemon's clients.
 pub async fn client(config: Kubeconfig) -> Client {
     let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
     api::client::new(config.unwrap()).unwrap()

@@ -4,6 +4,7 @@
 use crate::agents;
 use agent::daemon;
 use api::IpPool;
+use api::supervisor::Supervisor;
 use cluster::install::until;
 use cluster::{Identity, Server};
 use kube::Api;
@@ -23,6 +24,7 @@ pub struct Nodes {
     pub sockets: Vec<PathBuf>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    controller: Supervisor,
 }
 
 /// Makes pool `name` of one range, in blocks of `block` addresses.
@@ -44,21 +46,23 @@ impl Nodes {
     /// `count` nodes below `dir`, each with a block of `pool`, which is there.
     pub async fn start(server: &Server, dir: &Path, pool: &str, count: usize) -> Self {
         let admin = server.admin().await;
+        let stop = CancellationToken::new();
         let mut nodes = Self {
             names: Vec::new(),
             data: Vec::new(),
             sockets: Vec::new(),
             tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
+            controller: Supervisor::new(stop.clone()),
+            stop,
         };
-        agents::controller(server, &[], &nodes.tasks, &nodes.stop).await;
+        agents::controller(server, &[], &nodes.controller).await;
         for i in 0..count {
             let name = format!("node-{i:02}");
             let (data, socket) = (dir.join(&name), dir.join(format!("{name}.sock")));
             let flags = ["--socket", socket.to_str().unwrap(), "--listen", "127.0.0.1:0"];
             let identity = Identity::new(&admin, &name).await;
             let config = agents::config(&name, &data, &flags);
-            let client = agents::client(identity.config(server)).await;
+            let client = agents::clients(identity.config(server)).await;
             let stop = nodes.stop.clone();
             nodes
                 .tasks
@@ -81,6 +85,7 @@ impl Nodes {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.controller.wait().await;
     }
 }
 

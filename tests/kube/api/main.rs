@@ -17,6 +17,7 @@ mod pools;
 mod proxied;
 mod rights;
 mod scripts;
+mod skew;
 
 use kube::core::Status;
 use serde_json::{Value, json};

@@ -95,10 +95,22 @@ async fn an_agent_has_the_verbs_it_needs_and_no_others() {
     let wanted: [(&str, &str, &str); 17] = [
         ("rdmanet.io", "ippools", "get list watch update patch"),
         ("rdmanet.io", "ippools/status", "update patch"),
-        ("rdmanet.io", "addressspaces", "get list watch create update"),
-        ("rdmanet.io", "ipblocks", "get list watch create update delete"),
+        (
+            "rdmanet.io",
+            "addressspaces",
+            "get list watch create update patch",
+        ),
+        (
+            "rdmanet.io",
+            "ipblocks",
+            "get list watch create update patch delete",
+        ),
         ("rdmanet.io", "ipblocks/status", "update patch"),
-        ("rdmanet.io", "ipaddresses", "get list watch create update delete"),
+        (
+            "rdmanet.io",
+            "ipaddresses",
+            "get list watch create update patch delete",
+        ),
         ("", "nodes", read),
         ("", "nodes/status", "patch"),
         ("", "pods", read),

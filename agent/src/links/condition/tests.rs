@@ -50,3 +50,12 @@ fn a_refusal_is_tried_again_ever_more_rarely_and_told_once() {
     assert_eq!(teller.failures, 8);
     assert!(teller.complaint.is_some());
 }
+
+#[test]
+fn the_nodes_of_a_large_cluster_report_a_fabric_event_one_after_another() {
+    assert_eq!(turn(10, 1.0), Duration::ZERO);
+    let latest = turn(10_000, 1.0).as_secs_f64();
+    assert!((latest - 10_000.0 / WRITES_A_SECOND).abs() < 1.0, "{latest}");
+    let turns: Vec<Duration> = (0..100).map(|i| turn(10_000, f64::from(i) / 100.0)).collect();
+    assert!(turns.is_sorted() && turns[0] < turns[50] && turns[50] < turns[99]);
+}

@@ -173,3 +173,19 @@ async fn a_worker_that_is_told_to_stop_leaves_a_hanging_round_soon() {
     let took = begun.elapsed();
     assert!(took < LONG, "{took:?}");
 }
+
+#[test]
+fn each_part_of_a_round_comes_first_in_its_turn() {
+    let mut firsts = Vec::new();
+    let mut first = Part::Settle;
+    for _ in 0..4 {
+        firsts.push(first);
+        let all: Vec<Part> = first.and_others().collect();
+        assert!(
+            all[0] == first && Part::ALL.iter().all(|part| all.contains(part)),
+            "{all:?}"
+        );
+        first = first.next();
+    }
+    assert!(Part::ALL.iter().all(|part| firsts.contains(part)), "{firsts:?}");
+}

@@ -82,3 +82,18 @@ fn what_is_wanted_of_a_block_follows_from_the_pool_first() {
     };
     assert_eq!(wish(&gone, inside, false), Wish::Drain);
 }
+
+#[test]
+fn a_round_that_was_cut_goes_on_behind_the_block_it_was_cut_at() {
+    let names = || {
+        ["a", "b", "c"]
+            .map(str::to_owned)
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(behind(names(), None), ["a", "b", "c"]);
+    assert_eq!(behind(names(), Some("a".to_owned())), ["b", "c", "a"]);
+    // Behind the last one, and behind one that is gone.
+    assert_eq!(behind(names(), Some("c".to_owned())), ["a", "b", "c"]);
+    assert_eq!(behind(names(), Some("bb".to_owned())), ["c", "a", "b"]);
+}

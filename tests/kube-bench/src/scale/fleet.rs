@@ -3,6 +3,7 @@
 
 use agent::agent::Agent;
 use agent::daemon;
+use agent::supervisor::Supervisor;
 use api::{IpBlock, IpPool};
 use cluster::{Identity, Server};
 use futures::StreamExt;
@@ -13,8 +14,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// Requests of the administrator at the same time.
 const AT_ONCE: usize = 32;
@@ -39,11 +38,9 @@ pub(crate) struct Fleet<'s> {
     pub(crate) identities: Vec<Identity>,
     pub(crate) agents: Vec<Arc<Agent>>,
     dir: TempDir,
-    tasks: TaskTracker,
-    stop: CancellationToken,
+    supervisor: Supervisor,
     /// The controller runs on while agents end and start.
-    controller: TaskTracker,
-    controller_stop: CancellationToken,
+    controller: Supervisor,
 }
 
 impl<'s> Fleet<'s> {
@@ -56,23 +53,20 @@ impl<'s> Fleet<'s> {
             identities: Vec::new(),
             agents: Vec::new(),
             dir: tempfile::tempdir_in("/dev/shm").unwrap(),
-            tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
-            controller: TaskTracker::new(),
-            controller_stop: CancellationToken::new(),
+            supervisor: Supervisor::default(),
+            controller: Supervisor::default(),
         }
     }
 
     /// Starts the controller, which runs until [`Fleet::end_all`].
     pub(crate) async fn begin_controller(&self) {
-        bench_kube::agents::controller(self.server, &[], &self.controller, &self.controller_stop).await;
+        bench_kube::agents::controller(self.server, &[], &self.controller).await;
     }
 
     /// Ends everything and waits for it.
     pub(crate) async fn end_all(&mut self) {
         self.end().await;
-        self.controller_stop.cancel();
-        self.controller.close();
+        self.controller.stop().cancel();
         self.controller.wait().await;
     }
 
@@ -154,21 +148,19 @@ impl<'s> Fleet<'s> {
         let node = &self.identities[i].node.node;
         let data = self.data(i);
         let config = bench_kube::agents::config(node, &data, &["--tick", tick]);
-        let client = bench_kube::agents::client(self.identities[i].config(self.server)).await;
-        let (agent, _) = daemon::begin(config, client, &self.tasks, &self.stop);
+        let client = bench_kube::agents::clients(self.identities[i].config(self.server)).await;
+        let (agent, _) = daemon::begin(config, client, &self.supervisor);
         self.agents.push(agent);
     }
 
     /// Ends all agents and waits for them.
     pub(crate) async fn end(&mut self) {
-        self.stop.cancel();
-        self.tasks.close();
-        tokio::time::timeout(PATIENCE, self.tasks.wait())
+        self.supervisor.stop().cancel();
+        tokio::time::timeout(PATIENCE, self.supervisor.wait())
             .await
             .expect("the agents do not end");
         self.agents.clear();
-        self.tasks = TaskTracker::new();
-        self.stop = CancellationToken::new();
+        self.supervisor = Supervisor::default();
     }
 
     /// `pool.json` of a node; null if there is none.

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The labels of all namespaces, for pools with a `namespaceSelector`.
+//!
+//! One metadata watch per agent serves all pools. It runs while an accepted pool has a `namespaceSelector`, and begins when a worker
+//! first asks. A list per pool and period would cost the API server as many full lists as there are nodes, for ever.
+//!
+//! Invariant: names are returned only after the API server has listed all namespaces; after that they follow the watch, which may
+//! lag. A pod is refused only after the API server was asked for its namespace alone (`worker::ask`).
+
+use crate::agent::Agent;
+use crate::api::IpPool;
+use crate::cluster::Trouble;
+use crate::patience::{self, Impatience};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::{PartialObjectMeta, Selector, SelectorExt};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{WatchStreamExt, watcher::Result as Watched};
+use kube::{Api, ResourceExt};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How often the agent looks whether a pool still selects namespaces.
+const IDLE_CHECK: Duration = Duration::from_secs(60);
+
+type Labels = BTreeMap<String, String>;
+
+/// What the watch has reported.
+#[derive(Debug)]
+pub struct Namespaces(watch::Sender<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// A worker has asked since the watch last ended.
+    wanted: bool,
+    /// By name; none before the first list is complete.
+    known: Option<BTreeMap<String, Labels>>,
+    /// The list that is under way.
+    listing: BTreeMap<String, Labels>,
+    /// The last error of the watch.
+    why: Option<String>,
+}
+
+impl Default for Namespaces {
+    fn default() -> Self {
+        Self(watch::Sender::new(State::default()))
+    }
+}
+
+impl State {
+    /// The names that `selector` selects, in order.
+    fn selected(&self, selector: &Selector) -> Vec<String> {
+        let known = self.known.iter().flatten();
+        let selected = known.filter(|(_, labels)| selector.matches(labels));
+        selected.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Takes what the watch reports. Returns whether names or labels have changed.
+    fn take(&mut self, event: Event<PartialObjectMeta<Namespace>>) -> bool {
+        match event {
+            Event::Init => self.listing.clear(),
+            Event::InitApply(one) => {
+                self.listing.insert(one.name_any(), labels(one));
+            }
+            Event::InitDone => {
+                self.why = None;
+                let listed = Some(std::mem::take(&mut self.listing));
+                let changed = listed != self.known;
+                self.known = listed;
+                return changed;
+            }
+            Event::Apply(one) => {
+                let (name, labels) = (one.name_any(), labels(one));
+                let known = self.known.get_or_insert_default();
+                return known.insert(name, labels.clone()) != Some(labels);
+            }
+            Event::Delete(one) => {
+                let known = self.known.get_or_insert_default();
+                return known.remove(&one.name_any()).is_some();
+            }
+        }
+        false
+    }
+}
+
+fn labels(one: PartialObjectMeta<Namespace>) -> Labels {
+    one.metadata.labels.unwrap_or_default()
+}
+
+/// Whether nodes need the labels of namespaces for `pool`.
+pub fn selects(pool: &IpPool) -> bool {
+    let accepted = pool.status.as_ref().and_then(|status| status.accepted.as_ref());
+    accepted.is_some_and(|spec| spec.namespace_selector.is_some())
+}
+
+impl Namespaces {
+    /// The names of the namespaces that `selector` selects, in order. Waits for the first list.
+    ///
+    /// # Errors
+    /// [`Trouble::Unanswered`], if the namespaces cannot be listed in time; [`Trouble::Unasked`].
+    pub async fn selected(&self, selector: &Selector) -> Result<Vec<String>, Trouble> {
+        self.0
+            .send_if_modified(|state| !std::mem::replace(&mut state.wanted, true));
+        let mut state = self.0.subscribe();
+        let what = "LIST and WATCH namespaces".to_owned();
+        let names = async {
+            let ready = state.wait_for(|state| state.known.is_some()).await;
+            ready.map(|state| state.selected(selector))
+        };
+        match patience::limited(names).await {
+            Ok(Ok(names)) => Ok(names),
+            Err(Impatience::GivenUp(after)) => {
+                let why = self.0.borrow().why.clone();
+                let why = why.unwrap_or_else(|| format!("nothing within {:.1} s", after.as_secs_f64()));
+                Err(Trouble::Unanswered { what, why })
+            }
+            // The sender is part of the agent, so there is one.
+            Err(Impatience::Unasked) | Ok(Err(_)) => Err(Trouble::Unasked { what }),
+        }
+    }
+
+    fn take(&self, event: Watched<Event<PartialObjectMeta<Namespace>>>) -> bool {
+        let mut changed = false;
+        self.0.send_if_modified(|state| match event {
+            Ok(event) => {
+                changed = state.take(event);
+                changed
+            }
+            Err(e) => {
+                state.why = Some(common::cni::error::causes(&e));
+                false
+            }
+        });
+        changed
+    }
+
+    fn forget(&self) {
+        self.0.send_replace(State::default());
+    }
+}
+
+/// Follows namespaces whenever a worker needs them, for ever. Calls `changed` when names or labels have changed.
+pub async fn run(agent: Arc<Agent>, changed: impl Fn()) {
+    let mut state = agent.namespaces.0.subscribe();
+    while state.wait_for(|state| state.wanted).await.is_ok() {
+        follow(&agent, &changed).await;
+        agent.namespaces.forget();
+    }
+}
+
+/// Follows namespaces until no pool selects any.
+async fn follow(agent: &Agent, changed: &impl Fn()) {
+    // Metadata alone, as `kube` asks for such objects.
+    let api: Api<PartialObjectMeta<Namespace>> = Api::all(agent.cluster.client.clone());
+    // From the API server's memory: thousands of agents may list at once.
+    let config = watcher::Config::default().any_semantic();
+    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    let mut check = tokio::time::interval(IDLE_CHECK);
+    check.reset();
+    loop {
+        tokio::select! {
+            event = events.next() => match event {
+                Some(event) => if agent.namespaces.take(event) {
+                    changed();
+                },
+                // A watcher has no end.
+                None => return,
+            },
+            _ = check.tick() => if !agent.pools.state().iter().any(|pool| selects(pool)) {
+                return;
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a write sends: a JSON merge patch (RFC 7386) of the members that this version of the program knows.
+//!
+//! An UPDATE replaces the whole object. A field that a newer version of the definitions has, and that this program does not know, would
+//! be lost. A merge patch leaves such fields alone. It carries `metadata.resourceVersion`, so the API server refuses it with
+//! 409 if the object has changed since it was read.
+//!
+//! Invariant: a member that this program knows becomes what the object says. A member that is absent there is sent as null, which
+//! deletes it. Any other member stays.
+//!
+//! Lists are replaced as a whole. The items of lists that this program writes have no members that a newer version may add, or
+//! they keep them (`crate::space::Listed`).
+
+use crate::definitions;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use kube::Resource;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// The members of an object that this program knows, and theirs.
+#[derive(Debug, Default)]
+struct Shape(BTreeMap<String, Shape>);
+
+/// The shapes of our kinds, by plural.
+static SHAPES: LazyLock<BTreeMap<String, Shape>> = LazyLock::new(|| {
+    let all = definitions().into_iter();
+    all.map(|definition| {
+        let mut versions = definition.spec.versions.into_iter();
+        let schema = versions.find_map(|version| version.schema?.open_api_v3_schema);
+        let mut shape = schema.as_ref().map(Shape::of).unwrap_or_default();
+        shape.accepted_is_a_spec(schema.as_ref());
+        (definition.spec.names.plural, shape)
+    })
+    .collect()
+});
+
+impl Shape {
+    fn of(schema: &JSONSchemaProps) -> Self {
+        let members = schema.properties.iter().flatten();
+        Self(
+            members
+                .map(|(name, member)| (name.clone(), Self::of(member)))
+                .collect(),
+        )
+    }
+
+    /// The schema of `status.accepted` has no members, and its content is that of a `spec`.
+    fn accepted_is_a_spec(&mut self, schema: Option<&JSONSchemaProps>) {
+        let spec = schema.and_then(|schema| schema.properties.as_ref()?.get("spec"));
+        let status = self
+            .0
+            .get_mut("status")
+            .and_then(|status| status.0.get_mut("accepted"));
+        if let (Some(spec), Some(accepted)) = (spec, status) {
+            *accepted = Self::of(spec);
+        }
+    }
+
+    /// `value` with null for each known member that it lacks.
+    fn complete(&self, value: &mut Value) {
+        let Value::Object(members) = value else { return };
+        for (name, shape) in &self.0 {
+            match members.get_mut(name) {
+                Some(member) => shape.complete(member),
+                None => {
+                    members.insert(name.clone(), Value::Null);
+                }
+            }
+        }
+    }
+}
+
+/// The part of a resource that a write changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All but the status.
+    Main,
+    /// Metadata alone.
+    Metadata,
+    /// The status.
+    Status,
+}
+
+/// The patch that gives `part` of an object the content that `object` has, if it is the version that `object` was made from.
+///
+/// # Errors
+/// A sentence: `object` was never read, or it cannot be written as JSON.
+pub(super) fn of<K: Resource<DynamicType = ()> + Serialize>(object: &K, part: Part) -> Result<Value, String> {
+    let meta = object.meta();
+    // Without a version, the patch would change whatever is there.
+    let Some(version) = &meta.resource_version else {
+        return Err("the agent has not read the object before (no resourceVersion)".to_owned());
+    };
+    let mut metadata = json!({ "resourceVersion": version });
+    if part != Part::Status {
+        metadata["finalizers"] = json!(meta.finalizers);
+        if let Some(annotations) = &meta.annotations {
+            metadata["annotations"] = json!(annotations);
+        }
+    }
+    let mut patch = Map::new();
+    patch.insert("metadata".to_owned(), metadata);
+    let all = serde_json::to_value(object).map_err(|e| format!("it cannot be written as JSON: {e}"))?;
+    let Value::Object(all) = all else {
+        return Ok(Value::Object(patch));
+    };
+    let shape = SHAPES.get(&*K::plural(&()));
+    for (name, mut content) in all {
+        let wanted = match name.as_str() {
+            "metadata" | "apiVersion" | "kind" => false,
+            "status" => part == Part::Status,
+            _ => part == Part::Main,
+        };
+        if wanted {
+            if let Some(shape) = shape.and_then(|shape| shape.0.get(&name)) {
+                shape.complete(&mut content);
+            }
+            patch.insert(name, content);
+        }
+    }
+    Ok(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests;

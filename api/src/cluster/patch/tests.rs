@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::{
+    AddressSpace, AddressSpaceSpec, AddressState, BlockState, IpAddress, IpAddressSpec, IpBlock, IpBlockSpec,
+    IpPool, NodeRef,
+};
+
+fn block() -> IpBlock {
+    let spec = IpBlockSpec {
+        pool: "p".to_owned(),
+        cidr: "10.0.0.0/29".to_owned(),
+        owner: NodeRef::default(),
+        epoch: 1,
+        state: BlockState::Active,
+        orphaned: None,
+    };
+    let mut block = IpBlock::new("default-4-0a000000-29", spec);
+    block.metadata.resource_version = Some("7".to_owned());
+    block
+}
+
+#[test]
+fn a_patch_carries_the_version_that_was_read_and_nothing_is_sent_without_one() {
+    let patch = of(&block(), Part::Main).unwrap();
+    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    let mut unread = block();
+    unread.metadata.resource_version = None;
+    assert!(of(&unread, Part::Main).is_err());
+}
+
+#[test]
+fn members_that_an_object_lacks_are_deleted_and_unknown_ones_are_not_named() {
+    let patch = of(&block(), Part::Main).unwrap();
+    let spec = patch["spec"].as_object().unwrap();
+    assert_eq!(spec.get("orphaned"), Some(&Value::Null));
+    let names: Vec<&str> = spec.keys().map(String::as_str).collect();
+    assert_eq!(names, ["cidr", "epoch", "orphaned", "owner", "pool", "state"]);
+    assert!(patch.get("status").is_none() && patch.get("kind").is_none());
+}
+
+#[test]
+fn every_optional_member_of_an_address_can_be_taken_away() {
+    let spec = IpAddressSpec {
+        pool: "p".to_owned(),
+        address: "10.0.0.1".to_owned(),
+        block: "10.0.0.0/29".to_owned(),
+        node: NodeRef::default(),
+        state: AddressState::Kept,
+        attachment: None,
+        pod: None,
+        holder: None,
+        since: None,
+    };
+    let mut address = IpAddress::new("default-0a000001", spec);
+    address.metadata.resource_version = Some("7".to_owned());
+    let patch = of(&address, Part::Main).unwrap();
+    for member in ["attachment", "pod", "holder", "since"] {
+        assert_eq!(patch["spec"].get(member), Some(&Value::Null), "{member}");
+    }
+}
+
+#[test]
+fn an_accepted_spec_without_a_selector_takes_the_earlier_one_away() {
+    let mut pool: IpPool = serde_json::from_value(json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "p", "resourceVersion": "7" },
+        "spec": { "ranges": [{ "subnet": "10.0.0.0/24" }] },
+    }))
+    .unwrap();
+    pool.status.get_or_insert_default().accepted = Some(pool.spec.clone());
+    let patch = of(&pool, Part::Status).unwrap();
+    assert_eq!(
+        patch["status"]["accepted"].get("nodeSelector"),
+        Some(&Value::Null)
+    );
+    assert_eq!(patch["status"].get("wanted"), Some(&Value::Null));
+    assert!(patch.get("spec").is_none());
+}
+
+#[test]
+fn a_write_of_finalizers_sends_no_spec() {
+    let mut space = AddressSpace::new("default", AddressSpaceSpec::default());
+    space.metadata.resource_version = Some("7".to_owned());
+    let patch = of(&space, Part::Metadata).unwrap();
+    assert!(patch.get("spec").is_none());
+    assert_eq!(patch["metadata"].get("finalizers"), Some(&Value::Null));
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Starts the agent's tasks and ends the process when one of them fails.
+//!
+//! A task that panics takes its part of the agent with it: the worker of a pool, the plugin socket, a watch. The process
+//! would go on, and its probes would call it healthy. So the process ends, and the kubelet restarts it. Every step of the agent
+//! may be its last one, so nothing is lost.
+//!
+//! Invariant: while [`Supervisor::stop`] is not cancelled, every task that was started with [`Supervisor::spawn`] runs, and no
+//! task has panicked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Starts tasks and watches them. Clones share the same tasks.
+#[derive(Clone, Debug, Default)]
+pub struct Supervisor {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    failed: Arc<Mutex<Option<TaskEnded>>>,
+}
+
+/// A task of the agent has ended although nothing asked it to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("task {task:?} of the agent has {how}; the process ends, so that it is started again")]
+pub struct TaskEnded {
+    /// The name of the task.
+    pub task: &'static str,
+    /// `panicked` or `ended`.
+    pub how: &'static str,
+}
+
+/// Reports the end of a task when it is dropped, which happens in a panic too.
+struct Guard {
+    supervisor: Supervisor,
+    task: &'static str,
+    may_end: bool,
+    ended: bool,
+}
+
+impl Guard {
+    /// The task has ended by itself. As a method it keeps the whole guard in the task: a task that named the field would take the field
+    /// alone, and drop the rest before it begins.
+    fn finish(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.ended && self.may_end || self.supervisor.stop.is_cancelled() {
+            return;
+        }
+        let how = if self.ended { "ended" } else { "panicked" };
+        let failed = TaskEnded { task: self.task, how };
+        tracing::error!(
+            task = failed.task,
+            how,
+            "a task of the agent failed; the agent stops"
+        );
+        self.supervisor
+            .failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(failed);
+        self.supervisor.stop.cancel();
+    }
+}
+
+impl Supervisor {
+    /// A supervisor whose tasks stop with `stop`.
+    pub fn new(stop: CancellationToken) -> Self {
+        Self {
+            stop,
+            ..Self::default()
+        }
+    }
+
+    /// Cancelled when the agent stops, for whatever reason.
+    pub fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// Starts a task that runs until [`Self::stop`]. If it ends before, the agent stops.
+    pub fn spawn(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.start(task, false, work);
+    }
+
+    /// Starts a task that may end at any time. If it panics, the agent stops.
+    pub fn spawn_brief(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.start(task, true, work);
+    }
+
+    fn start(&self, task: &'static str, may_end: bool, work: impl Future<Output = ()> + Send + 'static) {
+        let mut guard = Guard {
+            supervisor: self.clone(),
+            task,
+            may_end,
+            ended: false,
+        };
+        self.tasks.spawn(async move {
+            work.await;
+            guard.finish();
+        });
+    }
+
+    /// Waits until all tasks have ended, once [`Self::stop`] is cancelled.
+    pub async fn wait(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// The first task that failed.
+    ///
+    /// # Errors
+    /// [`TaskEnded`], if there is one.
+    pub fn outcome(&self) -> Result<(), TaskEnded> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.clone().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests;

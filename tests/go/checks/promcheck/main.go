@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command promcheck reads alert rules and Grafana dashboards as Prometheus does, and prints the metrics that they name.
+//
+//	promcheck FILE...
+//
+// A rule file (.yaml) goes through model/rulefmt, which is what `promtool check rules` calls; each query of a dashboard (.json)
+// through the parser of PromQL, with Grafana's variables replaced. promtool itself links a client of every cloud for service
+// discovery, and takes many times as long to build.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+type panel struct {
+	ID      int
+	Title   string
+	Type    string
+	Targets []struct{ Expr string }
+	Panels  []panel
+}
+
+type dashboard struct {
+	Title         string
+	UID           string
+	SchemaVersion int
+	Panels        []panel
+}
+
+var pql = parser.NewParser(parser.Options{})
+
+// rules returns the expressions of a rule file.
+func rules(file string) ([]string, error) {
+	groups, errs := rulefmt.ParseFile(file, false, model.UTF8Validation, pql, slog.Default())
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	var all []string
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			all = append(all, rule.Expr)
+		}
+	}
+	return all, nil
+}
+
+// queries returns the expressions of a dashboard.
+func queries(file string) ([]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var board dashboard
+	if err := json.Unmarshal(text, &board); err != nil {
+		return nil, err
+	}
+	if board.Title == "" || board.UID == "" || board.SchemaVersion == 0 {
+		return nil, errors.New("a dashboard has title, uid and schemaVersion")
+	}
+	var all []string
+	seen := map[int]string{}
+	variables := strings.NewReplacer("$__rate_interval", "5m", "$job", ".+")
+	for _, one := range board.Panels {
+		if other, taken := seen[one.ID]; taken {
+			return nil, fmt.Errorf("panels %q and %q have one id", other, one.Title)
+		}
+		seen[one.ID] = one.Title
+		if one.Title == "" || len(one.Targets) == 0 {
+			return nil, fmt.Errorf("panel %d has no title or no query", one.ID)
+		}
+		for _, target := range one.Targets {
+			all = append(all, variables.Replace(target.Expr))
+		}
+	}
+	return all, nil
+}
+
+// metrics returns the names that an expression selects.
+func metrics(expr string) ([]string, error) {
+	parsed, err := pql.ParseExpr(expr)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", expr, err)
+	}
+	var names []string
+	for _, selectors := range parser.ExtractSelectors(parsed) {
+		for _, matcher := range selectors {
+			if matcher.Name == labels.MetricName {
+				names = append(names, matcher.Value)
+			}
+		}
+	}
+	return names, nil
+}
+
+func check(file string, names map[string]bool) error {
+	read := rules
+	if filepath.Ext(file) == ".json" {
+		read = queries
+	}
+	exprs, err := read(file)
+	if err != nil {
+		return err
+	}
+	if len(exprs) == 0 {
+		return errors.New("no expression")
+	}
+	for _, expr := range exprs {
+		found, err := metrics(expr)
+		if err != nil {
+			return err
+		}
+		for _, name := range found {
+			names[name] = true
+		}
+	}
+	return nil
+}
+
+func main() {
+	names := map[string]bool{}
+	for _, file := range os.Args[1:] {
+		if err := check(file, names); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", file, err)
+			os.Exit(1)
+		}
+	}
+	sorted := make([]string, 0, len(names))
+	for name := range names {
+		sorted = append(sorted, name)
+	}
+	sort.Strings(sorted)
+	for _, name := range sorted {
+		fmt.Println(name)
+	}
+}

@@ -38,7 +38,8 @@ pub enum Level {
 pub struct Problem {
     /// How bad it is.
     pub level: Level,
-    /// What kind: `duplicate`, `overlap`, `foreign-block`, `unclaimed`, `outside`, `leak`, `orphan`, `homeless`, `pool`, `links`.
+    /// What kind: `duplicate`, `overlap`, `foreign-block`, `unclaimed`, `outside`, `leak`, `orphan`, `homeless`, `deserted`,
+    /// `pool`, `links`.
     pub kind: &'static str,
     /// Of what: an address, a block or a pool.
     pub subject: String,
@@ -137,6 +138,7 @@ pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
             .filter_map(|block| ownerless(snapshot, block)),
     );
     found.extend(leaks(snapshot));
+    found.extend(deserted(snapshot));
     found.extend(pools(snapshot));
     found.extend(links(snapshot));
     found.sort();
@@ -383,12 +385,51 @@ fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
     leaked.collect()
 }
 
+/// Blocks of nodes on which no agent runs any more, such as after a narrower `nodeSelector` of the `DaemonSet`. The plugin of such a node
+/// goes on giving their addresses, so nothing but its agent can return them.
+fn deserted(snapshot: &Snapshot) -> Vec<Problem> {
+    // A cluster without any agent is one that is being set up or removed, or has agents by another name.
+    if snapshot.agents.is_empty() {
+        return Vec::new();
+    }
+    let mut by_node: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
+    for block in &snapshot.blocks {
+        let spec = &block.object.spec;
+        let owned = matches!(spec.state, BlockState::Active | BlockState::Draining);
+        let node = spec.owner.node.as_str();
+        if owned && snapshot.nodes.contains_key(node) && !snapshot.agents.contains(node) {
+            by_node.entry(node).or_default().push(block);
+        }
+    }
+    let about = |(node, blocks): (&str, Vec<&Block>)| {
+        let told = blocks.iter().filter_map(|block| block.object.status.as_ref());
+        let used: i64 = told.map(|status| status.used).sum();
+        problem(
+            Level::Warn,
+            "deserted",
+            node,
+            format!(
+                "has {} blocks ({} addresses in use, as last reported), and no agent runs there to return them",
+                blocks.len(),
+                used
+            ),
+            "let the DaemonSet rdmanet-agent run on it again (nodeSelector, tolerations); to empty it, first take its label out of spec.nodeSelector of the pools",
+        )
+    };
+    by_node.into_iter().map(about).collect()
+}
+
 fn pools(snapshot: &Snapshot) -> Vec<Problem> {
     let mut found = Vec::new();
     for pool in &snapshot.pools {
         let conditions = pool.object.status.iter().flat_map(|status| &status.conditions);
+        let serves = conditions
+            .clone()
+            .any(|one| one.type_ == condition::SERVING && one.status == "True");
         for one in conditions {
             let level = match (one.type_.as_str(), one.status.as_str()) {
+                // Pods get addresses by an earlier spec.
+                (condition::READY, "False") if serves => Level::Warn,
                 (condition::READY, "False") => Level::Fail,
                 (condition::DEGRADED | condition::EXHAUSTED | condition::FALLBACK_MISSING, "True") => {
                     Level::Warn

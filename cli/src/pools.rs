@@ -99,10 +99,12 @@ fn readiness(pool: &Pool) -> (&str, &str) {
         })
 }
 
-/// The conditions besides `Ready` that hold.
+/// The conditions that hold and tell of something to look at.
 fn standing(pool: &Pool) -> Vec<String> {
     let conditions = pool.object.status.iter().flat_map(|status| &status.conditions);
-    let held = conditions.filter(|one| one.type_ != condition::READY && one.status == "True");
+    let held = conditions.filter(|one| {
+        ![condition::READY, condition::SERVING].contains(&one.type_.as_str()) && one.status == "True"
+    });
     held.map(|one| one.type_.clone()).collect()
 }
 

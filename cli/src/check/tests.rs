@@ -163,3 +163,19 @@ fn a_node_whose_rail_has_no_carrier_is_wrong_and_one_whose_bond_lacks_a_port_is_
         ]
     );
 }
+
+#[test]
+fn blocks_of_a_node_without_an_agent_are_reported() {
+    let mut snapshot = cluster();
+    let deserted = |snapshot: &Snapshot| -> Vec<String> {
+        let all = problems(snapshot).into_iter();
+        all.filter(|one| one.kind == "deserted")
+            .map(|one| one.subject)
+            .collect()
+    };
+    assert!(deserted(&snapshot).is_empty());
+    snapshot.agents = ["a".to_owned()].into();
+    assert_eq!(deserted(&snapshot), ["b"]);
+    snapshot.agents.insert("b".to_owned());
+    assert!(deserted(&snapshot).is_empty());
+}

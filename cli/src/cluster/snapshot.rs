@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub nodes: BTreeMap<String, String>,
     /// What the agent of each node says of its links, by name; nodes without such links are not here.
     pub links: BTreeMap<String, NodeCondition>,
+    /// The nodes on which an agent's pod is, by the label of our manifests.
+    pub agents: BTreeSet<String>,
     /// All pods, with or without networks: one that is not here does not exist.
     pub pods: Vec<PodFacts>,
     /// The pools that each network (`namespace/name`) takes addresses from.
@@ -211,6 +213,14 @@ impl Snapshot {
             }
         }
         let pods: Vec<Pod> = list(&Api::all(client.clone()), "Pods", wanted).await?;
+        let is_agent = |pod: &&Pod| {
+            let label = pod.labels().get("app.kubernetes.io/name");
+            label.is_some_and(|name| name == "rdmanet-agent")
+        };
+        let agents = pods.iter().filter(is_agent);
+        self.agents = agents
+            .filter_map(|pod| pod.spec.as_ref()?.node_name.clone())
+            .collect();
         self.pods = pods.iter().map(PodFacts::of).collect();
         Ok(())
     }

@@ -165,3 +165,48 @@ fn definitions_can_be_left_to_somebody_else() {
     );
     assert!(objects.len() > 5);
 }
+
+#[test]
+fn proxies_labels_affinity_and_the_strategy_of_updates_can_be_set() {
+    let values = [
+        IMAGE,
+        "env[0].name=NO_PROXY",
+        "env[0].value=10.0.0.0/8",
+        "podLabels.team=hpc",
+        "commonLabels.part=network",
+        "affinity.nodeAffinity.a=b",
+        "updateStrategy=OnDelete",
+    ];
+    let objects = templated(NAMESPACE, &values).unwrap();
+    let daemonset = find(&objects, "DaemonSet", "rdmanet-agent");
+    assert_eq!(daemonset["spec"]["updateStrategy"], json!({ "type": "OnDelete" }));
+    assert_eq!(daemonset["metadata"]["labels"]["part"], "network");
+    let template = &daemonset["spec"]["template"];
+    let labels = &template["metadata"]["labels"];
+    assert_eq!(
+        (&labels["team"], &labels["part"]),
+        (&json!("hpc"), &json!("network"))
+    );
+    assert_eq!(labels["app.kubernetes.io/name"], "rdmanet-agent");
+    assert_eq!(template["spec"]["affinity"]["nodeAffinity"]["a"], "b");
+    let agent = &template["spec"]["containers"][0];
+    assert_eq!(variable(agent, "NO_PROXY"), Some(json!("10.0.0.0/8")));
+    let controller = &find(&objects, "Deployment", "rdmanet-controller")["spec"]["template"];
+    let container = &controller["spec"]["containers"][0];
+    assert_eq!(variable(container, "NO_PROXY"), Some(json!("10.0.0.0/8")));
+}
+
+#[test]
+fn a_cluster_that_asks_for_a_quota_of_critical_pods_gets_one() {
+    let without = templated(NAMESPACE, &[IMAGE]).unwrap();
+    assert!(without.iter().all(|object| kind(object) != "ResourceQuota"));
+    let with = templated("fabric", &[IMAGE, "criticalPodsQuota=true"]).unwrap();
+    let quota = find(&with, "ResourceQuota", "rdmanet-critical-pods");
+    assert_eq!(quota["metadata"]["namespace"], "fabric");
+    let applied = deploy::manifests::kustomized("overlays/gke");
+    let pod = &find(&applied, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"][0]["hostPath"]["path"], "/home/kubernetes/bin");
+    let quota = find(&applied, "ResourceQuota", "rdmanet-critical-pods");
+    let classes = &quota["spec"]["scopeSelector"]["matchExpressions"][0]["values"];
+    assert!(classes.as_array().unwrap().contains(&pod["priorityClassName"]));
+}

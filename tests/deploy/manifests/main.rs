@@ -9,7 +9,9 @@
 #![allow(clippy::print_stdout, reason = "what was done is part of the run's record")]
 
 mod accepted;
+mod bill;
 mod least;
+mod monitoring;
 mod release;
 mod same;
 mod values;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Alert rules and dashboard, as Prometheus reads them (`tests/go/checks/promcheck`).
+
+use deploy::workspace;
+use std::process::Command;
+
+/// The metrics that docs/operate.md explains, which a test of the agent compares with the code.
+fn explained() -> String {
+    let page = std::fs::read_to_string(workspace().join("docs/operate.md")).unwrap();
+    let start = page.find("\n## Metrics\n").unwrap();
+    page[start..].split("\n## Error codes").next().unwrap().to_owned()
+}
+
+/// What `promcheck` prints about files of `conf/monitoring`.
+fn promcheck(files: &[&str]) -> Result<Vec<String>, String> {
+    let built = Command::new(workspace().join("tests/go/build"))
+        .args(["--group", "checks"])
+        .output()
+        .unwrap();
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
+    let folder = String::from_utf8(built.stdout).unwrap();
+    let output = Command::new(format!("{}/promcheck", folder.trim()))
+        .args(files)
+        .current_dir(workspace().join("conf/monitoring"))
+        .output()
+        .unwrap();
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let names = String::from_utf8(output.stdout).unwrap();
+    Ok(names.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn prometheus_reads_the_alerts_and_the_dashboard_and_knows_every_metric() {
+    let explained = explained();
+    for file in ["alerts.yaml", "dashboard.json"] {
+        let names = promcheck(&[file]).unwrap();
+        assert!(names.len() > 5, "{file}: {names:?}");
+        for name in names {
+            let plain = ["_total", "_info", "_bucket"]
+                .iter()
+                .find_map(|suffix| name.strip_suffix(suffix))
+                .unwrap_or(&name);
+            assert!(explained.contains(&format!("| `{plain}` |")), "{file}: {name}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_prometheus_cannot_read_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wrong.yaml");
+    std::fs::write(
+        &file,
+        "groups: [{ name: a, rules: [{ alert: A, expr: 'sum(rdmanet_blocks' }] }]",
+    )
+    .unwrap();
+    let said = promcheck(&[file.to_str().unwrap()]).unwrap_err();
+    assert!(said.contains("wrong.yaml"), "{said}");
+}

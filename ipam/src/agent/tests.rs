@@ -185,3 +185,15 @@ fn a_full_queue_of_callers_costs_the_limit() {
     let error = ask(&client).unwrap_err();
     assert!(error.msg.contains("no answer within 300 ms"), "{error}");
 }
+
+/// Plugin and agent of one node differ in version while the agent's pod is replaced (`docs/design/versions.md`).
+#[test]
+fn messages_of_a_later_version_are_read_without_their_new_members() {
+    let mut question = serde_json::to_value(request()).unwrap();
+    question["later"] = serde_json::json!({ "any": 1 });
+    let read: Request = serde_json::from_value(question).unwrap();
+    assert_eq!(read, request());
+    let answer = serde_json::json!({ "answer": "addresses", "addresses": ["10.0.0.1"], "later": 1 });
+    let read: Reply = serde_json::from_value(answer).unwrap();
+    assert!(matches!(read, Reply::Addresses { addresses } if addresses.len() == 1));
+}

@@ -98,3 +98,11 @@ fn a_pod_of_unknown_namespace_is_admitted_only_where_all_are() {
     pool.namespaces = Some(Vec::new());
     assert!(!pool.admits(Some("default")));
 }
+
+/// The agent of a node is newer than a plugin that still runs (`docs/design/versions.md`).
+#[test]
+fn a_file_of_a_later_agent_is_read_without_its_new_members() {
+    let mut file = serde_json::to_value(pool()).unwrap();
+    file["later"] = json!([1]);
+    assert_eq!(read(&file).unwrap(), pool());
+}

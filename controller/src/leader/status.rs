@@ -186,8 +186,12 @@ impl Keeper {
         );
         let is_good = [READY, SERVING].contains(kind);
         let is_warning = *holds != is_good;
-        // What Serving says beside Ready is news only if the two differ.
-        let is_news = *kind != SERVING || *reason == reason::EARLIER_SPEC;
+        // What Serving says beside Ready is news only if the two differ; a spec that is not in force is announced as Degraded.
+        let is_news = match *kind {
+            SERVING => *reason == reason::EARLIER_SPEC,
+            READY => *holds || *reason == reason::DELETING,
+            _ => true,
+        };
         if is_news && (is_warning || is_good) {
             let note = format!("{kind}: {message}");
             self.context

@@ -224,5 +224,6 @@ async fn a_pool_without_blocks_is_used_to_its_last_address() {
     assert_eq!(refused["code"], 110, "{refused}");
     nodes[1].del("rail0", &Attachment::of("b-0"));
     until("one is free", async || site.addresses().await.len() == 13).await;
-    nodes[0].add("rail0", &Attachment::of("more"));
+    // This node has found the pool full a moment ago, and looks again within seconds.
+    nodes[0].add_soon("rail0", &Attachment::of("more")).await;
 }

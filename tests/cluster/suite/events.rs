@@ -13,12 +13,16 @@ use serde_json::json;
 pub(crate) async fn events(site: &Site, kind: &str, name: &str, reason: &str) -> Vec<(String, String)> {
     let all: Api<Event> = Api::all(site.admin.clone());
     let all = all.list(&ListParams::default()).await.unwrap().items;
+    let reporter = match kind {
+        "IPPool" => "rdmanet-controller",
+        _ => "rdmanet-agent",
+    };
     let about = |event: &Event| {
         let regarding = event.regarding.clone().unwrap_or_default();
         regarding.kind.as_deref() == Some(kind)
             && regarding.name.as_deref() == Some(name)
             && event.reason.as_deref() == Some(reason)
-            && event.reporting_controller.as_deref() == Some("rdmanet-agent")
+            && event.reporting_controller.as_deref() == Some(reporter)
     };
     all.into_iter()
         .filter(about)

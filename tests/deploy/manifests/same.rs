@@ -143,6 +143,7 @@ fn the_chart_has_copies_of_the_manifests_and_no_links() {
             copies.join("controller.yaml"),
         ),
         (conf.join("overlays/openshift/scc.yaml"), copies.join("scc.yaml")),
+        (conf.join("overlays/gke/quota.yaml"), copies.join("quota.yaml")),
     ];
     for folder in ["crds", "rbac", "policies"] {
         for name in manifests(&conf.join(folder)) {

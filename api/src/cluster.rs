@@ -14,7 +14,7 @@ use crate::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, VersionMatch};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use patch::Part;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -160,7 +160,7 @@ impl Worker {
         } else {
             Ok(())
         };
-        self.reconcile().await.and(released)
+        Box::pin(self.reconcile()).await.and(released)
     }
 
     /// Whether the plugin has given up before it was its turn.

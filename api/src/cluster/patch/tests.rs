@@ -14,6 +14,7 @@ fn block() -> IpBlock {
         epoch: 1,
         state: BlockState::Active,
         orphaned: None,
+        quarantine_seconds: None,
     };
     let mut block = IpBlock::new("default-4-0a000000-29", spec);
     block.metadata.resource_version = Some("7".to_owned());
@@ -35,7 +36,18 @@ fn members_that_an_object_lacks_are_deleted_and_unknown_ones_are_not_named() {
     let spec = patch["spec"].as_object().unwrap();
     assert_eq!(spec.get("orphaned"), Some(&Value::Null));
     let names: Vec<&str> = spec.keys().map(String::as_str).collect();
-    assert_eq!(names, ["cidr", "epoch", "orphaned", "owner", "pool", "state"]);
+    assert_eq!(
+        names,
+        [
+            "cidr",
+            "epoch",
+            "orphaned",
+            "owner",
+            "pool",
+            "quarantineSeconds",
+            "state"
+        ]
+    );
     assert!(patch.get("status").is_none() && patch.get("kind").is_none());
 }
 

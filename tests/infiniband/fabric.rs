@@ -82,6 +82,32 @@ pub(crate) fn run_on(hcas: usize, test: impl FnOnce(&Node) + Send) {
     });
 }
 
+/// The same with these HCAs accelerated: `""` for none, `"0"` for the first, `"all"`.
+pub(crate) fn run_accelerated(hcas: &str, test: impl FnOnce(&Node) + Send) {
+    run(|node| of_kind(node, hcas, || test(node)));
+}
+
+/// `test` on HCAs without a data path of their own, whatever kind this run has: connected mode exists only there.
+pub(crate) fn plain(node: &Node, test: impl FnOnce()) {
+    of_kind(node, "", test);
+}
+
+/// Unloads and loads the driver of the HCAs, of which these are accelerated from then on.
+pub(crate) fn reload_driver(node: &Node, hcas: &str) {
+    load_kind(node, MODULE, hcas);
+    bring_up(node);
+}
+
+fn of_kind(node: &Node, hcas: &str, test: impl FnOnce()) {
+    if hcas == accelerated() {
+        return test();
+    }
+    reload_driver(node, hcas);
+    let outcome = catch_unwind(AssertUnwindSafe(test));
+    reload(node, MODULE);
+    outcome.unwrap_or_else(|failure| resume_unwind(failure));
+}
+
 fn set_netns_mode(mode: NetnsMode) {
     let mut socket = Socket::<Rdma>::open().unwrap();
     soon(&format!("every pod is gone, for the {mode} mode"), || {
@@ -95,15 +121,22 @@ fn reload(node: &Node, parameters: &str) {
     bring_up(node);
 }
 
-/// Loads the module again. The HCAs that have a data path of their own keep it.
+/// The HCAs of this run that have a data path of their own for `IPoIB`, as mlx5 has: `tests/fabric/run --accelerated`.
+fn accelerated() -> String {
+    let list = std::env::var_os("FABRIC_ACCELERATED").unwrap_or_default();
+    list.to_string_lossy().into_owned()
+}
+
+/// Loads the module again, with HCAs of the same kinds as before.
 fn load(node: &Node, parameters: &str) {
-    let accelerated = match fs::read_to_string("/sys/module/softib/parameters/accelerated") {
-        Ok(list) if !matches!(list.trim(), "" | "(null)") => format!(" accelerated={}", list.trim()),
-        _ => String::new(),
-    };
+    load_kind(node, parameters, &accelerated());
+}
+
+fn load_kind(node: &Node, parameters: &str, accelerated: &str) {
     for words in [
         "-r softib".to_owned(),
-        format!("softib {parameters}{accelerated}"),
+        // The last value of a parameter counts, so a test's own list of accelerated HCAs holds.
+        format!("softib accelerated={accelerated} {parameters}"),
     ] {
         let output = node.exec("modprobe", &words);
         assert!(output.status.success(), "modprobe {words}: {output:?}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the child is made: its name, its kind's settings, whose it is.
 
-use crate::fabric::{address, network, reaches, run, soon};
+use crate::fabric::{address, network, reaches, run, run_accelerated, soon};
 use common::netlink::{IpoibMode, LinkInfo};
 use tests::json;
 
@@ -28,7 +28,7 @@ fn a_link_of_the_node_may_bear_the_pods_interface_name() {
 
 #[test]
 fn umcast_and_the_transport_reach_the_kernel() {
-    run(|node| {
+    run_accelerated("", |node| {
         for (keys, want_mode, want_umcast) in [
             (json!({}), IpoibMode::Datagram, false),
             (
@@ -57,7 +57,7 @@ fn umcast_and_the_transport_reach_the_kernel() {
 
 #[test]
 fn check_finds_that_the_transport_was_changed() {
-    run(|node| {
+    run_accelerated("", |node| {
         let pod = node.pod();
         let conf = network(node, &json!({"ipoibMode": "datagram"}));
         pod.attach(&conf, "net1");

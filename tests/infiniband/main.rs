@@ -4,6 +4,8 @@
 //! One module per promise. The HCAs belong to the whole VM, so that one test runs at a time, however many threads
 //! libtest has: [`fabric::run`] holds a lock. It also asserts that every test leaves the node as it found it.
 //!
+//! There are two kinds of HCA (`tests/fabric/README.md`); `tests/all` says which module runs on which.
+//!
 //! Wants three HCAs whose ports have the partition keys 0xffff and 0x8001, the files of `conf/` in `/etc/cni/net.d`, and the
 //! reference plugins with `cnitool` in `/opt/cni/bin`; whatever is missing fails a test, which says so.
 
@@ -13,6 +15,7 @@
     reason = "a test that cannot go on fails"
 )]
 
+mod accelerated;
 mod announcement;
 mod bond;
 mod choice;
@@ -35,6 +38,7 @@ mod rdma;
 mod reach;
 mod reboot;
 mod refused;
+mod reload;
 mod runtime;
 mod storm;
 mod verbs;

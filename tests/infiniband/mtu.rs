@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The MTU: what the partition's group allows, what connected mode allows, and what is reported.
 
-use crate::fabric::{address, network, reaches, run, run_with};
+use crate::fabric::{address, network, reaches, run, run_accelerated, run_with};
 use common::netlink::{IpoibMode, LinkInfo};
 use std::thread::sleep;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn a_lower_mtu_is_in_effect_after_the_join_too_and_check_finds_a_change() {
 
 #[test]
 fn an_mtu_that_the_mode_cannot_carry_is_refused_with_the_most_it_can() {
-    run(|node| {
+    run_accelerated("", |node| {
         let pod = node.pod();
         for (keys, max) in [
             (json!({"mtu": 4093}), "datagram mode: 4092"),
@@ -58,7 +58,7 @@ fn an_mtu_that_the_mode_cannot_carry_is_refused_with_the_most_it_can() {
 
 #[test]
 fn connected_mode_carries_60000_bytes_in_one_packet() {
-    run(|node| {
+    run_accelerated("", |node| {
         let pods = [node.pod(), node.pod()];
         let keys = |master| json!({"ipoibMode": "connected", "mtu": 65520, "master": master});
         let confs = ["ib0", "ib1"].map(|master| network(node, &keys(master)));

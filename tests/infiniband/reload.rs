@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The driver of the HCAs is unloaded and loaded again while pods are attached, as an upgrade of `MLNX_OFED` does
+//! (`docs/ofed.md`). The kernel deletes the children of every namespace then.
+
+use crate::fabric::{network, reload_driver, run_accelerated};
+use tests::json;
+
+#[test]
+fn after_a_driver_reload_check_reports_the_loss_and_del_releases_the_address() {
+    for hcas in ["", "all"] {
+        run_accelerated(hcas, |node| {
+            let before = node.leases();
+            let (old, new) = (node.pod(), node.pod());
+            let conf = network(node, &json!({}));
+            old.attach(&conf, "net1");
+            let files = node.leases().len() - before.len();
+            reload_driver(node, hcas);
+            assert!(old.links().is_empty(), "the kernel deletes the child");
+            old.check(&conf, "net1")
+                .refused(104, &["net1 is not as ADD left it", "it is gone"]);
+            new.attach(&conf, "net1");
+            new.check(&conf, "net1").done();
+            assert_eq!(node.leases().len(), before.len() + 2 * files, "two addresses");
+            old.detach(&conf, "net1");
+            new.check(&conf, "net1").done();
+            new.detach(&conf, "net1");
+            assert_eq!(node.leases(), before);
+        });
+    }
+}

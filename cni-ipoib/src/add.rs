@@ -16,7 +16,7 @@ use crate::rdma::{Sources, grant_for, interface};
 use crate::select::{settle, turn};
 use crate::{CniIpoib, device_info, policy};
 use common::cni::dispatch::Call;
-use common::cni::{self, Attachment, CniResult, Delegate, IfName, Interface, IpConfig, Version};
+use common::cni::{self, Attachment, CniResult, Delegate, IfName, Interface, IpConfig, PROBES, Version};
 use common::netns::Netns;
 use common::rdma::{PciAddress, Sysfs};
 use std::path::Path;
@@ -182,11 +182,14 @@ impl CniIpoib {
     }
 }
 
-/// The IPAM plugin, if there is one.
+/// The IPAM plugin, if there is one. Its configuration says that this plugin probes the addresses which it marks ([`PROBES`]).
 pub(crate) fn delegate<'c>(call: &'c Call, config: &Config) -> Result<Option<Delegate<'c>>, cni::Error> {
     let plugin = config.ipam.as_deref();
     plugin
-        .map(|plugin| Delegate::new(plugin, call, config.delegate_timeout))
+        .map(|plugin| {
+            let delegate = Delegate::new(plugin, call, config.delegate_timeout)?;
+            Ok(delegate.with(PROBES, true.into()))
+        })
         .transpose()
 }
 

@@ -7,9 +7,10 @@
 mod address;
 mod bond;
 mod create;
+mod probe;
 mod rdma;
 
-pub(crate) use address::{address, route, route_entry};
+pub(crate) use address::{route, route_entry};
 
 use crate::config::Mode;
 use crate::device_info;
@@ -24,6 +25,7 @@ use common::netlink::{Link, LinkChange};
 use common::undo::{Failure, Undo};
 use create::create;
 use nix::errno::Errno;
+pub(crate) use probe::{address, probe};
 use rdma::give_rdma;
 pub(crate) use rdma::write_record;
 use serde_json::Value;
@@ -106,6 +108,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
         policy::prepare(kernel, &link, &ipam.ips)?;
     }
     bring_up(kernel, &link)?;
+    probe(kernel, &link, &ipam.ips, plan.child.carrier_timeout)?;
     route(kernel, &link, &ipam)?;
     if let Some(table) = plan.policy_table {
         policy::apply(undo, &link, table, &ipam)?;
@@ -118,8 +121,9 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
     let addresses: Vec<IpAddr> = ipam.ips.iter().map(|ip| ip.address.ip()).collect();
     // The kernel announced when the link came up, but an IPoIB link had not joined its groups by then, and what was
     // sent is lost. Only there, because closing a packet socket waits for RCU: 14 ms of an ADD that takes 4. The pod
-    // works without it; neighbours that knew another owner take longer to notice.
-    if plan.child.mode == Mode::Ipoib
+    // works without it; neighbours that knew another owner take longer to notice. An address that was probed came after
+    // the link was up, so the kernel has not announced it on any link.
+    if (plan.child.mode == Mode::Ipoib || ipam.ips.iter().any(|ip| ip.probe))
         && let Err(error) = kernel.announce(&link, &addresses)
     {
         tracing::warn!(link = %plan.ifname, %error, "cannot announce the addresses to the neighbours");

@@ -8,6 +8,7 @@ use crate::select::{self, PassedOver};
 use common::cni::{self, Code, IfName};
 use common::lock::holder;
 use common::netlink;
+use common::probe::Claim;
 use common::rdma::{Guid, Pkey};
 use std::fmt;
 use std::fs::File;
@@ -235,6 +236,28 @@ pub enum Error {
     /// The IPAM plugin answered without an address.
     #[error("ipam plugin {0} answered without an address; check its ranges")]
     NoAddress(String),
+    /// Another host answers for an address that the pod was given.
+    #[error(
+        "{} answers on the network of {ifname} already, at {}: another host has the address; find that host, or keep the address out of the range or pool (exclude), and create the pod again",
+        claim.address, answered_at(claim)
+    )]
+    AddressAnswered {
+        /// The pod's interface.
+        ifname: String,
+        /// The answer.
+        claim: Claim,
+    },
+    /// The neighbours could not be asked about an address.
+    #[error(
+        "cannot probe the addresses of {ifname}; the plugin needs CAP_NET_RAW, and the interface must stay up"
+    )]
+    Probe {
+        /// The pod's interface.
+        ifname: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// A file of our own, or of the kernel's, could not be read or written.
     #[error("cannot {what} {path}; {remedy}")]
     Io {
@@ -330,7 +353,8 @@ impl Error {
             Self::IfnameInUse(_) => Code::IFNAME_IN_USE,
             Self::NetnsGone(_) => Code::UNKNOWN_CONTAINER,
             Self::NetnsWrong { .. } => Code::INVALID_ENVIRONMENT,
-            Self::Kernel { .. } => Code::KERNEL,
+            Self::Kernel { .. } | Self::Probe { .. } => Code::KERNEL,
+            Self::AddressAnswered { .. } => Code::ADDRESS_ANSWERED,
             Self::NoAddress(_) => Code::DELEGATE,
             Self::Io { .. } => Code::IO,
             Self::Busy(_) | Self::Locked { .. } => Code::TRY_AGAIN,
@@ -375,6 +399,17 @@ impl fmt::Display for Mode {
             Self::Macvlan => "macvlan",
             Self::Ipvlan => "ipvlan",
         })
+    }
+}
+
+/// The hardware address that answered, and on InfiniBand the port it belongs to.
+fn answered_at(claim: &Claim) -> String {
+    let Some(hardware) = &claim.hardware else {
+        return "a hardware address that the answer does not name".to_owned();
+    };
+    match hardware.port_guid() {
+        Some(guid) => format!("{hardware} (port GUID {guid})"),
+        None => hardware.to_string(),
     }
 }
 

@@ -20,6 +20,7 @@ use common::netlink::{
     Added, Address, AddressOptions, Error, Link, LinkChange, NewLink, Route, RouteEntry, Socket,
 };
 use common::netns::Netns;
+use common::probe::{self, Claim};
 use ipnetwork::IpNetwork;
 use std::fs;
 use std::io;
@@ -68,6 +69,9 @@ pub trait Kernel: PolicyRouting + RdmaSubsystem + VirtualFunctions + WholeLinks 
     /// Has the kernel announce the addresses of a link in the pod when it comes up, and, for `ipv6`, allows IPv6 on it,
     /// which runtimes and images like to forbid.
     fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()>;
+    /// Asks the neighbours of a link in the pod whether another host has one of these addresses; see
+    /// [`common::probe::probe`].
+    fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>>;
     /// Tells the neighbours of a link in the pod who has these addresses now.
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()>;
 }
@@ -204,6 +208,10 @@ impl Kernel for Namespaces<'_> {
                 fs::write(&disable, "0")
             }
         })?
+    }
+
+    fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {
+        self.pod()?.1.run(|| probe::probe(link, addresses))?
     }
 
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {

@@ -270,3 +270,55 @@ fn name_resolution_comes_from_the_configuration_before_the_ipam_plugin() {
         assert_eq!(answer["dns"], own);
     });
 }
+
+/// A pod whose address the IPAM plugin wants probed, beside a pod that has `holder`.
+fn probed<'n>(node: &'n Node, holder: &str, address: &str) -> (Pod<'n>, Pod<'n>, Conf) {
+    let (first, _) = attached(node, &json!({"ips": [{"address": holder}]}));
+    let conf = scripted(
+        node,
+        &json!({"ips": [{"address": address, "rdmanet.io/probe": true}]}),
+    );
+    (first, node.pod(), conf)
+}
+
+#[test]
+fn an_address_that_another_pod_answers_for_is_refused_with_that_pods_mac() {
+    Node::run(|node| {
+        for address in ["10.7.0.2/24", "fd00:7::2/64"] {
+            let (holder, pod, conf) = probed(node, address, address);
+            let mac = holder.link("net1").address.to_string();
+            let ip = address.split('/').next().unwrap();
+            pod.add(&conf, "net1")
+                .refused(105, &[ip, &mac, "another host has the address"]);
+            assert!(pod.link_names().is_empty(), "nothing is left of the refused ADD");
+        }
+    });
+}
+
+#[test]
+fn a_probed_address_that_no_host_answers_for_is_given() {
+    Node::run(|node| {
+        for (holder, address) in [("10.7.0.2/24", "10.7.0.3/24"), ("fd00:7::2/64", "fd00:7::3/64")] {
+            let (_holder, pod, conf) = probed(node, holder, address);
+            let answer = pod.attach(&conf, "net1");
+            assert_eq!(pod.global("net1"), [address]);
+            let note = &answer["ips"][0]["rdmanet.io/probe"];
+            assert!(note.is_null(), "the note is for the main plugin alone: {note}");
+            pod.check(&conf, "net1").done();
+        }
+    });
+}
+
+#[test]
+fn a_resting_address_is_given_at_once_when_no_other_is_left() {
+    Node::run(|node| {
+        // The subnet has one address beside the gateway's.
+        let mut ipam = node.rdma_ipam("10.7.0.0/30");
+        ipam["cooldown"] = json!(3600);
+        let conf = node.conf(json!({"ipam": ipam}));
+        let (first, second) = (node.pod(), node.pod());
+        let address = first.attach(&conf, "net1")["ips"][0]["address"].clone();
+        first.detach(&conf, "net1");
+        assert_eq!(second.attach(&conf, "net1")["ips"][0]["address"], address);
+    });
+}

@@ -10,6 +10,7 @@ use common::netlink::{
     Added, Address, Carried, Error, IpoibMode, Link, LinkChange, NetnsMode, NewLink, RdmaDevice, RdmaPort,
     RouteEntry, Rule, Saved,
 };
+use common::probe::Claim;
 use common::rdma::Guid;
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
@@ -165,6 +166,11 @@ impl Kernel for Faulty<'_> {
     fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()> {
         self.faults.io()?;
         self.kernel.prepare_addresses(ifname, ipv6)
+    }
+
+    fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {
+        self.faults.io()?;
+        self.kernel.probe(link, addresses)
     }
 
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {

@@ -14,8 +14,8 @@ const SCOPE_LINK: u8 = 253;
 /// The metric of an IPv6 default route that names none; the kernel's own default is 1024 (`IP6_RT_PRIO_USER`).
 const SECOND_DEFAULT: u32 = 2048;
 
-/// Gives the link its addresses, before it comes up.
-pub(crate) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
+/// Prepares the link for its addresses, before it comes up.
+pub(super) fn prepare(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
     let ipv6 = ips.iter().any(|ip| ip.address.is_ipv6());
     let prepared = kernel.prepare_addresses(&link.name, ipv6);
     prepared.map_err(|source| Error::Io {
@@ -23,7 +23,15 @@ pub(crate) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) ->
         path: format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", link.name).into(),
         remedy: "the node's kernel must have IPv6, or the IPAM plugin give IPv4 addresses only",
         source,
-    })?;
+    })
+}
+
+/// Gives the link these addresses.
+pub(super) fn add_addresses<'i>(
+    kernel: &mut dyn Kernel,
+    link: &Link,
+    ips: impl Iterator<Item = &'i IpConfig>,
+) -> Result<(), Error> {
     for ip in ips {
         match kernel.add_address(link.index, ip.address) {
             Ok(Added::New) => {}

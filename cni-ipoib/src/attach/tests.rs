@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+mod probe;
+
 use super::*;
 use crate::config::Mode;
 use crate::journal::Diary;

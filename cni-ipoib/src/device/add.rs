@@ -6,7 +6,7 @@ use super::{DeviceError, Facts, Plan, Snapshot, Turn, function, moved, take};
 use crate::CniIpoib;
 use crate::add::{AddTo, Made, Refused, delegate, require_free_name};
 use crate::attach::{
-    Attached, Failed, World, address, allocate, bring_up, route, write_device_info, write_record,
+    Attached, Failed, World, address, allocate, bring_up, probe, route, write_device_info, write_record,
 };
 use crate::config::{Config, Master};
 use crate::device_info::{self, Hardware};
@@ -289,6 +289,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
         policy::prepare(kernel, &link, &ipam.ips)?;
     }
     bring_up(kernel, &link)?;
+    probe(kernel, &link, &ipam.ips, plan.moved.carrier_timeout)?;
     route(kernel, &link, &ipam)?;
     if let Some(table) = plan.policy_table {
         policy::apply(undo, &link, table, &ipam)?;

@@ -72,10 +72,12 @@ fn number(error: &Error) -> usize {
         Error::Device(_) => 29,
         Error::AddressOfBond { .. } => 30,
         Error::NotOffered { .. } => 31,
+        Error::AddressAnswered { .. } => 32,
+        Error::Probe { .. } => 33,
     }
 }
 
-const VARIANTS: usize = 32;
+const VARIANTS: usize = 34;
 
 /// Every variant with its code, its message, and its details.
 fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
@@ -336,6 +338,27 @@ fn of_the_work() -> Vec<(Error, u32, &'static str, &'static str)> {
             103,
             "ipam plugin ranges answered without an address; check its ranges",
             "",
+        ),
+        (
+            Error::AddressAnswered {
+                ifname: "net1".to_owned(),
+                claim: Claim {
+                    address: "10.0.0.2".parse().unwrap(),
+                    hardware: Some("02:00:00:00:0a:0b".parse().unwrap()),
+                },
+            },
+            105,
+            "10.0.0.2 answers on the network of net1 already, at 02:00:00:00:0a:0b: another host has the address; find that host, or keep the address out of the range or pool (exclude), and create the pod again",
+            "",
+        ),
+        (
+            Error::Probe {
+                ifname: "net1".to_owned(),
+                source: std::io::Error::from_raw_os_error(100),
+            },
+            100,
+            "cannot probe the addresses of net1; the plugin needs CAP_NET_RAW, and the interface must stay up",
+            "Network is down (os error 100)",
         ),
         (
             Error::Io {

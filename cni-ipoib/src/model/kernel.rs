@@ -7,6 +7,7 @@ use crate::kernel::{Kernel, Side};
 use common::netlink::{
     Added, Address, Error, HwAddress, Link, LinkChange, LinkInfo, NewLink, NewLinkKind, RouteEntry, Rule,
 };
+use common::probe::Claim;
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
 use std::cell::{Ref, RefCell, RefMut};
@@ -67,6 +68,8 @@ pub(crate) struct Model {
     pub(crate) udev: Option<&'static str>,
     /// What the pod itself adds as soon as a link is created on the host.
     pub(crate) pod_adds: Option<Link>,
+    /// What another host answers to a probe.
+    pub(crate) claim: Option<Claim>,
     next_index: u32,
 }
 
@@ -94,6 +97,7 @@ impl ModelKernel {
             plain: false,
             udev: None,
             pod_adds: None,
+            claim: None,
             next_index: 100,
         };
         Self {
@@ -497,6 +501,11 @@ impl Kernel for ModelKernel {
         let ipv6 = if ipv6 { " and IPv6" } else { "" };
         self.ask(format!("prepare addresses{ipv6} on {ifname}"), |_| Ok(()))
             .map_err(to_io)
+    }
+
+    fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>> {
+        let text = format!("probe {} on {}", addresses.len(), link.name);
+        self.ask(text, |model| Ok(model.claim.clone())).map_err(to_io)
     }
 
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()> {

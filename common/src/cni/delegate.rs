@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Delegation: a plugin calls another one, as the runtime called it (spec § Section 4).
 //!
-//! Holds always: a delegate gets the configuration unchanged, ends before this call returns, and can neither
-//! flood nor block it.
+//! Invariant: a delegate gets the configuration unchanged but for the members that its caller adds, ends before this call
+//! returns, and can neither flood nor block it.
 
 mod process;
 
@@ -12,7 +12,7 @@ use super::id::Attachment;
 use super::result::CniResult;
 use super::version::Version;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ pub struct Delegate<'c> {
     call: &'c Call,
     timeout: Duration,
     started: Option<Started<'c>>,
+    added: Map<String, Value>,
 }
 
 /// What is told the process id of each process that is started.
@@ -64,7 +65,21 @@ impl<'c> Delegate<'c> {
             call,
             timeout,
             started: None,
+            added: Map::new(),
         })
+    }
+
+    /// The same delegate, which gets `key` in its configuration beside what the runtime wrote.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: Value) -> Self {
+        self.added.insert(key.to_owned(), value);
+        self
+    }
+
+    fn conf(&self) -> Map<String, Value> {
+        let mut conf = self.call.conf.object.clone();
+        conf.extend(self.added.clone());
+        conf
     }
 
     /// The same, which tells `started` the process id of each process before that gets its configuration and can do anything. If
@@ -105,7 +120,7 @@ impl<'c> Delegate<'c> {
 
     /// GC; `valid` replaces the list of attachments to keep.
     pub fn gc(&self, valid: &[Attachment]) -> Result<(), Error> {
-        let mut conf = self.call.conf.object.clone();
+        let mut conf = self.conf();
         conf.insert("cni.dev/valid-attachments".to_owned(), json!(valid));
         self.run("GC", None, None, Some(&Value::Object(conf))).map(|_| ())
     }
@@ -140,7 +155,7 @@ impl<'c> Delegate<'c> {
         }
         let stdin = match conf {
             Some(conf) => conf.to_string(),
-            None => json!(self.call.conf.object).to_string(),
+            None => Value::Object(self.conf()).to_string(),
         };
         let started = |pid| self.started.map_or(Ok(()), |Started(tell)| tell(pid));
         let output = process::run(process, stdin.as_bytes(), self.timeout, started).map_err(|e| {

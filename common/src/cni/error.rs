@@ -39,6 +39,8 @@ impl Code {
     pub const DELEGATE: Self = Self(103);
     /// 104: CHECK found the attachment changed or missing.
     pub const CHECK_FAILED: Self = Self(104);
+    /// 105: another host answers for the address that the pod was given.
+    pub const ADDRESS_ANSWERED: Self = Self(105);
     /// 110: every address of a range set or pool is taken or excluded.
     pub const EXHAUSTED: Self = Self(110);
     /// 111: a requested address belongs to another attachment.

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses that the IPAM plugin wants probed, beside one that it does not.
+
+use super::*;
+use common::probe::Claim;
+
+fn probed() -> Ipam {
+    Ipam::giving(&json!({
+        "ips": [
+            {"address": "10.0.0.2/24", "rdmanet.io/probe": true},
+            {"address": "fd00:1::2/64"},
+        ],
+    }))
+}
+
+fn position(log: &[String], start: &str) -> usize {
+    let found = log.iter().position(|request| request.starts_with(start));
+    found.unwrap_or_else(|| panic!("no {start:?} in {log:?}"))
+}
+
+#[test]
+fn an_address_is_probed_before_the_pod_has_it_and_announced_after() {
+    for (mode, kind) in [(Mode::Ipoib, IPOIB), (Mode::Macvlan, MACVLAN)] {
+        let mut bench = Bench::new(mode, probed());
+        bench.attach(&plan(mode, kind)).unwrap();
+        let log = bench.log();
+        let order = [
+            "give fd00:1::2/64",
+            "bring ",
+            "probe 1 on net1",
+            "give 10.0.0.2/24",
+            "announce",
+        ];
+        let places: Vec<usize> = order.iter().map(|start| position(&log, start)).collect();
+        assert!(places.is_sorted(), "{mode}: {log:?}");
+    }
+}
+
+#[test]
+fn an_address_that_another_host_answers_for_is_refused_and_released() {
+    let mut bench = Bench::new(Mode::Ipoib, probed());
+    bench.kernel.set().claim = Some(Claim {
+        address: "10.0.0.2".parse().unwrap(),
+        hardware: Some(
+            "00:00:20:50:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e"
+                .parse()
+                .unwrap(),
+        ),
+    });
+    let error = bench.refused(&plan(Mode::Ipoib, IPOIB));
+    assert_eq!(error.code, Code::ADDRESS_ANSWERED);
+    for part in ["10.0.0.2", "net1", "port GUID 248a:0703:00b4:0c5e"] {
+        assert!(error.msg.contains(part), "{error} lacks {part}");
+    }
+    let log = bench.log();
+    assert!(
+        !log.iter().any(|request| request.starts_with("give 10.0.0.2")),
+        "{log:?}"
+    );
+    assert_eq!(bench.ipam.verbs(), ["ADD", "DEL"]);
+}
+
+#[test]
+fn a_probe_that_fails_is_no_proof_that_the_address_is_free() {
+    let mut bench = Bench::new(Mode::Macvlan, probed());
+    bench.kernel.fail(Fault::Every("probe"));
+    assert_eq!(bench.refused(&plan(Mode::Macvlan, MACVLAN)).code, Code::KERNEL);
+}
+
+#[test]
+fn nothing_is_probed_unless_the_ipam_plugin_wants_it() {
+    let mut bench = Bench::new(Mode::Ipoib, Ipam::dual_stack());
+    bench.attach(&plan(Mode::Ipoib, IPOIB)).unwrap();
+    let log = bench.log();
+    assert!(!log.iter().any(|request| request.starts_with("probe")), "{log:?}");
+}

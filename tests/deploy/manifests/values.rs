@@ -20,7 +20,7 @@ fn variable(container: &Value, name: &str) -> Option<Value> {
 
 #[test]
 fn values_that_make_no_sense_are_refused_with_the_value_and_what_fits() {
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 19] = [
         (&[], "missing property 'image'"),
         (&["image="], "at '/image'"),
         (&["image=rdmanet-agent"], "at '/image'"),

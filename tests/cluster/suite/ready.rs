@@ -28,7 +28,7 @@ fn listened(node: &Member) -> usize {
     node.log().matches("the agent listens").count()
 }
 
-async fn is_ready(node: &Member) -> bool {
+fn is_ready(node: &Member) -> bool {
     node.listens().is_some() && node.get("/readyz").starts_with("HTTP/1.1 200")
 }
 
@@ -55,16 +55,16 @@ async fn an_agent_is_ready_only_while_it_receives_pools_and_blocks() {
         .await;
         assert!(node.get("/healthz").starts_with("HTTP/1.1 200"));
         refused.store(false, Ordering::SeqCst);
-        until("the agent is ready", async || is_ready(&node).await).await;
+        until("the agent is ready", async || is_ready(&node)).await;
         node.stop();
     }
     let starts = listened(&node) + 1;
     node.start();
     until("the agent answers probes", async || listened(&node) == starts).await;
-    until("the agent is ready again", async || is_ready(&node).await).await;
+    until("the agent is ready again", async || is_ready(&node)).await;
     site.server.kill();
     until("an agent without API server is not ready", async || {
-        !is_ready(&node).await
+        !is_ready(&node)
     })
     .await;
     let answer = node.get("/readyz");

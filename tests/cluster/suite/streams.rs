@@ -95,15 +95,15 @@ async fn a_namespace_that_was_just_made_is_admitted_at_once(site: &Site, node: &
     let team: Namespace = serde_json::from_value(team).unwrap();
     namespaces.create(&PostParams::default(), &team).await.unwrap();
     let mut pod = Attachment::of("of-new");
-    pod.pod = "new/one".to_owned();
+    "new/one".clone_into(&mut pod.pod);
     node.add("rail0", &pod);
 }
 
 async fn a_namespace_that_loses_its_label_is_refused(site: &Site, node: &Member) {
     let namespaces: Api<Namespace> = Api::all(site.admin.clone());
-    let none = json!({ "metadata": { "labels": { "team": null } } });
+    let unlabelled = json!({ "metadata": { "labels": { "team": null } } });
     namespaces
-        .patch("default", &PatchParams::default(), &Patch::Merge(none))
+        .patch("default", &PatchParams::default(), &Patch::Merge(unlabelled))
         .await
         .unwrap();
     // Each pod is another one: an ADD that is repeated is answered with what the pod has.

@@ -14,7 +14,7 @@ fn info_file(node: &Node) -> PathBuf {
 #[test]
 fn a_parent_without_a_pci_device_writes_no_file_and_claims_no_pci_address() {
     Node::run(|node| {
-        let file = info_file(&node);
+        let file = info_file(node);
         let pod = node.pod();
         let conf = node.conf(json!({"runtimeConfig": {"CNIDeviceInfoFile": file}}));
         let result = pod.attach(&conf, "net1");
@@ -26,7 +26,7 @@ fn a_parent_without_a_pci_device_writes_no_file_and_claims_no_pci_address() {
 #[test]
 fn a_file_that_a_device_plugin_wrote_survives_the_attachment() {
     Node::run(|node| {
-        let file = info_file(&node);
+        let file = info_file(node);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "{\"type\":\"pci\"}").unwrap();
         let pod = node.pod();

@@ -5,7 +5,7 @@
 //! `kube`'s recorder compares reason and object alone: the second link that a node lost would be published under the name of the
 //! first.
 //!
-//! Invariant: about one object, [`BURST`] Events are published at once and one more each [`REFILL`] after that. `kube`'s recorder has no
+//! Invariant: about one object, `BURST` Events are published at once and one more each `REFILL` after that. `kube`'s recorder has no
 //! limit; client-go's has one of this kind for each source and object (`tools/events`, `EventCorrelator`: 25, then one in 5 minutes).
 
 use k8s_openapi::api::core::v1::ObjectReference;

@@ -168,7 +168,7 @@ fn one_that_cannot_release_keeps_the_attachment_written_down_until_it_can() {
 }
 
 #[test]
-fn it_gets_the_configuration_and_the_environment_unchanged() {
+fn it_gets_the_environment_unchanged_and_one_member_more_in_the_configuration() {
     Node::run(|node| {
         let seen = node.path("seen");
         let script = format!(
@@ -195,6 +195,8 @@ fn it_gets_the_configuration_and_the_environment_unchanged() {
             assert!(env.lines().any(|l| l == line), "{line} is not in {env}");
         }
         let stdin: tests::Value = serde_json::from_str(stdin).unwrap();
-        assert_eq!(stdin, conf.to_value());
+        let mut wanted = conf.to_value();
+        wanted["rdmanet.io/probes"] = json!(true);
+        assert_eq!(stdin, wanted);
     });
 }

@@ -38,13 +38,16 @@ impl Notes {
         file.try_clone().map(|file| Self { file })
     }
 
-    /// Notes that the process `pid`, a child of this one, works on the attachment.
+    /// Notes that the process `pid`, a child of this one, works on the attachment. One that has ended already, as a script
+    /// may that reads no configuration, needs no note: no later call has to wait for it.
     ///
     /// # Errors
     /// The file cannot be written, or /proc cannot be read.
     pub fn running(&self, pid: u32) -> io::Result<()> {
-        let running = Running::of(pid)?;
-        (&self.file).write_all(format!("{running}\n").as_bytes())
+        match Running::of(pid)? {
+            Some(running) => (&self.file).write_all(format!("{running}\n").as_bytes()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -60,13 +63,14 @@ impl std::fmt::Display for Running {
 }
 
 impl Running {
-    fn of(pid: u32) -> io::Result<Self> {
-        let gone = || io::Error::new(io::ErrorKind::NotFound, format!("process {pid} is gone"));
-        Ok(Self {
+    /// The process `pid`; `None` if it has ended, reaped or not.
+    fn of(pid: u32) -> io::Result<Option<Self>> {
+        let namespace = own_namespace()?;
+        Ok(start_of(pid).map(|started| Self {
             pid,
-            started: start_of(pid).ok_or_else(gone)?,
-            namespace: own_namespace()?,
-        })
+            started,
+            namespace,
+        }))
     }
 
     /// Reads the line of a note.

@@ -9,7 +9,7 @@ fn program(words: &[&str]) -> Child {
 
 #[test]
 fn a_note_reads_as_it_is_written() {
-    let own = Running::of(std::process::id()).unwrap();
+    let own = Running::of(std::process::id()).unwrap().unwrap();
     assert_eq!(Running::parse(own.to_string().as_bytes()), Some(own));
     for line in [
         "",
@@ -29,9 +29,9 @@ fn a_note_reads_as_it_is_written() {
 #[test]
 fn a_process_is_alive_until_it_ends_though_nothing_has_reaped_it() {
     let _alone = alone();
-    assert!(Running::of(std::process::id()).unwrap().is_alive());
+    assert!(Running::of(std::process::id()).unwrap().unwrap().is_alive());
     let mut child = program(&["sleep", "60"]);
-    let running = Running::of(child.id()).unwrap();
+    let running = Running::of(child.id()).unwrap().unwrap();
     assert!(running.is_alive());
     child.kill().unwrap();
     while start_of(child.id()).is_some() {
@@ -43,8 +43,21 @@ fn a_process_is_alive_until_it_ends_though_nothing_has_reaped_it() {
 }
 
 #[test]
+fn a_process_that_ended_before_it_could_be_noted_is_no_error_and_leaves_no_note() {
+    let _alone = alone();
+    let file = tempfile::tempfile().unwrap();
+    let mut child = program(&["true"]);
+    while start_of(child.id()).is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Notes::of(&file).unwrap().running(child.id()).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 0);
+    child.wait().unwrap();
+}
+
+#[test]
 fn a_later_process_with_the_same_number_is_another_one() {
-    let own = Running::of(std::process::id()).unwrap();
+    let own = Running::of(std::process::id()).unwrap().unwrap();
     for other in [
         Running {
             started: own.started + 1,

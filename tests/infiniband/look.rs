@@ -124,13 +124,13 @@ fn a_node_that_was_recorded_as_the_docs_say_looks_as_it_does() {
         let recorded = folder.path().join("node1");
         let recorded = ["rdmanet", "node", "--from", recorded.to_str().unwrap()];
         let recorded = cli::run(&Args::parse_from(recorded)).unwrap();
+        let mut live = look(node).json;
+        // Only the node itself can tell what a link's driver calls itself (docs/cli.md).
+        for port in live["ports"].as_array_mut().unwrap() {
+            port["children"] = json!("moved");
+        }
         for key in ["ports", "use"] {
-            assert_eq!(
-                recorded.json[key],
-                look(node).json[key],
-                "{key}: {}",
-                recorded.text
-            );
+            assert_eq!(recorded.json[key], live[key], "{key}: {}", recorded.text);
         }
     });
 }

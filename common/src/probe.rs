@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 pub use wire::{claim, questions};
 
-/// How often a probe asks. More than once, because an `IPoIB` link joins a multicast group only when it first sends to
-/// it or hears of it, and a datagram may be lost.
+/// How often a probe asks. More than once, because an `IPoIB` link joins a multicast group when it first sends to the
+/// group, and because the fabric may drop a datagram.
 const TIMES: u32 = 3;
 
 /// How long a probe waits after each question. A probe without an answer takes [`TIMES`] times as long.

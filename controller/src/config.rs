@@ -44,7 +44,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// How long nobody is given what a gone node has left.
+    /// How long the blocks and addresses of a gone node are kept from other nodes.
     pub fn quarantines(&self) -> Quarantines {
         Quarantines {
             unused: self.quarantine,

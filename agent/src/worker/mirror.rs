@@ -10,9 +10,11 @@ use crate::ground::Ground;
 use crate::object::{cell, now, seen};
 use block::Use;
 use block::owner::Me;
+use common::cni::{Code, Error};
 use ipam::range::Family;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -159,7 +161,11 @@ impl Worker {
                     if !self.mirrored.has_come(turn, at) {
                         continue;
                     }
-                    self.publish_reserved(target).await?;
+                    if let Some(ip) = self.publish_reserved(target).await? {
+                        self.mirrored.put_off(name, target.blocks, Instant::now());
+                        refused.get_or_insert(Failure::Node(self.not_published(ip)));
+                        continue;
+                    }
                 }
             }
             let written = self.tell_of((name, block), used, generation, ground).await;
@@ -220,19 +226,33 @@ impl Worker {
         Ok(of_block)
     }
 
-    /// Before this node notes that addresses are reserved, those of them that its pods have become objects, so that nobody
-    /// else is given them.
-    async fn publish_reserved(&mut self, target: &Target) -> Result<(), Failure> {
+    /// Creates an object for each reserved address that a pod of this node has, before this node notes the reservation: a node
+    /// that asks for the address by name gets it once the reservation is noted, unless an object is there. Returns an address
+    /// whose object could not be created.
+    async fn publish_reserved(&mut self, target: &Target) -> Result<Option<IpAddr>, Failure> {
         let Some(ground) = &target.ground else {
-            return Ok(());
+            return Ok(None);
         };
+        let mut in_the_way = None;
         for family in ground.ranges.families() {
             let reserved = ground.ranges.reserved(family);
             if !reserved.is_empty() {
-                self.publish_leases(ground, &reserved).await?;
+                in_the_way = self.publish_leases(ground, &reserved).await?.or(in_the_way);
             }
         }
-        Ok(())
+        Ok(in_the_way)
+    }
+
+    /// Why a reservation is not noted yet. The other node's object may be one that the node deletes in a moment, because the
+    /// reservation is not noted: what is left then is no object at all.
+    fn not_published(&self, ip: IpAddr) -> Error {
+        Error::new(
+            Code::TRY_AGAIN,
+            format!(
+                "pool {}: the reservation of {ip} is not noted yet: a pod of this node has the address, and it has an object of another node; retried until that object is gone",
+                self.pool
+            ),
+        )
     }
 }
 

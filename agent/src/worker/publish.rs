@@ -46,12 +46,13 @@ impl Published {
 }
 
 impl Worker {
-    /// Makes an object for each lease of `within` that has none to count upon.
+    /// Makes an object for each lease of `within` that has none to count upon. Returns an address whose object could not be
+    /// made: another node has just created one, or the object changed since it was listed.
     pub(super) async fn publish_leases(
         &mut self,
         ground: &Ground,
         within: &IntervalSet,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<IpAddr>, Failure> {
         self.suspects.wrote();
         let leases = self.agent.stores.leases(&self.pool).await?;
         self.published.keep(&leases.held);
@@ -65,6 +66,7 @@ impl Worker {
             .filter(|(ip, _)| within.contains(bits(*ip)))
             .filter(|(ip, held)| !(there.contains_key(ip) && self.published.has(*ip, held)))
             .collect();
+        let mut in_the_way = None;
         for some in missing.chunks(AT_ONCE) {
             let writes = some
                 .iter()
@@ -74,13 +76,13 @@ impl Worker {
             for ((ip, held), written) in some.iter().zip(written) {
                 match written {
                     Ok(true) => self.published.note(*ip, held),
-                    Ok(false) => {}
+                    Ok(false) => in_the_way = Some(*ip),
                     Err(e) => failure = Some(e),
                 }
             }
             failure.map_or(Ok(()), Err)?;
         }
-        Ok(())
+        Ok(in_the_way)
     }
 
     /// Makes the `object` of a lease, or a new version of it. Returns whether it is one to count upon.
@@ -137,8 +139,10 @@ impl Worker {
         let Some(ground) = self.target()?.ground else {
             return Ok(());
         };
+        // The block is shared only when `unpublished` finds no lease without an object.
         self.publish_leases(&ground, &[cell.interval()].into_iter().collect())
             .await
+            .map(|_| ())
     }
 }
 

@@ -3,9 +3,15 @@
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
+use api::grid::address_name;
+use api::{AddressState, IpAddress, IpAddressSpec};
+use cluster::identity::join;
 use cluster::install::until;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,6 +179,58 @@ async fn a_reservation_that_was_refused_first_takes_no_address_from_a_living_pod
     .await;
     let status = site.pools().get("rail0").await.unwrap().status.unwrap();
     assert_eq!(status.accepted_generation, Some(2));
+}
+
+/// Another node asks for the address in the moment in which its owner learns that it is reserved. The object of that request is there
+/// for a moment only, since the owner has not noted the reservation yet; here it is there for as long as the test wants.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reservation_is_not_noted_while_another_nodes_object_stands_in_the_way() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    let other = join(&site.admin, "other").await.unwrap();
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let ip = node.add("rail0", &Attachment::of("one")).remove(0);
+    let block = site.blocks("rail0").await.remove(0).spec.cidr;
+    let objects: Api<IpAddress> = Api::all(site.admin.clone());
+    let address: IpAddr = ip.parse().unwrap();
+    let theirs = IpAddress::new(
+        &address_name("default", address),
+        IpAddressSpec {
+            pool: "rail0".to_owned(),
+            address: ip.clone(),
+            block,
+            node: other,
+            state: AddressState::Bound,
+            attachment: Some(api::Attachment {
+                container_id: "c9".to_owned(),
+                ifname: "net1".to_owned(),
+                network: "net".to_owned(),
+            }),
+            pod: None,
+            holder: None,
+            since: None,
+        },
+    );
+    objects.create(&PostParams::default(), &theirs).await.unwrap();
+    site.edit("rail0", json!({ "spec": { "reserved": [ip] } })).await;
+    let noted = async || {
+        let blocks = site.blocks("rail0").await.into_iter();
+        let mut told = blocks.filter_map(|block| block.status);
+        told.any(|status| status.observed_generation == Some(2))
+    };
+    until("the node has met the other object", async || {
+        noted().await || node.log().contains("has an object of another node")
+    })
+    .await;
+    assert!(
+        !noted().await,
+        "the node noted a reservation of {ip}, which has no object of its pod"
+    );
+    let name = address_name("default", address);
+    objects.delete(&name, &DeleteParams::default()).await.unwrap();
+    until("the node has noted the reservation", noted).await;
+    assert_eq!(objects.get(&name).await.unwrap().spec.node.node, "a");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -92,6 +92,7 @@ impl CniIpoib {
             by_name: false,
             answered: None,
             notes: entry.notes().ok(),
+            gone: None,
         };
         self.take_down(call, &Identity::read(call), &remains)?;
         Ok(entry.clear()?)

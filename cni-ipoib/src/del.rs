@@ -13,6 +13,7 @@ use crate::{CniIpoib, device_info, policy};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// What may be left of an attachment, and where.
 pub(crate) struct Remains<'a> {
@@ -32,6 +33,8 @@ pub(crate) struct Remains<'a> {
     pub(crate) ipam: Option<String>,
     /// Where that plugin's process is noted; nowhere if the state directory cannot be written.
     pub(crate) notes: Option<Notes>,
+    /// An instant at which no namespace of the attachment was there any more, if the caller looked before.
+    pub(crate) gone: Option<Instant>,
 }
 
 impl CniIpoib {
@@ -76,6 +79,7 @@ impl CniIpoib {
             by_name: identity.is_peer,
             answered: call.conf.prev_result().unwrap_or_default(),
             notes: entry.as_ref().and_then(|entry| entry.notes().ok()),
+            gone: None,
         };
         self.take_down(call, &identity, &remains)?;
         entry.map_or(Ok(()), Entry::remove)?;
@@ -155,7 +159,10 @@ impl CniIpoib {
         // The kernel takes a dead namespace apart in its own time; what it throws back then is nobody's any more.
         let died = remains.intent.as_ref().filter(|_| seen.is_empty());
         let deleted = match died {
-            Some(intent) => detach::delete_thrown_back(&mut *kernel, &known, &intent.master)?,
+            Some(intent) => {
+                let gone = remains.gone.unwrap_or_else(Instant::now);
+                detach::delete_thrown_back(&mut *kernel, &known, &intent.master, gone)?
+            }
             None => detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,
         };
         if deleted > 0 {

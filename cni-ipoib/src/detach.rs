@@ -18,11 +18,10 @@ use std::time::{Duration, Instant};
 
 /// How long the kernel may take to take a dead namespace apart (`cleanup_net` of `net/core/net_namespace.c`): tens of
 /// milliseconds, more on a node that has many to do.
-const THROWN_BACK_WITHIN: Duration = if cfg!(test) {
-    Duration::from_millis(60)
-} else {
-    Duration::from_secs(1)
-};
+const THROWN_BACK_WITHIN: Duration = Duration::from_secs(1);
+
+/// The pause between two looks for a link that the kernel may still return.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What is known of an attachment's links.
 #[derive(Clone, Copy, Debug)]
@@ -74,10 +73,20 @@ fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usi
     Ok(deleted)
 }
 
-/// Deletes every known link that the kernel puts back among the host's when a namespace has died, which it does a while after;
-/// tells how many there were. Where `master` is Ethernet there is nothing to wait for: its children end with their namespace.
-pub fn delete_thrown_back(kernel: &mut dyn Kernel, known: &Known<'_>, master: &str) -> Result<usize, Error> {
-    let deadline = Instant::now() + THROWN_BACK_WITHIN;
+/// Deletes every known link that the kernel returns to the host after a namespace has died; returns their number.
+///
+/// The kernel returns them within [`THROWN_BACK_WITHIN`] of `gone`, an instant at which the namespace was gone. If that time is
+/// over, the function looks once. If `master` is Ethernet, it does not wait: such children end with their namespace.
+///
+/// # Errors
+/// The kernel refused a request; what was deleted before stays deleted.
+pub fn delete_thrown_back(
+    kernel: &mut dyn Kernel,
+    known: &Known<'_>,
+    master: &str,
+    gone: Instant,
+) -> Result<usize, Error> {
+    let deadline = gone + within();
     let mut deleted = 0;
     loop {
         let found = find(kernel, Side::Host, known)?;
@@ -91,8 +100,18 @@ pub fn delete_thrown_back(kernel: &mut dyn Kernel, known: &Known<'_>, master: &s
         if Instant::now() >= deadline || !may_throw_back(&links(kernel, Side::Host)?, master) {
             return Ok(deleted);
         }
-        sleep(Duration::from_millis(10));
+        sleep(PAUSE);
     }
+}
+
+#[cfg(not(test))]
+fn within() -> Duration {
+    THROWN_BACK_WITHIN
+}
+
+#[cfg(test)]
+fn within() -> Duration {
+    tests::within()
 }
 
 /// Whether `master` may have had `IPoIB` children; one that is gone may.
@@ -184,4 +203,4 @@ fn is_child(link: &Link) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

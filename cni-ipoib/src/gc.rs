@@ -10,9 +10,11 @@ use crate::config::Identity;
 use crate::del::Remains;
 use crate::detach;
 use crate::error::Error;
-use crate::journal::{Entry, Journal};
+use crate::journal::{Entry, Intent, Journal};
+use crate::netns::pod_if_there;
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, Delegate, GcConf};
+use std::time::Instant;
 
 /// The attachments that are written down and not valid.
 #[derive(Default)]
@@ -34,9 +36,11 @@ impl CniIpoib {
         let journal = self.journal(call);
         let mut errors = Vec::new();
         let stale = stale(&journal, &gc.valid, &mut errors);
-        for (attachment, entry) in stale.idle {
-            tracing::info!(%attachment, "not valid any more");
-            if let Err(error) = self.collect(call, &identity, &attachment, entry) {
+        let dead: Vec<bool> = stale.idle.iter().map(|(_, entry)| is_dead(entry)).collect();
+        let looked = Instant::now();
+        for (stale, dead) in stale.idle.into_iter().zip(dead) {
+            tracing::info!(attachment = %stale.0, "not valid any more");
+            if let Err(error) = self.collect(call, &identity, stale, dead.then_some(looked)) {
                 errors.push(error);
             }
         }
@@ -54,12 +58,12 @@ impl CniIpoib {
         &self,
         call: &Call,
         identity: &Identity,
-        attachment: &Attachment,
-        entry: Entry,
+        (attachment, entry): (Attachment, Entry),
+        gone: Option<Instant>,
     ) -> Result<(), cni::Error> {
         let intent = entry.intent.clone();
         let remains = Remains {
-            attachment,
+            attachment: &attachment,
             netns: None,
             done: entry.done,
             by_name: false,
@@ -70,6 +74,7 @@ impl CniIpoib {
             intent,
             answered: None,
             notes: entry.notes().ok(),
+            gone,
         };
         self.take_down(call, identity, &remains)?;
         Ok(entry.remove()?)
@@ -110,6 +115,7 @@ impl CniIpoib {
                 answered: None,
                 ipam: identity.ipam.clone(),
                 notes: entry.notes().ok(),
+                gone: None,
             };
             let taken = self.take_down(call, identity, &remains);
             errors.extend(taken.and_then(|()| Ok(entry.remove()?)).err());
@@ -138,6 +144,19 @@ fn stale(journal: &Journal, valid: &[Attachment], errors: &mut Vec<cni::Error>) 
         }
     }
     stale
+}
+
+/// Whether the namespace that ADD wrote down is gone.
+///
+/// GC asks this about every attachment before it removes the first. The kernel returns the links of a dead namespace within a
+/// time that begins at its end, so one wait covers all namespaces that were gone at that moment.
+fn is_dead(entry: &Entry) -> bool {
+    let there = |intent: &Intent| pod_if_there(&intent.netns, Some(intent.netns_id));
+    // If the namespace cannot be looked at, the removal reports that.
+    entry
+        .intent
+        .as_ref()
+        .is_some_and(|intent| matches!(there(intent), Ok(None)))
 }
 
 /// Has the IPAM plugin collect, too. What is written down now is valid, could not be removed, or is being made.

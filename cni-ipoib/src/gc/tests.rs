@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+use crate::detach::tests::{looks_of_one_wait, wait_longer};
 use crate::journal::Journal;
-use crate::model::{Fault, Ipam, Rig, attachment};
-use common::cni::Code;
+use crate::model::{Fault, Ipam, Pod, Rig, attachment};
+use common::cni::{Attachment, Code};
 use serde_json::json;
 use std::fs;
 use std::thread;
@@ -90,6 +91,57 @@ fn a_link_that_was_thrown_back_goes_away_even_without_its_file() {
         rig.gc(&[]).unwrap();
         assert_eq!(rig.kernel.state(), before);
         assert_eq!(rig.ipam.verbs(), ["ADD", "DEL", "GC"]);
+    }
+}
+
+#[test]
+fn many_attachments_whose_namespace_and_link_are_gone_cost_one_wait() {
+    const DEAD: usize = 12;
+    let mut rig = Rig::new();
+    let journal = Journal::new(rig.state.path(), "fabric");
+    for number in 0..DEAD {
+        let of = attachment(&format!("c{number}"));
+        journal.open(&of).unwrap().begin(rig.intent()).unwrap();
+    }
+    rig.pod = Pod::new();
+    rig.gc(&[]).unwrap();
+    assert_eq!(rig.written_down(), [""; 0]);
+    let looks = rig.kernel.get().log.len();
+    let most = looks_of_one_wait() + DEAD;
+    assert!(looks <= most, "{looks} looks at the host's links, {most} at most");
+}
+
+#[test]
+fn gc_deletes_each_link_that_the_kernel_returns_while_gc_waits() {
+    let _longer = wait_longer();
+    for changed in [false, true] {
+        let mut rig = Rig::new();
+        let before = rig.kernel.state();
+        for ifname in ["net1", "net2", "net3"] {
+            let of = Attachment {
+                ifname: ifname.parse().unwrap(),
+                ..attachment("c1")
+            };
+            let (call, netns) = (rig.call(&json!({})), rig.pod.path());
+            rig.plugin().add(&call, &of, &netns).unwrap();
+        }
+        rig.pod = Pod::new();
+        {
+            let mut model = rig.kernel.set();
+            let mut links = std::mem::take(&mut model.state.pod);
+            model.state.pod_dies();
+            for link in links.iter_mut().filter(|_| changed) {
+                (link.alias, link.group) = (Some("mine".to_owned()), 7);
+            }
+            // The first attachment's comes back last, and the third's while GC is at the second.
+            model.late = [9, 14, 5].into_iter().zip(links).collect();
+        }
+        rig.ipam.forget_calls();
+        rig.gc(&[]).unwrap();
+        assert!(rig.kernel.get().late.is_empty(), "changed by the pod: {changed}");
+        assert_eq!(rig.kernel.state(), before, "changed by the pod: {changed}");
+        assert_eq!(rig.written_down(), [""; 0]);
+        assert_eq!(rig.ipam.verbs(), ["DEL", "DEL", "DEL", "GC"]);
     }
 }
 

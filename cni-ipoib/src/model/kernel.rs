@@ -70,6 +70,8 @@ pub(crate) struct Model {
     pub(crate) pod_adds: Option<Link>,
     /// What another host answers to a probe.
     pub(crate) claim: Option<Claim>,
+    /// Links that the kernel has yet to return to the host, each with the number of looks at the host's links before it does.
+    pub(crate) late: Vec<(usize, Link)>,
     next_index: u32,
 }
 
@@ -98,6 +100,7 @@ impl ModelKernel {
             udev: None,
             pod_adds: None,
             claim: None,
+            late: Vec::new(),
             next_index: 100,
         };
         Self {
@@ -191,27 +194,31 @@ impl State {
             .into_iter()
             .partition(|link| link.device.is_some() && link.parent.is_none());
         let refunded = others.into_iter();
-        // netns_refund: each is closed, and gets another number and name if the host has them.
-        for mut link in refunded.filter(|link| link.kind.as_deref() == Some("ipoib")) {
-            (link.master, link.up, link.carrier) = (None, false, false);
-            if self.host.iter().any(|other| other.index == link.index) {
-                link.index = 1 + self
-                    .host
-                    .iter()
-                    .map(|other| other.index)
-                    .max()
-                    .unwrap_or_default();
-            }
-            if self.host.iter().any(|other| other.is_called(&link.name)) {
-                link.name = format!("dev{}", link.index);
-            }
-            self.host.push(link);
+        for link in refunded.filter(|link| link.kind.as_deref() == Some("ipoib")) {
+            self.refund(link);
         }
         self.hardware_comes_back(hardware);
         self.addresses.clear();
         self.routes.clear();
         self.rules.clear();
         self.rdma_devices_come_back();
+    }
+
+    /// `netns_refund`: a link is closed, and gets another number and name if the host has them.
+    fn refund(&mut self, mut link: Link) {
+        (link.master, link.up, link.carrier) = (None, false, false);
+        if self.host.iter().any(|other| other.index == link.index) {
+            link.index = 1 + self
+                .host
+                .iter()
+                .map(|other| other.index)
+                .max()
+                .unwrap_or_default();
+        }
+        if self.host.iter().any(|other| other.is_called(&link.name)) {
+            link.name = format!("dev{}", link.index);
+        }
+        self.host.push(link);
     }
 
     pub(super) fn forget(&mut self, index: u32) {
@@ -221,6 +228,19 @@ impl State {
 }
 
 impl Model {
+    /// The kernel takes a dead namespace apart in its own time: one more look at the host's links has passed.
+    fn pass(&mut self) {
+        for (looks, _) in &mut self.late {
+            *looks = looks.saturating_sub(1);
+        }
+        let (back, late) = self.late.drain(..).partition(|(looks, _)| *looks == 0);
+        self.late = late;
+        let back: Vec<(usize, Link)> = back;
+        for (_, link) in back {
+            self.state.refund(link);
+        }
+    }
+
     fn create(&mut self, side: Side, new: &NewLink<'_>, into_pod: bool) -> Result<(), Error> {
         let target = if into_pod { Side::Pod } else { side };
         let taken = |links: &Vec<Link>| links.iter().any(|link| link.is_called(new.name));
@@ -410,6 +430,9 @@ impl Kernel for ModelKernel {
 
     fn links(&mut self, side: Side) -> Result<Vec<Link>, Error> {
         self.ask(format!("list links in {side:?}"), |model| {
+            if side == Side::Host {
+                model.pass();
+            }
             Ok(model.state.on(side).clone())
         })
     }

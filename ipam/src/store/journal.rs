@@ -7,6 +7,7 @@ use super::{Locked, Sandbox, Store};
 use crate::pool::BlockState;
 use crate::range::Range;
 use common::cni::{Attachment, Code, Error};
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::Path;
@@ -244,11 +245,14 @@ impl Locked<'_> {
             .read(file)
             .ok()
             .and_then(|content| Lease::from_file(&content).ok());
-        let candidates = match &lease {
+        let mut candidates = match &lease {
             Some(lease) => lease.addresses().collect(),
             None if identity.names > 1 => self.addresses()?,
             None => Vec::new(),
         };
+        // A damaged lease may name an address twice, and the second removal would find nothing.
+        let mut seen = BTreeSet::new();
+        candidates.retain(|ip| seen.insert(*ip));
         let held = |ip: &IpAddr| {
             let path = self.store.address_path(*ip);
             node.disk.identity(&path).is_ok_and(|i| i.inode == identity.inode)

@@ -60,6 +60,26 @@ fn del_of_a_damaged_lease_gives_its_addresses_back() {
 }
 
 #[test]
+fn a_lease_that_names_an_address_twice_ends_with_one_del() {
+    for cooldown in [0, 60] {
+        let mut rig = single("10.0.0.0/24");
+        rig.ipam["cooldown"] = cooldown.into();
+        rig.add("a");
+        let path = rig.file("leases/a@eth0");
+        let line = fs::read_to_string(&path).unwrap();
+        let ip = r#"{"address":"10.0.0.1/24"#;
+        let (head, tail) = line.split_once(r#""ips":["#).unwrap();
+        let (first, _) = tail.split_once(']').unwrap();
+        assert!(first.starts_with(ip), "{line}");
+        fs::write(&path, format!(r#"{head}"ips":[{first},{tail}"#)).unwrap();
+        rig.del("a")
+            .unwrap_or_else(|e| panic!("cooldown {cooldown}: {e}"));
+        rig.assert_sound("twice");
+        assert_eq!(rig.names("addresses"), [""; 0], "cooldown {cooldown}");
+    }
+}
+
+#[test]
 fn gc_gives_back_what_damaged_leases_held() {
     with_damage(|rig, damage| {
         rig.gc(&[]).unwrap_or_else(|e| panic!("{damage}: {e}"));

@@ -3,6 +3,7 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// What this node and this cluster have of RDMA and of addresses.
@@ -39,6 +40,9 @@ pub enum Output {
 pub enum Command {
     /// What this node has: HCAs, ports, links, bonds, partitions, who uses them, what to take as master, what is wrong
     Node(Node),
+    /// Tries the installed plugins on a spare port: attaches pods of its own, pings, kills, detaches, and compares the node before
+    /// and after; attach its report to a bug
+    Selftest(Selftest),
     /// The commands that ask a cluster
     #[cfg(feature = "cluster")]
     #[command(flatten)]
@@ -132,6 +136,47 @@ pub struct Node {
     /// List the GIDs of InfiniBand ports too
     #[arg(long)]
     pub gids: bool,
+}
+
+/// Options of `rdmanet selftest`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Selftest {
+    /// The link of the spare port, e.g. ib2; without it the first InfiniBand port that the node and its pods do not use
+    #[arg(long, value_name = "LINK")]
+    pub master: Option<String>,
+    /// Also ping this address and measure to it; a listener on another node prints it
+    #[arg(long, value_name = "ADDRESS")]
+    pub peer: Option<IpAddr>,
+    /// Attach one pod that answers a self-test of another node, until Enter is pressed
+    #[arg(long, conflicts_with = "peer")]
+    pub listen: bool,
+    /// Where the plugins are installed
+    #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
+    pub plugins: PathBuf,
+    /// Where cni-ipoib keeps its journal
+    #[arg(
+        long,
+        env = "RDMANET_STATE",
+        value_name = "DIR",
+        default_value = "/run/rdmanet"
+    )]
+    pub state: PathBuf,
+    /// Where rdma-ipam keeps the node's leases; the self-test keeps its own elsewhere
+    #[arg(long, env = "RDMANET_DATA_DIR", value_name = "DIR", default_value = ipam::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+}
+
+impl Selftest {
+    /// The same node for `rdmanet node`.
+    pub fn node(&self) -> Node {
+        Node {
+            from: None,
+            sysfs: PathBuf::from("/sys"),
+            state: self.state.clone(),
+            data_dir: self.data_dir.clone(),
+            gids: false,
+        }
+    }
 }
 
 /// Which cluster, and as whom.

@@ -2,6 +2,7 @@
 //! `rdmanet`: what a node and a cluster have of RDMA and of addresses, for the person who has to know.
 //!
 //! Holds always: a command prints one document, a table or JSON, whose data are the same; looking changes nothing.
+//! `selftest` attaches pods of its own and removes them.
 
 #[cfg(feature = "cluster")]
 pub mod addresses;
@@ -26,6 +27,7 @@ pub mod node;
 pub mod pools;
 #[cfg(feature = "cluster")]
 pub mod release;
+pub mod selftest;
 pub mod table;
 #[cfg(all(test, feature = "cluster"))]
 mod testing;
@@ -42,6 +44,7 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
     match &args.command {
         Command::Node(options) => node::run(options),
         Command::Explain { text } => explain::run(text),
+        Command::Selftest(options) => selftest::run(options),
         Command::Completion { shell } => Ok(completion(*shell)),
         #[cfg(feature = "cluster")]
         Command::Ask(ask) => asking::run(ask),

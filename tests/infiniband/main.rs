@@ -40,6 +40,7 @@ mod reboot;
 mod refused;
 mod reload;
 mod runtime;
+mod selftest;
 mod storm;
 mod verbs;
 mod way;

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The namespaces of the self-test, and the plugins as a runtime calls them: an environment, a configuration on stdin, one document
+//! on stdout (CNI specification, section 2).
+//!
+//! Invariant: everything that is made here has a name of the self-test's own, by which `remove_everything` finds it.
+
+use super::port::Port;
+use super::program::{bounded, run};
+use super::uses::NAMESPACES;
+use crate::answer::Failure;
+use crate::args;
+use common::netlink::LinkLayer;
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const IFNAME: &str = "net1";
+/// Addresses for measurements between hosts (RFC 2544, appendix C.2.2): no network of a node has them.
+const SUBNET: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
+/// How many addresses of its slot a self-test uses.
+const ADDRESSES: u32 = 99;
+/// The names of the pods that there are at most.
+const PODS: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Which side of a self-test this is. Both can run on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Runs the steps.
+    Tester,
+    /// Answers a self-test of another node.
+    Listener,
+}
+
+impl Role {
+    /// The name of its network, and how the names of its pods begin.
+    fn network(self) -> &'static str {
+        match self {
+            Self::Tester => "rdmanet-selftest",
+            Self::Listener => "rdmanet-selftest-listener",
+        }
+    }
+
+    /// Where its leases and its lock are.
+    fn folder(self) -> PathBuf {
+        Path::new("/run").join(self.network())
+    }
+}
+
+/// The means of the steps.
+#[derive(Debug)]
+pub struct Bench {
+    role: Role,
+    plugins: PathBuf,
+    state: PathBuf,
+    conf: Value,
+    /// The RDMA device, if every namespace sees it.
+    pub device: Option<String>,
+    _lock: File,
+}
+
+/// A pod of the self-test.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// The name of the container and of the namespace.
+    pub id: String,
+    /// The links that the kernel puts into every new namespace.
+    own: Vec<String>,
+}
+
+impl Bench {
+    /// Looks for the plugins and takes the lock.
+    ///
+    /// # Errors
+    /// A program is missing, or another self-test runs.
+    pub fn open(options: &args::Selftest, role: Role) -> Result<Self, Failure> {
+        let plugins = options.plugins.clone();
+        for plugin in ["cni-ipoib", "rdma-ipam"] {
+            if !plugins.join(plugin).is_file() {
+                return Err(Failure(format!(
+                    "{} is missing; install the plugins, or name their folder with --plugins",
+                    plugins.join(plugin).display()
+                )));
+            }
+        }
+        let folder = role.folder();
+        let failed =
+            |e: std::io::Error| Failure(format!("{}: {e}; the self-test needs root", folder.display()));
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let lock = File::create(folder.join("lock")).map_err(failed)?;
+        lock.try_lock().map_err(|_| {
+            Failure(format!(
+                "another self-test runs on this node and holds {}; wait for its end",
+                folder.join("lock").display()
+            ))
+        })?;
+        Ok(Self {
+            role,
+            plugins,
+            state: options.state.clone(),
+            conf: json!({
+                "cniVersion": "1.1.0", "name": role.network(), "type": "cni-ipoib",
+                "ipam": {
+                    "type": "rdma-ipam", "dataDir": folder.join("leases"), "cooldown": 0,
+                    "ranges": [[range(0)]],
+                },
+            }),
+            device: None,
+            _lock: lock,
+        })
+    }
+
+    /// Makes pods from now on with `port`.
+    pub fn aim(&mut self, port: &Port) {
+        let infiniband = port.layer == LinkLayer::Infiniband;
+        self.conf["mode"] = json!(if infiniband { "ipoib" } else { "macvlan" });
+        self.conf["master"] = json!(port.master);
+        self.conf["ipam"]["ranges"] = json!([[range(port.slot)]]);
+        self.device = port.device.clone().filter(|_| infiniband && port.shared);
+    }
+
+    /// Makes the namespace of the pod `name`, one of a to d.
+    ///
+    /// # Errors
+    /// `ip` fails.
+    pub fn pod(&self, name: &'static str) -> Result<Pod, String> {
+        let id = self.id(name);
+        run(Command::new("ip").args(["netns", "add", &id]))?;
+        let mut pod = Pod { id, own: Vec::new() };
+        self.inside(&pod, "ip", &["link", "set", "lo", "up"])?;
+        pod.own = self.links(&pod)?;
+        Ok(pod)
+    }
+
+    /// Removes the namespace of `pod`.
+    ///
+    /// # Errors
+    /// `ip` fails.
+    pub fn end(&self, pod: &Pod) -> Result<(), String> {
+        end(&pod.id)
+    }
+
+    /// Runs a program in the namespace of `pod`; returns what it printed.
+    ///
+    /// # Errors
+    /// It fails or does not end; with what it printed.
+    pub fn inside(&self, pod: &Pod, program: &str, words: &[&str]) -> Result<String, String> {
+        run(&mut self.command_inside(pod, program, words))
+    }
+
+    /// A program in the namespace of `pod`.
+    pub fn command_inside(&self, pod: &Pod, program: &str, words: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &pod.id, program]).args(words);
+        command
+    }
+
+    /// Checks that `pod` has no link but those of every new namespace.
+    ///
+    /// # Errors
+    /// The names of its other links.
+    pub fn require_no_link(&self, pod: &Pod) -> Result<(), String> {
+        let links = self.links(pod)?;
+        let left: Vec<_> = links.into_iter().filter(|link| !pod.own.contains(link)).collect();
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{} still has {}", pod.id, left.join(", ")))
+        }
+    }
+
+    /// Attaches `pod`; returns the plugin's result.
+    ///
+    /// # Errors
+    /// The plugin's error.
+    pub fn add(&self, pod: &Pod) -> Result<Value, String> {
+        let printed = self.call("ADD", &pod.id, &self.conf)?;
+        serde_json::from_str(&printed).map_err(|e| format!("ADD answers no JSON: {e}"))
+    }
+
+    /// Starts an ADD of `pod`, for a caller that will kill it.
+    ///
+    /// # Errors
+    /// The plugin cannot be started.
+    pub fn begin_add(&self, pod: &Pod) -> Result<Child, String> {
+        self.start("ADD", &pod.id, &self.conf)
+    }
+
+    /// Checks `pod` against the result of its ADD.
+    ///
+    /// # Errors
+    /// The plugin's error.
+    pub fn check(&self, pod: &Pod, result: &Value) -> Result<(), String> {
+        let conf = self.with("prevResult", result.clone());
+        self.call("CHECK", &pod.id, &conf).map(drop)
+    }
+
+    /// Detaches `pod`.
+    ///
+    /// # Errors
+    /// The plugin's error.
+    pub fn del(&self, pod: &Pod) -> Result<(), String> {
+        self.call("DEL", &pod.id, &self.conf).map(drop)
+    }
+
+    /// Removes every attachment of the self-test's network that is not one of `valid`.
+    ///
+    /// # Errors
+    /// The plugin's error.
+    pub fn gc(&self, valid: &[&Pod]) -> Result<(), String> {
+        let valid: Vec<_> = valid
+            .iter()
+            .map(|pod| json!({"containerID": pod.id, "ifname": IFNAME}))
+            .collect();
+        let conf = self.with("cni.dev/valid-attachments", Value::from(valid));
+        self.call("GC", "", &conf).map(drop)
+    }
+
+    /// The number of addresses that the self-test's pods have.
+    pub fn leases(&self) -> usize {
+        leases_below(&self.role.folder().join("leases"))
+    }
+
+    /// Removes pods and attachments, of this run and of one that was killed; returns what could not be removed, with the reason.
+    pub fn remove_everything(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        for id in PODS.map(|name| self.id(name)) {
+            let detached = self.call("DEL", &id, &self.conf);
+            left.extend(detached.err().map(|why| format!("{id}: {why}")));
+            if Path::new(NAMESPACES).join(&id).exists() {
+                left.extend(end(&id).err());
+            }
+        }
+        left.extend(self.gc(&[]).err());
+        left
+    }
+
+    /// Removes the folder, if it has no lease: the next self-test needs those of pods that could not be removed.
+    pub fn close(self) {
+        if self.leases() == 0 {
+            // If a file stays, the next run writes over it.
+            let _ = fs::remove_dir_all(self.role.folder());
+        }
+    }
+
+    fn id(&self, name: &str) -> String {
+        format!("{}-{name}", self.role.network())
+    }
+
+    fn links(&self, pod: &Pod) -> Result<Vec<String>, String> {
+        let links = self.inside(pod, "ip", &["-brief", "link", "show"])?;
+        let names = links.lines().filter_map(|line| line.split([' ', '@']).next());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    fn with(&self, key: &str, value: Value) -> Value {
+        let mut conf = self.conf.clone();
+        conf[key] = value;
+        conf
+    }
+
+    fn call(&self, verb: &str, id: &str, conf: &Value) -> Result<String, String> {
+        bounded(self.start(verb, id, conf)?, &format!("{verb} of {id}"))
+    }
+
+    fn start(&self, verb: &str, id: &str, conf: &Value) -> Result<Child, String> {
+        let mut command = Command::new(self.plugins.join("cni-ipoib"));
+        command.env("CNI_COMMAND", verb).env("CNI_PATH", &self.plugins);
+        command.env("RDMANET_STATE", &self.state);
+        if verb != "GC" {
+            command.env("CNI_CONTAINERID", id).env("CNI_IFNAME", IFNAME);
+            command.env("CNI_NETNS", Path::new(NAMESPACES).join(id));
+        }
+        let pipes = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = pipes
+            .spawn()
+            .map_err(|e| format!("cannot start cni-ipoib: {e}"))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A plugin that ends before it has read everything gives the reason in its answer.
+            let _ = stdin.write_all(conf.to_string().as_bytes());
+        }
+        Ok(child)
+    }
+}
+
+fn end(id: &str) -> Result<(), String> {
+    run(Command::new("ip").args(["netns", "del", id])).map(drop)
+}
+
+/// The addresses of a slot.
+fn range(slot: u32) -> Value {
+    let (network, prefix) = SUBNET;
+    let base = u32::from(network) + (slot << 8);
+    json!({
+        "subnet": format!("{network}/{prefix}"),
+        "rangeStart": Ipv4Addr::from(base + 1), "rangeEnd": Ipv4Addr::from(base + ADDRESSES),
+    })
+}
+
+/// The files in all folders `addresses` below `folder`.
+fn leases_below(folder: &Path) -> usize {
+    let count = |path: PathBuf| {
+        if path.is_dir() {
+            leases_below(&path)
+        } else {
+            usize::from(path.parent().is_some_and(|folder| folder.ends_with("addresses")))
+        }
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| count(entry.path())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_has_addresses_of_its_own_in_one_network() {
+        let first = range(0);
+        assert_eq!(
+            (&first["rangeStart"], &first["rangeEnd"]),
+            (&json!("198.18.0.1"), &json!("198.18.0.99"))
+        );
+        let last = range(0x1ff);
+        assert_eq!(
+            (&last["subnet"], &last["rangeEnd"]),
+            (&json!("198.18.0.0/15"), &json!("198.19.255.99"))
+        );
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The other side of `--peer`: one pod that answers until a line, or the end of the input, is read from stdin.
+//!
+//! Invariant: no server outlives the listener's own end.
+
+use super::bench::{Bench, Pod};
+use super::log::Log;
+use super::program::installed;
+use super::steps::{attach, serve_bandwidth};
+use std::io::{self, Write};
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+/// How long a client may find no server between two measurements.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Attaches a pod, prints its address to stderr, and serves it.
+pub fn listen(bench: &Bench, log: &mut Log) {
+    let Some(attached) = attach(bench, log, "a") else {
+        return;
+    };
+    let served = log.step("the pod answers until Enter is pressed", || {
+        announce(attached.address()).map_err(|e| format!("stderr: {e}"))?;
+        serve(bench, &attached.pod)
+    });
+    if let Some(served) = served {
+        log.seen(format!("{served} measurements of ib_write_bw"));
+    }
+    log.step("DEL detaches the pod", || {
+        bench.del(&attached.pod)?;
+        bench.require_no_link(&attached.pod)
+    });
+}
+
+fn announce(address: &str) -> io::Result<()> {
+    writeln!(
+        io::stderr(),
+        "rdmanet: listening; run this on the other node: rdmanet selftest --peer {address}\n\
+         rdmanet: Enter ends the listener"
+    )
+}
+
+/// How many measurements were made.
+fn serve(bench: &Bench, pod: &Pod) -> Result<u32, String> {
+    let done = Arc::new(AtomicBool::new(false));
+    let end = Arc::clone(&done);
+    thread::spawn(move || {
+        // The end of the input ends the listener too.
+        let _ = io::stdin().read_line(&mut String::new());
+        end.store(true, Ordering::Relaxed);
+    });
+    let device = bench.device.as_deref().filter(|_| installed("ib_write_bw"));
+    let (mut server, mut measured): (Option<Child>, u32) = (None, 0);
+    while !done.load(Ordering::Relaxed) {
+        if let Some(device) = device {
+            let ended = server
+                .as_mut()
+                .and_then(|server| server.try_wait().ok().flatten());
+            measured += u32::from(ended.is_some_and(|status| status.success()));
+            if server.is_none() || ended.is_some() {
+                server = serve_bandwidth(bench, device, pod)?;
+            }
+        }
+        sleep(PAUSE);
+    }
+    if let Some(mut server) = server {
+        // It may have ended by itself.
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+    Ok(measured)
+}

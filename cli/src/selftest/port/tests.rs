@@ -1,0 +1,99 @@
+use super::*;
+use cni_ipoib::select::RdmaPort;
+
+fn candidate(name: &str) -> Candidate {
+    Candidate {
+        name: name.to_owned(),
+        altnames: Vec::new(),
+        layer: LinkLayer::Infiniband,
+        port: Some(RdmaPort {
+            device: format!("mlx5_{name}"),
+            number: 1,
+            rate_mbps: None,
+            subnet_prefix: None,
+            pkeys: Vec::new(),
+        }),
+        pci: None,
+        numa_node: None,
+        trouble: None,
+        aside: None,
+        load: 0,
+    }
+}
+
+fn node(candidates: Vec<Candidate>) -> Facts {
+    Facts {
+        name: "node".to_owned(),
+        shared: Some(true),
+        ports: Vec::new(),
+        candidates,
+        bonds: Vec::new(),
+        missing_modules: Vec::new(),
+        live: None,
+    }
+}
+
+fn refused(facts: &Facts, wanted: Option<&str>, uses: &Uses) -> String {
+    choose(facts, wanted, uses).unwrap_err().to_string()
+}
+
+#[test]
+fn the_first_spare_port_is_chosen_with_its_device() {
+    let facts = node(vec![candidate("ib0"), candidate("ib1")]);
+    let uses = Uses::with("ib0", "has the node's address 10.0.0.1/24");
+    let port = choose(&facts, None, &uses).unwrap();
+    assert_eq!(
+        (port.master.as_str(), port.device.as_deref()),
+        ("ib1", Some("mlx5_ib1"))
+    );
+}
+
+#[test]
+fn a_port_that_the_node_or_a_pod_uses_is_refused_with_the_reason() {
+    type Change = fn(&mut Candidate);
+    let changes: [(&str, Change); 4] = [
+        ("has 2 pods on it", |port| port.load = 2),
+        ("is a port of bond0", |port| {
+            port.aside = Some(Aside::Unasked("is a port of bond0".to_owned()));
+        }),
+        ("carries nothing", |port| {
+            port.trouble = Some("carries nothing".to_owned());
+        }),
+        ("is no RDMA link", |port| port.port = None),
+    ];
+    for (why, change) in changes {
+        let mut port = candidate("ib0");
+        change(&mut port);
+        let error = refused(&node(vec![port]), Some("ib0"), &Uses::default());
+        assert!(error.contains(why) && error.contains("--master"), "{error}");
+    }
+    let uses = Uses::with("ib0", "has a route of the node: default");
+    for wanted in [Some("ib0"), None] {
+        let error = refused(&node(vec![candidate("ib0")]), wanted, &uses);
+        assert!(error.contains("ib0 has a route of the node"), "{error}");
+    }
+}
+
+#[test]
+fn an_ethernet_port_is_used_only_if_it_is_named() {
+    let mut port = candidate("ens1");
+    port.layer = LinkLayer::Ethernet;
+    let facts = node(vec![port]);
+    let error = refused(&facts, None, &Uses::default());
+    assert!(error.contains("is Ethernet"), "{error}");
+    let port = choose(&facts, Some("ens1"), &Uses::default()).unwrap();
+    assert_eq!((port.master.as_str(), port.way), ("ens1", None));
+}
+
+#[test]
+fn a_link_that_does_not_exist_is_refused() {
+    let error = refused(&node(Vec::new()), Some("ib7"), &Uses::default());
+    assert!(error.contains("ib7: there is no such link"), "{error}");
+}
+
+#[test]
+fn ports_of_one_card_have_different_networks() {
+    let [first, second] = ["52:54:00:ff:fe:00:01:fe", "52:54:00:ff:fe:00:01:ff"].map(slot);
+    assert_eq!((first, second), (0x1fe, 0x1ff));
+    assert_eq!(slot(""), 0);
+}

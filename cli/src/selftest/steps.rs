@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The steps, in the order of a pod's life.
+//!
+//! Invariant: a step that fails stops only the steps that need its result, and these are in the log as not run.
+
+use super::bench::{Bench, Pod};
+use super::log::Log;
+use super::program::installed;
+use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How many ADDs are killed, each at another moment.
+const KILLS: u32 = 6;
+
+/// A pod with the result of its ADD.
+#[derive(Debug)]
+pub struct Attached {
+    /// The pod.
+    pub pod: Pod,
+    result: Value,
+    took: Duration,
+}
+
+impl Attached {
+    /// Its address, without the prefix length.
+    pub fn address(&self) -> &str {
+        let address = self.result["ips"][0]["address"].as_str().unwrap_or_default();
+        address.split('/').next().unwrap_or_default()
+    }
+}
+
+/// Runs every step. `peer` is the address that a listener on another node has printed.
+pub fn all(bench: &Bench, log: &mut Log, peer: Option<&str>) {
+    let first = attach(bench, log, "a");
+    let second = attach(bench, log, "b");
+    if let (Some(first), Some(second)) = (&first, &second) {
+        talk(bench, log, first, second);
+        for of in [first, second] {
+            log.step(&format!("CHECK finds {} as ADD left it", of.pod.id), || {
+                bench.check(&of.pod, &of.result)
+            });
+        }
+        kill(bench, log, first, first.took.min(second.took));
+        die(bench, log, first, second);
+    } else {
+        log.not_run(
+            "two pods talk, are checked, killed and end",
+            "a pod was not attached",
+        );
+    }
+    match (&first, peer) {
+        (Some(first), Some(peer)) => reach(bench, log, first, peer),
+        (None, Some(_)) => log.not_run("the peer answers", "no pod was attached"),
+        (_, None) => {}
+    }
+    if let Some(first) = first {
+        log.step("DEL detaches a pod, and succeeds again", || {
+            bench.del(&first.pod)?;
+            bench.require_no_link(&first.pod)?;
+            bench.del(&first.pod)?;
+            require_leases(bench, 0)
+        });
+    }
+}
+
+/// Attaches a pod.
+pub fn attach(bench: &Bench, log: &mut Log, name: &'static str) -> Option<Attached> {
+    let attached = log.step(&format!("ADD attaches a pod ({name})"), || {
+        let pod = bench.pod(name)?;
+        let start = Instant::now();
+        let result = bench.add(&pod)?;
+        let took = start.elapsed();
+        Ok(Attached { pod, result, took })
+    })?;
+    log.seen(format!(
+        "{}, ADD took {} ms",
+        attached.address(),
+        attached.took.as_millis()
+    ));
+    Some(attached)
+}
+
+fn talk(bench: &Bench, log: &mut Log, first: &Attached, second: &Attached) {
+    for (from, to) in [(first, second), (second, first)] {
+        let name = format!("{} reaches {}", from.pod.id, to.pod.id);
+        ping(bench, log, &name, from, to.address());
+    }
+    let name = "ib_write_bw moves data between the pods";
+    if let Some(device) = can_measure(bench, log, name) {
+        let serve = || serve_bandwidth(bench, device, &second.pod);
+        measure(bench, log, name, (device, &first.pod, second.address()), serve);
+    }
+}
+
+/// The same with the pod of a listener on another node, which has a server of its own.
+fn reach(bench: &Bench, log: &mut Log, first: &Attached, peer: &str) {
+    ping(bench, log, "the peer answers", first, peer);
+    let name = "ib_write_bw moves data to the peer";
+    if let Some(device) = can_measure(bench, log, name) {
+        measure(bench, log, name, (device, &first.pod, peer), || Ok(None));
+    }
+}
+
+fn ping(bench: &Bench, log: &mut Log, name: &str, from: &Attached, to: &str) {
+    let words = ["-q", "-c", "5", "-i", "0.3", "-W", "2", to];
+    let printed = log.step(name, || bench.inside(&from.pod, "ping", &words));
+    if let Some(times) = printed.as_deref().and_then(|text| text.lines().last()) {
+        log.seen(times);
+    }
+}
+
+/// The device to measure with; if there is none, the log has the reason.
+fn can_measure<'b>(bench: &'b Bench, log: &mut Log, name: &str) -> Option<&'b str> {
+    let Some(device) = &bench.device else {
+        log.not_run(
+            name,
+            "the port is Ethernet, or the RDMA subsystem is in exclusive mode",
+        );
+        return None;
+    };
+    if !installed("ib_write_bw") {
+        log.not_run(name, "ib_write_bw is not installed (package perftest)");
+        return None;
+    }
+    Some(device)
+}
+
+/// Starts the server of a measurement in `pod`. It serves one client and ends.
+///
+/// # Errors
+/// The program cannot be started.
+pub fn serve_bandwidth(bench: &Bench, device: &str, pod: &Pod) -> Result<Option<Child>, String> {
+    let mut command = bench.command_inside(pod, "ib_write_bw", &bandwidth_words(device));
+    let silent = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    silent.spawn().map(Some).map_err(|e| format!("ib_write_bw: {e}"))
+}
+
+fn bandwidth_words(device: &str) -> [&str; 5] {
+    ["-d", device, "-F", "-n", "200"]
+}
+
+fn measure(
+    bench: &Bench,
+    log: &mut Log,
+    name: &str,
+    (device, client, server): (&str, &Pod, &str),
+    serve: impl FnOnce() -> Result<Option<Child>, String>,
+) {
+    let printed = log.step(name, || {
+        let mut listens = serve()?;
+        let mut last = Err("the server was not reached".to_owned());
+        // The server needs a moment until it listens.
+        for _ in 0..10 {
+            sleep(Duration::from_millis(700));
+            let words: Vec<_> = bandwidth_words(device).into_iter().chain([server]).collect();
+            last = bench.inside(client, "ib_write_bw", &words);
+            if last.is_ok() {
+                break;
+            }
+        }
+        if let Some(server) = &mut listens {
+            if last.is_err() {
+                // It may have ended by itself.
+                let _ = server.kill();
+            }
+            let _ = server.wait();
+        }
+        last
+    });
+    if let Some(average) = printed.as_deref().and_then(average_bandwidth) {
+        log.seen(format!("{average} MB/s"));
+    }
+}
+
+/// The fourth column below the heading `#bytes`: the average in MB/s.
+fn average_bandwidth(printed: &str) -> Option<&str> {
+    let lines = printed.lines().skip_while(|line| !line.contains("#bytes"));
+    lines.skip(1).find_map(|line| line.split_whitespace().nth(3))
+}
+
+/// Kills ADDs at moments spread over the time that one takes; DEL then leaves nothing of them.
+fn kill(bench: &Bench, log: &mut Log, living: &Attached, add_takes: Duration) {
+    let name = format!("after each of {KILLS} kills in the middle of ADD, DEL leaves nothing");
+    let met = log.step(&name, || {
+        let pod = bench.pod("c")?;
+        let mut met = 0;
+        for number in 0..KILLS {
+            met += u32::from(kill_add(bench, &pod, add_takes * number / KILLS)?);
+            bench.del(&pod)?;
+            bench.require_no_link(&pod)?;
+            require_leases(bench, 2)?;
+        }
+        bench.end(&pod)?;
+        if met == 0 {
+            return Err("every ADD had ended before it was to be killed".to_owned());
+        }
+        Ok(met)
+    });
+    if let Some(met) = met {
+        log.seen(format!("{met} of {KILLS} ADDs were killed, the others had ended"));
+    }
+    log.step("the kills did nothing to a living pod", || {
+        bench.check(&living.pod, &living.result)
+    });
+}
+
+/// Kills an ADD after this time; returns whether the kill ended it.
+fn kill_add(bench: &Bench, pod: &Pod, after: Duration) -> Result<bool, String> {
+    let mut child = bench.begin_add(pod)?;
+    sleep(after);
+    child.kill().map_err(|e| format!("kill: {e}"))?;
+    let status = child.wait().map_err(|e| format!("wait: {e}"))?;
+    Ok(status.signal().is_some())
+}
+
+/// Namespaces that end without DEL: DEL cleans up after one, GC after another.
+fn die(bench: &Bench, log: &mut Log, living: &Attached, dying: &Attached) {
+    log.step("after a namespace is gone, DEL leaves nothing", || {
+        bench.end(&dying.pod)?;
+        bench.del(&dying.pod)?;
+        require_leases(bench, 1)
+    });
+    let name = "after a namespace is gone, GC leaves nothing, and keeps the living pod";
+    log.step(name, || {
+        let pod = bench.pod("d")?;
+        bench.add(&pod)?;
+        bench.end(&pod)?;
+        bench.gc(&[&living.pod])?;
+        require_leases(bench, 1)?;
+        bench.check(&living.pod, &living.result)
+    });
+}
+
+fn require_leases(bench: &Bench, want: usize) -> Result<(), String> {
+    match bench.leases() {
+        leases if leases == want => Ok(()),
+        leases => Err(format!("{leases} addresses are held, not {want}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_bandwidth_is_read_from_what_ib_write_bw_prints() {
+        let printed = " RDMA_Write BW Test\n #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n 65536      200              105.14             98.02              0.001568\n---\n";
+        assert_eq!(average_bandwidth(printed), Some("98.02"));
+        assert_eq!(average_bandwidth("no table"), None);
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rdmanet selftest` on both kinds of HCA: no step fails on a sound node, a broken plugin is reported, ports in use are refused,
+//! and nothing is left, even if the self-test is killed.
+
+use crate::fabric::{network, run, run_accelerated, soon};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use tests::{Node, Value, json, traces::assert_same};
+
+fn command(node: &Node, words: &[&str]) -> Command {
+    let mut command = Command::new("/opt/cni/bin/rdmanet");
+    command.args(["-o", "json", "selftest"]).args(words);
+    // The node's own records, which the self-test compares.
+    command
+        .env("RDMANET_STATE", node.path("state"))
+        .env("RDMANET_DATA_DIR", node.path("rdma-ipam"));
+    command
+}
+
+fn selftest(node: &Node, words: &[&str]) -> Output {
+    let output = command(node, words).output();
+    output.expect("rdmanet in /opt/cni/bin: tests/all puts it there")
+}
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+}
+
+/// The steps with this result.
+fn steps(report: &Value, result: &str) -> Vec<String> {
+    let all = report["steps"].as_array().unwrap();
+    let of = all.iter().filter(|step| step["result"] == result);
+    of.map(|step| format!("{} ({}) {}", step["name"], step["seen"], step["why"]))
+        .collect()
+}
+
+/// Asserts that every step was run and held.
+fn assert_sound(output: &Output) -> Value {
+    let report = report(output);
+    for result in ["failed", "notRun"] {
+        assert_eq!(steps(&report, result), [""; 0], "{report:#}");
+    }
+    assert!(output.status.success(), "{output:?}");
+    report
+}
+
+#[test]
+fn every_step_holds_on_a_sound_node_and_the_node_is_as_it_was() {
+    for (hcas, driver, children) in [
+        ("", "ib_ipoib", "direct"),
+        ("all", "mlx5_core[ib_ipoib]", "moved"),
+    ] {
+        run_accelerated(hcas, |node| {
+            let before = node.traces(&[]);
+            let report = assert_sound(&selftest(node, &["--master", "ib2"]));
+            assert_eq!(report["node"]["link driver"], format!("driver: {driver}"));
+            assert_eq!(report["node"]["children"], children);
+            assert_same(&before, &node.traces(&[]), "after the self-test");
+            assert!(!Path::new("/run/rdmanet-selftest").exists());
+        });
+    }
+}
+
+#[test]
+fn a_port_that_the_node_or_a_pod_uses_is_refused() {
+    run_accelerated("", |node| {
+        let pod = node.pod();
+        let conf = network(node, &json!({"master": "ib2"}));
+        let refused = |master: &str, why: &str| {
+            let output = selftest(node, &["--master", master]);
+            let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{output:?}");
+            assert!(printed.contains(master) && printed.contains(why), "{printed}");
+        };
+        pod.attach(&conf, "net1");
+        refused("ib2", "has 1 pods on it");
+        pod.detach(&conf, "net1");
+        refused("ib9", "no such link");
+        for (make, undo, why) in [
+            (
+                "addr add 10.77.0.1/24 dev ib1",
+                "addr del 10.77.0.1/24 dev ib1",
+                "address 10.77.0.1/24",
+            ),
+            (
+                "route add 10.78.0.0/24 dev ib1 table 7",
+                "route del 10.78.0.0/24 dev ib1 table 7",
+                "route",
+            ),
+            (
+                "link add link ib1 name ib1.8001 type ipoib pkey 0x8001",
+                "link del ib1.8001",
+                "ib1.8001",
+            ),
+        ] {
+            node.ip(make);
+            refused("ib1", why);
+            node.ip(undo);
+        }
+        node.ip("netns add other");
+        node.ip("link add link ib1 name other1 type ipoib");
+        node.ip("link set other1 netns other");
+        refused("ib1", "has other1 of the namespace other on it");
+        node.ip("-netns other link del other1");
+        node.ip("netns del other");
+    });
+}
+
+#[test]
+fn a_port_of_a_bond_is_refused() {
+    run(|node| {
+        node.ip("link add bond7 type bond mode active-backup fail_over_mac active miimon 100");
+        node.ip("link set ib1 down");
+        node.ip("link set ib1 master bond7");
+        let output = selftest(node, &["--master", "ib1"]);
+        node.ip("link set ib1 nomaster");
+        node.ip("link del bond7");
+        node.ip("link set ib1 up");
+        soon("ib1 has carrier", || node.link("ib1").carrier);
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(printed.contains("ib1 is a port of bond7"), "{printed}");
+    });
+}
+
+#[test]
+fn a_plugin_that_does_not_detach_is_reported_and_the_next_run_removes_what_it_left() {
+    run_accelerated("", |node| {
+        let before = node.traces(&[]);
+        let folder = node.path("broken");
+        fs::create_dir_all(&folder).unwrap();
+        fs::copy("/opt/cni/bin/rdma-ipam", folder.join("rdma-ipam")).unwrap();
+        let script = "#!/bin/bash\n[[ $CNI_COMMAND == DEL ]] && exit 0\nexec /opt/cni/bin/cni-ipoib\n";
+        fs::write(folder.join("cni-ipoib"), script).unwrap();
+        fs::set_permissions(folder.join("cni-ipoib"), fs::Permissions::from_mode(0o755)).unwrap();
+        let output = selftest(node, &["--master", "ib2", "--plugins", folder.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let failed = steps(&report(&output), "failed");
+        assert!(
+            failed.iter().any(|step| step.contains("DEL detaches a pod")),
+            "{failed:?}"
+        );
+        assert_sound(&selftest(node, &["--master", "ib2"]));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_same(&before, &node.traces(&[]), "after the second run");
+    });
+}
+
+#[test]
+fn a_self_test_after_one_that_was_killed_removes_what_is_left() {
+    run(|node| {
+        let before = node.traces(&[]);
+        let mut killed = command(node, &["--master", "ib2"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        soon("the second pod is being attached", || {
+            Path::new("/run/netns/rdmanet-selftest-b").exists()
+        });
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        assert!(Path::new("/run/netns/rdmanet-selftest-a").exists());
+        assert_sound(&selftest(node, &["--master", "ib2"]));
+        assert_same(&before, &node.traces(&[]), "after the second run");
+    });
+}
+
+#[test]
+fn a_listener_answers_the_self_test_of_another_node() {
+    run_accelerated("0", |node| {
+        let mut listener = command(node, &["--listen", "--master", "ib1"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut stderr = BufReader::new(listener.stderr.take().unwrap());
+        stderr.read_line(&mut said).unwrap();
+        let address = said.trim().rsplit(' ').next().unwrap().to_owned();
+        let report = assert_sound(&selftest(node, &["--master", "ib0", "--peer", &address]));
+        let held = steps(&report, "ok");
+        for step in ["the peer answers", "ib_write_bw moves data to the peer"] {
+            assert!(held.iter().any(|held| held.contains(step)), "{held:?}");
+        }
+        drop(listener.stdin.take());
+        let output = listener.wait_with_output().unwrap();
+        let report = assert_sound(&output);
+        let held = steps(&report, "ok");
+        assert!(
+            held.iter().any(|held| held.contains("1 measurements")),
+            "{held:?}"
+        );
+    });
+}

@@ -5,6 +5,7 @@
 //! takes effect, after, or that one and every later one.
 
 mod bond;
+mod create;
 mod function;
 mod ipam;
 mod kernel;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::function::Virtual;
 use super::rdma::Subsystem;
-use super::start::link;
 use super::whole::Left;
 use crate::kernel::{Kernel, Side};
-use common::netlink::{
-    Added, Address, Error, HwAddress, Link, LinkChange, LinkInfo, NewLink, NewLinkKind, RouteEntry, Rule,
-};
+use common::netlink::{Added, Address, Error, Link, LinkChange, NewLink, RouteEntry, Rule};
 use common::probe::Claim;
 use ipnetwork::IpNetwork;
 use nix::errno::Errno;
@@ -72,7 +69,7 @@ pub(crate) struct Model {
     pub(crate) claim: Option<Claim>,
     /// Links that the kernel has yet to return to the host, each with the number of looks at the host's links before it does.
     pub(crate) late: Vec<(usize, Link)>,
-    next_index: u32,
+    pub(super) next_index: u32,
 }
 
 /// Both namespaces, shared by the test and the plugin.
@@ -241,76 +238,6 @@ impl Model {
         }
     }
 
-    fn create(&mut self, side: Side, new: &NewLink<'_>, into_pod: bool) -> Result<(), Error> {
-        let target = if into_pod { Side::Pod } else { side };
-        let taken = |links: &Vec<Link>| links.iter().any(|link| link.is_called(new.name));
-        if taken(self.state.on(target)) || self.names_of_host_count && taken(self.state.on(side)) {
-            return errno(Errno::EEXIST);
-        }
-        if matches!(new.kind, NewLinkKind::Bond { .. }) {
-            self.next_index += 1;
-            return self.create_bond(target, self.next_index, new);
-        }
-        let parents = self.state.on(side);
-        let Some(parent) = parents.iter().find(|link| link.index == new.parent).cloned() else {
-            return errno(Errno::ENODEV);
-        };
-        self.next_index += 1;
-        let mut made = link(parent.layer, self.next_index, new.name, "");
-        made.address = new.address.cloned().unwrap_or_else(|| parent.address.clone());
-        made.mtu = parent.mtu;
-        made.parent = Some(parent.index);
-        made.group = new.group;
-        made.up = false;
-        made.carrier = false;
-        (made.kind, made.info) = kind(new.kind);
-        if target != side && made.kind.as_deref() != Some("ipoib") {
-            made.parent_netnsid = Some(0);
-        }
-        if made.kind.as_deref() == Some("ipoib") {
-            made.address = queue_pair(&parent.address, made.index);
-            if parent.parent.is_some() {
-                return errno(Errno::EINVAL);
-            }
-            self.accelerate(&parent, target)?;
-        }
-        if made.kind.as_deref() == Some("macvlan") && new.address.is_none() {
-            made.address = HwAddress::new([0x02, 0, 0, 0, 0, 0x77]);
-        }
-        if let (Side::Host, Some(name)) = (target, self.udev) {
-            made.name = name.to_owned();
-            (made.up, made.carrier) = (true, true);
-        }
-        self.state.on_mut(target).push(made);
-        if target == Side::Host {
-            let added = self.pod_adds.take();
-            self.state.pod.extend(added);
-        }
-        Ok(())
-    }
-
-    /// What mlx5 does while the kernel registers a child (`mlx5i_pkey_dev_init`): it looks up the parent's index in the child's
-    /// namespace, and takes whatever link has it for the parent.
-    fn accelerate(&self, parent: &Link, target: Side) -> Result<(), Error> {
-        if self.plain {
-            return Ok(());
-        }
-        let found = self
-            .state
-            .on(target)
-            .iter()
-            .find(|link| link.index == parent.index);
-        match found {
-            None => errno(Errno::EINVAL),
-            Some(found) if found != parent => panic!(
-                "kernel corruption: mlx5 takes the pod's {} for the parent {}",
-                found.name, parent.name
-            ),
-            // mlx5i_pkey_open and receive go through the parent, which must be up.
-            Some(_) => Ok(()),
-        }
-    }
-
     fn change(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
         if let Some(master) = change.master {
             return self.enslave(side, index, master);
@@ -375,32 +302,6 @@ impl Model {
         self.state.routes.push(route.clone());
         Ok(Added::New)
     }
-}
-
-/// The address of a child: its parent's, with a queue pair of its own.
-fn queue_pair(parent: &HwAddress, number: u32) -> HwAddress {
-    let mut bytes = parent.as_bytes().to_vec();
-    if let Some(pair) = bytes.get_mut(1..4) {
-        pair.copy_from_slice(&number.to_be_bytes()[1..]);
-    }
-    HwAddress::new(bytes)
-}
-
-fn kind(kind: NewLinkKind<'_>) -> (Option<String>, LinkInfo) {
-    let (name, info) = match kind {
-        NewLinkKind::Ipoib { pkey, mode, umcast } => (
-            "ipoib",
-            LinkInfo::Ipoib {
-                pkey: pkey.unwrap().as_full_member(),
-                mode: mode.unwrap(),
-                umcast: umcast.unwrap_or_default(),
-            },
-        ),
-        NewLinkKind::Macvlan { mode, .. } => ("macvlan", LinkInfo::Macvlan { mode }),
-        NewLinkKind::Ipvlan { mode } => ("ipvlan", LinkInfo::Ipvlan { mode }),
-        other => panic!("the plugin makes no {other:?}"),
-    };
-    (Some(name.to_owned()), info)
 }
 
 impl Kernel for ModelKernel {

@@ -38,12 +38,13 @@ impl Ipam {
         }))
     }
 
-    /// Runs `script` after the call was written down; `$conf` holds the configuration.
+    /// Runs `script` after the call was written down; `$conf` holds the configuration, which is one line. The shell reads it
+    /// itself: some tests make hundreds of calls, and a second program would take as long as the shell.
     pub(crate) fn running(script: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("ranges");
         let text = format!(
-            "#!/bin/sh\ncd {}\nconf=$(cat)\necho \"$conf\" > conf.$CNI_COMMAND\n\
+            "#!/bin/sh\ncd {}\nIFS= read -r conf\necho \"$conf\" > conf.$CNI_COMMAND\n\
              [ -e fails ] && {{ echo '{{\"code\":99,\"msg\":\"no\"}}'; exit 1; }}\n\
              echo \"$CNI_COMMAND $CNI_CONTAINERID $CNI_IFNAME\" >> calls\n{script}\n",
             dir.path().display()

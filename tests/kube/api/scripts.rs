@@ -86,6 +86,11 @@ async fn a_server_ends_with_the_process_that_it_was_started_for() {
         .args(["--until-exit", &process.id().to_string()])
         .output()
         .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let kubeconfig = String::from_utf8(output.stdout).unwrap();
     let dir = Path::new(kubeconfig.trim()).parent().unwrap().to_owned();
     assert!(dir.is_dir());

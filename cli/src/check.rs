@@ -437,6 +437,7 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
                 (
                     condition::OVERLAP
                     | condition::OVERLAP_ELSEWHERE
+                    | condition::FEW_BLOCKS
                     | condition::SHRINK_PENDING
                     | condition::EXCLUSION_OVER_LIVE,
                     "True",

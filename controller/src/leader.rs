@@ -7,6 +7,7 @@
 
 mod accept;
 mod election;
+mod fewer;
 mod numbers;
 mod orphans;
 mod share;
@@ -61,6 +62,7 @@ pub(crate) struct Keeper {
     /// Changes when that has changed addresses.
     swept: watch::Receiver<()>,
     told: HashMap<String, Instant>,
+    selected: fewer::Selected,
     listed: Option<Instant>,
     /// The version of an address that seems to be kept for nobody, and since when this process has known it.
     forsaken: HashMap<String, (String, Instant)>,
@@ -79,6 +81,7 @@ impl Keeper {
             sight: None,
             addresses: Vec::new(),
             told: HashMap::new(),
+            selected: fewer::Selected::default(),
             listed: None,
             forsaken: HashMap::new(),
             asked: share::Asked::default(),

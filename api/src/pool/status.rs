@@ -116,6 +116,8 @@ pub mod condition {
     pub const SHRINK_PENDING: &str = "ShrinkPending";
     /// There is no address and no block left to give.
     pub const EXHAUSTED: &str = "Exhausted";
+    /// The ranges have fewer blocks than the pool selects nodes.
+    pub const FEW_BLOCKS: &str = "FewBlocks";
     /// `spec.fallback` names a pool that is not there.
     pub const FALLBACK_MISSING: &str = "FallbackMissing";
     /// The spec is wrong in a way that only shows when it is used; what was accepted before stays in force.
@@ -148,6 +150,8 @@ pub mod reason {
     pub const IN_USE: &str = "InUse";
     /// Blocks outside the ranges are in use.
     pub const BLOCKS_IN_USE: &str = "BlocksInUse";
+    /// Some nodes that the pool selects can have no block of their own.
+    pub const FEWER_BLOCKS_THAN_NODES: &str = "FewerBlocksThanNodes";
     /// There is no pool of that name.
     pub const NO_SUCH_POOL: &str = "NoSuchPool";
     /// Nothing of the kind is the case.

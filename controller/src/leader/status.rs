@@ -26,11 +26,11 @@ use std::time::Instant;
 const NAMED: usize = 5;
 
 /// A condition without its times.
-struct Finding {
+pub(super) struct Finding {
     kind: &'static str,
-    holds: bool,
-    reason: &'static str,
-    message: String,
+    pub(super) holds: bool,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
 }
 
 impl Keeper {
@@ -72,6 +72,7 @@ impl Keeper {
                 self.context.pools.get(&ObjectRef::new(name)).is_some()
             }));
             findings.push(elsewhere(&ground, &self.context.pools.state()));
+            findings.extend(self.compare_with_nodes(&ground));
             self.share(&ground, &blocks, &mut status);
             self.tend_shared(&ground, &blocks).await?;
         }
@@ -102,6 +103,7 @@ impl Keeper {
         let before = pool.status.clone().unwrap_or_default();
         let mut status = before.clone();
         let message = farewell(&pool.name_any(), &blocks, addresses);
+        self.selected.forget(&pool.name_any());
         if let Some(ground) = Ground::accepted(pool)? {
             let blocks: Vec<Arc<IpBlock>> = blocks.into_iter().map(Arc::new).collect();
             let numbers = Numbers::of(&ground, &blocks, addresses);
@@ -216,7 +218,7 @@ fn serving(in_force: bool, ready: &Finding) -> Finding {
     }
 }
 
-fn finding(kind: &'static str, holds: bool, reason: &'static str, message: &str) -> Finding {
+pub(super) fn finding(kind: &'static str, holds: bool, reason: &'static str, message: &str) -> Finding {
     Finding {
         kind,
         holds,

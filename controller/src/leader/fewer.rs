@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a pool has a block for each node that it selects.
+//!
+//! A node without a block of its own takes each address from a block of another node, by a request to the API server.
+//!
+//! Invariant: the numbers of a finding are those of the spec in force. The count of nodes is at most `--mirror` old.
+
+use super::Keeper;
+use super::status::{Finding, finding};
+use api::grid::Grid;
+use api::ground::Ground;
+use api::pool::condition::FEW_BLOCKS;
+use api::pool::reason;
+use ipam::range::Family;
+use kube::ResourceExt;
+use kube::core::{Selector, SelectorExt};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How many nodes pools select, each with the number of the spec and the time of the count. To count means to compare a selector with
+/// the labels of all nodes.
+#[derive(Default)]
+pub(super) struct Selected(HashMap<String, (i64, Instant, u128)>);
+
+impl Selected {
+    /// Forgets a pool.
+    pub(super) fn forget(&mut self, pool: &str) {
+        self.0.remove(pool);
+    }
+
+    /// The number of nodes for the spec in force, counted again if the last count is older than `most`.
+    fn of(&mut self, ground: &Ground, most: Duration, count: impl FnOnce() -> u128) -> u128 {
+        let name = ground.name.as_str();
+        let known = self.0.get(name);
+        if let Some((_, _, nodes)) =
+            known.filter(|(number, at, _)| *number == ground.generation && at.elapsed() < most)
+        {
+            return *nodes;
+        }
+        let nodes = count();
+        self.0
+            .insert(name.to_owned(), (ground.generation, Instant::now(), nodes));
+        nodes
+    }
+}
+
+impl Keeper {
+    /// What [`few_blocks`] finds; none before the API server has sent any Node.
+    pub(super) fn compare_with_nodes(&mut self, ground: &Ground) -> Option<Finding> {
+        let sight = self.sight.clone().filter(|sight| !sight.nodes.is_empty())?;
+        let nodes = self.selected.of(ground, self.context.config.mirror, || {
+            let all = sight.nodes.state();
+            let Some(selector) = ground.spec.node_selector.clone() else {
+                return all.len() as u128;
+            };
+            // Agents take a selector that cannot be read for one that selects nothing, too.
+            Selector::try_from(selector).map_or(0, |selector| {
+                let selected = all.iter().filter(|node| selector.matches(node.labels()));
+                selected.count() as u128
+            })
+        });
+        Some(few_blocks(ground, nodes))
+    }
+}
+
+/// The condition [`FEW_BLOCKS`] of a pool that selects so many `nodes`.
+fn few_blocks(ground: &Ground, nodes: u128) -> Finding {
+    let short = ground.grids.iter().filter(|grid| grid.blocks() < nodes);
+    let Some(grid) = short
+        .min_by_key(|grid| grid.blocks())
+        .filter(|_| ground.has_blocks())
+    else {
+        return finding(FEW_BLOCKS, false, reason::NONE, "");
+    };
+    let (blocks, size) = (grid.blocks(), 1_u128 << grid.shift());
+    let family = match grid.family() {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    };
+    let message = format!(
+        "spec.ranges have {blocks} {family} blocks of {size} addresses, and the pool selects {nodes} nodes, so {} nodes have no block of their own and ask the API server for each address; {}",
+        nodes - blocks,
+        remedy(ground, grid, nodes)
+    );
+    finding(FEW_BLOCKS, true, reason::FEWER_BLOCKS_THAN_NODES, &message)
+}
+
+fn remedy(ground: &Ground, grid: &Grid, nodes: u128) -> String {
+    let selector = if ground.spec.node_selector.is_none() {
+        "set spec.nodeSelector to the nodes that need addresses"
+    } else {
+        "narrow spec.nodeSelector to the nodes that need addresses"
+    };
+    // Blocks of this size are enough, since each but the first and last of a range is full.
+    let enough = grid.addresses() / nodes;
+    let member = match grid.family() {
+        Family::V4 => "v4",
+        Family::V6 => "v6",
+    };
+    match enough.checked_ilog2() {
+        Some(shift) => format!(
+            "{selector}, add a range, or make a new pool with blockSize.{member}: {}",
+            1_u128 << shift
+        ),
+        None => format!(
+            "{selector}, or add a range: there are {} addresses",
+            grid.addresses()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

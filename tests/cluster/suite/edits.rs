@@ -3,10 +3,14 @@
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
+use api::IpBlock;
 use cluster::install::until;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -237,6 +241,36 @@ async fn a_mistyped_address_space_over_used_addresses_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pool_with_fewer_blocks_than_selected_nodes_says_so() {
+    let site = Site::new().await;
+    let nodes: Api<Node> = Api::all(site.admin.clone());
+    for (name, rail) in [("a", "0"), ("b", "0"), ("c", "1")] {
+        let node = json!({ "metadata": { "name": name, "labels": { "rail": rail } } });
+        let node = serde_json::from_value(node).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+    }
+    site.simple("rail0", "10.1.0.0/27").await;
+    site.wait_condition("rail0", "FewBlocks", "True").await;
+    let (_, reason, message) = site.condition("rail0", "FewBlocks").await;
+    assert_eq!(reason, "FewerBlocksThanNodes");
+    for part in [
+        "2 IPv4 blocks of 16",
+        "selects 3 nodes",
+        "nodeSelector",
+        "blockSize.v4: 8",
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let select = |rail: &str| json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": rail } } } });
+    site.edit("rail0", select("0")).await;
+    site.wait_condition("rail0", "FewBlocks", "False").await;
+    let another = json!({ "metadata": { "labels": { "rail": "0" } } });
+    let patch = Patch::Merge(another);
+    nodes.patch("c", &PatchParams::default(), &patch).await.unwrap();
+    site.wait_condition("rail0", "FewBlocks", "True").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_not_selected_any_more_keeps_its_pods_and_returns_the_rest() {
     let flags = ["--quarantine", "5s"];
     let site = Site::with(&flags).await;
@@ -276,5 +310,75 @@ async fn a_node_that_is_not_selected_any_more_keeps_its_pods_and_returns_the_res
     )
     .await;
     node.del("rail0", &one);
+    site.wait_blocks("rail0", 0).await;
+}
+
+/// Has the API server refuse every change of block `name`, as a foreign webhook may; returns once it does.
+async fn refuse_changes(site: &Site, name: &str) {
+    let policy: ValidatingAdmissionPolicy = serde_json::from_value(json!({
+        "metadata": { "name": "foreign" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": ["rdmanet.io"], "apiVersions": ["*"], "resources": ["ipblocks"], "operations": ["UPDATE", "DELETE"],
+            }] },
+            "validations": [{ "expression": format!("oldObject.metadata.name != '{name}'"), "message": "not this one" }],
+        },
+    }))
+    .unwrap();
+    let binding: ValidatingAdmissionPolicyBinding = serde_json::from_value(json!({
+        "metadata": { "name": "foreign" }, "spec": { "policyName": "foreign", "validationActions": ["Deny"] },
+    }))
+    .unwrap();
+    let made = PostParams::default();
+    Api::all(site.admin.clone()).create(&made, &policy).await.unwrap();
+    Api::all(site.admin.clone())
+        .create(&made, &binding)
+        .await
+        .unwrap();
+    let blocks: Api<IpBlock> = Api::all(site.admin.clone());
+    let dry = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let touch = Patch::Merge(json!({ "metadata": { "labels": { "touched": "yes" } } }));
+    until("the API server refuses changes", async || {
+        blocks.patch(name, &dry, &touch).await.is_err()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_whose_changes_the_api_server_refuses_holds_up_no_other_block() {
+    let flags = ["--quarantine", "5s"];
+    let site = Site::with(&flags).await;
+    let _node = Member::running(&site.server, "a", &flags).await;
+    let mut spec = simple("10.1.0.0/27");
+    spec["warmBlocks"] = json!(2);
+    site.pool("rail0", spec).await;
+    site.wait_blocks("rail0", 2).await;
+    let names = async || {
+        let mut names: Vec<String> = site
+            .blocks("rail0")
+            .await
+            .iter()
+            .map(ResourceExt::name_any)
+            .collect();
+        names.sort();
+        names
+    };
+    // The agent comes to this one first.
+    let first = names().await.remove(0);
+    refuse_changes(&site, &first).await;
+    let nobody = json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "7" } } } });
+    site.edit("rail0", nobody).await;
+    until("the other block is returned", async || {
+        names().await == [first.as_str()]
+    })
+    .await;
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(site.admin.clone());
+    bindings
+        .delete("foreign", &DeleteParams::default())
+        .await
+        .unwrap();
     site.wait_blocks("rail0", 0).await;
 }

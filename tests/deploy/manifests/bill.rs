@@ -2,19 +2,65 @@
 //! What the image says of what it is made of.
 
 use deploy::workspace;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::path::Path;
 use std::process::Command;
 
+/// What a program prints that succeeds.
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Validates a bill against the schema of the specification and the SPDX list (`tests/go/checks/bomcheck`).
+fn validate(bill: &Path) -> Result<(), String> {
+    let go = workspace().join("tests/go");
+    let programs = output(Command::new(go.join("build")).args(["--group", "checks"]));
+    let module = "github.com/CycloneDX/cyclonedx-go";
+    let mut list = Command::new("go");
+    list.args(["list", "-m", "-f", "{{.Dir}}", module]);
+    let module = output(list.current_dir(go.join("checks")));
+    let checked = Command::new(format!("{programs}/bomcheck"))
+        .arg(format!("{module}/schema"))
+        .arg(bill)
+        .output()
+        .unwrap();
+    if checked.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&checked.stderr).into_owned())
+}
+
 #[test]
-fn the_bill_of_the_image_names_every_package_and_its_licence() {
+fn the_bill_of_the_image_is_valid_and_names_every_package_and_its_licence() {
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new(workspace().join("conf/image/build"))
         .args(["--bill", folder.path().to_str().unwrap()])
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let bill = std::fs::read(folder.path().join("bom.json")).unwrap();
-    let bill: Value = serde_json::from_slice(&bill).unwrap();
+    let file = folder.path().join("bom.json");
+    let bill: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    validate(&file).unwrap();
+    for (member, wrong) in [
+        ("/components/0/type", "crate"),
+        ("/components/0/licenses/0/expression", "MIT/Apache-2.0"),
+    ] {
+        let mut changed = bill.clone();
+        *changed.pointer_mut(member).unwrap() = json!(wrong);
+        let file = folder.path().join("changed.json");
+        std::fs::write(&file, changed.to_string()).unwrap();
+        let why = validate(&file).unwrap_err();
+        assert!(
+            why.contains("type must be one of") || why.contains(wrong),
+            "{member}: {why}"
+        );
+    }
     assert_eq!(
         (&bill["bomFormat"], &bill["specVersion"]),
         (&"CycloneDX".into(), &"1.6".into())

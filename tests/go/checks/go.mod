@@ -3,14 +3,17 @@ module rdmanet/tests/go/checks
 go 1.26.7
 
 tool (
+	rdmanet/tests/go/checks/bomcheck
 	rdmanet/tests/go/checks/kstatus
 	rdmanet/tests/go/checks/promcheck
 )
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/fluxcd/cli-utils v1.2.2
 	github.com/prometheus/common v0.72.1
 	github.com/prometheus/prometheus v0.316.0
+	github.com/xeipuuv/gojsonschema v1.2.0
 	k8s.io/apimachinery v0.37.1
 )
 
@@ -32,6 +35,8 @@ require (
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
+	github.com/xeipuuv/gojsonpointer v0.0.0-20180127040702-4e3ac2762d5f // indirect
+	github.com/xeipuuv/gojsonreference v0.0.0-20180127040603-bd5ef7bd5415 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect

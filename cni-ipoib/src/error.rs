@@ -46,6 +46,16 @@ pub enum Error {
         /// What to do instead.
         remedy: &'static str,
     },
+    /// Connected mode is asked for on a link that has datagram mode alone.
+    #[error(
+        "ipoibMode connected is not supported: {master} has only datagram mode, as its driver {driver} moves the packets itself; set ipoibMode to datagram, or leave it out"
+    )]
+    NoConnectedMode {
+        /// The parent.
+        master: String,
+        /// What its driver calls itself.
+        driver: String,
+    },
     /// A pod asks for something that its network does not offer.
     #[error(
         "{key} asks for {value}, which this network does not let pods choose; add \"capabilities\": {{\"{capability}\": true}} to the network, or remove the request from the pod's annotation"
@@ -329,7 +339,7 @@ impl Error {
 
     fn code(&self) -> Code {
         match self {
-            Self::Unsupported { .. } => Code::UNSUPPORTED_FIELD,
+            Self::Unsupported { .. } | Self::NoConnectedMode { .. } => Code::UNSUPPORTED_FIELD,
             // One that would fit once it carries traffic: the cable is at fault, not the configuration.
             Self::NoMaster { .. } if self.is_down() => Code::NO_CARRIER,
             Self::BadValue { .. }

@@ -216,6 +216,9 @@ fn ipoib(config: &Config, host: &Host) -> Result<(NewLinkKind<'static>, LargestM
         require_pkey(pkey, port)?;
     }
     let mode = config.ipoib_mode.unwrap_or(*parents);
+    if mode == IpoibMode::Connected && *parents != mode {
+        require_connected_mode(host)?;
+    }
     let largest = match mode {
         IpoibMode::Connected => (CONNECTED_MTU_MAX, "connected mode"),
         IpoibMode::Datagram => (DATAGRAM_MTU_MAX, "datagram mode"),
@@ -229,6 +232,21 @@ fn ipoib(config: &Config, host: &Host) -> Result<(NewLinkKind<'static>, LargestM
         },
         largest,
     ))
+}
+
+/// The kernel's own answer would be `EINVAL`, after the child was created. What a child takes, its parent takes.
+fn require_connected_mode(host: &Host) -> Result<(), Error> {
+    if host.root.address.takes_connections() {
+        return Ok(());
+    }
+    Err(Error::NoConnectedMode {
+        master: host.root.name.clone(),
+        driver: host
+            .drivers
+            .link
+            .clone()
+            .unwrap_or_else(|| "(unknown)".to_owned()),
+    })
 }
 
 fn require_pkey(pkey: Pkey, port: &Port) -> Result<(), Error> {

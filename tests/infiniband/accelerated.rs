@@ -72,7 +72,15 @@ fn connected_mode_is_refused_and_nothing_is_left() {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
         let conf = network(node, &json!({"ipoibMode": "connected"}));
-        pod.add(&conf, "net1").refused(100, &["ib0", "EINVAL"]);
+        pod.add(&conf, "net1").refused(
+            2,
+            &[
+                "ipoibMode connected",
+                "ib0",
+                "mlx5_core[ib_ipoib]",
+                "set ipoibMode to datagram",
+            ],
+        );
         assert_same(&before, &node.traces(&[&pod]), "after the refusal");
     });
 }

@@ -74,10 +74,11 @@ fn number(error: &Error) -> usize {
         Error::NotOffered { .. } => 31,
         Error::AddressAnswered { .. } => 32,
         Error::Probe { .. } => 33,
+        Error::NoConnectedMode { .. } => 34,
     }
 }
 
-const VARIANTS: usize = 34;
+const VARIANTS: usize = 35;
 
 /// Every variant with its code, its message, and its details.
 fn table() -> Vec<(Error, u32, &'static str, &'static str)> {
@@ -126,6 +127,15 @@ fn of_configuration() -> Vec<(Error, u32, &'static str, &'static str)> {
             },
             2,
             "ipMasq true is not supported: remove it",
+            "",
+        ),
+        (
+            Error::NoConnectedMode {
+                master: "ib0".to_owned(),
+                driver: "mlx5_core[ib_ipoib]".to_owned(),
+            },
+            2,
+            "ipoibMode connected is not supported: ib0 has only datagram mode, as its driver mlx5_core[ib_ipoib] moves the packets itself; set ipoibMode to datagram, or leave it out",
             "",
         ),
         (

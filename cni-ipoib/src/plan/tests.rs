@@ -51,6 +51,14 @@ fn infiniband() -> Host {
     }
 }
 
+/// The same on a driver without a data path of its own, whose links set the flag RC in their address.
+fn with_connections() -> Host {
+    let mut host = infiniband();
+    host.master.address = IB_ADDRESS.replacen("00", "80", 1).parse().unwrap();
+    host.root = host.master.clone();
+    host
+}
+
 /// `eth0` with MTU 1500.
 fn lan() -> Host {
     host(ethernet(2, "eth0"))

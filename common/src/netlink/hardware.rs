@@ -54,6 +54,14 @@ impl HwAddress {
         Some(u32::from_be_bytes([0, high, middle, low])).filter(|number| *number != 0)
     }
 
+    /// Whether an `IPoIB` link takes connections: the flag RC, the first bit of a 20-byte address (RFC 4755, section 3.1).
+    ///
+    /// Source: `ipoib_set_mode` of `drivers/infiniband/ulp/ipoib/ipoib_main.c` refuses connected mode without this flag, and
+    /// `ipoib_cm_dev_init` sets it only on links that run on `ib_ipoib`'s own data path.
+    pub fn takes_connections(&self) -> bool {
+        self.0.len() == 20 && self.0.first().is_some_and(|flags| flags & 0x80 != 0)
+    }
+
     /// The prefix of the subnet, the high half of the GID in an InfiniBand address; `None` for any other length than 20.
     pub fn subnet_prefix(&self) -> Option<u64> {
         let address: &[u8; 20] = self.0.as_slice().try_into().ok()?;

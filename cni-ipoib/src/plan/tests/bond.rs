@@ -256,10 +256,14 @@ fn a_bond_has_no_address_of_its_own() {
 #[test]
 fn an_mtu_is_what_every_port_can_carry() {
     assert_eq!(refused(json!({"mtu": 4093}), &pair()).0, 7);
-    assert_eq!(
-        planned(json!({"mtu": 65520, "ipoibMode": "connected"}), &pair()).mtu,
-        Some(65520)
-    );
+    let connections = changed(|ports| {
+        for port in ports {
+            port.root.address = IB_ADDRESS.replacen("00", "80", 1).parse().unwrap();
+        }
+    });
+    let keys = json!({"mtu": 65520, "ipoibMode": "connected"});
+    assert_eq!(planned(keys.clone(), &connections).mtu, Some(65520));
+    assert_eq!(refused(keys, &pair()).0, 2, "its ports have only datagram mode");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn an_mtu_is_what_the_parent_can_carry() {
         plan(keys, host).map(|child| child.mtu)
     };
     assert_eq!(mtu(4092, "", &infiniband()).unwrap(), Some(4092));
-    assert_eq!(mtu(65520, "connected", &infiniband()).unwrap(), Some(65520));
+    assert_eq!(mtu(65520, "connected", &with_connections()).unwrap(), Some(65520));
     assert_eq!(mtu(1500, "", &lan()).unwrap(), Some(1500));
     assert_eq!(mtu(0, "", &lan()).unwrap(), None);
     let text = |result: Result<Option<u32>, Error>| result.unwrap_err().to_string();
@@ -115,13 +115,24 @@ fn an_mtu_is_what_the_parent_can_carry() {
         "mtu 4093 is more than ib0 carries in datagram mode: 4092; lower it or leave it out"
     );
     assert_eq!(
-        text(mtu(65521, "connected", &infiniband())),
+        text(mtu(65521, "connected", &with_connections())),
         "mtu 65521 is more than ib0 carries in connected mode: 65520; lower it or leave it out"
     );
     assert_eq!(
         text(mtu(1501, "", &lan())),
         "mtu 1501 is more than eth0 carries in an Ethernet frame: 1500; lower it or leave it out"
     );
+}
+
+#[test]
+fn connected_mode_is_refused_on_a_link_that_has_only_datagram_mode() {
+    let mut parent = infiniband();
+    parent.drivers.link = Some("mlx5_core[ib_ipoib]".to_owned());
+    let text = "ipoibMode connected is not supported: ib0 has only datagram mode, as its driver mlx5_core[ib_ipoib] moves the packets itself; set ipoibMode to datagram, or leave it out";
+    let keys = json!({"ipoibMode": "connected"});
+    assert_eq!(refused(keys.clone(), &parent), (2, text.to_owned()));
+    planned(json!({"ipoibMode": "datagram"}), &parent);
+    planned(keys, &with_connections());
 }
 
 #[test]

@@ -47,3 +47,11 @@ fn only_infiniband_addresses_hold_a_port_guid() {
         None
     );
 }
+
+#[test]
+fn the_first_bit_of_an_infiniband_address_tells_whether_the_link_takes_connections() {
+    let of = |text: &str| text.parse::<HwAddress>().unwrap().takes_connections();
+    assert!(of("80:00:02:08:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e"));
+    assert!(!of("00:00:10:49:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e"));
+    assert!(!of("80:00:02:08:fe:80"), "an Ethernet address has no flags");
+}

@@ -16,7 +16,7 @@ use ipam::range::{Family, bits};
 use kube::Client;
 use serde::Serialize;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -49,6 +49,13 @@ pub struct Problem {
     pub remedy: String,
 }
 
+impl Problem {
+    /// What makes it the same problem in two looks.
+    fn about(&self) -> (&str, &str) {
+        (self.kind, &self.subject)
+    }
+}
+
 /// Looks twice, `pause` apart, and reports what was there both times.
 ///
 /// # Errors
@@ -59,12 +66,8 @@ pub async fn run(client: &Client, pause: Duration) -> Result<Answer, Failure> {
     if !found.is_empty() {
         tokio::time::sleep(pause).await;
         let second = problems(&Snapshot::read(client).await?);
-        let again = |one: &Problem| {
-            second
-                .iter()
-                .any(|two| (two.kind, &two.subject) == (one.kind, &one.subject))
-        };
-        found.retain(again);
+        let again: HashSet<(&str, &str)> = second.iter().map(Problem::about).collect();
+        found.retain(|one| again.contains(&one.about()));
     }
     Ok(answer(&first, &found))
 }
@@ -75,7 +78,7 @@ fn answer(snapshot: &Snapshot, found: &[Problem]) -> Answer {
     let looked = format!(
         "{} pools, {} blocks, {} address objects, {} nodes, {pods} pods with networks",
         snapshot.pools.len(),
-        snapshot.blocks.len(),
+        snapshot.blocks().len(),
         snapshot.addresses.len(),
         snapshot.nodes.len()
     );
@@ -116,7 +119,7 @@ fn answer(snapshot: &Snapshot, found: &[Problem]) -> Answer {
         json: json!({
             "version": 1,
             "looked": {
-                "pools": snapshot.pools.len(), "blocks": snapshot.blocks.len(), "addresses": snapshot.addresses.len(),
+                "pools": snapshot.pools.len(), "blocks": snapshot.blocks().len(), "addresses": snapshot.addresses.len(),
                 "nodes": snapshot.nodes.len(), "pods": pods,
             },
             "problems": found,
@@ -133,7 +136,7 @@ pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
     found.extend(overlaps(snapshot));
     found.extend(
         snapshot
-            .blocks
+            .blocks()
             .iter()
             .filter_map(|block| ownerless(snapshot, block)),
     );
@@ -277,11 +280,12 @@ fn misplaced_in(snapshot: &Snapshot, pool: &Pool, holder: &Holder) -> Option<Pro
 
 fn overlaps(snapshot: &Snapshot) -> Vec<Problem> {
     let mut found = Vec::new();
-    for (i, one) in snapshot.blocks.iter().enumerate() {
+    let blocks = snapshot.blocks();
+    for (i, one) in blocks.iter().enumerate() {
         // They are in the order of their addresses.
         let family = Family::of(one.cidr.ip());
         let reach = bits(one.cidr.broadcast());
-        let near = snapshot.blocks[i + 1..]
+        let near = blocks[i + 1..]
             .iter()
             .take_while(|other| Family::of(other.cidr.ip()) == family && bits(other.cidr.network()) <= reach);
         for other in near.filter(|other| other.space() == one.space()) {
@@ -364,11 +368,11 @@ fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
         .addresses
         .iter()
         .filter(|(_, object)| object.spec.state == AddressState::Bound);
+    let pods: HashMap<&str, &PodFacts> = snapshot.pods.iter().map(|pod| (pod.name.as_str(), pod)).collect();
     let leaked = bound.filter_map(|(ip, object)| {
         let pod = object.spec.pod.as_ref()?;
         let name = format!("{}/{}", pod.namespace, pod.name);
-        let there = snapshot.pods.iter().find(|one| one.name == name);
-        let why = match (there, &pod.uid) {
+        let why = match (pods.get(name.as_str()), &pod.uid) {
             (None, _) => "does not exist".to_owned(),
             (Some(there), Some(uid)) if there.uid != *uid => "is another one of that name by now".to_owned(),
             (Some(there), _) if !there.lives => "has ended".to_owned(),
@@ -393,7 +397,7 @@ fn deserted(snapshot: &Snapshot) -> Vec<Problem> {
         return Vec::new();
     }
     let mut by_node: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
-    for block in &snapshot.blocks {
+    for block in snapshot.blocks() {
         let spec = &block.object.spec;
         let owned = matches!(spec.state, BlockState::Active | BlockState::Draining);
         let node = spec.owner.node.as_str();

@@ -7,6 +7,7 @@ use crate::leases::Held;
 use api::AddressState;
 use ipam::pool::AddressPlace;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// Somebody who has an address.
@@ -61,13 +62,12 @@ impl Witness {
 
 /// Everybody who has an address of a pool, by address; `here` is the node whose `leases` are given.
 pub fn holders(snapshot: &Snapshot, leases: &[Held], here: Option<&str>) -> Vec<Holder> {
-    let mut all: Vec<Holder> = Vec::new();
-    for one in objects(snapshot).chain(leases.iter().flat_map(|held| of_lease(held, here))) {
-        merge(&mut all, one);
+    let mut by_address: HashMap<IpAddr, Vec<Holder>> = HashMap::new();
+    let leases = leases.iter().flat_map(|held| of_lease(held, here));
+    for one in objects(snapshot).chain(leases).chain(of_pods(snapshot)) {
+        merge(by_address.entry(one.address).or_default(), one);
     }
-    for one in of_pods(snapshot) {
-        merge(&mut all, one);
-    }
+    let mut all: Vec<Holder> = by_address.into_values().flatten().collect();
     all.sort_by(|a, b| (a.address, &a.pool, &a.pod).cmp(&(b.address, &b.pool, &b.pod)));
     all
 }
@@ -145,11 +145,10 @@ fn of_pods(snapshot: &Snapshot) -> Vec<Holder> {
     all
 }
 
-/// Two witnesses of one holding are one entry; of two that contradict each other both stay.
+/// Adds a holder to those of the same address. Two witnesses of one holding are one entry; of two that contradict each other both stay.
 fn merge(all: &mut Vec<Holder>, new: Holder) {
     let same = |known: &&mut Holder| {
-        known.address == new.address
-            && (known.pool == new.pool || known.pool.is_none() || new.pool.is_none())
+        (known.pool == new.pool || known.pool.is_none() || new.pool.is_none())
             && (known.pod == new.pod || known.pod.is_none() || new.pod.is_none())
             && (known.interface == new.interface || known.interface.is_none() || new.interface.is_none())
             && (known.container_id == new.container_id

@@ -215,7 +215,7 @@ pub fn blocks(snapshot: &Snapshot, pool: Option<&str>, node: Option<&str>) -> Re
         let spec = &block.object.spec;
         pool.is_none_or(|pool| spec.pool == pool) && node.is_none_or(|node| spec.owner.node == node)
     };
-    let blocks: Vec<&Block> = snapshot.blocks.iter().filter(wanted).collect();
+    let blocks: Vec<&Block> = snapshot.blocks().iter().filter(wanted).collect();
     let text = if blocks.is_empty() {
         "no block is claimed\n".to_owned()
     } else {

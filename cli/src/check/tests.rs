@@ -179,3 +179,40 @@ fn blocks_of_a_node_without_an_agent_are_reported() {
     snapshot.agents.insert("b".to_owned());
     assert!(deserted(&snapshot).is_empty());
 }
+
+/// A measurement: `cargo test --release -p cli --lib -- --ignored --nocapture ten_thousand_nodes`.
+#[test]
+#[ignore = "it measures"]
+fn ten_thousand_nodes_with_a_hundred_thousand_pods_have_no_problem() {
+    let ip = |number: u32| std::net::Ipv4Addr::from(0x0a00_0000 + number).to_string();
+    let own = |node: u32| {
+        serde_json::from_value(block(
+            "rail0",
+            &format!("{}/28", ip(16 * node)),
+            &format!("n{node}"),
+        ))
+    };
+    let pool = crate::testing::pool("rail0", &json!([{ "subnet": "10.0.0.0/8" }]));
+    let mut cluster = Snapshot::of(
+        vec![serde_json::from_value(pool).unwrap()],
+        (1..=10_000).map(|node| own(node).unwrap()).collect(),
+        Vec::new(),
+    );
+    let nodes = (1..=10_000).map(|node| format!("n{node}"));
+    cluster.nodes = nodes.map(|name| (name.clone(), format!("{name}-uid"))).collect();
+    let pods = (0..100_000).map(|number| {
+        let node = 1 + number / 10;
+        pod(
+            &format!("p{number}"),
+            &format!("n{node}"),
+            &ip(16 * node + number % 10),
+        )
+    });
+    cluster.pods = pods.collect();
+    let start = std::time::Instant::now();
+    assert_eq!(problems(&cluster), []);
+    eprintln!(
+        "did: check of 10,000 nodes and 100,000 pods: {:?}",
+        start.elapsed()
+    );
+}

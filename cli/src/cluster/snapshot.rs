@@ -23,8 +23,10 @@ use std::net::IpAddr;
 pub struct Snapshot {
     /// Pools, by name.
     pub pools: Vec<Pool>,
-    /// Blocks, by first address.
-    pub blocks: Vec<Block>,
+    /// Blocks, by family and first address.
+    blocks: Vec<Block>,
+    /// The prefix lengths of the blocks, by family: whether it is IPv6, and the length in bits.
+    prefixes: BTreeSet<(bool, u8)>,
     /// Addresses that are objects, by address.
     pub addresses: Vec<(IpAddr, IpAddress)>,
     /// The UID of each node, by name.
@@ -46,6 +48,8 @@ pub struct Pool {
     pub object: IpPool,
     /// Its ranges and blocks as the spec has them; the sentence if that is wrong.
     pub ground: Result<Ground, String>,
+    /// The subnets of its ranges, given or not.
+    subnets: Vec<IpNetwork>,
 }
 
 /// A block.
@@ -62,7 +66,13 @@ impl Pool {
     pub fn of(object: IpPool) -> Self {
         let accepted = Ground::accepted(&object).ok().flatten();
         let ground = accepted.map_or_else(|| Ground::new(&object, &object.spec, 0).map_err(|e| e.msg), Ok);
-        Self { object, ground }
+        let ranges = object.spec.ranges.iter();
+        let subnets = ranges.filter_map(|range| range.subnet.parse().ok()).collect();
+        Self {
+            object,
+            ground,
+            subnets,
+        }
     }
 
     /// Its name.
@@ -77,17 +87,16 @@ impl Pool {
 
     /// Whether `ip` lies in one of its subnets, given or not.
     pub fn covers(&self, ip: IpAddr) -> bool {
-        let subnets = self
-            .object
-            .spec
-            .ranges
-            .iter()
-            .filter_map(|range| range.subnet.parse::<IpNetwork>().ok());
-        subnets.into_iter().any(|subnet| subnet.contains(ip))
+        self.subnets.iter().any(|subnet| subnet.contains(ip))
     }
 }
 
 impl Block {
+    /// What blocks are sorted by: whether it is IPv6, and its first address.
+    fn start(&self) -> (bool, IpAddr) {
+        (self.cidr.is_ipv6(), self.cidr.network())
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         self.object.metadata.name.as_deref().unwrap_or_default()
@@ -186,9 +195,9 @@ impl Snapshot {
             ..Self::default()
         };
         snapshot.pools.sort_by(|a, b| a.name().cmp(b.name()));
-        snapshot
-            .blocks
-            .sort_by_key(|block| (block.cidr.is_ipv6(), block.cidr.network()));
+        snapshot.blocks.sort_by_key(Block::start);
+        let prefixes = snapshot.blocks.iter().map(|block| &block.cidr);
+        snapshot.prefixes = prefixes.map(|cidr| (cidr.is_ipv6(), cidr.prefix())).collect();
         snapshot.addresses.sort_by_key(|(ip, _)| *ip);
         snapshot
     }
@@ -237,9 +246,23 @@ impl Snapshot {
             .filter(move |block| block.object.spec.pool == pool)
     }
 
-    /// The blocks that have `ip`, one for each address space at most.
+    /// All blocks, by family and first address.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// The blocks that have `ip`, one for each address space at most, the largest first. Costs one binary search for each block
+    /// size in use.
     pub fn blocks_with(&self, ip: IpAddr) -> impl Iterator<Item = &Block> {
-        self.blocks.iter().filter(move |block| block.cidr.contains(ip))
+        let sizes = self.prefixes.iter().filter(move |(v6, _)| *v6 == ip.is_ipv6());
+        sizes.flat_map(move |(v6, prefix)| {
+            let cidr = IpNetwork::new(ip, *prefix);
+            let first = (*v6, cidr.map_or(ip, |cidr| cidr.network()));
+            let at = self.blocks.partition_point(|block| block.start() < first);
+            let same = self.blocks.get(at..).unwrap_or_default().iter();
+            same.take_while(move |block| block.start() == first)
+                .filter(|block| block.cidr.prefix() == *prefix)
+        })
     }
 
     /// The pool that an address on an interface of `network` on `node` is of. The network's definition says so; without one,
@@ -266,3 +289,6 @@ impl Snapshot {
         self.pools.iter().map(Pool::space).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

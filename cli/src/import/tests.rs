@@ -210,10 +210,8 @@ fn more_living_addresses_than_a_range_has_entries_are_covered_by_fewer() {
 fn blocks_are_small_enough_for_every_node_and_small_ranges_have_none() {
     let block = |range: &str, nodes: usize| {
         let reading = of_whereabouts(&[json!({ "type": "whereabouts", "range": range })], &[]);
-        let snapshot = Snapshot {
-            nodes: (0..nodes).map(|n| (n.to_string(), n.to_string())).collect(),
-            ..Snapshot::default()
-        };
+        let mut snapshot = Snapshot::default();
+        snapshot.nodes = (0..nodes).map(|n| (n.to_string(), n.to_string())).collect();
         let spec = steps(&reading, &snapshot)[0].spec.clone();
         (format!("{:?}", spec.allocation), spec.block_size.v4)
     };

@@ -25,7 +25,7 @@ struct Left<'s> {
 
 impl<'s> Left<'s> {
     fn of(snapshot: &'s Snapshot, node: &str) -> Self {
-        let blocks = snapshot.blocks.iter().map(|block: &Block| &block.object);
+        let blocks = snapshot.blocks().iter().map(|block: &Block| &block.object);
         let addresses = snapshot.addresses.iter().map(|(_, address)| address);
         Self {
             blocks: blocks

@@ -183,6 +183,7 @@ fn blocks_of_a_node_without_an_agent_are_reported() {
 /// A measurement: `cargo test --release -p cli --lib -- --ignored --nocapture ten_thousand_nodes`.
 #[test]
 #[ignore = "it measures"]
+#[allow(clippy::print_stderr, reason = "it reports what it measured")]
 fn ten_thousand_nodes_with_a_hundred_thousand_pods_have_no_problem() {
     let ip = |number: u32| std::net::Ipv4Addr::from(0x0a00_0000 + number).to_string();
     let own = |node: u32| {

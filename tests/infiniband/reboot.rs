@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node that goes down with pods attached, one call killed in the middle of ADD and one in the middle of DEL, without a
-//! word to anybody, and comes back with its leases on the disk.
+//! A node that goes down with pods attached, one call killed in the middle of ADD and one in the middle of DEL, and comes back
+//! with its leases on the disk. The pods are on two ports in turn, which the job `reboot` of `tests/all` gives HCAs of both kinds.
 
 use crate::fabric::{network, run};
 use nix::sys::signal::Signal;
@@ -21,11 +21,12 @@ const DISK: &str = "/keep/rdma-ipam";
 const CACHE: &str = "/keep/results.json";
 const OLD: [&str; 2] = ["old-1", "old-2"];
 
-/// A network with room for four pods.
-fn narrow(node: &Node) -> Conf {
+/// A network with room for four pods; these are on `ib0` and `ib1` in turn.
+fn narrow(node: &Node, number: usize) -> Conf {
     let range = json!({"subnet": "10.7.0.0/24", "rangeStart": "10.7.0.10", "rangeEnd": "10.7.0.13"});
     let ipam = json!({"type": "rdma-ipam", "dataDir": LEASES, "cooldown": 0, "ranges": [[range]]});
-    network(node, &json!({})).with("ipam", ipam)
+    let master = ["ib0", "ib1"][number % 2];
+    network(node, &json!({"master": master})).with("ipam", ipam)
 }
 
 #[test]
@@ -39,12 +40,21 @@ fn after_a_reboot_no_address_is_blocked_and_the_dels_of_old_pods_take_nothing_of
 }
 
 fn before_the_reboot(node: &Node) {
-    let conf = narrow(node);
     let pods = OLD.map(|id| old(node, id));
-    let results: Vec<_> = pods.iter().map(|pod| pod.attach(&conf, "net1")).collect();
+    let results: Vec<_> = pods
+        .iter()
+        .enumerate()
+        .map(|(number, pod)| pod.attach(&narrow(node, number), "net1"))
+        .collect();
     // One ADD dies with its address taken and its link made, one DEL while the IPAM plugin gives the address back.
-    killed(&old(node, "old-3"), "ADD", &conf, Process::Plugin, "RTM_SETLINK");
-    killed(&pods[1], "DEL", &conf, Process::Delegate(1), "rename");
+    killed(
+        &old(node, "old-3"),
+        "ADD",
+        &narrow(node, 0),
+        Process::Plugin,
+        "RTM_SETLINK",
+    );
+    killed(&pods[1], "DEL", &narrow(node, 1), Process::Delegate(1), "rename");
     fs::write(CACHE, Value::from(results).to_string()).unwrap();
     File::open(CACHE).unwrap().sync_all().unwrap();
     copy(Path::new(LEASES), Path::new(DISK), &mut HashMap::new());
@@ -54,14 +64,14 @@ fn before_the_reboot(node: &Node) {
 }
 
 fn after_the_reboot(node: &Node) {
-    let conf = narrow(node);
     copy(Path::new(DISK), Path::new(LEASES), &mut HashMap::new());
     let before = lease_files().len();
     assert!(before > 0, "the leases of the first boot are still on the disk");
     let pods = [node.pod(), node.pod(), node.pod(), node.pod()];
     let addresses: BTreeSet<_> = pods
         .iter()
-        .map(|pod| pod.attach(&conf, "net1")["ips"][0]["address"].to_string())
+        .enumerate()
+        .map(|(number, pod)| pod.attach(&narrow(node, number), "net1")["ips"][0]["address"].to_string())
         .collect();
     assert_eq!(addresses.len(), 4, "{addresses:?}");
     assert_eq!(
@@ -73,8 +83,9 @@ fn after_the_reboot(node: &Node) {
     let attached = (node.traces(&pods.each_ref()), lease_files());
     let cache: Value = serde_json::from_slice(&fs::read(CACHE).unwrap()).unwrap();
     // The runtime cleans up after the pods that it remembers, whose paths new pods may have by now.
-    for ((id, result), new) in OLD.iter().zip(cache.as_array().unwrap()).zip(&pods) {
-        let conf = conf.clone().with("prevResult", result.clone());
+    let old = OLD.iter().zip(cache.as_array().unwrap()).zip(&pods);
+    for (number, ((id, result), new)) in old.enumerate() {
+        let conf = narrow(node, number).with("prevResult", result.clone());
         let del = node
             .call("DEL", &conf)
             .env("CNI_CONTAINERID", *id)
@@ -84,14 +95,15 @@ fn after_the_reboot(node: &Node) {
         del.env_remove("CNI_NETNS").run().done();
     }
     let valid: Vec<_> = pods.iter().map(|pod| (pod.id.as_str(), "net1")).collect();
-    node.gc(&conf, &valid).done();
+    node.gc(&narrow(node, 0), &valid).done();
     assert_same(
         &attached.0,
         &node.traces(&pods.each_ref()),
         "after the DELs of old pods",
     );
     assert_eq!(attached.1, lease_files());
-    for pod in &pods {
+    for (number, pod) in pods.iter().enumerate() {
+        let conf = narrow(node, number);
         pod.check(&conf, "net1").done();
         pod.detach(&conf, "net1");
     }

@@ -151,6 +151,9 @@ fn run_in_the_vm(server: &Server, folder: &Path) {
             "3",
             "--pkeys",
             "0xffff,0x8001",
+            // Pods have an interface on `ib0`, whose HCA behaves like mlx5's, and one on `ib1`.
+            "--accelerated",
+            "0",
             "--timeout",
             "600",
             "--forward",

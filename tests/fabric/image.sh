@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds what the fabric VM boots from and prints the folder that holds it
 # (`vmlinux`, `initrd`, `release`, `packages`). Called by tests/fabric/run as
-#     image.sh 6.1|current [--refresh]
+#     image.sh 5.10|6.1|current [--refresh]
 #
 # Four layers, each a cache entry named after the hash of what it is made from and
 # renamed into place when it is whole:
 #     tools   Debian's userland: packages and programs of the file `tools`
 #     kernel  Debian's kernel, its modules, and what is needed to build one more:
-#             6.1 with this host's compiler, current in a chroot of Debian sid
+#             6.1 with this host's compiler, 5.10 in a chroot of Debian bullseye, current in one of sid
 #     module  softib.ko for that kernel
 #     image   tools + kernel + module + init, as an initramfs
 # Package versions are those of the day a layer is made; --refresh makes them anew.
@@ -16,7 +16,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${RDMANET_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rdmanet}/fabric
-kernel=${1:?usage: image.sh 6.1|current [--refresh]}
+kernel=${1:?usage: image.sh 5.10|6.1|current [--refresh]}
 refresh=${2:-}
 
 die() { echo "fabric: $*" >&2; exit 125; }
@@ -261,16 +261,17 @@ mirror() {
 	apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' | sed -n 's/^Debian //p' | sed -n 1p
 }
 
+# build_kernel_chroot SUITE DIRECTORY: SUITE is Debian's name of the release that has the kernel.
 build_kernel_chroot() {
-	local out=$1 release root=$1/chroot packages
-	[[ $(id -u) == 0 ]] || die "--kernel current is built in a chroot, which takes root"
+	local suite=$1 out=$2 release root=$2/chroot packages
+	[[ $(id -u) == 0 ]] || die "--kernel $kernel is built in a chroot, which takes root"
 	apt_lists
-	quietly unshare --mount --fork debootstrap --variant=minbase sid "$root" "$(mirror)"
+	quietly unshare --mount --fork debootstrap --variant=minbase "$suite" "$root" "$(mirror)"
 	# The packages are trusted as they come: nobody boots this root.
 	quietly in_chroot "$root" apt-get install -y --no-install-recommends linux-headers-amd64 make
 	release=$(in_chroot "$root" apt-cache depends linux-headers-amd64 | first_dependency 'linux-headers-.*')
 	release=${release#linux-headers-}
-	# The kernel, its modules and their lists are packages that the image's only depends on.
+	# In sid the kernel, its modules and their lists are packages that the image's only depends on.
 	mapfile -t packages < <(in_chroot "$root" apt-cache depends "linux-image-$release" |
 		sed -n 's/^ *Depends: \(linux-\(base\|binary\|modules\)-.*\)/\1/p')
 	packages+=("linux-image-$release")
@@ -284,6 +285,9 @@ build_kernel_chroot() {
 	unpack "$out/tree" "$out"/debs/*.deb
 	finish_kernel "$out" "$release"
 }
+
+# suite_of KERNEL: the Debian release that has it.
+suite_of() { if [[ $1 == 5.10 ]]; then echo bullseye; else echo sid; fi; }
 
 # extract_vmlinux BZIMAGE VMLINUX: without its own decompressor, which takes an emulated
 # machine four seconds; QEMU starts the bare kernel by its PVH entry.
@@ -393,7 +397,7 @@ build_image() {
 # A layer depends on the files it reads, on the functions that make it, and on the layers below.
 packages_code=(fetch fetch_closure unpack merged_root)
 tools_code=(needed_libraries wanted_files link_applets write_etc build_tools)
-kernel_code=(build_kernel_host build_kernel_chroot extract_vmlinux finish_kernel)
+kernel_code=(build_kernel_host build_kernel_chroot suite_of extract_vmlinux finish_kernel)
 module_code=(relocate_headers make_module chroot_make in_chroot)
 image_code=(module_files copy_modules build_image)
 sources=("$here"/softib/{Kbuild,*.[ch]})
@@ -427,7 +431,7 @@ if [[ ! -d $image ]]; then
 	if [[ $kernel == 6.1 ]]; then
 		layer kernel "$kernel_key" build_kernel_host
 	else
-		layer kernel "$kernel_key" build_kernel_chroot
+		layer kernel "$kernel_key" build_kernel_chroot "$(suite_of "$kernel")"
 	fi
 	kernel_dir=$layer
 	layer module "$module_key" make_module "$kernel_dir"

@@ -28,7 +28,7 @@ static int get_guid_be(struct rvt_dev_info *rdi, struct rvt_ibport *ibport,
 	return 0;
 }
 
-static int query_port_state(struct rvt_dev_info *rdi, u32 port,
+static int query_port_state(struct rvt_dev_info *rdi, softib_port_t port,
 			    struct ib_port_attr *attr)
 {
 	struct softib_hca *hca = rdi_to_softib(rdi);
@@ -48,12 +48,12 @@ static int query_port_state(struct rvt_dev_info *rdi, u32 port,
 }
 
 /* A consumer may ask for it (ibportstate does); only the cable shuts a port. */
-static int shut_down_port(struct rvt_dev_info *rdi, u32 port)
+static int shut_down_port(struct rvt_dev_info *rdi, softib_port_t port)
 {
 	return -EOPNOTSUPP;
 }
 
-static void cap_mask_chg(struct rvt_dev_info *rdi, u32 port)
+static void cap_mask_chg(struct rvt_dev_info *rdi, softib_port_t port)
 {
 }
 
@@ -83,18 +83,48 @@ static void disassociate_ucontext(struct ib_ucontext *context)
 {
 }
 
+/*
+ * rdmavt requires every driver to have something for its ports in sysfs.  Before
+ * Linux 5.14 that was a function, and ib_core moves no device between namespaces
+ * that has one: drop_leftovers() removes it.
+ */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 14, 0)
+static int init_port(struct ib_device *ibdev, softib_port_t port,
+		     struct kobject *kobj)
+{
+	return 0;
+}
+#else
 static const struct attribute_group *no_port_groups[] = { NULL };
+#endif
 
 static const struct ib_device_ops softib_device_ops = {
 	.owner = THIS_MODULE,
 	/* Of rdmavt's drivers; rdma-core finds its user space half by it. */
 	.driver_id = RDMA_DRIVER_HFI1,
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 14, 0)
+	.init_port = init_port,
+#else
 	.port_groups = no_port_groups,
+#endif
 	.modify_device = modify_device,
 	.process_mad = softib_process_mad,
 	.disassociate_ucontext = disassociate_ucontext,
 	.rdma_netdev_get_params = softib_accel_params,
 };
+
+/*
+ * rdmavt keeps a MAD agent for so many ports, to send traps with.  softib sends
+ * none, and such an agent would be left dangling when the device moves to
+ * another namespace.  Before Linux 5.14 rdmavt also answers EINVAL to a query of
+ * a port above this number (ibport_num_to_index()), which fails the registration
+ * of the device.  There the number is 1, and drop_leftovers() closes the agent.
+ */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 14, 0)
+#define TRAP_PORTS 1
+#else
+#define TRAP_PORTS 0
+#endif
 
 static void set_params(struct softib_hca *hca)
 {
@@ -110,12 +140,7 @@ static void set_params(struct softib_hca *hca)
 		.psn_mask = 0xffffff,
 		.psn_shift = 8,
 		.psn_modify_mask = 0xffffff,
-		/*
-		 * Counts the ports for which rdmavt keeps a MAD agent to send
-		 * traps with.  softib sends none, and such an agent would be
-		 * left dangling when the device moves to another namespace.
-		 */
-		.nports = 0,
+		.nports = TRAP_PORTS,
 		.npkeys = SOFTIB_PKEYS,
 		.node = 0,
 		.core_cap_flags = RDMA_CORE_PORT_IBA_IB,
@@ -228,6 +253,23 @@ struct softib_hca *softib_hca_create(struct platform_device *pdev, u64 guid,
 	return hca;
 }
 
+/* Removes what rdmavt before Linux 5.14 requires only during registration. */
+static void drop_leftovers(struct softib_hca *hca)
+{
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 14, 0)
+	struct ib_mad_agent *agent = hca->ibport.send_agent;
+
+	hca->ibport.send_agent = NULL;
+	if (agent)
+		ib_unregister_mad_agent(agent);
+	/*
+	 * It does nothing.  Left in place, it would make
+	 * ib_device_set_netns_put() answer EOPNOTSUPP, as it does to hfi1.
+	 */
+	hca->rdi.ibdev.ops.init_port = NULL;
+#endif
+}
+
 /**
  * softib_hca_register - announce an HCA, its partitions first
  * @hca: the HCA; the switch must find it already, its clients send at once
@@ -244,7 +286,10 @@ int softib_hca_register(struct softib_hca *hca)
 		if (ret)
 			return ret;
 	}
-	return rvt_register_device(&hca->rdi);
+	ret = rvt_register_device(&hca->rdi);
+	if (!ret)
+		drop_leftovers(hca);
+	return ret;
 }
 
 void softib_hca_unregister(struct softib_hca *hca)

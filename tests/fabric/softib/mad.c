@@ -92,7 +92,7 @@ static int answer_perf(struct softib_hca *hca, const struct ib_mad *in,
  *
  * Return: IB_MAD_RESULT_SUCCESS, with IB_MAD_RESULT_REPLY when @out is filled.
  */
-int softib_process_mad(struct ib_device *ibdev, int flags, u32 port,
+int softib_process_mad(struct ib_device *ibdev, int flags, softib_port_t port,
 		       const struct ib_wc *in_wc, const struct ib_grh *in_grh,
 		       const struct ib_mad *in, struct ib_mad *out,
 		       size_t *out_len, u16 *pkey_index)

@@ -269,7 +269,7 @@ struct ib_smp;
 void softib_smp_answer(struct softib_hca *hca, struct ib_smp *smp);
 
 /* mad.c */
-int softib_process_mad(struct ib_device *ibdev, int flags, u32 port,
+int softib_process_mad(struct ib_device *ibdev, int flags, softib_port_t port,
 		       const struct ib_wc *in_wc, const struct ib_grh *in_grh,
 		       const struct ib_mad *in, struct ib_mad *out,
 		       size_t *out_len, u16 *pkey_index);

@@ -34,8 +34,8 @@ bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8
 	@CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)" cargo run --quiet -p multus -- "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
-bench-scale: build ## A thousand agents against one API server (AGENTS=300 for fewer, AGENTS=10000 for more)
-	@cargo run --quiet --profile measure -p bench-kube --bin bench-scale -- "$(BIN)/rdma-ipam" $(or $(AGENTS),1000)
+bench-scale: build ## A thousand agents against one API server (AGENTS=300 for fewer, AGENTS=10000 for more; RAILS=8 pools, PODS=100 on each node)
+	@cargo run --quiet --profile measure -p bench-kube --bin bench-scale -- "$(BIN)/rdma-ipam" $(or $(AGENTS),1000) $(or $(RAILS),1) $(or $(PODS),1)
 
 bench-last: build ## A pool that forty nodes use to its last address (three minutes; NODES=10 for fewer)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-last -- "$(BIN)/rdma-ipam" $(or $(NODES),40)

@@ -31,7 +31,7 @@ const UNANSWERED: Duration = Duration::from_secs(60);
 const WRITES_A_SECOND: f64 = 200.0;
 
 /// How long a node with this `chance` (0 to 1) waits before it reports what all may have to report, in a cluster of so many nodes.
-pub(super) fn turn(nodes: u64, chance: f64) -> Duration {
+pub fn turn(nodes: u64, chance: f64) -> Duration {
     let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
     let all = f64::from(nodes) / WRITES_A_SECOND;
     // The nodes of a small cluster do not disturb each other.

@@ -9,6 +9,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// A call of a plugin.
+#[derive(Clone, Debug)]
 pub struct Call {
     /// The plugin.
     pub program: PathBuf,

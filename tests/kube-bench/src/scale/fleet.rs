@@ -30,11 +30,18 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
 /// The pool that every node has a block of.
 pub(crate) const POOL: &str = "fleet";
 
+/// Addresses of a block.
+pub(crate) const BLOCK: usize = 64;
+
 /// The nodes.
 pub(crate) struct Fleet<'s> {
     pub(crate) server: &'s Server,
     pub(crate) admin: Client,
     pub(crate) size: usize,
+    /// Pools.
+    pub(crate) rails: usize,
+    /// Pods of each node.
+    pub(crate) pods: usize,
     pub(crate) identities: Vec<Identity>,
     pub(crate) agents: Vec<Arc<Agent>>,
     dir: TempDir,
@@ -45,17 +52,26 @@ pub(crate) struct Fleet<'s> {
 
 impl<'s> Fleet<'s> {
     /// `size` nodes, none of which is there yet. Their files are in memory: in truth each node has a disk of its own.
-    pub(crate) async fn new(server: &'s Server, size: usize) -> Self {
+    pub(crate) async fn new(server: &'s Server, size: usize, rails: usize, pods: usize) -> Self {
         Self {
             server,
             admin: bench_kube::agents::admin(server).await,
             size,
+            rails,
+            pods,
             identities: Vec::new(),
             agents: Vec::new(),
             dir: tempfile::tempdir_in("/dev/shm").unwrap(),
             supervisor: Supervisor::default(),
             controller: Supervisor::default(),
         }
+    }
+
+    /// The prefix length of each pool: room for one and a half of the blocks that the nodes claim.
+    pub(crate) fn prefix(&self) -> u32 {
+        let blocks = self.pods.div_ceil(BLOCK) + usize::from(self.pods % BLOCK > BLOCK / 2);
+        let addresses = self.size * BLOCK * blocks.max(1) * 3 / 2;
+        32 - addresses.next_power_of_two().ilog2()
     }
 
     /// Starts the controller, which runs until [`Fleet::end_all`].

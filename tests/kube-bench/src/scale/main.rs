@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Thousands of agents against one API server.
 //!
-//!     bench-scale RDMA-IPAM [AGENTS]
+//!     bench-scale RDMA-IPAM [AGENTS [RAILS [PODS]]]
 //!
 //! Each agent is the daemon's own code with the token of its own pod and files of its own; all of them run in this
-//! process. Left out is only what has nothing to do with the API server: the plugins' socket, metrics, netlink.
+//! process. Left out are the plugins' socket, metrics and netlink. Agents write the condition of their links as after a message of the
+//! kernel, which none of them gets here.
 //!
 //! What always holds: the API server is a real one on loopback, which ends with this process; requests are counted by its
 //! audit log, bytes by its metrics; whatever is waited for is waited for so long and no longer.
@@ -20,6 +21,7 @@
 mod crowd;
 mod fleet;
 mod life;
+mod rails;
 mod report;
 
 use bench_kube::figures::machine;
@@ -39,10 +41,14 @@ const CROWDS: usize = 2000;
 async fn main() {
     let mut args = std::env::args_os().skip(1);
     let plugin = PathBuf::from(args.next().expect("bench-scale RDMA-IPAM [AGENTS]"));
-    let agents: usize = args.next().map_or(1000, |n| n.to_str().unwrap().parse().unwrap());
+    let mut number = |usual: usize| {
+        args.next()
+            .map_or(usual, |n| n.to_str().unwrap().parse().unwrap())
+    };
+    let (agents, rails, pods) = (number(1000), number(1), number(1));
     let server = Server::installed().await;
     let gauges = Gauges::new(&server).await;
-    let mut fleet = Fleet::new(&server, agents).await;
+    let mut fleet = Fleet::new(&server, agents, rails, pods).await;
     let begun = Instant::now();
     let mut phases = Vec::new();
     let mut note = |phase: Phase| {
@@ -52,6 +58,11 @@ async fn main() {
     note(fleet.register(&gauges).await);
     note(fleet.start(&gauges).await);
     note(fleet.rest(&gauges).await);
+    if rails > 1 {
+        note(fleet.more_rails(&gauges).await);
+        note(fleet.rest(&gauges).await);
+    }
+    note(fleet.fabric(&gauges).await);
     for phase in fleet.edit(&gauges).await {
         note(phase);
     }
@@ -61,7 +72,10 @@ async fn main() {
     if begun.elapsed() < BUDGET {
         note(fleet.restart(&gauges).await);
     }
-    println!("### {agents} agents\n\n{}\n", machine());
+    println!(
+        "### {agents} agents, {rails} pools, {pods} pods on each node\n\n{}\n",
+        machine()
+    );
     println!("{}", report::phases(&phases, agents));
     // What nearly full pools cost does not depend on how many others watch; with more agents the run would be too long.
     if agents <= CROWDS {

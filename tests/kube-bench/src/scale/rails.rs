@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes with several rails: a pool each, for the pods of one namespace; and an event of the fabric that all nodes have to report.
+
+use crate::fleet::{BLOCK, Fleet, PATIENCE};
+use agent::links::condition::{kind, turn};
+use api::cluster::NodeCondition;
+use bench_kube::gauge::{Gauges, Phase};
+use futures::future::join_all;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// How old an agent's look at its Node may be when it reports.
+const LOOK: Duration = Duration::from_secs(60);
+
+impl Fleet<'_> {
+    /// Pools for all rails but the first: each selects a namespace, and each node claims a block of it.
+    pub(crate) async fn more_rails(&self, gauges: &Gauges<'_>) -> Phase {
+        let start = gauges.start().await;
+        for rail in 1..self.rails {
+            let spec = json!({
+                "ranges": [{ "subnet": format!("{}.0.0.0/{}", 10 + rail, self.prefix()), "gateway": "none" }],
+                "blockSize": { "v4": BLOCK },
+                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "default" } },
+            });
+            self.pool(&name(rail), spec).await;
+        }
+        let begun = Instant::now();
+        let has = |i: usize, rail: usize| {
+            let file = self.file(i, &name(rail));
+            file["blocks"].as_array().is_some_and(|blocks| !blocks.is_empty())
+        };
+        let mut left: Vec<usize> = (0..self.size).collect();
+        while !left.is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "{} nodes lack a block", left.len());
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            left.retain(|i| !(1..self.rails).all(|rail| has(*i, rail)));
+        }
+        let more = self.rails - 1;
+        gauges
+            .stop(
+                format!("{more} pools more, each with a namespaceSelector: a block of each on every node"),
+                start,
+            )
+            .await
+    }
+
+    /// A port of every node loses its carrier at the same time. The kernel's part is left out: agents report what they would find.
+    pub(crate) async fn fabric(&self, gauges: &Gauges<'_>) -> Phase {
+        let start = gauges.start().await;
+        let report = |i: usize| async move {
+            let share = |of: usize| f64::from(u32::try_from(of).unwrap());
+            let (agent, chance) = (&self.agents[i], share(i) / share(self.size));
+            tokio::time::sleep(turn(agent.known_nodes(), chance)).await;
+            agent.look_at_node(LOOK).await.unwrap();
+            let lost = NodeCondition {
+                status: "False".to_owned(),
+                reason: "LinkDown".to_owned(),
+                message: "ib0 has no carrier: cable or switch port".to_owned(),
+            };
+            agent.tell_node(kind::LINKS_READY, Some(lost)).await.unwrap();
+        };
+        join_all((0..self.agents.len()).map(report)).await;
+        gauges
+            .stop("a link event on all nodes, until each Node has it", start)
+            .await
+    }
+}
+
+fn name(rail: usize) -> String {
+    format!("rail{rail}")
+}

@@ -75,7 +75,7 @@ fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usi
 
 /// Deletes every known link that the kernel returns to the host after a namespace has died; returns their number.
 ///
-/// The kernel returns them within [`THROWN_BACK_WITHIN`] of `gone`, an instant at which the namespace was gone. If that time is
+/// The kernel returns them within `THROWN_BACK_WITHIN` of `gone`, an instant at which the namespace was gone. If that time is
 /// over, the function looks once. If `master` is Ethernet, it does not wait: such children end with their namespace.
 ///
 /// # Errors

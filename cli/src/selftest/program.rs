@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs that the self-test runs.
 //!
-//! Invariant: none is waited for longer than [`LIMIT`].
+//! Invariant: none is waited for longer than `LIMIT`.
 
 use std::env;
 use std::process::{Child, Command, Output, Stdio};

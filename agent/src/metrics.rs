@@ -48,7 +48,6 @@ pub struct Metrics {
     tries: Family<OfPool, Counter>,
     claims: Family<OfPool, Counter>,
     lists: Family<OfPool, Counter>,
-    takeovers: Family<OfPool, Counter>,
     returns: Family<OfPool, Counter>,
     freed: Family<OfPool, Counter>,
     failures: Family<OfPool, Counter>,
@@ -70,7 +69,6 @@ impl Default for Metrics {
             tries: Family::default(),
             claims: Family::default(),
             lists: Family::default(),
-            takeovers: Family::default(),
             returns: Family::default(),
             freed: Family::default(),
             failures: Family::default(),
@@ -114,11 +112,6 @@ impl Metrics {
                 "claim_lists",
                 "Lists of all blocks, after claims that missed",
                 self.lists.clone(),
-            );
-            all.register(
-                "takeovers",
-                "Blocks taken over from nodes that are gone",
-                self.takeovers.clone(),
             );
             all.register("returns", "Blocks returned", self.returns.clone());
             all.register("freed", "Addresses of pods that were gone", self.freed.clone());
@@ -228,10 +221,6 @@ impl Metrics {
 
     pub(crate) fn listed(&self, pool: &PoolName) {
         self.lists.get_or_create(&of(pool)).inc();
-    }
-
-    pub(crate) fn taken_over(&self, pool: &PoolName) {
-        self.takeovers.get_or_create(&of(pool)).inc();
     }
 
     pub(crate) fn returned(&self, pool: &PoolName) {

@@ -11,7 +11,6 @@ mod claim;
 mod file;
 mod garbage;
 mod inbox;
-mod inherit;
 mod keep;
 mod mirror;
 mod publish;
@@ -98,15 +97,11 @@ pub struct Worker {
     asking: Option<Asking>,
     /// The version of a block of this node's earlier registration, and since when it is seen.
     orphans: HashMap<String, (String, Instant)>,
-    /// The same of blocks that other nodes have left.
-    left: HashMap<String, (String, Instant)>,
     suspects: garbage::Suspects,
     published: publish::Published,
     mirrored: mirror::Mirrored,
     /// Namespaces that the pool selects by the API server's own word, which the watch may not have told yet, and since when.
     admitted: HashMap<String, Instant>,
-    /// Addresses of pods on nodes that cannot be heard: the version of each, and since when it is known.
-    passing: HashMap<String, (String, Instant)>,
     /// The shared blocks, as they were listed last.
     shared: Option<shared::View>,
     /// The version of the pool with the last wish that this node has told, and when.
@@ -181,12 +176,10 @@ impl Worker {
             full_since: None,
             asking: None,
             orphans: HashMap::new(),
-            left: HashMap::new(),
             suspects: garbage::Suspects::default(),
             published: publish::Published::default(),
             mirrored: mirror::Mirrored::default(),
             admitted: HashMap::new(),
-            passing: HashMap::new(),
             shared: None,
             wished: None,
             looked_back: None,
@@ -213,7 +206,7 @@ impl Worker {
             });
         };
         let status = pool.status.clone().unwrap_or_default();
-        let counters = status.counters.unwrap_or_default();
+        let (counters, is_wanted) = (status.counters.clone().unwrap_or_default(), status.is_wanted());
         let number = |n: i64| u64::try_from(n).unwrap_or_default();
         let ground = Ground::accepted(&pool)?;
         let selected = ground.as_ref().is_some_and(|ground| self.selects_node(ground));
@@ -227,7 +220,7 @@ impl Worker {
                 free: number(counters.unclaimed),
             },
             blocks: counters.blocks,
-            is_wanted: status.wanted.is_some(),
+            is_wanted,
             sharing: status.sharing,
         })
     }

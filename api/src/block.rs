@@ -58,7 +58,7 @@ pub struct IpBlockSpec {
     pub cidr: String,
     /// Whose it is; once it is shared, whose it was.
     pub owner: NodeRef,
-    /// How many times it was confirmed or taken over, from 1.
+    /// How many times it was confirmed, from 1.
     #[schemars(range(min = 1))]
     pub epoch: i64,
     /// What its owner does with it.

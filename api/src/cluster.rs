@@ -4,7 +4,7 @@
 mod patch;
 mod registration;
 
-pub use registration::{NodeCondition, Registration, conditions};
+pub use registration::{NodeCondition, Registration, conditions, state_of};
 
 use crate::client::Clients;
 use crate::object::LEASES;

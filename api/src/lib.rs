@@ -43,7 +43,7 @@ pub mod wishes;
 pub use self::address::{AddressState, Attachment, Holder, IpAddress, IpAddressSpec, PodRef};
 pub use self::block::{BlockState, IpBlock, IpBlockSpec, IpBlockStatus, NodeRef, Orphaned};
 pub use self::pool::{
-    Allocation, BlockSize, Counters, IpPool, IpPoolSpec, IpPoolStatus, Range, Route, Sticky, Wanted,
+    Allocation, BlockSize, Counters, IpPool, IpPoolSpec, IpPoolStatus, NodeRequest, Range, Route, Sticky,
     condition,
 };
 pub use self::space::{AddressSpace, AddressSpaceSpec, Listed, Stretch};

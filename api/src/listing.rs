@@ -47,6 +47,7 @@ pub fn entry(ground: &Ground) -> Listed {
         shift_v4: shift(Family::V4),
         shift_v6: shift(Family::V6),
         stretches: stretches(ground),
+        probe: false,
         later: BTreeMap::new(),
     }
 }
@@ -104,6 +105,20 @@ fn shift(listed: &Listed, family: Family) -> u8 {
     }
 }
 
+/// The entry of `ground` in `space`.
+pub fn listed<'s>(space: &'s AddressSpaceSpec, ground: &Ground) -> Option<&'s Listed> {
+    let mut pools = space.pools.iter();
+    pools.find(|listed| listed.name == ground.name.as_str() && listed.uid == ground.uid)
+}
+
+impl Listed {
+    /// Takes over what a controller has noted of the pool in its earlier entry.
+    pub fn carry_over(&mut self, before: &Self) {
+        self.later.clone_from(&before.later);
+        self.probe |= before.probe && before.uid == self.uid;
+    }
+}
+
 /// Whether `pool` may be listed beside the others of `space`.
 pub fn judge(space: &AddressSpaceSpec, pool: &Listed) -> Listing {
     let mut shared = Vec::new();
@@ -144,11 +159,7 @@ pub fn widened(mut pool: Listed, kept: &[Cell]) -> Listed {
 
 /// Whether the space lists the pool with this block, and no newer edit of it than `ground`.
 pub fn admits(space: &AddressSpaceSpec, ground: &Ground, grid: &Grid, cell: Cell) -> bool {
-    let listed = space
-        .pools
-        .iter()
-        .find(|listed| listed.name == ground.name.as_str() && listed.uid == ground.uid);
-    listed.is_some_and(|listed| {
+    listed(space, ground).is_some_and(|listed| {
         listed.generation <= ground.generation
             && u32::from(shift(listed, grid.family())) == grid.shift()
             && grid

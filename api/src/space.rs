@@ -57,6 +57,10 @@ pub struct Listed {
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub stretches: Vec<Stretch>,
+    /// A node of which the Node object is gone had blocks of the pool. Its machine may still use addresses of them, so a node that
+    /// claims a block from now on probes each address before its first use.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub probe: bool,
     /// Members that a later version of the definition has. A write replaces the whole list, and must not lose them.
     #[serde(flatten)]
     #[schemars(skip)]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Wishes for addresses of pools without a block to claim (`status.wanted`), as the API server tells of them: they end waits on
+//! Wishes for addresses of pools without a block to claim (`status.requests`), as the API server tells of them: they end waits on
 //! this node, the keeper's before it looks at them and that of plugins for what comes of them.
 //!
 //! Holds always: it only says when to look. Who looks earlier or later finds the same.
 
-use crate::{BlockState, IpBlock, IpPool};
+use crate::{BlockState, IpBlock, IpPool, IpPoolStatus};
 use kube::ResourceExt;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -24,11 +24,14 @@ impl Wishes {
     /// A pool is as told.
     pub fn hear(&self, pool: &IpPool) {
         let name = pool.name_any();
-        let stands = pool.status.as_ref().is_some_and(|status| status.wanted.is_some());
+        let stands = pool.status.as_ref().is_some_and(IpPoolStatus::is_wanted);
+        let status = pool.status.as_ref();
+        if status.is_some_and(|status| status.asked().next().is_some()) {
+            self.news.notify_one();
+        }
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         if stands {
             standing.insert(name);
-            self.news.notify_one();
         } else if standing.remove(&name) {
             self.ends.notify_waiters();
         }
@@ -38,7 +41,7 @@ impl Wishes {
     pub fn hear_block(&self, block: &IpBlock, pool: &IpPool) {
         let Some(status) = &pool.status else { return };
         let asked = || status.sharing.contains(&block.name_any());
-        if status.wanted.is_some() && (block.spec.state == BlockState::Shared || asked()) {
+        if status.is_wanted() && (block.spec.state == BlockState::Shared || asked()) {
             self.news.notify_one();
         }
     }

@@ -10,6 +10,7 @@ mod election;
 mod fewer;
 mod numbers;
 mod orphans;
+mod release;
 mod share;
 mod status;
 mod sticky;
@@ -17,7 +18,7 @@ mod sticky;
 use crate::context::{Context, Failure};
 use api::cluster::list;
 use api::patience::{self, until_stopped};
-use api::{AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
+use api::{AddressSpace, AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::PartialObjectMeta;
@@ -40,6 +41,7 @@ const BREATH: Duration = Duration::from_millis(100);
 struct Sight {
     blocks: Store<IpBlock>,
     nodes: Store<PartialObjectMeta<Node>>,
+    spaces: Store<AddressSpace>,
     _watches: JoinSet<()>,
 }
 
@@ -66,6 +68,8 @@ pub(crate) struct Keeper {
     listed: Option<Instant>,
     /// The version of an address that seems to be kept for nobody, and since when this process has known it.
     forsaken: HashMap<String, (String, Instant)>,
+    /// The version of an address that a node asks for, and since when this process has known it.
+    passing: HashMap<String, (String, Instant)>,
     asked: share::Asked,
     /// Shared blocks without addresses, and since when.
     empty: HashMap<String, Instant>,
@@ -84,6 +88,7 @@ impl Keeper {
             selected: fewer::Selected::default(),
             listed: None,
             forsaken: HashMap::new(),
+            passing: HashMap::new(),
             asked: share::Asked::default(),
             empty: HashMap::new(),
         }
@@ -125,6 +130,7 @@ impl Keeper {
         self.sight = None;
         self.scene.send_replace(None);
         self.forsaken.clear();
+        self.passing.clear();
         self.empty.clear();
         Ok(())
     }
@@ -160,7 +166,8 @@ impl Keeper {
     fn wanted_pools(&self) -> Vec<Arc<IpPool>> {
         let is_wanted = |pool: &Arc<IpPool>| {
             let lives = pool.metadata.deletion_timestamp.is_none();
-            lives && pool.status.as_ref().is_some_and(|status| status.wanted.is_some())
+            let status = pool.status.as_ref();
+            lives && status.is_some_and(|status| status.asked().next().is_some())
         };
         self.context.pools.state().into_iter().filter(is_wanted).collect()
     }
@@ -233,6 +240,7 @@ impl Keeper {
 
     async fn watch(&self) -> Sight {
         let ((blocks, writer), (nodes, node_writer)) = (store(), store());
+        let (spaces, space_writer) = store();
         let mut watches = JoinSet::new();
         let stream =
             watcher(self.context.cluster.blocks.clone(), watcher::Config::default()).default_backoff();
@@ -251,17 +259,30 @@ impl Keeper {
         )
         .default_backoff();
         watches.spawn(reflector(node_writer, stream).for_each(async |_| {}));
+        let stream =
+            watcher(self.context.cluster.spaces.clone(), watcher::Config::default()).default_backoff();
+        watches.spawn(reflector(space_writer, stream).for_each(async |_| {}));
         let ready = async {
             let _ = blocks.wait_until_ready().await;
             let _ = nodes.wait_until_ready().await;
+            let _ = spaces.wait_until_ready().await;
         };
         // Without them there is nothing to go by; the next round looks again.
         let _ = tokio::time::timeout(Duration::from_secs(10), patience::limited(ready)).await;
         Sight {
             blocks,
             nodes,
+            spaces,
             _watches: watches,
         }
+    }
+
+    /// The address spaces, as the API server last told.
+    fn spaces(&self) -> Vec<Arc<AddressSpace>> {
+        self.sight
+            .as_ref()
+            .map(|sight| sight.spaces.state())
+            .unwrap_or_default()
     }
 
     fn blocks(&self) -> Vec<Arc<IpBlock>> {

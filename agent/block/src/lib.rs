@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The life of a block, as pure transitions: what its owner does next ([`owner`]), when anybody else may end it
+//! The life of a block, as pure transitions: what its owner does next ([`owner`]), when the controller may end it
 //! ([`orphan`]), and how a free one is looked for ([`claim`]).
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!                    Shared            Orphaned ◀──────┘ (and from Active)
 //!                                        │ no pod is bound, unchanged for the quarantine
 //!                                        ▼
-//!                                      DELETE, or another's by swap
+//!                                      DELETE, by the controller
 //! ```
 //!
 //! Holds always, and is checked over every interleaving by `tests/model.rs`, which runs these very functions:
@@ -55,7 +55,7 @@ pub enum Phase {
 pub struct Seen {
     /// Whose it is; once it is shared, whose it was.
     pub owner: Owner,
-    /// How many times it was confirmed or taken over.
+    /// How many times it was confirmed.
     pub epoch: u64,
     /// What its owner does with it.
     pub phase: Phase,

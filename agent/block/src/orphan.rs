@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a process other than the owner may end a block.
+//! When the controller may end a block. The agent of a node ends blocks of earlier registrations of its own name in the same way,
+//! and no others. Ending deletes the block; then any node may claim its name.
 //!
 //! Five facts must hold together: the Node is gone, no pod is bound to a node of that name, the owner's last report had no
 //! address in use, the block is `Orphaned`, and its version stayed the same for a whole quarantine, measured by the monotonic
@@ -60,14 +61,14 @@ pub enum Verdict {
     Watch,
     /// Addresses of it may still be in use: a person must state that the machine is off.
     Hold,
-    /// It may be deleted, or swapped to another owner, if it is still this version.
+    /// It may be deleted, if it is still this version.
     End,
 }
 
 /// Who judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Judge {
-    /// Anybody.
+    /// The controller.
     Keeper,
     /// The node that has the owner's name now, whose file does not have the block.
     Namesake,

@@ -4,16 +4,16 @@
 use super::settle::About;
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::{AddressSpace, IpBlock};
-use crate::cluster::{Trouble, Written, create, get, names, remove};
+use crate::api::{AddressSpace, AddressSpaceSpec, IpBlock};
+use crate::cluster::{Trouble, Written, create, get, names, remove, swap};
 use crate::grid::{Cell, Grid};
 use crate::ground::Ground;
-use crate::listing::admits;
+use crate::listing::{admits, listed};
 use crate::node::held;
-use crate::object::{claim, seen};
+use crate::object::{changed, claim, seen};
 use block::claim::{Order, TRIES, seed, tries};
 use block::owner::{Me, Wish};
-use block::{Mode, Owner, Phase};
+use block::{Mode, Owner, Phase, Seen};
 use ipam::interval::IntervalSet;
 use ipam::pool::PoolFile;
 use ipam::range::Family;
@@ -124,7 +124,8 @@ impl Worker {
         self.claim_listed(wanted).await
     }
 
-    /// Whether the pool was found full within so long, or within half a quarantine: then a block may be ripe to be taken over.
+    /// Whether the pool was found full within so long, or within half a quarantine: after that the controller may have freed
+    /// blocks of gone nodes.
     pub(super) fn is_full(&self, within: Duration) -> bool {
         let within = within.min(self.agent.config.quarantine / 2);
         self.full_since.is_some_and(|at| at.elapsed() < within)
@@ -159,11 +160,8 @@ impl Worker {
                 }
             }
         }
-        let claimed = self.inherit(wanted).await?;
-        if claimed == Claimed::Full {
-            self.full_since = Some(looked);
-        }
-        Ok(claimed)
+        self.full_since = Some(looked);
+        Ok(Claimed::Full)
     }
 
     /// A block that nobody has, from a place of this node's own, so that many nodes do not want the same one.
@@ -242,10 +240,22 @@ impl Worker {
             return self.find_taken(wanted, &name, cell).await;
         };
         self.note(&name, Some(block.clone()));
-        if !self.listed(ground, wanted.grid, cell).await? {
+        let space = self.space(ground).await?;
+        if !space
+            .as_ref()
+            .is_some_and(|space| admits(space, ground, wanted.grid, cell))
+        {
             remove(&self.agent.cluster.blocks, &block).await?;
             self.note(&name, None);
             return Ok(Try::Unlisted);
+        }
+        let mut claimed = seen(&block);
+        let listed = space.as_ref().and_then(|space| listed(space, ground));
+        if listed.is_some_and(|listed| listed.probe) {
+            match self.counted_on(&block, me).await? {
+                Some(again) => claimed = again,
+                None => return Ok(Try::Taken),
+            }
         }
         let about = About {
             name: &name,
@@ -254,8 +264,27 @@ impl Worker {
             target,
             anew: true,
         };
-        self.hold(about, seen(&block).held(Mode::Active)).await?;
+        self.hold(about, claimed.held(Mode::Active)).await?;
         Ok(self.claimed(&name, cell))
+    }
+
+    /// Counts the epoch of a block that was claimed just now: the plugin probes addresses of blocks that are not in their first one.
+    /// None if another process has changed the block.
+    async fn counted_on(&mut self, block: &IpBlock, me: &Owner) -> Result<Option<Seen>, Failure> {
+        let (name, to) = (block.name_any(), seen(block).handed_to(me));
+        let swapped = swap(
+            &self.agent.cluster.blocks,
+            &changed(block, &to, &self.agent.config.node),
+        )
+        .await;
+        if let Err(Trouble::Unanswered { .. }) = swapped {
+            self.agent.names.follow(&name);
+        }
+        let Written::Done(after) = swapped? else {
+            return Ok(None);
+        };
+        self.note(&name, Some(after));
+        Ok(Some(to))
     }
 
     fn claimed(&mut self, name: &str, cell: Cell) -> Try {
@@ -293,7 +322,13 @@ impl Worker {
     /// Whether the address space has the pool with these very blocks, read after the claim: whoever takes a pool off the list
     /// looks for blocks afterwards, so one of the two sees the other.
     pub(super) async fn listed(&self, ground: &Ground, grid: &Grid, cell: Cell) -> Result<bool, Failure> {
+        let space = self.space(ground).await?;
+        Ok(space.is_some_and(|space| admits(&space, ground, grid, cell)))
+    }
+
+    /// The address space of the pool, as it is now.
+    async fn space(&self, ground: &Ground) -> Result<Option<AddressSpaceSpec>, Failure> {
         let space: Option<AddressSpace> = get(&self.agent.cluster.spaces, &ground.spec.address_space).await?;
-        Ok(space.is_some_and(|space| admits(&space.spec, ground, grid, cell)))
+        Ok(space.map(|space| space.spec))
     }
 }

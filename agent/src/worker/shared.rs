@@ -10,8 +10,8 @@ use super::claim::{Claimed, FULL_PAUSE};
 use super::{Target, Worker};
 use crate::agent::Failure;
 use crate::api::pool::condition::EXHAUSTED;
-use crate::api::{IpAddress, IpBlock};
-use crate::cluster::{Written, list, tell};
+use crate::api::{IpAddress, IpBlock, IpPool};
+use crate::cluster::{Trouble, Written, list, tell};
 use crate::grid::{Cell, Grid};
 use crate::ground::Ground;
 use crate::object::{cell, ip_in, now, version};
@@ -102,7 +102,7 @@ impl Worker {
         let status = pool.status.clone().unwrap_or_default();
         let mut conditions = status.conditions.iter();
         let holds = conditions.any(|condition| condition.type_ == EXHAUSTED && condition.status == "True");
-        is_news && holds && status.wanted.is_none()
+        is_news && holds && !status.is_wanted()
     }
 
     async fn has_shared(&mut self, ground: &Ground, family: Family) -> Result<bool, Error> {
@@ -208,8 +208,8 @@ impl Worker {
             Family::V4 => "v4",
             Family::V6 => "v6",
         };
-        let wish = serde_json::json!({ "wanted": { key: now() } });
-        match tell(&self.agent.cluster.pools, self.pool.as_str(), wish).await {
+        let request = serde_json::json!({ key: now() });
+        match self.request(request).await {
             Ok(told) => {
                 if let Written::Done(pool) = told {
                     self.wished = Some((version(&pool), Instant::now()));
@@ -222,6 +222,13 @@ impl Worker {
         }
     }
 
+    /// Writes this node's entry of the pool's requests: the controller answers it.
+    pub(super) async fn request(&self, what: serde_json::Value) -> Result<Written<IpPool>, Trouble> {
+        let node = self.agent.config.node.as_str();
+        let requests = serde_json::json!({ "requests": { node: what } });
+        tell(&self.agent.cluster.pools, self.pool.as_str(), requests).await
+    }
+
     /// Whether somebody has told a moment ago that there is no address of `family`, and nothing has come of it yet.
     pub(super) fn wish_stands(&self, family: Family) -> bool {
         let Some(pool) = self.pool_object() else {
@@ -229,8 +236,10 @@ impl Worker {
         };
         // What this node has told itself may be news to the watch.
         let news = |(told, at): (u64, Instant)| told > version(&*pool) && at.elapsed() < WISH;
-        let mut wanted = pool.status.clone().unwrap_or_default().wanted.unwrap_or_default();
-        let told = wanted.of(family).as_ref();
+        let told = pool
+            .status
+            .as_ref()
+            .and_then(|status| status.wanted_since(family));
         let recent = told.is_some_and(|told| now().0.duration_since(told.0).unsigned_abs() < WISH);
         recent || self.wished.is_some_and(news)
     }

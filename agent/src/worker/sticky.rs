@@ -8,7 +8,7 @@ use super::Worker;
 use super::address::Claimant;
 use crate::agent::Failure;
 use crate::api::{AddressState, Holder, IpAddress, NodeRef};
-use crate::cluster::{Registration, Written, delete, swap};
+use crate::cluster::{Written, delete, state_of, swap};
 use crate::ground::Ground;
 use crate::object::{now, reference};
 use crate::sticky::{Before, NodeState, Verdict, Wait, set_of, verdict};
@@ -17,7 +17,6 @@ use common::cni::{Code, Error};
 use ipam::range::{Family, bits};
 use kube::ResourceExt;
 use std::net::IpAddr;
-use std::time::Instant;
 
 /// How often an object is looked at again that somebody has changed meanwhile.
 const TRIES: usize = 4;
@@ -88,8 +87,9 @@ impl Worker {
             };
             if address.spec.state == AddressState::Kept && !ground.kept(family).contains(bits(ip)) {
                 // The pool does not give it any more, and nobody has it: another one, then.
-                let gone = delete(&self.agent.cluster.addresses, &address).await;
-                gone.map_err(|e| self.unsaid_of(ip, &e.into()))?;
+                self.end_kept(&address, claimant)
+                    .await
+                    .map_err(|e| self.unsaid_of(ip, &e))?;
                 continue;
             }
             if let Some(address) = self.pass_on(&address, ip, claimant).await? {
@@ -190,19 +190,31 @@ impl Worker {
             .before(address, ip, &me, claimant)
             .await
             .map_err(|e| self.unsaid_of(ip, &e))?;
-        let name = address.name_any();
         match verdict(before, self.agent.config.observe, self.agent.config.quarantine) {
             Verdict::Pass => {}
+            // The controller alone ends what another node has.
             Verdict::Watch => {
-                let version = address.resource_version().unwrap_or_default();
-                self.passing.insert(name, (version, Instant::now()));
-                return Err(self.waits(address, Wait::Observation));
+                self.ask_to_release(address)
+                    .await
+                    .map_err(|e| self.unsaid_of(ip, &e))?;
+                let is_gone = matches!(
+                    before,
+                    Before::There {
+                        node: NodeState::Gone,
+                        ..
+                    }
+                );
+                let wait = if is_gone {
+                    Wait::Quarantine
+                } else {
+                    Wait::Observation
+                };
+                return Err(self.waits(address, wait));
             }
             Verdict::Wait(wait) => return Err(self.waits(address, wait)),
         }
         let done = self.swap_to(address, &me, claimant).await;
         if let Ok(Some(_)) = done {
-            self.passing.remove(&name);
             tracing::info!(
                 pool = %self.pool, %ip, attachment = %claimant.asked.owner, from = spec.node.node,
                 pod = spec.holder.as_ref().map(|holder| holder.pod.as_str()), ?before,
@@ -220,6 +232,7 @@ impl Worker {
     ) -> Result<Option<IpAddress>, Failure> {
         let addresses = &self.agent.cluster.addresses;
         let mut address = address.clone();
+        // Of this node's earlier registration.
         if address.spec.node != *me && address.spec.state == AddressState::Bound {
             address.spec.state = AddressState::Orphaned;
             match swap(addresses, &address).await? {
@@ -260,14 +273,37 @@ impl Worker {
             return Ok(Before::Here { held: !unheld });
         }
         let node = self.agent.cluster.registration(&spec.node.node).await?;
-        let version = address.resource_version().unwrap_or_default();
-        let watched = self.passing.get(&address.name_any());
-        let unchanged = watched.filter(|(seen, _)| *seen == version);
         Ok(Before::There {
             same_pod,
             node: state_of(node.as_ref(), &spec.node),
-            unchanged: unchanged.map(|(_, since)| since.elapsed()),
+            unchanged: None,
         })
+    }
+
+    /// Asks the controller to release an address that an earlier pod has on a node that does not answer.
+    async fn ask_to_release(&self, address: &IpAddress) -> Result<(), Failure> {
+        let (name, node) = (address.name_any(), self.agent.config.node.as_str());
+        let status = self.pool_object().and_then(|pool| pool.status.clone());
+        let before = status.and_then(|mut status| status.requests.remove(node)?);
+        let mut addresses = before.unwrap_or_default().addresses;
+        if !addresses.contains(&name) {
+            addresses.push(name);
+            self.request(serde_json::json!({ "addresses": addresses }))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Ends an address that is kept and that the pool does not give any more: it becomes this node's first, since no agent
+    /// deletes what is not its own node's.
+    async fn end_kept(&self, address: &IpAddress, claimant: &Claimant<'_>) -> Result<(), Failure> {
+        let Some(Me::Registered(me)) = self.agent.me() else {
+            return Ok(());
+        };
+        if let Some(ours) = self.swap_to(address, &reference(&me), claimant).await? {
+            delete(&self.agent.cluster.addresses, &ours).await?;
+        }
+        Ok(())
     }
 
     fn waits(&self, address: &IpAddress, wait: Wait) -> Error {
@@ -302,14 +338,5 @@ impl Worker {
             ),
         };
         Error::new(Code::TRY_AGAIN, format!("{earlier}, {why}"))
-    }
-}
-
-fn state_of(node: Option<&Registration>, named: &NodeRef) -> NodeState {
-    match node {
-        Some(node) if *node.owner.uid != named.node_uid => NodeState::Gone,
-        Some(node) if node.lost => NodeState::Lost,
-        Some(_) => NodeState::Lives,
-        None => NodeState::Gone,
     }
 }

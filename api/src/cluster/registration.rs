@@ -4,6 +4,7 @@
 use super::{Cluster, MANAGER, Trouble, get, limited, list, refused, request};
 use crate::NodeRef;
 use crate::object::now;
+use crate::sticky::NodeState;
 use block::Owner;
 use block::orphan::{Judge, NodeSight};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -33,6 +34,16 @@ pub struct NodeCondition {
     pub reason: String,
     /// A sentence for people.
     pub message: String,
+}
+
+/// What has become of the registration that `named` names, where `node` is what has its name now.
+pub fn state_of(node: Option<&Registration>, named: &NodeRef) -> NodeState {
+    match node {
+        Some(node) if *node.owner.uid != named.node_uid => NodeState::Gone,
+        Some(node) if node.lost => NodeState::Lost,
+        Some(_) => NodeState::Lives,
+        None => NodeState::Gone,
+    }
 }
 
 /// The conditions of a Node, by type.

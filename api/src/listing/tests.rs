@@ -64,6 +64,20 @@ fn a_stretch_stays_listed_while_a_block_lies_in_it() {
 }
 
 #[test]
+fn an_edit_of_a_pool_keeps_what_was_noted_of_its_gone_nodes() {
+    let mut before = entry(&ground("one", "10.1.0.0/24", 16));
+    before.probe = true;
+    let mut edited = entry(&ground("one", "10.1.0.0/25", 16));
+    edited.carry_over(&before);
+    assert!(edited.probe);
+    // Another pool of that name has no gone nodes yet.
+    let mut another = entry(&ground("one", "10.1.0.0/24", 16));
+    another.uid = "another".to_owned();
+    another.carry_over(&before);
+    assert!(!another.probe);
+}
+
+#[test]
 fn a_claim_counts_only_as_the_space_lists_the_pool() {
     let one = ground("one", "10.1.0.0/24", 16);
     let grid = one.grid(Family::V4).unwrap();

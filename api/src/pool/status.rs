@@ -6,6 +6,7 @@ use ipam::range::Family;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What the keeper knows of a pool.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,9 +26,10 @@ pub struct IpPoolStatus {
     /// The pool in numbers of addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
-    /// That nodes have no address of the pool left, and no block to claim. Told by them, taken back by the keeper.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wanted: Option<Wanted>,
+    /// What nodes ask of the controller, by the name of the node. Each node's agent writes its own entry; the controller removes
+    /// what it has answered.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: BTreeMap<String, Option<NodeRequest>>,
     /// Blocks that are to be shared: they belong to the nodes that have most addresses to spare.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<String>,
@@ -55,19 +57,23 @@ impl IpPoolStatus {
     }
 }
 
-/// When a node last found no address of a family.
+/// What one node asks of the controller. An absent member is written as null, which a merge patch takes for a removal.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
-    /// No IPv4 address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+pub struct NodeRequest {
+    /// When the node last found no IPv4 address, and no block to claim.
+    #[serde(default)]
     pub v4: Option<Time>,
-    /// No IPv6 address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The same of IPv6.
+    #[serde(default)]
     pub v6: Option<Time>,
+    /// Names of `IPAddress` objects that pods of the node keep and that a node which does not answer still has.
+    #[serde(default)]
+    #[schemars(length(max = 64), inner(length(max = 128)))]
+    pub addresses: Vec<String>,
 }
 
-impl Wanted {
-    /// When a node last found none of `family`.
+impl NodeRequest {
+    /// When the node last found no address of `family`.
     pub fn of(&mut self, family: Family) -> &mut Option<Time> {
         match family {
             Family::V4 => &mut self.v4,
@@ -75,9 +81,58 @@ impl Wanted {
         }
     }
 
-    /// Whether nobody wants any.
-    pub fn is_none(&self) -> bool {
-        self.v4.is_none() && self.v6.is_none()
+    /// Whether the node found no address.
+    pub fn wants(&self) -> bool {
+        self.v4.is_some() || self.v6.is_some()
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.wants() && self.addresses.is_empty()
+    }
+}
+
+impl IpPoolStatus {
+    /// What nodes ask now.
+    pub fn asked(&self) -> impl Iterator<Item = &NodeRequest> {
+        self.requests
+            .values()
+            .flatten()
+            .filter(|request| !request.is_empty())
+    }
+
+    /// Whether a node found no address.
+    pub fn is_wanted(&self) -> bool {
+        self.asked().any(NodeRequest::wants)
+    }
+
+    /// When a node last found no address of `family`.
+    pub fn wanted_since(&self, family: Family) -> Option<Time> {
+        self.asked()
+            .filter_map(|request| request.clone().of(family).take())
+            .max()
+    }
+
+    /// All requests for addresses of `family` are answered.
+    pub fn answer(&mut self, family: Family) {
+        for request in self.requests.values_mut().flatten() {
+            *request.of(family) = None;
+        }
+        self.remove_answered();
+    }
+
+    /// The request of any node to have the address `name` is answered.
+    pub fn answer_for(&mut self, name: &str) {
+        for request in self.requests.values_mut().flatten() {
+            request.addresses.retain(|asked| asked != name);
+        }
+        self.remove_answered();
+    }
+
+    /// An entry that is written as null is removed from the object.
+    fn remove_answered(&mut self) {
+        for request in self.requests.values_mut() {
+            *request = request.take().filter(|request| !request.is_empty());
+        }
     }
 }
 

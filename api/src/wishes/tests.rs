@@ -15,7 +15,7 @@ fn pool(name: &str, status: &serde_json::Value) -> IpPool {
 }
 
 fn wanted() -> serde_json::Value {
-    json!({ "wanted": { "v4": "2026-01-01T00:00:00Z" }, "sharing": ["asked"] })
+    json!({ "requests": { "n": { "v4": "2026-01-01T00:00:00Z" } }, "sharing": ["asked"] })
 }
 
 fn block(name: &str, state: &str) -> IpBlock {

@@ -52,7 +52,26 @@ impl Keeper {
         self.tell(pool, accepted).await
     }
 
+    /// Whether the watch says that the pool is listed as it is now: then nothing is to be asked or written. A watch that is
+    /// late does no harm, since a node reads the address space after each claim.
+    fn is_listed(&self, ground: &Ground) -> Option<Vec<String>> {
+        let spaces = self.spaces();
+        let space = spaces
+            .iter()
+            .find(|space| space.name_any() == ground.spec.address_space)?;
+        let mut listed = widened(entry(ground), &self.blocks_of(ground.name.as_str()));
+        let before = space.spec.pools.iter().find(|pool| pool.name == listed.name)?;
+        listed.carry_over(before);
+        match judge(&space.spec, &listed) {
+            Listing::Accepted(others) if *before == listed => Some(others),
+            _ => None,
+        }
+    }
+
     async fn accept(&self, ground: Ground) -> Result<Accepted, Failure> {
+        if let Some(others) = self.is_listed(&ground) {
+            return Ok(Accepted::Yes(Box::new(ground), others));
+        }
         let name = ground.spec.address_space.clone();
         let space: Option<AddressSpace> = get(&self.context.cluster.spaces, &name).await?;
         let mut wanted = space
@@ -70,7 +89,7 @@ impl Keeper {
         };
         let before = wanted.spec.pools.iter().position(|pool| pool.name == listed.name);
         if let Some(at) = before {
-            listed.later.clone_from(&wanted.spec.pools[at].later);
+            listed.carry_over(&wanted.spec.pools[at]);
         }
         if before.is_some_and(|at| wanted.spec.pools[at] == listed) {
             return Ok(Accepted::Yes(Box::new(ground), others));
@@ -156,9 +175,8 @@ impl Keeper {
 
     /// Takes pools off the lists that are gone and have no blocks.
     pub(super) async fn unlist(&self) -> Result<(), Failure> {
-        let spaces: Vec<AddressSpace> = list(&self.context.cluster.spaces, "").await?;
-        for space in spaces {
-            let mut wanted = space.clone();
+        for space in self.spaces() {
+            let mut wanted = AddressSpace::clone(&space);
             let mut gone = Vec::new();
             for listed in &space.spec.pools {
                 let known = self
@@ -174,7 +192,7 @@ impl Keeper {
                 }
             }
             wanted.spec.pools.retain(|listed| !gone.contains(&listed.name));
-            if wanted != space {
+            if wanted != *space {
                 swap(&self.context.cluster.spaces, &wanted).await?;
             }
         }

@@ -12,14 +12,14 @@ use crate::context::{Context, Failure};
 use api::cluster::{Trouble, Written, swap};
 use api::object::{changed, seen};
 use api::patience::until_stopped;
-use api::{IpAddress, IpBlock, NodeRef};
+use api::{AddressSpace, IpAddress, IpBlock, NodeRef};
 use block::Phase;
 use block::orphan::{NodeSight, Verdict, Watched, judge};
 use futures::future::join_all;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use left::Left;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
@@ -124,7 +124,7 @@ impl Orphans {
             if !*self.elected.borrow() {
                 break;
             }
-            if let Err(silence) = self.end(some).await {
+            if let Err(silence) = self.end(scene, some).await {
                 self.silent_at = some.last().map(|left| left.node().node.clone());
                 return Err(silence);
             }
@@ -219,11 +219,11 @@ impl Orphans {
     ///
     /// # Errors
     /// [`Failure`] if the API server is silent. What it refuses is logged.
-    async fn end(&mut self, some: &[Left]) -> Result<(), Failure> {
+    async fn end(&mut self, scene: &Scene, some: &[Left]) -> Result<(), Failure> {
         // Before the looks.
         let known: Vec<Option<Watched>> = some.iter().map(|left| self.watched(&left.name())).collect();
         let (sights, mut end) = self.look(some.iter().map(Left::node)).await;
-        let judged: Vec<(&Left, Verdict)> = some
+        let mut judged: Vec<(&Left, Verdict)> = some
             .iter()
             .zip(&known)
             .filter_map(|(left, watched)| {
@@ -234,6 +234,13 @@ impl Orphans {
                 Some((left, verdict))
             })
             .collect();
+        let acts = |verdict: &Verdict| matches!(verdict, Verdict::Orphan | Verdict::End);
+        let about = judged.iter().filter(|(_, verdict)| acts(verdict));
+        let pools: BTreeSet<&str> = about.filter_map(|(left, _)| left.pool_of_block()).collect();
+        if !self.ask_for_probes(scene, &pools).await? {
+            // Another process writes the address spaces; the next round looks again.
+            judged.retain(|(left, verdict)| left.pool_of_block().is_none() || !acts(verdict));
+        }
         let writes = judged.iter().map(|(left, verdict)| self.write(left, *verdict));
         let written = join_all(writes).await;
         for ((left, _), done) in judged.iter().zip(written) {
@@ -243,6 +250,24 @@ impl Orphans {
             }
         }
         end
+    }
+
+    /// Has nodes probe the addresses of blocks of `pools` that they claim from now on. Returns whether the address spaces say so.
+    ///
+    /// Invariant: an address space says so before a block of the pool is marked as `Orphaned` or deleted, and nodes read it after
+    /// each claim.
+    async fn ask_for_probes(&self, scene: &Scene, pools: &BTreeSet<&str>) -> Result<bool, Trouble> {
+        for space in scene.sight.spaces.state() {
+            let mut wanted = AddressSpace::clone(&space);
+            let listed = wanted.spec.pools.iter_mut();
+            for listed in listed.filter(|listed| pools.contains(listed.name.as_str())) {
+                listed.probe = true;
+            }
+            if wanted != *space && swap(&self.context.cluster.spaces, &wanted).await? == Written::Late {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// What there is of these nodes, each read once and now; and whether the API server is silent about one.

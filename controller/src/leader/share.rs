@@ -95,17 +95,20 @@ impl Keeper {
     /// are some to share. Whoever was asked may take his time.
     pub(super) fn share(&mut self, ground: &Ground, blocks: &[Arc<IpBlock>], status: &mut IpPoolStatus) {
         self.asked.forget_older(self.context.config.observe * PAUSE);
-        let mut wanted = status.wanted.take().unwrap_or_default();
         let before = std::mem::take(&mut status.sharing);
-        if !wanted.is_none() || !before.is_empty() {
-            for family in [Family::V4, Family::V6] {
-                let left = self.left(ground, blocks, family);
-                let candidates = self.candidates(ground, blocks, family, &before);
-                let asked = self.ask(ground, (family, left), &candidates, wanted.of(family));
-                status.sharing.extend(asked);
-            }
+        if !status.is_wanted() && before.is_empty() {
+            return;
         }
-        status.wanted = (!wanted.is_none()).then_some(wanted);
+        for family in [Family::V4, Family::V6] {
+            let left = self.left(ground, blocks, family);
+            let candidates = self.candidates(ground, blocks, family, &before);
+            let mut wish = status.wanted_since(family);
+            let asked = self.ask(ground, (family, left), &candidates, &mut wish);
+            if wish.is_none() {
+                status.answer(family);
+            }
+            status.sharing.extend(asked);
+        }
     }
 
     /// Those of `candidates` that are asked for now. Ends the `wish` once it has come true, or cannot.

@@ -76,6 +76,7 @@ impl Keeper {
             self.share(&ground, &blocks, &mut status);
             self.tend_shared(&ground, &blocks).await?;
         }
+        self.release_asked(pool, &mut status).await?;
         self.write(pool, &before, status, findings).await
     }
 
@@ -90,6 +91,7 @@ impl Keeper {
         let mut status = before.clone();
         let findings = self.numbers(&blocks, &ground, &mut status);
         self.share(&ground, &blocks, &mut status);
+        self.release_asked(pool, &mut status).await?;
         self.write(pool, &before, status, findings).await
     }
 
@@ -149,7 +151,7 @@ impl Keeper {
             && status.accepted == before.accepted
             && status.accepted_generation == before.accepted_generation
             && status.sharing == before.sharing
-            && status.wanted == before.wanted
+            && status.requests == before.requests
             && status.observed_generation == before.observed_generation;
         let name = pool.name_any();
         let blocks = status.counters.as_ref().map_or(0, |counters| counters.blocks);

@@ -152,7 +152,7 @@ impl Site {
     pub async fn leader(&self) -> String {
         let leases: Api<Lease> = Api::namespaced(self.admin.clone(), NAMESPACE);
         let lease = leases.get("rdmanet-controller").await.unwrap();
-        lease.spec.unwrap().holder_identity.unwrap()
+        lease.spec.unwrap().holder_identity.unwrap_or_default()
     }
 
     /// The addresses that are objects.

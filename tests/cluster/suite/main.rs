@@ -25,6 +25,8 @@ mod proxied;
 mod quiet;
 mod ready;
 mod refused;
+mod replicas;
+mod rights;
 mod shared;
 mod sticky;
 mod streams;

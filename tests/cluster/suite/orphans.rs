@@ -102,8 +102,9 @@ fn pools_are_kept_while_the_blocks_of_many_gone_nodes_are_ended() {
         .await;
         assert_eq!(left(site, "crowded").await.1, 0, "a look was answered");
         proxy.open();
-        until("all blocks but one are orphaned", async || {
-            left(site, "crowded").await.1 == GONE as usize - 1
+        until("all blocks but one are orphaned, or ended by now", async || {
+            let (there, orphaned) = left(site, "crowded").await;
+            there - orphaned == 1
         })
         .await;
         until("only that one is left", async || {
@@ -173,33 +174,5 @@ fn a_gone_node_is_looked_at_once_for_all_that_it_has_left() {
         assert!(looks < 16, "{looks} looks for 16 objects");
         site.delete("heap").await;
         restart(site, None);
-    });
-}
-
-/// The pool is full, and every block of it is one that a gone node has left.
-#[test]
-fn a_node_of_a_full_pool_watches_few_of_the_blocks_that_gone_nodes_have_left() {
-    in_turn(async |site| {
-        site.simple("abandoned", "10.7.0.0/22").await;
-        site.crowd("abandoned", Ipv4Addr::new(10, 7, 0, 0), 64, |i| gone("heir", i))
-            .await;
-        until("all of it is orphaned", async || {
-            left(site, "abandoned").await == (64, 64)
-        })
-        .await;
-        let (proxy, looks) = looks_through(site, "heir", |_| Fault::None).await;
-        let mut heir = Member::new(
-            &site.server,
-            "heir",
-            &["--quarantine", "4s", "--quarantine-in-use", "4s"],
-        )
-        .await;
-        heir.go_through(&proxy, &site.server);
-        heir.start();
-        heir.wait_active("abandoned").await;
-        let looks = looks.load(Ordering::SeqCst);
-        assert!(looks < 32, "{looks} looks at gone nodes for a block");
-        site.delete("abandoned").await;
-        assert!(heir.stop());
     });
 }

@@ -102,3 +102,28 @@ async fn a_node_notes_an_edit_when_it_is_its_turn_and_not_when_it_looks_next() {
     })
     .await;
 }
+
+/// Pools that are as they should be cost the API server nothing, however many there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_asks_for_nothing_that_it_watches() {
+    let site = Site::with(&["--mirror", "1h"]).await;
+    for i in 0..4 {
+        site.simple(&format!("pool{i}"), &format!("10.{i}.0.0/24")).await;
+    }
+    for i in 0..4 {
+        site.wait_condition(&format!("pool{i}"), "Ready", "True").await;
+    }
+    let asked = async || -> Vec<String> {
+        let mark = site.server.mark();
+        // Ten rounds.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let requests = site.server.requests_since(mark).into_iter();
+        requests
+            .filter(|request| request.user().ends_with(":rdmanet-controller") && request.verb != "watch")
+            .filter(|request| !request.uri.contains("/leases/"))
+            .map(|request| format!("{} {}", request.verb, request.uri))
+            .collect()
+    };
+    // The last numbers may be under way.
+    until("ten rounds cost no request", async || asked().await.is_empty()).await;
+}

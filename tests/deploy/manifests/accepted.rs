@@ -3,7 +3,7 @@
 
 use cluster::{Identity, Server, install};
 use deploy::api::{Send, apply};
-use deploy::manifests::{FOLDERS, NAMESPACE, find, kustomized, objects, templated};
+use deploy::manifests::{FOLDERS, NAMESPACE, find, kustomized, objects, renamed, templated};
 use deploy::program;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::Client;
@@ -118,6 +118,16 @@ async fn the_namespace_lets_our_pods_in_and_a_stricter_one_would_not() {
             "{refusal}"
         );
     }
+}
+
+#[tokio::test]
+async fn in_a_namespace_of_another_name_a_stolen_token_harms_its_own_node_alone() {
+    let server = Server::start();
+    let admin = server.admin().await;
+    apply(&admin, &renamed("base", "fabric"), Send::ForGood).await;
+    install::enforced(&server, &admin, "fabric").await;
+    let count = cluster::stolen::try_everything(&server, "fabric").await;
+    assert!(count > 500, "only {count} requests were tried");
 }
 
 struct Running(Child);

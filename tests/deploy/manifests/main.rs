@@ -14,4 +14,5 @@ mod least;
 mod monitoring;
 mod release;
 mod same;
+mod upgrade;
 mod values;

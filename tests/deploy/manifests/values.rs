@@ -151,7 +151,13 @@ fn in_another_namespace_nothing_speaks_of_the_usual_one() {
     let objects = templated("fabric", &[IMAGE, "distribution=openshift"]).unwrap();
     let text = serde_json::to_string(&objects).unwrap();
     assert!(!text.contains("rdmanet-system"), "{text}");
-    assert!(text.contains("system:serviceaccount:fabric:rdmanet-agent"));
+    let subject = |name: &str| {
+        let schema = find(&objects, "FlowSchema", name);
+        schema["spec"]["rules"][0]["subjects"][0]["serviceAccount"].clone()
+    };
+    for name in ["rdmanet-agent", "rdmanet-controller"] {
+        assert_eq!(subject(name), json!({ "namespace": "fabric", "name": name }));
+    }
     assert!(objects.iter().all(|object| kind(object) != "Namespace"));
 }
 

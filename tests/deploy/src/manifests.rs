@@ -89,6 +89,27 @@ pub fn kustomized(folder: &str) -> Vec<Value> {
     objects(&tool("kustomize", &["build".as_ref(), path.as_os_str()]).unwrap())
 }
 
+/// The same where a kustomization of its own puts all of it into `namespace`; what others need comes first.
+pub fn renamed(folder: &str, namespace: &str) -> Vec<Value> {
+    let scratch = tempfile::tempdir().unwrap();
+    let up: PathBuf = scratch.path().ancestors().skip(1).map(|_| "..").collect();
+    let path = workspace().join("conf").join(folder);
+    let base = up.join(path.strip_prefix("/").unwrap());
+    let text = format!(
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: {namespace}\nresources:\n- {}\n",
+        base.display()
+    );
+    std::fs::write(scratch.path().join("kustomization.yaml"), text).unwrap();
+    let built = tool("kustomize", &["build".as_ref(), scratch.path().as_os_str()]);
+    let mut all = objects(&built.unwrap());
+    all.sort_by_key(|object| match kind(object) {
+        "Namespace" => 0,
+        "CustomResourceDefinition" => 1,
+        _ => 2,
+    });
+    all
+}
+
 /// The chart's folder.
 pub fn chart() -> String {
     workspace().join("conf/chart").to_str().unwrap().to_owned()

@@ -18,6 +18,7 @@ mod proxied;
 mod rights;
 mod scripts;
 mod skew;
+mod stolen;
 
 use kube::core::Status;
 use serde_json::{Value, json};

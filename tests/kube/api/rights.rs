@@ -11,9 +11,9 @@ use cluster::{Identity, Server};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 struct Agent {
     identity: Identity,
@@ -46,8 +46,9 @@ impl Agent {
     /// Changes a block as it is now.
     async fn swap(&self, name: &str, changes: &[(&str, Value)]) -> Result<IpBlock, kube::Error> {
         let now = serde_json::to_value(self.blocks().get(name).await.unwrap()).unwrap();
-        let then = serde_json::from_value(changed(now, changes)).unwrap();
-        self.blocks().replace(name, &PostParams::default(), &then).await
+        let patch = merge(&now, &changed(now.clone(), changes));
+        let parameters = PatchParams::default();
+        self.blocks().patch(name, &parameters, &Patch::Merge(patch)).await
     }
 
     /// The change that makes it the owner.
@@ -77,6 +78,37 @@ impl Agent {
     }
 }
 
+/// The patch (RFC 7386) that makes `after` of `before`.
+fn merge(before: &Value, after: &Value) -> Value {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else {
+        return after.clone();
+    };
+    let removed = before.keys().filter(|key| !after.contains_key(*key));
+    let mut patch: serde_json::Map<String, Value> = removed.map(|key| (key.clone(), Value::Null)).collect();
+    for (key, value) in after {
+        patch.insert(key.clone(), merge(before.get(key).unwrap_or(&json!({})), value));
+    }
+    Value::Object(patch)
+}
+
+/// Writes `after` over `before`, if that is the version that is there.
+async fn put<K>(api: &Api<K>, before: &K, after: &K) -> Result<K, kube::Error>
+where
+    K: kube::Resource + Clone + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let (old, new) = (
+        serde_json::to_value(before).unwrap(),
+        serde_json::to_value(after).unwrap(),
+    );
+    let patch = Patch::Merge(merge(&old, &new));
+    api.patch(
+        &before.meta().name.clone().unwrap(),
+        &PatchParams::default(),
+        &patch,
+    )
+    .await
+}
+
 const VERBS: [&str; 8] = [
     "get",
     "list",
@@ -91,31 +123,18 @@ const VERBS: [&str; 8] = [
 #[tokio::test]
 async fn an_agent_has_the_verbs_it_needs_and_no_others() {
     let agent = Agent::of("verbs").await;
-    let read = "get list watch";
     let wanted: [(&str, &str, &str); 17] = [
-        ("rdmanet.io", "ippools", "get list watch update patch"),
-        ("rdmanet.io", "ippools/status", "update patch"),
-        (
-            "rdmanet.io",
-            "addressspaces",
-            "get list watch create update patch",
-        ),
-        (
-            "rdmanet.io",
-            "ipblocks",
-            "get list watch create update patch delete",
-        ),
-        ("rdmanet.io", "ipblocks/status", "update patch"),
-        (
-            "rdmanet.io",
-            "ipaddresses",
-            "get list watch create update patch delete",
-        ),
-        ("", "nodes", read),
+        ("rdmanet.io", "ippools", "list watch"),
+        ("rdmanet.io", "ippools/status", "patch"),
+        ("rdmanet.io", "addressspaces", "get"),
+        ("rdmanet.io", "ipblocks", "get list watch create patch delete"),
+        ("rdmanet.io", "ipblocks/status", "patch"),
+        ("rdmanet.io", "ipaddresses", "get list create patch delete"),
+        ("", "nodes", "get"),
         ("", "nodes/status", "patch"),
-        ("", "pods", read),
+        ("", "pods", "get"),
         ("", "pods/exec", ""),
-        ("", "namespaces", read),
+        ("", "namespaces", "get list watch"),
         ("", "secrets", ""),
         ("", "configmaps", ""),
         ("", "serviceaccounts/token", ""),

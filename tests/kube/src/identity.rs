@@ -35,9 +35,21 @@ impl Identity {
 
     /// The same, where the API server may be away; to be called again then, whatever was done already.
     pub async fn try_new(admin: &Client, node: &str) -> kube::Result<Self> {
+        Self::try_within(admin, node, NAMESPACE).await
+    }
+
+    /// The same with agents in `namespace`.
+    pub async fn within(admin: &Client, node: &str, namespace: &str) -> Self {
+        Self::try_within(admin, node, namespace).await.unwrap()
+    }
+
+    async fn try_within(admin: &Client, node: &str, namespace: &str) -> kube::Result<Self> {
         let node = join(admin, node).await?;
-        let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
-        let pod = match pods.create(&PostParams::default(), &agent_pod(&node.node)).await {
+        let pods: Api<Pod> = Api::namespaced(admin.clone(), namespace);
+        let pod = match pods
+            .create(&PostParams::default(), &agent_pod(&node.node, namespace))
+            .await
+        {
             Err(kube::Error::Api(status)) if status.code == 409 => pods.get(&pod_name(&node.node)).await?,
             made => made?,
         };
@@ -59,8 +71,13 @@ impl Identity {
 
     /// The same, where the API server may be away; to be called again then.
     pub async fn try_leave(&self, admin: &Client) -> kube::Result<()> {
+        self.leave_within(admin, NAMESPACE).await
+    }
+
+    /// The same with agents in `namespace`.
+    pub async fn leave_within(&self, admin: &Client, namespace: &str) -> kube::Result<()> {
         let now = DeleteParams::default().grace_period(0);
-        let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
+        let pods: Api<Pod> = Api::namespaced(admin.clone(), namespace);
         gone(pods.delete(&pod_name(&self.node.node), &now).await)?;
         let nodes: Api<Node> = Api::all(admin.clone());
         gone(nodes.delete(&self.node.node, &now).await)
@@ -93,9 +110,9 @@ fn pod_name(node: &str) -> String {
     format!("{ACCOUNT}-{node}")
 }
 
-fn agent_pod(node: &str) -> Pod {
+fn agent_pod(node: &str, namespace: &str) -> Pod {
     serde_json::from_value(json!({
-        "metadata": { "name": pod_name(node), "namespace": NAMESPACE },
+        "metadata": { "name": pod_name(node), "namespace": namespace },
         "spec": {
             "serviceAccountName": ACCOUNT,
             "nodeName": node,
@@ -127,7 +144,8 @@ pub async fn controller_token(admin: &Client, name: &str) -> String {
 }
 
 async fn token_of(admin: &Client, account: &str, pod: &Pod) -> kube::Result<String> {
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or(NAMESPACE);
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
     let request = TokenRequest {
         spec: TokenRequestSpec {
             bound_object_ref: Some(BoundObjectReference {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Applies the manifests of `conf/`, as `kubectl apply -f` does.
 
+use crate::identity::NAMESPACE;
 use crate::{Identity, Server};
 use api::IpBlock;
 use k8s_openapi::api::core::v1::Node;
@@ -29,7 +30,7 @@ pub async fn all(server: &Server) {
             served(&admin).await;
         }
     }
-    enforced(server, &admin).await;
+    enforced(server, &admin, NAMESPACE).await;
 }
 
 /// The manifests of a folder below `conf/`, by name.
@@ -111,8 +112,8 @@ async fn served(admin: &Client) {
 
 /// Waits until the policies refuse: a policy takes effect some time after it was stored. The one that is asked is
 /// the last one.
-async fn enforced(server: &Server, admin: &Client) {
-    let agent = Identity::new(admin, "policies-enforced").await;
+pub async fn enforced(server: &Server, admin: &Client, namespace: &str) {
+    let agent = Identity::within(admin, "policies-enforced", namespace).await;
     let api: Api<Node> = Api::all(server.with_token(&agent.token).await);
     let foreign = Patch::Strategic(json!({ "status": { "capacity": { "cpu": "1" } } }));
     let dry = PatchParams {
@@ -123,7 +124,7 @@ async fn enforced(server: &Server, admin: &Client) {
         matches!(api.patch_status("policies-enforced", &dry, &foreign).await, Err(kube::Error::Api(e)) if e.message.contains("ValidatingAdmissionPolicy"))
     })
     .await;
-    agent.leave(admin).await;
+    agent.leave_within(admin, namespace).await.unwrap();
 }
 
 /// Waits for `holds`, for at most a minute.

@@ -19,6 +19,7 @@ pub mod install;
 pub mod proxy;
 pub mod relay;
 pub mod server;
+pub mod stolen;
 
 pub use audit::Request;
 pub use gateway::Gateway;

@@ -7,14 +7,16 @@ mod explore;
 mod happen;
 mod offers;
 mod stories;
+mod thief;
 mod without;
 
-use super::world::{Agent, MACHINES, Rules, Sender, World};
+use super::world::{Agent, MACHINES, Op, Rules, Sender, World};
 use crate::owner::Wish;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 const UNIQUE: &str = "one address, one pod";
 const COMES_FREE: &str = "the block comes free once faults and pods end";
+const KEPT: &str = "what a node has stays its own, whatever another node's token is used for";
 const BOTH: &str = "both machines have had the address";
 
 /// How a machine may fail.
@@ -48,8 +50,6 @@ struct Story {
     sharing: bool,
     /// Whether only the first machine claims blocks, and keeps or shares them; the other one takes addresses of shared ones.
     one_owner: bool,
-    /// Whether agents may take over blocks of the other machine.
-    heirs: bool,
     /// Whether machines fail as a whole: power, network, registration.
     machines_fail: bool,
     /// Whether both of them do, each once; otherwise it is the first.
@@ -58,6 +58,8 @@ struct Story {
     fenced: bool,
     /// Whether nobody claims what the file of another node has, which the docs ask for after a restore of etcd.
     orderly: bool,
+    /// Whether the second machine is a thief: it has its own node's token, runs no agent, and sends what the policies let pass.
+    thief: bool,
     /// Whether states that are alike are one.
     forgets: bool,
     /// Whether each state is followed to its end.
@@ -82,11 +84,11 @@ impl Default for Story {
             ],
             sharing: false,
             one_owner: false,
-            heirs: false,
             machines_fail: true,
             both_fail: false,
             fenced: true,
             orderly: true,
+            thief: false,
             forgets: true,
             ends: false,
             wire: 1,
@@ -104,7 +106,6 @@ enum Event {
     Claim(usize),
     Report(usize),
     Vouch(usize),
-    Inherit(usize),
     Write(usize),
     Confirm(usize),
     GiveUp(usize),
@@ -125,6 +126,8 @@ enum Event {
     Die(usize),
     Register(usize),
     CollectPods(usize),
+    /// The thief sends this, and the API server executes it at once.
+    Steal(Op),
     Judge(usize),
     JudgeAddress(usize),
     QuarantinePasses,
@@ -135,11 +138,15 @@ impl Model for Story {
     type Action = Event;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::start(self.keepers)]
+        let mut world = World::start(self.keepers);
+        if self.thief {
+            world.machines[thief::THIEF].agent = Agent::Down;
+        }
+        vec![world]
     }
 
     fn actions(&self, world: &World, events: &mut Vec<Event>) {
-        for m in 0..MACHINES {
+        for m in (0..MACHINES).filter(|m| !self.thief || *m != thief::THIEF) {
             if world.machines[m].on {
                 if world.may_add(&self.rules, m) {
                     events.push(Event::Add(m));
@@ -155,6 +162,9 @@ impl Model for Story {
         }
         if self.sharing {
             events.push(Event::Unshare);
+        }
+        if self.thief {
+            events.extend(self.thefts(world));
         }
         for index in 0..world.wire.len() {
             events.push(Event::Execute(index, false));
@@ -196,8 +206,16 @@ impl Model for Story {
             Property::always(COMES_FREE, |story: &Self, world: &World| {
                 !story.ends || story.deaths().iter().all(|dead| story.comes_free(world, *dead))
             }),
-            Property::sometimes(BOTH, |_, world: &World| {
-                world.machines[1].pod && world.machines[0].agent != Agent::Idle(None)
+            Property::always(KEPT, |story: &Self, world: &World| {
+                !story.thief || world.keeps_its_own()
+            }),
+            Property::sometimes(BOTH, |story: &Self, world: &World| {
+                let second = if story.thief {
+                    world.is_stolen()
+                } else {
+                    world.machines[1].pod
+                };
+                second && world.machines[0].agent != Agent::Idle(None)
             }),
         ]
     }
@@ -217,7 +235,7 @@ fn mishap(story: Story) -> Option<String> {
         .spawn_bfs()
         .join();
     tell(checker.unique_state_count());
-    for name in [UNIQUE, COMES_FREE] {
+    for name in [UNIQUE, COMES_FREE, KEPT] {
         if let Some(path) = checker.discovery(name) {
             return Some(format!("not {name:?} after {:?}", path.into_actions()));
         }

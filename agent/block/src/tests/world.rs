@@ -155,8 +155,6 @@ pub(super) struct World {
     pub(super) machines: [Machine; MACHINES],
     /// Who judges blocks: each machine's agent those of its namesakes, and then the keepers.
     pub(super) keepers: Vec<Keeper>,
-    /// What each machine's agent watches to take it over.
-    pub(super) heirs: [Keeper; MACHINES],
     /// Sent and not executed yet; whoever sent it may have given up waiting.
     pub(super) wire: Vec<(Sender, Op)>,
     pub(super) faults: u8,
@@ -171,6 +169,8 @@ pub(super) struct Rules {
     pub(super) next: fn(&Me, Option<&Seen>, Option<Held>, Use, Wish) -> Step,
     pub(super) judge: fn(&Seen, bool, &NodeSight, Option<&Watched>) -> Verdict,
     pub(super) keep: fn(&Me, &Owner, Phase) -> address::Step,
+    /// Whether the admission policies let the thief send this (`conf/policies/agent.yaml`).
+    pub(super) admits: fn(&World, &Op) -> bool,
     /// Whether requests carry the version that was read.
     pub(super) preconditions: bool,
     /// Whether reports carry the version that was read.
@@ -199,6 +199,7 @@ impl Default for Rules {
             next,
             judge: |seen, in_use, node, watched| judge(seen, in_use, "v", node, watched, QUARANTINES),
             keep: address::keep,
+            admits: World::admits,
             preconditions: true,
             report_versions: true,
             reboot_guard: true,
@@ -279,7 +280,6 @@ impl World {
             bound: [false; MACHINES],
             machines: [machine.clone(), machine],
             keepers: vec![Keeper::default(); MACHINES + keepers],
-            heirs: Default::default(),
             wire: Vec::new(),
             faults: 0,
             failed: [false; MACHINES],
@@ -314,7 +314,7 @@ impl World {
         for (_, op) in &mut self.wire {
             op.each_stamp(visit);
         }
-        for keeper in self.keepers.iter_mut().chain(&mut self.heirs) {
+        for keeper in &mut self.keepers {
             for (version, _) in [&mut keeper.watched, &mut keeper.address].into_iter().flatten() {
                 visit(version);
             }

@@ -5,6 +5,7 @@ use crate::{
     AddressSpace, AddressSpaceSpec, AddressState, BlockState, IpAddress, IpAddressSpec, IpBlock, IpBlockSpec,
     IpPool, NodeRef,
 };
+use ipam::range::Family;
 
 fn block() -> IpBlock {
     let spec = IpBlockSpec {
@@ -85,8 +86,28 @@ fn an_accepted_spec_without_a_selector_takes_the_earlier_one_away() {
         patch["status"]["accepted"].get("nodeSelector"),
         Some(&Value::Null)
     );
-    assert_eq!(patch["status"].get("wanted"), Some(&Value::Null));
+    assert_eq!(patch["status"].get("requests"), Some(&Value::Null));
     assert!(patch.get("spec").is_none());
+}
+
+#[test]
+fn an_answered_request_is_removed_and_the_others_stay() {
+    let mut pool: IpPool = serde_json::from_value(json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "p", "resourceVersion": "7" },
+        "spec": { "ranges": [{ "subnet": "10.0.0.0/24" }] },
+        "status": { "requests": {
+            "a": { "v4": "2026-01-01T00:00:00Z" },
+            "b": { "v4": "2026-01-01T00:00:00Z", "addresses": ["default-0a000001"] },
+        } },
+    }))
+    .unwrap();
+    pool.status.as_mut().unwrap().answer(Family::V4);
+    let patch = of(&pool, Part::Status).unwrap();
+    let requests = json!({ "a": null, "b": { "v4": null, "v6": null, "addresses": ["default-0a000001"] } });
+    assert_eq!(patch["status"]["requests"], requests);
+    pool.status.as_mut().unwrap().answer_for("default-0a000001");
+    let patch = of(&pool, Part::Status).unwrap();
+    assert_eq!(patch["status"]["requests"], json!({ "a": null, "b": null }));
 }
 
 #[test]

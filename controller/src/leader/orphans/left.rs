@@ -39,6 +39,14 @@ impl Left {
         }
     }
 
+    /// The pool of a block; none of an address.
+    pub(super) fn pool_of_block(&self) -> Option<&str> {
+        match self {
+            Self::Block(block) => Some(&block.spec.pool),
+            Self::Address(_) => None,
+        }
+    }
+
     /// The node that has left it.
     pub(super) fn node(&self) -> &NodeRef {
         match self {
@@ -62,19 +70,13 @@ impl Left {
         }
     }
 
-    /// How long it must have been orphaned before it is ended. A block is nobody's for one quarantine, and for as long again a node
-    /// whose pool is full may take it over.
+    /// How long it must have been orphaned before it is ended.
     pub(super) fn quarantine(&self, config: &Config) -> Quarantine {
-        match self {
-            Self::Block(block) => {
-                let once = config.quarantines().of(block.spec.quarantine_seconds);
-                Quarantine {
-                    unused: once.unused.saturating_mul(2),
-                    in_use: once.in_use.map(|time| time.max(once.unused.saturating_mul(2))),
-                }
-            }
-            Self::Address(_) => config.quarantines().of(None),
-        }
+        let of_block = match self {
+            Self::Block(block) => block.spec.quarantine_seconds,
+            Self::Address(_) => None,
+        };
+        config.quarantines().of(of_block)
     }
 
     /// Whether a pod had it when the node was last heard of.
@@ -139,7 +141,7 @@ impl Left {
             Self::Block(block) => {
                 let written = remove(&context.cluster.blocks, block).await?;
                 if written == Written::Done(()) {
-                    let evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it or taken it over for two quarantines";
+                    let evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it for a quarantine";
                     let seconds = self.waits(&context.config).map(|time| time.as_secs());
                     tracing::warn!(
                         block = block.name_any(),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Addresses of its own node, and of pools what a person did not write.
 
-use super::Agent;
+use super::{Agent, put};
 use crate::{address, pool, refusal};
-use api::{IpAddress, IpPool};
+use api::{AddressState, IpAddress, IpPool};
 use cluster::Server;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -20,54 +20,55 @@ async fn an_agent_has_the_addresses_of_its_own_node_alone() {
         .create(&PostParams::default(), &wanted)
         .await
         .unwrap();
-    let said = refusal(other.addresses().delete(name, &DeleteParams::default()).await).message;
-    assert!(said.contains("node addresses-1 still has this address"), "{said}");
-
+    refusal(other.addresses().delete(name, &DeleteParams::default()).await);
     let mut orphaned = had.clone();
-    orphaned.spec.state = api::AddressState::Orphaned;
-    let orphaned = other
-        .addresses()
-        .replace(name, &PostParams::default(), &orphaned)
-        .await
-        .unwrap();
-    let mut given = orphaned.clone();
-    given.spec.attachment.as_mut().unwrap().ifname = "stolen".to_owned();
-    given.spec.state = api::AddressState::Bound;
-    let said = refusal(
-        other
-            .addresses()
-            .replace(name, &PostParams::default(), &given)
-            .await,
-    )
-    .message;
-    assert!(said.contains("may only say that it is Orphaned"), "{said}");
-    let mut kept = orphaned.clone();
-    kept.spec.state = api::AddressState::Kept;
-    kept.spec.holder = Some(api::Holder {
-        namespace: "train".to_owned(),
-        stateful_set: "db".to_owned(),
-        pod: "db-0".to_owned(),
-        network: "rail0".to_owned(),
-        ifname: "net1".to_owned(),
-    });
-    let orphaned = other
-        .addresses()
-        .replace(name, &PostParams::default(), &kept)
-        .await
-        .unwrap();
-    let mut stolen = orphaned.clone();
-    stolen.spec.node.node = "addresses-3".to_owned();
-    refusal(
-        other
-            .addresses()
-            .replace(name, &PostParams::default(), &stolen)
-            .await,
-    );
-    other
-        .addresses()
+    orphaned.spec.state = AddressState::Orphaned;
+    refusal(put(&other.addresses(), &had, &orphaned).await);
+    let orphaned = put(&mine.addresses(), &had, &orphaned).await.unwrap();
+    let mut taken = orphaned.clone();
+    taken.spec.state = AddressState::Bound;
+    taken.spec.node = other.identity.node.clone();
+    refusal(put(&other.addresses(), &orphaned, &taken).await);
+    refusal(other.addresses().delete(name, &DeleteParams::default()).await);
+    mine.addresses()
         .delete(name, &DeleteParams::default())
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_is_kept_goes_to_its_own_pod_alone() {
+    let (mine, other) = (Agent::of("stays-1").await, Agent::of("stays-2").await);
+    let name = "stays-0a000005";
+    let mut kept: IpAddress = serde_json::from_value(address(name, "10.0.0.5", "stays-1")).unwrap();
+    let attachment = kept.spec.attachment.clone();
+    let holder = |pod: &str| {
+        Some(api::Holder {
+            namespace: "train".to_owned(),
+            stateful_set: "db".to_owned(),
+            pod: pod.to_owned(),
+            network: "rail0".to_owned(),
+            ifname: "net1".to_owned(),
+        })
+    };
+    kept.spec.holder = holder("db-0");
+    let post = PostParams::default();
+    let bound = mine.addresses().create(&post, &kept).await.unwrap();
+    let mut kept = bound.clone();
+    kept.spec.state = AddressState::Kept;
+    kept.spec.attachment = None;
+    let kept = put(&mine.addresses(), &bound, &kept).await.unwrap();
+    let mut taken = kept.clone();
+    taken.spec.state = AddressState::Bound;
+    taken.spec.attachment = attachment;
+    taken.spec.node = other.identity.node.clone();
+    for stranger in [holder("db-1"), None] {
+        taken.spec.holder = stranger;
+        refusal(put(&other.addresses(), &kept, &taken).await);
+    }
+    refusal(other.addresses().delete(name, &DeleteParams::default()).await);
+    taken.spec.holder = holder("db-0");
+    put(&other.addresses(), &kept, &taken).await.unwrap();
 }
 
 #[tokio::test]
@@ -80,23 +81,25 @@ async fn an_agent_cannot_change_what_a_person_wrote_in_a_pool() {
         .await
         .unwrap();
     let pools: Api<IpPool> = Api::all(agent.client.clone());
-    let patch = Patch::Merge(json!({ "metadata": { "finalizers": ["rdmanet.io/addresses"] } }));
-    pools
-        .patch("written", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-    let patch = Patch::Merge(json!({ "spec": { "priority": 7 } }));
-    let said = refusal(pools.patch("written", &PatchParams::default(), &patch).await).message;
-    assert!(said.contains("the spec of a pool is for people"), "{said}");
-    let patch = Patch::Merge(json!({ "status": { "observedGeneration": 1 } }));
-    pools
-        .patch_status("written", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    let parameters = PatchParams::default();
+    for change in [
+        json!({ "metadata": { "finalizers": ["rdmanet.io/addresses"] } }),
+        json!({ "spec": { "priority": 7 } }),
+    ] {
+        refusal(pools.patch("written", &parameters, &Patch::Merge(change)).await);
+    }
+    let status = async |change| {
+        let patch = Patch::Merge(json!({ "status": change }));
+        pools.patch_status("written", &parameters, &patch).await
+    };
+    let said = refusal(status(json!({ "observedGeneration": 1 })).await).message;
+    assert!(said.contains("an agent may change requests alone"), "{said}");
+    let request = json!({ "v4": "2026-01-01T00:00:00Z" });
+    let said = refusal(status(json!({ "requests": { "another": request } })).await).message;
+    assert!(
+        said.contains("of node pools may change that of its node alone"),
+        "{said}"
+    );
+    status(json!({ "requests": { "pools": request } })).await.unwrap();
     refusal(pools.delete("written", &DeleteParams::default()).await);
-    let patch = Patch::Merge(json!({ "metadata": { "finalizers": [] } }));
-    pools
-        .patch("written", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks: an agent has those of its own node, and one that nobody has any more.
+//! Blocks: an agent has those of its own node, and no others.
 
-use super::Agent;
+use super::{Agent, put};
 use crate::{block, refusal};
-use api::IpBlock;
+use api::{BlockState, IpBlock};
+use cluster::Server;
+use cluster::identity::controller_token;
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -47,7 +50,7 @@ async fn an_agent_cannot_touch_a_block_of_another_node() {
     refusal(other.swap(name, &[state("Shared")]).await);
     let said = refusal(other.blocks().delete(name, &DeleteParams::default()).await).message;
     assert!(
-        said.contains("block of node touch-1 is not Orphaned or Shared"),
+        said.contains("block of node touch-1: the agent of node touch-2 may not delete it"),
         "{said}"
     );
     let patch = Patch::Merge(json!({ "status": { "used": 1, "free": 0 } }));
@@ -70,44 +73,26 @@ async fn an_agent_cannot_touch_a_block_of_another_node() {
 }
 
 #[tokio::test]
-async fn an_agent_may_orphan_a_block_and_afterwards_take_or_end_it() {
-    let (mine, other, third) = (
-        Agent::of("orphan-1").await,
-        Agent::of("orphan-2").await,
-        Agent::of("orphan-3").await,
-    );
-    let name = "orphan-4-0a000000-26";
+async fn the_controller_alone_ends_a_block_of_another_node() {
+    let (mine, other) = (Agent::of("ended-1").await, Agent::of("ended-2").await);
+    let name = "ended-4-0a000000-26";
     mine.claim(name, "10.0.0.0/26").await.unwrap();
-    other
-        .swap(
-            name,
-            &[
-                state("Orphaned"),
-                (
-                    "/spec/orphaned",
-                    json!({ "by": "orphan-2", "since": "2026-01-01T00:00:00Z" }),
-                ),
-            ],
-        )
-        .await
-        .unwrap();
+    refusal(other.swap(name, &[state("Orphaned")]).await);
+    let server = Server::shared();
+    let token = controller_token(&server.admin().await, "ending").await;
+    let blocks: Api<IpBlock> = Api::all(server.with_token(&token).await);
+    let claimed = mine.blocks().get(name).await.unwrap();
+    let mut orphaned = claimed.clone();
+    orphaned.spec.state = BlockState::Orphaned;
+    put(&blocks, &claimed, &orphaned).await.unwrap();
     refusal(
         other
-            .swap(name, &[third.owner(), state("Active"), ("/spec/epoch", json!(2))])
+            .swap(name, &[other.owner(), state("Active"), ("/spec/epoch", json!(2))])
             .await,
     );
-    let taken = other
-        .swap(name, &[other.owner(), state("Active"), ("/spec/epoch", json!(2))])
-        .await
-        .unwrap();
-    assert_eq!(taken.spec.owner, other.identity.node);
-    refusal(mine.swap(name, &[state("Draining")]).await);
-    mine.swap(name, &[state("Orphaned")]).await.unwrap();
-    third
-        .blocks()
-        .delete(name, &DeleteParams::default())
-        .await
-        .unwrap();
+    refusal(other.blocks().delete(name, &DeleteParams::default()).await);
+    blocks.delete(name, &DeleteParams::default()).await.unwrap();
+    other.claim(name, "10.0.0.0/26").await.unwrap();
 }
 
 #[tokio::test]

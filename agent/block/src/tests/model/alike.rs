@@ -29,13 +29,13 @@ impl Story {
             });
         }
         let (block, address) = world.versions();
-        for keeper in world.keepers.iter_mut().chain(&mut world.heirs) {
+        for keeper in &mut world.keepers {
             keeper.watched = keeper.watched.filter(|(version, _)| Some(*version) == block);
             keeper.address = keeper.address.filter(|(version, _)| Some(*version) == address);
         }
         for m in 0..MACHINES {
             self.forget_of(world, m);
-            self.forget_read(world, m);
+            Self::forget_read(world, m);
         }
     }
 
@@ -68,13 +68,13 @@ impl Story {
     }
 
     /// Of what an agent has read it uses what is its own, and of the rest that it is there.
-    fn forget_read(&self, world: &mut World, m: usize) {
+    fn forget_read(world: &mut World, m: usize) {
         let (block, address) = world.versions();
         let machine = &mut world.machines[m];
         let Agent::Idle(Some(view)) = &mut machine.agent else {
             return;
         };
-        let others = |theirs: &Object| theirs.seen.machine() != m && machine.file.is_none() && !self.heirs;
+        let others = |theirs: &Object| theirs.seen.machine() != m && machine.file.is_none();
         if let Some(read) = view.block.as_mut().filter(|read| others(read)) {
             let shared = read.seen.phase == Phase::Shared;
             let phase = if shared { Phase::Shared } else { Phase::Active };
@@ -174,16 +174,12 @@ fn more_faults_what_is_forgotten_hides_nothing_that_goes_wrong_when_a_node_is_lo
 #[test]
 #[ignore = "minutes: run it by hand with more_faults"]
 fn more_faults_what_is_forgotten_of_machines_makes_no_difference() {
-    let heirs = Story {
-        heirs: true,
-        ..Story::default()
-    };
     let twice = Story {
         epochs: 1,
         faults: 2,
         ..Story::default()
     };
-    for story in [Story::default(), heirs, twice] {
+    for story in [Story::default(), twice] {
         assert!(!assert_nothing_is_left_out(story));
     }
 }

@@ -140,28 +140,6 @@ impl Story {
         self.send_of_keeper(world, 0, Op::Delete { version })
     }
 
-    /// An agent whose pool is full looks at a block that the other machine has left.
-    fn inherit(&self, world: &mut World, m: usize) -> Option<()> {
-        let (me, block, verdict) = world.inheritance(&self.rules, m)?;
-        match verdict {
-            Verdict::Watch => world.heirs[m].watched = Some((block.version, false)),
-            Verdict::End => {
-                let to = block.seen.handed_to(&me);
-                let then = to.held(Mode::Active);
-                world.send(
-                    m,
-                    Op::Swap {
-                        version: block.version,
-                        to,
-                    },
-                    Some(then),
-                );
-            }
-            Verdict::Leave | Verdict::Orphan | Verdict::Hold => return None,
-        }
-        Some(())
-    }
-
     pub(super) fn quarantine(&self, world: &mut World) -> Option<()> {
         let (block, address) = world.versions();
         let block = block.filter(|_| !self.fenced || world.block_stays(&self.rules));
@@ -174,7 +152,7 @@ impl Story {
                 (*ripe, passes) = (true, true);
             }
         };
-        for keeper in world.keepers.iter_mut().chain(&mut world.heirs) {
+        for keeper in &mut world.keepers {
             ripen(&mut keeper.watched, block);
             ripen(&mut keeper.address, address);
         }
@@ -350,7 +328,6 @@ impl World {
             Event::Claim(m) => self.claim(m)?,
             Event::Report(m) => self.report(m)?,
             Event::Vouch(m) => self.vouch(m)?,
-            Event::Inherit(m) => story.inherit(self, m)?,
             Event::Write(m) => self.write(&story.rules, m)?,
             Event::Confirm(m) => {
                 self.machines[m].confirmed = true;
@@ -363,6 +340,7 @@ impl World {
             Event::Release(m) => self.release(m)?,
             Event::Keep(m) => self.keep(&story.rules, m)?,
             Event::Execute(index, lost) => story.execute(self, index, lost),
+            Event::Steal(ref op) => self.execute(&story.rules, op).then_some(())?,
             Event::Judge(keeper) => story.judge(self, keeper)?,
             Event::JudgeAddress(keeper) => story.judge_address(self, keeper)?,
             Event::QuarantinePasses => story.quarantine(self)?,
@@ -444,6 +422,5 @@ impl World {
     /// What an agent watches goes with it.
     fn forget_watched(&mut self, m: usize) {
         self.keepers[m] = Keeper::default();
-        self.heirs[m] = Keeper::default();
     }
 }

@@ -37,17 +37,12 @@ impl Story {
                         &[Wish::Keep, Wish::Share]
                     } else if self.sharing {
                         &[Wish::Keep, Wish::Return, Wish::Share]
-                    } else if self.heirs {
-                        &[Wish::Keep, Wish::Return]
                     } else {
                         &[Wish::Keep, Wish::Drain, Wish::Return]
                     };
                     events.extend(wishes.iter().map(|wish| Event::Act(m, *wish)));
                     if room && !machine.is_mute() {
                         self.request_events(world, view, m, events);
-                        if self.heirs {
-                            events.push(Event::Inherit(m));
-                        }
                     }
                 }
             }

@@ -219,21 +219,7 @@ fn a_time_limit_on_what_an_answer_is_good_for() {
 }
 
 #[test]
-fn a_look_at_the_version_when_a_block_is_taken_over() {
-    assert_noticed(
-        Rules {
-            preconditions: false,
-            ..Rules::default()
-        },
-        Story {
-            heirs: true,
-            ..Story::default()
-        },
-    );
-}
-
-#[test]
-fn a_wait_for_the_pods_of_a_node_whose_block_is_taken_over() {
+fn a_wait_for_the_pods_of_a_node_whose_block_is_ended() {
     let rules = Rules {
         judge: |seen, _, node, watched| {
             let node = NodeSight {
@@ -249,13 +235,7 @@ fn a_wait_for_the_pods_of_a_node_whose_block_is_taken_over() {
         },
         ..Rules::default()
     };
-    assert_noticed(
-        rules,
-        Story {
-            heirs: true,
-            ..Story::default()
-        },
-    );
+    assert_noticed(rules, Story::default());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::orphan::{Judge, NodeSight, Verdict, Watched};
 use crate::owner::{Me, Step, Wish};
-use crate::{Mode, Owner, Phase, Seen, Use, address};
+use crate::{Mode, Phase, Seen, Use, address};
 use std::time::Duration;
 
 /// What is known of a `watched` version of what has `version` now.
@@ -51,33 +51,6 @@ impl World {
             block: self.block.clone(),
             address: self.address.clone(),
         }
-    }
-
-    /// What the agent of `machine` would do about a block of the other's that it has read, if it needs one; what is known
-    /// of the other is read now.
-    pub(in crate::tests) fn inheritance(
-        &self,
-        rules: &Rules,
-        machine: usize,
-    ) -> Option<(Owner, Object, Verdict)> {
-        let Agent::Idle(Some(View {
-            me: Me::Registered(me),
-            block: Some(block),
-            ..
-        })) = &self.machines[machine].agent
-        else {
-            return None;
-        };
-        if block.seen.phase != Phase::Orphaned
-            || block.seen.owner.node == me.node
-            || self.machines[machine].file.is_some()
-        {
-            return None;
-        }
-        let sight = self.node_sight(1 - machine, Judge::Keeper);
-        let watched = watched(self.heirs[machine].watched, block.version);
-        let verdict = (rules.judge)(&block.seen, block.used, &sight, watched.as_ref());
-        Some((me.clone(), block.clone(), verdict))
     }
 
     fn node_sight(&self, machine: usize, judge: Judge) -> NodeSight {

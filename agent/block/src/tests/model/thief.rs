@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A stolen token: everything that it can be used for, in each state that an honest node, its pods and the controller can be in.
+//!
+//! Invariant: a request of the thief carries the newest version, so no precondition stops it. Only the policies do.
+
+use super::stories::requests;
+use super::{Event, Op, Rules, World};
+use super::{Failure, KEPT, Story, mishap};
+use crate::tests::world::{Lease, owner};
+use crate::{Mode, Phase, Seen};
+
+/// The machine whose token is stolen.
+pub(super) const THIEF: usize = 1;
+
+/// The honest one.
+const VICTIM: usize = 0;
+
+const PHASES: [Phase; 4] = [Phase::Active, Phase::Draining, Phase::Shared, Phase::Orphaned];
+
+impl Story {
+    /// Each request that the thief can send now, and that the policies let pass.
+    pub(super) fn thefts(&self, world: &World) -> Vec<Event> {
+        let mut all = world.of_block();
+        all.extend(world.of_address());
+        let admitted = all.into_iter().filter(|op| (self.rules.admits)(world, op));
+        admitted.map(Event::Steal).collect()
+    }
+}
+
+impl World {
+    fn registrations(&self) -> Vec<(usize, u8)> {
+        let both = [VICTIM, THIEF].into_iter();
+        both.filter_map(|machine| Some((machine, self.nodes[machine]?)))
+            .collect()
+    }
+
+    fn of_block(&self) -> Vec<Op> {
+        let Some(block) = &self.block else {
+            let all = self.registrations().into_iter();
+            return all
+                .map(|(machine, registration)| Op::Create(Seen::claimed(&owner(machine, registration))))
+                .collect();
+        };
+        let version = block.version;
+        let mut all = vec![Op::Delete { version }];
+        all.extend([true, false].map(|used| Op::Report { version, used }));
+        for (machine, registration) in self.registrations() {
+            for phase in PHASES {
+                for epoch in [block.seen.epoch, block.seen.epoch + 1] {
+                    let owner = owner(machine, registration);
+                    let to = Seen { owner, epoch, phase };
+                    all.push(Op::Swap { version, to });
+                }
+            }
+        }
+        all
+    }
+
+    fn of_address(&self) -> Vec<Op> {
+        let registrations = self.registrations().into_iter();
+        let Some(address) = &self.address else {
+            return registrations
+                .map(|(machine, registration)| Op::CreateAddress {
+                    machine,
+                    registration,
+                })
+                .collect();
+        };
+        let uid = address.uid;
+        let mut all = vec![Op::DeleteAddress { uid }, Op::TouchAddress { uid }];
+        for (_, registration) in registrations {
+            all.extend([true, false].map(|orphaned| Op::SwapAddress {
+                uid,
+                registration,
+                orphaned,
+            }));
+        }
+        all
+    }
+
+    /// What the policies let the thief's token do.
+    pub(in crate::tests) fn admits(&self, op: &Op) -> bool {
+        let block = self.block.as_ref();
+        let is_own =
+            block.is_some_and(|block| block.seen.machine() == THIEF && block.seen.phase != Phase::Shared);
+        let address = self.address.as_ref();
+        match op {
+            Op::Create(seen) => seen.machine() == THIEF && seen.phase == Phase::Active && seen.epoch == 1,
+            Op::Swap { to, .. } => is_own && to.machine() == THIEF,
+            Op::Delete { .. } | Op::Report { .. } => is_own,
+            Op::CreateAddress { machine, .. } => *machine == THIEF,
+            Op::TouchAddress { .. } | Op::SwapAddress { .. } | Op::DeleteAddress { .. } => {
+                address.is_some_and(|address| address.machine == THIEF)
+            }
+        }
+    }
+
+    /// Whether the thief has the block or the address.
+    pub(super) fn is_stolen(&self) -> bool {
+        let block = self.block.as_ref();
+        let address = self.address.as_ref();
+        block.is_some_and(|block| block.seen.machine() == THIEF)
+            || address.is_some_and(|address| address.machine == THIEF)
+    }
+
+    /// Whether the honest node has, by the API server, the block of its file and the address of its pod.
+    pub(super) fn keeps_its_own(&self) -> bool {
+        let machine = &self.machines[VICTIM];
+        let is_shared = || self.is_shared();
+        let is_owner = || {
+            self.block
+                .as_ref()
+                .is_some_and(|block| block.seen.machine() == VICTIM)
+        };
+        let block = match machine.file.map(|file| file.mode) {
+            None => true,
+            // The controller ends a shared block that no pod has an address of; the file may say so later.
+            Some(Mode::Sharing | Mode::Shared) => !machine.pod || is_owner() || is_shared(),
+            Some(_) => is_owner() || is_shared(),
+        };
+        let has_object = || {
+            self.address
+                .as_ref()
+                .is_some_and(|address| address.machine == VICTIM)
+        };
+        block && (!machine.pod || machine.lease != Lease::Published || has_object())
+    }
+}
+
+fn theft() -> Story {
+    Story {
+        thief: true,
+        keepers: 1,
+        machines_fail: true,
+        failures: &[Failure::Crash],
+        ..requests()
+    }
+}
+
+#[test]
+fn a_stolen_token_takes_nothing_from_another_node() {
+    assert_eq!(mishap(theft()), None);
+}
+
+#[test]
+#[ignore = "seconds: tests/all runs it"]
+fn a_stolen_token_takes_nothing_from_another_node_while_blocks_are_shared() {
+    let story = Story {
+        sharing: true,
+        epochs: 1,
+        ..theft()
+    };
+    assert_eq!(mishap(story), None);
+}
+
+/// What the policies of 4c1f4ba let pass: any node's agent marks a block as orphaned, and then it is anybody's.
+#[test]
+fn the_model_notices_policies_that_let_any_agent_orphan_a_block() {
+    let rules = Rules {
+        admits: |world, op| {
+            let was = world.block.as_ref().map(|block| (&block.seen, block.seen.phase));
+            world.admits(op)
+                || match (op, was) {
+                    (Op::Swap { to, .. }, Some((seen, _))) if to.phase == Phase::Orphaned => {
+                        to.owner == seen.owner
+                    }
+                    (Op::Swap { to, .. }, Some((_, Phase::Orphaned))) => to.machine() == THIEF,
+                    (Op::Delete { .. }, Some((_, Phase::Orphaned))) => true,
+                    _ => false,
+                }
+        },
+        ..Rules::default()
+    };
+    let mishap = mishap(Story { rules, ..theft() });
+    assert!(mishap.is_some_and(|mishap| mishap.contains(KEPT)));
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A stolen token harms its own node alone.
+
+use cluster::identity::NAMESPACE;
+use cluster::{Server, stolen};
+
+#[tokio::test]
+async fn the_token_of_one_node_changes_nothing_of_another() {
+    let count = stolen::try_everything(Server::shared(), NAMESPACE).await;
+    assert!(count > 500, "only {count} requests were tried");
+}

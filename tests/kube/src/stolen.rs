@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A stolen token of one node's agent: every write and read that could harm another node, as plain HTTP requests. kubectl reads
+//! before it patches, and so never sends some of them.
+//!
+//! Invariant: after each request everything that is not the thief's node's is as it was, and all but pools have the same version.
+
+mod loot;
+
+use crate::{Identity, Server};
+use http::{Method, StatusCode};
+use kube::Client;
+use kube::client::Body;
+use loot::Target;
+use serde_json::{Value, json};
+
+/// The node whose token is stolen.
+pub(crate) const THIEF: &str = "thief";
+
+/// The node that is to be harmed.
+pub(crate) const VICTIM: &str = "victim";
+
+/// What the API server answers, and its text.
+async fn send(client: &Client, method: Method, path: &str, kind: &str, body: &Value) -> (StatusCode, String) {
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind)
+        .body(Body::from(serde_json::to_vec(body).unwrap()))
+        .unwrap();
+    let answer = client.send(request).await.unwrap();
+    let status = answer.status();
+    let bytes = answer.into_body().collect_bytes().await.unwrap();
+    (status, String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// `there` with `change` merged into it (RFC 7396).
+fn merged(there: &Value, change: &Value) -> Value {
+    let (Value::Object(there), Value::Object(change)) = (there, change) else {
+        return change.clone();
+    };
+    let mut all = there.clone();
+    for (key, value) in change {
+        if value.is_null() {
+            all.remove(key);
+        } else {
+            let before = all.get(key).cloned().unwrap_or(Value::Null);
+            all.insert(key.clone(), merged(&before, value));
+        }
+    }
+    Value::Object(all)
+}
+
+fn has_null(change: &Value) -> bool {
+    match change {
+        Value::Null => true,
+        Value::Object(members) => members.values().any(has_null),
+        _ => false,
+    }
+}
+
+/// A try at a target: a method, what is added to its path, the type of the body and the body.
+struct Try {
+    method: Method,
+    tail: String,
+    kind: &'static str,
+    body: Value,
+}
+
+/// Every way to make `there` what `change` says.
+fn ways(there: &Value, change: &Value) -> Vec<Try> {
+    let after = merged(there, change);
+    let mut unversioned = after.clone();
+    unversioned["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("resourceVersion");
+    let operations: Vec<Value> = ["/spec", "/status", "/metadata", "/note"]
+        .into_iter()
+        .filter(|path| !after[&path[1..]].is_null())
+        .map(|path| json!({ "op": "add", "path": path, "value": after[&path[1..]] }))
+        .collect();
+    let mut applied = change.clone();
+    for key in ["apiVersion", "kind"] {
+        applied[key] = there[key].clone();
+    }
+    applied["metadata"]["name"] = there["metadata"]["name"].clone();
+    let mut all = Vec::new();
+    for tail in ["", "/status"] {
+        let mut add = |method: Method, tail: String, kind, body: &Value| {
+            all.push(Try {
+                method,
+                tail,
+                kind,
+                body: body.clone(),
+            });
+        };
+        let plain = tail.to_owned();
+        add(Method::PUT, plain.clone(), "application/json", &after);
+        add(Method::PUT, plain.clone(), "application/json", &unversioned);
+        add(
+            Method::PATCH,
+            plain.clone(),
+            "application/merge-patch+json",
+            change,
+        );
+        add(
+            Method::PATCH,
+            plain.clone(),
+            "application/json-patch+json",
+            &Value::Array(operations.clone()),
+        );
+        add(
+            Method::PATCH,
+            plain,
+            "application/strategic-merge-patch+json",
+            change,
+        );
+        // A null removes nothing that another manager has applied, so the request would be about something else.
+        if !has_null(change) {
+            let forced = format!("{tail}?fieldManager=thief&force=true");
+            add(Method::PATCH, forced, "application/apply-patch+yaml", &applied);
+        }
+    }
+    all
+}
+
+/// Ways to take `there` away.
+fn ends(there: &Value) -> Vec<Try> {
+    let plain = json!({ "apiVersion": "v1", "kind": "DeleteOptions" });
+    let exact = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "propagationPolicy": "Orphan",
+        "preconditions": { "uid": there["metadata"]["uid"], "resourceVersion": there["metadata"]["resourceVersion"] },
+    });
+    let end = |tail: &str, body: &Value| Try {
+        method: Method::DELETE,
+        tail: tail.to_owned(),
+        kind: "application/json",
+        body: body.clone(),
+    };
+    vec![end("", &plain), end("", &exact), end("/status", &plain)]
+}
+
+/// Tries everything with the token of the node [`THIEF`], whose agents' namespace is `namespace`. Returns how many requests
+/// that were.
+///
+/// # Panics
+/// One of them has changed something, or the thief's node cannot do its own work.
+pub async fn try_everything(server: &Server, namespace: &str) -> usize {
+    let admin = server.admin().await;
+    let thief = Identity::within(&admin, THIEF, namespace).await;
+    let targets = loot::spread(&admin, &thief, namespace).await;
+    let client = server.with_token(&thief.token).await;
+    loot::own_work(&client, &thief).await;
+    let (mut count, mut harm) = (0, Vec::new());
+    let mut before = loot::snapshot(&admin, &targets).await;
+    for target in &targets {
+        let there = before[&target.path].clone();
+        let mut tries: Vec<Try> = target
+            .changes
+            .iter()
+            .flat_map(|change| ways(&there, change))
+            .collect();
+        tries.extend(ends(&there));
+        for one in tries {
+            count += 1;
+            let path = format!("{}{}", target.path, one.tail);
+            let (status, said) = send(&client, one.method.clone(), &path, one.kind, &one.body).await;
+            let now = loot::read(&admin, &target.path).await;
+            if now != before[&target.path] {
+                let short: String = said.chars().take(200).collect();
+                harm.push(format!(
+                    "{} {path} ({}) is answered {status}: {} {short}",
+                    one.method, one.kind, one.body
+                ));
+                before.insert(target.path.clone(), now);
+            }
+        }
+    }
+    assert!(
+        harm.is_empty(),
+        "{} requests change what is not the node's:\n{}",
+        harm.len(),
+        harm.join("\n")
+    );
+    count += collections(&client, &targets).await;
+    count += made(&client, &thief, namespace).await;
+    count += read(&client, namespace).await;
+    let after = loot::snapshot(&admin, &targets).await;
+    for (path, there) in &mut before {
+        assert_eq!(after[path], *there, "{path}");
+    }
+    count
+}
+
+/// All objects of a kind at once.
+async fn collections(client: &Client, targets: &[Target]) -> usize {
+    let mut all: Vec<&str> = targets
+        .iter()
+        .filter_map(|target| Some(target.path.rsplit_once('/')?.0))
+        .collect();
+    all.dedup();
+    for path in &all {
+        let (status, said) = send(client, Method::DELETE, path, "application/json", &json!({})).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "DELETE {path}: {said}");
+    }
+    all.len()
+}
+
+/// What the thief may not make.
+async fn made(client: &Client, thief: &Identity, namespace: &str) -> usize {
+    let all = loot::forged(thief, namespace);
+    for (path, body) in &all {
+        let (status, said) = send(client, Method::POST, path, "application/json", body).await;
+        assert!(
+            status.is_client_error(),
+            "POST {path} {body} is answered {status}: {said}"
+        );
+    }
+    all.len()
+}
+
+/// What the thief may not read.
+async fn read(client: &Client, namespace: &str) -> usize {
+    let all = loot::secrets(namespace);
+    for path in &all {
+        let (status, said) = send(client, Method::GET, path, "application/json", &json!({})).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "GET {path}: {said}");
+    }
+    all.len()
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What there is to be harmed, and how it could be.
+
+use super::{THIEF, VICTIM, send};
+use crate::Identity;
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const GROUP: &str = "/apis/rdmanet.io/v1alpha1";
+
+/// An object, and what it is not to become.
+pub(super) struct Target {
+    pub(super) path: String,
+    pub(super) changes: Vec<Value>,
+}
+
+/// An object as it is, without who wrote which field. A pool has a new version whenever a node asks for something.
+pub(super) async fn read(admin: &Client, path: &str) -> Value {
+    let (_, text) = send(admin, Method::GET, path, "application/json", &json!({})).await;
+    let mut object: Value = serde_json::from_str(&text).unwrap();
+    let is_pool = object["kind"] == "IPPool";
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+        if is_pool {
+            metadata.remove("resourceVersion");
+        }
+    }
+    object
+}
+
+pub(super) async fn snapshot(admin: &Client, targets: &[Target]) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    for target in targets {
+        let there = read(admin, &target.path).await;
+        assert!(there["metadata"]["uid"].is_string(), "{}: {there}", target.path);
+        all.insert(target.path.clone(), there);
+    }
+    all
+}
+
+async fn make(admin: &Client, folder: &str, object: &Value) -> Value {
+    let (status, said) = send(admin, Method::POST, folder, "application/json", object).await;
+    assert!(status.is_success(), "POST {folder} {object}: {said}");
+    serde_json::from_str(&said).unwrap()
+}
+
+async fn tell(admin: &Client, path: &str, status: &Value) {
+    let change = json!({ "status": status });
+    let path = format!("{path}/status");
+    let (done, said) = send(
+        admin,
+        Method::PATCH,
+        &path,
+        "application/merge-patch+json",
+        &change,
+    )
+    .await;
+    assert!(done.is_success(), "PATCH {path} {change}: {said}");
+}
+
+fn block(third: u8, owner: &Value, state: &str) -> Value {
+    json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPBlock",
+        "metadata": { "name": format!("default-4-0a4d{third:02x}00-26") },
+        "spec": { "pool": "loot", "cidr": format!("10.77.{third}.0/26"), "owner": owner, "epoch": 3, "state": state },
+    })
+}
+
+fn address(last: u8, node: &Value, state: &str, holder: Option<Value>) -> Value {
+    let mut object = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress",
+        "metadata": { "name": format!("default-0a4dc8{last:02x}") },
+        "spec": {
+            "pool": "loot", "address": format!("10.77.200.{last}"), "block": "10.77.200.0/24", "node": node, "state": state,
+        },
+    });
+    if state != "Kept" {
+        object["spec"]["attachment"] =
+            json!({ "containerID": format!("c{last}"), "ifname": "net1", "network": "net" });
+    }
+    if let Some(holder) = holder {
+        object["spec"]["holder"] = holder;
+    }
+    object
+}
+
+fn holder(pod: &str) -> Value {
+    json!({ "namespace": "default", "statefulSet": "db", "pod": pod, "network": "net", "ifname": "net1" })
+}
+
+/// Changes of metadata that could end an object or hide it.
+fn of_metadata() -> Vec<Value> {
+    let nobody = json!([{ "apiVersion": "v1", "kind": "Node", "name": "nobody", "uid": "00000000-0000-0000-0000-000000000000" }]);
+    vec![
+        json!({ "metadata": { "labels": { "stolen": "yes" } } }),
+        json!({ "metadata": { "finalizers": ["example.com/stays"] } }),
+        json!({ "metadata": { "finalizers": null } }),
+        json!({ "metadata": { "ownerReferences": nobody } }),
+    ]
+}
+
+fn of_block(thief: &Value) -> Vec<Value> {
+    let mut all = of_metadata();
+    let orphaned = json!({ "by": THIEF, "since": "2026-01-01T00:00:00Z" });
+    all.extend([
+        json!({ "spec": { "state": "Orphaned", "orphaned": orphaned } }),
+        json!({ "spec": { "state": "Active", "owner": thief, "epoch": 4, "orphaned": null } }),
+        json!({ "spec": { "owner": thief, "epoch": 4 } }),
+        json!({ "spec": { "state": "Draining" } }),
+        json!({ "spec": { "state": "Shared" } }),
+        json!({ "spec": { "epoch": 99 } }),
+        json!({ "spec": { "pool": "other" } }),
+        json!({ "status": { "used": 0, "free": 64, "observedGeneration": 9 } }),
+    ]);
+    all
+}
+
+fn of_address(thief: &Value) -> Vec<Value> {
+    let mut all = of_metadata();
+    all.extend([
+        json!({ "spec": { "state": "Orphaned" } }),
+        json!({ "spec": { "state": "Kept", "holder": holder("db-9"), "attachment": null } }),
+        json!({ "spec": { "state": "Bound", "node": thief } }),
+        json!({ "spec": { "state": "Bound", "node": thief, "holder": null,
+            "attachment": { "containerID": "t", "ifname": "net1", "network": "net" } } }),
+        json!({ "spec": { "state": "Bound", "node": thief, "holder": holder("db-9"),
+            "attachment": { "containerID": "t", "ifname": "net1", "network": "net" } } }),
+        json!({ "spec": { "attachment": { "containerID": "t", "ifname": "net9", "network": "net" } } }),
+        json!({ "spec": { "pool": "other" } }),
+    ]);
+    all
+}
+
+fn of_pool() -> Vec<Value> {
+    let through_me = json!([{ "dst": "0.0.0.0/0", "gw": "10.77.0.66" }]);
+    let ranges = json!([{ "subnet": "10.78.0.0/16" }]);
+    let mut all = of_metadata();
+    all.extend([
+        json!({ "spec": { "priority": 9 } }),
+        json!({ "spec": { "ranges": ranges, "routes": through_me } }),
+        json!({ "status": { "accepted": { "ranges": ranges, "routes": through_me } } }),
+        json!({ "status": { "accepted": null } }),
+        json!({ "status": { "accepted": { "namespaceSelector": null } } }),
+        json!({ "status": { "observedGeneration": 99 } }),
+        json!({ "status": { "conditions": [] } }),
+        json!({ "status": { "counters": { "size": 0, "used": 0, "free": 0, "blocks": 0 } } }),
+        json!({ "status": { "sharing": ["default-4-0a4d0000-26"] } }),
+        json!({ "status": { "requests": null } }),
+        json!({ "status": { "requests": { VICTIM: null } } }),
+        json!({ "status": { "requests": { VICTIM: { "v4": "2030-01-01T00:00:00Z" } } } }),
+        json!({ "status": { "requests": { "third": { "v4": "2030-01-01T00:00:00Z" } } } }),
+        json!({ "status": null }),
+    ]);
+    all
+}
+
+fn of_node() -> Vec<Value> {
+    let condition = |kind: &str, status: &str| json!({ "status": { "conditions": [{ "type": kind, "status": status, "reason": "Stolen", "message": "" }] } });
+    let mut all = of_metadata();
+    all.extend([
+        condition("rdmanet.io/LinksReady", "False"),
+        condition("Ready", "False"),
+        json!({ "status": { "capacity": { "cpu": "1" } } }),
+        json!({ "spec": { "unschedulable": true } }),
+    ]);
+    all
+}
+
+/// Makes what there is to be harmed.
+pub(super) async fn spread(admin: &Client, thief: &Identity, namespace: &str) -> Vec<Target> {
+    let victim = Identity::within(admin, VICTIM, namespace).await;
+    let [thief, victim] = [&thief.node, &victim.node].map(|node| serde_json::to_value(node).unwrap());
+    let mut all = Vec::new();
+    blocks_and_addresses(admin, [&thief, &victim], &mut all).await;
+    let pool = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "loot", "finalizers": ["rdmanet.io/addresses-in-use"] },
+        "spec": { "ranges": [{ "subnet": "10.77.0.0/16" }] },
+    });
+    make(admin, &format!("{GROUP}/ippools"), &pool).await;
+    let path = format!("{GROUP}/ippools/loot");
+    let told = json!({
+        "observedGeneration": 1, "accepted": { "ranges": [{ "subnet": "10.77.0.0/16" }], "namespaceSelector": { "matchLabels": { "a": "b" } } },
+        "counters": { "size": 9, "used": 1, "free": 8, "blocks": 1 },
+        "conditions": [{ "type": "Ready", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+        "requests": { VICTIM: { "v4": "2026-01-01T00:00:00Z" } },
+    });
+    tell(admin, &path, &told).await;
+    all.push(Target {
+        path,
+        changes: of_pool(),
+    });
+    others(admin, namespace, &mut all).await;
+    all
+}
+
+async fn blocks_and_addresses(admin: &Client, [thief, victim]: [&Value; 2], all: &mut Vec<Target>) {
+    let owners = [
+        (victim, "Active"),
+        (victim, "Draining"),
+        (victim, "Orphaned"),
+        (victim, "Shared"),
+        (thief, "Shared"),
+    ];
+    for (third, (owner, state)) in (0..).zip(owners) {
+        let object = make(admin, &format!("{GROUP}/ipblocks"), &block(third, owner, state)).await;
+        let path = format!(
+            "{GROUP}/ipblocks/{}",
+            object["metadata"]["name"].as_str().unwrap()
+        );
+        tell(admin, &path, &json!({ "used": 7, "free": 50 })).await;
+        all.push(Target {
+            path,
+            changes: of_block(thief),
+        });
+    }
+    let states = [
+        ("Bound", None),
+        ("Bound", Some(holder("db-0"))),
+        ("Orphaned", None),
+        ("Orphaned", Some(holder("db-1"))),
+        ("Kept", Some(holder("db-2"))),
+    ];
+    for (last, (state, holder)) in (1..).zip(states) {
+        let object = make(
+            admin,
+            &format!("{GROUP}/ipaddresses"),
+            &address(last, victim, state, holder),
+        )
+        .await;
+        let path = format!(
+            "{GROUP}/ipaddresses/{}",
+            object["metadata"]["name"].as_str().unwrap()
+        );
+        all.push(Target {
+            path,
+            changes: of_address(thief),
+        });
+    }
+}
+
+async fn others(admin: &Client, namespace: &str, all: &mut Vec<Target>) {
+    let space = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "AddressSpace", "metadata": { "name": "loot" },
+        "spec": { "pools": [{ "name": "loot", "uid": "u", "generation": 1, "shiftV4": 6, "shiftV6": 10, "stretches": [] }] },
+    });
+    make(admin, &format!("{GROUP}/addressspaces"), &space).await;
+    let mut changes = of_metadata();
+    changes.push(json!({ "spec": { "pools": [] } }));
+    all.push(Target {
+        path: format!("{GROUP}/addressspaces/loot"),
+        changes,
+    });
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "rdmanet-controller" },
+        "spec": { "holderIdentity": "rdmanet-controller-a" },
+    });
+    let folder = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    make(admin, &folder, &lease).await;
+    all.push(Target {
+        path: format!("{folder}/rdmanet-controller"),
+        changes: vec![json!({ "spec": { "holderIdentity": THIEF } })],
+    });
+    all.push(Target {
+        path: format!("/api/v1/nodes/{VICTIM}"),
+        changes: of_node(),
+    });
+    let event = json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": "told", "namespace": "default" },
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "rdmanet-agent", "reportingInstance": VICTIM,
+        "action": "Watch", "reason": "LinkUp", "type": "Normal", "note": "link ib0 has carrier again",
+        "regarding": { "kind": "Node", "name": VICTIM },
+    });
+    let folder = "/apis/events.k8s.io/v1/namespaces/default/events";
+    make(admin, folder, &event).await;
+    all.push(Target {
+        path: format!("{folder}/told"),
+        changes: vec![
+            json!({ "series": { "count": 9, "lastObservedTime": "2026-01-01T00:00:09.000000Z" } }),
+            json!({ "metadata": { "labels": { "stolen": "yes" } } }),
+        ],
+    });
+}
+
+/// What a node's agent does every day, so that a refusal means something.
+pub(super) async fn own_work(client: &Client, thief: &Identity) {
+    let own = serde_json::to_value(&thief.node).unwrap();
+    let mut mine = block(99, &own, "Active");
+    mine["spec"]["epoch"] = json!(1);
+    let made = make(client, &format!("{GROUP}/ipblocks"), &mine).await;
+    let path = format!("{GROUP}/ipblocks/{}", made["metadata"]["name"].as_str().unwrap());
+    tell(client, &path, &json!({ "used": 0, "free": 64 })).await;
+    let (status, said) = send(client, Method::DELETE, &path, "application/json", &json!({})).await;
+    assert!(status.is_success(), "{said}");
+    let address = address(99, &own, "Bound", None);
+    let made = make(client, &format!("{GROUP}/ipaddresses"), &address).await;
+    let path = format!(
+        "{GROUP}/ipaddresses/{}",
+        made["metadata"]["name"].as_str().unwrap()
+    );
+    let (status, said) = send(client, Method::DELETE, &path, "application/json", &json!({})).await;
+    assert!(status.is_success(), "{said}");
+    let wish =
+        json!({ "requests": { THIEF: { "v4": "2026-01-01T00:00:00Z", "addresses": ["default-0a4dc801"] } } });
+    tell(client, &format!("{GROUP}/ippools/loot"), &wish).await;
+    let none = json!({ "requests": { THIEF: null } });
+    tell(client, &format!("{GROUP}/ippools/loot"), &none).await;
+}
+
+/// Objects that the thief is not to make.
+pub(super) fn forged(thief: &Identity, namespace: &str) -> Vec<(String, Value)> {
+    let own = serde_json::to_value(&thief.node).unwrap();
+    let victim = json!({ "node": VICTIM, "nodeUID": "u" });
+    let mut of_victim = block(98, &victim, "Active");
+    of_victim["spec"]["epoch"] = json!(1);
+    let pods = format!("/api/v1/namespaces/{namespace}/pods/rdmanet-agent-{VICTIM}");
+    let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": null } });
+    let account = |name: &str| format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+    let event = json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": "forged", "namespace": "default" },
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "rdmanet-agent", "reportingInstance": VICTIM,
+        "action": "Watch", "reason": "LinkDown", "type": "Warning", "note": "forged", "regarding": { "kind": "Node", "name": VICTIM },
+    });
+    vec![
+        (format!("{GROUP}/ipblocks"), of_victim),
+        (format!("{GROUP}/ipblocks"), block(97, &own, "Orphaned")),
+        (format!("{GROUP}/ipblocks"), block(96, &own, "Shared")),
+        (
+            format!("{GROUP}/ipaddresses"),
+            address(98, &victim, "Bound", None),
+        ),
+        (
+            format!("{GROUP}/ipaddresses"),
+            address(97, &own, "Kept", Some(holder("db-5"))),
+        ),
+        (
+            format!("{GROUP}/addressspaces"),
+            json!({ "apiVersion": "rdmanet.io/v1alpha1", "kind": "AddressSpace", "metadata": { "name": "forged" }, "spec": { "pools": [] } }),
+        ),
+        (
+            format!("{GROUP}/ippools"),
+            json!({ "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "forged" }, "spec": { "ranges": [{ "subnet": "10.79.0.0/24" }] } }),
+        ),
+        (
+            format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
+            json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "forged" }, "spec": {} }),
+        ),
+        (
+            "/apis/events.k8s.io/v1/namespaces/default/events".to_owned(),
+            event,
+        ),
+        (
+            format!("{pods}/eviction"),
+            json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": format!("rdmanet-agent-{VICTIM}") } }),
+        ),
+        (
+            format!("{pods}/binding"),
+            json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": format!("rdmanet-agent-{VICTIM}") }, "target": { "kind": "Node", "name": THIEF } }),
+        ),
+        (account("rdmanet-controller"), token.clone()),
+        (account("rdmanet-agent"), token),
+    ]
+}
+
+/// What the thief is not to read.
+pub(super) fn secrets(namespace: &str) -> Vec<String> {
+    [
+        "/api/v1/pods",
+        "/api/v1/pods?watch=1",
+        "/api/v1/namespaces/default/pods",
+        "/api/v1/secrets",
+        "/api/v1/configmaps",
+        "/api/v1/nodes",
+        "/apis/apps/v1/statefulsets",
+        "/apis/apps/v1/namespaces/default/statefulsets/db",
+        "/api/v1/nodes/victim/proxy/pods",
+    ]
+    .into_iter()
+    .map(str::to_owned)
+    .chain([
+        format!("/api/v1/namespaces/{namespace}/pods"),
+        format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/rdmanet-controller"),
+    ])
+    .collect()
+}

@@ -460,9 +460,23 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
     found
 }
 
-/// Nodes whose pods are cut off, or will be when the next cable goes.
+/// Nodes whose pods are cut off, or will be when the next cable goes, and nodes whose condition no agent updates.
 fn links(snapshot: &Snapshot) -> impl Iterator<Item = Problem> {
-    snapshot.links.iter().filter_map(|(node, says)| {
+    // As for `deserted`: without any agent the cluster is being set up or removed, or has agents by another name.
+    let updated = |node: &str| snapshot.agents.is_empty() || snapshot.agents.contains(node);
+    snapshot.links.iter().filter_map(move |(node, says)| {
+        if !updated(node) {
+            return Some(problem(
+                Level::Warn,
+                "links",
+                node,
+                format!(
+                    "LinksReady is {} ({}: {}), and no agent runs on the node to update it",
+                    says.status, says.reason, says.message
+                ),
+                "let the DaemonSet rdmanet-agent run on the node again, or remove the condition (docs/install.md, Removal)",
+            ));
+        }
         let level = match (says.status.as_str(), says.reason.as_str()) {
             ("False", _) => Level::Warn,
             (_, reason::BOND_DEGRADED) => Level::Info,

@@ -165,6 +165,33 @@ fn a_node_whose_rail_has_no_carrier_is_wrong_and_one_whose_bond_lacks_a_port_is_
 }
 
 #[test]
+fn a_link_condition_that_no_agent_updates_is_reported() {
+    let mut cluster = cluster();
+    let up = api::cluster::NodeCondition {
+        status: "True".to_owned(),
+        reason: reason::LINKS_UP.to_owned(),
+        message: "ib0 has carrier".to_owned(),
+    };
+    cluster.links = ["a", "b"].map(|node| (node.to_owned(), up.clone())).into();
+    let reported = |cluster: &Snapshot| -> Vec<(Level, String, String)> {
+        let all = problems(cluster).into_iter();
+        all.filter(|one| one.kind == "links")
+            .map(|one| (one.level, one.subject, one.text))
+            .collect()
+    };
+    assert_eq!(reported(&cluster), [], "without any agent nothing is known of agents");
+    cluster.agents = ["a".to_owned()].into();
+    assert_eq!(
+        reported(&cluster),
+        [(
+            Level::Warn,
+            "b".to_owned(),
+            "LinksReady is True (LinksUp: ib0 has carrier), and no agent runs on the node to update it".to_owned()
+        )]
+    );
+}
+
+#[test]
 fn blocks_of_a_node_without_an_agent_are_reported() {
     let mut snapshot = cluster();
     let deserted = |snapshot: &Snapshot| -> Vec<String> {

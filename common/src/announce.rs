@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tells the neighbours on a link that an address lives here now.
+//! Announces to the neighbours on a link that this host now has an address.
 //!
-//! An address that is given again, to a pod with another hardware address, stays unreachable until every neighbour
-//! has forgotten the old one. The kernel's own announcements (`arp_notify`, `ndisc_notify`) are sysctls of the
-//! pod and go out when the link comes up, before an address is there.
+//! An address that moves to a pod with another hardware address stays unreachable until every neighbour has
+//! dropped its old cache entry. The kernel's own announcements do not help: `arp_notify` and `ndisc_notify`
+//! are sysctls of the pod, and the kernel sends them when the link comes up, before the link has an address.
 
 #![allow(
     clippy::doc_markdown,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The Container Network Interface, specification 0.1.0 to 1.1.0, from a plugin's side.
 //!
-//! [`dispatch::dispatch`] turns environment and stdin into a call on a [`Plugin`], and its answer into
-//! exactly one JSON document on stdout. Nothing in here touches the network.
+//! [`dispatch::dispatch`] turns environment and stdin into a call of a [`Plugin`], and the plugin's answer
+//! into exactly one JSON document on stdout. This module never touches the network.
 //!
 //! Specification: <https://www.cni.dev/docs/spec/>.
 

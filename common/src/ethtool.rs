@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the driver of a link calls itself (`ethtool -i`).
+//! Asks a link for the name of its driver (`ethtool -i`).
 //!
-//! Invariant: a link is asked by its name in the namespace of the calling thread, and nothing is changed.
-//! Source: `ETHTOOL_GDRVINFO` in `include/uapi/linux/ethtool.h`; netlink has no request for it.
+//! Invariant: the request names a link in the namespace of the calling thread, and changes nothing. Source:
+//! `ETHTOOL_GDRVINFO` in `include/uapi/linux/ethtool.h`. Netlink has no such request.
 
 use nix::errno::Errno;
 use std::io;
@@ -16,16 +16,17 @@ const SIOCETHTOOL: libc::Ioctl = 0x8946;
 /// `ETHTOOL_GDRVINFO`.
 const GET_DRIVER: u32 = 3;
 
-/// `struct ethtool_drvinfo` in words of 4 bytes: the command, the driver's name, and fields that nobody reads here.
+/// `struct ethtool_drvinfo` as words of 4 bytes: the command, the driver's name, and fields that are not read
+/// here.
 type Answer = [u32; 49];
 
-/// Where the driver's name is in the answer, in bytes.
+/// The position of the driver's name in the answer, in bytes.
 const NAME: std::ops::Range<usize> = 4..36;
 
-/// The driver of the link `name`, e.g. `ib_ipoib`, or `mlx5_core[ib_ipoib]` where the HCA has a data path of its own.
+/// Returns the driver of the link `name`, e.g. `ib_ipoib`, or `mlx5_core[ib_ipoib]` where the HCA has a data
+/// path of its own.
 ///
-/// # Errors
-/// There is no link of that name, or its driver does not say.
+/// # Errors No link has that name, or its driver does not support the request.
 pub fn driver(name: &str) -> io::Result<String> {
     let mut answer: Answer = [0; 49];
     answer[0] = GET_DRIVER;
@@ -40,7 +41,7 @@ pub fn driver(name: &str) -> io::Result<String> {
     reason = "neither std nor nix can ask a link for its driver, and netlink has no such request"
 )]
 fn ask(name: &str, answer: &mut Answer) -> io::Result<()> {
-    // Any socket does: the kernel only looks at its namespace (`sock_do_ioctl`).
+    // Any socket will do: the kernel only uses its namespace (`sock_do_ioctl`).
     let socket = UnixDatagram::unbound()?;
     // SAFETY: an `ifreq` is integers, arrays and a pointer; all zeros is a valid value of each.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The words every crate of this workspace shares: the CNI protocol and what the kernel offers.
+//! Code that every crate of this workspace shares: the CNI protocol and access to the kernel.
 //!
-//! Nothing here decides anything: policy lives in the plugins.
+//! This crate decides nothing: policy lives in the plugins.
 
 pub mod announce;
 pub mod cni;

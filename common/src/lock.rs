@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names the process that holds a flock(2).
 //!
-//! Invariant: asking never blocks and never fails; without an answer the process is "another process".
+//! Invariant: the query never blocks and never fails. If the holder is unknown, it is "another process".
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 
-/// Describes the process that holds a lock on `file`, such as `process 9495 (flock)`. For messages only: the holder may
-/// be another process by now.
+/// Describes the process that holds a lock on `file`, such as `process 9495 (flock)`. For messages only: the
+/// lock may have changed hands since.
 ///
 /// Source: `proc_locks(5)`.
 pub fn holder(file: &File) -> String {
@@ -20,7 +20,8 @@ pub fn holder(file: &File) -> String {
     format!("process {pid} ({})", command.trim())
 }
 
-/// The pid in a line such as `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`; waiting processes have `->` before FLOCK.
+/// Returns the pid of a line such as `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`. Waiting processes
+/// have `->` before FLOCK.
 fn holds(line: &str, inode: u64) -> Option<&str> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, "FLOCK", _, _, pid, file, ..] = words.as_slice() else {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Logs go to stderr, which the runtime keeps; stdout belongs to the CNI result alone.
+//! Logs go to stderr, which the runtime keeps. stdout carries only the CNI result.
 
 use tracing::level_filters::LevelFilter;
 
 /// Starts logging at the level named by `level` (`error`, `warn`, `info`, `debug`, `trace`; default `warn`).
 ///
-/// A plugin lives a few milliseconds and writes little, so lines go out unbuffered and without a thread.
+/// A plugin runs for a few milliseconds and writes few lines, so logging is unbuffered and has no thread.
 pub fn init(level: Option<&str>) {
     let level = level.and_then(|l| l.parse().ok()).unwrap_or(LevelFilter::WARN);
-    // A second start, as in tests that share a process, keeps the first.
+    // A second call, as in tests that share a process, changes nothing.
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)

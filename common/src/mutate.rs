@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random changes to valid inputs, for the tests of all crates (feature `mutate`; no program is built with it).
+//! Random changes to valid inputs, for the tests of all crates (feature `mutate`; no product is built with
+//! it).
 //!
-//! Invariant: a seed gives the same changes on each machine, so that a failure can be repeated.
+//! Invariant: a seed gives the same changes on each machine, so that a failure can be reproduced.
 
 use serde_json::{Map, Value, json};
 
-/// Numbers that look random and are the same for the same seed (xorshift64*).
+/// Pseudo-random numbers, the same for the same seed (xorshift64*).
 #[derive(Debug)]
 pub struct Random(u64);
 
-/// Texts that parsers tend to stumble over.
+/// Texts that often break parsers.
 const TEXTS: [&str; 24] = [
     "",
     "0",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests to the kernel over netlink: links, addresses, routes, and RDMA devices.
 //!
-//! Holds always: a socket speaks for life with the namespace it was opened in; a list that changed while it was
-//! read is read again and never returned; an answer to an earlier request is never taken for a later one; no type
-//! of the wire codec leaves this module.
+//! Invariant: a socket stays in the namespace in which it was opened. A list that changed while it was read
+//! is read again and never returned. An answer to an earlier request is never returned for a later one. No
+//! type of the wire codec leaves this module.
 
 #![allow(
     clippy::doc_markdown,

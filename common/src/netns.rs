@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network namespaces.
 //!
-//! Holds always: no thread that was there before changes its namespace. `setns(2)` moves one thread for good,
-//! so [`Netns::run`] spends a thread on it, and a netlink socket stays for life where it was opened.
+//! Invariant: no existing thread changes its namespace. `setns(2)` moves a thread for good, so [`Netns::run`]
+//! starts a thread for it, and a netlink socket stays in the namespace where it was opened.
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -19,7 +19,7 @@ use std::thread;
 /// `NS_GET_NSTYPE` of `include/uapi/linux/nsfs.h`, `_IO(0xb7, 0x3)`.
 const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
 
-/// An open network namespace; it lives at least as long as this value.
+/// An open network namespace. The kernel keeps it at least as long as this value exists.
 #[derive(Debug)]
 pub struct Netns {
     file: File,
@@ -29,19 +29,19 @@ pub struct Netns {
 /// Why a path cannot be used as a network namespace.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing is at the path; the pod is gone, or it was never made.
+    /// The path does not exist: the pod is gone or was never made.
     #[error("network namespace {} does not exist", path.display())]
     Missing {
         /// What was asked for.
         path: PathBuf,
     },
-    /// The path leads to something else.
+    /// The path is not a network namespace.
     #[error("{} is not a network namespace", path.display())]
     NotANamespace {
         /// What was asked for.
         path: PathBuf,
     },
-    /// The path cannot be opened or looked at.
+    /// The path cannot be opened or examined.
     #[error("cannot open the network namespace {}", path.display())]
     Io {
         /// What was asked for.
@@ -55,14 +55,14 @@ impl Netns {
     /// Opens the namespace at `path`, e.g. the value of `CNI_NETNS`.
     ///
     /// # Errors
-    /// [`Error::Missing`] also when a part of the path that should be a folder is none.
+    /// [`Error::Missing`] also if a component of the path is not a directory.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |source: io::Error| Error::Io {
             path: path.to_owned(),
             source,
         };
-        // Only a handle: to open a pipe waits for its other end, and to open a device may set it off.
-        // (std's OpenOptions cannot ask for one: where libc is musl it takes O_PATH for an access mode and drops it.)
+        // O_PATH opens only a handle: opening a pipe waits for its peer, and opening a device can have side
+        // effects. (std's OpenOptions cannot: with musl, libc reads O_PATH as an access mode and drops it.)
         let handle = match open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
             Ok(handle) => handle,
             Err(Errno::ENOENT | Errno::ENOTDIR) => {
@@ -96,17 +96,17 @@ impl Netns {
         Self::open(Path::new("/proc/thread-self/ns/net"))
     }
 
-    /// Device and inode number, which name a namespace as long as it lives (`namespaces(7)`).
+    /// Device and inode number, which identify a namespace as long as it exists (`namespaces(7)`).
     pub fn id(&self) -> (u64, u64) {
         self.id
     }
 
-    /// Whether both are the same namespace, by whatever paths they were opened.
+    /// Whether both are the same namespace, whatever their paths.
     pub fn is_same(&self, other: &Self) -> bool {
         self.id == other.id
     }
 
-    /// Runs `work` inside the namespace, on a thread that ends with it.
+    /// Runs `work` inside the namespace, on a thread that ends with `work`.
     ///
     /// # Errors
     /// No thread could be started, or `setns(2)` was refused (`CAP_SYS_ADMIN` is missing).
@@ -138,7 +138,7 @@ impl AsFd for Netns {
     }
 }
 
-/// Whether a file of nsfs is a namespace of the network kind.
+/// Whether a file of nsfs is a network namespace.
 #[expect(unsafe_code, reason = "neither std nor nix can ask a namespace for its kind")]
 fn is_network(file: &File) -> io::Result<bool> {
     // SAFETY: NS_GET_NSTYPE takes no argument and writes no memory; the descriptor is open as long as `file` is borrowed.

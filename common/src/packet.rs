@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet socket on one link (`packet(7)`), for frames that have no other way out of or into a pod: announcements
-//! and probes.
+//! A packet socket on one link (`packet(7)`), for frames that cannot enter or leave a pod otherwise:
+//! announcements and probes.
 //!
-//! Invariant: a socket receives frames of its own link only. It is bound before it can receive anything.
+//! Invariant: a socket receives only frames of its own link. It is bound before it can receive anything.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,16 +14,16 @@ use std::time::Instant;
 /// A packet without its link-layer header, which the kernel adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// `ETH_P_*`: what `bytes` are.
+    /// `ETH_P_*`: the protocol of `bytes`.
     pub protocol: u16,
-    /// Hardware address of the destination, as long as the link's own.
+    /// Hardware address of the destination; as long as the link's own address.
     pub destination: Vec<u8>,
     /// The packet.
     pub bytes: Vec<u8>,
 }
 
-/// `struct sockaddr_ll` of `packet(7)` with room for InfiniBand's address: the C type ends after 8 bytes, but the
-/// kernel reads as many as `halen` says if the length of the whole address covers them.
+/// `struct sockaddr_ll` of `packet(7)` with room for an InfiniBand address. The C type ends after 8 bytes,
+/// but the kernel reads `halen` bytes if the length of the whole structure covers them.
 #[repr(C)]
 struct LinkAddress {
     family: u16,
@@ -41,7 +41,7 @@ const ADDRESS_BYTES: usize = 20;
 const LINK_ADDRESS_BYTES: libc::socklen_t = 32;
 const _: () = assert!(size_of::<LinkAddress>() == LINK_ADDRESS_BYTES as usize);
 
-/// `AF_PACKET` in the width it has in an address.
+/// `AF_PACKET` with the width of the field.
 const AF_PACKET: u16 = 17;
 const _: () = assert!(AF_PACKET as libc::c_int == libc::AF_PACKET);
 
@@ -99,7 +99,8 @@ impl PacketSocket {
         }
     }
 
-    /// Returns the next frame, or `None` at `deadline`. Frames that this host sends itself are among them.
+    /// Returns the next frame, or `None` at `deadline`. The socket also receives the frames that this host
+    /// sends.
     ///
     /// # Errors
     /// The kernel's own: `ENETDOWN` if the link went down.
@@ -132,8 +133,8 @@ impl PacketSocket {
         reason = "nix knows only link addresses of 8 bytes, InfiniBand has 20"
     )]
     fn send_once(&self, address: &LinkAddress, bytes: &[u8]) -> Result<(), Errno> {
-        // SAFETY: both pointers come from references that live through the call, and the kernel reads as many bytes as
-        // the lengths beside them say, which are the lengths of what they point to.
+        // SAFETY: both pointers come from references that live through the call, and the kernel reads as many
+        // bytes as the lengths beside them give, which are the lengths of the objects.
         let sent = unsafe {
             libc::sendto(
                 self.fd.as_raw_fd(),

@@ -4,8 +4,9 @@
 //! Invariant: no frame of a probe names the address as the sender's own, so a probe changes no neighbour's cache
 //! (RFC 5227 § 2.1.1 for IPv4, RFC 4862 § 5.4.2 for IPv6).
 //!
-//! A silent network proves nothing: an owner that is down, or that drops ARP, does not answer. The IPAM plugin makes
-//! addresses unique; a probe turns an error of that into a message instead of a broken connection.
+//! A silent network proves nothing: a host that is down, or that drops ARP, does not answer. The IPAM plugin
+//! makes addresses unique. A probe reports a mistake there as an error at once, before it shows as a broken
+//! connection.
 
 mod wire;
 
@@ -17,11 +18,11 @@ use std::time::{Duration, Instant};
 
 pub use wire::{claim, questions};
 
-/// How often a probe asks. More than once, because an `IPoIB` link joins a multicast group when it first sends to the
-/// group, and because the fabric may drop a datagram.
+/// How many times a probe asks. One datagram is not enough: an `IPoIB` link joins a multicast group when it
+/// first sends to the group, and the fabric may drop a datagram.
 const TIMES: u32 = 3;
 
-/// How long a probe waits after each question. A probe without an answer takes [`TIMES`] times as long.
+/// How long a probe waits after each question. A probe without an answer takes [`TIMES`] times this long.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Another host that uses an address.
@@ -29,14 +30,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Claim {
     /// The address.
     pub address: IpAddr,
-    /// The hardware address that the host answered with. A neighbour advertisement may come without one.
+    /// The hardware address in the host's answer. A neighbour advertisement may come without one.
     pub hardware: Option<HwAddress>,
 }
 
-/// Asks whether another host on `link` uses one of `addresses`; returns the first that answers, or `None` after 300 ms.
+/// Asks whether another host on `link` uses one of `addresses`. Returns the first that answers, or `None`
+/// after 300 ms.
 ///
-/// Call it inside [`Netns::run`](crate::netns::Netns::run) of the link's namespace, on a link that has carrier and none
-/// of the addresses. A link without neighbours (a loopback, a tunnel) is not asked.
+/// Call it inside [`Netns::run`](crate::netns::Netns::run) of the link's namespace. The link must have
+/// carrier and none of the addresses. A link without neighbours (a loopback, a tunnel) returns `None` at
+/// once.
 ///
 /// # Errors
 /// As [`PacketSocket::receiver`] and [`PacketSocket::send`].

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The node's RDMA devices, as `/sys` shows them.
 //!
-//! Holds always: nothing is read below any other folder than the one [`Sysfs`] was made with, so a test shows this
-//! module a machine of its own; what a driver does not tell is `None` or empty, never an error.
+//! Invariant: every file that is read lies below the folder of [`Sysfs`], so a test can supply its own
+//! machine. A value that the driver does not report is `None` or empty, never an error.
 
 #![allow(
     clippy::doc_markdown,

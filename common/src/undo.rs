@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Takes back what was done, unless the whole work succeeds.
+//! Undoes completed steps, unless the whole work succeeds.
 //!
-//! Holds always: steps are taken back last first, each exactly once, and one that fails or panics does not stop
-//! the others. Work that ends early (`?`, a panic) is taken back by `Drop`.
+//! Invariant: steps are undone in reverse order, each exactly once. A step that fails or panics does not stop
+//! the others. `Drop` undoes work that ends early (`?`, a panic).
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A transaction over `C`: each effect leaves behind the step that takes it back.
+/// A transaction over `C`: each effect registers the step that undoes it.
 pub struct Undo<'c, C> {
     target: &'c mut C,
     steps: Vec<Step<'c, C>>,
 }
 
-/// Takes one effect back, or tells why it could not.
+/// Undoes one effect, or returns the reason why it could not.
 type Back<'c, C> = Box<dyn FnOnce(&mut C) -> Result<(), String> + 'c>;
 
 struct Step<'c, C> {
@@ -22,10 +22,10 @@ struct Step<'c, C> {
     back: Back<'c, C>,
 }
 
-/// A step that could not be taken back: what it was meant to do, and why it did not.
+/// A step that could not be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The name the step was given, e.g. `delete the link net1`.
+    /// The name of the step, e.g. `delete the link net1`.
     pub step: String,
     /// The error and its causes.
     pub reason: String,
@@ -46,15 +46,15 @@ impl<'c, C> Undo<'c, C> {
         }
     }
 
-    /// What the effects work on, for effects that need no step back.
+    /// The object that the effects work on, for effects that need no undo.
     pub fn target(&mut self) -> &mut C {
         self.target
     }
 
-    /// Remembers a step back. `name` says what the step does, as in "cannot {name}".
+    /// Registers an undo step. `name` completes the sentence "cannot {name}".
     ///
-    /// Call it *before* an effect that may half succeed, such as a delegate that is killed at its time limit;
-    /// the step must then bear that there is nothing to take back.
+    /// Call it *before* an effect that may half succeed, such as a delegate that is killed at its time limit.
+    /// The step must then succeed if there is nothing to undo.
     pub fn remember<E: Display>(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -67,12 +67,11 @@ impl<'c, C> Undo<'c, C> {
         });
     }
 
-    /// Runs an effect that fails as a whole or not at all; if it succeeds, remembers the step back.
+    /// Runs an effect that fails as a whole or not at all. If it succeeds, registers the undo step.
     ///
-    /// `back` gets what the effect made, e.g. the index of a link.
+    /// `back` gets the result of the effect, e.g. the index of a link.
     ///
-    /// # Errors
-    /// The effect's own; everything done before stays until this value is dropped or rolled back.
+    /// # Errors The effect's own. Earlier effects stay until this value is dropped or rolled back.
     pub fn run<T: Clone + 'c, E, B: Display>(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -85,12 +84,12 @@ impl<'c, C> Undo<'c, C> {
         Ok(made)
     }
 
-    /// Keeps everything that was done.
+    /// Keeps every effect.
     pub fn commit(mut self) {
         self.steps.clear();
     }
 
-    /// Takes everything back now and tells what could not be, in the order it was tried.
+    /// Undoes every effect now. Returns the failures in the order of the attempts.
     pub fn rollback(mut self) -> Vec<Failure> {
         self.take_back()
     }
@@ -98,7 +97,7 @@ impl<'c, C> Undo<'c, C> {
     fn take_back(&mut self) -> Vec<Failure> {
         let mut failures = Vec::new();
         while let Some(Step { name, back }) = self.steps.pop() {
-            // A second panic while a first one unwinds would abort the process and with it the steps still to come.
+            // A second panic during an unwind would abort the process and with it the remaining steps.
             let outcome = catch_unwind(AssertUnwindSafe(|| back(self.target)))
                 .unwrap_or_else(|_| Err("panicked; this is a bug".to_owned()));
             if let Err(reason) = outcome {

@@ -49,11 +49,11 @@ impl<'l> Layer<'l> {
     }
 }
 
-/// The announcements of `addresses` on `link`: for each IPv4 address an ARP request and an ARP reply, for each IPv6
-/// address an unsolicited neighbour advertisement.
+/// Builds the announcements of `addresses` on `link`: for each IPv4 address an ARP request and an ARP reply,
+/// for each IPv6 address an unsolicited neighbour advertisement.
 ///
-/// Both forms of ARP, because RFC 5227 § 3 prescribes the request while hosts exist that refresh their cache only on
-/// a reply; Linux takes both. Nothing for a link that is neither Ethernet nor InfiniBand, or has no address.
+/// RFC 5227 § 3 prescribes the ARP request, but some hosts refresh their cache only on a reply. Linux accepts
+/// both. The list is empty if the link is neither Ethernet nor InfiniBand, or if `addresses` is empty.
 pub fn frames(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
     let Some(layer) = Layer::of(link) else {
         return Vec::new();
@@ -71,11 +71,11 @@ pub fn frames(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
     addresses.iter().flat_map(announce).collect()
 }
 
-/// An ARP packet to all neighbours, from the first address of `addresses` about the second (RFC 826).
+/// Builds an ARP packet to all neighbours, from the first address of `addresses` about the second (RFC 826).
 ///
-/// An announcement names one address twice. `target`, the hardware address of the target, is zero in a request, and
-/// the sender's own in a reply: Linux accepts a reply as an announcement only then (`arp_is_garp` of
-/// `net/ipv4/arp.c`).
+/// An announcement names one address twice. `target` is the target's hardware address. It is zero in a
+/// request and the sender's own in a reply: Linux accepts a reply as an announcement only then (`arp_is_garp`
+/// of `net/ipv4/arp.c`).
 pub(crate) fn arp(
     layer: &Layer<'_>,
     operation: u16,
@@ -100,7 +100,7 @@ pub(crate) fn arp(
     }
 }
 
-/// An unsolicited neighbour advertisement to all nodes (RFC 4861 § 7.2.6), with its IPv6 header.
+/// Builds an unsolicited neighbour advertisement to all nodes (RFC 4861 § 7.2.6), with its IPv6 header.
 fn advertisement(own: &[u8], broadcast: &[u8], address: Ipv6Addr) -> Frame {
     let mut body = vec![NEIGHBOUR_ADVERTISEMENT, 0, 0, 0, OVERRIDE, 0, 0, 0];
     body.extend(address.octets());
@@ -108,14 +108,14 @@ fn advertisement(own: &[u8], broadcast: &[u8], address: Ipv6Addr) -> Frame {
     icmpv6(address, ALL_NODES, body, broadcast)
 }
 
-/// An ICMPv6 message to the multicast group `group`, with its IPv6 header. `body` is the message with a checksum of 0.
+/// Builds an ICMPv6 message to the multicast group `group`, with its IPv6 header. `body` has a checksum of 0.
 pub(crate) fn icmpv6(source: Ipv6Addr, group: Ipv6Addr, mut body: Vec<u8>, broadcast: &[u8]) -> Frame {
     let sum = checksum(source, group, &body);
     body[2..4].copy_from_slice(&sum.to_be_bytes());
 
     let mut bytes = vec![0x60, 0, 0, 0];
     bytes.extend(u16::try_from(body.len()).unwrap_or(0).to_be_bytes());
-    // The hop limit proves that no router passed it on (RFC 4861 § 7.1.2).
+    // A hop limit of 255 proves that no router forwarded the message (RFC 4861 § 7.1.2).
     bytes.extend([ICMPV6, 255]);
     bytes.extend(source.octets());
     bytes.extend(group.octets());
@@ -127,8 +127,8 @@ pub(crate) fn icmpv6(source: Ipv6Addr, group: Ipv6Addr, mut body: Vec<u8>, broad
     }
 }
 
-/// The option with our hardware address: 1 unit on Ethernet, 3 on InfiniBand, where two zero bytes stand before the
-/// address (RFC 4391 § 9.3).
+/// Builds the option that carries our hardware address: 1 unit on Ethernet, 3 on InfiniBand, where two zero
+/// bytes precede the address (RFC 4391 § 9.3).
 fn link_layer_option(own: &[u8]) -> Vec<u8> {
     let units = (2 + own.len()).div_ceil(OPTION_UNIT);
     let padding = units * OPTION_UNIT - 2 - own.len();
@@ -138,8 +138,9 @@ fn link_layer_option(own: &[u8]) -> Vec<u8> {
     option
 }
 
-/// Where a multicast address goes on a link with this broadcast address: `ipv6_ib_mc_map` of `include/net/if_inet6.h`
-/// for InfiniBand, RFC 2464 § 7 for Ethernet.
+/// Returns the hardware address of a multicast group on a link with this broadcast address.
+///
+/// Source: `ipv6_ib_mc_map` of `include/net/if_inet6.h` for InfiniBand, RFC 2464 § 7 for Ethernet.
 fn multicast(group: Ipv6Addr, broadcast: &[u8]) -> Vec<u8> {
     let group = group.octets();
     if broadcast.len() != 20 {
@@ -161,7 +162,7 @@ fn multicast(group: Ipv6Addr, broadcast: &[u8]) -> Vec<u8> {
     address
 }
 
-/// The Internet checksum of an ICMPv6 message with its pseudo header (RFC 4443 § 2.3).
+/// Computes the Internet checksum of an ICMPv6 message with its pseudo header (RFC 4443 § 2.3).
 fn checksum(source: Ipv6Addr, destination: Ipv6Addr, body: &[u8]) -> u16 {
     let length = u32::try_from(body.len()).unwrap_or(0).to_be_bytes();
     let pseudo = [

@@ -7,7 +7,7 @@ use std::io;
 ///
 /// # Errors
 /// `EPERM`: `CAP_NET_RAW` is missing. `ENETDOWN`: the link is down. `ENXIO`: there is no such link.
-/// `InvalidInput`: a destination longer than 20 bytes. The frames before the failed one are out.
+/// `InvalidInput`: a destination is longer than 20 bytes. Frames before the failed one have been sent.
 pub fn send(index: u32, frames: &[Frame]) -> io::Result<()> {
     if frames.is_empty() {
         return Ok(());

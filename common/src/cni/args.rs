@@ -12,7 +12,7 @@ const ALWAYS_KNOWN: [&str; 5] = [
     "K8S_POD_UID",
 ];
 
-/// The extra arguments of a call, in the order they were given.
+/// The extra arguments of a call, in the order of `CNI_ARGS`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args(Vec<(String, String)>);
 

@@ -12,10 +12,11 @@ use serde_json::{Map, Value};
 use std::io::Read;
 use std::str::FromStr;
 
-/// The largest configuration that is read. Kubernetes objects end at 1.5 MiB, so a network configuration does too.
+/// The largest configuration that is read. Kubernetes limits objects to 1.5 MiB, and so a network
+/// configuration.
 pub const STDIN_MAX: u64 = 4 << 20;
 
-/// A configuration whose CNI part is sound.
+/// A configuration whose CNI part is valid.
 #[derive(Clone, Debug)]
 pub struct Conf {
     /// `cniVersion`: every answer has this shape.
@@ -26,7 +27,7 @@ pub struct Conf {
     pub object: Map<String, Value>,
 }
 
-/// An attachment as a runtime lists it.
+/// An attachment as a runtime lists it for GC.
 #[derive(Deserialize)]
 struct Listed {
     #[serde(rename = "containerID")]
@@ -34,10 +35,10 @@ struct Listed {
     ifname: String,
 }
 
-/// What only GC is given.
+/// The part of the configuration that only GC gets.
 #[derive(Clone, Debug)]
 pub struct GcConf {
-    /// `cni.dev/valid-attachments`: everything else is to be removed.
+    /// `cni.dev/valid-attachments`: GC removes every other attachment.
     pub valid: Vec<Attachment>,
 }
 
@@ -45,8 +46,8 @@ impl Conf {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// [`Code::IO`] when stdin cannot be read, [`Code::DECODE`] when it is no JSON object or too large,
-    /// [`Code::INCOMPATIBLE_VERSION`] and [`Code::INVALID_CONFIG`] for its CNI part.
+    /// [`Code::IO`] when stdin cannot be read; [`Code::DECODE`] when it is not a JSON object, or too large;
+    /// [`Code::INCOMPATIBLE_VERSION`] and [`Code::INVALID_CONFIG`] when the CNI part is not valid.
     pub fn read(stdin: impl Read) -> Result<Self, Error> {
         Self::from_object(read_object(stdin)?)
     }
@@ -72,12 +73,12 @@ impl Conf {
     /// Reads the plugin's own view of the configuration.
     ///
     /// # Errors
-    /// [`Code::DECODE`] with the JSON path of the first value of a wrong type.
+    /// [`Code::DECODE`] with the JSON path of the first value that has a wrong type.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
         decode(&Value::Object(self.object.clone()))
     }
 
-    /// The result of the plugin before this one, or of ADD; none if the runtime sent none.
+    /// The result of the previous plugin, or of ADD. `None` if the runtime sent none.
     pub fn prev_result(&self) -> Result<Option<CniResult>, Error> {
         match self.object.get("prevResult") {
             None | Some(Value::Null) => Ok(None),
@@ -90,11 +91,11 @@ impl Conf {
 
     /// The list of attachments that GC must keep.
     ///
-    /// A null list is an empty one: libcni marshals the nil slice of a network without living pods as null
-    /// (`GCNetworkList` of `libcni/api.go`; CRI-O sends that at its start).
+    /// A null list is an empty list: libcni marshals the nil slice of a network without running pods as null
+    /// (`GCNetworkList` of `libcni/api.go`), and CRI-O sends that when it starts.
     ///
-    /// # Errors
-    /// [`Code::DECODE`] when the key is absent: taking that for an empty list would remove every attachment.
+    /// # Errors [`Code::DECODE`] if the key is absent: reading that as an empty list would remove every
+    /// attachment.
     pub(super) fn gc(&self) -> Result<GcConf, Error> {
         let Some(list) = self.object.get("cni.dev/valid-attachments") else {
             return Err(Error::new(
@@ -113,8 +114,8 @@ impl Conf {
 }
 
 impl Listed {
-    /// The attachment, unless its names are ones that ADD refuses. Such an attachment cannot exist, so that leaving
-    /// it out of the list removes nothing.
+    /// Returns the attachment, or `None` if ADD refuses its names. Such an attachment cannot exist, so
+    /// leaving it out of the list removes nothing.
     fn checked(self) -> Option<Attachment> {
         let read = || -> Result<Attachment, Error> {
             Ok(Attachment {
@@ -128,10 +129,10 @@ impl Listed {
     }
 }
 
-/// Reads `value` as a `T` by the rules of Go's JSON: null members are absent, and a list is no object.
+/// Reads `value` as a `T` by the rules of Go's JSON: a null member is absent, and a list is not an object.
 ///
 /// # Errors
-/// [`Code::DECODE`] with the JSON path of the first value of a wrong type.
+/// [`Code::DECODE`] with the JSON path of the first value that has a wrong type.
 pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
     serde_path_to_error::deserialize(Plain(value)).map_err(|e| {
         let path = e.path().to_string();
@@ -147,10 +148,9 @@ pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
     })
 }
 
-/// For `#[serde(deserialize_with)]`: an empty text counts as absent, as Go's `net.IP` reads it.
+/// For `#[serde(deserialize_with)]`: an empty text counts as absent, as in Go's `net.IP`.
 ///
-/// # Errors
-/// A text that is no `T`.
+/// # Errors The text is not a `T`.
 pub fn empty_is_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -173,7 +173,7 @@ fn text<'o>(object: &'o Map<String, Value>, key: &str) -> Result<Option<&'o str>
     }
 }
 
-/// Reads one JSON object, within [`STDIN_MAX`].
+/// Reads one JSON object of at most [`STDIN_MAX`] bytes.
 pub(super) fn read_object(stdin: impl Read) -> Result<Map<String, Value>, Error> {
     let mut bytes = Vec::new();
     stdin

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Delegation: a plugin calls another one, as the runtime called it (spec § Section 4).
+//! Delegation: a plugin calls another plugin, as the runtime called it (spec § Section 4).
 //!
-//! Invariant: a delegate gets the configuration unchanged but for the members that its caller adds, ends before this call
-//! returns, and can neither flood nor block it.
+//! Invariant: a delegate gets the configuration unchanged except for the members that its caller adds. It
+//! ends before this call returns. It can neither flood nor block its caller.
 
 mod process;
 
@@ -28,7 +28,7 @@ pub struct Delegate<'c> {
     added: Map<String, Value>,
 }
 
-/// What is told the process id of each process that is started.
+/// Called with the process id of each process that is started.
 #[derive(Clone, Copy)]
 struct Started<'c>(&'c dyn Fn(u32) -> io::Result<()>);
 
@@ -49,10 +49,10 @@ struct Failure {
 }
 
 impl<'c> Delegate<'c> {
-    /// A delegate of type `plugin`, which must end within `timeout` or is killed.
+    /// A delegate of type `plugin`. It is killed unless it ends within `timeout`.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] for a type that is no plain file name.
+    /// [`Code::INVALID_CONFIG`] if `plugin` is not a plain file name.
     pub fn new(plugin: &str, call: &'c Call, timeout: Duration) -> Result<Self, Error> {
         if plugin.is_empty() || plugin.contains('/') || plugin == "." || plugin == ".." {
             return Err(Error::new(
@@ -69,7 +69,7 @@ impl<'c> Delegate<'c> {
         })
     }
 
-    /// The same delegate, which gets `key` in its configuration beside what the runtime wrote.
+    /// The same delegate with `key` added to its configuration.
     #[must_use]
     pub fn with(mut self, key: &str, value: Value) -> Self {
         self.added.insert(key.to_owned(), value);
@@ -82,8 +82,8 @@ impl<'c> Delegate<'c> {
         conf
     }
 
-    /// The same, which tells `started` the process id of each process before that gets its configuration and can do anything. If
-    /// `started` fails, the process is killed and the call fails.
+    /// The same delegate, which calls `started` with the id of each process before the process gets its
+    /// configuration. If `started` fails, the process is killed and the call fails.
     #[must_use]
     pub fn telling(self, started: &'c dyn Fn(u32) -> io::Result<()>) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl<'c> Delegate<'c> {
     /// ADD.
     ///
     /// # Errors
-    /// The delegate's own error with its name put before the message, or [`Code::DELEGATE`].
+    /// The delegate's own error, prefixed with its name, or [`Code::DELEGATE`].
     pub fn add(&self, attachment: &Attachment, netns: &Path) -> Result<CniResult, Error> {
         let stdout = self.run("ADD", Some(attachment), Some(netns), None)?;
         let document: Value =

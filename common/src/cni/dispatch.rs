@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From environment and stdin to one verb of a [`Plugin`], and from its answer to one JSON document.
+//! Turns environment and stdin into one verb of a [`Plugin`], and the plugin's answer into one JSON document.
 //!
-//! Holds always: stdout gets exactly one document or, for a successful DEL, CHECK, STATUS or GC, nothing; the
-//! exit status is 0 only for success; a panic is answered like any other error.
+//! Invariant: stdout gets exactly one document, or nothing after a successful DEL, CHECK, STATUS or GC. The
+//! exit status is 0 only for success. A panic is answered like any other error.
 
 use super::args::Args;
 use super::conf::{Conf, GcConf, read_object};
@@ -18,25 +18,26 @@ use std::path::{Path, PathBuf};
 
 /// A CNI plugin: one method per verb.
 ///
-/// # Guarantees of the caller
-/// `call.conf` has a known version and a valid network name; `attachment` is valid; for ADD and CHECK the
-/// namespace's path is not empty, though nothing may be there; CHECK comes from version 0.4.0 on, GC and STATUS from 1.1.0 on.
+/// # Guarantees of the caller `call.conf` has a known version and a valid network name. `attachment` is
+/// valid. For ADD and CHECK the path of the namespace is not empty, but the file may not exist. CHECK needs
+/// version 0.4.0, GC and STATUS need 1.1.0.
 pub trait Plugin {
-    /// One line that says what the plugin is, for a person who starts it by hand.
+    /// One line that describes the plugin to a person who starts it by hand.
     fn about(&self) -> &str;
     /// Attaches a container. May be repeated.
     fn add(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<CniResult, Error>;
-    /// Takes away what ADD made, however far it came; succeeds when nothing is there. The namespace may be gone.
+    /// Removes what ADD made, including the parts of an unfinished ADD. Succeeds if nothing exists. The
+    /// namespace may be gone.
     fn del(&self, call: &Call, attachment: &Attachment, netns: Option<&Path>) -> Result<(), Error>;
-    /// Fails unless the attachment is as ADD left it.
+    /// Fails unless the attachment is still as ADD left it.
     fn check(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<(), Error>;
-    /// Takes away every attachment of this network that is not listed as valid.
+    /// Removes every attachment of this network that is not listed as valid.
     fn gc(&self, call: &Call, gc: &GcConf) -> Result<(), Error>;
     /// Fails if ADD could not succeed now.
     fn status(&self, call: &Call) -> Result<(), Error>;
 }
 
-/// What every verb is told.
+/// The input of every verb.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The name the binary was called under, without its directory.
@@ -45,9 +46,9 @@ pub struct Call {
     pub conf: Conf,
     /// `CNI_ARGS`, read.
     pub args: Args,
-    /// `CNI_ARGS` as it came, for delegates.
+    /// `CNI_ARGS` unparsed, for delegates.
     pub args_text: String,
-    /// `CNI_PATH`: where delegates are.
+    /// `CNI_PATH`: the directories of delegates.
     pub path: Vec<PathBuf>,
     /// Whether `CNI_NETNS_OVERRIDE` allows the plugin's own namespace as the container's (cni `pkg/skel`).
     pub netns_override: bool,
@@ -59,7 +60,7 @@ pub struct Streams<I, O, E> {
     pub stdin: I,
     /// The answer.
     pub stdout: O,
-    /// For people.
+    /// Messages for people.
     pub stderr: E,
 }
 
@@ -99,7 +100,7 @@ pub fn dispatch(
     }
 }
 
-/// Serves one call; the document is what goes to stdout. `version` is set as soon as it is known, for errors.
+/// Serves one call and returns the document for stdout. Sets `version` as soon as it is known, for errors.
 fn serve(
     plugin: &impl Plugin,
     program: &str,
@@ -109,7 +110,7 @@ fn serve(
 ) -> Result<Option<Value>, Error> {
     let Some(command) = env.get("CNI_COMMAND")? else {
         let versions = Version::all_str().join(", ");
-        // Nobody to tell if stderr is closed.
+        // A closed stderr is ignored: the error below says the same on stdout.
         let _ = writeln!(
             streams.stderr,
             "{}\nCNI protocol versions supported: {versions}",
@@ -144,7 +145,7 @@ fn serve(
     };
     let (args, args_text) = match read_args(env) {
         Err(error) if del => {
-            tracing::warn!("{}; DEL needs none of them", error.msg);
+            tracing::warn!("{}; ignored, since DEL does not need CNI_ARGS", error.msg);
             (Args::default(), String::new())
         }
         args => args?,
@@ -200,26 +201,27 @@ fn run(plugin: &impl Plugin, command: &str, env: &Env, call: &Call) -> Result<Op
     Ok(None)
 }
 
-/// `CNI_ARGS`, read and as it came.
+/// Reads `CNI_ARGS`; returns it parsed and unparsed.
 fn read_args(env: &Env) -> Result<(Args, String), Error> {
     let text = env.get("CNI_ARGS")?.unwrap_or_default();
     Ok((Args::parse(text)?, text.to_owned()))
 }
 
-/// The answer to DEL for a network, a container or an interface whose name cannot be. ADD refused that name. A runtime that gets an
-/// error repeats DEL and keeps the pod, and the pod cannot be corrected any more.
+/// The answer to DEL for an invalid name of a network, a container or an interface. ADD refuses such a name,
+/// so nothing exists. After an error the runtime would repeat DEL and keep the pod, whose names cannot be
+/// corrected.
 fn nothing_to_undo(error: &Error) -> Option<Value> {
     tracing::warn!("{}; ADD refuses that, so there is nothing to undo", error.msg);
     None
 }
 
-/// Reads the configuration; `version` is set even when the rest of it is not valid.
+/// Reads the configuration. Sets `version` even if the rest of the configuration is not valid.
 ///
-/// DEL reads an unknown version, or one that is no text, as our newest: DEL has no answer whose shape could be wrong, and a newer
-/// plugin may have attached the pod.
+/// DEL reads an unknown `cniVersion`, or one that is not a text, as our newest version: DEL has no result
+/// whose shape could be wrong, and a newer plugin may have attached the pod.
 ///
-/// # Errors
-/// Those of [`Conf::read`]. For DEL a name that is no text is [`Code::INVALID_CONFIG`], like a text that is no name.
+/// # Errors As [`Conf::read`]. For DEL, a name that is not a text is [`Code::INVALID_CONFIG`], like a text
+/// that is not a valid name.
 fn read_conf(stdin: impl Read, del: bool, version: &mut Version) -> Result<Conf, Error> {
     let mut object = read_object(stdin)?;
     if del {
@@ -263,7 +265,7 @@ fn require_version(call: &Call, command: &str, since: Version) -> Result<(), Err
     ))
 }
 
-/// The answer to VERSION repeats the caller's `cniVersion`, whatever it is; without one it is our newest.
+/// The answer to VERSION. It repeats the caller's `cniVersion`, known or not, and defaults to our newest.
 fn version_answer(stdin: impl Read) -> Value {
     let asked = read_object(stdin)
         .ok()

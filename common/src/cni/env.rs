@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The environment of a call, taken as a value so that a test can write it by hand.
+//! The environment of a call, as a value that a test can build by hand.
 
 use super::error::{Code, Error};
 use super::id::{Attachment, ContainerId, IfName};
@@ -19,7 +19,7 @@ impl Env {
             .collect()
     }
 
-    /// The value of `name`; one that is empty counts as unset, one that is not UTF-8 is refused.
+    /// The value of `name`. An empty value counts as unset. A value that is not UTF-8 is refused.
     pub fn get(&self, name: &str) -> Result<Option<&str>, Error> {
         match self.0.get(name) {
             None => Ok(None),
@@ -33,7 +33,7 @@ impl Env {
         }
     }
 
-    /// Fails if any of `names` is unset, naming all of them at once.
+    /// Fails if any of `names` is unset. The error names all of them.
     pub fn require(&self, names: &[&str]) -> Result<(), Error> {
         let mut missing = Vec::new();
         for name in names {
@@ -73,7 +73,7 @@ impl Env {
     }
 }
 
-/// The same error with the variable that has the value.
+/// The same error, prefixed with the variable that holds the value.
 fn of(variable: &str, e: Error) -> Error {
     Error {
         msg: format!("{variable}: {}", e.msg),

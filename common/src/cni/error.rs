@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The error a runtime reads on stdout: a number to act on, a message for a person, details for a log.
+//! The error that a runtime reads on stdout: a code for the program, a message for a person, details for a
+//! log.
 
 use super::version::Version;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ impl Code {
     pub const INCOMPATIBLE_VERSION: Self = Self(1);
     /// 2: a field is known but its value is not supported; the message names both.
     pub const UNSUPPORTED_FIELD: Self = Self(2);
-    /// 3: the container (its namespace) does not exist, so nothing needs to be cleaned.
+    /// 3: the container (its namespace) does not exist, so nothing needs to be removed.
     pub const UNKNOWN_CONTAINER: Self = Self(3);
     /// 4: an environment variable is missing or malformed.
     pub const INVALID_ENVIRONMENT: Self = Self(4);
@@ -33,15 +34,16 @@ impl Code {
     pub const KERNEL: Self = Self(100);
     /// 101: the pod already has an interface of the requested name.
     pub const IFNAME_IN_USE: Self = Self(101);
-    /// 102: the master is there but carries no traffic: down, without carrier, or not joined to its fabric.
+    /// 102: the master exists but carries no traffic: it is down, without carrier, or not joined to its
+    /// fabric.
     pub const NO_CARRIER: Self = Self(102);
-    /// 103: a delegated plugin could not be run, hung, or answered something that is no CNI answer.
+    /// 103: a delegated plugin could not be run, timed out, or gave an answer that is not valid CNI.
     pub const DELEGATE: Self = Self(103);
     /// 104: CHECK found the attachment changed or missing.
     pub const CHECK_FAILED: Self = Self(104);
-    /// 105: another host answers for the address that the pod was given.
+    /// 105: another host uses the address that the pod got.
     pub const ADDRESS_ANSWERED: Self = Self(105);
-    /// 110: every address of a range set or pool is taken or excluded.
+    /// 110: every address of a range set or pool is allocated or excluded.
     pub const EXHAUSTED: Self = Self(110);
     /// 111: a requested address belongs to another attachment.
     pub const ADDRESS_IN_USE: Self = Self(111);
@@ -49,17 +51,17 @@ impl Code {
     pub const ADDRESS_OUTSIDE: Self = Self(112);
     /// 113: a requested address is excluded, a gateway, or a network or broadcast address.
     pub const ADDRESS_EXCLUDED: Self = Self(113);
-    /// 114: the store of addresses holds something this plugin did not write.
+    /// 114: the address store holds content that this plugin did not write.
     pub const STORE_CORRUPT: Self = Self(114);
     /// 115: no pool of that name exists in the cluster.
     pub const POOL_UNKNOWN: Self = Self(115);
-    /// 116: the pool selects other nodes than this one.
+    /// 116: the pool's node selector excludes this node.
     pub const POOL_NOT_HERE: Self = Self(116);
-    /// 117: the pool selects other namespaces than the pod's.
+    /// 117: the pool's namespace selector excludes the pod's namespace.
     pub const POOL_NOT_FOR_NAMESPACE: Self = Self(117);
-    /// 118: a pool has no free address, but some that were released a short time ago and rest.
+    /// 118: a pool has no free address; some addresses still rest after their release (`cooldown`).
     pub const RESTING: Self = Self(118);
-    /// 119: no address is left on this node, and the cluster's API server cannot be asked for more.
+    /// 119: this node has no free address left, and its agent cannot reach the API server for more.
     pub const API_UNREACHABLE: Self = Self(119);
     /// 999: a bug in the plugin (libcni's `ErrInternal`).
     pub const INTERNAL: Self = Self(999);
@@ -69,11 +71,11 @@ impl Code {
 /// answers with a code of its own (999), so that ours would be lost; `rdmanet explain` looks for this.
 pub const MARK: &str = "rdmanet error ";
 
-/// A failed call, as the runtime gets to see it.
+/// A failed call, as the runtime sees it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{msg}")]
 pub struct Error {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub code: Code,
     /// One sentence: the thing, its value, the cause and the remedy.
     pub msg: String,
@@ -103,8 +105,8 @@ impl Error {
         Self::new(code, msg).with_details(causes(source))
     }
 
-    /// The JSON document for stdout. Its details end with [`MARK`] and the code, once: an IPAM plugin's error that is passed
-    /// on ends so already.
+    /// The JSON document for stdout. Its details end with [`MARK`] and the code exactly once: the details of
+    /// an IPAM plugin's error end with the mark already.
     pub fn to_json(&self, version: Version) -> Value {
         let mark = format!("{MARK}{}", self.code.0);
         let details = match self.details.as_str() {
@@ -121,7 +123,7 @@ impl Error {
     }
 }
 
-/// The messages of `error` and of everything under it, joined by `: `.
+/// The messages of `error` and of all its sources, joined by `: `.
 pub fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names that come from the runtime, checked once.
+//! Names from the runtime, validated once.
 
 use super::error::{Code, Error};
 use serde::{Deserialize, Serialize};
@@ -8,18 +8,21 @@ use std::fmt;
 /// The longest interface name: `IFNAMSIZ` less the closing zero.
 pub const IFNAME_MAX: usize = 15;
 
-/// A container id: letters, digits, `.`, `_`, `-`, beginning with a letter or digit (spec § Parameters).
+/// A container id: letters, digits, `.`, `_`, `-`, beginning with a letter or digit, at most 200 bytes (spec
+/// § Parameters).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ContainerId(String);
 
-/// An interface name that the kernel accepts as it is: `dev_valid_name` and `__dev_alloc_name` of `net/core/dev.c`, and
-/// `sysctl_dev_name_is_allowed` of `include/net/ip.h`.
+/// An interface name that the kernel accepts.
+///
+/// Source: `dev_valid_name` and `__dev_alloc_name` of `net/core/dev.c`, `sysctl_dev_name_is_allowed` of
+/// `include/net/ip.h`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct IfName(String);
 
-/// One interface of one container: what ADD makes and DEL takes away.
+/// One interface of one container: the unit that ADD makes and DEL removes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Attachment {
     /// `CNI_CONTAINERID`.
@@ -29,7 +32,8 @@ pub struct Attachment {
     pub ifname: IfName,
 }
 
-/// Whether `text` is a name by the specification: a letter or digit, then letters, digits, `.`, `_`, `-`.
+/// Whether `text` is a valid name by the specification: a letter or digit, then letters, digits, `.`, `_`,
+/// `-`.
 pub fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text
@@ -55,7 +59,7 @@ impl TryFrom<String> for ContainerId {
     type Error = Error;
 
     fn try_from(text: String) -> Result<Self, Error> {
-        // The id becomes part of a file name, and file names end at 255 bytes.
+        // The id becomes part of a file name, which the kernel limits to 255 bytes.
         if is_name(&text) && text.len() <= 200 {
             return Ok(Self(text));
         }
@@ -82,7 +86,7 @@ impl TryFrom<String> for IfName {
         } else if let Some(c) = text.chars().find(|c| bad(*c)) {
             format!("it holds {c:?}")
         } else if text.bytes().any(|byte| byte == 0xa0) {
-            // The kernel judges bytes, and `isspace(0xa0)` of lib/ctype.c is true.
+            // The kernel checks bytes, and `isspace(0xa0)` of lib/ctype.c is true.
             "it holds the byte 0xa0, which the kernel takes for a space".to_owned()
         } else if matches!(text.as_str(), "all" | "default") {
             format!("the kernel keeps that name for settings (/proc/sys/net/ipv4/conf/{text})")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unknown keys are refused by name: a misspelt `pkye` that is ignored puts a pod into the wrong partition.
+//! Refuses unknown configuration keys by name: ignoring a misspelt `pkye` would put a pod into the wrong
+//! partition.
 
 use super::error::{Code, Error};
 use serde_json::{Map, Value};
@@ -25,12 +26,12 @@ pub const CNI_KEYS: [&str; 16] = [
     "type",
 ];
 
-/// How alike two keys must be for one to be offered in place of the other, from 0 to 1.
+/// How similar a known key must be to be suggested for an unknown one, from 0 to 1.
 const LIKENESS: f64 = 0.7;
 
 /// Refuses the first key of `object` that is neither in `known` nor reserved (`cni.dev/…`).
 ///
-/// `place` is put before the key, such as `ipam.`.
+/// The error puts `place`, such as `ipam.`, before the key.
 ///
 /// # Errors
 /// [`Code::INVALID_CONFIG`] with the key, its value and the nearest known key.
@@ -53,7 +54,7 @@ pub fn require_known(object: &Map<String, Value>, known: &[&str], place: &str) -
     ))
 }
 
-/// The candidate most like `word`, if any is like it at all.
+/// The candidate most similar to `word`; `None` if no candidate is similar enough.
 pub fn nearest<'k>(word: &str, candidates: &[&'k str]) -> Option<&'k str> {
     let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     let word = plain(word);

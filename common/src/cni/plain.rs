@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads a JSON value into a Rust type with the rules of Go's `encoding/json`, which runtimes and templates are written for.
+//! Reads a JSON value into a Rust type by the rules of Go's `encoding/json`, for which runtimes and templates
+//! are written.
 //!
-//! Invariant: a struct is read from an object only, and a member whose value is null is an absent member, at any depth.
-//! serde alone accepts a list in place of a struct, so that `"dns": []` would be a valid `dns`.
+//! Invariant: a struct is read only from an object, and a null member is absent, at any depth. serde alone
+//! accepts a list in place of a struct, so that `"dns": []` would be a valid `dns`.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Map, Value};
 
-/// A value that is read by these rules.
+/// A value to deserialize by these rules.
 #[derive(Clone, Copy)]
 pub(super) struct Plain<'de>(pub(super) &'de Value);
 

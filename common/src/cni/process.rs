@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process that a plugin is: its environment, its streams, its exit status.
+//! The process of a plugin: its environment, its streams, its exit status.
 
 use super::dispatch::{Plugin, Streams, dispatch};
 use super::env::Env;
@@ -23,7 +23,7 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
         .to_string_lossy();
     if env.get("CNI_COMMAND").is_ok_and(|command| command == Some("ADD")) && stdout_was_closed() {
         tracing::error!(
-            "stdout was closed when {program} started, so nobody would learn what ADD gave; nothing was done"
+            "stdout was closed when {program} started, so the result of ADD would be lost; nothing was done"
         );
         return ExitCode::from(1);
     }
@@ -37,7 +37,7 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
             dispatch(&plugin, &program, &env, streams)
         }
         Err(error) => {
-            // With stdout closed there is nobody to tell; the status says it failed.
+            // If stdout is closed, the exit status alone reports the failure.
             let _ = writeln!(stdout(), "{}", error.to_json(Version::LATEST));
             1
         }
@@ -45,8 +45,10 @@ pub fn run_process<P: Plugin>(make: impl FnOnce(&Env) -> Result<P, Error>) -> Ex
     ExitCode::from(status)
 }
 
-/// Whether this process was started without stdout. std has then opened `/dev/null` for reading and writing in its place
-/// (library/std/src/sys/pal/unix, `sanitize_standard_fds`); shells and Go's os/exec open it for writing only.
+/// Whether this process was started without stdout.
+///
+/// In that case std opens `/dev/null` for reading and writing (library/std/src/sys/pal/unix,
+/// `sanitize_standard_fds`). Shells and Go's os/exec open it for writing only.
 fn stdout_was_closed() -> bool {
     let stdout = stdout();
     let is_null = fstat(stdout.as_fd()).is_ok_and(|file| file.st_rdev == makedev(1, 3));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What ADD answers. Held in the shape of 1.1.0; written in, and read from, the shape of any version.
+//! The result of ADD: held in the shape of 1.1.0, written and read in the shape of any version.
 
 mod legacy;
 mod wire;
@@ -27,7 +27,7 @@ pub struct CniResult {
     pub chain: Chain,
 }
 
-/// What an earlier plugin of the chain answered, word for word; empty without one.
+/// The result of an earlier plugin of the chain, word for word. Empty without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
     document: Map<String, Value>,
@@ -49,7 +49,7 @@ pub struct Interface {
     /// The namespace's path, empty for the host.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sandbox: String,
-    /// A vhost-user socket (1.1.0); only ever passed through.
+    /// A vhost-user socket (1.1.0); only passed through.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub socket_path: String,
     /// The PCI address of the device it belongs to (1.1.0).
@@ -72,14 +72,15 @@ pub struct IpConfig {
     /// Its interface, as an index into [`CniResult::interfaces`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<usize>,
-    /// Whether the main plugin must ask the network for another host with this address before the pod uses it. Only an IPAM
-    /// plugin says so, and only to a main plugin that stated that it asks ([`PROBES`]); others ignore the member.
+    /// Whether the main plugin must probe for another host with this address before the pod uses it. Only an
+    /// IPAM plugin sets it, and only for a main plugin that declares [`PROBES`]. Other plugins ignore the
+    /// member.
     #[serde(default, rename = "rdmanet.io/probe", skip_serializing_if = "is_false")]
     pub probe: bool,
 }
 
-/// The member of a delegated configuration by which a main plugin states that it probes each address whose
-/// [`IpConfig::probe`] is set, and fails ADD if another host has it.
+/// The member of a delegated configuration by which a main plugin declares that it probes each address whose
+/// [`IpConfig::probe`] is set, and fails ADD if another host answers.
 pub const PROBES: &str = "rdmanet.io/probes";
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -92,7 +93,7 @@ fn is_false(value: &bool) -> bool {
 pub struct Route {
     /// The destination.
     pub dst: IpNetwork,
-    /// The next hop; without one, the gateway of the interface's address is meant.
+    /// The next hop. `None` stands for the gateway of the interface's address.
     #[serde(
         default,
         deserialize_with = "empty_is_none",
@@ -152,8 +153,8 @@ pub struct Dns {
 impl CniResult {
     /// The document in the exact shape of `version`.
     ///
-    /// Lists that are empty are left out: Multus takes `"interfaces": []` for an interface that exists
-    /// (multus-cni `pkg/netutils`, PR#1095).
+    /// Empty lists are left out: Multus reads `"interfaces": []` as an interface that exists (multus-cni
+    /// `pkg/netutils`, PR#1095).
     pub fn to_json(&self, version: Version) -> Value {
         if version <= Version::V0_2_0 {
             legacy::write(self, version)
@@ -162,10 +163,9 @@ impl CniResult {
         }
     }
 
-    /// Reads a result of any version; the version is told from the keys, since `prevResult` may lack `cniVersion`.
+    /// Reads a result of any version. The keys show the version, since `prevResult` may lack `cniVersion`.
     ///
-    /// # Errors
-    /// [`Code::DECODE`] with the JSON path of what is wrong.
+    /// # Errors [`Code::DECODE`] with the JSON path of the invalid value.
     pub fn from_json(value: &Value) -> Result<Self, Error> {
         if !value.is_object() {
             return Err(Error::new(
@@ -182,10 +182,11 @@ impl CniResult {
         Ok(result)
     }
 
-    /// Reads the result of the plugin before this one, for a plugin that appends to it.
+    /// Reads the result of the previous plugin, for a plugin that appends to it.
     ///
-    /// Whatever it holds is passed on as it is written, with members that this plugin does not know (spec § 2, `prevResult`). In the
-    /// shape of 0.2.0, which has room for one address of each family, nothing can be appended, and only known members are passed on.
+    /// Its members are passed on unchanged, including the ones that this plugin does not know (spec § 2,
+    /// `prevResult`). The shape of 0.2.0 holds one address of each family: nothing can be appended to it, and
+    /// only known members are passed on.
     ///
     /// # Errors
     /// As [`CniResult::from_json`].

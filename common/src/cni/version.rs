@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The specification versions that the plugins speak.
+//! The specification versions that the plugins support.
 
 use super::error::{Code, Error};
 
@@ -34,7 +34,7 @@ impl Version {
         Self::V1_1_0,
     ];
 
-    /// The newest version, used where a caller names none that we know.
+    /// The newest version; the default for a caller that names no known version.
     pub const LATEST: Self = Self::V1_1_0;
 
     /// The version as it is written in `cniVersion`.
@@ -55,10 +55,9 @@ impl Version {
         Self::ALL.iter().map(|v| v.as_str()).collect()
     }
 
-    /// Reads a `cniVersion`; an empty one is 0.1.0, whose configurations had none.
+    /// Parses a `cniVersion`. An empty one is 0.1.0, whose configurations had none.
     ///
-    /// # Errors
-    /// [`Code::INCOMPATIBLE_VERSION`] for a text that is no version we speak.
+    /// # Errors [`Code::INCOMPATIBLE_VERSION`] for any version that is not supported.
     pub fn parse(text: &str) -> Result<Self, Error> {
         if text.is_empty() {
             return Ok(Self::V0_1_0);

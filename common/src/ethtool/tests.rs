@@ -22,7 +22,7 @@ fn a_link_names_its_driver() {
 }
 
 #[test]
-fn a_name_that_no_link_has_is_refused() {
+fn the_driver_of_a_missing_link_is_an_error() {
     for name in ["", "nowhere0", "a-name-of-16-byte", "with\0zero"] {
         let error = driver(name).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ENODEV as i32), "{name:?}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel answers to one request, put together from the datagrams it comes in.
+//! The kernel's answer to one request, assembled from its datagrams.
 
 use super::error::Error;
 use netlink_packet_core::{
@@ -11,26 +11,26 @@ use nix::errno::Errno;
 /// `NLMSGERR_ATTR_MSG` of `include/uapi/linux/netlink.h`.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// `struct nlmsghdr`, and what every message is padded to.
+/// The size of `struct nlmsghdr`, and the alignment of every message.
 const HEADER_BYTES: usize = 16;
 const ALIGNMENT: usize = 4;
 
-/// Whether more datagrams belong to the answer.
+/// Whether the answer has further datagrams.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Partial,
     Complete,
 }
 
-/// Everything that came so far.
+/// The part of an answer that has arrived.
 #[derive(Debug)]
 pub(super) struct Answers<M> {
     sequence: u32,
     port: u32,
     pub(super) objects: Vec<M>,
-    /// Why objects are missing in `objects`.
+    /// The reasons why objects are missing in `objects`.
     pub(super) undecoded: Vec<String>,
-    /// The kernel's list changed while it was sent.
+    /// The kernel's list changed while the kernel sent it.
     pub(super) interrupted: bool,
 }
 
@@ -55,7 +55,8 @@ impl<M: NetlinkDeserializable> Answers<M> {
             let step = (header.length as usize)
                 .next_multiple_of(ALIGNMENT)
                 .clamp(HEADER_BYTES, rest.len());
-            // A late answer to a request that was given up, or a notification of somebody else's request.
+            // A message may also be the late answer to a timed-out request, or a notification of another
+            // program's request.
             let ours = header.sequence_number == self.sequence && header.port_number == self.port;
             if ours && self.message(&header, buffer.payload())? == Progress::Complete {
                 return Ok(Progress::Complete);
@@ -70,7 +71,7 @@ impl<M: NetlinkDeserializable> Answers<M> {
         match header.message_type {
             NLMSG_NOOP => Ok(Progress::Partial),
             NLMSG_OVERRUN => Err(Error::Unexpected("data was lost (NLMSG_OVERRUN)".to_owned())),
-            // The request's header stands between the number and the kernel's words.
+            // The request's header stands between the error number and the kernel's text.
             NLMSG_ERROR => outcome(header, payload, 4 + HEADER_BYTES),
             NLMSG_DONE => outcome(header, payload, 4),
             _ => {
@@ -86,7 +87,7 @@ impl<M: NetlinkDeserializable> Answers<M> {
     }
 }
 
-/// Success or the kernel's refusal, whose attributes begin at `words`.
+/// Success, or the kernel's error. The attributes begin at `words`.
 fn outcome(header: &NetlinkHeader, payload: &[u8], words: usize) -> Result<Progress, Error> {
     let code = match payload.first_chunk::<4>() {
         Some(bytes) => i32::from_ne_bytes(*bytes),
@@ -105,7 +106,7 @@ fn outcome(header: &NetlinkHeader, payload: &[u8], words: usize) -> Result<Progr
     })
 }
 
-/// The sentence among the attributes of a refusal.
+/// The kernel's error text among the attributes.
 fn text(attributes: &[u8]) -> Option<String> {
     let message = NlasIterator::new(attributes)
         .flatten()

@@ -17,13 +17,13 @@ pub enum Error {
     Kernel {
         /// Its error number.
         errno: Errno,
-        /// Its own words, where the subsystem has any (`NLMSGERR_ATTR_MSG`).
+        /// The kernel's explanation, if the subsystem sends one (`NLMSGERR_ATTR_MSG`).
         text: Option<String>,
     },
     /// The kernel's answer could not be understood.
     #[error("cannot read the kernel's netlink answer: {0}")]
     Decode(String),
-    /// The answer was not the kind that was asked for.
+    /// The answer is not of the kind that the request asks for.
     #[error("the kernel gave another netlink answer than asked for: {0}")]
     Unexpected(String),
     /// The list kept changing while it was read.
@@ -32,7 +32,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The kernel's error number, if it was the kernel that refused.
+    /// The kernel's error number, if the kernel refused the request.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Kernel { errno, .. } => Some(*errno),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers of the kernel for tests, whole and changed at random.
+//! Answers of the kernel for tests, valid or changed at random.
 
 use crate::mutate::{self, Random};
 
 pub(super) const SEQUENCE: u32 = 7;
 pub(super) const PORT: u32 = 4242;
 
-/// Something with its length and kind before it, as messages and attributes are.
+/// Encodes a value with its length and kind, as in an attribute.
 pub(super) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = u16::try_from(4 + value.len()).unwrap().to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -32,7 +32,7 @@ pub(super) fn datagram(random: &mut Random, answers: &[Vec<u8>]) -> Vec<u8> {
     for _ in 0..=random.below(3) {
         let mut one = random.pick(answers).clone();
         if !random.one_in(4) {
-            // Behind the header, whose numbers decide whether the message is looked at.
+            // Behind the header: its numbers decide whether the reader looks at the message.
             let mut behind = one.split_off(if random.one_in(4) { 0 } else { 16 });
             mutate::bytes(random, &mut behind);
             one.extend(behind);

@@ -3,14 +3,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// `MAX_ADDR_LEN` of `include/linux/netdevice.h`: no link has a longer hardware address.
+/// `MAX_ADDR_LEN` of `include/linux/netdevice.h`, the longest hardware address of a link.
 const MAX_BYTES: usize = 32;
 
 /// A hardware address: 6 bytes on Ethernet, 20 on InfiniBand (RFC 4391 § 9.1.1: flags and QPN in 4, the GID in 16).
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HwAddress(Vec<u8>);
 
-/// A text that is no hardware address.
+/// The text is not a hardware address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a hardware address: want bytes as two hexadecimal digits, separated by colons")]
 pub struct HwAddressError {
@@ -23,22 +23,22 @@ impl HwAddress {
         Self(bytes.into())
     }
 
-    /// The bytes as they go over the wire.
+    /// The bytes in the order of the wire.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// How many bytes it has.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the link has no address at all (e.g. a tun device).
+    /// Whether the link has no hardware address (e.g. a tun device).
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The last 8 bytes, which are the port GUID on InfiniBand; `None` for any other length than 20.
+    /// The last 8 bytes, the port GUID on InfiniBand. `None` unless the length is 20.
     pub fn port_guid(&self) -> Option<crate::rdma::Guid> {
         let address: &[u8; 20] = self.0.as_slice().try_into().ok()?;
         address
@@ -46,8 +46,8 @@ impl HwAddress {
             .map(|guid| crate::rdma::Guid(u64::from_be_bytes(*guid)))
     }
 
-    /// The number of the queue pair that receives for an `IPoIB` link, in bytes 1 to 3 of its address; `None` for any other
-    /// length than 20, and for a link that has no queue pair yet.
+    /// The receiving queue pair of an `IPoIB` link, in bytes 1 to 3 of its address. `None` unless the length
+    /// is 20, and for a link without a queue pair.
     pub fn queue_pair(&self) -> Option<u32> {
         let address: &[u8; 20] = self.0.as_slice().try_into().ok()?;
         let [_, high, middle, low, ..] = *address;
@@ -62,7 +62,7 @@ impl HwAddress {
         self.0.len() == 20 && self.0.first().is_some_and(|flags| flags & 0x80 != 0)
     }
 
-    /// The prefix of the subnet, the high half of the GID in an InfiniBand address; `None` for any other length than 20.
+    /// The subnet prefix, the high half of the GID in an InfiniBand address. `None` unless the length is 20.
     pub fn subnet_prefix(&self) -> Option<u64> {
         let address: &[u8; 20] = self.0.as_slice().try_into().ok()?;
         let (_, gid) = address.split_last_chunk::<16>()?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `NETLINK_RDMA`: RDMA devices, their ports, and the namespace they are in (`include/uapi/rdma/rdma_netlink.h`).
+//! `NETLINK_RDMA`: RDMA devices, their ports and their namespace (`include/uapi/rdma/rdma_netlink.h`).
 //!
-//! Holds always: a device is addressed by its index, which stays while its name and namespace change.
+//! Invariant: a request names a device by its index, which stays the same when its name and namespace change.
 
 pub(super) mod device;
 mod message;
@@ -27,7 +27,8 @@ impl Wire for Rdma {
 impl Family for Rdma {}
 
 impl Socket<Rdma> {
-    /// Every RDMA device that the socket's namespace sees: its own, and in shared mode all of the node.
+    /// Every RDMA device that the socket's namespace sees: its own, and in shared mode all devices of the
+    /// node.
     pub fn devices(&mut self) -> Result<Vec<RdmaDevice>, Error> {
         let answers = self.dump(|| Message::new(Command::Get, []))?;
         answers.into_iter().map(RdmaDevice::decode).collect()
@@ -35,7 +36,7 @@ impl Socket<Rdma> {
 
     /// The ports of the device `device`.
     ///
-    /// A port's netdev is told only to a socket of the namespace the netdev is in, and for IPoIB never.
+    /// The kernel reports a port's netdev only to a socket in the netdev's namespace, and never for IPoIB.
     ///
     /// # Errors
     /// `EINVAL`: the socket's namespace sees no such device.
@@ -55,14 +56,14 @@ impl Socket<Rdma> {
                     Attribute::NetnsMode(mode) => Some(NetnsMode::decode(*mode)),
                     _ => None,
                 });
-        // Linux before 5.2 knows no mode and shares.
+        // Linux before 5.2 has no mode and shares the devices.
         Ok(mode.unwrap_or(NetnsMode::Shared))
     }
 
     /// Sets the mode of the whole node.
     ///
     /// # Errors
-    /// `EBUSY`: there are namespaces beside the first one. It is a setting for the start of a node, before any pod.
+    /// `EBUSY`: the node has further namespaces. Set the mode when a node starts, before any pod.
     pub fn set_netns_mode(&mut self, mode: NetnsMode) -> Result<(), Error> {
         self.change(
             Message::new(Command::SystemSet, [Attribute::NetnsMode(mode.encode())]),
@@ -70,21 +71,21 @@ impl Socket<Rdma> {
         )
     }
 
-    /// Moves the device `index` from the namespace `from`, where it is now, to `to`.
+    /// Moves the device `index` from its namespace `from` to `to`.
     ///
-    /// The socket must be one of `from`. Everybody who uses the device loses it, and its IPoIB links are made anew,
-    /// with the children gone: before Linux 6.17 in the first namespace, since then in `to` (commit f1208b05574f).
+    /// The socket must be one of `from`. Every program that uses the device loses it. The kernel recreates
+    /// the device's IPoIB links and removes their children: before Linux 6.17 in the first namespace, since
+    /// then in `to` (commit f1208b05574f).
     ///
-    /// # Errors
-    /// `EOPNOTSUPP`: the node is in shared mode, or the driver cannot let go of its users. `ENODEV`: the device is not
-    /// in `from`. [`Error::Netns`]: `from` cannot be entered.
+    /// # Errors `EOPNOTSUPP`: the node is in shared mode, or the driver cannot disassociate its users.
+    /// `ENODEV`: the device is not in `from`. [`Error::Netns`]: `from` cannot be entered.
     pub fn move_device(&mut self, index: u32, from: &Netns, to: &Netns) -> Result<(), Error> {
         let fd = to.as_fd().as_raw_fd();
         let request = Message::new(
             Command::Set,
             [Attribute::DeviceIndex(index), Attribute::NetnsFd(fd)],
         );
-        // The kernel takes the calling thread's namespace for the one to leave, not the socket's
+        // The kernel moves the device out of the calling thread's namespace, not the socket's
         // (`ib_device_set_netns_put` of drivers/infiniband/core/device.c).
         from.run(|| self.change(request, 0)).map_err(Error::Netns)?
     }
@@ -92,7 +93,7 @@ impl Socket<Rdma> {
     /// Renames the device `index`; names have at most 63 bytes.
     ///
     /// # Errors
-    /// `EEXIST`: another device of the node has the name, in whatever namespace. `EINVAL`: no such device.
+    /// `EEXIST`: another device of the node has the name, in any namespace. `EINVAL`: no such device.
     pub fn rename_device(&mut self, index: u32, name: &str) -> Result<(), Error> {
         let name = Attribute::DeviceName(name.to_owned());
         self.change(

@@ -26,7 +26,7 @@ use nix::errno::Errno;
 const NAME_BYTES: usize = 15;
 const ALTNAME_BYTES: usize = 127;
 
-/// Of `include/uapi/linux/if_link.h`; the codec knows it only inside a list of properties.
+/// Of `include/uapi/linux/if_link.h`. The codec knows it only inside a list of properties.
 const IFLA_ALT_IFNAME: u16 = 53;
 
 /// The family of links, addresses and routes.
@@ -41,10 +41,9 @@ impl Wire for Route {
 impl Family for Route {}
 
 impl Socket<Route> {
-    /// The link whose name, or one of whose altnames, is `name`.
+    /// The link that has `name` as its name or as one of its altnames.
     ///
-    /// # Errors
-    /// Whatever the kernel answers, except `ENODEV`, which is `None`.
+    /// # Errors Any error of the kernel except `ENODEV`, which is `None`.
     pub fn link(&mut self, name: &str) -> Result<Option<Link>, Error> {
         if name.is_empty() || name.len() > ALTNAME_BYTES || name.contains('\0') {
             return Ok(None);
@@ -64,7 +63,7 @@ impl Socket<Route> {
         }
     }
 
-    /// The link with this index; `None` if there is none.
+    /// The link with this index. `None` if it does not exist.
     pub fn link_by_index(&mut self, index: u32) -> Result<Option<Link>, Error> {
         let mut request = LinkMessage::default();
         request.header.index = index;
@@ -92,30 +91,29 @@ impl Socket<Route> {
         Ok(links)
     }
 
-    /// Creates a link, down, in the socket's namespace or straight in [`NewLink::netns`].
+    /// Creates a link, down, in the socket's namespace or directly in [`NewLink::netns`].
     ///
-    /// # Errors
-    /// `EEXIST`: the name is taken where the link is to be born, or, on older kernels, in the socket's own namespace
-    /// (Linux 6.1 refuses, 6.18 does not); nothing was made or changed. What else the kernel refuses depends on the kind: `EINVAL` for an IPoIB child
-    /// of a child or a macvlan on InfiniBand, `EBUSY` for a macvlan on a parent that an ipvlan or bridge holds.
+    /// # Errors `EEXIST`: the name is in use in the namespace of the new link, or, on older kernels, in the
+    /// socket's own namespace (Linux 6.1 refuses, 6.18 does not). Nothing was made or changed. Further errors
+    /// depend on the kind: `EINVAL` for an IPoIB child of a child or a macvlan on InfiniBand, `EBUSY` for a
+    /// macvlan on a parent that an ipvlan or bridge holds.
     pub fn add_link(&mut self, link: &NewLink<'_>) -> Result<(), Error> {
         self.change(Message::NewLink(link.encode()), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Changes a link in one request.
     ///
-    /// The kernel works through it in an order of its own: address, MTU, group, name, alias, up or down, and only
-    /// then the address generation (`do_setlink` of `net/core/rtnetlink.c`). To keep a link from making an
-    /// address of its own when it comes up, set `addr_gen_mode` in a request before the one that says `up`.
+    /// The kernel applies the changes in its own order: address, MTU, group, name, alias, up or down, and
+    /// then the address generation (`do_setlink` of `net/core/rtnetlink.c`). To keep a link from generating
+    /// an address when it comes up, set `addr_gen_mode` in a request before the one that sets `up`.
     ///
-    /// # Errors
-    /// `ENODEV`: no such link. A refusal in the middle leaves what was already changed.
+    /// # Errors `ENODEV`: no such link. The changes before a refused one stay.
     pub fn change_link(&mut self, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
         self.change(Message::SetLink(change.encode(index)), 0)
     }
 
-    /// Changes how the IPoIB link `index` carries its packets. It may lose its multicast groups for a moment, and its
-    /// MTU becomes that of the mode.
+    /// Changes the transport of the IPoIB link `index`. The link may lose its multicast groups for a moment,
+    /// and its MTU becomes that of the mode.
     ///
     /// # Errors
     /// `EOPNOTSUPP`: the link is of another kind.
@@ -123,10 +121,10 @@ impl Socket<Route> {
         self.change(Message::NewLink(new_link::ipoib_change(index, mode, umcast)), 0)
     }
 
-    /// Deletes a link; `false` if it was not there.
+    /// Deletes a link. Returns `false` if it does not exist.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: a link that belongs to hardware.
+    /// `EOPNOTSUPP`: the link belongs to hardware.
     pub fn delete_link(&mut self, index: u32) -> Result<bool, Error> {
         let mut link = LinkMessage::default();
         link.header.index = index;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A blocking socket that holds one conversation at a time.
+//! A blocking socket with one outstanding request.
 
 use super::answer::{Answers, Progress};
 use super::error::Error;
@@ -18,12 +18,12 @@ use std::os::fd::AsRawFd;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often a list is read before the reader gives up. The pauses between them add up to about two seconds, so that a list
-/// changes during each reading only on a node whose links never come to rest.
+/// How many times a list is read before the request fails. The pauses add up to about two seconds: only a
+/// node whose links change all the time changes the list during each read.
 pub(super) const DUMP_ATTEMPTS: usize = 12;
 
-/// The first pause before a list is read again; each later one is twice as long, up to [`LONGEST_PAUSE`]. Links that pods
-/// make change in bursts, and a reading in the same burst is interrupted as well.
+/// The first pause before a list is read again. Each later pause is twice as long, up to [`LONGEST_PAUSE`].
+/// Pods change links in bursts, and a second read in the same burst is interrupted as well.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
@@ -32,17 +32,17 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 /// `net/netlink/af_netlink.c`); a single object is far smaller, as virtual functions are never asked for.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Requests are served inside `send`, so their answer is there when `recv` is called. Only an answer dropped for
-/// want of memory takes longer; that must be an error, not a hang.
+/// The kernel serves a request inside `send`, so the answer is ready when `recv` is called. Only an answer
+/// that was dropped for lack of memory never arrives; it must cause an error, not a hang.
 const ANSWER_SECONDS: i64 = 10;
 
-/// What a [`Family`] speaks; out of reach for other modules, so that the codec stays in here.
+/// The protocol of a [`Family`]. Private to this module, so that the codec stays inside.
 pub trait Wire {
     /// The protocol number given to `socket(2)`.
     const PROTOCOL: isize;
     /// Whether the family has dump filters that old kernels ignored (`NETLINK_GET_STRICT_CHK`).
     const STRICT: bool;
-    /// What is sent and received.
+    /// The message type, sent and received.
     type Message: NetlinkSerializable + NetlinkDeserializable + std::fmt::Debug;
 }
 
@@ -62,7 +62,7 @@ impl<F: Family> Socket<F> {
     /// Opens a socket in the namespace of the calling thread.
     ///
     /// # Errors
-    /// [`Error::Socket`]: the kernel has no such family (`EPROTONOSUPPORT`), or no memory.
+    /// [`Error::Socket`]: the kernel lacks the family (`EPROTONOSUPPORT`), or memory.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that opens a raw socket, to guard its reading"
@@ -70,18 +70,18 @@ impl<F: Family> Socket<F> {
     pub fn open() -> Result<Self, Error> {
         let mut socket = netlink_sys::Socket::new(F::PROTOCOL)?;
         socket.set_ext_ack(true)?;
-        // Refusals then repeat only the request's header, so that the kernel's words are found behind it.
+        // An error then repeats only the request's header, and the kernel's text follows directly.
         socket.set_cap_ack(true)?;
         if F::STRICT {
             match socket.set_netlink_get_strict_chk(true) {
-                // Before Linux 4.20 filters are ignored, so every list is filtered once more where it is read.
+                // Before Linux 4.20 filters are ignored. So each reader of a list filters once more.
                 Err(e) if e.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
                 answer => answer?,
             }
         }
         setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(ANSWER_SECONDS)).map_err(io::Error::from)?;
         let port = socket.bind_auto()?.port_number();
-        // Nobody but the kernel (port 0) can put messages into a connected netlink socket.
+        // Only the kernel (port 0) can send messages to a connected netlink socket.
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self {
             raw: socket,
@@ -92,7 +92,7 @@ impl<F: Family> Socket<F> {
         })
     }
 
-    /// Opens a socket that speaks with `netns` for life; the calling thread stays where it is.
+    /// Opens a socket that stays in `netns`. The calling thread stays in its own namespace.
     ///
     /// # Errors
     /// As [`Socket::open`], and [`Error::Netns`].
@@ -103,13 +103,13 @@ impl<F: Family> Socket<F> {
         netns.run(Self::open).map_err(Error::Netns)?
     }
 
-    /// Sends a change and waits until the kernel has made it.
+    /// Sends a change and waits until the kernel has applied it.
     pub(super) fn change(&mut self, message: F::Message, flags: u16) -> Result<(), Error> {
         self.send(message, flags | NLM_F_ACK)?;
         self.receive().map(|_| ())
     }
 
-    /// Asks for one object; `None` stands for an answer without any.
+    /// Requests one object. Returns `None` if the answer has none.
     pub(super) fn get(&mut self, message: F::Message) -> Result<Option<F::Message>, Error> {
         self.send(message, NLM_F_ACK)?;
         let mut answers = self.receive()?;
@@ -122,17 +122,17 @@ impl<F: Family> Socket<F> {
         }
     }
 
-    /// Asks for every object that matches `message`.
+    /// Requests every object that matches `message`.
     ///
-    /// An object that the codec cannot read is left out with a warning: a link of some other subsystem with a new
-    /// kind of attribute must not keep a pod from starting.
+    /// An object that the codec cannot read is left out with a warning: a link with a new kind of attribute
+    /// must not keep a pod from starting.
     pub(super) fn dump(&mut self, message: impl Fn() -> F::Message) -> Result<Vec<F::Message>, Error> {
         let answers = whole(sleep, || {
             self.send(message(), NLM_F_DUMP)?;
             self.receive()
         })?;
         for reason in &answers.undecoded {
-            tracing::warn!("netlink: an object is left out of a list: {reason}");
+            tracing::warn!("netlink: object left out of a list, cannot decode it: {reason}");
         }
         Ok(answers.objects)
     }
@@ -174,7 +174,7 @@ impl<F: Family> Socket<F> {
     }
 }
 
-/// The first reading during which the list did not change. `pause` is called before each further one.
+/// Returns the first read during which the list did not change. Calls `pause` before each further read.
 fn whole<M>(
     mut pause: impl FnMut(Duration),
     mut read: impl FnMut() -> Result<Answers<M>, Error>,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-/// A namespace of its own for one test; it goes with the last descriptor.
+/// A namespace for one test. It ends with the last descriptor.
 pub(crate) fn fresh() -> Netns {
     let made = thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).expect("this test makes network namespaces and must run as root");
@@ -25,7 +25,7 @@ fn work_runs_inside_and_the_caller_stays_outside() {
 }
 
 #[test]
-fn a_panic_inside_reaches_the_caller_and_moves_nobody() {
+fn a_panic_inside_a_namespace_reaches_the_caller() {
     let before = Netns::current().unwrap();
     let netns = fresh();
     let outcome = std::panic::catch_unwind(|| netns.run(|| panic!("inside")));
@@ -34,7 +34,7 @@ fn a_panic_inside_reaches_the_caller_and_moves_nobody() {
 }
 
 #[test]
-fn a_path_without_anything_is_missing() {
+fn a_namespace_path_that_does_not_exist_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -48,7 +48,7 @@ fn a_path_without_anything_is_missing() {
 }
 
 #[test]
-fn other_files_are_not_namespaces() {
+fn other_files_are_refused_as_namespaces() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();

@@ -41,7 +41,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn an_arp_probe_names_no_sender_address() {
+fn an_arp_probe_has_no_sender_address() {
     let [question] = &questions(&ethernet("02:00:00:00:0a:0b"), &[ip("10.1.0.2")])[..] else {
         panic!("one question for one address");
     };
@@ -88,7 +88,7 @@ fn an_announcement_of_another_host_is_a_claim_with_its_hardware_address() {
 }
 
 #[test]
-fn children_of_one_port_are_told_apart_by_the_whole_address() {
+fn children_of_one_port_are_distinguished_by_their_full_addresses() {
     let probe = &questions(&infiniband(OTHER), &[ip("10.1.0.2")])[0];
     let found = claim(&infiniband(OWN), &[ip("10.1.0.2")], &probe.bytes).expect("a claim");
     assert_eq!(found.hardware.unwrap().to_string(), OTHER);
@@ -105,7 +105,7 @@ fn a_links_own_probe_and_other_addresses_are_no_claim() {
 }
 
 #[test]
-fn an_advertisement_that_a_router_passed_on_is_no_claim() {
+fn an_advertisement_forwarded_by_a_router_is_no_claim() {
     let mut frame = frames(&infiniband(OTHER), &[ip("fd00::2")]).remove(0);
     frame.bytes[7] = 254;
     assert_eq!(claim(&infiniband(OWN), &[ip("fd00::2")], &frame.bytes), None);
@@ -113,7 +113,7 @@ fn an_advertisement_that_a_router_passed_on_is_no_claim() {
 
 proptest! {
     #[test]
-    fn no_frame_makes_the_parser_panic_or_name_an_address_that_was_not_asked_for(
+    fn any_frame_is_parsed_without_a_panic_or_a_foreign_address(
         start in 0..3_usize, noise in proptest::collection::vec(any::<u8>(), 0..120), at in 0..120_usize
     ) {
         let asked = [ip("10.1.0.2"), ip("fd00::2")];
@@ -130,7 +130,7 @@ proptest! {
     }
 }
 
-/// Gives the link `v1` of `netns` an address that is valid at once, and returns its hardware address.
+/// Adds an address that is usable at once to the link `v1` of `netns`. Returns the link's hardware address.
 fn give(netns: &Netns, address: &str) -> HwAddress {
     let mut socket = Socket::<Route>::open_in(netns).unwrap();
     let link = socket.link("v1").unwrap().unwrap();
@@ -158,7 +158,7 @@ fn the_kernel_of_another_host_answers_a_probe_with_its_hardware_address() {
 }
 
 #[test]
-fn an_address_of_no_host_is_not_answered() {
+fn an_unused_address_gets_no_answer() {
     let (here, there, index) = cable();
     give(&there, "10.1.0.2/24");
     give(&there, "fd00:1::2/64");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bytes of a probe, and of the answers to it.
+//! The frames of a probe and of its answers.
 
 use super::Claim;
 use crate::announce::frame::{
@@ -18,8 +18,8 @@ const IPV6_HEADER: usize = 40;
 /// Type, code, checksum, flags and target of a neighbour advertisement (RFC 4861 § 4.4).
 const ADVERTISEMENT_HEADER: usize = 24;
 
-/// Builds the questions: for each IPv4 address an ARP probe, for each IPv6 address the neighbour solicitation of
-/// duplicate address detection. None for a link that is neither Ethernet nor InfiniBand.
+/// Builds the questions: for each IPv4 address an ARP probe, for each IPv6 address the neighbour solicitation
+/// of duplicate address detection. Empty if the link is neither Ethernet nor InfiniBand.
 pub fn questions(link: &Link, addresses: &[IpAddr]) -> Vec<Frame> {
     let Some(layer) = Layer::of(link) else {
         return Vec::new();
@@ -45,17 +45,18 @@ fn solicitation(address: Ipv6Addr, broadcast: &[u8]) -> Frame {
     icmpv6(Ipv6Addr::UNSPECIFIED, solicited_node(address), body, broadcast)
 }
 
-/// The multicast group of every host with an address that ends like `address` (RFC 4291 § 2.7.1).
+/// The multicast group of all hosts whose address has the same last 24 bits as `address` (RFC 4291 § 2.7.1).
 fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     let low = u16::from_be_bytes([b, c]);
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), low)
 }
 
-/// Reads one received frame: does it say that another host uses one of `addresses`?
+/// Returns the claim in a received frame if another host uses one of `addresses`.
 ///
-/// An ARP packet says so if its sender has the address, or if another host probes for it at this moment; a neighbour
-/// advertisement, if its target is the address. Everything else, damaged frames included, is `None`.
+/// An ARP packet is a claim if its sender has the address, or if another host probes for the address at this
+/// moment. A neighbour advertisement is a claim if its target is the address. Every other frame, damaged or
+/// not, is `None`.
 pub fn claim(link: &Link, addresses: &[IpAddr], frame: &[u8]) -> Option<Claim> {
     let claim = match frame.first()? >> 4 {
         6 => advertised(frame),
@@ -77,7 +78,7 @@ fn arp_claim(link: &Link, frame: &[u8]) -> Option<Claim> {
     let sender = Ipv4Addr::from(*rest.first_chunk::<4>()?);
     let target = Ipv4Addr::from(*rest.get(4 + length..)?.first_chunk::<4>()?);
     let address = if sender.is_unspecified() {
-        // A probe. The kernel also delivers the ones that this link sent.
+        // An ARP probe. The kernel also delivers the probes that this link sent.
         (hardware != layer.own).then_some(target)?
     } else {
         sender
@@ -90,7 +91,7 @@ fn arp_claim(link: &Link, frame: &[u8]) -> Option<Claim> {
 
 fn advertised(frame: &[u8]) -> Option<Claim> {
     let (header, message) = frame.split_at_checked(IPV6_HEADER)?;
-    // Next header and hop limit; a router would have lowered the latter.
+    // Next header and hop limit. A router would have lowered the hop limit.
     if header[6..8] != [ICMPV6, 255] {
         return None;
     }
@@ -105,13 +106,13 @@ fn advertised(frame: &[u8]) -> Option<Claim> {
     })
 }
 
-/// The target's hardware address among the options of an advertisement: the last 6 bytes of an option of one unit, the
-/// last 20 of one of three (RFC 2464 § 6, RFC 4391 § 9.3).
+/// The target's hardware address among the options of an advertisement: the last 6 bytes of an option of one
+/// unit, the last 20 bytes of an option of three (RFC 2464 § 6, RFC 4391 § 9.3).
 fn target_hardware(mut options: &[u8]) -> Option<HwAddress> {
     while let [kind, units, ..] = *options {
         let (option, rest) = options.split_at_checked(usize::from(units) * OPTION_UNIT)?;
         match (kind, units) {
-            // An option of no length would never end.
+            // An option of length zero would loop forever.
             (_, 0) => return None,
             (TARGET_LINK_LAYER_ADDRESS, 1) => return Some(HwAddress::new(option.last_chunk::<6>()?)),
             (TARGET_LINK_LAYER_ADDRESS, 3) => return Some(HwAddress::new(option.last_chunk::<20>()?)),

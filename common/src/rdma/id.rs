@@ -4,7 +4,7 @@ mod text;
 use std::fmt;
 use std::str::FromStr;
 
-/// A text that is no GUID, P_Key or PCI address.
+/// The text is not a GUID, P_Key or PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not {want}")]
 pub struct IdError {
@@ -26,7 +26,7 @@ impl IdError {
 pub struct Guid(pub u64);
 
 impl fmt::Display for Guid {
-    /// As sysfs writes it: `248a:0703:00b4:0c5e`.
+    /// In the format of sysfs: `248a:0703:00b4:0c5e`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |shift: u32| (self.0 >> shift) & 0xffff;
         write!(
@@ -43,7 +43,7 @@ impl fmt::Display for Guid {
 impl FromStr for Guid {
     type Err = IdError;
 
-    /// Reads four groups of four digits (sysfs) or eight of two (`ip link`, Kubernetes).
+    /// Parses four groups of four digits (sysfs) or eight of two (`ip link`, Kubernetes).
     fn from_str(text: &str) -> Result<Self, IdError> {
         let want = "a GUID: four groups of four hexadecimal digits, or eight of two, separated by colons";
         let groups: Vec<&str> = text.split(':').collect();
@@ -62,33 +62,34 @@ impl FromStr for Guid {
     }
 }
 
-/// A partition key: 15 bits of partition, and the top bit for full membership (InfiniBand Architecture § 10.9.1).
+/// A partition key: 15 bits for the partition, and the top bit for full membership (InfiniBand Architecture §
+/// 10.9.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pkey(pub u16);
 
 impl Pkey {
-    /// The partition every port is in by default, as a full member.
+    /// The default partition of every port, as a full member.
     pub const DEFAULT: Self = Self(0xffff);
 
     const FULL_MEMBER: u16 = 0x8000;
 
-    /// Whether the member may speak with limited members, too.
+    /// Whether the member may also communicate with limited members.
     pub fn full_member(self) -> bool {
         self.0 & Self::FULL_MEMBER != 0
     }
 
-    /// The same partition as a full member, which is what IPoIB makes of every key.
+    /// The same partition as a full member. IPoIB sets this bit in every key.
     #[must_use]
     pub fn as_full_member(self) -> Self {
         Self(self.0 | Self::FULL_MEMBER)
     }
 
-    /// Whether both name the same partition, whatever the membership.
+    /// Whether both keys are of the same partition. Membership is ignored.
     pub fn matches(self, other: Self) -> bool {
         (self.0 ^ other.0) & !Self::FULL_MEMBER == 0
     }
 
-    /// Whether it names a partition; 0x0000 and 0x8000 are empty entries of a table.
+    /// Whether it is a key of a partition; 0x0000 and 0x8000 are empty table entries.
     pub fn is_valid(self) -> bool {
         self.0 & !Self::FULL_MEMBER != 0
     }
@@ -103,7 +104,7 @@ impl fmt::Display for Pkey {
 impl FromStr for Pkey {
     type Err = IdError;
 
-    /// Reads `0x8001`, or the same number in decimal.
+    /// Parses `0x8001`, or the same number in decimal.
     fn from_str(text: &str) -> Result<Self, IdError> {
         let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             Some(digits) if digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
@@ -118,7 +119,7 @@ impl FromStr for Pkey {
     }
 }
 
-/// The place of a PCI function: domain, bus, device, function.
+/// The address of a PCI function: domain, bus, device, function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PciAddress {
     domain: u32,
@@ -128,7 +129,7 @@ pub struct PciAddress {
 }
 
 impl fmt::Display for PciAddress {
-    /// As sysfs writes it: `0000:3b:00.1`.
+    /// In the format of sysfs: `0000:3b:00.1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

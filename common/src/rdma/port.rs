@@ -11,9 +11,9 @@ pub struct Device {
     pub name: String,
     /// GUID of the whole device.
     pub node_guid: Guid,
-    /// The PCI function it is on; `None` for devices made by software.
+    /// Its PCI function; `None` for devices made by software.
     pub pci: Option<PciAddress>,
-    /// The device behind it, after all links are followed; `None` if it has none (e.g. `rxe`).
+    /// The folder of its hardware device, with symbolic links resolved; `None` if it has none (e.g. `rxe`).
     pub path: Option<PathBuf>,
     /// Ports by ascending number.
     pub ports: Vec<Port>,
@@ -21,36 +21,36 @@ pub struct Device {
 
 /// A port of an RDMA device.
 ///
-/// P_Keys and netdevs are not in here, because reading them can take hundreds of questions to the hardware:
+/// P_Keys and netdevs are read separately, since reading them can take hundreds of requests to the hardware:
 /// see [`Sysfs::pkeys`](super::Sysfs::pkeys) and [`Sysfs::netdevs`](super::Sysfs::netdevs).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Number, from 1.
     pub number: u32,
-    /// What it speaks.
+    /// Its link layer.
     pub layer: PortLayer,
     /// Logical state.
     pub state: PortState,
-    /// Physical state in the kernel's words, e.g. `LinkUp`, `Polling`, `Disabled`.
+    /// Physical state in the kernel's text, e.g. `LinkUp`, `Polling`, `Disabled`.
     pub phys_state: String,
     /// Speed in Mbit/s.
     pub rate_mbps: Option<u32>,
-    /// Local identifier the subnet manager gave; 0 while there is none, and on Ethernet.
+    /// Local identifier from the subnet manager; 0 before there is one, and on Ethernet.
     pub lid: u16,
-    /// Local identifier of the subnet manager; 0 while there is none.
+    /// Local identifier of the subnet manager; 0 without one.
     pub sm_lid: u16,
     /// The first entry of the GID table; `None` if it is empty.
     pub gid: Option<Ipv6Addr>,
 }
 
-/// What a port speaks.
+/// The link layer of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortLayer {
     /// InfiniBand.
     Infiniband,
     /// RoCE or iWARP.
     Ethernet,
-    /// The driver does not say.
+    /// The driver reports none.
     Unspecified,
 }
 
@@ -65,7 +65,7 @@ pub enum PortState {
     Armed,
     /// Carries traffic.
     Active,
-    /// Was active, and lost its link for a moment.
+    /// Active, with its link lost for a moment.
     ActiveDefer,
     /// Anything else, e.g. `NOP`.
     Unknown,
@@ -124,7 +124,7 @@ impl PortLayer {
 }
 
 impl PortState {
-    /// Reads sysfs' `4: ACTIVE`; the number is the specification's.
+    /// Parses sysfs' `4: ACTIVE`; the number is the specification's.
     pub(super) fn parse(text: &str) -> Self {
         let code = text.split(':').next().and_then(|number| number.parse().ok());
         code.map_or(Self::Unknown, Self::from_code)

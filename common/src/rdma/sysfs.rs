@@ -14,14 +14,14 @@ use std::{fs, io};
 
 /// A mounted sysfs.
 ///
-/// It shows the links of the namespace it was mounted in, whatever namespace the reader is in.
+/// It shows the links of the namespace in which it was mounted, in whatever namespace the reader runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sysfs {
     root: PathBuf,
 }
 
 impl Sysfs {
-    /// The node's own, at `/sys`.
+    /// The node's sysfs at `/sys`.
     pub fn host() -> Self {
         Self::at("/sys")
     }
@@ -34,7 +34,7 @@ impl Sysfs {
     /// Every RDMA device by name; empty if no RDMA driver is loaded.
     ///
     /// # Errors
-    /// The class folder is there but cannot be listed.
+    /// The class folder exists but cannot be listed.
     pub fn devices(&self) -> io::Result<Vec<Device>> {
         let class = self.root.join("class/infiniband");
         let mut devices: Vec<Device> = names(&class)?.iter().map(|name| device(&class, name)).collect();
@@ -45,7 +45,8 @@ impl Sysfs {
     /// The P_Keys of a port in the order of its table, without the empty entries.
     ///
     /// # Errors
-    /// The table cannot be listed, e.g. because the device is gone. Ethernet ports may have none: empty.
+    /// The table cannot be listed, e.g. because the device is gone. An Ethernet port without a table has no
+    /// keys.
     pub fn pkeys(&self, device: &Device, port: &Port) -> io::Result<Vec<Pkey>> {
         let table = self.port_folder(device, port).join("pkeys");
         let mut slots: Vec<u32> = names(&table)?
@@ -66,7 +67,7 @@ impl Sysfs {
     pub fn netdevs(&self, device: &Device, port: &Port) -> io::Result<Vec<String>> {
         let table = self.port_folder(device, port).join("gid_attrs/ndevs");
         let slots = names(&table)?;
-        // An empty slot answers EINVAL.
+        // Reading an empty slot fails with EINVAL.
         let found: BTreeSet<String> = slots
             .iter()
             .filter_map(|slot| attribute(&table.join(slot)))
@@ -74,10 +75,10 @@ impl Sysfs {
         Ok(found.into_iter().collect())
     }
 
-    /// The device and port that carry a link of the namespace this sysfs was mounted in.
+    /// The device and port below a link of the namespace in which this sysfs was mounted.
     ///
-    /// An IPoIB link is known by its port's GUID, which is in its address, and by the device behind it; an Ethernet
-    /// link by the device behind it, or else by the GID tables.
+    /// An IPoIB link is matched by the port GUID in its address and by its hardware device; an Ethernet link
+    /// by its hardware device, or else by the GID tables.
     pub fn port_of<'d>(&self, devices: &'d [Device], link: &Link) -> Option<(&'d Device, &'d Port)> {
         match link.layer {
             LinkLayer::Infiniband => self.infiniband_port(devices, link),
@@ -91,7 +92,7 @@ impl Sysfs {
         let ours = |device: &Device| behind.is_none() || device.path == behind;
         let ports = || ports(devices, PortLayer::Infiniband).filter(|(device, _)| ours(device));
         let guid = link.address.port_guid()?;
-        // A child may have been given an address of its own; the number of its port still stands.
+        // A child may have a port GUID of its own. Its port number still identifies the port.
         ports().find(|(_, port)| port.guid() == Some(guid)).or_else(|| {
             behind.as_ref()?;
             let number = self.port_number(link)?;
@@ -113,23 +114,23 @@ impl Sysfs {
         })
     }
 
-    /// The PCI function behind a link; `None` for a link made by software, or none of that name.
+    /// The PCI function of a link; `None` for a virtual link, or if no link has that name.
     pub fn pci_of_netdev(&self, name: &str) -> Option<PciAddress> {
         pci_of(&self.netdev_folder(name)?.join("device").canonicalize().ok()?)
     }
 
-    /// The NUMA node that the device behind a link is on; `None` for a link made by software, and on a machine that
-    /// has no NUMA (the kernel says -1).
+    /// The NUMA node of a link's hardware device; `None` for a virtual link, and on a machine without NUMA
+    /// (the kernel reports -1).
     pub fn numa_node_of_netdev(&self, name: &str) -> Option<u32> {
         attribute(&self.netdev_folder(name)?.join("device/numa_node"))?
             .parse()
             .ok()
     }
 
-    /// The links on a device, by name: a PCI function (`0000:3b:00.0`) or an auxiliary device (`mlx5_core.sf.4`, a
-    /// subfunction). None for an id that is neither.
+    /// The links on a device, by name. `device` is a PCI function (`0000:3b:00.0`) or an auxiliary device
+    /// (`mlx5_core.sf.4`, a subfunction). Empty for any other id.
     ///
-    /// # Errors
+    /// # Errors The device's folder exists but cannot be listed.
     /// The device's folder is there but cannot be listed.
     pub fn netdevs_of(&self, device: &str) -> io::Result<Vec<String>> {
         if !is_plain(device) {
@@ -152,7 +153,7 @@ impl Sysfs {
     /// The links on the device whose folder is `folder` (`/sys/devices/…`), by name.
     ///
     /// # Errors
-    /// The folder is there but cannot be listed.
+    /// The folder exists but cannot be listed.
     pub fn netdevs_in(&self, folder: &Path) -> io::Result<Vec<String>> {
         let Ok(inside) = folder.strip_prefix("/sys") else {
             return Ok(Vec::new());
@@ -162,13 +163,13 @@ impl Sysfs {
         Ok(found)
     }
 
-    /// The device behind `link`, unless sysfs shows another link under its name.
+    /// The hardware device of `link`; `None` if sysfs shows another link under its name.
     fn device_behind(&self, link: &Link) -> Option<PathBuf> {
         let folder = self.own_folder(link)?;
         folder.join("device").canonicalize().ok()
     }
 
-    /// Drivers count `dev_port` from 0 and ports from 1.
+    /// The port number of `link`. Drivers count `dev_port` from 0, ports count from 1.
     fn port_number(&self, link: &Link) -> Option<u32> {
         let number: u32 = attribute(&self.own_folder(link)?.join("dev_port"))?
             .parse()
@@ -176,7 +177,7 @@ impl Sysfs {
         number.checked_add(1)
     }
 
-    /// The folder of `link`, unless it belongs to a link of the same name in another namespace.
+    /// The folder of `link`; `None` if the folder is of a link with the same name in another namespace.
     fn own_folder(&self, link: &Link) -> Option<PathBuf> {
         let folder = self.netdev_folder(&link.name)?;
         let index: u32 = attribute(&folder.join("ifindex"))?.parse().ok()?;
@@ -196,7 +197,7 @@ impl Sysfs {
     }
 }
 
-/// Every port that speaks `layer`, with its device.
+/// Every port of the link layer `layer`, with its device.
 fn ports(devices: &[Device], layer: PortLayer) -> impl Iterator<Item = (&Device, &Port)> {
     let all = devices
         .iter()
@@ -204,7 +205,7 @@ fn ports(devices: &[Device], layer: PortLayer) -> impl Iterator<Item = (&Device,
     all.filter(move |(_, port)| port.layer == layer)
 }
 
-/// Whether `name` is one part of a path and leads nowhere else.
+/// Whether `name` is a single path component that stays in its folder.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains('/')
 }
@@ -271,21 +272,22 @@ fn rate_mbps(text: &str) -> Option<u32> {
         .checked_add(tenths * 100)
 }
 
-/// The nearest folder upwards whose name is a PCI address: a subfunction (auxiliary bus) is on its parent's.
+/// The nearest ancestor folder that is named by a PCI address: a subfunction (auxiliary bus) is below its
+/// parent's.
 fn pci_of(device: &Path) -> Option<PciAddress> {
     device
         .ancestors()
         .find_map(|folder| folder.file_name()?.to_str()?.parse().ok())
 }
 
-/// The text of a sysfs file; `None` if it is absent, refused or empty.
+/// The text of a sysfs file; `None` if it is absent, unreadable or empty.
 fn attribute(file: &Path) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The names in a folder; none if there is no folder.
+/// The names in a folder; empty if the folder does not exist.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

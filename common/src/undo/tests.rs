@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Log = Vec<String>;
 
-/// Does `word`, and remembers `-word`.
+/// Logs `word`, and registers a step that logs `-word`.
 fn step(undo: &mut Undo<'_, Log>, word: &'static str) -> Result<&'static str, String> {
     let effect = |log: &mut Log| {
         log.push(word.to_owned());
@@ -17,7 +17,7 @@ fn step(undo: &mut Undo<'_, Log>, word: &'static str) -> Result<&'static str, St
 }
 
 #[test]
-fn steps_go_back_last_first_when_work_ends_early() {
+fn early_return_undoes_the_steps_in_reverse_order() {
     let mut log = Log::new();
     let mut undo = Undo::new(&mut log);
     assert_eq!(step(&mut undo, "a"), Ok("a"));
@@ -50,7 +50,7 @@ fn an_effect_that_fails_leaves_no_step() {
 }
 
 #[test]
-fn a_step_remembered_before_its_effect_goes_back_too() {
+fn a_step_registered_before_its_effect_is_undone() {
     let mut log = Log::new();
     let mut undo = Undo::new(&mut log);
     undo.remember("release the address", |log: &mut Log| {
@@ -63,7 +63,7 @@ fn a_step_remembered_before_its_effect_goes_back_too() {
 }
 
 #[test]
-fn failures_and_panics_are_told_and_stop_nothing() {
+fn failing_and_panicking_steps_are_reported_and_the_rest_is_undone() {
     let mut log = Log::new();
     let mut undo = Undo::new(&mut log);
     step(&mut undo, "a").unwrap();
@@ -86,7 +86,7 @@ fn failures_and_panics_are_told_and_stop_nothing() {
 }
 
 #[test]
-fn a_panic_of_the_work_takes_everything_back() {
+fn a_panic_during_the_work_undoes_every_step() {
     let mut log = Log::new();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut undo = Undo::new(&mut log);

@@ -4,7 +4,7 @@ use crate::netlink::{HwAddress, Link, LinkLayer};
 use crate::packet::Frame;
 use std::net::IpAddr;
 
-/// A link with nothing but what an announcement needs.
+/// A link with only the properties that an announcement needs.
 fn link(layer: LinkLayer, address: &str, broadcast: &str) -> Link {
     let hardware = |text: &str| text.parse::<HwAddress>().unwrap();
     Link {
@@ -38,7 +38,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn an_ipv4_address_on_ethernet_is_a_request_and_a_reply() {
+fn an_ipv4_address_is_announced_by_an_arp_request_and_a_reply() {
     let broadcast = vec![0xff; 6];
     let request = "0001 0800 06 04 0001  0200 0000 0a0b 0a01 0002  0000 0000 0000 0a01 0002";
     let reply = "0001 0800 06 04 0002  0200 0000 0a0b 0a01 0002  0200 0000 0a0b 0a01 0002";
@@ -51,7 +51,7 @@ fn an_ipv4_address_on_ethernet_is_a_request_and_a_reply() {
 }
 
 #[test]
-fn an_ipv4_address_on_infiniband_has_room_for_20_bytes() {
+fn an_arp_packet_on_infiniband_holds_20_byte_addresses() {
     let own = "0000 1049 fe80 0000 0000 0000 248a 0703 00b4 0c5e";
     let nobody = "00".repeat(20);
     let broadcast = bytes("00ff ffff ff12 401b 8001 0000 0000 0000 ffff ffff");

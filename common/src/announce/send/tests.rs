@@ -11,7 +11,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// A cable whose ends are silent, `v0` in the first namespace and `v1` in the second.
+/// A veth pair that sends nothing itself: `v0` in the first namespace, `v1` in the second.
 pub(crate) fn cable() -> (Netns, Netns, u32) {
     let (here, there) = (fresh(), fresh());
     let kind = NewLinkKind::Veth { peer: "v1" };
@@ -54,7 +54,7 @@ pub(crate) fn cable() -> (Netns, Netns, u32) {
     (here, there, index)
 }
 
-/// Everything that arrives in `netns` from now on.
+/// A socket that receives every frame that arrives in `netns` from now on.
 fn listener(netns: &Netns) -> OwnedFd {
     let opened = netns.run(|| {
         socket(
@@ -71,7 +71,7 @@ fn listener(netns: &Netns) -> OwnedFd {
 }
 
 #[test]
-fn announcements_arrive_at_the_neighbour_as_they_were_made() {
+fn announcements_arrive_unchanged_at_the_neighbour() {
     let (here, there, index) = cable();
     let link = Socket::<Route>::open_in(&here)
         .unwrap()
@@ -88,7 +88,7 @@ fn announcements_arrive_at_the_neighbour_as_they_were_made() {
         let mut expected = [&frame.destination[..], link.address.as_bytes()].concat();
         expected.extend(frame.protocol.to_be_bytes());
         expected.extend(&frame.bytes);
-        // The end's own report of the multicast groups it is in may come between.
+        // The link's own multicast group reports may arrive in between.
         let mut buffer = [0; 2048];
         let arrived = std::iter::repeat_with(|| {
             let length =

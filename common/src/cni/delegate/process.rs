@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A child process that is fed, read and bounded in time by one thread.
+//! Runs a child process: one thread writes its stdin, reads its stdout and bounds its time.
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often a binary that is being replaced is tried again (`ETXTBSY`), 10 ms apart; libcni does the same.
+/// How many times a program that is being replaced (`ETXTBSY`) is started, 10 ms apart. libcni does the same.
 const BUSY_ATTEMPTS: u32 = 5;
 
 /// The most that is read from a delegate's stdout, in bytes.
@@ -29,9 +29,9 @@ pub(super) struct Output {
 pub(super) enum Failure {
     #[error("cannot be started: {0}")]
     Spawn(io::Error),
-    #[error("cannot be talked to: {0}")]
+    #[error("communication failed: {0}")]
     Pipe(io::Error),
-    #[error("cannot be noted down before it works: {0}")]
+    #[error("cannot be recorded before it starts work: {0}")]
     Note(io::Error),
     #[error("did not end within {0:?} and was killed")]
     Timeout(Duration),
@@ -45,15 +45,15 @@ impl From<Errno> for Failure {
     }
 }
 
-/// Runs `command` with `input` on stdin until it ends. Its stderr is ours. `started` is told its process id before the process gets
-/// any of `input`.
+/// Runs `command` with `input` on stdin until it ends. The child inherits our stderr. `started` gets the
+/// child's process id before the child gets any of `input`.
 pub(super) fn run(
     mut command: Command,
     input: &[u8],
     timeout: Duration,
     started: impl FnOnce(u32) -> io::Result<()>,
 ) -> Result<Output, Failure> {
-    // A group of its own, so that a plugin that forked is killed with its children.
+    // A process group of its own, so that a plugin that forked is killed together with its children.
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -70,7 +70,7 @@ pub(super) fn run(
             stdout,
         }),
         Err(failure) => {
-            // The group may be gone already; the child is reaped in any case.
+            // The group may be gone already. The child is reaped in any case.
             if let Ok(pid) = i32::try_from(child.id()) {
                 let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
             }
@@ -113,7 +113,7 @@ fn talk(child: &mut Child, input: &[u8], deadline: Instant, timeout: Duration) -
                 Ok(size) => rest = &rest[size..],
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock || e.kind() == io::ErrorKind::Interrupted => {
                 }
-                // It does not want to read the rest; what it answers decides.
+                // The child closed stdin before reading all of it. Its answer on stdout decides.
                 Err(_) => rest = &[],
             }
         }
@@ -123,7 +123,7 @@ fn talk(child: &mut Child, input: &[u8], deadline: Instant, timeout: Duration) -
     }
 }
 
-/// Waits until stdin takes, or stdout has, more.
+/// Waits until stdin accepts more input, or stdout has more output.
 fn ready(
     stdin: Option<&ChildStdin>,
     stdout: &ChildStdout,
@@ -138,7 +138,7 @@ fn ready(
     if let Some(stdin) = stdin {
         fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLOUT));
     }
-    // Rounded up, so that the last fraction of a millisecond does not spin.
+    // Rounded up, so that the last fraction of a millisecond is not a busy loop.
     let wait = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
     match poll(&mut fds, wait) {
         Ok(_) | Err(Errno::EINTR) => {}
@@ -162,7 +162,7 @@ fn read_some(stdout: &mut ChildStdout, answer: &mut Vec<u8>) -> Result<usize, Fa
     }
 }
 
-/// Waits for the end of a child that has closed its stdout, which is its end but for a moment.
+/// Waits for a child that has closed its stdout, and so ends within moments.
 fn wait(child: &mut Child, deadline: Instant, timeout: Duration) -> Result<ExitStatus, Failure> {
     let mut pause = Duration::from_micros(20);
     loop {

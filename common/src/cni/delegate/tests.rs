@@ -59,7 +59,7 @@ fn a_delegate_is_called_as_the_plugin_was() {
 }
 
 #[test]
-fn a_result_of_an_old_version_is_understood() {
+fn a_delegates_result_of_an_old_version_is_accepted() {
     let result = add(
         r#"echo '{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","gateway":"10.0.0.1"}}'"#,
         "",
@@ -70,7 +70,7 @@ fn a_result_of_an_old_version_is_understood() {
 }
 
 #[test]
-fn a_delegates_error_keeps_its_code_and_gets_its_name() {
+fn a_delegates_error_keeps_its_code_and_is_prefixed_with_its_name() {
     let error = add(
         r#"echo '{"code":110,"msg":"pool is full","details":"254 of 254"}'; exit 1"#,
         "",
@@ -84,7 +84,7 @@ fn a_delegates_error_keeps_its_code_and_gets_its_name() {
 }
 
 #[test]
-fn a_failure_without_an_error_document_says_how_it_ended() {
+fn a_failure_without_an_error_document_reports_the_exit_status() {
     let error = add("echo oops; exit 3", "", SECOND).unwrap_err();
     assert_eq!(error.code, Code::DELEGATE);
     assert!(
@@ -94,7 +94,7 @@ fn a_failure_without_an_error_document_says_how_it_ended() {
 }
 
 #[test]
-fn garbage_is_no_result() {
+fn garbage_on_stdout_is_not_accepted_as_a_result() {
     for garbage in [
         "echo hello",
         "true",
@@ -124,7 +124,7 @@ fn a_delegate_that_hangs_is_killed_with_its_children() {
 }
 
 #[test]
-fn a_delegate_that_closes_stdout_and_hangs_is_killed_too() {
+fn a_delegate_that_closes_stdout_and_hangs_is_killed() {
     let error = add("exec >&-; sleep 60", "", Duration::from_millis(200)).unwrap_err();
     assert!(error.msg.contains("did not end within"), "{error:?}");
 }
@@ -143,7 +143,7 @@ fn a_delegate_that_floods_stdout_is_killed() {
 }
 
 #[test]
-fn a_missing_delegate_is_named_with_the_places_searched() {
+fn the_error_for_a_missing_delegate_lists_the_searched_folders() {
     let plugins = Plugins::with("x", "");
     let call = plugins.call("");
     let error = Delegate::new("y", &call, SECOND)
@@ -157,7 +157,7 @@ fn a_missing_delegate_is_named_with_the_places_searched() {
 }
 
 #[test]
-fn a_type_that_is_a_path_is_refused() {
+fn a_delegate_type_that_is_a_path_is_refused() {
     let plugins = Plugins::with("x", "");
     for name in ["", "../x", "/bin/sh", "."] {
         assert_eq!(
@@ -169,7 +169,7 @@ fn a_type_that_is_a_path_is_refused() {
 }
 
 #[test]
-fn gc_passes_its_own_list_and_no_attachment() {
+fn gc_passes_the_valid_attachments_and_no_attachment_variables() {
     let script = r#"
         [ -z "$CNI_CONTAINERID$CNI_NETNS$CNI_IFNAME" ] || exit 9
         case $(cat) in *'"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"net1"}]'*) ;; *) exit 8;; esac"#;
@@ -182,7 +182,7 @@ fn gc_passes_its_own_list_and_no_attachment() {
 }
 
 #[test]
-fn a_binary_that_is_being_replaced_is_tried_again() {
+fn starting_a_binary_that_is_being_replaced_is_retried() {
     let plugins = Plugins::with("x", "");
     let file = plugins.0.path().join("x");
     fs::copy("/bin/true", &file).unwrap();

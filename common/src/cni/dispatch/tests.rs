@@ -3,7 +3,7 @@ use super::*;
 use crate::cni::IpConfig;
 use std::cell::RefCell;
 
-/// Writes down which verb was called for what.
+/// Records each verb that is called, with its arguments.
 #[derive(Default)]
 struct Recorder(RefCell<Vec<String>>);
 
@@ -69,7 +69,7 @@ fn without<'e>(name: &str, env: Vec<(&'e str, &'e str)>) -> Vec<(&'e str, &'e st
     env.into_iter().filter(|(n, _)| *n != name).collect()
 }
 
-/// Exit status, stdout as JSON (null if empty), and what was called.
+/// Returns the exit status, stdout as JSON (null if empty), and the recorded calls.
 fn call(env: Vec<(&str, &str)>, stdin: &str) -> (u8, Value, Vec<String>) {
     let (plugin, mut stdout) = (Recorder::default(), Vec::new());
     let streams = Streams {
@@ -97,7 +97,7 @@ fn error(env: Vec<(&str, &str)>, stdin: &str) -> (u64, String) {
 }
 
 #[test]
-fn add_answers_in_the_version_asked_for() {
+fn add_answers_in_the_version_of_the_configuration() {
     for version in Version::ALL {
         let conf = format!(r#"{{"cniVersion":"{version}","name":"ib"}}"#);
         let (status, document, called) = call(env("ADD"), &conf);
@@ -134,7 +134,7 @@ fn del_needs_no_namespace() {
 }
 
 #[test]
-fn all_missing_variables_are_named_at_once() {
+fn one_error_names_all_missing_variables() {
     let (code, msg) = error(vec![("CNI_COMMAND", "ADD"), ("CNI_IFNAME", "net1")], CONF);
     assert_eq!(code, 4);
     assert_eq!(
@@ -144,7 +144,7 @@ fn all_missing_variables_are_named_at_once() {
 }
 
 #[test]
-fn an_unset_command_tells_a_person_what_this_is() {
+fn a_call_without_a_command_prints_what_the_plugin_is() {
     let mut stderr = Vec::new();
     let streams = Streams {
         stdin: &b""[..],
@@ -160,7 +160,7 @@ fn an_unset_command_tells_a_person_what_this_is() {
 }
 
 #[test]
-fn version_needs_no_environment_and_repeats_the_version_asked_with() {
+fn version_needs_no_environment_and_repeats_the_callers_version() {
     let (status, document, _) = call(vec![("CNI_COMMAND", "VERSION")], r#"{"cniVersion":"9.9.9"}"#);
     assert_eq!((status, document["cniVersion"].as_str()), (0, Some("9.9.9")));
     assert_eq!(document["supportedVersions"].as_array().unwrap().len(), 7);
@@ -217,7 +217,7 @@ fn bad_container_ids_are_refused() {
 }
 
 #[test]
-fn stdin_that_is_no_configuration_is_refused_with_the_reason() {
+fn invalid_stdin_is_refused_with_the_reason() {
     for (stdin, reason) in [
         ("", "stdin is empty"),
         (" \n", "stdin is empty"),
@@ -238,7 +238,7 @@ fn stdin_that_is_no_configuration_is_refused_with_the_reason() {
 }
 
 #[test]
-fn ten_mebibytes_on_stdin_are_not_read_to_the_end() {
+fn reading_stdin_stops_at_the_size_limit() {
     let big = format!(
         r#"{{"cniVersion":"1.1.0","name":"ib","x":"{}"}}"#,
         "y".repeat(10 << 20)
@@ -253,7 +253,7 @@ fn ten_mebibytes_on_stdin_are_not_read_to_the_end() {
 }
 
 #[test]
-fn an_unknown_version_is_code_1_and_lists_ours() {
+fn an_unknown_version_is_code_1_and_the_error_lists_ours() {
     let (code, msg) = error(env("ADD"), r#"{"cniVersion":"2.0.0","name":"ib"}"#);
     assert!(
         code == 1 && msg.contains("\"2.0.0\"") && msg.contains("1.1.0"),
@@ -272,7 +272,7 @@ fn a_network_needs_a_name() {
 }
 
 #[test]
-fn del_of_what_add_refuses_by_its_name_has_nothing_to_undo() {
+fn del_succeeds_for_names_that_add_refuses() {
     let calls = [
         (env("DEL"), r#"{"cniVersion":"1.1.0","name":"rail 0"}"#),
         (env("DEL"), r#"{"cniVersion":"1.1.0","name":["a"]}"#),
@@ -287,7 +287,7 @@ fn del_of_what_add_refuses_by_its_name_has_nothing_to_undo() {
 }
 
 #[test]
-fn add_and_check_want_an_absolute_namespace_path() {
+fn add_and_check_need_an_absolute_namespace_path() {
     for verb in ["ADD", "CHECK"] {
         let (code, msg) = error(with("CNI_NETNS", "../run/netns/a", env(verb)), CONF);
         assert!(code == 4 && msg.contains("../run/netns/a is relative"), "{msg}");
@@ -301,7 +301,7 @@ fn add_and_check_want_an_absolute_namespace_path() {
 }
 
 #[test]
-fn del_of_an_unknown_version_undoes_what_a_newer_plugin_did() {
+fn del_of_an_unknown_version_removes_the_attachment_of_a_newer_plugin() {
     for version in [r#""2.0.0""#, "2", "{}"] {
         let conf = format!(r#"{{"cniVersion":{version},"name":"ib"}}"#);
         let (status, document, called) = call(env("DEL"), &conf);
@@ -311,7 +311,7 @@ fn del_of_an_unknown_version_undoes_what_a_newer_plugin_did() {
 }
 
 #[test]
-fn del_undoes_what_it_can_though_version_or_arguments_cannot_be_read() {
+fn del_works_with_an_unreadable_version_or_arguments() {
     let with_args = |text: &'static str| [env("DEL"), vec![("CNI_ARGS", text)]].concat();
     for (env, conf) in [
         (env("DEL"), r#"{"cniVersion":1.1,"name":"ib"}"#),
@@ -329,7 +329,7 @@ fn del_undoes_what_it_can_though_version_or_arguments_cannot_be_read() {
 }
 
 #[test]
-fn gc_leaves_out_attachments_that_add_could_not_have_made() {
+fn gc_ignores_attachments_with_names_that_add_refuses() {
     let gc = vec![("CNI_COMMAND", "GC"), ("CNI_PATH", "/x")];
     let listed =
         |list: &str| format!(r#"{{"cniVersion":"1.1.0","name":"ib","cni.dev/valid-attachments":[{list}]}}"#);
@@ -360,7 +360,7 @@ fn unknown_commands_are_refused() {
 }
 
 #[test]
-fn verbs_that_a_version_lacks_are_refused() {
+fn verbs_that_the_version_lacks_are_refused() {
     let old = |v: &str| format!(r#"{{"cniVersion":"{v}","name":"ib","cni.dev/valid-attachments":[]}}"#);
     assert_eq!(error(env("CHECK"), &old("0.3.1")).0, 1);
     assert_eq!(error(env("GC"), &old("1.0.0")).0, 1);
@@ -380,13 +380,13 @@ fn gc(conf: &str) -> (u8, Value, Vec<String>) {
 }
 
 #[test]
-fn a_null_list_of_valid_attachments_is_an_empty_one() {
+fn a_null_list_of_valid_attachments_is_read_as_empty() {
     let null = r#"{"cniVersion":"1.1.0","name":"ib","cni.dev/valid-attachments":null}"#;
     assert_eq!(gc(null), (0, Value::Null, vec!["gc 0".to_owned()]));
 }
 
 #[test]
-fn errors_carry_the_version_they_were_asked_in() {
+fn errors_carry_the_version_of_the_configuration() {
     let conf = CONF.replace("1.1.0", "0.4.0");
     let (_, document, _) = call(without("CNI_NETNS", env("ADD")), &conf);
     assert_eq!(
@@ -398,7 +398,7 @@ fn errors_carry_the_version_they_were_asked_in() {
 }
 
 #[test]
-fn a_panic_is_an_answer_too() {
+fn a_panic_is_answered_with_an_error_document() {
     let (status, document, _) = call(env("ADD"), &CONF.replace("\"ib\"", "\"panic\""));
     assert_eq!((status, document["code"].as_u64()), (1, Some(999)));
     assert!(

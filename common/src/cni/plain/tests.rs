@@ -28,7 +28,7 @@ fn refused(document: &Value) -> String {
 }
 
 #[test]
-fn a_list_is_not_accepted_where_an_object_belongs() {
+fn a_list_is_not_accepted_in_place_of_an_object() {
     assert_eq!(
         refused(&json!({"inner": []})),
         "network configuration: inner: invalid type: sequence, expected an object"
@@ -58,7 +58,7 @@ fn an_empty_text_counts_as_no_address() {
 }
 
 #[test]
-fn sound_values_are_read_and_wrong_ones_are_named_by_their_path() {
+fn errors_name_the_path_of_the_invalid_value() {
     let read: Outer = decode(&json!({
         "name": "a", "count": 7, "inner": {"words": ["x"], "pair": [1, 2]}, "list": [{"words": ["y"]}],
     }))

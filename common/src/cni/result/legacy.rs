@@ -30,7 +30,7 @@ struct Family {
 pub(super) fn write(result: &CniResult, version: Version) -> Value {
     let mut document = json!({ "cniVersion": version.as_str(), "dns": result.dns });
     for (key, is_v4) in [("ip4", true), ("ip6", false)] {
-        // The shape has room for one address per family; the first is the one that matters.
+        // The shape holds one address per family. The first one is the pod's.
         let Some(ip) = result.ips.iter().find(|ip| ip.address.is_ipv4() == is_v4) else {
             continue;
         };

@@ -62,7 +62,7 @@ fn the_newest_shape_has_everything() {
 }
 
 #[test]
-fn one_0_0_knows_no_mtu_no_pci_id_and_no_route_attributes() {
+fn version_1_0_0_has_no_mtu_no_pci_id_and_no_route_attributes() {
     let document = full().to_json(Version::V1_0_0);
     assert_eq!(
         document["interfaces"],
@@ -102,7 +102,7 @@ fn versions_before_0_3_0_have_one_address_per_family_and_its_routes() {
 }
 
 #[test]
-fn what_a_version_can_say_survives_writing_and_reading() {
+fn a_result_survives_writing_and_reading_in_each_version() {
     for version in Version::ALL {
         let once = CniResult::from_json(&full().to_json(version)).unwrap();
         let twice = CniResult::from_json(&once.to_json(version)).unwrap();
@@ -115,7 +115,7 @@ fn what_a_version_can_say_survives_writing_and_reading() {
 }
 
 #[test]
-fn empty_lists_are_left_out_because_multus_takes_them_for_an_interface() {
+fn empty_lists_are_left_out_for_multus() {
     assert_eq!(
         CniResult::default().to_json(Version::V1_1_0),
         json!({"cniVersion": "1.1.0", "dns": {}})
@@ -134,7 +134,7 @@ fn null_lists_are_read_as_empty_ones() {
 }
 
 #[test]
-fn an_address_must_point_at_an_interface_that_is_there() {
+fn an_address_of_a_missing_interface_is_refused() {
     let mut document = full().to_json(Version::V1_1_0);
     document["ips"][1]["interface"] = json!(3);
     let error = CniResult::from_json(&document).unwrap_err();
@@ -142,13 +142,13 @@ fn an_address_must_point_at_an_interface_that_is_there() {
 }
 
 #[test]
-fn a_bad_address_is_named_by_its_path() {
+fn the_error_for_a_bad_address_names_its_path() {
     let error = CniResult::from_json(&json!({"ips": [{"address": "10.0.0.300/24"}]})).unwrap_err();
     assert!(error.msg.contains("ips[0].address"), "{}", error.msg);
 }
 
 #[test]
-fn an_empty_gateway_is_no_gateway_as_go_writes_it() {
+fn an_empty_gateway_is_read_as_no_gateway() {
     let read = CniResult::from_json(&json!({
         "ips": [{"address": "10.0.0.5/24", "gateway": ""}], "routes": [{"dst": "10.9.0.0/16", "gw": ""}],
     }))
@@ -157,7 +157,7 @@ fn an_empty_gateway_is_no_gateway_as_go_writes_it() {
 }
 
 #[test]
-fn a_chain_passes_on_every_member_that_it_was_given() {
+fn a_chained_plugin_passes_on_every_member() {
     let before = json!({
         "cniVersion": "1.1.0", "vendorKey": {"a": null},
         "interfaces": [{"name": "eth0", "sandbox": "/n", "extra": 7}],
@@ -185,7 +185,7 @@ fn a_chain_passes_on_every_member_that_it_was_given() {
 }
 
 #[test]
-fn a_chain_takes_name_resolution_from_the_plugin_that_sets_it() {
+fn dns_of_a_chain_comes_from_the_plugin_that_sets_it() {
     let before = json!({"dns": {"nameservers": ["10.0.0.1"]}, "interfaces": null, "ips": []});
     let mut result = CniResult::chained(&before).unwrap();
     result.dns.domain = "cluster.local".to_owned();

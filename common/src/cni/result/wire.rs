@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Results of 0.3.0 to 1.1.0: one shape, less what a version does not know.
+//! Results of 0.3.0 to 1.1.0: one shape, without the members that a version does not have.
 
 use super::{CniResult, Dns, Interface, IpConfig, Route};
 use crate::cni::conf::decode;
@@ -36,7 +36,7 @@ pub(super) fn write(result: &CniResult, version: Version) -> Value {
     Value::Object(document)
 }
 
-/// Appends what is new in `list` to what an earlier plugin answered under `key`; an empty list is left out.
+/// Appends the new items of `list` to an earlier plugin's items under `key`. Leaves out an empty list.
 fn append(document: &mut Map<String, Value>, key: &str, list: impl Iterator<Item = Value>) {
     let mut all = match document.remove(key) {
         Some(Value::Array(before)) => before,

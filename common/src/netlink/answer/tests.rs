@@ -71,7 +71,7 @@ fn a_list_that_changed_is_marked_wherever_the_flag_stands() {
 }
 
 #[test]
-fn answers_to_others_are_passed_over() {
+fn answers_to_other_requests_are_ignored() {
     let mut answers = answers();
     let late = message(NLMSG_DONE, MULTI, SEQUENCE - 1, PORT, &[0; 4]);
     let notification = message(RTM_NEWLINK, DUMP_INTR, SEQUENCE, PORT + 1, &link(9));
@@ -84,7 +84,7 @@ fn answers_to_others_are_passed_over() {
 }
 
 #[test]
-fn a_refusal_carries_the_kernels_words() {
+fn an_error_carries_the_kernels_text() {
     // RTM_SETLINK with an MTU of 70000 on a veth, as answered by Linux 6.1 with NETLINK_CAP_ACK and NETLINK_EXT_ACK.
     let mut payload = (-22_i32).to_ne_bytes().to_vec();
     payload.extend(message(19, 5, SEQUENCE, PORT, &[]));
@@ -105,7 +105,7 @@ fn a_refusal_carries_the_kernels_words() {
 }
 
 #[test]
-fn a_list_can_end_in_a_refusal() {
+fn a_list_can_end_in_an_error() {
     let bytes = message(NLMSG_DONE, MULTI, SEQUENCE, PORT, &(-19_i32).to_ne_bytes());
     let error = answers().read(&bytes).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::ENODEV));
@@ -120,7 +120,7 @@ fn an_acknowledgement_completes_a_change() {
 }
 
 #[test]
-fn an_object_that_cannot_be_read_does_not_hide_the_others() {
+fn an_unreadable_object_does_not_hide_the_others() {
     let mut answers = answers();
     let broken = message(RTM_NEWADDR, MULTI, SEQUENCE, PORT, &[2, 24]);
     let good = message(RTM_NEWLINK, MULTI, SEQUENCE, PORT, &link(1));

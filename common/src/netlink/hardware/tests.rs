@@ -39,7 +39,7 @@ fn other_texts_are_refused() {
 }
 
 #[test]
-fn only_infiniband_addresses_hold_a_port_guid() {
+fn only_infiniband_addresses_contain_a_port_guid() {
     let address: HwAddress = IPOIB.parse().unwrap();
     assert_eq!(address.port_guid(), Some(Guid(0x248a_0703_00b4_0c5e)));
     assert_eq!(

@@ -5,10 +5,10 @@ use crate::rdma::{Guid, PortState};
 use std::fmt;
 use std::str::FromStr;
 
-/// An RDMA device, as netlink tells it.
+/// An RDMA device, as netlink reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaDevice {
-    /// Number on this node; never given twice while the node runs.
+    /// Number on this node; never reused while the node runs.
     pub index: u32,
     /// Name, e.g. `mlx5_0`.
     pub name: String,
@@ -20,11 +20,12 @@ pub struct RdmaDevice {
     pub ports: u32,
     /// `ib`, `roce`, `iw`, `opa` or `usnic`; `None` before Linux 5.2.
     pub protocol: Option<String>,
-    /// It carries management packets only (`RDMA_DEVICE_TYPE_SMI`): no queue pair of a program works on it.
+    /// The device carries management packets only (`RDMA_DEVICE_TYPE_SMI`): it has no queue pairs for
+    /// programs.
     pub smi: bool,
 }
 
-/// A port of an RDMA device, as netlink tells it.
+/// A port of an RDMA device, as netlink reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaPort {
     /// Index of the device.
@@ -45,7 +46,7 @@ pub struct RdmaPort {
     pub netdev: Option<(u32, String)>,
 }
 
-/// `RDMA_DEVICE_TYPE_SMI` of `include/uapi/rdma/rdma_netlink.h`, told since Linux 6.11.
+/// `RDMA_DEVICE_TYPE_SMI` of `include/uapi/rdma/rdma_netlink.h`; reported since Linux 6.11.
 const TYPE_SMI: u8 = 1;
 
 /// How namespaces see RDMA devices.
@@ -57,7 +58,7 @@ pub enum NetnsMode {
     Exclusive,
 }
 
-/// A text that names no mode.
+/// The text is not the name of a mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not one of shared, exclusive")]
 pub struct NetnsModeError(String);

@@ -10,7 +10,7 @@ use netlink_packet_core::{
 /// `RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, 0)`: the client in the upper 6 bits, the command in the lower 10.
 const NLDEV: u16 = 5 << 10;
 
-/// `enum rdma_nldev_command`, as far as it is used.
+/// The part of `enum rdma_nldev_command` that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Get = 1,
@@ -64,7 +64,7 @@ impl NetlinkDeserializable for Message {
     }
 }
 
-/// Defines the attributes with their numbers and the kinds of their values, and their way to and from bytes.
+/// Defines the attributes with their numbers and value types, and their encoding.
 macro_rules! attributes {
     ($($name:ident($kind:tt) = $number:literal as $kernel:literal,)*) => {
         /// `enum rdma_nldev_attr`, as far as it is used; anything else is kept as it is.
@@ -115,7 +115,7 @@ macro_rules! attributes {
     (@len string $value:ident) => { $value.len() + 1 };
     (@len $int:tt $value:ident) => { { let _ = $value; size_of::<$int>() } };
     (@emit string $buffer:ident $value:ident) => { emit_string($buffer, $value) };
-    // The buffer is as long as `value_len` said, so none of these can fail.
+    // The buffer has the length that `value_len` returned, so none of these can fail.
     (@emit u8 $buffer:ident $value:ident) => { $buffer[0] = *$value };
     (@emit u32 $buffer:ident $value:ident) => { emit_u32($buffer, *$value).unwrap_or_default() };
     (@emit u64 $buffer:ident $value:ident) => { emit_u64($buffer, *$value).unwrap_or_default() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Byte by byte after `include/uapi/rdma/rdma_netlink.h`, and in the fabric.
+//! Messages byte by byte, from `include/uapi/rdma/rdma_netlink.h`, and tests in the fabric.
 
 #[cfg(target_endian = "little")]
 mod bytes;

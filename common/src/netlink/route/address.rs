@@ -20,11 +20,11 @@ pub struct Address {
     pub address: IpNetwork,
     /// Not usable yet: duplicate address detection is under way (RFC 4862 § 5.4).
     pub tentative: bool,
-    /// Not usable: another host has it.
+    /// Not usable: another host uses it.
     pub dad_failed: bool,
     /// Exempt from duplicate address detection.
     pub no_dad: bool,
-    /// Without a lifetime; false for addresses of router advertisements.
+    /// Has no lifetime; false for addresses of router advertisements.
     pub permanent: bool,
     /// `RT_SCOPE_*`: 0 global, 253 link, 254 host.
     pub scope: u8,
@@ -37,12 +37,12 @@ pub struct AddressOptions {
     pub no_dad: bool,
 }
 
-/// What came of adding something.
+/// The outcome of adding an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It was made.
+    /// The kernel created it.
     New,
-    /// The same was there already (`EEXIST`), and stays as it was.
+    /// The same object existed already (`EEXIST`) and is unchanged.
     Present,
 }
 
@@ -69,7 +69,7 @@ impl Socket<Route> {
             answers => answers?,
         };
         let addresses = answers.into_iter().filter_map(|message| match message {
-            // Kernels before 5.0 do not filter.
+            // Kernels before 5.0 do not filter by link.
             Message::NewAddress(address) if address.header.index == index => Address::decode(&address),
             _ => None,
         });
@@ -99,7 +99,7 @@ impl Socket<Route> {
         Added::from_answer(self.change(Message::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL))
     }
 
-    /// Deletes an address of the link `index`; `false` if it was not there.
+    /// Deletes an address of the link `index`. Returns `false` if it does not exist.
     pub fn delete_address(&mut self, index: u32, address: IpNetwork) -> Result<bool, Error> {
         match self.change(Message::DelAddress(encode(index, address)), 0) {
             Ok(()) => Ok(true),
@@ -138,7 +138,8 @@ impl Address {
                 _ => {}
             }
         }
-        // On a point-to-point link IFA_ADDRESS is the other end and IFA_LOCAL ours; IPv6 otherwise has no IFA_LOCAL.
+        // On a point-to-point link IFA_ADDRESS is the peer and IFA_LOCAL ours. Other IPv6 addresses have no
+        // IFA_LOCAL.
         let address = IpNetwork::new(local.or(address)?, message.header.prefix_len).ok()?;
         Some(Self {
             address,

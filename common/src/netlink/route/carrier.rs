@@ -5,16 +5,17 @@ use super::Route;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The longest pause between two looks at the carrier; the first ones are shorter.
+/// The longest pause between two reads of the carrier. The first pauses are shorter.
 ///
-/// The kernel announces a carrier at most once a second (`net/core/link_watch.c`) but shows it at once to who
-/// asks, so asking is quicker than listening.
+/// The kernel announces a carrier at most once a second (`net/core/link_watch.c`) but answers a request at
+/// once, so polling is faster than listening.
 pub const CARRIER_POLL: Duration = Duration::from_millis(16);
 
 impl Socket<Route> {
-    /// Waits until the link `index` has carrier; `false` if it has none after `timeout`, or is gone.
+    /// Waits until the link `index` has carrier. Returns `false` if it has none after `timeout`, or does not
+    /// exist.
     ///
-    /// Looks at least once, so that `timeout` may be zero.
+    /// Reads the carrier at least once, so `timeout` may be zero.
     pub fn wait_for_carrier(&mut self, index: u32, timeout: Duration) -> Result<bool, Error> {
         let start = Instant::now();
         let mut pause = Duration::from_millis(1);

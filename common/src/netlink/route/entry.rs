@@ -18,7 +18,7 @@ pub const TABLE_MAIN: u32 = 254;
 /// A unicast route through one link (`RTM_NEWROUTE`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteEntry {
-    /// Where it leads; bits beyond the prefix must be zero.
+    /// Destination; bits beyond the prefix must be zero.
     pub dst: IpNetwork,
     /// The next hop; `None` reaches `dst` directly. May be IPv6 for an IPv4 `dst` (RFC 5549).
     pub gateway: Option<IpAddr>,
@@ -39,7 +39,7 @@ pub struct RouteEntry {
 }
 
 impl RouteEntry {
-    /// A route to `dst` over the link `index`, everything else left to the kernel.
+    /// A route to `dst` over the link `index`. The kernel chooses everything else.
     pub fn new(dst: IpNetwork, index: u32) -> Self {
         Self {
             dst,
@@ -58,20 +58,20 @@ impl RouteEntry {
 impl Socket<Route> {
     /// Adds a route.
     ///
-    /// A route to the same destination over another gateway is added beside it: IPv4 tries them in order, IPv6
-    /// spreads flows over them.
+    /// A route to the same destination over another gateway is added beside it. IPv4 tries the routes in
+    /// order, IPv6 spreads flows over them.
     ///
-    /// # Errors
-    /// `ENETUNREACH` or `EHOSTUNREACH`: the gateway is no neighbour (set `onlink`, or add a route to it first).
-    /// `ENETDOWN`: the link is down. `EINVAL`: bits beyond the prefix.
+    /// # Errors `ENETUNREACH` or `EHOSTUNREACH`: the gateway is not a neighbour (set `onlink`, or add a route
+    /// to it first). `ENETDOWN`: the link is down. `EINVAL`: bits beyond the prefix are set.
     pub fn add_route(&mut self, route: &RouteEntry) -> Result<Added, Error> {
-        // NLM_F_APPEND instead of NLM_F_EXCL: only a route that is the same in every field is refused with EEXIST.
+        // NLM_F_APPEND instead of NLM_F_EXCL: the kernel then returns EEXIST only for a route that is equal
+        // in every field.
         Added::from_answer(self.change(Message::NewRoute(encode(route)), NLM_F_CREATE | NLM_F_APPEND))
     }
 
     /// The unicast routes through the link `index` in every table, IPv4 first.
     ///
-    /// The link's own addresses, broadcast and multicast are not among them.
+    /// The local, broadcast and multicast routes of the link's own addresses are left out.
     pub fn routes(&mut self, index: u32) -> Result<Vec<RouteEntry>, Error> {
         let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -83,7 +83,8 @@ impl Socket<Route> {
             })?;
             for message in answers {
                 match message {
-                    // Without IPv6 the kernel answers a question about it with the routes of all families.
+                    // A kernel without IPv6 answers a request for IPv6 routes with the routes of all
+                    // families.
                     Message::NewRoute(route) if route.header.address_family == family => {
                         decode(&route, index, &mut routes);
                     }
@@ -102,7 +103,7 @@ fn encode(route: &RouteEntry) -> RouteMessage {
     message.header = RouteHeader {
         address_family: family(route.dst.ip()),
         destination_prefix_length: route.dst.prefix(),
-        // Numbers beyond a byte go into RTA_TABLE alone.
+        // A table number beyond one byte goes only into RTA_TABLE.
         table: u8::try_from(table).unwrap_or(RouteHeader::RT_TABLE_UNSPEC),
         protocol: RouteProtocol::Static,
         scope: match route.scope {
@@ -139,7 +140,7 @@ fn encode(route: &RouteEntry) -> RouteMessage {
     message
 }
 
-/// Adds the hops of one answer that go through `index`; a route over several links holds a list of them.
+/// Appends the hops of one answer that use the link `index`. A route over several links has a list of hops.
 fn decode(message: &RouteMessage, index: u32, routes: &mut Vec<RouteEntry>) {
     let header = &message.header;
     let any: IpAddr = match header.address_family {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's modes of links, under the names that `ip link` gives them.
+//! The kernel's modes of links, with the names that `ip link` uses.
 
 use netlink_packet_route::link as wire;
 use std::fmt;
 use std::str::FromStr;
 
-/// A text that names no mode; says which names exist.
+/// The text is not the name of a mode. The message lists the names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not one of {known}")]
 pub struct ModeError {
@@ -13,7 +13,7 @@ pub struct ModeError {
     known: String,
 }
 
-/// Defines an enum with the names of its values, and its way to and from the wire type.
+/// Defines an enum with the names of its values, and its conversion from and to the wire type.
 macro_rules! mode {
     ($(#[$doc:meta])* $name:ident as $wire:ty { $($(#[$value_doc:meta])* $value:ident = $text:literal as $code:ident,)* }) => {
         $(#[$doc])*
@@ -39,7 +39,7 @@ macro_rules! mode {
                 }
             }
 
-            /// `None` for a value that a newer kernel may have.
+            /// `None` for a value of a newer kernel.
             pub(super) fn decode(code: $wire) -> Option<Self> {
                 match code {
                     $(<$wire>::$code => Some(Self::$value),)*
@@ -77,17 +77,17 @@ mode! {
 }
 
 mode! {
-    /// Who hears whom among the macvlans of one parent (`IFLA_MACVLAN_MODE`).
+    /// Which macvlans of one parent exchange frames (`IFLA_MACVLAN_MODE`).
     MacvlanMode as wire::MacVlanMode {
-        /// Nobody hears another one.
+        /// None.
         Private = "private" as Private,
-        /// Through the switch, which must send back what came from the same port.
+        /// All, through a switch that returns frames to the port they came from.
         Vepa = "vepa" as Vepa,
         /// Directly.
         Bridge = "bridge" as Bridge,
-        /// The only one on its parent, whose address it takes.
+        /// The only macvlan of its parent; it uses the parent's address.
         Passthru = "passthru" as Passthrough,
-        /// Only from the hardware addresses on a list.
+        /// Each receives frames only from the hardware addresses on its list.
         Source = "source" as Source,
     }
 }
@@ -99,7 +99,7 @@ mode! {
         L2 = "l2" as L2,
         /// Routed by the parent's namespace, without broadcast.
         L3 = "l3" as L3,
-        /// As `l3`, with the packet filter of the parent's namespace in the way.
+        /// As `l3`, and frames pass the packet filter of the parent's namespace.
         L3s = "l3s" as L3S,
     }
 }
@@ -109,17 +109,18 @@ mode! {
     BondMode as wire::BondMode {
         /// One port after the other.
         BalanceRr = "balance-rr" as BalanceRr,
-        /// One port carries everything, the others wait: all that InfiniBand ports can do (`bond_enslave`).
+        /// One port carries all frames, the others are standby. The only mode for InfiniBand ports
+        /// (`bond_enslave`).
         ActiveBackup = "active-backup" as ActiveBackup,
         /// By a hash of the addresses.
         BalanceXor = "balance-xor" as BalanceXor,
-        /// All ports send everything.
+        /// Every port sends every frame.
         Broadcast = "broadcast" as Broadcast,
         /// By LACP.
         Ieee8023ad = "802.3ad" as Ieee8023Ad,
         /// By the load of each port.
         BalanceTlb = "balance-tlb" as BalanceTlb,
-        /// The same, and what is received is spread too.
+        /// As `balance-tlb`, and received frames are spread too.
         BalanceAlb = "balance-alb" as BalanceAlb,
     }
 }
@@ -127,25 +128,25 @@ mode! {
 mode! {
     /// Whose hardware address an active-backup bond has (`IFLA_BOND_FAIL_OVER_MAC`).
     FailOverMac as wire::BondFailOverMac {
-        /// One for all ports; InfiniBand ports cannot be given one.
+        /// One address for all ports; an InfiniBand port cannot be given an address.
         None = "none" as None,
-        /// That of the active port, so that it changes with it.
+        /// The address of the active port; it changes with the active port.
         Active = "active" as Active,
-        /// The first one's, handed on to whichever is active.
+        /// The address of the first port; it moves to the active port.
         Follow = "follow" as Follow,
     }
 }
 
 mode! {
-    /// How a link makes its IPv6 link-local address (`IFLA_INET6_ADDR_GEN_MODE`).
+    /// How the kernel makes the IPv6 link-local address of a link (`IFLA_INET6_ADDR_GEN_MODE`).
     AddrGenMode as wire::In6AddrGenMode {
-        /// From the hardware address. IPoIB children of one port share the part it is made from.
+        /// From the hardware address. IPoIB children of one port share the part that is used.
         Eui64 = "eui64" as Eui64,
         /// Not at all.
         None = "none" as None,
         /// From the secret in the namespace's `stable_secret` (RFC 7217).
         StablePrivacy = "stable_secret" as StablePrivacy,
-        /// From a secret that the kernel draws for this link (RFC 7217).
+        /// From a secret that the kernel generates for this link (RFC 7217).
         Random = "random" as Random,
     }
 }

@@ -7,7 +7,7 @@ use netlink_packet_route::link::{
     LinkFlags, LinkInfo as WireInfo, LinkLayerType, LinkMessage, Prop, State,
 };
 
-/// What a link is, as the kernel tells it (`RTM_NEWLINK`).
+/// A link, as the kernel reports it (`RTM_NEWLINK`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Number of the link in its namespace, from 1.
@@ -16,49 +16,50 @@ pub struct Link {
     pub name: String,
     /// Further names, at most 127 bytes each.
     pub altnames: Vec<String>,
-    /// What it speaks.
+    /// Its link layer.
     pub layer: LinkLayer,
-    /// Hardware address; empty where the layer has none.
+    /// Hardware address; empty if the link layer has none.
     pub address: HwAddress,
-    /// Hardware address that reaches all; on IPoIB it holds the P_Key in bytes 8 and 9.
+    /// Broadcast hardware address; on IPoIB, bytes 8 and 9 hold the P_Key.
     pub broadcast: HwAddress,
-    /// The address the hardware was made with, if the driver tells it (Linux 5.6).
+    /// The permanent address of the hardware, if the driver reports it (Linux 5.6).
     pub perm_address: Option<HwAddress>,
     /// Largest packet, in bytes.
     pub mtu: u32,
-    /// The largest MTU the driver admits; `None` if it does not say.
+    /// The largest MTU that the driver accepts; `None` if the driver reports none.
     pub max_mtu: Option<u32>,
-    /// Index of the link this one sits on (`IFLA_LINK`), counted in the parent's namespace.
+    /// Index of the link below this one (`IFLA_LINK`), in the parent's namespace.
     ///
-    /// An IPoIB child in a pod never tells [`parent_netnsid`](Self::parent_netnsid) (`ipoib_link_ops` has no
-    /// `get_link_net`), and not even its parent if both have the same number in their namespaces.
+    /// The kernel never reports [`parent_netnsid`](Self::parent_netnsid) for an IPoIB child in a pod
+    /// (`ipoib_link_ops` has no `get_link_net`). It omits even the parent if both links have the same index
+    /// in their namespaces.
     pub parent: Option<u32>,
-    /// The parent's namespace by its number in this one; `None` if it is this one.
+    /// The id of the parent's namespace in this namespace; `None` if it is this one.
     pub parent_netnsid: Option<i32>,
     /// Index of the bridge, bond or VRF this link is a port of.
     pub master: Option<u32>,
     /// Administratively up (`IFF_UP`).
     pub up: bool,
-    /// Carrier is there (`IFF_LOWER_UP`).
+    /// The link has carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
     /// The state of RFC 2863.
     pub oper_state: OperState,
-    /// Description that an administrator or a program left.
+    /// Description, set by an administrator or a program.
     pub alias: Option<String>,
     /// Group, 0 by default.
     pub group: u32,
-    /// Driver kind of a link made by software, e.g. `ipoib`.
+    /// Kind of a virtual link, e.g. `ipoib`.
     pub kind: Option<String>,
-    /// What the kind adds.
+    /// Properties of the kind.
     pub info: LinkInfo,
-    /// The device of hardware behind it, the same in every namespace: its bus and name, e.g. `pci/0000:3b:00.0`
-    /// (Linux 5.14; `None` for a link made by software).
+    /// The hardware device below the link, equal in every namespace: its bus and name, e.g.
+    /// `pci/0000:3b:00.0` (Linux 5.14; `None` for a virtual link).
     pub device: Option<String>,
-    /// How it makes IPv6 link-local addresses; `None` without IPv6.
+    /// How the kernel makes its IPv6 link-local address; `None` without IPv6.
     pub addr_gen_mode: Option<AddrGenMode>,
 }
 
-/// What a link speaks (`ARPHRD_*` of `include/uapi/linux/if_arp.h`).
+/// The link layer (`ARPHRD_*` of `include/uapi/linux/if_arp.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
     /// 1.
@@ -84,13 +85,13 @@ pub enum OperState {
     LowerLayerDown,
     /// In a test mode.
     Testing,
-    /// Waits for something, e.g. authentication.
+    /// Waits for an event, e.g. authentication.
     Dormant,
     /// Carries traffic.
     Up,
 }
 
-/// What the kind of a link adds.
+/// Properties of the kind of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkInfo {
     /// IP over InfiniBand.
@@ -99,12 +100,12 @@ pub enum LinkInfo {
         pkey: Pkey,
         /// Transport.
         mode: IpoibMode,
-        /// Whether multicast groups are joined on the word of user space (`IFLA_IPOIB_UMCAST`).
+        /// Whether user space decides which multicast groups are joined (`IFLA_IPOIB_UMCAST`).
         umcast: bool,
     },
     /// Another address on an Ethernet parent.
     Macvlan {
-        /// Who hears whom.
+        /// Which macvlans exchange frames.
         mode: MacvlanMode,
     },
     /// The same address on an Ethernet parent.
@@ -116,9 +117,10 @@ pub enum LinkInfo {
     Bond {
         /// How frames are spread.
         mode: BondMode,
-        /// Index of the port that carries the traffic, in the modes that have one; none while every port is down.
+        /// Index of the port that carries the traffic, in the modes that have one; `None` while every port is
+        /// down.
         active: Option<u32>,
-        /// Milliseconds between two looks at the ports' carrier; 0 means that nobody looks.
+        /// Milliseconds between two checks of the ports' carrier; 0 means no checks.
         miimon: u32,
         /// Whose hardware address it has.
         fail_over_mac: FailOverMac,
@@ -128,7 +130,7 @@ pub enum LinkInfo {
 }
 
 impl Link {
-    /// A link of which nothing else is known: down, without addresses, MTU 0.
+    /// A link with these properties, down, without addresses, MTU 0.
     pub fn new(index: u32, name: impl Into<String>, layer: LinkLayer) -> Self {
         Self {
             index,
@@ -174,7 +176,7 @@ impl Link {
             }
         }
         link.device = bus.zip(device).map(|(bus, device)| format!("{bus}/{device}"));
-        // A link of hardware names itself as its parent, unless that number belongs to another namespace.
+        // A hardware link reports itself as its parent, unless the index belongs to another namespace.
         if link.parent_netnsid.is_none() {
             link.parent = link.parent.filter(|parent| *parent != link.index && *parent != 0);
         }
@@ -194,7 +196,7 @@ impl Link {
             LinkAttribute::Broadcast(bytes) => self.broadcast = HwAddress::new(bytes),
             LinkAttribute::PermAddress(bytes) => self.perm_address = Some(HwAddress::new(bytes)),
             LinkAttribute::Mtu(mtu) => self.mtu = mtu,
-            // 0 stands for a driver that sets no limit.
+            // 0 means that the driver has no limit.
             LinkAttribute::MaxMtu(mtu) => self.max_mtu = (mtu != 0).then_some(mtu),
             LinkAttribute::Link(index) => self.parent = Some(index),
             LinkAttribute::LinkNetNsId(id) => self.parent_netnsid = Some(id),

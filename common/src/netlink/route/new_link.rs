@@ -8,14 +8,14 @@ use netlink_packet_route::link::{
 };
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A link to be made (`RTM_NEWLINK`).
+/// A link to create (`RTM_NEWLINK`).
 #[derive(Clone, Copy, Debug)]
 pub struct NewLink<'a> {
     /// Name, at most 15 bytes.
     pub name: &'a str,
     /// Index of the parent in the socket's namespace; 0 for kinds without one.
     pub parent: u32,
-    /// Where the link is born; `None` is the socket's own namespace.
+    /// The namespace of the new link; `None` is the socket's own namespace.
     pub netns: Option<BorrowedFd<'a>>,
     /// MTU in bytes; `None` leaves it to the driver. IPoIB sets its own when it joins the broadcast group.
     pub mtu: Option<u32>,
@@ -23,28 +23,28 @@ pub struct NewLink<'a> {
     pub address: Option<&'a HwAddress>,
     /// Group, 0 by default.
     pub group: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: NewLinkKind<'a>,
 }
 
-/// What a new link is; every `None` leaves the choice to the driver.
+/// The kind of a new link. The driver chooses each `None`.
 #[derive(Clone, Copy, Debug)]
 pub enum NewLinkKind<'a> {
-    /// An IPoIB child of an IPoIB link that is no child itself (`ipoib_new_child_link`).
+    /// An IPoIB child of an IPoIB link that is not itself a child (`ipoib_new_child_link`).
     Ipoib {
         /// Partition; `None` takes the parent's. The kernel makes it a full member.
         pkey: Option<Pkey>,
         /// Transport; the default is datagram.
         mode: Option<IpoibMode>,
-        /// Whether multicast groups are joined on the word of user space.
+        /// Whether user space decides which multicast groups are joined.
         umcast: Option<bool>,
     },
     /// Another address on an Ethernet parent.
     Macvlan {
-        /// Who hears whom.
+        /// Which macvlans exchange frames.
         mode: MacvlanMode,
-        /// Broadcast frames that may wait (`IFLA_MACVLAN_BC_QUEUE_LEN`, Linux 5.11); the kernel takes the largest of all
-        /// macvlans of the parent.
+        /// How many broadcast frames may wait (`IFLA_MACVLAN_BC_QUEUE_LEN`, Linux 5.11). The kernel uses the
+        /// largest value of all macvlans of the parent.
         bc_queue_len: Option<u32>,
     },
     /// The same address on an Ethernet parent.
@@ -52,30 +52,30 @@ pub enum NewLinkKind<'a> {
         /// Shared layer.
         mode: IpvlanMode,
     },
-    /// Several links under one name; it takes the layer of its first port. Unlike every other kind it cannot move to
-    /// another namespace.
+    /// Several links under one name. It takes the link layer of its first port. Unlike every other kind it
+    /// cannot move to another namespace.
     Bond {
         /// How frames are spread.
         mode: BondMode,
-        /// Milliseconds between two looks at the ports' carrier.
+        /// Milliseconds between two checks of the ports' carrier.
         miimon: u32,
         /// Whose hardware address it has.
         fail_over_mac: FailOverMac,
-        /// How often the neighbours are told, one `miimon` apart, that another port is active.
+        /// How many times a new active port is announced to the neighbours, one `miimon` apart.
         peer_notifications: u8,
     },
-    /// A link that swallows what it is given.
+    /// A link that drops every frame.
     Dummy,
     /// One end of a cable.
     Veth {
         /// Name of the other end, which is made beside the link.
         peer: &'a str,
     },
-    /// A switch in software.
+    /// A bridge in software.
     Bridge,
 }
 
-/// What to change about a link; `None` leaves a thing as it is (`RTM_SETLINK`).
+/// Changes of a link; `None` leaves a property unchanged (`RTM_SETLINK`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkChange<'a> {
     /// New name, at most 15 bytes. Before Linux 6.2 only for a link that is down (`EBUSY`).
@@ -86,17 +86,17 @@ pub struct LinkChange<'a> {
     pub alias: Option<&'a str>,
     /// Administratively up or down.
     pub up: Option<bool>,
-    /// How to make IPv6 link-local addresses; takes effect after `up`, see
+    /// How the kernel makes the IPv6 link-local address; applied after `up`, see
     /// [`change_link`](super::super::Socket::change_link).
     pub addr_gen_mode: Option<AddrGenMode>,
     /// Hardware address.
     pub address: Option<&'a HwAddress>,
     /// Group.
     pub group: Option<u32>,
-    /// Index of the bond, bridge or VRF whose port the link becomes; 0 frees it. A bond takes only links that are
-    /// down, gives them its own MTU and brings them up.
+    /// Index of the bond, bridge or VRF whose port the link becomes; 0 releases it. A bond accepts only links
+    /// that are down, sets its own MTU on them and brings them up.
     pub master: Option<u32>,
-    /// Where the link moves, under its name, which must be free there.
+    /// The new namespace of the link. Its name must be free there.
     pub netns: Option<BorrowedFd<'a>>,
 }
 
@@ -123,7 +123,7 @@ impl NewLink<'_> {
 }
 
 impl NewLinkKind<'_> {
-    /// The name that the kernel gives to its driver, as in [`Link::kind`](super::link::Link::kind).
+    /// The name of the kernel driver, as in [`Link::kind`](super::link::Link::kind).
     pub fn name(self) -> &'static str {
         match self {
             Self::Ipoib { .. } => "ipoib",
@@ -183,7 +183,7 @@ impl NewLinkKind<'_> {
     }
 }
 
-/// A request about an IPoIB link that is there: its kind and what is to be new about it (`rtnl_changelink`).
+/// A request to change an existing IPoIB link: its kind and its new properties (`rtnl_changelink`).
 pub(super) fn ipoib_change(index: u32, mode: IpoibMode, umcast: bool) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = index;

@@ -8,25 +8,25 @@ use netlink_packet_route::link::{LinkAttribute, LinkMessage, Prop};
 use nix::errno::Errno;
 
 impl Socket<Route> {
-    /// Gives the link `index` a further name of at most 127 bytes; `false` if it has it already.
+    /// Adds an altname of at most 127 bytes to the link `index`. Returns `false` if the link has it already.
     ///
-    /// # Errors
-    /// `EEXIST`: another link of the namespace is called so. `ENODEV`: no such link.
+    /// # Errors `EEXIST`: another link of the namespace has the name. `ENODEV`: no such link.
     pub fn add_altname(&mut self, index: u32, name: &str) -> Result<bool, Error> {
         let request = Message::NewLinkProp(encode(index, name));
         match self.change(request, NLM_F_CREATE | NLM_F_EXCL) {
             Ok(()) => Ok(true),
-            // The kernel answers the same whosever the name is.
+            // The kernel returns EEXIST for a name of this link and of any other.
             Err(e) if e.is(Errno::EEXIST) && self.is_called(index, name)? => Ok(false),
             Err(e) => Err(e),
         }
     }
 
-    /// Takes a further name from the link `index`; `false` if it has no such name.
+    /// Removes an altname of the link `index`. Returns `false` if the link does not have it.
     pub fn delete_altname(&mut self, index: u32, name: &str) -> Result<bool, Error> {
         match self.change(Message::DelLinkProp(encode(index, name)), 0) {
             Ok(()) => Ok(true),
-            // ENOENT: nobody has it. EINVAL: it is no altname, or another link's (`linkprop` of net/core/dev.c).
+            // ENOENT: no link has it. EINVAL: it is not an altname, or another link's (`linkprop` of
+            // net/core/dev.c).
             Err(e) if e.is(Errno::ENOENT) || e.is(Errno::EINVAL) && !self.is_called(index, name)? => {
                 Ok(false)
             }

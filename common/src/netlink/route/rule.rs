@@ -11,14 +11,14 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Message};
 use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A rule that sends what comes from some addresses to a routing table (`RTM_NEWRULE`, `ip rule`).
+/// A rule that selects a routing table by source address (`RTM_NEWRULE`, `ip rule`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The source addresses it is for; 0 bits of prefix are everybody's.
+    /// The source addresses; a prefix length of 0 matches every source.
     pub from: IpNetwork,
-    /// The table to look into; if nothing there matches, the next rule's.
+    /// The routing table. If no route in it matches, the kernel tries the next rule.
     pub table: u32,
-    /// Lower goes first. The kernel's own are 0 (local), 32766 (main) and 32767 (default).
+    /// Lower is tried first. The kernel's own rules have 0 (local), 32766 (main) and 32767 (default).
     pub priority: u32,
 }
 
@@ -35,7 +35,7 @@ impl Socket<Route> {
         Added::from_answer(self.change(Message::NewRule(message), NLM_F_CREATE | NLM_F_EXCL))
     }
 
-    /// Deletes a rule; `false` if it was not there.
+    /// Deletes a rule. Returns `false` if it does not exist.
     pub fn delete_rule(&mut self, rule: &Rule) -> Result<bool, Error> {
         match self.change(Message::DelRule(encode(rule)), 0) {
             Ok(()) => Ok(true),
@@ -44,10 +44,10 @@ impl Socket<Route> {
         }
     }
 
-    /// The rules of both families that look at nothing but the source, in the kernel's order; none on a kernel
-    /// without policy routing.
+    /// The rules of both families that match by source only, in the kernel's order. Empty on a kernel without
+    /// policy routing.
     pub fn rules(&mut self) -> Result<Vec<Rule>, Error> {
-        // Of no family in particular: one that the kernel lacks is then no error.
+        // The request names no family, so a family that the kernel lacks is not an error.
         let answers = match self.dump(|| Message::GetRule(RuleMessage::default())) {
             Err(e) if e.is(Errno::EOPNOTSUPP) || e.is(Errno::EAFNOSUPPORT) => return Ok(Vec::new()),
             answers => answers?,
@@ -65,7 +65,7 @@ fn encode(rule: &Rule) -> RuleMessage {
     message.header.family = family(rule.from.ip());
     message.header.src_len = rule.from.prefix();
     message.header.action = RuleAction::ToTable;
-    // Numbers beyond a byte go into FRA_TABLE alone.
+    // A table number beyond one byte goes only into FRA_TABLE.
     message.header.table = u8::try_from(rule.table).unwrap_or(RouteHeader::RT_TABLE_UNSPEC);
     if rule.from.prefix() > 0 {
         message.attributes.push(RuleAttribute::Source(rule.from.ip()));
@@ -80,7 +80,7 @@ fn decode(message: &RuleMessage) -> Option<Rule> {
     let mut source: IpAddr = match header.family {
         AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
         AddressFamily::Inet6 => Ipv6Addr::UNSPECIFIED.into(),
-        // Multicast routing has rules of its own.
+        // Multicast routing has its own rules.
         _ => return None,
     };
     let plain = header.action == RuleAction::ToTable
@@ -95,7 +95,7 @@ fn decode(message: &RuleMessage) -> Option<Rule> {
             RuleAttribute::Source(ip) => source = *ip,
             RuleAttribute::Table(number) => table = *number,
             RuleAttribute::Priority(number) => priority = *number,
-            // Who made it, and limits that stand in every answer without meaning anything.
+            // The rule's creator, and limits that every answer contains without effect.
             RuleAttribute::Protocol(_)
             | RuleAttribute::SuppressPrefixLen(u32::MAX)
             | RuleAttribute::SuppressIfGroup(u32::MAX)

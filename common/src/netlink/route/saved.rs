@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a link carries, kept in the kernel's own words and given back to it: addresses, routes, neighbours.
+//! Saves and restores the addresses, routes and neighbours of a link, as the kernel's own messages.
 //!
-//! A message of a list is also the request that makes what it tells (`ip-address(8)` and `ip-route(8)`, "save" and
-//! "restore"), so nothing is lost that this program has no word for: labels, lifetimes, metrics, preferred sources.
+//! The message that lists an object is also the request that creates it (`ip-address(8)` and `ip-route(8)`,
+//! "save" and "restore"). So properties that this program does not model survive: labels, lifetimes, metrics,
+//! preferred sources.
 
 use super::super::error::Error;
 use super::super::socket::{Socket, request};
@@ -23,17 +24,17 @@ use std::net::IpAddr;
 /// `RT_TABLE_LOCAL` of `include/uapi/linux/rtnetlink.h`, the kernel's own.
 const TABLE_LOCAL: u32 = 255;
 
-/// What a link carries.
+/// The saved objects of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// In the order in which it can be given back.
+    /// In an order in which they can be restored.
     pub saved: Vec<Saved>,
-    /// Routes over several links or next hop objects, in words. The kernel drops a part of them with the link, and that
-    /// part cannot be given back alone.
+    /// Descriptions of routes over several links or next hop objects. The kernel drops a part of such a route
+    /// with the link, and that part cannot be restored alone.
     pub shared: Vec<String>,
 }
 
-/// One address, route or neighbour of a link, as the kernel told it.
+/// One address, route or neighbour of a link, as the kernel reported it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
     /// In words, e.g. `address 10.7.0.1/24`.
@@ -42,15 +43,15 @@ pub struct Saved {
     message: Bytes,
 }
 
-/// Bytes that are written in hexadecimal.
+/// Bytes, serialized in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Bytes(Vec<u8>);
 
 impl Socket<Route> {
-    /// What the link `index` carries.
+    /// Reads the objects of the link `index` that must be restored.
     ///
-    /// Left out is what the kernel makes by itself: its routes to local, broadcast and multicast addresses, and what
-    /// router advertisements bring. Of neighbours only the permanent ones are kept.
+    /// Objects that the kernel makes itself are left out: routes to local, broadcast and multicast addresses,
+    /// and objects of router advertisements. Only permanent neighbours are kept.
     pub fn save(&mut self, index: u32) -> Result<Carried, Error> {
         let mut carried = Carried::default();
         for message in self.dump(|| about_address(index))? {
@@ -70,7 +71,7 @@ impl Socket<Route> {
                 }
             }
         }
-        // A next hop can be named once there is a way to it.
+        // A route over a next hop needs a route to that next hop first.
         carried.saved.append(&mut far);
         for message in self.dump(|| Message::GetNeighbour(NeighbourMessage::default()))? {
             match message {
@@ -81,10 +82,9 @@ impl Socket<Route> {
         Ok(carried)
     }
 
-    /// Gives `saved` to the link `index`, which may have another number now.
+    /// Restores `saved` on the link `index`, which may differ from the index at the time of saving.
     ///
-    /// # Errors
-    /// Those of adding it; [`Error::Decode`] for bytes that are no message.
+    /// # Errors The errors of adding the object; [`Error::Decode`] for bytes that are not such a message.
     pub fn restore(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
         let (message, flags) = saved.request(index)?;
         Added::from_answer(self.change(message, flags))
@@ -99,7 +99,7 @@ impl Saved {
         }
     }
 
-    /// The request that makes it on the link `index`.
+    /// The request that creates the object on the link `index`.
     fn request(&self, index: u32) -> Result<(Message, u16), Error> {
         let undecodable = |e: &dyn std::fmt::Display| Error::Decode(format!("{}: {e}", self.what));
         let buffer = NetlinkBuffer::new_checked(&self.message.0).map_err(|e| undecodable(&e))?;
@@ -127,7 +127,7 @@ impl Saved {
     }
 }
 
-/// An address that somebody gave the link. One of a router advertisement comes back with the next.
+/// Saves an address, unless it came from a router advertisement: the next advertisement restores it.
 fn address(mut message: AddressMessage) -> Option<Saved> {
     let mut flags = AddressFlags::from_bits_retain(message.header.flags.bits().into());
     let (mut local, mut peer) = (None, None);
@@ -143,7 +143,7 @@ fn address(mut message: AddressMessage) -> Option<Saved> {
     if ip.is_ipv6() && !flags.contains(AddressFlags::Permanent) {
         return None;
     }
-    // What duplicate address detection found says nothing about the next one.
+    // The outcome of an earlier duplicate address detection does not predict the next one.
     let passing = AddressFlags::Tentative | AddressFlags::Dadfailed | AddressFlags::Deprecated;
     for attribute in &mut message.attributes {
         if let AddressAttribute::Flags(all) = attribute {
@@ -169,7 +169,7 @@ fn about_routes(family: AddressFamily) -> Message {
     Message::GetRoute(message)
 }
 
-/// A route that somebody made goes to `far` if it leads over a next hop, else to what is carried.
+/// Appends a user's route to `far` if it has a next hop, else to `carried.saved`.
 fn route(mut message: RouteMessage, index: u32, carried: &mut Carried, far: &mut Vec<Saved>) {
     let table = message.attributes.iter().find_map(|a| match a {
         RouteAttribute::Table(table) => Some(*table),
@@ -195,7 +195,7 @@ fn route(mut message: RouteMessage, index: u32, carried: &mut Carried, far: &mut
     if several {
         carried.shared.push(what);
     } else if one {
-        // What the list tells beyond the request: ages, and how the next hop fares.
+        // The list contains state that a request must not: ages, and the health of the next hop.
         message
             .attributes
             .retain(|a| !matches!(a, RouteAttribute::CacheInfo(_)));
@@ -239,7 +239,7 @@ fn ip(address: &netlink_packet_route::route::RouteAddress) -> String {
     }
 }
 
-/// A neighbour that somebody wrote down.
+/// Saves a permanent neighbour.
 fn neighbour(mut message: NeighbourMessage) -> Option<Saved> {
     if message.header.state != NeighbourState::Permanent {
         return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Against this machine's kernel, each test in namespaces of its own. What needs InfiniBand is in `bytes` and in the
-//! fabric's tests.
+//! Runs against this machine's kernel, each test in its own namespaces. InfiniBand is tested in `bytes` and
+//! in the fabric.
 
 mod bytes;
 mod fabric;
@@ -18,7 +18,7 @@ fn socket(netns: &Netns) -> Socket<Route> {
     Socket::open_in(netns).unwrap()
 }
 
-/// A link to be made of this kind.
+/// A request for a link of this kind.
 fn new<'a>(name: &'a str, kind: NewLinkKind<'a>) -> NewLink<'a> {
     NewLink {
         name,
@@ -31,7 +31,7 @@ fn new<'a>(name: &'a str, kind: NewLinkKind<'a>) -> NewLink<'a> {
     }
 }
 
-/// A namespace with the ends of a cable, `v0` and `v1`, and their indices.
+/// Returns a namespace with both ends of a veth pair, `v0` and `v1`, and their indices.
 fn cable() -> (Netns, Socket<Route>, u32, u32) {
     let netns = fresh();
     let mut socket = socket(&netns);
@@ -44,7 +44,7 @@ fn cable() -> (Netns, Socket<Route>, u32, u32) {
 }
 
 #[test]
-fn a_socket_speaks_with_its_namespace_for_life() {
+fn a_socket_stays_in_its_namespace() {
     let (netns, ..) = cable();
     let names: Vec<String> = socket(&netns)
         .links()

@@ -7,8 +7,9 @@ use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkVfInfo, VfInfo, VfInfoGuid};
 
 impl Socket<Route> {
-    /// Gives the virtual function `function` of the link `index`, which is of a physical function, the GUIDs that its
-    /// InfiniBand device and its only port are to have. A driver takes them when it is bound to the function anew.
+    /// Sets the GUIDs of the virtual function `function` of the physical function's link `index`: `node` for
+    /// its InfiniBand device, `port` for its only port. They take effect when a driver is next bound to the
+    /// function.
     ///
     /// # Errors
     /// `EINVAL`: no such function. `EOPNOTSUPP`: the link is not InfiniBand, or its driver has no virtual functions.

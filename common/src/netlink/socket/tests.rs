@@ -5,7 +5,7 @@ use super::{DUMP_ATTEMPTS, whole};
 use netlink_packet_core::{NLM_F_DUMP_INTR, NLM_F_MULTIPART};
 use netlink_packet_route::RouteNetlinkMessage as Message;
 
-/// A reading during which the list changed, or not.
+/// A read of a list, with or without a change in between.
 fn reading(interrupted: bool) -> Answers<Message> {
     let mut answers = Answers::to(1, 1);
     answers.interrupted = interrupted;
@@ -27,7 +27,7 @@ fn a_list_that_changed_is_read_again() {
 }
 
 #[test]
-fn a_list_that_never_settles_is_an_error_and_not_a_wrong_list() {
+fn a_list_that_keeps_changing_is_an_error() {
     let mut readings = 0;
     let error = whole(
         |_| {},
@@ -43,7 +43,7 @@ fn a_list_that_never_settles_is_an_error_and_not_a_wrong_list() {
 }
 
 #[test]
-fn a_refusal_is_not_tried_again() {
+fn a_request_that_the_kernel_refused_is_not_retried() {
     let mut readings = 0;
     let error = whole::<Message>(
         |_| {},
@@ -56,7 +56,7 @@ fn a_refusal_is_not_tried_again() {
     assert_eq!(readings, 1);
 }
 
-/// A list as the kernel sends it, of one link and the end, whose last message has these flags.
+/// A list in the kernel's format, of one link and the end. Its last message has these flags.
 fn datagram(index: u8, flags: u16) -> Vec<u8> {
     let head = |size: u32, kind: u16, flags: u16| {
         let numbers = [1_u32.to_ne_bytes(), 1_u32.to_ne_bytes()].concat();
@@ -80,7 +80,7 @@ fn datagram(index: u8, flags: u16) -> Vec<u8> {
 }
 
 #[test]
-fn a_list_whose_bytes_say_that_it_changed_is_not_returned_but_the_next_one_is() {
+fn a_list_with_the_interrupted_flag_is_read_again() {
     let mut datagrams = [
         datagram(7, NLM_F_MULTIPART | NLM_F_DUMP_INTR),
         datagram(8, NLM_F_MULTIPART),
@@ -103,7 +103,7 @@ fn a_list_whose_bytes_say_that_it_changed_is_not_returned_but_the_next_one_is() 
 }
 
 #[test]
-fn a_list_is_read_again_after_pauses_that_grow_up_to_a_limit() {
+fn pauses_between_reads_grow_up_to_a_limit() {
     let mut pauses = Vec::new();
     whole(|pause| pauses.push(pause), || Ok(reading(true))).unwrap_err();
     assert_eq!(pauses.len(), DUMP_ATTEMPTS - 1);

@@ -34,7 +34,7 @@ fn a_pkey_matches_by_partition_and_not_by_membership() {
 }
 
 #[test]
-fn a_pkey_is_written_in_hexadecimal_and_read_in_both() {
+fn a_pkey_is_written_in_hexadecimal_and_read_in_both_bases() {
     assert_eq!(Pkey(1).to_string(), "0x0001");
     for text in ["0x8001", "0X8001", "32769"] {
         assert_eq!(text.parse(), Ok(Pkey(0x8001)), "{text}");
@@ -46,7 +46,7 @@ fn a_pkey_is_written_in_hexadecimal_and_read_in_both() {
 }
 
 #[test]
-fn a_pci_address_is_read_as_it_is_written() {
+fn a_pci_address_is_parsed_and_formatted_alike() {
     for text in ["0000:3b:00.1", "0000:ff:1f.7", "10000:01:00.0"] {
         assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), text);
     }
@@ -64,7 +64,7 @@ fn a_pci_address_is_read_as_it_is_written() {
 }
 
 #[test]
-fn identifiers_stand_in_files_as_the_kernel_writes_them() {
+fn identifiers_are_serialized_in_the_kernels_format() {
     let guid = Guid(0x248a_0703_00b4_0c5e);
     let text = serde_json::to_string(&guid).unwrap();
     assert_eq!(text, "\"248a:0703:00b4:0c5e\"");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! In files of ours identifiers stand as the kernel writes them, so that a person can look for them in sysfs.
+//! Serializes identifiers in the format of the kernel, so that a person can find them in sysfs.
 
 use super::{Guid, PciAddress};
 use serde::de::{Deserialize, Deserializer, Error};

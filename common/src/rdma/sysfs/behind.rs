@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a link's device tells, without asking every RDMA device of the node.
+//! The hardware device of one link, found without reading every RDMA device of the node.
 
 use super::super::port::Device;
 use super::{Sysfs, attribute, device, names};
@@ -7,22 +7,23 @@ use crate::netlink::Link;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The device behind a link.
+/// The hardware device of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// Its folder, after all symbolic links are followed: equal for everything on one function.
+    /// Its folder, with symbolic links resolved: equal for everything on one function.
     pub path: PathBuf,
-    /// The number of the link's port on it, from 1; `None` if the driver does not say.
+    /// The number of the link's port on it, from 1; `None` if the driver does not report it.
     pub port: Option<u32>,
 }
 
 impl Sysfs {
-    /// Whether any RDMA driver was ever loaded on this node.
+    /// Whether an RDMA driver was loaded on this node since it booted.
     pub fn has_rdma(&self) -> bool {
         self.root.join("class/infiniband").exists()
     }
 
-    /// The device behind `link`, a link of the namespace this sysfs was mounted in; `None` for a link made by software.
+    /// The hardware device of `link`, a link of the namespace in which this sysfs was mounted. `None` for a
+    /// virtual link.
     pub fn behind(&self, link: &Link) -> Option<Behind> {
         Some(Behind {
             path: self.device_behind(link)?,
@@ -30,23 +31,22 @@ impl Sysfs {
         })
     }
 
-    /// The RDMA devices of the namespace this sysfs was mounted in that are on the device at `path`, by name.
+    /// The RDMA devices on the hardware device at `path`, by name, in the namespace in which this sysfs was
+    /// mounted.
     ///
-    /// # Errors
-    /// The class folder is there but cannot be listed.
+    /// # Errors The class folder exists but cannot be listed.
     pub fn devices_on(&self, path: &Path) -> io::Result<Vec<Device>> {
         self.devices_behind(|behind| behind == Some(path))
     }
 
-    /// The RDMA devices that are made by software and on no device, such as `rxe`; no other one is asked for anything.
+    /// The RDMA devices made by software, such as `rxe`. No other device is read.
     ///
-    /// # Errors
-    /// The class folder is there but cannot be listed.
+    /// # Errors The class folder exists but cannot be listed.
     pub fn software_devices(&self) -> io::Result<Vec<Device>> {
         self.devices_behind(|behind| behind.is_none())
     }
 
-    /// Only symbolic links are read of the others: a question about a port goes to its firmware.
+    /// Reads only symbolic links of the other devices: reading a port sends a request to its firmware.
     fn devices_behind(&self, wanted: impl Fn(Option<&Path>) -> bool) -> io::Result<Vec<Device>> {
         let class = self.root.join("class/infiniband");
         let mut found = names(&class)?;
@@ -55,8 +55,8 @@ impl Sysfs {
         Ok(found.iter().map(|name| device(&class, name)).collect())
     }
 
-    /// The kernel driver of the device at `path`, e.g. `mlx5_core`. A platform device without a driver is named after the
-    /// module that made it. `None` if sysfs does not say.
+    /// The kernel driver of the device at `path`, e.g. `mlx5_core`. A platform device without a driver is
+    /// named after the module that made it. `None` if sysfs shows neither.
     pub fn kernel_driver(path: &Path) -> Option<String> {
         let bound = path.join("driver").canonicalize().ok();
         let bound = bound.as_deref().and_then(Path::file_name);
@@ -70,7 +70,7 @@ impl Sysfs {
             .or_else(named)
     }
 
-    /// How many virtual functions the device at `path` has; 0 for one that can have none.
+    /// The number of virtual functions of the device at `path`; 0 if it cannot have any.
     pub fn virtual_functions(path: &Path) -> u32 {
         let number = attribute(&path.join("sriov_numvfs"));
         number.and_then(|text| text.parse().ok()).unwrap_or(0)

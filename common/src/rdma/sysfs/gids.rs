@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The GID table of a port, as `show_gids` lists it, and what the driver says of the card.
+//! The GID table of a port, as `show_gids` lists it, and the model and firmware of the card.
 
 use super::super::port::{Device, Port};
 use super::{Sysfs, attribute, names};
@@ -9,18 +9,19 @@ use std::net::Ipv6Addr;
 /// An entry of a port's GID table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gid {
-    /// Its place in the table, which programs name (`NCCL_IB_GID_INDEX`).
+    /// Its index in the table, which programs use (`NCCL_IB_GID_INDEX`).
     pub index: u32,
     /// The GID.
     pub gid: Ipv6Addr,
-    /// `IB/RoCE v1` or `RoCE v2`, in the kernel's words; `None` where it is not told.
+    /// `IB/RoCE v1` or `RoCE v2`, in the kernel's text; `None` if the kernel does not report it.
     pub kind: Option<String>,
-    /// The link whose address it is made from; `None` on InfiniBand, and where that link is in another namespace.
+    /// The link whose address it is made from; `None` on InfiniBand, and if that link is in another
+    /// namespace.
     pub netdev: Option<String>,
 }
 
 impl Gid {
-    /// The version of RoCE, 1 or 2; `None` where the kernel does not tell.
+    /// The version of RoCE, 1 or 2; `None` if the kernel does not report it.
     pub fn roce_version(&self) -> Option<u8> {
         match self.kind.as_deref()? {
             "RoCE v2" => Some(2),
@@ -45,7 +46,7 @@ impl Sysfs {
         let gid = |index: u32| {
             let text = |table: &str| attribute(&folder.join(table).join(index.to_string()));
             let gid: Ipv6Addr = text("gids")?.parse().ok()?;
-            // A table that is not full has the zero GID, or a prefix without anything behind it.
+            // An unused entry has the zero GID, or a prefix without an interface id.
             let is_empty = gid.to_bits() & u128::from(u64::MAX) == 0;
             (!is_empty).then(|| Gid {
                 index,
@@ -57,7 +58,7 @@ impl Sysfs {
         Ok(slots.into_iter().filter_map(gid).collect())
     }
 
-    /// The model of a card as its vendor numbers it, e.g. `MT4123`.
+    /// The model of a card as the vendor numbers it, e.g. `MT4123`.
     pub fn model(&self, device: &Device) -> Option<String> {
         self.of_device(device, "hca_type")
     }
@@ -67,13 +68,13 @@ impl Sysfs {
         self.of_device(device, "fw_ver")
     }
 
-    /// Whether a kernel module is loaded or built in; `None` where sysfs shows no modules at all.
+    /// Whether a kernel module is loaded or built in; `None` if sysfs shows no modules at all.
     pub fn has_module(&self, name: &str) -> Option<bool> {
         let modules = self.root.join("module");
         modules.is_dir().then(|| modules.join(name).exists())
     }
 
-    /// Whether all namespaces see all RDMA devices; `None` where the kernel does not tell.
+    /// Whether all namespaces see all RDMA devices; `None` if the kernel does not report it.
     pub fn shares_rdma(&self) -> Option<bool> {
         match attribute(&self.root.join("module/ib_core/parameters/netns_mode"))?.as_str() {
             "Y" => Some(true),

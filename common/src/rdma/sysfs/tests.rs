@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A node: each method adds a piece as the kernel lays it out.
+/// A node's sysfs. Each method adds a part in the layout of the kernel.
 struct Node {
     root: TempDir,
 }
@@ -70,7 +70,7 @@ impl Node {
         self
     }
 
-    /// The names of the device and port that carry `link`.
+    /// The names of the device and port below `link`.
     fn port_of(&self, link: &Link) -> Option<(String, u32)> {
         let devices = self.sysfs().devices().unwrap();
         self.sysfs()
@@ -86,7 +86,7 @@ fn link(layer: LinkLayer, index: u32, name: &str, address: &str) -> Link {
     }
 }
 
-/// An IPoIB link on the port of [`GUID`].
+/// An IPoIB link on the port with [`GUID`].
 fn ipoib(index: u32, name: &str) -> Link {
     link(
         LinkLayer::Infiniband,
@@ -133,7 +133,7 @@ fn devices_are_read_with_their_ports() {
 }
 
 #[test]
-fn what_a_driver_does_not_tell_is_no_error() {
+fn a_value_that_the_driver_does_not_report_is_not_an_error() {
     let node = Node::new();
     fs::create_dir_all(node.root.path().join("class/infiniband/odd0/ports/1")).unwrap();
     let devices = node.sysfs().devices().unwrap();
@@ -204,7 +204,7 @@ fn an_ipoib_link_is_on_the_port_of_its_guid_and_device() {
 }
 
 #[test]
-fn an_ipoib_link_with_an_address_of_its_own_is_on_the_port_of_its_number() {
+fn an_ipoib_link_with_its_own_guid_is_found_by_port_number() {
     let node = Node::new();
     let behind = "devices/0000:3b:00.0";
     node.device("mlx4_0", behind, GUID)
@@ -320,7 +320,7 @@ fn a_links_numa_node_is_its_devices() {
 }
 
 #[test]
-fn the_gid_table_is_told_without_its_empty_entries() {
+fn empty_entries_of_the_gid_table_are_left_out() {
     let node = Node::new();
     node.device("mlx5_2", "devices/pci0000:3a/0000:3b:00.0", GUID)
         .port("mlx5_2", 1, "Ethernet", GUID);
@@ -347,7 +347,7 @@ fn the_gid_table_is_told_without_its_empty_entries() {
 }
 
 #[test]
-fn modules_and_the_mode_of_namespaces_are_told_where_sysfs_shows_them() {
+fn modules_and_the_namespace_mode_are_read_from_sysfs() {
     let node = Node::new();
     assert_eq!(
         (node.sysfs().has_module("ib_ipoib"), node.sysfs().shares_rdma()),

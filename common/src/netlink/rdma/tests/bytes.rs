@@ -7,7 +7,7 @@ use crate::rdma::{Guid, PortState};
 
 const ACK: u16 = 4;
 
-/// Both ways: `message` is sent as `bytes`, and `bytes` are read as `message`.
+/// Checks that `message` encodes as `bytes` and that `bytes` decode as `message`.
 fn same(message: &Message, bytes: &[u8]) {
     assert_eq!(request(message.clone(), ACK, 2), bytes);
     assert_eq!(read(bytes), *message);
@@ -22,7 +22,7 @@ fn read(bytes: &[u8]) -> Message {
 
 #[test]
 #[rustfmt::skip]
-fn a_move_is_the_index_and_the_descriptor() {
+fn a_move_request_holds_the_index_and_the_descriptor() {
     same(&Message::new(Command::Set, [Attribute::DeviceIndex(1), Attribute::NetnsFd(3)]), &[
         0x20, 0, 0, 0,  0x02, 0x14,  0x05, 0,  2, 0, 0, 0,  0, 0, 0, 0,  // RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SET)
         0x08, 0, 0x01, 0,  1, 0, 0, 0,                                   // RDMA_NLDEV_ATTR_DEV_INDEX
@@ -106,7 +106,7 @@ fn a_port_is_read_from_the_kernels_layout() {
 }
 
 #[test]
-fn an_answer_without_what_names_the_object_is_refused() {
+fn an_answer_without_index_and_name_is_refused() {
     let nameless = Message::new(Command::Get, [Attribute::DeviceIndex(1)]);
     assert!(RdmaDevice::decode(nameless).is_err());
     let numberless = Message::new(Command::PortGet, [Attribute::DeviceIndex(1)]);
@@ -114,7 +114,7 @@ fn an_answer_without_what_names_the_object_is_refused() {
 }
 
 #[test]
-fn an_attribute_of_the_wrong_size_is_named() {
+fn the_error_for_a_wrong_attribute_size_names_the_attribute() {
     let mut answers = Answers::<Message>::to(2, 0);
     let bytes = [
         0x18, 0, 0, 0, 0x01, 0x14, 2, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0x06, 0, 0x01, 0, 1, 0, 0, 0,

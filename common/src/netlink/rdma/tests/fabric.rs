@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! With the software HCAs of `tests/fabric` in exclusive mode; for the command see `route/tests/fabric.rs`.
+//! Runs with the software HCAs of `tests/fabric` in exclusive mode; for the command see
+//! `route/tests/fabric.rs`.
 
 use super::super::super::{NetnsMode, Rdma, Route, Socket};
 use crate::netns::{Netns, tests::fresh};
@@ -17,7 +18,7 @@ fn index_of(socket: &mut Socket<Rdma>, name: &str) -> Option<u32> {
 
 #[test]
 #[ignore = "needs the InfiniBand fabric"]
-fn netlink_and_sysfs_tell_the_same() {
+fn netlink_and_sysfs_report_the_same_devices() {
     let mut socket = Socket::<Rdma>::open().unwrap();
     let told = socket.devices().unwrap();
     let shown = Sysfs::host().devices().unwrap();
@@ -67,7 +68,7 @@ fn a_device_moves_to_a_pod_and_back() {
 
 #[test]
 #[ignore = "needs the InfiniBand fabric in exclusive mode"]
-fn the_mode_stays_while_there_are_pods() {
+fn the_mode_cannot_change_while_pods_exist() {
     let pod = fresh();
     let error = Socket::<Rdma>::open()
         .unwrap()

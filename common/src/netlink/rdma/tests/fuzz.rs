@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers of the kernel, changed at random: whatever comes, reading it ends, with objects or with an error.
+//! Answers of the kernel, changed at random: reading any bytes ends, with objects or with an error.
 
 use super::super::super::answer::{Answers, Progress};
 use super::super::super::garbled::{PORT, SEQUENCE, attribute, datagram, message};
@@ -49,7 +49,7 @@ fn devices() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn whatever_rdma_netlink_answers_is_read_or_refused() {
+fn any_rdma_netlink_answer_is_read_or_refused() {
     let answers = devices();
     let (mut devices, mut refused) = (0, 0);
     mutate::cases("RDMA netlink", 20_000, |_, random| {
@@ -63,7 +63,7 @@ fn whatever_rdma_netlink_answers_is_read_or_refused() {
         );
         for object in read.objects {
             devices += usize::from(RdmaDevice::decode(object.clone()).is_ok());
-            // A port is most often none in the answer about a device.
+            // An answer about a device is rarely a valid port.
             let _ = RdmaPort::decode(object);
         }
     });

@@ -3,7 +3,7 @@ use super::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMo
 use netlink_packet_route::link as wire;
 
 #[test]
-fn names_and_wire_values_lead_back_to_the_mode() {
+fn modes_survive_conversion_to_names_and_wire_values() {
     for mode in MacvlanMode::ALL {
         assert_eq!(mode.to_string().parse::<MacvlanMode>().as_ref(), Ok(mode));
         assert_eq!(MacvlanMode::decode(mode.encode()), Some(*mode));
@@ -23,7 +23,7 @@ fn names_and_wire_values_lead_back_to_the_mode() {
 }
 
 #[test]
-fn an_unknown_name_is_told_with_the_known_ones() {
+fn the_error_for_an_unknown_mode_lists_the_known_ones() {
     let error = "ud".parse::<IpoibMode>().unwrap_err();
     assert_eq!(error.to_string(), r#""ud" is not one of datagram, connected"#);
     let error = "L2".parse::<IpvlanMode>().unwrap_err();
@@ -31,6 +31,6 @@ fn an_unknown_name_is_told_with_the_known_ones() {
 }
 
 #[test]
-fn a_mode_of_a_newer_kernel_is_not_taken_for_another() {
+fn a_mode_of_a_newer_kernel_is_not_read_as_another() {
     assert_eq!(IpoibMode::decode(wire::IpoibMode::Other(9)), None);
 }

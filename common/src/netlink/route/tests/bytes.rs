@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The messages of IPoIB and bonds byte by byte, after `include/uapi/linux/if_link.h` and `drivers/infiniband/ulp/ipoib/ipoib_netlink.c`.
-//! The numbers are little endian, so on other machines these tests are not built.
+//! The messages of IPoIB and bonds byte by byte, from `include/uapi/linux/if_link.h` and
+//! `drivers/infiniband/ulp/ipoib/ipoib_netlink.c`. The numbers are little endian, so other machines skip
+//! these tests at compile time.
 #![cfg(target_endian = "little")]
 
 use super::super::super::socket::request;
@@ -32,7 +33,7 @@ const NEW_CHILD: &[u8] = &[
 ];
 
 #[test]
-fn an_ipoib_child_is_asked_for_in_the_kernels_layout() {
+fn the_request_for_an_ipoib_child_has_the_kernels_layout() {
     let kind = NewLinkKind::Ipoib {
         pkey: Some(Pkey(0x8001)),
         mode: Some(IpoibMode::Connected),
@@ -53,7 +54,7 @@ fn an_ipoib_child_is_asked_for_in_the_kernels_layout() {
     assert_eq!(hex(&bytes), hex(NEW_CHILD));
 }
 
-/// The child above as `ip link show` gets to see it, shortened to the attributes that are read.
+/// The child above as in `ip link show`, reduced to the attributes that are read.
 #[rustfmt::skip]
 const CHILD: &[u8] = &[
     0, 0, 0x20, 0,  7, 0, 0, 0,  0x43, 0x10, 0x01, 0,  0, 0, 0, 0,       // ARPHRD_INFINIBAND, UP|BROADCAST|RUNNING|MULTICAST|LOWER_UP
@@ -101,7 +102,7 @@ fn an_ipoib_child_is_read_from_the_kernels_layout() {
 }
 
 #[test]
-fn a_link_that_names_itself_has_no_parent_unless_it_lies_elsewhere() {
+fn a_link_that_is_its_own_parent_in_the_same_namespace_has_none() {
     let mut message = LinkMessage::parse(CHILD).unwrap();
     message.header.index = 5;
     assert_eq!(
@@ -124,7 +125,7 @@ const CHANGE: &[u8] = &[
 ];
 
 #[test]
-fn a_change_is_asked_for_in_the_kernels_layout() {
+fn the_request_to_change_a_link_has_the_kernels_layout() {
     let change = LinkChange {
         up: Some(true),
         addr_gen_mode: Some(AddrGenMode::None),
@@ -150,7 +151,7 @@ const NEW_BOND: &[u8] = &[
 ];
 
 #[test]
-fn a_bond_is_asked_for_in_the_kernels_layout() {
+fn the_request_for_a_bond_has_the_kernels_layout() {
     let kind = NewLinkKind::Bond {
         mode: BondMode::ActiveBackup,
         miimon: 100,
@@ -165,7 +166,7 @@ fn a_bond_is_asked_for_in_the_kernels_layout() {
     assert_eq!(hex(&bytes), hex(NEW_BOND));
 }
 
-/// That bond with an active port, shortened to the attributes that are read.
+/// That bond with an active port, reduced to the attributes that are read.
 #[rustfmt::skip]
 const BOND: &[u8] = &[
     0, 0, 0x20, 0,  4, 0, 0, 0,  0x43, 0x14, 0x01, 0,  0, 0, 0, 0,       // ARPHRD_INFINIBAND, UP|BROADCAST|RUNNING|MASTER|MULTICAST|LOWER_UP
@@ -204,7 +205,7 @@ const ENSLAVE: &[u8] = &[
 ];
 
 #[test]
-fn a_port_joins_its_bond_in_the_kernels_layout() {
+fn the_request_to_join_a_bond_has_the_kernels_layout() {
     let change = LinkChange {
         master: Some(4),
         ..LinkChange::default()
@@ -213,7 +214,7 @@ fn a_port_joins_its_bond_in_the_kernels_layout() {
     assert_eq!(hex(&bytes), hex(ENSLAVE));
 }
 
-/// Four bytes a word, so that a difference is found by eye.
+/// Formats four bytes a word, which makes differences easy to see.
 fn hex(bytes: &[u8]) -> Vec<String> {
     bytes.chunks(4).map(|word| format!("{word:02x?}")).collect()
 }
@@ -232,7 +233,7 @@ const FUNCTION_GUIDS: &[u8] = &[
 ];
 
 #[test]
-fn a_virtual_function_gets_its_guids_in_the_kernels_layout() {
+fn the_request_for_vf_guids_has_the_kernels_layout() {
     let (node, port) = (Guid(0x0002_c903_0000_0001), Guid(0x0002_c903_0000_0002));
     let message = super::super::virtual_function::encode(5, 3, node, port);
     let bytes = request(Message::SetLink(message), NLM_F_ACK, 9);

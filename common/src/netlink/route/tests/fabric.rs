@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this machine's kernel may lack: IPoIB, ipvlan and dummy, with the software HCAs of `tests/fabric`:
-//! `tests/fabric/run --hcas 3 --netns-mode exclusive TEST-BINARY --include-ignored --test-threads 1`. One thread, because
-//! the tests share the HCAs and the first namespace.
+//! Tests of IPoIB, ipvlan and dummy, which this machine's kernel may lack, with the software HCAs of
+//! `tests/fabric`: `tests/fabric/run --hcas 3 --netns-mode exclusive TEST-BINARY --include-ignored
+//! --test-threads 1`. One thread, because the tests share the HCAs and the first namespace.
 
 use super::super::super::{
     AddrGenMode, AddressOptions, BondMode, FailOverMac, HwAddress, IpoibMode, IpvlanMode, Link, LinkChange,
@@ -47,7 +47,7 @@ fn parent(host: &mut Socket<Route>) -> Link {
 
 #[test]
 #[ignore = "needs the InfiniBand fabric"]
-fn an_ipoib_child_is_born_in_the_pod_and_gets_carrier() {
+fn an_ipoib_child_is_created_in_the_pod_and_gets_carrier() {
     let mut host = Socket::<Route>::open().unwrap();
     let parent = parent(&mut host);
     assert_eq!(
@@ -74,7 +74,8 @@ fn an_ipoib_child_is_born_in_the_pod_and_gets_carrier() {
         umcast: true,
     };
     assert_eq!((child.kind.as_deref(), &child.info), (Some("ipoib"), &info));
-    // The driver does not tell the parent's namespace, and the kernel leaves out a number that looks like the child's own.
+    // The driver does not report the parent's namespace, and the kernel omits a parent index equal to the
+    // child's own.
     assert_eq!(
         child.parent,
         (child.index != parent.index).then_some(parent.index)
@@ -154,7 +155,8 @@ fn announcements_arrive_in_a_pod_on_another_hca() {
     let listener = receiver.run(|| listener().unwrap()).unwrap();
     let mut buffer = [0; 4096];
     for frame in &frames {
-        // The first packets to a multicast group may be lost while the port joins it, so each is sent until it is seen.
+        // The first packets to a multicast group may be lost while the port joins it, so each is sent until
+        // it arrives.
         let arrived = (0..20).any(|_| {
             sender
                 .run(|| announce::send(link.index, std::slice::from_ref(frame)))
@@ -227,7 +229,7 @@ fn the_port_of_an_ipoib_link_and_its_pkeys_are_found() {
 
 #[test]
 #[ignore = "needs the InfiniBand fabric"]
-fn a_child_is_thrown_back_to_the_host_when_its_pod_dies() {
+fn an_ipoib_child_returns_to_the_host_when_its_pod_dies() {
     let mut host = Socket::<Route>::open().unwrap();
     let parent = parent(&mut host);
     let pod = fresh();
@@ -239,7 +241,7 @@ fn a_child_is_thrown_back_to_the_host_when_its_pod_dies() {
     .unwrap();
     assert_eq!(host.link("orphan").unwrap(), None);
     drop(pod);
-    // The kernel takes namespaces apart in the background.
+    // The kernel deletes namespaces in the background.
     let found = (0..200).find_map(|_| {
         std::thread::sleep(Duration::from_millis(25));
         host.link("orphan").unwrap()
@@ -275,7 +277,7 @@ fn a_child_of_a_child_is_refused() {
 
 #[test]
 #[ignore = "needs the InfiniBand fabric"]
-fn a_child_takes_the_address_it_is_given() {
+fn an_ipoib_child_accepts_a_hardware_address() {
     let mut host = Socket::<Route>::open().unwrap();
     let parent = parent(&mut host);
     let own: HwAddress = "00:00:00:00:fe:80:00:00:00:00:00:00:02:00:00:00:00:00:00:99"
@@ -289,13 +291,13 @@ fn a_child_takes_the_address_it_is_given() {
     host.add_link(&child).unwrap();
     let child = host.link("own").unwrap().unwrap();
     assert!(host.delete_link(child.index).unwrap());
-    // The driver puts the queue pair into the first four bytes.
+    // The driver writes the queue pair into the first four bytes.
     assert_eq!(child.address.as_bytes()[4..], own.as_bytes()[4..]);
 }
 
 #[test]
 #[ignore = "needs the InfiniBand fabric"]
-fn two_children_are_bonded_in_a_pod_and_the_bond_gets_their_layer_and_carrier() {
+fn a_bond_of_two_children_gets_their_layer_and_carrier() {
     let mut host = Socket::<Route>::open().unwrap();
     let (pod, first) = pod_on(&mut host, "ib0");
     let mut inside = socket(&pod);
@@ -345,7 +347,7 @@ fn two_children_are_bonded_in_a_pod_and_the_bond_gets_their_layer_and_carrier() 
 
 #[test]
 #[ignore = "needs a kernel with ipvlan and dummy, as in the InfiniBand fabric"]
-fn an_ipvlan_is_born_on_a_dummy() {
+fn an_ipvlan_is_created_on_a_dummy() {
     let mut host = socket(&fresh());
     host.add_link(&new("d0", NewLinkKind::Dummy)).unwrap();
     let parent = host.link("d0").unwrap().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers of the kernel, changed at random: whatever comes, reading it ends, with objects or with an error.
+//! Answers of the kernel, changed at random: reading any bytes ends, with objects or with an error.
 
 use super::super::super::answer::Answers;
 use super::super::super::garbled::{PORT, SEQUENCE, attribute, datagram, message};
@@ -84,7 +84,7 @@ fn routes() -> Vec<Vec<u8>> {
             &[2, 0, 32, 0, 254, 0, 0, 1, 0, 0, 0, 0],
             &[attribute(2, &v4), attribute(6, &[1; 4]), attribute(15, &[1; 4])],
         ),
-        // NLMSG_ERROR with the kernel's words, and NLMSG_DONE.
+        // NLMSG_ERROR with the kernel's text, and NLMSG_DONE.
         message(
             2,
             &[0xea, 0xff, 0xff, 0xff],
@@ -95,7 +95,7 @@ fn routes() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn whatever_route_netlink_answers_is_read_or_refused() {
+fn any_route_netlink_answer_is_read_or_refused() {
     let answers = routes();
     let (mut links, mut refused) = (0, 0);
     mutate::cases("route netlink", 20_000, |_, random| {

@@ -67,7 +67,7 @@ fn a_link_is_found_by_name_altname_and_index() {
 }
 
 #[test]
-fn a_link_that_is_not_there_is_none() {
+fn a_missing_link_is_none() {
     let mut socket = socket(&fresh());
     let longest = "x".repeat(127);
     for name in [
@@ -85,7 +85,7 @@ fn a_link_that_is_not_there_is_none() {
 }
 
 #[test]
-fn a_child_is_born_in_the_pod_under_its_final_name() {
+fn a_child_is_created_in_the_pod_with_its_final_name() {
     let (_host, mut host, v0, _) = cable();
     let pod = fresh();
     let address: HwAddress = "02:00:00:00:0a:0b".parse().unwrap();
@@ -119,7 +119,7 @@ fn a_child_is_born_in_the_pod_under_its_final_name() {
 }
 
 #[test]
-fn a_child_called_like_a_link_of_the_host_leaves_that_link_alone() {
+fn a_child_named_like_a_host_link_leaves_that_link_unchanged() {
     let (_host, mut host, v0, v1) = cable();
     let before = host.link_by_index(v1).unwrap();
     let pod = fresh();
@@ -145,7 +145,7 @@ fn a_child_called_like_a_link_of_the_host_leaves_that_link_alone() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_refused() {
+fn a_link_name_that_is_in_use_is_refused() {
     let (_netns, mut socket, ..) = cable();
     let error = socket.add_link(&new("v0", NewLinkKind::Bridge)).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::EEXIST));
@@ -220,7 +220,7 @@ fn a_link_moves_to_another_namespace() {
 }
 
 #[test]
-fn a_refusal_tells_what_the_kernel_says() {
+fn an_error_contains_the_kernels_explanation() {
     let (_netns, mut socket, v0, _) = cable();
     let error = socket
         .change_link(
@@ -238,7 +238,7 @@ fn a_refusal_tells_what_the_kernel_says() {
 }
 
 #[test]
-fn no_link_local_address_comes_without_address_generation() {
+fn a_link_without_address_generation_gets_no_link_local_address() {
     let (_netns, mut socket, v0, v1) = cable();
     change(
         &mut socket,
@@ -252,7 +252,7 @@ fn no_link_local_address_comes_without_address_generation() {
         up(&mut socket, index);
     }
     assert!(socket.wait_for_carrier(v0, Duration::from_secs(5)).unwrap());
-    // The other end has one, so the wait was long enough for both.
+    // The peer has an address, so the wait was long enough for both.
     let start = Instant::now();
     while socket.addresses(v1).unwrap().is_empty() {
         assert!(
@@ -265,7 +265,7 @@ fn no_link_local_address_comes_without_address_generation() {
 }
 
 #[test]
-fn carrier_is_waited_for_and_not_longer_than_allowed() {
+fn waiting_for_carrier_ends_at_the_timeout() {
     let (netns, mut waiting, v0, v1) = cable();
     up(&mut waiting, v0);
     let start = Instant::now();
@@ -288,7 +288,7 @@ fn carrier_is_waited_for_and_not_longer_than_allowed() {
 }
 
 #[test]
-fn deleting_tells_whether_there_was_something() {
+fn deleting_a_link_reports_whether_it_existed() {
     let (_netns, mut socket, v0, _) = cable();
     assert!(socket.delete_link(v0).unwrap());
     assert!(!socket.delete_link(v0).unwrap());

@@ -16,7 +16,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Both ends of a cable up, `v0` with an IPv4 and an IPv6 address.
+/// A veth pair with both ends up; `v0` has an IPv4 and an IPv6 address.
 fn connected() -> (Netns, Socket<Route>, u32) {
     let (netns, mut socket, v0, v1) = cable();
     for index in [v0, v1] {
@@ -36,7 +36,7 @@ fn connected() -> (Netns, Socket<Route>, u32) {
     (netns, socket, v0)
 }
 
-/// What the kernel shows for a route given to it.
+/// The entry that the kernel lists for a route.
 fn shown(route: &RouteEntry) -> RouteEntry {
     let v4 = route.dst.is_ipv4();
     let link_scope = v4 && route.gateway.is_none();
@@ -86,7 +86,7 @@ fn addresses_are_added_once_listed_and_deleted_once() {
 }
 
 #[test]
-fn an_address_is_checked_for_duplicates_unless_told_otherwise() {
+fn no_dad_turns_duplicate_address_detection_off() {
     let (_netns, mut socket, v0) = connected();
     socket
         .add_address(v0, net("fd00:2::2/64"), AddressOptions::default())
@@ -119,7 +119,7 @@ fn a_long_list_is_read_whole() {
 }
 
 #[test]
-fn routes_come_back_as_they_were_given() {
+fn routes_are_listed_as_they_were_added() {
     let (_netns, mut socket, v0) = connected();
     let plain = RouteEntry::new(net("192.0.2.0/24"), v0);
     let all = RouteEntry {
@@ -160,7 +160,7 @@ fn routes_come_back_as_they_were_given() {
 }
 
 #[test]
-fn two_gateways_to_one_destination_stand_side_by_side() {
+fn two_routes_to_one_destination_coexist() {
     let (_netns, mut socket, v0) = connected();
     for (dst, gateways) in [
         ("192.0.2.0/24", ["10.1.0.1", "10.1.0.9"]),
@@ -184,7 +184,7 @@ fn two_gateways_to_one_destination_stand_side_by_side() {
 }
 
 #[test]
-fn a_gateway_that_is_no_neighbour_is_refused() {
+fn a_gateway_that_is_not_a_neighbour_is_refused() {
     let (_netns, mut socket, v0) = connected();
     let route = RouteEntry {
         gateway: Some(ip("172.16.0.1")),

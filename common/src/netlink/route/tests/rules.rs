@@ -13,7 +13,7 @@ fn rule(from: &str, table: u32, priority: u32) -> Rule {
     }
 }
 
-/// The rules that a fresh namespace has not.
+/// The rules that a fresh namespace does not have.
 fn ours(socket: &mut Socket<Route>) -> Vec<Rule> {
     let mut rules = socket.rules().unwrap();
     rules.retain(|rule| rule.from.prefix() > 0);
@@ -52,7 +52,7 @@ fn rules_are_added_once_listed_and_deleted_once() {
 }
 
 #[test]
-fn only_the_rule_that_is_named_is_deleted() {
+fn deleting_a_rule_deletes_only_an_equal_one() {
     let mut socket = socket(&fresh());
     let kept = [
         rule("10.1.0.2/32", 100, 32000),
@@ -68,7 +68,7 @@ fn only_the_rule_that_is_named_is_deleted() {
 }
 
 #[test]
-fn rules_that_look_at_more_than_the_source_are_not_among_them() {
+fn rules_with_other_selectors_are_not_listed() {
     let netns = fresh();
     for words in [
         "rule add from 10.1.0.2 to 10.3.0.0/16 lookup 100",

@@ -13,7 +13,7 @@ fn ip(netns: &Netns, words: &str) {
     assert!(output.status.success(), "ip {words}: {output:?}");
 }
 
-/// Everything that a link of a storage network may carry.
+/// Every kind of object that a link of a storage network may have.
 const CARRIED: [&str; 12] = [
     "link set v1 up",
     "link set v0 up",
@@ -34,7 +34,7 @@ fn words(saved: &[Saved]) -> Vec<&str> {
 }
 
 #[test]
-fn what_a_link_carries_can_be_given_back_to_it() {
+fn addresses_routes_and_neighbours_of_a_link_are_restored() {
     let (netns, mut socket, v0, _) = cable();
     for words in CARRIED {
         ip(&netns, words);
@@ -84,7 +84,7 @@ fn what_a_link_carries_can_be_given_back_to_it() {
     }
 }
 
-/// Addresses tell when they were made and how long they live, which differs.
+/// Whether the object contains times of creation or lifetimes, which differ between two reads.
 fn is_of_a_moment(saved: &Saved) -> bool {
     saved.what.starts_with("address")
 }
@@ -116,7 +116,7 @@ fn an_address_comes_back_with_its_label_and_lifetime() {
 }
 
 #[test]
-fn a_link_with_another_number_takes_what_it_carried_before() {
+fn saved_objects_are_restored_on_a_link_with_another_index() {
     let (netns, mut socket, v0, v1) = cable();
     for words in CARRIED {
         ip(&netns, words);
@@ -137,7 +137,7 @@ fn a_link_with_another_number_takes_what_it_carried_before() {
 }
 
 #[test]
-fn a_route_over_two_links_is_told_and_not_kept() {
+fn a_route_over_two_links_is_reported_and_not_saved() {
     let (netns, mut socket, v0, _) = cable();
     for words in &CARRIED[..3] {
         ip(&netns, words);
@@ -158,7 +158,7 @@ fn a_route_over_two_links_is_told_and_not_kept() {
 }
 
 #[test]
-fn a_damaged_record_is_refused_in_words() {
+fn a_damaged_record_is_refused_with_an_explanation() {
     let text = r#"{"what": "address 10.0.0.1/24", "message": "0011"}"#;
     let saved: Saved = serde_json::from_str(text).unwrap();
     let (_netns, mut socket, v0, _) = cable();
@@ -171,7 +171,7 @@ fn a_damaged_record_is_refused_in_words() {
 }
 
 #[test]
-fn an_altname_comes_and_goes() {
+fn an_altname_is_added_and_deleted() {
     let (_netns, mut socket, v0, v1) = cable();
     assert!(socket.add_altname(v0, "enp59s0f0np0-rail-number-zero").unwrap());
     assert!(!socket.add_altname(v0, "enp59s0f0np0-rail-number-zero").unwrap());

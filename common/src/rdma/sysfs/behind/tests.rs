@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// `mlx5_0` and `smi1` on a function with the link `ib0`, the second of two ports.
+/// `mlx5_0` and `smi1` on a PCI function whose second port has the link `ib0`.
 fn function(root: &Path) -> std::path::PathBuf {
     let device = root.join("devices/pci0000:3a/0000:3b:00.0");
     for name in ["smi1", "mlx5_0"] {
@@ -23,7 +23,7 @@ fn function(root: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_link_leads_to_the_rdma_devices_of_its_function() {
+fn a_link_is_resolved_to_the_rdma_devices_of_its_function() {
     let root = tempfile::tempdir().unwrap();
     let sysfs = Sysfs::at(root.path());
     assert!(!sysfs.has_rdma());
@@ -39,7 +39,7 @@ fn a_link_leads_to_the_rdma_devices_of_its_function() {
 }
 
 #[test]
-fn a_link_of_software_and_one_of_another_namespace_lead_nowhere() {
+fn virtual_links_and_links_of_other_namespaces_have_no_device() {
     let root = tempfile::tempdir().unwrap();
     let sysfs = Sysfs::at(root.path());
     function(root.path());
@@ -56,7 +56,7 @@ fn a_link_of_software_and_one_of_another_namespace_lead_nowhere() {
 }
 
 #[test]
-fn a_device_of_software_has_no_device_behind_it() {
+fn software_rdma_devices_have_no_hardware_device() {
     let root = tempfile::tempdir().unwrap();
     let sysfs = Sysfs::at(root.path());
     assert_eq!(sysfs.software_devices().unwrap(), []);
@@ -70,7 +70,7 @@ fn a_device_of_software_has_no_device_behind_it() {
 }
 
 #[test]
-fn a_device_names_its_driver_or_the_module_that_made_it_without_one() {
+fn a_device_without_a_driver_is_named_after_its_module() {
     let root = tempfile::tempdir().unwrap();
     let device = |name: &str| {
         let path = root.path().join("devices").join(name);

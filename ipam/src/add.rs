@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ADD: one address from each range set; again the same ones when called again.
+//! ADD: allocates one address from each range set. A repeated ADD returns the same addresses.
 
 use crate::allocator::{Allocation, Prober, allocate};
 use crate::config::{Config, Requests};
@@ -40,7 +40,7 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
     Ok(told(lease.result, config.probes))
 }
 
-/// `result` as the main plugin gets it: which addresses to probe is for one that does.
+/// `result` for the main plugin: probe marks are kept only if that plugin probes.
 pub(crate) fn told(mut result: CniResult, probes: bool) -> CniResult {
     for ip in &mut result.ips {
         ip.probe &= probes;
@@ -48,8 +48,8 @@ pub(crate) fn told(mut result: CniResult, probes: bool) -> CniResult {
     result
 }
 
-/// The answer to an ADD that was called before. A container that was started again under its id has another namespace, and
-/// the agent judges by the one that the lease names.
+/// The result of a repeated ADD. A container that restarts under its id gets another namespace; the agent
+/// judges the lease by the namespace that it names, so the lease moves there.
 pub(crate) fn repeat(
     locked: &Locked,
     lease: Lease,
@@ -63,7 +63,7 @@ pub(crate) fn repeat(
     Ok(lease.result)
 }
 
-/// A repeated ADD may not ask for other addresses than those it was given.
+/// Fails if a repeated ADD requests an address other than those of its lease.
 pub(crate) fn agree(lease: &Lease, requests: &Requests) -> Result<(), Error> {
     match requests
         .iter()

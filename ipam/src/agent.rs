@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a plugin and its node's agent say to each other: one line of JSON each way over a unix socket.
+//! The protocol between a plugin and its node's agent: one line of JSON each way over a unix socket.
 //!
 //! ```text
 //! {"verb":"claim","pool":"rail0","attachment":{…},"pod":{…},"families":[4]}
 //! {"answer":"local"}
 //! ```
 //!
-//! The agent is only ever asked when the node's own files cannot answer. It answers within [`LIMIT`] or not at all, and
-//! whatever it does for an attachment it can find again by `attachment`: an answer that is lost costs a second call.
+//! A plugin asks the agent only when the node's own files cannot answer. The agent answers within [`LIMIT`]
+//! or not at all. It records whatever it does under the `attachment`, so after a lost answer the plugin
+//! repeats the call.
 
 mod client;
 mod message;

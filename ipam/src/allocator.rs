@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which addresses an attachment gets. Decides only; what is taken it asks of an [`Occupancy`], and what it decides
-//! takes effect when the store commits it.
+//! Decides which addresses an attachment gets. It reads the state of addresses from an [`Occupancy`]; its
+//! decision takes effect when the store commits it.
 //!
-//! Allocation is next-fit: each range is gone through from the address after the last one given, so that an address
-//! comes back as late as the range allows.
+//! Allocation is next-fit: the search in a range starts after the address that the range gave last, so an
+//! address is reused as late as the range allows.
 
 use crate::config::{Request, Requests};
 use crate::interval::IntervalSet;
@@ -12,18 +12,18 @@ use common::cni::{Code, Error};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How many addresses are asked about one by one before all are listed: asking costs a few microseconds each,
-/// listing costs a fraction of that for every live address.
+/// How many addresses are checked one by one before all are listed. A check costs a few microseconds; listing
+/// costs a fraction of that for every live address.
 const PROBES: u128 = 32;
 
-/// What is known of an address in the store.
+/// The state of an address in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody has it.
+    /// No attachment holds it.
     Free,
-    /// An attachment has it.
+    /// An attachment holds it.
     Taken,
-    /// It was released and may be given again after this long.
+    /// It was released, and may be allocated again after this time.
     Resting(Duration),
 }
 
@@ -32,18 +32,18 @@ pub enum State {
 pub struct Occupied {
     /// Held by attachments.
     pub taken: IntervalSet,
-    /// Released a short time ago.
+    /// Released and still resting.
     pub resting: IntervalSet,
-    /// How long until the first of `resting` is free; zero if none rests.
+    /// The time until the first of `resting` is free; zero if none rests.
     pub next: Duration,
 }
 
-/// An address that was released a short time ago.
+/// A released address that still rests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resting {
     /// The address.
     pub ip: IpAddr,
-    /// `namespace/name` of the pod that had it, if the runtime named one.
+    /// `namespace/name` of the pod that held it, if the runtime named one.
     pub pod: Option<String>,
     /// When its lease ended, on the kernel's clock.
     pub ended: Duration,
@@ -51,50 +51,51 @@ pub struct Resting {
     pub lasted: Duration,
 }
 
-/// Who gets resting addresses where no other is left: a pod whose main plugin probes addresses.
+/// A pod whose main plugin probes addresses. It may get a resting address when no other address is left.
 #[derive(Clone, Copy, Debug)]
 pub struct Prober<'p> {
     /// `namespace/name` of the pod, if the runtime named one.
     pub pod: Option<&'p str>,
 }
 
-/// A lease that lasted less probably ended because the probe found another host with its address. Such an address is
-/// the last choice, so that a pod that comes back does not get it again and again.
+/// A lease shorter than this probably ended because the probe found another host with its address. Such an
+/// address is the last choice, so that a retried pod does not get it again and again.
 pub(crate) const BRIEF: Duration = Duration::from_secs(10);
 
-/// What the allocator must know of a store.
+/// The state of a store, as the allocator reads it.
 pub trait Occupancy {
     /// The state of one address.
     fn state(&self, ip: IpAddr) -> Result<State, Error>;
-    /// Who has an address that is taken, for a person.
+    /// The holder of a taken address, for a person.
     fn owner(&self, ip: IpAddr) -> String;
     /// The state of all addresses of a family.
     fn occupied(&self, family: Family) -> Result<Occupied, Error>;
     /// The address that a range gave last.
     fn cursor(&self, range: &Range) -> Option<IpAddr>;
-    /// The addresses of a family that rest, and that no attachment holds.
+    /// The resting addresses of a family that no attachment holds.
     fn resting(&self, family: Family) -> Result<Vec<Resting>, Error>;
 }
 
-/// An address decided on.
+/// A chosen address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation<'r> {
     /// The range it comes from.
     pub range: &'r Range,
     /// The address.
     pub ip: IpAddr,
-    /// Whether it was asked for; such an address does not move the range's cursor.
+    /// Whether it was requested; a requested address does not move the range's cursor.
     pub requested: bool,
-    /// Whether another host may still use it: it has not rested.
+    /// Whether another host may still use it, because it has not finished resting.
     pub probe: bool,
 }
 
-/// One address from each set, requested ones first of all checked; all or nothing. With a `prober`, a set that has only
-/// resting addresses gives one of them.
+/// Allocates one address from each set, or none at all. Requested addresses are checked first. With a
+/// `prober`, a set without other addresses gives a resting one.
 ///
 /// # Errors
-/// [`Code::EXHAUSTED`], [`Code::TRY_AGAIN`] when only resting addresses are left, and for requests
-/// [`Code::ADDRESS_IN_USE`], [`Code::ADDRESS_OUTSIDE`], [`Code::ADDRESS_EXCLUDED`] or [`Code::INVALID_CONFIG`].
+/// [`Code::EXHAUSTED`]; [`Code::TRY_AGAIN`] if only resting addresses are left; for requests
+/// [`Code::ADDRESS_IN_USE`], [`Code::ADDRESS_OUTSIDE`], [`Code::ADDRESS_EXCLUDED`] or
+/// [`Code::INVALID_CONFIG`].
 pub fn allocate<'r>(
     sets: &'r [Vec<Range>],
     requests: &Requests,
@@ -107,12 +108,12 @@ pub fn allocate<'r>(
     })
 }
 
-/// Why nothing was allocated.
+/// The reason why nothing was allocated.
 #[derive(Debug)]
 pub enum Refusal {
-    /// A set has no address to give now.
+    /// A set has no address to allocate now.
     Short(Shortage),
-    /// A request cannot be met, or the store cannot be read.
+    /// A request cannot be fulfilled, or the store cannot be read.
     Other(Error),
 }
 
@@ -122,7 +123,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// As [`allocate`], with a shortage as numbers rather than words.
+/// As [`allocate`], with a shortage as numbers instead of text.
 ///
 /// # Errors
 /// [`Refusal`], whose errors are those of [`allocate`].
@@ -174,7 +175,7 @@ pub fn try_allocate<'r>(
         .collect()
 }
 
-/// The set and range that a requested address belongs to.
+/// The set and range of a requested address.
 fn place<'r>(sets: &'r [Vec<Range>], request: &Request) -> Result<(usize, &'r Range), Error> {
     let ranges = || {
         sets.iter()
@@ -214,7 +215,7 @@ fn place<'r>(sets: &'r [Vec<Range>], request: &Request) -> Result<(usize, &'r Ra
     ))
 }
 
-/// What is not free, listed at most once for each family however many ranges are full.
+/// The addresses that are not free, listed at most once per family, however many ranges are full.
 #[derive(Default)]
 struct Listed([Option<Occupied>; 2]);
 
@@ -260,7 +261,7 @@ fn next<'r>(
     Err(Refusal::Short(shortage))
 }
 
-/// A resting address of `set`: the one that the pod had before, if any, else the one that has rested longest.
+/// A resting address of `set`: the pod's previous one, else the one that has rested longest.
 fn early<'r>(
     set: &'r [Range],
     store: &impl Occupancy,
@@ -286,7 +287,7 @@ fn early<'r>(
     }))
 }
 
-/// Asks about the few addresses after the cursor; nearly always the first one is free.
+/// Checks the few addresses after the cursor; the first one is nearly always free.
 fn probe(range: &Range, store: &impl Occupancy) -> Result<Option<IpAddr>, Error> {
     let mut cursor = store.cursor(range);
     for _ in 0..range.free().count().min(PROBES) {
@@ -302,7 +303,7 @@ fn probe(range: &Range, store: &impl Occupancy) -> Result<Option<IpAddr>, Error>
     Ok(None)
 }
 
-/// The member of `free` that comes after `cursor`, going round at the end of the range.
+/// The member of `free` after `cursor`, wrapping around at the end of the range.
 fn successor(range: &Range, free: &IntervalSet, cursor: Option<IpAddr>) -> Option<u128> {
     let after = cursor
         .filter(|ip| Family::of(*ip) == range.family())
@@ -312,18 +313,18 @@ fn successor(range: &Range, free: &IntervalSet, cursor: Option<IpAddr>) -> Optio
         .or_else(|| free.first_from(0))
 }
 
-/// Why a set has no address to give.
+/// Why a set has no address to allocate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shortage {
     /// The family of the set.
     pub family: Option<Family>,
-    /// How many addresses the set could ever give.
+    /// The number of addresses of the set, allocated or not.
     pub size: u128,
     /// How many of them attachments hold.
     pub taken: u128,
     /// How many of them rest.
     pub resting: u128,
-    /// How long until the first of those is free; none if none rests.
+    /// The time until the first of those is free; `None` if none rests.
     pub next: Option<Duration>,
     ranges: Vec<String>,
 }
@@ -343,7 +344,7 @@ impl Shortage {
         }
     }
 
-    /// In how many seconds a resting address is free, for a person.
+    /// The seconds until a resting address is free, for a person.
     pub fn seconds(&self) -> u128 {
         self.next.unwrap_or_default().as_millis().div_ceil(1000).max(1)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CHECK: the attachment still has the addresses that ADD reported.
+//! CHECK: the attachment still holds the addresses that ADD reported.
 
 use crate::config::Place;
 use crate::store::{Lease, Node, Store};
@@ -22,7 +22,7 @@ pub(crate) fn check(node: &Node, call: &Call, owner: &Attachment) -> Result<(), 
     require_held(&store, &lease, &previous, &network)
 }
 
-/// The answer of ADD, which CHECK cannot do without.
+/// The result of ADD, which CHECK requires.
 pub(crate) fn previous(call: &Call) -> Result<CniResult, Error> {
     call.conf
         .prev_result()?
@@ -36,7 +36,7 @@ pub(crate) fn require_held(
     previous: &CniResult,
     place: &str,
 ) -> Result<(), Error> {
-    // Other plugins of the chain may have added addresses of their own.
+    // Other plugins of the chain may have added their own addresses.
     for ip in &lease.result.ips {
         if !previous.ips.iter().any(|reported| reported.address == ip.address) {
             return Err(Error::new(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Time and identity of the running kernel.
 //!
-//! Whether an address has rested long enough is told by `CLOCK_BOOTTIME`, which nobody sets and which goes on while
-//! the machine sleeps; the wall clock is only ever shown to people.
+//! Whether an address has rested long enough is measured by `CLOCK_BOOTTIME`: it cannot be set, and it
+//! continues while the machine is suspended. The wall clock is only for people.
 
 use common::cni::{Code, Error};
 use nix::libc;
@@ -11,19 +11,20 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What a store must know of time.
+/// The time, as a store reads it.
 pub trait Clock {
-    /// A name for the time since this kernel started, the same for all its processes (random(4), `boot_id`).
+    /// An id of the current boot, the same for all processes of this kernel (random(4), `boot_id`).
     fn boot_id(&self) -> Result<String, Error>;
-    /// How long ago this kernel started.
+    /// The time since this kernel started.
     fn since_boot(&self) -> Result<Duration, Error>;
     /// The time of day.
     fn now(&self) -> SystemTime;
-    /// Whether a time service has set the time of day since the kernel started (adjtimex(2): not `STA_UNSYNC`). Until then
-    /// it is what the board's clock or a file from before the reboot says.
+    /// Whether a time service has set the time of day since the kernel started (adjtimex(2): not
+    /// `STA_UNSYNC`). Until then the time comes from the board's clock, or from a file that was written
+    /// before the reboot.
     ///
     /// # Errors
-    /// [`Code::IO`] when the kernel does not tell.
+    /// [`Code::IO`] if the kernel does not report it.
     fn is_synchronized(&self) -> Result<bool, Error>;
 }
 
@@ -70,11 +71,11 @@ impl Clock for KernelClock {
     }
 }
 
-/// `timex.status`: a word of `STA_…` bits.
+/// `timex.status`: a set of `STA_…` bits.
 #[expect(unsafe_code, reason = "neither std nor nix has adjtimex(2)")]
 fn kernel_time_status() -> std::io::Result<libc::c_int> {
-    // Safety: timex has numbers only, for which all zeros is a value; with modes 0 the kernel changes nothing, which any
-    // process may ask for, and writes no further than the structure that it is given.
+    // SAFETY: timex has only numbers, so all zeros is a valid value. With modes 0 the kernel changes nothing,
+    // which any process may request, and writes only within the structure.
     let (state, status) = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
         (libc::adjtimex(&raw mut timex), timex.status)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration: what users write, in this plugin's spelling, host-local's or whereabouts', becomes a
-//! [`Config`] that cannot be invalid.
+//! The configuration: what users write, in the spelling of this plugin, host-local or whereabouts, becomes a
+//! valid [`Config`].
 //!
-//! A configuration names either ranges ([`Config`]) or pools of the cluster ([`PoolConfig`]).
-//! DEL, CHECK and GC read only a [`Place`] or [`PoolPlace`], so that an attachment can be taken away whatever has become of its ranges.
+//! A configuration names either ranges ([`Config`]) or pools of the cluster ([`PoolConfig`]). DEL, CHECK and
+//! GC read only a [`Place`] or [`PoolPlace`], so an attachment can be removed even if its ranges are not
+//! valid any more.
 
 mod names;
 mod pools;
@@ -27,52 +28,54 @@ pub use pools::{PoolConfig, PoolPlace};
 pub use requests::{Request, Requests};
 pub(crate) use text::exclusions;
 
-/// Where leases are kept when `dataDir` is not set.
+/// The default `dataDir`, which holds the leases.
 pub const DATA_DIR: &str = "/var/lib/cni/rdma-ipam";
 
-/// How long a released address rests when `cooldown` is not set: about as long as a peer takes its neighbour entry
-/// for good without asking (`base_reachable_time_ms`, 30 s), so that few still send to the old owner.
+/// The default `cooldown`: how long a released address rests. A peer trusts its neighbour entry for about
+/// this long without checking it (`base_reachable_time_ms`, 30 s), so few peers still send to the old owner.
 pub const COOLDOWN: Duration = Duration::from_secs(30);
 
-/// Which network is meant and where its leases are.
+/// A network, and the location of its leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The name of the network configuration, which attachments belong to.
+    /// The name of the network configuration, to which attachments belong.
     pub name: String,
-    /// `ipam.network_name`, or `name`: within it every address is unique. Several configurations may share it.
+    /// `ipam.network_name`, or `name`. Every address is unique within it. Several configurations may share
+    /// it.
     pub network: String,
     /// The directory of its leases: `dataDir` and the network's name.
     pub dir: PathBuf,
-    /// How long a released address rests before it is given again.
+    /// How long a released address rests before it is allocated again.
     pub cooldown: Duration,
-    /// Whether it is this node's part of a pool, whose `pool.json` says how long addresses rest instead.
+    /// Whether this is the node's part of a pool. Then `pool.json` sets the cooldown.
     pub is_pool: bool,
 }
 
-/// A configuration that ADD can work with.
+/// A valid configuration for ADD.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The network and its store.
     pub place: Place,
-    /// One address is given from each set; its ranges are tried in order.
+    /// One address is allocated from each set. The ranges of a set are tried in order.
     pub sets: Vec<Vec<Range>>,
-    /// Passed on in the result.
+    /// Copied to the result.
     pub routes: Vec<Route>,
-    /// Passed on in the result.
+    /// Copied to the result.
     pub dns: Dns,
-    /// The addresses asked for.
+    /// The requested addresses.
     pub requests: Requests,
-    /// Whether the main plugin stated that it probes addresses ([`PROBES`]).
+    /// Whether the main plugin declared that it probes addresses ([`PROBES`]).
     pub probes: bool,
-    /// What is valid but probably not what its author means, each a sentence for a person.
+    /// Warnings: settings that are valid but probably not intended, each a sentence for a person.
     pub notes: Vec<String>,
 }
 
 impl Place {
-    /// Reads the place of `conf`, and nothing else of it.
+    /// Reads only the place of `conf`.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] for a name or directory that ADD refuses as well, [`Code::DECODE`] for wrong types.
+    /// [`Code::INVALID_CONFIG`] for a name or directory that ADD refuses as well, [`Code::DECODE`] for wrong
+    /// types.
     pub fn read(conf: &Conf) -> Result<Self, Error> {
         shape::require_ipam(&conf.object)?;
         let raw: raw::RawPlaceConf = conf.decode()?;
@@ -96,7 +99,7 @@ impl Place {
         cooldown: Option<u32>,
     ) -> Result<Self, Error> {
         let network = network_name.filter(|name| !name.is_empty()).unwrap_or(conf_name);
-        // The name becomes a directory, whose name ends at 255 bytes.
+        // The name becomes a directory name, which the kernel limits to 255 bytes.
         if !is_name(network) || network.len() > 255 {
             return Err(invalid(format!(
                 "network name {network:?} cannot name a directory: want up to 255 letters, digits, '.', '_' and '-', beginning with a letter or digit"
@@ -130,7 +133,7 @@ impl Place {
     }
 }
 
-/// `dataDir`, or the usual one.
+/// `dataDir`, or the default.
 fn absolute(data_dir: Option<&str>) -> Result<PathBuf, Error> {
     let data_dir = PathBuf::from(data_dir.filter(|dir| !dir.is_empty()).unwrap_or(DATA_DIR));
     if data_dir.is_absolute() {
@@ -172,14 +175,14 @@ impl Config {
         })
     }
 
-    /// Tells the log what is valid but probably not meant.
+    /// Logs the notes as warnings.
     pub fn log_notes(&self) {
         for note in &self.notes {
             tracing::warn!("network {}: {note}", self.place.network);
         }
     }
 
-    /// `error` with the notes of this configuration, since they may be its reason.
+    /// `error` with the notes of this configuration, which may explain it.
     pub fn explain(&self, error: Error) -> Error {
         let texts = [&error.details]
             .into_iter()
@@ -194,12 +197,12 @@ impl Config {
     }
 }
 
-/// Whether the main plugin stated that it probes; results before 0.3.0 have no place to say which addresses.
+/// Whether the main plugin declared that it probes. Results before 0.3.0 cannot mark addresses to probe.
 fn probes(conf: &Conf) -> bool {
     conf.version >= Version::V0_3_0 && conf.object.get(PROBES) == Some(&true.into())
 }
 
-/// Reads the members that this plugin knows, however a template has written those that are unset.
+/// Decodes the members that this plugin knows. An unset member may be null or empty, as templates write it.
 fn read_raw(conf: &Conf) -> Result<RawConf, Error> {
     names::require_known(&conf.object)?;
     let plain = shape::plain(&conf.object)?;
@@ -207,7 +210,7 @@ fn read_raw(conf: &Conf) -> Result<RawConf, Error> {
     common::cni::conf::decode(&serde_json::Value::Object(plain))
 }
 
-/// whereabouts' keys without which addresses would be given otherwise than their author expects.
+/// Refuses whereabouts' keys that would change which addresses are allocated if they were ignored.
 fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
     let refuse = |key: &str, value: &serde_json::Value, remedy: &str| {
         Err(Error::new(
@@ -257,8 +260,8 @@ fn refuse_what_would_change(ipam: &RawIpam) -> Result<(), Error> {
     Ok(())
 }
 
-/// whereabouts reads its datastore from a file of its own if the configuration has none, so that a range in its spelling
-/// may come from a cluster without a word of it.
+/// whereabouts reads its datastore from a separate file if the configuration has none. So a range in its
+/// spelling may have been unique in the cluster although the configuration does not say so.
 fn tell_of_one_node(ipam: &RawIpam, call: &Call, notes: &mut Vec<String>) {
     let theirs = ipam.range.is_some() || ipam.ip_ranges.is_some();
     let in_a_pod = call.args.get("K8S_POD_NAME").is_some();
@@ -270,7 +273,7 @@ fn tell_of_one_node(ipam: &RawIpam, call: &Call, notes: &mut Vec<String>) {
     }
 }
 
-/// whereabouts' keys that have nothing to act on here.
+/// Logs whereabouts' keys that have no effect here.
 fn ignore(ipam: &RawIpam, place: &Place) {
     for (key, value) in ipam.ignored() {
         if value.is_some() {
@@ -279,7 +282,7 @@ fn ignore(ipam: &RawIpam, place: &Place) {
     }
 }
 
-/// Results before 0.3.0 have room for one address per family.
+/// Fails if the result has no room for the addresses: before 0.3.0 it holds one address per family.
 fn require_room(sets: &[Vec<Range>], version: Version) -> Result<(), Error> {
     let families = || sets.iter().filter_map(|set| set.first()).map(Range::family);
     let crowded = families()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DEL: the addresses of an attachment rest, whatever has become of its configuration.
+//! DEL: releases the addresses of an attachment, even if its configuration is not valid any more.
 
 use crate::config::Place;
 use crate::store::{Node, Store};
@@ -10,7 +10,7 @@ pub(crate) fn del(node: &Node, call: &Call, owner: &Attachment) -> Result<(), Er
     let place = match Place::read(&call.conf) {
         Ok(place) => place,
         Err(error) => {
-            // ADD refuses such a place, so there is nothing to take away, and failing would keep the pod for ever.
+            // ADD refuses such a place, so nothing exists. An error would keep the pod from being deleted.
             tracing::warn!("nothing to release for {owner}: {}", error.msg);
             return Ok(());
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GC: leases of this network whose attachments are gone end.
+//! GC: ends the leases of this network whose attachments are gone.
 
 use crate::config::Place;
 use crate::store::{Locked, Node, Store};
@@ -8,10 +8,10 @@ use common::cni::{Attachment, Error, GcConf};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// How many leases GC ends before it lets others have the lock: some tens of milliseconds of work.
+/// How many leases GC ends before it releases the lock: some tens of milliseconds of work.
 const AT_ONCE: usize = 128;
 
-/// For how long it does: flock(2) is not fair, and a call that waits has to wake up first.
+/// How long GC then leaves the lock free. flock(2) is not fair, and a waiting call must wake up first.
 const PAUSE: Duration = Duration::from_millis(2);
 
 pub(crate) fn gc(node: &Node, call: &Call, conf: &GcConf) -> Result<(), Error> {
@@ -25,19 +25,19 @@ pub(crate) fn gc(node: &Node, call: &Call, conf: &GcConf) -> Result<(), Error> {
     summary(collect(&Store::new(&place, node)?, &scope, conf)?)
 }
 
-/// What GC may end in one store.
+/// The leases of one store that GC may end.
 pub(crate) struct Scope<'c> {
     /// The configuration whose attachments are listed.
     pub(crate) network: &'c str,
-    /// The store, for a person.
+    /// The store's name, for a person.
     pub(crate) place: String,
-    /// Whether other configurations may have leases there.
+    /// Whether other configurations may have leases in the store.
     pub(crate) shared: bool,
-    /// When the call began, on the kernel's clock.
+    /// The start of the call on the kernel's clock.
     pub(crate) started: Duration,
 }
 
-/// Ends the leases of one store that are not valid any more; returns what went wrong.
+/// Ends the leases of one store that are no longer valid. Returns the errors.
 pub(crate) fn collect(store: &Store, scope: &Scope, conf: &GcConf) -> Result<Vec<Error>, Error> {
     let valid: HashSet<&Attachment> = conf.valid.iter().collect();
     let Some(locked) = store.enter_existing()? else {
@@ -63,14 +63,15 @@ pub(crate) fn collect(store: &Store, scope: &Scope, conf: &GcConf) -> Result<Vec
     Ok(errors)
 }
 
-/// Ends the leases of `owners`, all while the lock is held; returns what went wrong.
+/// Ends the leases of `owners` under one lock. Returns the errors.
 fn collect_some(locked: &Locked, scope: &Scope, owners: &[Attachment]) -> Vec<Error> {
     let mut errors = Vec::new();
     for owner in owners {
         match locked.lease(owner) {
-            // The list names attachments of this configuration alone, while others may share the network.
+            // The list names attachments of this configuration only, while other configurations may share the
+            // network.
             Ok(Some(lease)) if lease.network != scope.network => continue,
-            // The list is older than this call, so it cannot know of leases that are younger.
+            // The list was made before this call, so it cannot contain leases that are younger.
             Ok(Some(lease)) if lease.since_boot > scope.started => continue,
             Err(error) if scope.shared => {
                 errors.push(error);

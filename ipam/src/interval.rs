@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets of numbers as sorted, disjoint intervals: an address range of any size costs what its number of gaps costs.
+//! Sets of numbers as sorted, disjoint intervals. The cost of a range depends on its number of gaps, not on
+//! its size.
 //!
-//! Invariant: the intervals of a set are in ascending order and at least one absent number lies between any two of them.
-//! Invariant: no function walks over the numbers of an interval.
+//! Invariant: the intervals of a set are in ascending order, with at least one absent number between
+//! neighbours. Invariant: no function iterates over the numbers of an interval.
 
 /// The numbers from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +19,7 @@ pub struct Interval {
 pub struct IntervalSet(Vec<Interval>);
 
 impl Interval {
-    /// The interval from `first` to `last`; none if it would be empty.
+    /// The interval from `first` to `last`; `None` if it would be empty.
     pub fn new(first: u128, last: u128) -> Option<Self> {
         (first <= last).then_some(Self { first, last })
     }
@@ -33,7 +34,7 @@ impl Interval {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// How many numbers it has; the one interval with 2^128 of them is counted one short.
+    /// The number of members; the full interval of 2^128 numbers counts one less.
     pub fn count(self) -> u128 {
         (self.last - self.first).saturating_add(1)
     }
@@ -68,7 +69,7 @@ impl IntervalSet {
         self.interval_from(number).map(|i| i.first.max(number))
     }
 
-    /// How many members there are; at most `u128::MAX`.
+    /// The number of members; at most `u128::MAX`.
     pub fn count(&self) -> u128 {
         self.0.iter().fold(0, |sum, i| sum.saturating_add(i.count()))
     }
@@ -78,7 +79,7 @@ impl IntervalSet {
         &self.0
     }
 
-    /// The members that lie in `window`. Costs what they cost, however many lie outside.
+    /// The members within `window`. The cost depends on their number, not on the size of the set.
     #[must_use]
     pub fn within(&self, window: Interval) -> Self {
         let first = self.0.partition_point(|i| i.last < window.first);
@@ -92,13 +93,13 @@ impl IntervalSet {
         Self(cut)
     }
 
-    /// The members of both.
+    /// The members of both sets.
     #[must_use]
     pub fn both(&self, other: &Self) -> Self {
         self.minus(&self.minus(other))
     }
 
-    /// Whether there is no member.
+    /// Whether the set has no member.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -130,7 +131,7 @@ impl IntervalSet {
         Self(rest)
     }
 
-    /// The members that `self` and `other` have in common.
+    /// The members of both sets.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         self.minus(&self.minus(other))
@@ -144,11 +145,11 @@ impl IntervalSet {
 
 #[cfg(test)]
 thread_local! {
-    /// How many intervals this thread has looked at, for tests of what an algorithm costs.
+    /// How many intervals this thread has visited, for tests of an algorithm's cost.
     pub(crate) static WORK: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts intervals that are looked at, in tests.
+/// Counts visited intervals, in tests.
 fn work(intervals: usize) {
     #[cfg(test)]
     WORK.set(WORK.get() + intervals);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! rdma-ipam: a CNI IPAM plugin that hands out addresses from ranges with exclusions, for one node.
+//! rdma-ipam: a CNI IPAM plugin that allocates addresses from ranges with exclusions, for one node.
 //!
 //! ```text
-//! stdin -> config (Config, cannot be invalid) -> allocator (decides) -> store (takes effect) -> stdout
+//! stdin -> config (valid Config) -> allocator (decides) -> store (takes effect) -> stdout
 //! ```
 //!
-//! Holds always: an address belongs to at most one attachment of a network; an ADD that fails leaves nothing; the
-//! container's namespace is never opened.
+//! Invariant: an address belongs to at most one attachment of a network. An ADD that fails leaves nothing.
+//! The plugin never opens the container's namespace.
 
 pub mod agent;
 pub mod allocator;
@@ -36,16 +36,16 @@ use std::path::Path;
 use std::time::Duration;
 use store::{Disk, LOCK_WAIT, Node, NodeDisk};
 
-/// The plugin, on a node.
+/// The plugin on a node.
 #[derive(Debug)]
 pub struct RdmaIpam<D = NodeDisk, C = KernelClock> {
     /// The node's file system.
     pub disk: D,
     /// The node's clock.
     pub clock: C,
-    /// How long a call waits for another one on the same network.
+    /// How long a call waits for another call on the same network.
     pub lock_wait: Duration,
-    /// The way to the node's agent, for networks of pools.
+    /// The client of the node's agent, for networks of pools.
     pub agent: Client,
 }
 
@@ -69,7 +69,7 @@ impl<D: Disk, C: Clock> RdmaIpam<D, C> {
         }
     }
 
-    /// The pools that `call` is about; none if it is about ranges of this node.
+    /// The pools of `call`; `None` if its network uses ranges of this node.
     fn pools<'n>(&'n self, node: &'n Node<'n>, call: &Call) -> Result<Option<Pools<'n>>, Error> {
         Ok(PoolPlace::read(&call.conf)?.map(|place| Pools {
             node,
@@ -101,7 +101,7 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
         match self.pools(&node, call) {
             Ok(Some(pools)) => pooled::del(&pools, attachment),
             Ok(None) => del::del(&node, call, attachment),
-            // ADD refuses such a place, so there is nothing to take away, and failing would keep the pod for ever.
+            // ADD refuses such a place, so nothing exists. An error would keep the pod from being deleted.
             Err(error) => {
                 tracing::warn!("nothing to release for {attachment}: {}", error.msg);
                 Ok(())

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node knows of a cluster's pools: one file per pool, written by the node's agent, read by every ADD.
+//! A node's copy of the cluster's pools: one file per pool, written by the node's agent and read by every
+//! ADD.
 //!
 //! ```text
-//! <dataDir>/pools/<pool>/pool.json    what may be handed out here (PoolFile)
-//!                        confirmed    when the agent last knew the blocks to be this node's
+//! <dataDir>/pools/<pool>/pool.json    what this node may allocate (PoolFile)
+//!                        confirmed    when the agent last confirmed that the blocks are this node's
 //!                        lock, cursors/, boot-<boot id>/…   an ordinary store
-//!                        releases/<address>   addresses whose object in the cluster is to go
+//!                        releases/<address>   addresses whose object in the cluster the agent must delete
 //! ```
 //!
-//! Holds always: `pool.json` is replaced whole, by one rename, while the store's lock is held; an ADD reads it while it
-//! holds the same lock. So a block that is missing from the file, or not active in it, gives no address from the moment
-//! that the agent's write returns.
+//! Invariant: the agent replaces `pool.json` by one rename while it holds the store's lock, and an ADD reads
+//! the file under the same lock. So a block that is missing from the file, or not active in it, gives no
+//! address once the agent's write has returned.
 
 mod confirmed;
 mod file;

@@ -2,12 +2,12 @@
 //! The verbs for networks whose addresses come from pools of the cluster.
 //!
 //! ```text
-//! pool.json, leases -> what this node can give by itself -> commit                 nearly always
-//!                   `-> nothing, or not by itself -> ask the agent -> once more    else
+//! pool.json, leases -> allocate from this node's blocks -> commit                   nearly always
+//!                   `-> no address, or not from blocks -> ask the agent -> retry   else
 //! ```
 //!
-//! Holds always: nobody is asked while the store's lock is held; DEL, CHECK and GC ask nobody at all; an attachment has
-//! addresses of one pool only.
+//! Invariant: no request goes to the agent while the store's lock is held. DEL, CHECK and GC wait for no
+//! answer. All addresses of an attachment are of one pool.
 
 mod add;
 mod attempt;
@@ -31,13 +31,13 @@ use crate::pool::PoolName;
 use crate::store::{Lease, Node, Store, is_nowhere};
 use common::cni::{Attachment, Code, Error};
 
-/// What the verbs work with.
+/// The input of every verb.
 pub(crate) struct Pools<'n> {
     /// The node.
     pub(crate) node: &'n Node<'n>,
-    /// The way to its agent.
+    /// The client of its agent.
     pub(crate) agent: &'n Client,
-    /// The pools that the configuration names, and where all of them are.
+    /// The pools of the configuration, and the location of all pools.
     pub(crate) place: PoolPlace,
 }
 
@@ -47,7 +47,7 @@ impl<'n> Pools<'n> {
         Store::new(&self.place.of(pool), self.node)
     }
 
-    /// The pools to try: those of the greatest priority first, then as the configuration names them.
+    /// The pools to try: by descending priority, then in the order of the configuration.
     fn order(&self) -> Order<'_, 'n> {
         let mut next = self.place.pools.clone();
         if next.len() > 1 {
@@ -61,14 +61,14 @@ impl<'n> Pools<'n> {
         }
     }
 
-    /// That of a pool which this node has no readable file of is the usual one; trying it says what is wrong.
+    /// The priority of a pool without a readable file is the default. Trying that pool reports the error.
     fn priority(&self, name: &PoolName) -> i32 {
         let pool = self.store(name).and_then(|store| store.pool());
         pool.ok().flatten().map_or(0, |pool| pool.priority)
     }
 
-    /// Every pool that this node has a directory of, beginning with those that are named: an attachment may have its
-    /// lease in one that the configuration does not name any more.
+    /// Every pool that has a directory on this node, the named ones first: an attachment may have its lease
+    /// in a pool that the configuration does not name any more.
     fn all(&self) -> Result<Vec<PoolName>, Error> {
         let dir = self.place.dir();
         let names = match self.node.disk.list(&dir, usize::MAX) {
@@ -91,7 +91,7 @@ impl<'n> Pools<'n> {
         Ok(all)
     }
 
-    /// The lease of `owner`, whichever of `pools` it is from.
+    /// The lease of `owner` in one of `pools`.
     fn lease(&self, pools: &[PoolName], owner: &Attachment) -> Result<Option<(PoolName, Lease)>, Error> {
         for name in pools {
             if let Some(lease) = self.store(name)?.lease(owner)? {
@@ -102,7 +102,7 @@ impl<'n> Pools<'n> {
     }
 }
 
-/// The pools to try, in order: each one that is named, with its fallback pools after it where it has nothing to give.
+/// The pools to try, in order. The fallback pools of a pool without an address follow it.
 struct Order<'p, 'n> {
     pools: &'p Pools<'n>,
     next: Vec<PoolName>,
@@ -120,7 +120,7 @@ impl Order<'_, '_> {
         }
     }
 
-    /// Tries the fallback pools of `name` next. A pool that cannot be read has said so when it was tried.
+    /// Tries the fallback pools of `name` next. An unreadable pool was reported when it was tried.
     fn fall_back_from(&mut self, name: &PoolName) {
         let pool = self.pools.store(name).and_then(|store| store.pool());
         let fallback = pool.ok().flatten().map(|pool| pool.fallback).unwrap_or_default();
@@ -128,7 +128,7 @@ impl Order<'_, '_> {
     }
 }
 
-/// `error` as one of `pool`, which the agent's sentences name already: they are Events too.
+/// `error` with the name of `pool`. The agent's messages, which are also Events, contain the name already.
 fn of_pool(pool: &PoolName, error: Error) -> Error {
     let after = error
         .msg
@@ -143,7 +143,7 @@ fn of_pool(pool: &PoolName, error: Error) -> Error {
     }
 }
 
-/// What the agent says of `pool`, to go on a sentence that names it.
+/// The agent's `error` without the name of `pool`, to continue a sentence that has it.
 fn said_of(pool: &PoolName, error: Error) -> Error {
     let msg = error.msg.strip_prefix(&format!("pool {pool}: "));
     Error {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A range: the part of one subnet from which addresses are handed out, less its exclusions.
+//! A range: the addresses of one subnet that may be allocated, without its exclusions.
 //!
-//! Invariant: every address of `free` may be given to a pod, so none is a network or broadcast address, a
-//! subnet-router anycast address, a gateway or excluded; and `free` is not empty but for the part of a pool's range
-//! that no block of this node covers.
+//! Invariant: every address of `free` may be given to a pod. None is a network or broadcast address, a
+//! subnet-router anycast address, a gateway or excluded. `free` is not empty, except in a pool's range that
+//! no block of this node covers.
 
 use crate::interval::{Interval, IntervalSet};
 use common::cni::{Code, Error};
@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The IP family of a range; numbers of the two never meet.
+/// The IP family of a range. Numbers of different families are never compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// Numbers below 2^32.
@@ -21,25 +21,25 @@ pub enum Family {
     V6,
 }
 
-/// What a user wrote about one range, each value readable on its own.
+/// The settings of one range, parsed but not checked against each other.
 #[derive(Clone, Debug)]
 pub struct RangeSpec {
-    /// Where it stands in the configuration, such as `ipam.ranges[0][1]`.
+    /// Its place in the configuration, such as `ipam.ranges[0][1]`.
     pub place: String,
-    /// The subnet; its prefix length becomes that of every address.
+    /// The subnet. Each address gets its prefix length.
     pub subnet: IpNetwork,
-    /// The first address to hand out.
+    /// The first address to allocate.
     pub start: Option<IpAddr>,
-    /// The last address to hand out.
+    /// The last address to allocate.
     pub end: Option<IpAddr>,
     /// The gateway to report.
     pub gateway: Option<IpAddr>,
-    /// Addresses that this range never hands out, first and last of each block.
+    /// Addresses that this range never allocates, as first and last address.
     pub exclude: Vec<(IpAddr, IpAddr)>,
 }
 
-/// What the ranges of a network have in common. It is made once, so that a thousand ranges with thousands of exclusions
-/// cost their sum and not their product.
+/// The settings that all ranges of a network share. They are stored once: with a copy per range, a thousand
+/// ranges with thousands of exclusions would cost the product of both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
     gateways: Addresses,
@@ -65,7 +65,7 @@ impl Addresses {
 }
 
 impl Shared {
-    /// The gateways of all ranges, none of which is ever handed out, and exclusions that hold for all ranges.
+    /// The gateways of all ranges, which are never allocated, and the exclusions that apply to all ranges.
     pub fn new(gateways: impl IntoIterator<Item = IpAddr>, exclude: &[(IpAddr, IpAddr)]) -> Self {
         let gateways: Vec<_> = gateways.into_iter().map(|ip| (ip, ip)).collect();
         Self {
@@ -75,7 +75,7 @@ impl Shared {
     }
 }
 
-/// Those of `pairs` of first and last address that are of `family`.
+/// The pairs of first and last address that are of `family`, as intervals.
 pub(crate) fn intervals(pairs: &[(IpAddr, IpAddr)], family: Family) -> IntervalSet {
     pairs
         .iter()
@@ -84,10 +84,10 @@ pub(crate) fn intervals(pairs: &[(IpAddr, IpAddr)], family: Family) -> IntervalS
         .collect()
 }
 
-/// A range that addresses are handed out from.
+/// A range from which addresses are allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Where it stands in the configuration.
+    /// Its place in the configuration.
     pub place: String,
     /// The subnet, without host bits.
     pub subnet: IpNetwork,
@@ -99,14 +99,14 @@ pub struct Range {
     free: IntervalSet,
 }
 
-/// Whether an address may be handed out by a range.
+/// Whether a range may allocate an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It may.
     Usable,
     /// It is not between the range's first and last address.
     Outside,
-    /// It lies in the subnet but is kept back; the text says as what.
+    /// It lies in the subnet but is reserved. The text names the reason.
     Reserved(&'static str),
 }
 
@@ -149,9 +149,9 @@ pub fn single(ip: IpAddr) -> Interval {
     }
 }
 
-/// The addresses of `subnet` that hosts may have: all of a /31 (RFC 3021), /32, /127 (RFC 6164) and /128; otherwise
-/// neither the network address nor, for IPv4, the broadcast address. In IPv6 the all-zero host is the
-/// subnet-router anycast address (RFC 4291 § 2.6.1), and the last address is one like any other.
+/// The host addresses of `subnet`: all of a /31 (RFC 3021), /32, /127 (RFC 6164) and /128. Otherwise without the
+/// network address and, for IPv4, the broadcast address. In IPv6 the all-zero host is the subnet-router anycast
+/// address (RFC 4291 § 2.6.1), and the last address is an ordinary one.
 fn hosts(subnet: IpNetwork) -> Interval {
     let (first, last) = (bits(subnet.network()), bits(subnet.broadcast()));
     if Family::of(subnet.ip()).width() - subnet.prefix() <= 1 {
@@ -163,18 +163,17 @@ fn hosts(subnet: IpNetwork) -> Interval {
     }
 }
 
-/// The gateway that host-local takes when none is written: the first host. Subnets of one or two addresses have none
-/// to spare.
+/// The default gateway of host-local: the first host. Subnets of one or two addresses have none.
 pub fn default_gateway(subnet: IpNetwork) -> Option<IpAddr> {
     let family = Family::of(subnet.ip());
     (family.width() - subnet.prefix() > 1).then(|| family.address(hosts(subnet).first))
 }
 
 impl RangeSpec {
-    /// Its first and last address as numbers.
+    /// The first and last address as numbers.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] when an address lies outside the subnet or the range is inverted.
+    /// [`Code::INVALID_CONFIG`] if an address lies outside the subnet, or the range is inverted.
     pub fn window(&self) -> Result<Interval, Error> {
         let Self { place, subnet, .. } = self;
         let inside = |key: &str, ip: Option<IpAddr>| match ip.filter(|ip| !subnet.contains(*ip)) {
@@ -199,10 +198,11 @@ impl RangeSpec {
 }
 
 impl Range {
-    /// Checks `spec`; `shared` is what all ranges of the network have in common.
+    /// Checks `spec`. `shared` has the settings that all ranges of the network share.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] when an address lies outside the subnet, the range is inverted, or nothing is left.
+    /// [`Code::INVALID_CONFIG`] if an address lies outside the subnet, the range is inverted, or no address
+    /// is left.
     pub fn new(spec: RangeSpec, shared: &Arc<Shared>) -> Result<Self, Error> {
         let range = Self::perhaps_empty(spec, shared)?;
         if range.free.is_empty() {
@@ -211,10 +211,10 @@ impl Range {
         Ok(range)
     }
 
-    /// As [`Range::new`], but the exclusions may cover all of it.
+    /// As [`Range::new`], but the exclusions may cover the whole range.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] when an address lies outside the subnet or the range is inverted.
+    /// [`Code::INVALID_CONFIG`] if an address lies outside the subnet or the range is inverted.
     pub fn perhaps_empty(spec: RangeSpec, shared: &Arc<Shared>) -> Result<Self, Error> {
         let window = spec.window()?;
         let RangeSpec {
@@ -244,7 +244,7 @@ impl Range {
         })
     }
 
-    /// The same range with nothing to hand out but what is also in `allowed`; that may be nothing at all.
+    /// The same range limited to `allowed`; it may be empty.
     #[must_use]
     pub fn within(&self, allowed: &IntervalSet) -> Self {
         Self {
@@ -258,22 +258,22 @@ impl Range {
         Family::of(self.subnet.ip())
     }
 
-    /// The addresses that may be handed out, as numbers.
+    /// The addresses that may be allocated, as numbers.
     pub fn free(&self) -> &IntervalSet {
         &self.free
     }
 
-    /// Whether some address lies between first and last of both.
+    /// Whether the two ranges, from first to last address, overlap.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.family() == other.family() && self.window.overlaps(other.window)
     }
 
-    /// Whether one of these addresses of its family lies between its first and its last one.
+    /// Whether one of `addresses`, of its family, lies between its first and last address.
     pub fn reaches(&self, addresses: Interval) -> bool {
         self.window.overlaps(addresses)
     }
 
-    /// Whether `ip` may be handed out, and if not, why.
+    /// Whether `ip` may be allocated, and if not, why.
     pub fn verdict(&self, ip: IpAddr) -> Verdict {
         let number = bits(ip);
         if !self.subnet.contains(ip) {
@@ -297,7 +297,7 @@ impl Range {
         }
     }
 
-    /// What it has in common with the other ranges of its network.
+    /// The settings that it shares with the other ranges of its network.
     #[cfg(test)]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
@@ -323,7 +323,7 @@ impl Range {
     }
 }
 
-/// `first-last`, as an administrator would write it.
+/// `first-last`, in the notation of an administrator.
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let family = self.family();
@@ -338,7 +338,7 @@ impl fmt::Display for Range {
 
 /// `subnet` without its host bits.
 fn network_of(subnet: IpNetwork) -> IpNetwork {
-    // A prefix length taken from a subnet is one that subnets have.
+    // The prefix length comes from a subnet, so it is valid.
     IpNetwork::new(subnet.network(), subnet.prefix()).unwrap_or(subnet)
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! STATUS: whether an ADD would get its addresses now.
+//! STATUS: reports whether an ADD would get its addresses now.
 
 use crate::allocator::{Prober, allocate};
 use crate::config::{Config, Requests};

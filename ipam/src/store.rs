@@ -2,22 +2,23 @@
 //! The leases of one network on one node, as files that an administrator can read (docs/store.md).
 //!
 //! ```text
-//! <dataDir>/<network>/lock               held by the process at work (flock(2))
+//! <dataDir>/<network>/lock               held by the working process (flock(2))
 //!                     cursors/<range>    the address that the range gave last
-//!                     boot-<boot id>/leases/<container id>@<ifname>   a lease; to have this name is to be one
+//!                     boot-<boot id>/leases/<container id>@<ifname>   a lease; a file becomes a lease by this name
 //!                                    addresses/<address>     hard link to the lease that holds it
 //!                                    resting/<address>       hard link to the lease that held it
-//!                                    adding                  a lease that is being made
-//!                                    removing                a lease that is being given back
+//!                                    adding                  a lease that ADD is making
+//!                                    removing                a lease that DEL is ending
 //! ```
 //!
-//! Holds always, whatever instruction a process dies at:
-//! - Two leases never hold one address: its file in `addresses/` is there before the lease is, and goes after it.
-//! - A lease takes effect by one rename (`adding` to `leases/…`) and ends by one (`leases/…` to `removing`). Whoever
-//!   takes the lock next undoes what `adding` says and finishes what `removing` says.
-//! - Leases of an earlier boot are nobody's: their namespaces ended with their kernel. Hence nothing need survive a
-//!   power loss, nothing is synced, and what a power loss damages is never read again. Another boot id alone is no
-//!   proof of another kernel: leases whose namespaces still exist stay (`boots.rs`).
+//! Invariants, at whatever instruction a process dies:
+//! - Two leases never hold one address: its file in `addresses/` is created before the lease, and removed
+//!   after it.
+//! - A lease takes effect by one rename (`adding` to `leases/…`) and ends by one (`leases/…` to `removing`).
+//!   The next process that takes the lock undoes `adding` and finishes `removing`.
+//! - Leases of an earlier boot are void: their namespaces ended with their kernel. So nothing needs to
+//!   survive a power loss, nothing is synced, and what a power loss damages is never read again. A different
+//!   boot id alone does not prove another kernel: leases whose namespaces still exist stay (`boots.rs`).
 
 mod asking;
 mod block;
@@ -52,13 +53,14 @@ pub use disk::{Disk, Identity, NodeDisk};
 pub use lease::Lease;
 pub use sandbox::{Fate, NetnsFile, Sandbox};
 
-/// How long a call waits for others on the same network. One works for about a millisecond, runtimes wait minutes.
+/// How long a call waits for other calls on the same network. A call takes about a millisecond; runtimes wait
+/// minutes.
 pub const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// Attempts to lock a file that keeps being replaced under its name.
+/// How many times a lock file that keeps being replaced is opened.
 const LOCK_ATTEMPTS: usize = 10;
 
-/// What a store works with.
+/// What a store depends on.
 pub struct Node<'n> {
     /// Its file system.
     pub disk: &'n dyn Disk,
@@ -79,7 +81,7 @@ pub struct Store<'n> {
     is_pool: bool,
 }
 
-/// The leases of one network while no other process works on them.
+/// The leases of one network, locked against other processes.
 pub struct Locked<'s> {
     store: &'s Store<'s>,
     cooldown: Duration,
@@ -90,7 +92,7 @@ impl<'n> Store<'n> {
     /// The store at `place`; touches no file of it.
     ///
     /// # Errors
-    /// [`Code::IO`] when the kernel does not tell which boot this is.
+    /// [`Code::IO`] if the kernel does not report the boot id.
     pub fn new(place: &Place, node: &'n Node<'n>) -> Result<Self, Error> {
         let boot_id = node.clock.boot_id()?;
         let boot = place.dir.join(format!("boot-{boot_id}"));
@@ -105,15 +107,16 @@ impl<'n> Store<'n> {
         })
     }
 
-    /// Takes the lock, making the store if it is not there, and puts right what a killed process left.
+    /// Takes the lock, creates the store if necessary, and repairs what a killed process left.
     ///
     /// # Errors
-    /// [`Code::TRY_AGAIN`] when another process holds the lock too long, [`Code::IO`] and [`Code::STORE_CORRUPT`].
+    /// [`Code::TRY_AGAIN`] if another process holds the lock too long; [`Code::IO`] and
+    /// [`Code::STORE_CORRUPT`].
     pub fn enter(&self) -> Result<Locked<'_>, Error> {
         self.enter_as_configured().map(Locked::resting_as_the_pool_says)
     }
 
-    /// As [`Store::enter`], together with the pool that this store is part of; none if the agent has not written it.
+    /// As [`Store::enter`], and returns the pool of this store; `None` if the agent has not written it.
     ///
     /// # Errors
     /// Those of [`Store::enter`] and [`Store::pool`].
@@ -140,16 +143,16 @@ impl<'n> Store<'n> {
         Ok(locked)
     }
 
-    /// Takes the lock if there is anything of this boot to lock; makes nothing.
+    /// Takes the lock if a store of this boot exists; creates nothing.
     ///
     /// # Errors
-    /// Those of [`Store::enter`], and [`Code::STORE_CORRUPT`] when leases of another boot id live.
+    /// As [`Store::enter`], and [`Code::STORE_CORRUPT`] if leases of another boot id are alive.
     pub fn enter_existing(&self) -> Result<Option<Locked<'_>>, Error> {
         self.enter_if_there(None)
     }
 
-    /// As [`Store::enter_existing`], for a caller that asks about one attachment only: living leases of another boot id
-    /// are an error only if one of them is its own.
+    /// As [`Store::enter_existing`], for one attachment: leases of another boot id that are alive are an
+    /// error only if one of them is this attachment's.
     ///
     /// # Errors
     /// Those of [`Store::enter_existing`].
@@ -160,7 +163,7 @@ impl<'n> Store<'n> {
     fn enter_if_there(&self, concerns: Option<&Attachment>) -> Result<Option<Locked<'_>>, Error> {
         match self.node.disk.identity(&self.boot) {
             Ok(_) => {}
-            // Where ADD could not make a store, there is none to take from.
+            // A path that cannot exist has no store: ADD could not create one there.
             Err(e) if is_nowhere(&e) => {
                 self.require_other_boots_ended(concerns)?;
                 return Ok(None);
@@ -179,10 +182,10 @@ impl<'n> Store<'n> {
         Ok(Some(locked.resting_as_the_pool_says()))
     }
 
-    /// The lease of `owner`. Needs no lock, since a lease appears and goes whole.
+    /// The lease of `owner`. Needs no lock, since a lease appears and disappears atomically.
     ///
     /// # Errors
-    /// [`Code::STORE_CORRUPT`] when its file is damaged, [`Code::IO`] when it cannot be read.
+    /// [`Code::STORE_CORRUPT`] if its file is damaged, [`Code::IO`] if it cannot be read.
     pub fn lease(&self, owner: &Attachment) -> Result<Option<Lease>, Error> {
         let path = self.lease_path(owner);
         let content = match self.node.disk.read(&path) {
@@ -224,9 +227,9 @@ impl<'n> Store<'n> {
         Err(self.vanishing())
     }
 
-    /// Opens the lock file; reading it is enough, so that a read-only disk still tells who has what.
+    /// Opens the lock file for reading only, so that a read-only disk can still be queried.
     fn open_lock(&self, path: &Path, make: bool) -> Result<Option<File>, Error> {
-        // Not waiting, should a FIFO have the lock's name.
+        // O_NONBLOCK, in case a FIFO has the lock's name.
         let mut reader = OpenOptions::new();
         reader.read(true).custom_flags(nix::libc::O_NONBLOCK);
         match reader.open(path) {
@@ -248,7 +251,8 @@ impl<'n> Store<'n> {
         file.map(Some).map_err(|e| failed("make", path, &e))
     }
 
-    /// A store that an earlier build made lets any user take the lock; it is closed as soon as it is seen.
+    /// A store of an earlier version lets any user take the lock. Its modes are corrected as soon as it is
+    /// used.
     fn close_to_others(&self, lock: &File, held: &Metadata) {
         let others = held.permissions().mode() & 0o177;
         if others == 0 {

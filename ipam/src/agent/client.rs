@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One question to the agent, with a time limit over all of it: connecting, sending, waiting for the answer.
+//! One request to the agent, with one time limit for connecting, sending and waiting for the answer.
 //!
-//! The socket never blocks; poll(2) waits, for what is left of the limit. An agent that hangs, dies, or answers one byte
-//! a second therefore costs an ADD no more than the limit.
+//! The socket never blocks: poll(2) waits for the rest of the limit. So an agent that hangs, dies, or answers
+//! one byte a second delays an ADD by no more than the limit.
 
 use super::message::{MESSAGE_MAX, Reply, Request};
 use common::cni::{Code, Error};
@@ -15,25 +15,25 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Where the agent listens.
+/// The agent's socket.
 pub const SOCKET: &str = "/run/rdmanet/agent/agent.sock";
 
-/// The environment variable that moves the socket.
+/// The environment variable that replaces [`SOCKET`].
 pub const SOCKET_VARIABLE: &str = "RDMANET_AGENT_SOCKET";
 
-/// How long an answer may take. The agent makes a request or two to the API server, of some milliseconds each; kubelet
-/// gives a sandbox minutes, and tries again.
+/// The time limit of a request. The agent sends one or two requests to the API server, of some milliseconds
+/// each. kubelet allows minutes for a sandbox, and retries.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
-/// How long to wait before a socket whose queue of callers is full is tried again.
+/// The pause before connecting again to a socket whose accept queue is full.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
-/// The way to the agent.
+/// A client of the agent.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// Its socket.
     pub socket: PathBuf,
-    /// How long one question may take.
+    /// The time limit of one request.
     pub limit: Duration,
 }
 
@@ -47,10 +47,10 @@ impl Default for Client {
 }
 
 impl Client {
-    /// Asks, and waits for the answer until `deadline` at the latest.
+    /// Sends a request and waits for the answer until `deadline`.
     ///
     /// # Errors
-    /// [`Code::TRY_AGAIN`] when there is no answer, with what became of the question; what the agent refused with.
+    /// [`Code::TRY_AGAIN`] if there is no answer, with the reason; the agent's own error if it refused.
     pub fn ask(&self, request: &Request, deadline: Instant) -> Result<Reply, Error> {
         let left = deadline.saturating_duration_since(Instant::now());
         let line = line(&Request {
@@ -71,7 +71,8 @@ impl Client {
         reply.accepted()
     }
 
-    /// Tells, without waiting for anything: what the agent does not hear now it finds by itself.
+    /// Sends a request and ignores the answer. If the agent misses the request, it finds the release by
+    /// itself.
     pub fn tell(&self, request: &Request) {
         let now = Instant::now();
         let told = line(request).map(|line| {
@@ -93,7 +94,8 @@ impl Client {
             let stream = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
             match connect(stream.as_raw_fd(), &address) {
                 Ok(()) => return Ok(UnixStream::from(stream)),
-                // A unix socket has no connection in progress: either the queue has room, or one tries again (unix(7)).
+                // A unix socket has no connection in progress: either the queue has room, or the caller
+                // retries (unix(7)).
                 Err(Errno::EAGAIN) if Instant::now() < deadline => std::thread::sleep(FULL_QUEUE_PAUSE),
                 Err(Errno::EAGAIN) => return Err(ErrorKind::TimedOut.into()),
                 Err(e) => return Err(e.into()),
@@ -174,7 +176,7 @@ fn receive(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
 
 fn wait(stream: &UnixStream, events: PollFlags, deadline: Instant) -> io::Result<()> {
     loop {
-        // Rounded up, so that the last wait does not spin for the rest of a millisecond.
+        // Rounded up, so that the last fraction of a millisecond is not a busy loop.
         let left = deadline.saturating_duration_since(Instant::now());
         let millis = left.as_micros().div_ceil(1000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The messages.
+//! The requests to the agent and its answers.
 
 use super::LIMIT;
 use crate::pool::PoolName;
@@ -10,47 +10,48 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The longest message in bytes, its newline included. An answer has few addresses and a sentence or two.
+/// The longest message in bytes, with its newline. An answer has few addresses and a sentence or two.
 pub const MESSAGE_MAX: usize = 64 << 10;
 
-/// What the agent is asked to do.
+/// The operation that the agent performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verb {
-    /// See to it that this node has a free address of each of `families`, by one more block if need be, and that
-    /// `pool.json` says so. Answered by [`Reply::Local`], or [`Reply::Allocate`] where no block is to be had but shared
-    /// addresses are.
+    /// Makes sure that this node has a free address of each of `families`, with one more block if necessary,
+    /// and that `pool.json` lists the block. Answer: [`Reply::Local`], or [`Reply::Allocate`] if no block is
+    /// free but shared addresses are.
     Claim,
-    /// Make each of `ips`, or one address of each of `families`, this attachment's own in the cluster. Answered by
-    /// [`Reply::Addresses`], or [`Reply::Local`] when the attachment may be served from this node's blocks.
+    /// Allocates each of `ips`, or one address of each of `families`, to this attachment in the cluster.
+    /// Answer: [`Reply::Addresses`], or [`Reply::Local`] if this node's blocks can serve the attachment.
     Allocate,
-    /// Look at once for addresses that this attachment does not hold any more. Nobody waits for the answer.
+    /// Looks at once for addresses that this attachment has released. The plugin does not wait for the
+    /// answer.
     Release,
-    /// Say whether [`Verb::Claim`] would succeed, and claim nothing.
+    /// Reports whether [`Verb::Claim`] would succeed, and claims nothing.
     Status,
 }
 
-/// A question.
+/// A request to the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
-    /// What to do.
+    /// The operation.
     pub verb: Verb,
-    /// In which pool.
+    /// The pool.
     pub pool: PoolName,
-    /// For which attachment; none for [`Verb::Status`].
+    /// The attachment; `None` for [`Verb::Status`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<AskedBy>,
-    /// Of which pod, as far as the runtime said.
+    /// The pod, if the runtime named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Pod>,
-    /// Addresses that are asked for by name.
+    /// The requested addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ips: Vec<IpAddr>,
-    /// Families of which any address will do.
+    /// The families of which any address will do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<Family>,
-    /// For how many milliseconds the answer is waited for; [`LIMIT`] if it does not say. Set by [`Client::ask`].
+    /// How many milliseconds the plugin waits for the answer; [`LIMIT`] if absent. Set by [`Client::ask`].
     ///
     /// [`Client::ask`]: super::Client::ask
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +59,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// For how long the answer is waited for.
+    /// How long the plugin waits for the answer.
     pub fn within(&self) -> Duration {
         self.within_ms
             .map_or(LIMIT, |millis| Duration::from_millis(millis).min(LIMIT))
@@ -75,7 +76,7 @@ pub struct AskedBy {
     pub network: String,
 }
 
-/// A pod as the runtime named it.
+/// A pod, as the runtime named it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
     /// Its namespace.
@@ -87,39 +88,39 @@ pub struct Pod {
     pub uid: Option<String>,
 }
 
-/// An answer.
+/// The agent's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "camelCase")]
 pub enum Reply {
-    /// Read `pool.json` again and allocate from this node's blocks.
+    /// The plugin reads `pool.json` again and allocates from this node's blocks.
     Local,
-    /// Ask for these families again, with [`Verb::Allocate`]; for all if there are none.
+    /// The plugin sends [`Verb::Allocate`] for these families; for all families if the list is empty.
     Allocate {
-        /// Those that no block of this node has an address of.
+        /// The families that no block of this node has an address of.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         families: Vec<Family>,
     },
-    /// These are the attachment's in the cluster now.
+    /// The attachment owns these addresses in the cluster now.
     Addresses {
         /// In the order of `ips`, then of `families`.
         addresses: Vec<IpAddr>,
     },
-    /// It is done, or noted to be done; the answer to [`Verb::Release`] and [`Verb::Status`].
+    /// Done, or recorded to be done: the answer to [`Verb::Release`] and [`Verb::Status`].
     Done,
-    /// It cannot be done.
+    /// The agent refused the request.
     Refused {
-        /// As for the runtime.
+        /// The CNI error code.
         code: u32,
-        /// As for the runtime, which is told the name of the pool once, whether it is here or not.
+        /// The CNI error message. The plugin adds the pool's name if the message lacks it.
         msg: String,
-        /// As for the runtime.
+        /// The CNI error details.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         details: String,
     },
 }
 
 impl Reply {
-    /// The refusal that a runtime gets to see as `error`.
+    /// The refusal with the code, message and details of `error`.
     pub fn refused(error: Error) -> Self {
         Self::Refused {
             code: error.code.0,
@@ -128,10 +129,10 @@ impl Reply {
         }
     }
 
-    /// The answer, or the agent's refusal as an error of the call.
+    /// The answer, or the agent's refusal as an error.
     ///
     /// # Errors
-    /// What the agent refused with.
+    /// The agent's refusal.
     pub fn accepted(self) -> Result<Self, Error> {
         match self {
             Self::Refused { code, msg, details } => Err(Error::new(Code(code), msg).with_details(details)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The names of all keys: unknown ones are refused, and so are two spellings of one thing.
+//! Key names: unknown keys are refused, and so are two spellings of the same setting.
 
 use super::invalid;
 use common::cni::Error;
@@ -46,14 +46,14 @@ const WHEREABOUTS: [&str; 17] = [
     "reconciler_cron_expression",
 ];
 
-/// Keys that go with `pool` and `pools`; the pool itself says what the others would.
+/// Keys that may accompany `pool` and `pools`. The pool itself defines everything else.
 const WITH_POOL: [&str; 7] = ["dataDir", "dns", "pool", "pools", "resolvConf", "routes", "type"];
 
 const RANGE: [&str; 5] = ["exclude", "gateway", "rangeEnd", "rangeStart", "subnet"];
 const IP_RANGE: [&str; 5] = ["exclude", "gateway", "range", "range_end", "range_start"];
 const ROUTE: [&str; 7] = ["advmss", "dst", "gw", "mtu", "priority", "scope", "table"];
 
-/// Keys that say which addresses are meant: those of one spelling do not go with those of the other.
+/// Keys that define addresses. The two spellings cannot be mixed.
 const SPELLINGS: [&[&str]; 2] = [
     &["subnet", "rangeStart", "rangeEnd", "ranges"],
     &["range", "range_start", "range_end", "ipRanges"],
@@ -84,7 +84,7 @@ pub(super) fn require_known(conf: &Map<String, Value>) -> Result<(), Error> {
     lists(runtime, &RANGE, "runtimeConfig.ipRanges")
 }
 
-/// Refuses spellings that are mixed, and ranges beside a pool. `conf` has no blank members.
+/// Refuses mixed spellings, and ranges beside a pool. `conf` has no blank members.
 ///
 /// # Errors
 /// `INVALID_CONFIG`, naming both keys.
@@ -103,7 +103,7 @@ pub(super) fn require_one_meaning(conf: &Map<String, Value>) -> Result<(), Error
     }
 }
 
-/// Refuses what would say once more, or otherwise, what a pool says.
+/// Refuses keys that repeat or contradict what a pool defines.
 fn alone(conf: &Map<String, Value>, ipam: &Map<String, Value>) -> Result<(), Error> {
     let set = |key: &&str| ipam.get(*key).is_some_and(|value| !value.is_null());
     let Some(pool) = ["pool", "pools"].iter().find(|key| set(key)) else {

@@ -9,18 +9,18 @@ use common::cni::{Conf, Dns, Error, Route};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// Which pools are meant and where this node's part of them is.
+/// The pools of a configuration, and the location of this node's part of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolPlace {
-    /// The name of the network configuration, which attachments belong to.
+    /// The name of the network configuration, to which attachments belong.
     pub name: String,
-    /// `dataDir`, which has the pools below [`POOLS`].
+    /// `dataDir`; its folder [`POOLS`] has the pools.
     pub data_dir: PathBuf,
-    /// `pool` or `pools`, in the order of preference.
+    /// `pool` or `pools`, in order of preference.
     pub pools: Vec<PoolName>,
 }
 
-/// A configuration of pools that ADD can work with.
+/// A valid configuration of pools for ADD.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
     /// The pools.
@@ -29,14 +29,15 @@ pub struct PoolConfig {
     pub routes: Option<Vec<Route>>,
     /// Replaces the name resolution of the pool.
     pub dns: Option<Dns>,
-    /// The addresses asked for.
+    /// The requested addresses.
     pub requests: Requests,
-    /// Whether the main plugin stated that it probes addresses ([`common::cni::PROBES`]).
+    /// Whether the main plugin declared that it probes addresses ([`common::cni::PROBES`]).
     pub probes: bool,
 }
 
 impl PoolPlace {
-    /// Reads the place of `conf`, and nothing else of it; none if it names no pool. Names that ADD refuses are left out.
+    /// Reads only the place of `conf`. Returns `None` if it names no pool. Names that ADD refuses are left
+    /// out.
     ///
     /// # Errors
     /// `INVALID_CONFIG` for a directory that ADD refuses as well, `DECODE` for wrong types.
@@ -65,7 +66,7 @@ impl PoolPlace {
         }))
     }
 
-    /// Where the leases of this network in `pool` are.
+    /// The location of this network's leases in `pool`.
     pub fn of(&self, pool: &PoolName) -> Place {
         Place {
             name: self.name.clone(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From every spelling of a range to one [`RangeSpec`], and from those to ranges that do not contradict each other.
+//! Converts every spelling of a range to a [`RangeSpec`], and checks that the ranges do not contradict each
+//! other.
 
 use super::invalid;
 use super::raw::{RawIpRange, RawIpam, RawRange};
@@ -11,47 +12,47 @@ use ipnetwork::IpNetwork;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The most ranges that one configuration may have. Each is a few hundred bytes, and each set of them costs an ADD some
-/// files; an object of Kubernetes has room for about thirty thousand.
+/// The maximum number of ranges of a configuration. Each takes a few hundred bytes, and each set costs an ADD
+/// a few files. A Kubernetes object has room for about thirty thousand.
 pub(super) const MOST_RANGES: usize = 4_096;
 
-/// The most exclusions that one configuration may have, at about a hundred bytes each.
+/// The maximum number of exclusions of a configuration, at about a hundred bytes each.
 pub(super) const MOST_EXCLUSIONS: usize = 65_536;
 
-/// What the configuration says of all ranges, before it is known whether they agree.
+/// All ranges of a configuration, not yet checked against each other.
 pub(super) struct Specs {
     pub(super) sets: Vec<Vec<RangeSpec>>,
-    /// `ipam.exclude`, which holds for each of them.
+    /// `ipam.exclude`, which applies to every range.
     pub(super) exclude: Vec<(IpAddr, IpAddr)>,
 }
 
-/// A `gateway` as it is written.
+/// A `gateway` value.
 #[derive(Clone, Copy)]
 enum Gateway {
-    /// `"none"`: not even host-local's default.
+    /// `"none"`: no gateway, not even host-local's default.
     None,
     At(IpAddr),
 }
 
-/// What a range is given beside its subnet and limits.
+/// The settings of a range besides its subnet and limits.
 #[derive(Clone)]
 struct Extras {
-    /// The range's own `gateway`, or a `"none"` for all.
+    /// The range's own `gateway`, or a top-level `"none"`.
     own: Option<Gateway>,
-    /// `ipam.gateway`: that of the subnet it lies in.
+    /// `ipam.gateway`, the gateway of the subnet that contains it.
     top: Option<IpAddr>,
     /// The range's own exclusions.
     exclude: Vec<(IpAddr, IpAddr)>,
 }
 
-/// The first and last address of a range as written, with the keys they stand under.
+/// The first and last address of a range as text, each with its key.
 struct Limits<'t> {
     start: (&'static str, Option<&'t str>),
     end: (&'static str, Option<&'t str>),
 }
 
-/// Reads all ranges, `runtimeConfig.ipRanges` in place of those of the configuration. What is valid but odd is
-/// added to `notes`.
+/// Reads all ranges. `runtimeConfig.ipRanges` replaces those of the configuration. Valid but unusual settings
+/// are added to `notes`.
 pub(super) fn specs(
     ipam: &RawIpam,
     runtime: Option<&[Vec<RawRange>]>,
@@ -100,7 +101,7 @@ pub(super) fn specs(
     }
 }
 
-/// Fails for more ranges or exclusions than a node should ever read for one pod.
+/// Fails if there are more ranges or exclusions than a node should read for one pod.
 fn require_bounded(ipam: &RawIpam, runtime: Option<&[Vec<RawRange>]>) -> Result<(), Error> {
     let sets = [ipam.ranges.as_deref(), runtime].into_iter().flatten().flatten();
     let own: Vec<&RawRange> = sets.flatten().collect();
@@ -124,7 +125,7 @@ fn require_bounded(ipam: &RawIpam, runtime: Option<&[Vec<RawRange>]>) -> Result<
     Ok(())
 }
 
-/// Makes the ranges, and refuses sets of two families, ranges that overlap, and addresses that no host may have.
+/// Makes the ranges. Refuses sets of two families, ranges that overlap, and addresses that are not for hosts.
 pub(super) fn build(specs: Specs, notes: &mut Vec<String>) -> Result<Vec<Vec<Range>>, Error> {
     let Specs { sets, exclude } = specs;
     require_apart(&sets)?;
@@ -146,7 +147,7 @@ pub(super) fn build(specs: Specs, notes: &mut Vec<String>) -> Result<Vec<Vec<Ran
     Ok(sets)
 }
 
-/// Tells of exclusions that lie in no subnet.
+/// Adds a note for each exclusion that lies in no subnet.
 fn note_idle_exclusions(sets: &[Vec<RangeSpec>], shared: &[(IpAddr, IpAddr)], notes: &mut Vec<String>) {
     let all = || sets.iter().flatten();
     let subnets = [Family::V4, Family::V6].map(|family| -> IntervalSet {
@@ -171,7 +172,7 @@ fn whole(subnet: IpNetwork) -> Interval {
     }
 }
 
-/// A range as it is compared with others.
+/// The extent of a range, for comparison with others.
 struct Extent<'s> {
     family: Family,
     window: Interval,
@@ -185,8 +186,8 @@ impl std::fmt::Display for Extent<'_> {
     }
 }
 
-/// Refuses ranges that overlap, and those that reach into addresses that no host may have. Sorted, each range needs to be
-/// compared with its neighbour only.
+/// Refuses ranges that overlap, and ranges that contain addresses that are not for hosts. Once sorted, each
+/// range is compared only with its neighbour.
 fn require_apart(sets: &[Vec<RangeSpec>]) -> Result<(), Error> {
     let mut extents = Vec::new();
     for spec in sets.iter().flatten() {
@@ -212,8 +213,8 @@ fn require_apart(sets: &[Vec<RangeSpec>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The block of addresses that `window` reaches into and that the kernel takes for no unicast address of an interface
-/// (`ipv4_is_zeronet`, `ipv4_is_loopback`, `ipv4_is_multicast`, `ipv4_is_lbcast`; RFC 4291 § 2.4).
+/// The block within `window` that cannot be assigned to an interface, or `None` (`ipv4_is_zeronet`,
+/// `ipv4_is_loopback`, `ipv4_is_multicast`, `ipv4_is_lbcast`; RFC 4291 § 2.4).
 fn not_for_hosts(family: Family, window: Interval) -> Option<&'static str> {
     let v4 = |a: [u8; 4], b: [u8; 4]| [a, b].map(|octets| IpAddr::V4(Ipv4Addr::from(octets)));
     let v6 = |a: Ipv6Addr, b: Ipv6Addr| [a, b].map(IpAddr::V6);
@@ -248,7 +249,7 @@ fn not_for_hosts(family: Family, window: Interval) -> Option<&'static str> {
         .map(|(name, _)| *name)
 }
 
-/// `subnet` and `ranges`: host-local's spelling and this plugin's own.
+/// Reads `subnet` and `ranges`, the spelling of host-local and of this plugin.
 fn own_spelling(ipam: &RawIpam, extras: &Extras) -> Result<Vec<Vec<RangeSpec>>, Error> {
     let mut sets = Vec::new();
     let limits = Limits {
@@ -312,7 +313,7 @@ fn own(place: &str, raw: &RawRange, extras: &Extras) -> Result<RangeSpec, Error>
     )
 }
 
-/// `range` and `ipRanges`: whereabouts' spelling, each of which is a set of its own.
+/// Reads `range` and `ipRanges`, whereabouts' spelling. Each is a set.
 fn whereabouts_spelling(
     ipam: &RawIpam,
     extras: &Extras,
@@ -339,7 +340,8 @@ fn whereabouts_spelling(
     Ok(sets)
 }
 
-/// Unlike host-local, whereabouts has no default gateway, and `range` may be any address of the subnet.
+/// Reads one range in whereabouts' spelling. Unlike host-local, whereabouts has no default gateway, and
+/// `range` may be any address of the subnet.
 fn whereabouts(
     place: &str,
     raw: &RawIpRange,
@@ -419,7 +421,7 @@ fn spec(
 }
 
 impl Extras {
-    /// These extras with what a range says itself.
+    /// These settings, overridden by those of a range.
     fn with(&self, place: &str, own: Option<&str>, exclude: Option<&[String]>) -> Result<Self, Error> {
         Ok(Self {
             own: gateway(&format!("{place}.gateway"), own)?.or(self.own),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration exactly as it is written; nothing here is checked beyond its JSON type.
+//! The configuration as it is written. Only its JSON types are checked here.
 
 use common::cni::{Dns, Route};
 use serde::Deserialize;
@@ -15,7 +15,7 @@ pub(super) struct RawPlace {
     pub(super) network_name: Option<String>,
     #[serde(rename = "dataDir")]
     pub(super) data_dir: Option<String>,
-    /// Of any type: DEL must not fail for what only ADD refuses.
+    /// Of any type: DEL must not fail for a value that only ADD refuses.
     pub(super) cooldown: Option<Value>,
     /// Likewise.
     pub(super) pool: Option<Value>,
@@ -50,7 +50,8 @@ pub(super) struct RawCniArgs {
     pub(super) ips: Option<Vec<String>>,
 }
 
-/// The `ipam` object: the keys of this plugin and host-local in camel case, whereabouts' as it has them.
+/// The `ipam` object: keys of this plugin and host-local in camel case, whereabouts' keys as whereabouts
+/// spells them.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RawIpam {
@@ -101,7 +102,8 @@ pub(super) struct RawIpam {
 }
 
 impl RawIpam {
-    /// Keys of whereabouts that steer what this plugin does not have: its log, its leader election, its reconciler.
+    /// Keys of whereabouts for parts that this plugin does not have: its log, its leader election, its
+    /// reconciler.
     pub(super) fn ignored(&self) -> [(&'static str, &Option<Value>); 6] {
         [
             ("log_file", &self.log_file),

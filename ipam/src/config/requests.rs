@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses that are asked for by name.
+//! Requested addresses.
 
 use super::invalid;
 use super::raw::{RawArgs, RawRuntime};
@@ -8,28 +8,28 @@ use common::cni::{Args, Error};
 use std::fmt;
 use std::net::IpAddr;
 
-/// One address that is asked for.
+/// One requested address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The address.
     pub ip: IpAddr,
-    /// The prefix length it was written with.
+    /// The prefix length in the request, if it has one.
     pub prefix: Option<u8>,
-    /// Where it was written.
+    /// The key that the request came from.
     source: &'static str,
 }
 
-/// The addresses that are asked for, no two alike.
+/// The requested addresses, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests(Vec<Request>);
 
 impl Requests {
-    /// Takes the first source that names any: `runtimeConfig.ips`, `args.cni.ips`, `IP` in `CNI_ARGS`.
+    /// Reads the first source that names an address: `runtimeConfig.ips`, `args.cni.ips`, `IP` in `CNI_ARGS`.
     ///
-    /// `CNI_ARGS` is shared by a plugin and its delegates, so its other keys are not this plugin's to judge.
+    /// A plugin and its delegates share `CNI_ARGS`, so this plugin does not check its other keys.
     ///
     /// # Errors
-    /// `INVALID_CONFIG` for a text that is no address and for an address that is named twice.
+    /// `INVALID_CONFIG` for a text that is not an address, and for an address that is named twice.
     pub(super) fn read(runtime: &RawRuntime, args: Option<&RawArgs>, cni_args: &Args) -> Result<Self, Error> {
         let of_runtime = runtime.ips.iter().flatten().map(String::as_str).collect();
         let of_args = args.and_then(|a| a.cni.as_ref()).and_then(|cni| cni.ips.as_ref());
@@ -57,12 +57,12 @@ impl Requests {
         Ok(Self(requests))
     }
 
-    /// The requests in the order they were written.
+    /// The requests in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Request> {
         self.0.iter()
     }
 
-    /// Requests for `ips`, as if `runtimeConfig` had made them.
+    /// Requests for `ips`, as from `runtimeConfig`.
     #[cfg(test)]
     pub(crate) fn of(ips: &[&str]) -> Self {
         let runtime = RawRuntime {

@@ -22,10 +22,10 @@ pub(super) fn dns(ipam: &RawIpam) -> Result<Dns, Error> {
     }
 }
 
-/// The largest file that is read, in bytes; libc's resolver uses three name servers and one search list of it.
+/// The largest file that is read, in bytes. libc's resolver uses three name servers and one search list.
 const LARGEST: u64 = 64 << 10;
 
-/// Reads a regular file of bounded size, without waiting for whoever may write to it.
+/// Reads a regular file of bounded size. Does not wait for the writer of a FIFO.
 fn read(file: &str) -> io::Result<String> {
     let file = OpenOptions::new()
         .read(true)
@@ -47,8 +47,8 @@ fn read(file: &str) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads resolv.conf(5); of `domain` and `search` the last line counts, and lines it does not know are skipped,
-/// as the resolver skips them.
+/// Parses resolv.conf(5) as the resolver does: the last `domain` and `search` line counts, and unknown lines
+/// are skipped.
 fn parse(text: &str) -> Dns {
     let mut dns = Dns::default();
     for line in text

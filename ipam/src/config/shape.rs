@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration as Go's plugins read it: a member that is `null` or `""` is absent, and an object is an object.
+//! Normalizes the configuration as Go plugins read it: a member that is `null` or `""` is absent, and a list
+//! is not an object.
 //!
-//! Templates render an unset value as one of the two, and host-local and whereabouts accept both (`net.IP` reads `""` as
-//! no address). serde would refuse them, and would take a list for the fields of an object in their order.
+//! Templates render an unset value as one of the two, and host-local and whereabouts accept both (`net.IP`
+//! reads `""` as no address). serde would refuse them, and would accept a list in place of an object.
 
 use common::cni::{Code, Error};
 use serde_json::{Map, Value};
 
-/// The members of a configuration that this plugin reads, without those that are `null` or `""`.
+/// The members that this plugin reads, without those that are `null` or `""`.
 ///
 /// # Errors
-/// [`Code::DECODE`] with the place of the first list, text or number where an object belongs.
+/// [`Code::DECODE`] with the place of the first list in place of an object.
 pub(super) fn plain(conf: &Map<String, Value>) -> Result<Map<String, Value>, Error> {
     require_objects(conf)?;
     let ours = ["ipam", "runtimeConfig", "args"];
@@ -20,7 +21,7 @@ pub(super) fn plain(conf: &Map<String, Value>) -> Result<Map<String, Value>, Err
         .collect())
 }
 
-/// Fails unless `ipam` is an object or absent, which is all that DEL needs.
+/// Fails if `ipam` is a list. DEL needs no further check.
 ///
 /// # Errors
 /// [`Code::DECODE`].
@@ -42,7 +43,7 @@ fn require_objects(conf: &Map<String, Value>) -> Result<(), Error> {
     require(of(runtime, "ipRanges").as_ref(), "runtimeConfig.ipRanges", 2)
 }
 
-/// Fails unless `value` is an object within `depth` lists. Other wrong types are reported when they are decoded.
+/// Fails if `value` is a list nested deeper than `depth`. Other wrong types are reported by the decoder.
 fn require(value: Option<&Value>, place: &str, depth: u8) -> Result<(), Error> {
     match (value, depth) {
         (Some(Value::Array(_)), 0) => Err(Error::new(
@@ -57,7 +58,7 @@ fn require(value: Option<&Value>, place: &str, depth: u8) -> Result<(), Error> {
     }
 }
 
-/// `value` without blank members and texts; none if it is blank itself.
+/// `value` without blank members and texts; `None` if it is blank itself.
 fn without_blanks(value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -65,7 +66,8 @@ fn without_blanks(value: &Value) -> Option<Value> {
         Value::Array(list) => {
             let is_blank = |item: &Value| item.as_str().is_some_and(str::is_empty);
             let kept = list.iter().filter(|item| !is_blank(item));
-            // A null among objects stays, to be refused: without it an attachment would get one address less.
+            // A null among objects stays, so that it is refused: without it an attachment would get one
+            // address less.
             Some(
                 kept.map(|item| without_blanks(item).unwrap_or(Value::Null))
                     .collect(),
@@ -73,7 +75,8 @@ fn without_blanks(value: &Value) -> Option<Value> {
         }
         Value::Object(object) => {
             let kept = |(key, value): (&String, &Value)| {
-                // A pool that a template forgot must not lead to the addresses of one node.
+                // An empty pool name stays: dropping it would make the plugin allocate from the node's own
+                // ranges.
                 let kept = if is_pool(key) {
                     Some(value.clone())
                 } else {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses, subnets and exclusions from text. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is IPv4.
+//! Parses addresses, subnets and exclusions. An IPv4 address in IPv6 notation (`::ffff:10.0.0.1`) is IPv4.
 
 use super::invalid;
 use common::cni::Error;
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;
 
-/// Reads an address.
+/// Parses an address.
 pub(super) fn address(key: &str, text: &str) -> Result<IpAddr, Error> {
     let ip: IpAddr = text.parse().map_err(|_| {
         invalid(format!(
@@ -16,10 +16,11 @@ pub(super) fn address(key: &str, text: &str) -> Result<IpAddr, Error> {
     Ok(ip.to_canonical())
 }
 
-/// Reads a subnet; host bits are kept.
+/// Parses a subnet; host bits are kept.
 pub(super) fn network(key: &str, text: &str) -> Result<IpNetwork, Error> {
     let subnet = text.split_once('/').and_then(|(ip, length)| {
-        // A netmask after the slash is not taken: no peer takes one. Nor are +24 and 024, which are not how CIDR is written.
+        // A netmask after the slash is refused, as by other plugins. So are +24 and 024, which are not CIDR
+        // notation.
         let length: u8 = length
             .parse()
             .ok()
@@ -37,7 +38,7 @@ pub(super) fn network(key: &str, text: &str) -> Result<IpNetwork, Error> {
     }
 }
 
-/// Reads exclusions: subnets, addresses, and `first-last`.
+/// Parses exclusions: subnets, addresses, and `first-last`.
 pub(crate) fn exclusions(key: &str, texts: Option<&[String]>) -> Result<Vec<(IpAddr, IpAddr)>, Error> {
     texts
         .unwrap_or_default()

@@ -1,47 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the blocks in `pool.json` are still this node's.
+//! Decides whether the blocks in `pool.json` are still this node's.
 //!
-//! Others may have a block only after this node has left the cluster and a quarantine has passed. During the boot in
-//! which the agent saw the blocks, its pods live on whatever the cluster thinks, and so ADD goes on. After a reboot
-//! nothing lives on, and the only evidence is how long ago the agent last saw them: less than the quarantine, and
-//! nobody else can have them yet.
+//! Another node may claim a block only after this node has left the cluster and a quarantine has passed.
+//! During the boot in which the agent confirmed the blocks, this node's pods keep running whatever the
+//! cluster decides, so ADD continues. After a reboot no pod is left, and the only evidence is the age of the
+//! last confirmation: if it is below the quarantine, no other node can own the blocks yet.
 //!
-//! That age is told by the time of day, which a node without a working board clock starts with as it was when the
-//! node went down: systemd takes it from the time stamp of a file. A node that was off for a week would then look as if
-//! it had been off for seconds. So the age counts only once a time service has set the clock.
+//! The age is measured by the time of day. A node without a working board clock starts with the time at which
+//! it went down: systemd takes it from the time stamp of a file. A node that was off for a week would then
+//! seem to have been off for seconds. So the age counts only once a time service has set the clock.
 
 use super::PoolFile;
 use crate::clock::Clock;
 use std::time::{Duration, SystemTime};
 
-/// What the file `confirmed` holds: a time of day as RFC 3339 has it.
+/// The content of the file `confirmed`: a time of day by RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed(pub SystemTime);
 
-/// Whether addresses may be given from the blocks of a pool.
+/// Whether the plugin may allocate addresses from the blocks of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// They may.
+    /// It may.
     Good,
-    /// They may not until the agent has asked the cluster; the text says why.
+    /// It may not until the agent has asked the cluster. The text is the reason.
     Unproven(String),
 }
 
 impl Confirmed {
-    /// Reads the content of the file.
+    /// Parses the content of the file.
     pub fn read(content: &[u8]) -> Option<Self> {
         let text = str::from_utf8(content).ok()?.trim();
         humantime::parse_rfc3339(text).ok().map(Self)
     }
 
-    /// The content of the file, in whole seconds: rounded down, so that it never claims too much.
+    /// The content of the file, rounded down to seconds so that it never claims too late a time.
     pub fn to_line(self) -> String {
         format!("{}\n", humantime::format_rfc3339_seconds(self.0))
     }
 }
 
 impl Standing {
-    /// The standing of `pool` during boot `boot_id`. The clock and `confirmed` are asked for only if another boot wrote it.
+    /// The standing of `pool` during boot `boot_id`. Reads the clock and `confirmed` only if another boot
+    /// wrote the file.
     pub fn of(
         pool: &PoolFile,
         boot_id: &str,

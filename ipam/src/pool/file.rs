@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `pool.json`: a pool as the node's plugins need to know it.
+//! `pool.json`: a pool, as the plugins of a node see it.
 
 use super::PoolName;
 use common::cni::{Code, Dns, Error, Route};
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// The format that this build writes, and the newest that it reads.
+/// The format that this version writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
 
 /// A pool on one node.
@@ -22,26 +22,26 @@ pub struct PoolFile {
     pub pool: PoolName,
     /// Its `metadata.uid`.
     pub uid: String,
-    /// The number of the accepted spec that the rest is from (`status.acceptedGeneration`).
+    /// The generation of the accepted spec (`status.acceptedGeneration`).
     pub generation: i64,
     /// This node's name.
     pub node: String,
-    /// `metadata.uid` of the Node: a node that joins again under its old name has none of the old one's blocks.
+    /// `metadata.uid` of the Node: a node that rejoins under its old name has none of the old node's blocks.
     #[serde(rename = "nodeUID")]
     pub node_uid: String,
-    /// The boot (random(4), `boot_id`) during which the agent last knew the blocks to be this node's.
+    /// The boot (random(4), `boot_id`) in which the agent last confirmed that the blocks are this node's.
     #[serde(rename = "bootID")]
     pub boot_id: String,
-    /// For how many seconds after this node is gone from the cluster its blocks are given to nobody.
+    /// How many seconds after this node has left the cluster its blocks stay unclaimed.
     pub quarantine_seconds: u32,
-    /// For how many seconds a released address rests.
+    /// How many seconds a released address rests.
     pub cooldown_seconds: u32,
-    /// Who decides on addresses.
+    /// Which component decides on addresses.
     #[serde(default)]
     pub allocation: Allocation,
     /// The ranges of the pool.
     pub ranges: Vec<PoolRange>,
-    /// Addresses that are only given by name, each by way of the agent: addresses, subnets and `first-last`.
+    /// Addresses that are allocated only on request, by the agent: addresses, subnets and `first-last`.
     #[serde(default)]
     pub reserved: Vec<String>,
     /// Routes for every attachment.
@@ -50,32 +50,32 @@ pub struct PoolFile {
     /// Name resolution for every attachment.
     #[serde(default)]
     pub dns: Dns,
-    /// The Kubernetes namespaces whose pods may have addresses; absent: all of them.
+    /// The Kubernetes namespaces whose pods may get addresses; absent: all.
     #[serde(default)]
     pub namespaces: Option<Vec<String>>,
-    /// The parts of the ranges that are this node's.
+    /// The blocks of this node.
     pub blocks: Vec<Block>,
-    /// Of several pools that a configuration names, those with the greater number are tried first.
+    /// If a configuration names several pools, those with the greater number are tried first.
     #[serde(default)]
     pub priority: i32,
-    /// Pools to try when this one is exhausted, in this order.
+    /// Pools to try in this order when this one is exhausted.
     #[serde(default)]
     pub fallback: Vec<PoolName>,
-    /// The pool in the whole cluster, as last seen by the agent; only ever shown to people.
+    /// The pool in the whole cluster, as last counted by the agent; only for people.
     #[serde(default)]
     pub counters: Counters,
 }
 
-/// Who decides on the addresses of a pool.
+/// Which component decides on the addresses of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Allocation {
     /// The plugin, within this node's blocks.
     #[default]
     Blocks,
-    /// The agent, asked for every attachment: pools without blocks.
+    /// The agent, for every attachment: pools without blocks.
     Agent,
-    /// The plugin, except for pods that may be of a `StatefulSet`, which keep their addresses: those by way of the agent.
+    /// The plugin, and the agent for pods that may be of a `StatefulSet`, which keep their addresses.
     Sticky,
 }
 
@@ -83,7 +83,7 @@ pub enum Allocation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolRange {
-    /// The subnet; its length becomes that of each address, and its edges are kept back.
+    /// The subnet. Each address gets its prefix length, and its edges are never allocated.
     pub subnet: IpNetwork,
     /// The first address, if not the subnet's first host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,10 +91,10 @@ pub struct PoolRange {
     /// The last address, if not the subnet's last host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<IpAddr>,
-    /// The gateway to report and to keep back; absent: none.
+    /// The gateway, which is reported and never allocated; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
-    /// Never handed out: addresses, subnets and `first-last`.
+    /// Never allocated: addresses, subnets and `first-last`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
 }
@@ -105,44 +105,45 @@ pub struct PoolRange {
 pub struct Block {
     /// The name of the `IPBlock`.
     pub name: String,
-    /// Its addresses, of which those outside every range, excluded or kept back are never given.
+    /// Its addresses. Those outside every range, excluded or reserved are never allocated.
     pub cidr: IpNetwork,
-    /// How often it has changed hands.
+    /// How many times it has changed hands.
     pub epoch: u64,
-    /// What may be done with it.
+    /// Its state.
     pub state: BlockState,
 }
 
-/// What may be done with a block.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BlockState {
-    /// Its addresses are given to pods.
+    /// The plugin allocates its addresses.
     Active,
-    /// It is to be returned: nothing new is given.
+    /// It is about to be returned: nothing new is allocated.
     Draining,
-    /// It is about to be shared: nothing new is given.
+    /// It is about to be shared: nothing new is allocated.
     Sharing,
-    /// Each of its addresses is an object of its own that any node's agent may make.
+    /// Each of its addresses is an object of its own, which the agent of any node may create.
     Shared,
 }
 
-/// A pool in numbers of addresses; `u64::MAX` stands for more than that.
+/// The size and usage of a pool, in addresses; `u64::MAX` stands for more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// All that the pool could give.
+    /// The addresses that the pool can allocate.
     pub size: u64,
     /// Held by attachments.
     pub used: u64,
-    /// Neither held nor in a block of any node.
+    /// Neither held nor in a node's block.
     pub free: u64,
 }
 
 impl PoolFile {
-    /// Reads the content of `path`.
+    /// Parses the content of `path`.
     ///
     /// # Errors
-    /// [`Code::UNSUPPORTED_FIELD`] for a newer format, [`Code::STORE_CORRUPT`] for anything that no agent writes.
+    /// [`Code::UNSUPPORTED_FIELD`] for a newer format, [`Code::STORE_CORRUPT`] for content that no agent
+    /// writes.
     pub fn read(content: &[u8], path: &Path) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Format {
@@ -175,7 +176,7 @@ impl PoolFile {
     /// The content of the file.
     ///
     /// # Errors
-    /// [`Code::INTERNAL`]: JSON can hold every value of these types.
+    /// [`Code::INTERNAL`] only: JSON can represent every value of these types.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut bytes = serde_json::to_vec_pretty(self)
             .map_err(|e| Error::caused(Code::INTERNAL, "cannot write the pool as JSON", &e))?;
@@ -188,15 +189,16 @@ impl PoolFile {
         Duration::from_secs(self.cooldown_seconds.into())
     }
 
-    /// The blocks that addresses are given from.
+    /// The blocks from which the plugin allocates.
     pub fn active(&self) -> impl Iterator<Item = &Block> {
         self.blocks
             .iter()
             .filter(|block| block.state == BlockState::Active)
     }
 
-    /// Whether the agent decides on the addresses of `pod`, `namespace/name` if the runtime named it. A pod of a
-    /// `StatefulSet` is called after it, with `-` and an ordinal; what else is called so is for the agent to tell.
+    /// Whether the agent decides on the addresses of `pod`, which is `namespace/name` if the runtime named
+    /// it. The name of a `StatefulSet` pod ends with `-` and an ordinal. The agent decides whether a pod with
+    /// such a name is of one.
     pub fn asks_agent(&self, pod: Option<&str>) -> bool {
         match self.allocation {
             Allocation::Blocks => false,
@@ -205,7 +207,7 @@ impl PoolFile {
         }
     }
 
-    /// Whether pods of `namespace` may have addresses; a pod of no known namespace may only where all may.
+    /// Whether pods of `namespace` may get addresses. A pod of unknown namespace may only if all may.
     pub fn admits(&self, namespace: Option<&str>) -> bool {
         self.namespaces
             .as_ref()

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The name of a pool, which is also that of its directory on every node.
+//! The name of a pool, which is also the name of its directory on every node.
 
 use common::cni::{Code, Error};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The name of an `IPPool`: a DNS subdomain as Kubernetes has it (RFC 1123), which is also a safe file name.
+/// The name of an `IPPool`: a DNS subdomain by the rules of Kubernetes (RFC 1123), which is also a safe file
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PoolName(String);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ranges of a pool, whole and as far as this node's blocks reach.
+//! The ranges of a pool: whole, and the part that this node's blocks cover.
 //!
-//! Only the edges of a subnet are kept back, never those of a block: the first and last address of a block inside a
-//! subnet are addresses like any other.
+//! Only the edges of a subnet are never allocated. The first and last address of a block inside a subnet are
+//! ordinary addresses.
 
 use super::{Block, BlockState, PoolFile};
 use crate::config::exclusions;
@@ -22,18 +22,18 @@ pub struct PoolRanges {
     blocks: Vec<Block>,
 }
 
-/// Where in a pool an address lies.
+/// The place of an address in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressPlace<'p> {
     /// In no range.
     Outside,
-    /// In a subnet, but never given; the text says what it is.
+    /// In a subnet, but never allocated. The text names the reason.
     Kept(&'static str),
-    /// In a block of this node that gives addresses.
+    /// In an active block of this node.
     Here(&'p Block),
-    /// In a block of this node that is to be returned or about to be shared.
+    /// In a block of this node that is about to be returned or shared.
     Leaving(&'p Block),
-    /// To be had by way of the agent only: reserved, shared, or in no block of this node.
+    /// Allocated only by the agent: reserved, shared, or in no block of this node.
     Elsewhere,
 }
 
@@ -41,7 +41,7 @@ impl PoolRanges {
     /// The ranges of `pool`, which was read from `path`.
     ///
     /// # Errors
-    /// [`Code::STORE_CORRUPT`] when they contradict themselves, as no accepted pool's do.
+    /// [`Code::STORE_CORRUPT`] if they contradict each other, as those of an accepted pool never do.
     pub fn new(pool: &PoolFile, path: &Path) -> Result<Self, Error> {
         Self::of(pool).map_err(|e| Error {
             code: Code::STORE_CORRUPT,
@@ -54,10 +54,10 @@ impl PoolRanges {
         })
     }
 
-    /// The ranges of `pool`, which nobody has accepted yet.
+    /// The ranges of `pool`, which has not been accepted yet.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`], beginning with the member that is wrong.
+    /// [`Code::INVALID_CONFIG`]; the message begins with the invalid member.
     pub fn of(pool: &PoolFile) -> Result<Self, Error> {
         let gateways = pool.ranges.iter().filter_map(|range| range.gateway);
         let shared = Arc::new(Shared::new(gateways, &[]));
@@ -85,7 +85,7 @@ impl PoolRanges {
         })
     }
 
-    /// The families that an attachment gets one address of each, IPv4 first.
+    /// The families of the pool, IPv4 first. An attachment gets one address of each.
     pub fn families(&self) -> Vec<Family> {
         let mut families: Vec<Family> = self.whole.iter().map(Range::family).collect();
         families.sort_unstable();
@@ -93,7 +93,7 @@ impl PoolRanges {
         families
     }
 
-    /// What this node may hand out of `family` by itself: each range as far as the active blocks reach.
+    /// The addresses of `family` that this node may allocate by itself: each range within the active blocks.
     pub fn here(&self, family: Family) -> Vec<Range> {
         let active = self
             .blocks
@@ -112,7 +112,8 @@ impl PoolRanges {
             .collect()
     }
 
-    /// Every address of `family` that the pool may give to any node's block: all ranges, less what is reserved.
+    /// The addresses of `family` that any node's block may allocate: all ranges without the reserved
+    /// addresses.
     pub fn usable(&self, family: Family) -> IntervalSet {
         let of_family = self.whole.iter().filter(|range| range.family() == family);
         let all: IntervalSet = of_family
@@ -121,7 +122,7 @@ impl PoolRanges {
         all.minus(&self.reserved(family))
     }
 
-    /// The addresses of `family` that are given by name only, and lie in a range.
+    /// The addresses of `family` that lie in a range and are allocated only on request.
     pub fn reserved(&self, family: Family) -> IntervalSet {
         let of_family = self.whole.iter().filter(|range| range.family() == family);
         let all: IntervalSet = of_family
@@ -130,21 +131,22 @@ impl PoolRanges {
         all.both(&intervals(&self.reserved, family))
     }
 
-    /// Whether one of these addresses of `family` lies between the first and the last one of a range, excluded or not.
+    /// Whether one of `addresses` of `family` lies between the first and last address of a range, excluded or
+    /// not.
     pub fn reach(&self, family: Family, addresses: Interval) -> bool {
         self.whole
             .iter()
             .any(|range| range.family() == family && range.reaches(addresses))
     }
 
-    /// The range that `ip` belongs to, be it handed out by whom it may.
+    /// The range of `ip`, whether a block or the agent allocates it.
     pub fn range_of(&self, ip: IpAddr) -> Option<&Range> {
         self.whole
             .iter()
             .find(|range| range.verdict(ip) == Verdict::Usable)
     }
 
-    /// Where `ip` lies.
+    /// The place of `ip` in the pool.
     pub fn place(&self, ip: IpAddr) -> AddressPlace<'_> {
         if self.range_of(ip).is_none() {
             let kept = self.whole.iter().find_map(|range| match range.verdict(ip) {

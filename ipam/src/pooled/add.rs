@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ADD: one address of each family of a pool; of the next pool only where the first has none, or is not for this node or
-//! pod. Resting addresses are given only where no pool has another, and only to a main plugin that probes.
+//! ADD: allocates one address of each family of a pool. The next pool is tried only if the first has no
+//! address, or does not admit this node or pod. A resting address is allocated only if no pool has another,
+//! and only to a main plugin that probes.
 
 use super::attempt::Attempt;
 use super::{Pools, of_pool};
@@ -56,7 +57,7 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
     Err(explained(&config.place, refusals))
 }
 
-/// The answer to an ADD that was called before, in whichever pool.
+/// The result of a repeated ADD; the lease may be in any pool.
 fn again(
     pools: &Pools,
     config: &PoolConfig,
@@ -72,14 +73,14 @@ fn again(
     }
     let store = pools.store(&pool)?;
     let locked = store.enter()?;
-    // The agent may have ended it between the look and the lock.
+    // The agent may have ended the lease before this call took the lock.
     match locked.lease(owner)? {
         Some(lease) => repeat(&locked, lease, &config.requests, sandbox).map(Some),
         None => Ok(None),
     }
 }
 
-/// A resting address of the first of the pools `tried` that has one.
+/// A resting address from the first pool of `tried` that has one.
 fn early(
     pools: &Pools,
     tried: &[PoolName],
@@ -96,7 +97,7 @@ fn early(
     Ok(None)
 }
 
-/// Whether the next pool is tried: not for what may pass, nor for what somebody has to put right.
+/// Whether the next pool is tried. It is not for errors that pass by themselves or that need a person.
 fn leads_on(code: Code) -> bool {
     [
         Code::EXHAUSTED,
@@ -108,8 +109,8 @@ fn leads_on(code: Code) -> bool {
     .contains(&code)
 }
 
-/// The first of `refusals`, by which the runtime goes, with the others as details: that of the pool that was preferred, or the one
-/// that ended the search.
+/// The first of `refusals`, with the others as details. The runtime acts on its code. It is the error of the
+/// preferred pool, or the one that ended the search.
 pub(super) fn explained(place: &PoolPlace, refusals: Vec<Error>) -> Error {
     let mut refusals = refusals.into_iter();
     let Some(first) = refusals.next() else {

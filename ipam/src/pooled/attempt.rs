@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One attempt to serve an attachment from one pool: look under the lock, ask without it, look again.
+//! One attempt to serve an attachment from one pool: read the store under the lock, ask the agent without the
+//! lock, read the store again.
 
 mod plan;
 
@@ -17,10 +18,11 @@ use plan::{Chosen, Plan};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How long to wait before the store is looked at again when the agent's answer has changed nothing: others were faster.
+/// The pause before the store is read again after an answer that changed nothing, because other calls were
+/// faster.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// An attempt.
+/// An attempt to serve an attachment from one pool.
 pub(super) struct Attempt<'a> {
     pools: &'a Pools<'a>,
     name: &'a PoolName,
@@ -30,28 +32,28 @@ pub(super) struct Attempt<'a> {
     store: Store<'a>,
 }
 
-/// What the agent has said so far.
+/// The agent's answers so far.
 #[derive(Clone, Default)]
 pub(super) struct Told {
-    /// Whom to allocate from, when it is not as the pool says.
+    /// The source of addresses, if it differs from the pool's own.
     pub(super) by: Option<By>,
-    /// The addresses that it made for this attachment.
+    /// The addresses that the agent allocated to this attachment.
     pub(super) granted: Vec<IpAddr>,
-    /// Whether it was asked to bring `pool.json` up to date.
+    /// Whether the agent was asked to update `pool.json`.
     pub(super) refreshed: bool,
-    /// Whether an address that rests will do.
+    /// Whether a resting address will do.
     pub(super) early: bool,
 }
 
-/// Whom addresses are had from.
+/// The source of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Blocks,
-    /// Those of these families from the agent; of all if there are none.
+    /// The agent, for these families; for all if the list is empty.
     Agent(Vec<Family>),
 }
 
-/// What came of a look at the store.
+/// The outcome of reading the store.
 enum Look {
     Done(CniResult),
     Ask(Box<Request>, Want),
@@ -87,7 +89,7 @@ impl<'a> Attempt<'a> {
         result
     }
 
-    /// Makes the lease from addresses that rest, if this node has them; asks nobody.
+    /// Makes the lease from resting addresses of this node. Never asks the agent.
     pub(super) fn run_early(&self) -> Result<Option<CniResult>, Error> {
         let told = Told {
             early: true,
@@ -104,7 +106,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// `asked` becomes true once the agent may have made addresses for the attachment.
+    /// Repeats until the lease is made. Sets `asked` once the agent may have allocated addresses to the
+    /// attachment.
     fn look_and_ask(&self, told: &mut Told, asked: &mut bool) -> Result<CniResult, Error> {
         let mut deadline = None;
         loop {
@@ -116,7 +119,7 @@ impl<'a> Attempt<'a> {
             let first = deadline.is_none();
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.pools.agent.limit);
             if !first {
-                // What is left would be too short for an answer, and the error would blame the agent.
+                // The rest of the limit is too short for an answer, and the error would blame the agent.
                 if Instant::now() + self.pools.agent.limit / 10 >= deadline {
                     return Err(want.unmet());
                 }
@@ -141,9 +144,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Makes the lease if it can be made now.
+    /// Makes the lease if that is possible now.
     fn look(&self, told: &Told) -> Result<Look, Error> {
-        // No directory is made for a pool that this node has no part of.
+        // A pool of which this node has no part gets no directory.
         if !self.store.has_pool() {
             return self.refresh(told, Want::File(self.store.pool_path()));
         }
@@ -175,7 +178,7 @@ impl<'a> Attempt<'a> {
         self.act(&locked, &pool, &ranges, told)
     }
 
-    /// Gives the addresses that can be given now, or says what to ask the agent for.
+    /// Allocates the addresses that can be allocated now, or returns the request to the agent.
     fn act(&self, locked: &Locked, pool: &PoolFile, ranges: &PoolRanges, told: &Told) -> Result<Look, Error> {
         let early = told.early.then_some(Prober {
             pod: self.sandbox.pod.as_deref(),
@@ -203,7 +206,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// What stands against giving this attachment anything of `pool`.
+    /// The reason why this attachment must not get an address of `pool` now.
     fn gate(&self, pool: &PoolFile) -> Option<Want> {
         let namespace = self.sandbox.namespace();
         if !pool.admits(namespace) {
@@ -221,7 +224,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Has the agent bring `pool.json` up to date, once; after that `want` is the answer.
+    /// Asks the agent to update `pool.json`, once. After that fails with the error of `want`.
     fn refresh(&self, told: &Told, want: Want) -> Result<Look, Error> {
         if told.refreshed {
             return Err(want.unmet());
@@ -273,7 +276,7 @@ impl<'a> Attempt<'a> {
         Ok(lease.result)
     }
 
-    /// Leaves to the agent what it may have made for an attachment that gets no lease.
+    /// Asks the agent to release what it may have allocated to an attachment without a lease.
     fn give_back(&self, granted: &[IpAddr]) {
         let ended = self
             .store

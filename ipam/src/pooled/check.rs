@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CHECK: the attachment still has the addresses that ADD reported, of whichever pool.
+//! CHECK: the attachment still holds the addresses that ADD reported, in any pool.
 
 use super::Pools;
 use crate::check::{previous, require_held};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DEL: the addresses of an attachment rest, or are left to the agent. Asks nobody, and works whatever has become of the
-//! pools.
+//! DEL: releases the addresses of an attachment, or leaves them to the agent. Waits for no answer, and works
+//! whatever the state of the pools.
 
 use super::Pools;
 use crate::agent::{AskedBy, Pod, Request, Verb};
@@ -20,8 +20,8 @@ pub(crate) fn del(pools: &Pools, owner: &Attachment) -> Result<(), Error> {
 
 fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Error> {
     let store = pools.store(name)?;
-    // Its lock is not waited for where a pool that is not named has nothing of the attachment. One that is named may have
-    // an ADD that was killed before its lease was one.
+    // A pool without anything of the attachment is skipped without waiting for its lock. Not so a pool of the
+    // configuration: an ADD that was killed may have left an unfinished lease there.
     if !pools.place.pools.contains(name) && !store.has_lease(owner) && !store.is_asking(owner) {
         return Ok(());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GC: leases of this network whose attachments are gone end, in every pool.
+//! GC: ends the leases of this network whose attachments are gone, in every pool.
 
 use super::Pools;
 use crate::gc::{Scope, collect, summary};

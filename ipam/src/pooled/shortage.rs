@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why the agent is asked, and what that becomes when it cannot help: each cause its own code, with the pool's numbers and
-//! the remedy.
+//! The reasons for asking the agent, and the errors if the agent cannot help: each reason has its own code,
+//! with the pool's numbers and the remedy.
 
 use crate::allocator::Shortage;
 use crate::pool::{Counters, PoolFile};
@@ -9,34 +9,34 @@ use common::cni::{Code, Error};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// What is wanted of the agent.
+/// What the plugin needs from the agent.
 pub(super) enum Want {
-    /// The file of a pool, which is not there.
+    /// The missing file of a pool.
     File(PathBuf),
-    /// To know of a namespace.
+    /// The admission of a namespace.
     Namespace {
-        /// The pod's.
+        /// The pod's namespace.
         namespace: Option<String>,
-        /// Those that the file admits.
+        /// The namespaces that the file admits.
         admitted: Vec<String>,
     },
     /// Proof that the blocks are still this node's.
     Proof {
-        /// How many.
+        /// How many blocks.
         blocks: usize,
-        /// What is known.
+        /// The known evidence.
         why: String,
     },
     /// One more block.
     Block(Local),
-    /// Addresses that this node cannot give by itself.
+    /// Addresses that this node cannot allocate by itself.
     Address {
-        /// Those asked for by name.
+        /// The requested addresses.
         ips: Vec<IpAddr>,
     },
 }
 
-/// This node's part of a pool that has no free address.
+/// This node's part of a pool without a free address.
 pub(super) struct Local {
     family: Family,
     blocks: usize,
@@ -89,12 +89,12 @@ impl Local {
 }
 
 impl Want {
-    /// Whether an address would do that this node has and that rests.
+    /// Whether a resting address of this node would do.
     pub(super) fn is_for_resting(&self) -> bool {
         matches!(self, Self::Block(local) if local.shortage.resting > 0)
     }
 
-    /// The error when there is no more to ask for.
+    /// The error if the agent's answer changed nothing.
     pub(super) fn unmet(&self) -> Error {
         match self {
             Self::File(path) => Error::new(
@@ -129,11 +129,11 @@ impl Want {
         }
     }
 
-    /// The error when the agent could not be asked, or refused with `error`.
+    /// The error if the agent did not answer, or refused with `error`.
     pub(super) fn refused(&self, error: Error) -> Error {
         let why = self.why();
         match (error.code, self) {
-            // Nothing is left in the cluster, but something here will be free by itself.
+            // The cluster has no address left, but one of this node becomes free by itself.
             (Code::EXHAUSTED, Self::Block(local)) if local.shortage.resting > 0 => Error::new(
                 Code::RESTING,
                 format!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! STATUS: whether an ADD would get its addresses now. Claims nothing.
+//! STATUS: reports whether an ADD would get its addresses now. Claims nothing.
 
 use super::add::explained;
 use super::shortage::{Local, Want};
@@ -33,7 +33,7 @@ pub(crate) fn status(pools: &Pools, call: &Call) -> Result<(), Error> {
     })
 }
 
-/// Whether `name` has an address of each family here, or the agent says that it could get one.
+/// Whether this node has an address of each family of `name`, or the agent could get one.
 fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), Error> {
     let Some(want) = wanted(pools, name)? else {
         return Ok(());
@@ -56,7 +56,7 @@ fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), Error> {
         .map_err(|error| want.refused(said_of(name, error)))
 }
 
-/// What an ADD would want of the agent; none if nothing.
+/// What an ADD would need from the agent; `None` if nothing.
 fn wanted(pools: &Pools, name: &PoolName) -> Result<Option<Want>, Error> {
     let store = pools.store(name)?;
     if !store.has_pool() {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses that are objects of the cluster too: asked for before the lease is made, given back after it has ended.
+//! Addresses that are also objects of the cluster: requested before the lease is made, released after it has
+//! ended.
 //!
 //! ```text
-//! boot-<boot id>/asking/<container id>@<ifname>   an ADD is asking the agent for an address
-//! releases/<address>                              the lease that held it; the agent removes the object, then this
+//! boot-<boot id>/asking/<container id>@<ifname>   an ADD that has a request at the agent
+//! releases/<address>                              the lease that held it; the agent deletes the object, then this file
 //! ```
 //!
-//! Holds always: a lease with such an address is made only while the owner's file in `asking/` is there. So the agent
-//! may free an address that it made for an attachment without a lease, once it has removed that file under the lock: an
-//! ADD that was stopped for a minute in between finds the file gone and fails, and holds nothing that others have.
+//! Invariant: a lease with such an address is made only while the owner's file in `asking/` exists. So the
+//! agent may release an address of an attachment without a lease, once it has removed that file under the
+//! lock. An ADD that was stopped for a minute meanwhile finds the file gone, fails, and holds no address of
+//! another pod.
 
 use super::failure::failed;
 use super::lease::{Lease, ended};
@@ -19,14 +21,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// An address whose lease has ended while its object in the cluster is still there.
+/// An address whose lease has ended, while its object in the cluster still exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Released {
     /// The address.
     pub ip: IpAddr,
-    /// The lease that held it; none if the file cannot be read.
+    /// The lease that held it; `None` if the file cannot be read.
     pub lease: Option<Lease>,
-    /// When the lease ended, on the clock of the boot that it belonged to.
+    /// The end of the lease, on the clock of its boot.
     pub ended: Option<Duration>,
     /// The inode of the file.
     pub inode: u64,
@@ -45,15 +47,15 @@ impl Store<'_> {
         self.network.join("releases").join(ip.to_string())
     }
 
-    /// Whether an ADD of `owner` is asking, or was killed while it did.
+    /// Whether an ADD of `owner` has a request at the agent, or was killed while it had one.
     pub fn is_asking(&self, owner: &Attachment) -> bool {
         self.node.disk.identity(&self.asking_path(owner)).is_ok()
     }
 
-    /// The addresses whose objects are to go, in no order.
+    /// The addresses whose objects the agent must delete, in no order.
     ///
     /// # Errors
-    /// [`common::cni::Code::IO`] when the directory cannot be listed.
+    /// [`common::cni::Code::IO`] if the directory cannot be listed.
     pub fn releases(&self) -> Result<Vec<Released>, Error> {
         let disk = self.node.disk;
         let path = self.network.join("releases");
@@ -78,7 +80,7 @@ impl Store<'_> {
 }
 
 impl Locked<'_> {
-    /// Notes that `owner` is about to ask the agent for addresses.
+    /// Records that `owner` is about to request addresses from the agent.
     ///
     /// # Errors
     /// [`common::cni::Code::IO`].
@@ -95,12 +97,12 @@ impl Locked<'_> {
         disk.create(&path, b"").map_err(|e| failed("write", &path, &e))
     }
 
-    /// Whether `owner` may still take what it asked for.
+    /// Whether `owner` may still use the answer to its request.
     pub fn is_asking(&self, owner: &Attachment) -> bool {
         self.store.is_asking(owner)
     }
 
-    /// Ends the asking of `owner`: from now on no lease is made from the answer.
+    /// Ends the request of `owner`: from now on no lease is made from the answer.
     ///
     /// # Errors
     /// [`common::cni::Code::IO`].
@@ -121,7 +123,8 @@ impl Locked<'_> {
         }
     }
 
-    /// Removes the note of a release whose object is gone, unless a later lease of the address has ended meanwhile.
+    /// Removes the record of a release whose object is gone, unless a later lease of the address has ended
+    /// since.
     ///
     /// # Errors
     /// [`common::cni::Code::IO`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The leases of a store for who has to account for them: the node's agent, block by block.
+//! The leases of a store, block by block, for the node's agent.
 
 use super::failure::failed;
 use super::lease::Lease;
@@ -10,8 +10,8 @@ use common::cni::{Attachment, Error};
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;
 
-/// A lease together with the file that it is: a repeated ADD keeps the file, though it may move the lease to another
-/// namespace; a new lease of the same owner is another file.
+/// A lease with its file. A repeated ADD keeps the file, though it may move the lease to another namespace. A
+/// new lease of the same owner is another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLease {
     /// The lease.
@@ -23,41 +23,42 @@ pub struct HeldLease {
 /// All leases of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
-    /// Those that can be read.
+    /// The readable leases.
     pub held: Vec<HeldLease>,
-    /// Those that cannot, each with its owner by the file's name. They keep their addresses.
+    /// The unreadable leases, each with its owner by the file's name. They keep their addresses.
     pub damaged: Vec<(Attachment, Error)>,
 }
 
-/// How much of a block is in use.
+/// How many addresses of a block are in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockUse {
-    /// Addresses that have a file in `addresses/`: held by an attachment, or kept from being given by hand.
+    /// Addresses with a file in `addresses/`: held by an attachment, or blocked by an administrator.
     pub taken: u64,
-    /// Those of them that the pool reserves: no node gives them by itself.
+    /// The part of `taken` that the pool reserves: no node allocates these by itself.
     pub reserved: u64,
     /// Released addresses that still rest.
     pub resting: u64,
 }
 
 impl BlockUse {
-    /// Whether nothing stands against giving the block away.
+    /// Whether the block can be given away.
     pub fn is_idle(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Store<'_> {
-    /// All leases, with or without the lock: each appears and goes whole. A store that no call has used in this boot has
-    /// none.
+    /// All leases, with or without the lock: each appears and disappears atomically. Empty if no call has
+    /// used the store in this boot.
     ///
     /// # Errors
-    /// [`common::cni::Code::IO`] when the directory cannot be listed.
+    /// [`common::cni::Code::IO`] if the directory cannot be listed. [`common::cni::Code::IO`] when the
+    /// directory cannot be listed.
     pub fn leases(&self) -> Result<Leases, Error> {
         let mut leases = Leases::default();
         for owner in self.owners()? {
-            // The file is identified before it is read: if another takes its place in between, the inode is the old
-            // one's, and whoever acts on it finds it changed.
+            // The inode is read before the content. If another file takes its place in between, the inode is
+            // the old one's, and the caller that acts on it finds it changed.
             let Ok(identity) = self.node.disk.identity(&self.lease_path(&owner)) else {
                 continue;
             };
@@ -75,10 +76,11 @@ impl Store<'_> {
 }
 
 impl Locked<'_> {
-    /// How much of each of `blocks` is in use, in their order, where `pool.json` says this of the pool.
+    /// The usage of each of `blocks`, in their order. `pool` is the content of `pool.json`.
     ///
     /// # Errors
-    /// [`common::cni::Code::IO`] when the directories cannot be listed, [`common::cni::Code::STORE_CORRUPT`] for `pool.json`.
+    /// [`common::cni::Code::IO`] if the directories cannot be listed, [`common::cni::Code::STORE_CORRUPT`]
+    /// for `pool.json`.
     pub fn usage(&self, pool: Option<&PoolFile>, blocks: &[IpNetwork]) -> Result<Vec<BlockUse>, Error> {
         let taken = self.addresses()?;
         let reserved = self.reserved(pool, &taken)?;
@@ -97,7 +99,7 @@ impl Locked<'_> {
         Ok(blocks.iter().map(usage).collect())
     }
 
-    /// Those of `addresses` that the pool reserves.
+    /// The part of `addresses` that the pool reserves.
     fn reserved(&self, pool: Option<&PoolFile>, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
         let Some(pool) = pool.filter(|pool| !pool.reserved.is_empty()) else {
             return Ok(Vec::new());
@@ -111,8 +113,8 @@ impl Locked<'_> {
         Ok(addresses.iter().filter(is_apart).copied().collect())
     }
 
-    /// Ends a lease if its file is still the one that was looked at, and says the same: a repeated ADD moves a lease to the
-    /// container's new namespace within its file. Returns whether it did.
+    /// Ends a lease if neither its file nor its content has changed: a repeated ADD moves a lease to the
+    /// container's new namespace within the same file. Returns whether it ended the lease.
     ///
     /// # Errors
     /// As [`Locked::release`].

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Directories of boots: the first call of a boot makes its own and clears away those of earlier ones.
+//! Directories of boots: the first call of a boot creates its own and removes those of earlier boots.
 //!
-//! A boot id that differs is no proof of another kernel. LXC and systemd-nspawn bind a random id over
-//! `/proc/sys/kernel/random/boot_id` (`lxc_setup_boot_id`, `setup_boot_id`) while a pod on such a node has a `/proc` of its
-//! own, and a container that is restored from a checkpoint gets another one. So the leases themselves are asked.
+//! A different boot id does not prove another kernel. LXC and systemd-nspawn bind a random id over
+//! `/proc/sys/kernel/random/boot_id` (`lxc_setup_boot_id`, `setup_boot_id`) while a pod on such a node has
+//! its own `/proc`. A container that is restored from a checkpoint also gets another id. So the leases
+//! themselves are checked.
 //!
-//! Invariant: a lease whose network namespace this kernel still has is deleted by no call that reads another boot id.
-//! Invariant: nothing is removed that this plugin did not make.
+//! Invariant: a call that reads another boot id never deletes a lease whose network namespace this kernel
+//! still has. Invariant: the plugin removes only what it made.
 
 use super::Store;
 use super::failure::{failed, is_nowhere};
@@ -18,21 +19,22 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What begins the name of each directory of a boot.
+/// The prefix of the directory name of a boot.
 const PREFIX: &str = "boot-";
 
-/// What the directory of a boot has from its first moment on.
+/// The directories that a boot has from the start.
 const DIRECTORIES: [&str; 3] = ["leases", "addresses", "resting"];
 
 /// Lease files round the time up to whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(1);
 
 impl Store<'_> {
-    /// Makes the directory of this boot, whole or not at all, and removes those of earlier boots.
+    /// Creates the directory of this boot atomically, and removes those of earlier boots.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] on a file system that other nodes may have mounted: their leases would be taken for those of
-    /// an earlier boot. [`Code::STORE_CORRUPT`] when leases of another boot id live, and for a foreign directory.
+    /// [`Code::INVALID_CONFIG`] on a file system that other nodes may have mounted: their leases would look
+    /// like those of an earlier boot. [`Code::STORE_CORRUPT`] if leases of another boot id are alive, and for
+    /// a foreign directory.
     pub(super) fn begin_boot(&self) -> Result<(), Error> {
         self.require_own_disk()?;
         self.require_other_boots_ended(None)?;
@@ -40,7 +42,7 @@ impl Store<'_> {
         self.make_boot()
     }
 
-    /// Fails if leases of another boot id live; with an owner, only if one of them is the owner's.
+    /// Fails if leases of another boot id are alive; with an owner, only if one of them is the owner's.
     ///
     /// # Errors
     /// [`Code::STORE_CORRUPT`] with the namespace that proves it, [`Code::IO`].
@@ -72,7 +74,7 @@ impl Store<'_> {
         }
     }
 
-    /// The directories of other boot ids, as far as this plugin made them.
+    /// The directories of other boot ids that this plugin made.
     fn other_boots(&self) -> Result<Vec<PathBuf>, Error> {
         let names = match self.node.disk.list(&self.network, usize::MAX) {
             Ok(names) => names,
@@ -95,11 +97,11 @@ impl Store<'_> {
         is_directory(boot) && is_directory(&boot.join("leases")) && is_directory(&boot.join("addresses"))
     }
 
-    /// A lease of `boot` that was made by this kernel and whose namespace is still there; none if another kernel made the
-    /// directory, or nothing in it lives.
+    /// A lease of `boot` that this kernel made and whose namespace still exists. `None` if another kernel
+    /// made the directory, or no lease in it is alive.
     ///
-    /// Two things prove another kernel: a lease from a time that this kernel has not reached yet, and namespaces that
-    /// are gone. Leases without a namespace, and damaged ones, prove nothing either way.
+    /// Two facts prove another kernel: a lease from a time that this kernel has not reached yet, and
+    /// namespaces that are gone. Leases without a namespace, and damaged ones, prove nothing.
     fn living_lease(&self, boot: &Path) -> Result<Option<Lease>, Error> {
         let disk = self.node.disk;
         let now = self.node.clock.since_boot()?;
@@ -144,7 +146,8 @@ impl Store<'_> {
         )
     }
 
-    /// What cannot be removed is in nobody's way, so it does not keep pods from starting.
+    /// Removes the directories of earlier boots. A directory that cannot be removed does no harm, so pods
+    /// still start.
     fn clear_earlier_boots(&self) -> Result<(), Error> {
         for path in self.other_boots()? {
             match self.node.disk.remove_tree(&path) {
@@ -177,7 +180,7 @@ impl Store<'_> {
             .map_err(|e| failed("make the directory", boot, &e))
     }
 
-    /// A call that died may have left some of the empty directories; anything else is not ours to rename.
+    /// A killed call may have left some of the empty directories. Anything else is not ours to rename.
     fn require_unused(&self, unfinished: &Path) -> Result<(), Error> {
         let disk = self.node.disk;
         let names = match disk.list(unfinished, DIRECTORIES.len() + 1) {

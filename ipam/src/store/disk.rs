@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few file operations that the store is made of. Each is one system call that takes effect or does not,
-//! except [`Disk::create`], whose file is of no account until it is linked or renamed.
+//! The file operations of the store. Each is one system call, which takes effect or does not. The exception
+//! is [`Disk::create`], whose file has no meaning until it is linked or renamed.
 //!
-//! Invariant: files and directories that the plugin makes are open to their owner alone. A lease names pods, and
-//! flock(2) on a file needs no more than the right to read it.
+//! Invariant: the plugin's files and directories are open only to their owner. A lease names pods, and
+//! flock(2) needs only the right to read the file.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// A file, whatever its names.
+/// The identity of a file, whatever its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its inode.
@@ -24,44 +24,45 @@ pub struct Identity {
     pub directory: bool,
 }
 
-/// The largest file that is read, in bytes. A lease has some hundred, `pool.json` a hundred for each block and exclusion.
+/// The largest file that is read, in bytes. A lease has some hundred, `pool.json` a hundred per block and
+/// exclusion.
 const LARGEST: u64 = 16 << 20;
 
-/// The mode of every file that the plugin makes.
+/// The mode of every file that the plugin creates.
 pub(super) const FILE_MODE: u32 = 0o600;
 
-/// The mode of every directory that the plugin makes. libcni makes `/var/lib/cni` with this mode as well
-/// (cni `libcni/api.go`, `cacheAdd`).
+/// The mode of every directory that the plugin creates. libcni creates `/var/lib/cni` with the same mode (cni
+/// `libcni/api.go`, `cacheAdd`).
 pub(super) const DIRECTORY_MODE: u32 = 0o700;
 
-/// A file system, or one that fails where a test wants it to.
+/// A file system, or a test's file system with faults.
 pub trait Disk {
-    /// The content of a regular file of at most 16 MiB; never waits for a FIFO's writer.
+    /// The content of a regular file of at most 16 MiB. Never waits for the writer of a FIFO.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// What file a name stands for.
+    /// The file behind a name.
     fn identity(&self, path: &Path) -> io::Result<Identity>;
-    /// Names in a directory, in the order the file system has them; `most` bounds the work.
+    /// Names in a directory, in the file system's order, at most `most`.
     fn list(&self, path: &Path, most: usize) -> io::Result<Vec<OsString>>;
-    /// The kind of file system that `path` lies on, unless it is one that a single node has by itself.
+    /// The kind of file system of `path`; `None` if it is one that belongs to a single node.
     fn shared(&self, path: &Path) -> io::Result<Option<String>>;
-    /// Writes a file anew.
+    /// Creates a file, or replaces its content.
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()>;
-    /// Writes over the start of a file, which may be there already. Unlike truncating, this costs ext4 no early write-out
-    /// (ext4(5), `auto_da_alloc`).
+    /// Writes over the start of a file, which may exist. Unlike truncating, this causes no early write-out on
+    /// ext4 (ext4(5), `auto_da_alloc`).
     fn overwrite(&self, path: &Path, content: &[u8]) -> io::Result<()>;
-    /// Adds to the end of a file.
+    /// Appends to a file.
     fn append(&self, path: &Path, content: &[u8]) -> io::Result<()>;
-    /// Gives a file one more name; fails if there is something of that name.
+    /// Adds a name to a file. Fails if the name exists.
     fn link(&self, file: &Path, name: &Path) -> io::Result<()>;
-    /// Changes a name; replaces what had the new one.
+    /// Renames a file or directory. Replaces the file that had the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a name.
     fn unlink(&self, path: &Path) -> io::Result<()>;
-    /// Makes a directory and those above it.
+    /// Creates a directory and its parents.
     fn make_directory(&self, path: &Path) -> io::Result<()>;
-    /// Removes a directory with all in it.
+    /// Removes a directory and its content.
     fn remove_tree(&self, path: &Path) -> io::Result<()>;
-    /// Waits until a file or directory is on the disk as it is now (fsync(2)).
+    /// Waits until the current content of a file or directory is on the disk (fsync(2)).
     fn sync(&self, path: &Path) -> io::Result<()>;
 }
 
@@ -105,7 +106,7 @@ impl Disk for NodeDisk {
     }
 
     fn shared(&self, path: &Path) -> io::Result<Option<String>> {
-        // The field has another width and sign on each architecture; the numbers have 32 bits.
+        // The width and sign of the field depend on the architecture. The magic numbers have 32 bits.
         let magic = i128::from(nix::sys::statfs::statfs(path)?.filesystem_type().0) & 0xffff_ffff;
         let named = |list: &[(u32, &'static str)]| {
             let found = list.iter().find(|(number, _)| i128::from(*number) == magic);
@@ -166,19 +167,19 @@ fn writer() -> OpenOptions {
     options
 }
 
-/// Takes a directory and the lock in it away from other users, as earlier builds made them readable to all.
+/// Closes a directory and the lock in it to other users. Earlier versions made them readable to all.
 ///
 /// # Errors
-/// Those of chmod(2). The directory comes first, so that a process that dies in between leaves the lock for the next
-/// call to find.
+/// Those of chmod(2). The directory is closed first: if the process dies in between, the next call still
+/// finds the lock open.
 pub(super) fn close_to_others(directory: &Path, lock: &File) -> io::Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(DIRECTORY_MODE))?;
     lock.set_permissions(fs::Permissions::from_mode(FILE_MODE))
 }
 
-/// `f_type` of statfs(2) for file systems that one node has by itself: on a disk of its own or in its memory
-/// (include/uapi/linux/magic.h; ZFS and bcachefs from their own headers). A cluster file system on a shared disk has
-/// a number of its own, and FUSE tells nothing of what lies behind it.
+/// `f_type` of statfs(2) for file systems of a single node: on its own disk or in its memory
+/// (include/uapi/linux/magic.h; ZFS and bcachefs from their own headers). A cluster file system on a shared
+/// disk has its own number. FUSE does not reveal the file system behind it.
 const LOCAL_FILE_SYSTEMS: [(u32, &str); 14] = [
     (0xef53, "ext4"),
     (0x5846_5342, "XFS"),
@@ -196,7 +197,7 @@ const LOCAL_FILE_SYSTEMS: [(u32, &str); 14] = [
     (0x6175_6673, "aufs"),
 ];
 
-/// Names for the message, of file systems that several nodes may have mounted or that tell nothing of it.
+/// Names for the message: file systems that several nodes may have mounted, or that do not reveal it.
 const OTHER_FILE_SYSTEMS: [(u32, &str); 13] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Errors of files as a person needs them: what was tried, on which file, why it failed, what to do.
+//! Errors of file operations for a person: the operation, the file, the cause, the remedy.
 
 use common::cni::{Code, Error};
 use std::io;
@@ -13,7 +13,7 @@ pub(super) fn failed(action: &str, path: &Path, error: &io::Error) -> Error {
     )
 }
 
-/// `path` holds something that this plugin did not write.
+/// `path` has content that this plugin did not write.
 pub(super) fn corrupt(path: &Path, what: &str, remedy: &str) -> Error {
     Error::new(
         Code::STORE_CORRUPT,
@@ -21,7 +21,7 @@ pub(super) fn corrupt(path: &Path, what: &str, remedy: &str) -> Error {
     )
 }
 
-/// Whether the disk, or the user's part of it, is full.
+/// Whether the disk, or the user's quota, is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -29,7 +29,8 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a look-up that fails so means that nothing is there: where no path can lead, ADD made nothing.
+/// Whether an error means that the path does not exist. ADD can have made nothing at a path that cannot
+/// exist.
 pub(crate) fn is_nowhere(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Making and ending leases, and putting right what a killed process left of either.
+//! Makes and ends leases, and repairs what a killed process left of either.
 
 use super::failure::{failed, is_full, is_nowhere};
 use super::lease::{Lease, after, date, end_line, ended, move_line};
@@ -12,15 +12,15 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// One DEL in so many removes addresses that have rested. To find them it lists all that rest, which costs a DEL
-/// more the more there are; shared among so many, this adds little to any.
+/// One DEL in this many removes addresses that have finished resting. To find them it lists all resting
+/// addresses, whose number has no bound; spread over this many calls, the cost of each stays small.
 const SWEEP_EVERY: u64 = 32;
 
-/// How many resting addresses such a DEL looks at: as many as eight for each DEL, while a DEL adds one for each range set.
+/// How many resting addresses such a DEL checks: eight for each DEL, while a DEL adds one for each range set.
 const SWEEP: usize = 256;
 
 impl Locked<'_> {
-    /// Gives `lease` to its owner: all of its addresses or, on any error, none.
+    /// Makes `lease` with all of its addresses or, on any error, with none.
     ///
     /// # Errors
     /// [`Code::IO`], naming the file and the remedy.
@@ -30,19 +30,20 @@ impl Locked<'_> {
             .map_err(|e| Error::caused(Code::INTERNAL, "cannot write the lease as JSON", &e))?;
         let made = self.make(lease, &line);
         let made = match made {
-            // What has rested is of no use to anyone, and each such file has an inode and a block.
+            // The disk is full: remove addresses that have finished resting, each of which has an inode and a
+            // block.
             Err(Unmade { full: true, .. }) if self.sweep(usize::MAX) > 0 => self.make(lease, &line),
             made => made,
         };
         made.map_err(|unmade| unmade.error)?;
         for ip in lease.addresses() {
-            // One that stays is told from a resting address by the lease that holds it.
+            // If the file stays, the lease in `addresses/` shows that the address does not rest.
             let _ = self.store.node.disk.unlink(&self.store.resting_path(ip));
         }
         Ok(())
     }
 
-    /// Makes the files of `lease`, or none of them.
+    /// Creates the files of `lease`, or none of them.
     fn make(&self, lease: &Lease, line: &[u8]) -> Result<(), Unmade> {
         let disk = self.store.node.disk;
         let (adding, target) = (self.store.adding_path(), self.store.lease_path(&lease.owner));
@@ -66,10 +67,11 @@ impl Locked<'_> {
         made
     }
 
-    /// Moves `lease` to the namespace that its container has now, so that nothing is concluded from the end of the old one.
+    /// Moves `lease` to its container's current namespace, so that the end of the old one does not end the
+    /// lease.
     ///
     /// # Errors
-    /// [`Code::IO`]; the lease is then as it was.
+    /// [`Code::IO`]; the lease is then unchanged.
     pub fn move_to(&self, lease: &Lease, sandbox: &Sandbox) -> Result<(), Error> {
         let Store { node, .. } = self.store;
         let path = self.store.lease_path(&lease.owner);
@@ -81,12 +83,12 @@ impl Locked<'_> {
             .map_err(|e| failed("write to", &path, &e))
     }
 
-    /// Makes `range` continue after `ip`. Losing this costs only the order of addresses.
+    /// Makes `range` continue after `ip`. Losing this changes only the order of addresses.
     pub fn remember(&self, range: &Range, ip: IpAddr) {
         let Store { node, network, .. } = self.store;
         let directory = network.join("cursors");
         let path = directory.join(range.to_string());
-        // As wide as the longest address, so that a shorter one leaves nothing of it.
+        // As wide as the longest address, so that it overwrites any earlier one completely.
         let content = format!("{:<45}\n", ip.to_string());
         let written = match node.disk.overwrite(&path, content.as_bytes()) {
             Err(e) if e.kind() == ErrorKind::NotFound => node
@@ -103,11 +105,11 @@ impl Locked<'_> {
         }
     }
 
-    /// Ends the lease of `owner`; its addresses rest from now, but for those that are objects of the cluster, which are left to the
-    /// agent. Returns these; none if there was no lease.
+    /// Ends the lease of `owner`. Its addresses rest from now on, except those that are objects of the
+    /// cluster, which are left to the agent. Returns the latter; `None` if there was no lease.
     ///
     /// # Errors
-    /// [`Code::IO`], and [`Code::STORE_CORRUPT`] if something other than a file has the lease's name.
+    /// [`Code::IO`], and [`Code::STORE_CORRUPT`] if the lease's name is not a regular file.
     pub fn release(&self, owner: &Attachment) -> Result<Option<Vec<IpAddr>>, Error> {
         let released = self.end(owner)?;
         if released.is_some() && self.is_turn_to_sweep(owner) {
@@ -116,7 +118,7 @@ impl Locked<'_> {
         Ok(released)
     }
 
-    /// As [`Locked::release`], and leaves addresses that have rested to the caller's [`Locked::sweep`].
+    /// As [`Locked::release`], without the sweep. The caller calls [`Locked::sweep`].
     ///
     /// # Errors
     /// As [`Locked::release`].
@@ -145,7 +147,7 @@ impl Locked<'_> {
 
     fn undo_adding(&self) -> Result<(), Error> {
         let adding = self.store.adding_path();
-        // Not even tried when there is nothing to remove: a read-only disk would refuse.
+        // Removes nothing if there is nothing to remove: a read-only disk would refuse even that.
         let Some(ips) = self.links_of(&adding)? else {
             return Ok(());
         };
@@ -155,7 +157,7 @@ impl Locked<'_> {
         self.remove(&adding)
     }
 
-    /// Returns what is left to the agent.
+    /// Finishes a DEL. Returns the addresses that are left to the agent.
     fn finish_removing(&self) -> Result<Vec<IpAddr>, Error> {
         let removing = self.store.removing_path();
         let Some(ips) = self.links_of(&removing)? else {
@@ -183,7 +185,8 @@ impl Locked<'_> {
         Ok(objects)
     }
 
-    /// Those addresses of `lease` that are objects of the cluster: as it says, or because their block has been shared since.
+    /// The addresses of `lease` that are objects of the cluster: listed in the lease, or in a block that was
+    /// shared since.
     fn objects_of(&self, lease: &Lease) -> Vec<IpAddr> {
         let pool = self.store.is_pool.then(|| self.pool().ok().flatten()).flatten();
         let blocks = pool.map(|pool| pool.blocks).unwrap_or_default();
@@ -195,8 +198,8 @@ impl Locked<'_> {
         lease.addresses().filter(is_object).collect()
     }
 
-    /// Leaves an address to the agent, which has its object removed from the cluster. On a full disk it finds the object
-    /// without a lease some time later instead.
+    /// Leaves an address to the agent, which deletes its object from the cluster. On a full disk the agent
+    /// finds the object without a lease later.
     fn hand_over(&self, path: &Path, ip: IpAddr) -> Result<bool, Error> {
         let disk = self.store.node.disk;
         let target = self.store.release_path(ip);
@@ -209,7 +212,7 @@ impl Locked<'_> {
         full_is_false(moved, "hand over", path)
     }
 
-    /// Writes the end into a lease. On a full disk the addresses go without their rest: DEL must not fail for that.
+    /// Writes the end into a lease. On a full disk the addresses skip their rest: DEL must not fail for that.
     fn stamp(&self, removing: &Path) -> Result<bool, Error> {
         let Store { node, .. } = self.store;
         let content = node.disk.read(removing).unwrap_or_default();
@@ -230,9 +233,9 @@ impl Locked<'_> {
         )
     }
 
-    /// The addresses that the lease in `file` holds, if there is such a file.
+    /// The addresses that the lease in `file` holds; `None` if the file does not exist.
     ///
-    /// A lease that cannot be read is looked for among all addresses: they are hard links to it.
+    /// If the lease cannot be read, all addresses are searched: they are hard links to it.
     fn links_of(&self, file: &Path) -> Result<Option<Vec<IpAddr>>, Error> {
         let Store { node, .. } = self.store;
         let identity = match node.disk.identity(file) {
@@ -250,7 +253,7 @@ impl Locked<'_> {
             None if identity.names > 1 => self.addresses()?,
             None => Vec::new(),
         };
-        // A damaged lease may name an address twice, and the second removal would find nothing.
+        // A damaged lease may name an address twice, and the second removal would fail.
         let mut seen = BTreeSet::new();
         candidates.retain(|ip| seen.insert(*ip));
         let held = |ip: &IpAddr| {
@@ -261,8 +264,8 @@ impl Locked<'_> {
         Ok(Some(candidates.into_iter().filter(held).collect()))
     }
 
-    /// Whether `path` is a copy of `lease`, as when the store was moved without its hard links; not so while its owner
-    /// has a lease, to which the file then belongs.
+    /// Whether `path` is a copy of `lease`, as after a move of the store without its hard links. If the owner
+    /// has a lease, the file belongs to that lease.
     fn is_copy(&self, path: &Path, lease: &Lease) -> bool {
         let Store { node, .. } = self.store;
         let copy = node
@@ -277,8 +280,8 @@ impl Locked<'_> {
                 .is_err_and(|e| e.kind() == ErrorKind::NotFound)
     }
 
-    /// Whether the DEL of `owner` is one of the few that sweep. Container ids are random, and the time is mixed in for
-    /// callers whose ids are not (FNV-1a, 64 bits).
+    /// Whether the DEL of `owner` is one of those that sweep. Container ids are random; the time is mixed in
+    /// for callers whose ids are not (FNV-1a, 64 bits).
     fn is_turn_to_sweep(&self, owner: &Attachment) -> bool {
         let moment = self
             .store
@@ -293,8 +296,9 @@ impl Locked<'_> {
         (hash >> 32) % SWEEP_EVERY == 0
     }
 
-    /// Looks at up to `most` resting addresses and removes those that have rested; how many. It begins anywhere in the
-    /// directory: always the first ones would be looked at again and again while those behind them pile up.
+    /// Checks up to `most` resting addresses, removes those that have finished resting, and returns their
+    /// number. It starts at a varying place: from a fixed start it would check the same ones while those
+    /// behind them pile up.
     pub(crate) fn sweep(&self, most: usize) -> usize {
         let Store { node, boot, .. } = self.store;
         let names = node
@@ -309,7 +313,7 @@ impl Locked<'_> {
         let looked_at = names.iter().cycle().skip(start).take(most.min(names.len()));
         let ips = looked_at.filter_map(|name| name.to_str()?.parse().ok());
         ips.filter(|ip| self.rest_of(*ip).is_none())
-            // The next sweep comes by again.
+            // A file that cannot be removed is left for the next sweep.
             .filter(|ip| node.disk.unlink(&self.store.resting_path(*ip)).is_ok())
             .count()
     }
@@ -321,7 +325,7 @@ impl Locked<'_> {
         }
     }
 
-    /// A new lease for `owner`, as of now.
+    /// A new lease for `owner`, starting now.
     ///
     /// # Errors
     /// [`Code::IO`] when the clock cannot be read.
@@ -346,7 +350,7 @@ impl Locked<'_> {
 
 /// Why a lease was not made.
 struct Unmade {
-    /// Whether for want of room on the disk.
+    /// Whether the disk is full.
     full: bool,
     error: Error,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lease as a file: one line of JSON when it is made, one more when its container gets another namespace, and one when
-//! it ends.
+//! The file of a lease: one line of JSON when it is made, one more for each new namespace of its container,
+//! and one when it ends.
 //!
 //! ```text
 //! {"container":"3f…","ifname":"net1","network":"rail0","pod":"default/a","uid":"0d6c…","netns":{"path":"/run/netns/b","device":4,"inode":4026532},
@@ -9,8 +9,8 @@
 //! {"released":"2026-01-01T01:00:00Z","boottime_ms":4512345}
 //! ```
 //!
-//! A line is appended by one write(2). A line that a killed process or a full disk cut short does not parse, and is
-//! passed over; what is appended next begins a line of its own.
+//! A line is appended by one write(2). A line that a killed process or a full disk truncated does not parse
+//! and is skipped. The next append starts a new line.
 
 use super::sandbox::{NetnsFile, Sandbox};
 use common::cni::{Attachment, CniResult, ContainerId, IfName, Version};
@@ -20,22 +20,22 @@ use serde_json::Value;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-/// What an attachment was given.
+/// The addresses of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Whose it is.
+    /// The attachment that owns it.
     pub owner: Attachment,
-    /// The name of the network configuration it was made under.
+    /// The name of its network configuration.
     pub network: String,
-    /// The pod and its namespace, as far as the runtime named them.
+    /// The pod and its namespace, if the runtime named them.
     pub sandbox: Sandbox,
-    /// Those of its addresses that an object of the cluster holds as well (`IPAddress`).
+    /// The addresses that are also objects of the cluster (`IPAddress`).
     pub api: Vec<IpAddr>,
     /// When it was made, for people.
     pub since: String,
-    /// When ADD last made it or moved it to another namespace, on the kernel's clock.
+    /// When ADD made it or last moved it to another namespace, on the kernel's clock.
     pub since_boot: Duration,
-    /// The answer to ADD.
+    /// The result of ADD.
     pub result: CniResult,
 }
 
@@ -57,7 +57,7 @@ struct Line {
     result: Value,
 }
 
-/// The sandbox of a container that was started again under its id.
+/// The new sandbox of a container that restarted under its id.
 #[derive(Serialize, Deserialize)]
 struct Move {
     moved: String,
@@ -85,7 +85,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Rounded up, so that a lease never seems older than what happened before it.
+/// Rounded up, so that a lease never seems older than an event before it.
 fn rounded_up(time: Duration) -> u64 {
     millis(time + Duration::from_nanos(999_999))
 }
@@ -96,7 +96,7 @@ impl Lease {
         self.result.ips.iter().map(|ip| ip.address.ip())
     }
 
-    /// Who has it, for a person.
+    /// The holder, for a person.
     pub fn describe(&self) -> String {
         let pod = self
             .sandbox
@@ -128,7 +128,7 @@ impl Lease {
         Ok(line)
     }
 
-    /// Reads a file; the error says what is wrong with it.
+    /// Parses a file. The error is the reason why it is not valid.
     pub(super) fn from_file(content: &[u8]) -> Result<Self, String> {
         let mut lines = content.split(|byte| *byte == b'\n');
         let line: Line = match lines.next() {
@@ -167,7 +167,7 @@ impl Lease {
     }
 }
 
-/// A JSON object; serde would take a list for a struct's fields in order.
+/// Parses a JSON object; serde alone would accept a list of a struct's fields.
 fn object<T: DeserializeOwned>(line: &[u8]) -> Result<T, serde_json::Error> {
     let value: Value = serde_json::from_slice(line)?;
     if value.is_object() {
@@ -176,7 +176,7 @@ fn object<T: DeserializeOwned>(line: &[u8]) -> Result<T, serde_json::Error> {
     Err(serde::de::Error::custom("it is not a JSON object"))
 }
 
-/// `line` as it goes to the end of a file that has `content`, whose last line may be cut short.
+/// `line`, ready to be appended to a file with `content`, whose last line may be truncated.
 pub(super) fn after(content: &[u8], line: Vec<u8>) -> Vec<u8> {
     if content.last().is_none_or(|last| *last == b'\n') {
         return line;
@@ -211,7 +211,7 @@ pub(super) fn end_line(now: SystemTime, since_boot: Duration) -> Result<Vec<u8>,
     Ok(line)
 }
 
-/// When a lease ended, on the kernel's clock; none if it has not, or nobody can tell.
+/// The end of a lease on the kernel's clock; `None` if it has not ended, or the line cannot be read.
 pub(super) fn ended(content: &[u8]) -> Option<Duration> {
     let last = content
         .split(|byte| *byte == b'\n')

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One process at a time works on the leases of a network. The kernel takes the lock from a process that dies.
+//! The lock of a network: one process at a time works on its leases. The kernel releases the lock of a
+//! process that dies.
 
 use super::failure::failed;
 use common::cni::{Code, Error};
@@ -18,23 +19,24 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock on the file at `path`, waiting at most `wait` for the process that has it.
+    /// Takes the lock on the file at `path`, waiting at most `wait`.
     ///
     /// # Errors
-    /// [`Code::TRY_AGAIN`] with the holder when the time is up, [`Code::IO`] when the file cannot be locked.
+    /// [`Code::TRY_AGAIN`] with the holder after `wait`, [`Code::IO`] if the file cannot be locked.
     pub(super) fn take(file: File, path: &Path, wait: Duration) -> Result<Self, Error> {
         match file.try_lock() {
             Ok(()) => return Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(e)) => return Err(failed("lock", path, &e)),
         }
-        // flock(2) knows no time limit, so a thread waits in it; if it is still there at the end, it goes with the process.
+        // flock(2) has no time limit, so a thread waits in it. If it still waits at the end, it ends with the
+        // process.
         let probe = file.try_clone().map_err(|e| failed("lock", path, &e))?;
         let (sender, receiver) = mpsc::channel();
         let waiter = std::thread::Builder::new()
             .name("lock".to_owned())
             .spawn(move || {
-                // Nobody listens any more once the time is up, and then the lock goes with the file.
+                // After the time limit there is no receiver, and the lock is released with the file.
                 let _ = sender.send(file.lock().map(|()| file));
             });
         waiter.map_err(|e| failed("wait for", path, &e))?;
@@ -54,7 +56,8 @@ impl Lock {
     }
 }
 
-/// What `file` is, if it is still what `path` names: an administrator may have removed the directory meanwhile.
+/// The metadata of `file` if `path` still names it: an administrator may have removed the directory
+/// meanwhile.
 pub(super) fn current(file: &File, path: &Path) -> io::Result<Option<Metadata>> {
     let held = file.metadata()?;
     match std::fs::metadata(path) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files of a pool beside its leases: `pool.json` and `confirmed`, which the node's agent writes.
+//! The files of a pool besides its leases: `pool.json` and `confirmed`, which the node's agent writes.
 
 use super::failure::{failed, is_nowhere};
 use super::{Locked, Store};
@@ -8,7 +8,7 @@ use common::cni::Error;
 use std::path::PathBuf;
 
 impl Store<'_> {
-    /// Where the pool of this store is described.
+    /// The file that describes the pool of this store.
     pub fn pool_path(&self) -> PathBuf {
         self.network.join("pool.json")
     }
@@ -17,7 +17,7 @@ impl Store<'_> {
         self.network.join("confirmed")
     }
 
-    /// The pool, if the agent has written it. What is read without the lock may be out of date at once.
+    /// The pool, if the agent has written it. Read without the lock, it may be outdated at once.
     ///
     /// # Errors
     /// Those of [`PoolFile::read`], and [`common::cni::Code::IO`].
@@ -25,20 +25,21 @@ impl Store<'_> {
         let path = self.pool_path();
         match self.node.disk.read(&path) {
             Ok(content) => PoolFile::read(&content, &path).map(Some),
-            // Below a file there is no pool either, and the first to write there says so.
+            // A path below a regular file has no pool. The first write there reports that.
             Err(e) if is_nowhere(&e) => Ok(None),
             Err(e) => Err(failed("read the pool", &path, &e)),
         }
     }
 
-    /// When the agent last knew the blocks to be this node's; none if no file says so.
+    /// When the agent last confirmed that the blocks are this node's; `None` without a record.
     pub fn confirmed(&self) -> Option<Confirmed> {
         let content = self.node.disk.read(&self.confirmed_path()).ok()?;
         Confirmed::read(&content)
     }
 
-    /// Notes that the blocks are this node's now. To be called after the cluster has said so, with the time before it was
-    /// asked; a note that is lost makes the next boot wait for the agent, no more.
+    /// Records that the blocks are this node's. The caller passes the time before its request, after the API
+    /// server has confirmed the blocks. If the record is lost, the next boot waits for the agent, with no
+    /// other harm.
     ///
     /// # Errors
     /// [`common::cni::Code::IO`].
@@ -55,14 +56,14 @@ impl Store<'_> {
         self.node.disk.identity(&self.pool_path()).is_ok()
     }
 
-    /// Whether addresses may be given from the blocks of `pool` now.
+    /// Whether the plugin may allocate from the blocks of `pool` now.
     pub fn standing(&self, pool: &PoolFile) -> Standing {
         Standing::of(pool, &self.boot_id, self.node.clock, || self.confirmed())
     }
 }
 
 impl Locked<'_> {
-    /// The pool, as no other process changes it meanwhile.
+    /// The pool, which no other process can change while this value is held.
     ///
     /// # Errors
     /// As [`Store::pool`].
@@ -70,7 +71,7 @@ impl Locked<'_> {
         self.store.pool()
     }
 
-    /// With addresses that rest as long as the pool says, if this is part of one. A pool that cannot be read must not keep
+    /// Sets the cooldown of the pool, if this store is part of one. A pool that cannot be read must not keep
     /// an address from being released.
     pub(super) fn resting_as_the_pool_says(self) -> Self {
         let pool = if self.store.is_pool {
@@ -82,10 +83,10 @@ impl Locked<'_> {
         Self { cooldown, ..self }
     }
 
-    /// Replaces `pool.json`, for good: once this returns, a power loss does not bring the old one back.
+    /// Replaces `pool.json` durably: after this returns, a power loss does not restore the old file.
     ///
     /// # Errors
-    /// [`common::cni::Code::IO`]: the old file still counts, unless only its directory could not be synced.
+    /// [`common::cni::Code::IO`]: the old file is still valid, unless only the sync of its directory failed.
     pub fn write_pool(&self, pool: &PoolFile) -> Result<(), Error> {
         let (path, new) = (self.store.pool_path(), self.store.network.join("pool.json.new"));
         let disk = self.store.node.disk;
@@ -98,7 +99,7 @@ impl Locked<'_> {
             .map_err(|e| failed("sync", &self.store.network, &e))
     }
 
-    /// Removes `pool.json`: this node has no part of the pool any more. The store stays as long as leases live.
+    /// Removes `pool.json`: this node has no part of the pool any more. The store stays while it has leases.
     ///
     /// # Errors
     /// [`common::cni::Code::IO`].

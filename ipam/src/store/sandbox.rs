@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pod behind a lease, and what has become of its network namespace since.
+//! The pod of a lease, and the fate of its network namespace.
 //!
-//! A namespace is looked at by its path and inode and never opened: an open handle would keep it alive.
+//! A namespace is identified by its path and inode and never opened: an open handle would keep it alive.
 
 use common::cni::Args;
 use nix::sys::statfs::{NSFS_MAGIC, statfs};
@@ -10,19 +10,19 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Who an attachment was made for, as far as the runtime said.
+/// The pod and namespace of an attachment, if the runtime named them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sandbox {
     /// `namespace/name` of the pod.
     pub pod: Option<String>,
     /// The pod's UID.
     pub uid: Option<String>,
-    /// The network namespace, if it was there when the lease was made.
+    /// The network namespace, if it existed when the lease was made.
     pub netns: Option<NetnsFile>,
 }
 
-/// A network namespace as a name and the file behind it (nsfs; an inode number is given again once it is free, so it
-/// tells little without the name).
+/// A network namespace: its path and the file behind it (nsfs). The kernel reuses an inode number once it is
+/// free, so the inode means little without the path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NetnsFile {
     /// `CNI_NETNS`.
@@ -31,28 +31,28 @@ pub struct NetnsFile {
     pub device: u64,
     /// `st_ino`.
     pub inode: u64,
-    /// `st_ctime` in nanoseconds: when this kernel first looked the namespace up. A reboot gives device and inode
-    /// again to the namespace that is made first, but not this. Absent below `/proc`, where the file comes and goes
-    /// while the namespace stays, and in leases of earlier builds.
+    /// `st_ctime` in nanoseconds: when this kernel first looked the namespace up. After a reboot the first
+    /// namespace may get the same device and inode, but not the same time. Absent below `/proc`, where the
+    /// file comes and goes while the namespace stays, and in leases of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<i128>,
 }
 
-/// What has become of a namespace.
+/// The fate of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The name still stands for it.
+    /// The path still leads to it.
     There,
-    /// Nothing has its name any more, though the directory that had it is there.
+    /// The path does not exist any more, though its directory does.
     Gone,
-    /// The name stands for another namespace.
+    /// The path leads to another namespace.
     Replaced,
-    /// This process cannot tell, which is no evidence of anything: the text says why.
+    /// This process cannot see it, which proves nothing. The text is the reason.
     Unseen(String),
 }
 
 impl Sandbox {
-    /// The sandbox that a call is about.
+    /// The sandbox of a call.
     pub fn of(args: &Args, netns: &Path) -> Self {
         let name = || Some((args.get("K8S_POD_NAMESPACE")?, args.get("K8S_POD_NAME")?));
         Self {
@@ -69,7 +69,7 @@ impl Sandbox {
 }
 
 impl NetnsFile {
-    /// What is at `path` now; none if nothing is.
+    /// The namespace at `path` now; `None` if the path does not exist.
     pub fn at(path: &Path) -> Option<Self> {
         let meta = std::fs::metadata(path).ok()?;
         let born = i128::from(meta.ctime()) * 1_000_000_000 + i128::from(meta.ctime_nsec());
@@ -81,8 +81,8 @@ impl NetnsFile {
         })
     }
 
-    /// Whether the same kernel still has it, as far as that can be told: its name stands for a namespace with the same
-    /// device and inode, and with the same time of birth where both are known.
+    /// Whether the same kernel still has it, as far as can be determined: its path leads to a namespace with
+    /// the same device and inode, and with the same time of birth if both are known.
     pub(crate) fn lives(&self) -> bool {
         let now = Self::at(&self.path).filter(|_| self.fate() == Fate::There);
         now.is_some_and(|now| match (self.born, now.born) {
@@ -95,7 +95,7 @@ impl NetnsFile {
         (&self.path, self.device, self.inode) == (&other.path, other.device, other.inode)
     }
 
-    /// What has become of it, seen from this process' mounts and processes.
+    /// Its fate, as seen by this process' mounts and processes.
     pub fn fate(&self) -> Fate {
         let unseen = |what: &str| Fate::Unseen(format!("{}: {what}", self.path.display()));
         let kind = match statfs(&self.path) {
@@ -103,7 +103,8 @@ impl NetnsFile {
             Err(nix::errno::Errno::ENOENT) => return self.fate_of_missing(),
             Err(e) => return unseen(e.desc()),
         };
-        // What was bound there once leaves an empty file, which is also what a mount not passed on looks like.
+        // An unmounted namespace leaves an empty file. So does a mount that was not propagated to this
+        // process.
         if kind != NSFS_MAGIC {
             return unseen("a file that is no namespace; is the directory mounted with HostToContainer?");
         }

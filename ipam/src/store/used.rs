@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which addresses of blocks that changed hands this node has used since: no other host has them any more, so they need
-//! no probe.
+//! The addresses that this node has used since it got their block: no other host uses them any more, so they
+//! need no probe.
 //!
 //! ```text
-//! used/<network>-<length>@<epoch>    an address a line
+//! used/<network>-<length>@<epoch>    one address per line
 //! ```
 //!
-//! Invariant: an address is written here only after a lease of it lasted for [`BRIEF`], and under the epoch of its block.
-//! A record that is lost costs a probe.
+//! Invariant: an address is recorded only after a lease of it lasted for [`BRIEF`], and under the epoch of
+//! its block. A lost record costs one probe.
 
 use super::lease::Lease;
 use super::{Locked, Store};
@@ -38,7 +38,7 @@ impl Locked<'_> {
         lines.any(|line| str::from_utf8(line).ok().and_then(|line| line.parse().ok()) == Some(ip))
     }
 
-    /// Notes the addresses of `lease`, which ended at `ended`, that were to be probed.
+    /// Records the addresses of `lease`, ended at `ended`, that had to be probed.
     pub(super) fn note_used(&self, lease: &Lease, ended: Duration) {
         let probed = lease.result.ips.iter().filter(|ip| ip.probe);
         let probed: Vec<IpAddr> = probed.map(|ip| ip.address.ip()).collect();
@@ -77,13 +77,13 @@ impl Locked<'_> {
         }
     }
 
-    /// Removes what was noted of blocks and epochs that are not this node's any more.
+    /// Removes the records of blocks and epochs that are not this node's any more.
     fn forget_other_blocks(&self, blocks: &[Block]) {
         let disk = self.store.node.disk;
         let directory = self.store.used_directory();
         for found in disk.list(&directory, usize::MAX).unwrap_or_default() {
             if !blocks.iter().any(|block| found == *name(block)) {
-                // The next block that changes hands brings another chance.
+                // A file that stays is removed with the next block that changes hands.
                 let _ = disk.unlink(&directory.join(found));
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the store tells: who has an address, which addresses are free, which leases there are.
+//! Queries of the store: the holder of an address, the free addresses, the leases.
 
 use super::failure::{failed, is_full};
 use super::lease::{Lease, ended};
@@ -89,11 +89,11 @@ impl Occupancy for Locked<'_> {
 }
 
 impl Locked<'_> {
-    /// How long `ip` must still rest; none if it need not.
+    /// How long `ip` must still rest; `None` if it does not rest.
     pub(super) fn rest_of(&self, ip: IpAddr) -> Option<Duration> {
         let Store { node, .. } = self.store;
         let content = node.disk.read(&self.store.resting_path(ip)).ok()?;
-        // A time that is still to come was not written by this kernel's clock.
+        // A time in the future was not written by this kernel's clock.
         let rested = node.clock.since_boot().ok()?.checked_sub(ended(&content)?)?;
         self.cooldown.checked_sub(rested).filter(|rest| !rest.is_zero())
     }
@@ -103,9 +103,9 @@ impl Locked<'_> {
         self.named_addresses(&self.store.boot.join("addresses"))
     }
 
-    /// Where host-local keeps the lease of `ip`, if this network was its own before and has kept its `dataDir`
-    /// (containernetworking/plugins `plugins/ipam/host-local/backend/disk`). Its pods live on, so their addresses
-    /// are taken until its own DEL removes the file.
+    /// The path of host-local's lease of `ip`, if host-local served this network before with the same
+    /// `dataDir` (containernetworking/plugins `plugins/ipam/host-local/backend/disk`). Its pods keep running,
+    /// so their addresses are taken until host-local's DEL removes the file.
     fn host_local_path(&self, ip: IpAddr) -> PathBuf {
         self.store.network.join(ip.to_string())
     }
@@ -131,11 +131,11 @@ impl Locked<'_> {
         self.store.owners()
     }
 
-    /// Ends the hold of leases that have lost their file in `leases/`, unless `valid` has their owners; returns what
-    /// went wrong. Only a hand can bring that about.
+    /// Removes the addresses of leases that have no file in `leases/`, unless `valid` has their owners.
+    /// Returns the errors. Only an administrator can cause that state.
     ///
     /// # Errors
-    /// `IO` when the directory cannot be listed.
+    /// `IO` if the directory cannot be listed.
     pub fn release_ownerless(&self, valid: &HashSet<&Attachment>) -> Result<Vec<Error>, Error> {
         let mut errors = Vec::new();
         for ip in self.addresses()? {
@@ -178,7 +178,7 @@ impl Locked<'_> {
             self.store.node.disk.create(&path, content)
         };
         let written = match write() {
-            // ADD makes room in the same way.
+            // ADD frees space in the same way.
             Err(e) if is_full(&e) && self.sweep(usize::MAX) > 0 => write(),
             written => written,
         };
@@ -189,10 +189,10 @@ impl Locked<'_> {
 }
 
 impl Store<'_> {
-    /// The owner of every lease; nobody in a store that no call has used in this boot.
+    /// The owner of every lease; empty if no call has used the store in this boot.
     ///
     /// # Errors
-    /// `IO` when the directory cannot be listed, `STORE_CORRUPT` when leases of another boot id live.
+    /// `IO` if the directory cannot be listed, `STORE_CORRUPT` if leases of another boot id are alive.
     pub fn owners(&self) -> Result<Vec<Attachment>, Error> {
         let path = self.boot.join("leases");
         let names = match self.node.disk.list(&path, usize::MAX) {
@@ -220,7 +220,7 @@ impl Store<'_> {
     /// Fails unless the file of `ip` in `addresses/` is that of `lease`.
     ///
     /// # Errors
-    /// `CHECK_FAILED` with who has the address instead.
+    /// `CHECK_FAILED` with the present holder of the address.
     pub fn require_claim(&self, lease: &Lease, ip: IpAddr) -> Result<(), Error> {
         let path = self.address_path(ip);
         let content = self.node.disk.read(&path);

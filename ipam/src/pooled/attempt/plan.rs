@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which addresses an attachment gets, and from whom. Decides only; changes nothing.
+//! Decides which addresses an attachment gets, and from which source. Changes nothing.
 
 use super::super::shortage::{Local, Want};
 use super::{By, Told};
@@ -12,21 +12,21 @@ use crate::store::Locked;
 use common::cni::{Code, Error, IpConfig};
 use std::net::IpAddr;
 
-/// An address decided on.
+/// A chosen address.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     /// The range it belongs to.
     pub(super) range: Range,
     /// The address.
     pub(super) ip: IpAddr,
-    /// Whether it is the next one in turn, after which its range continues.
+    /// Whether it is the next address of its range, so that the range continues after it.
     pub(super) in_turn: bool,
-    /// Whether a host elsewhere may still use it: it has not rested, or another node could give it before.
+    /// Whether another host may still use it: it still rests, or another node could allocate it before.
     pub(super) probe: bool,
 }
 
 impl Chosen {
-    /// The address as the runtime gets to see it.
+    /// The address in the form of the result.
     pub(super) fn address(&self) -> Result<IpConfig, Error> {
         address(&Allocation {
             range: &self.range,
@@ -37,20 +37,21 @@ impl Chosen {
     }
 }
 
-/// What to do next.
+/// The next step.
 pub(super) enum Plan {
-    /// Give these, one of each family.
+    /// Allocate these addresses, one of each family.
     Give(Vec<Chosen>),
-    /// Have the agent claim a block for each of the families.
+    /// Ask the agent to claim a block for each of the families.
     Claim(Vec<Family>, Want),
-    /// Have the agent make these addresses the attachment's, and one of each of the families.
+    /// Ask the agent to allocate these addresses, and one of each of the families.
     Allocate(Vec<IpAddr>, Vec<Family>, Want),
 }
 
 /// Decides for one attachment.
 ///
 /// # Errors
-/// What no agent can help with: addresses asked for that are in use, outside, kept back or contradict each other.
+/// Requested addresses that the agent could not allocate either: in use, outside, reserved, or contradicting
+/// each other.
 pub(super) fn plan(
     pool: &PoolFile,
     ranges: &PoolRanges,
@@ -95,7 +96,8 @@ pub(super) fn plan(
     Ok(Plan::Allocate(ips, elsewhere, want))
 }
 
-/// An attachment has one address of each family that the pool has.
+/// Fails unless there is at most one request for each family of the pool: an attachment gets one address of
+/// each.
 fn require_one_of_each(ranges: &PoolRanges, requests: &Requests) -> Result<(), Error> {
     for (i, request) in requests.iter().enumerate() {
         let family = Family::of(request.ip);
@@ -122,7 +124,7 @@ fn outside(ranges: &PoolRanges, request: &Request) -> Error {
     )
 }
 
-/// An address asked for by name; none if the agent has to make it the attachment's.
+/// A requested address; `None` if the agent must allocate it.
 fn requested(
     ranges: &PoolRanges,
     request: &Request,
@@ -177,7 +179,7 @@ fn requested(
     }))
 }
 
-/// An address that the agent has chosen.
+/// An address that the agent allocated.
 fn given(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> Result<Chosen, Error> {
     let Some(range) = ranges.range_of(ip) else {
         return Err(Error::new(
@@ -193,12 +195,12 @@ fn given(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> Result<Chosen, Err
         range: range.clone(),
         ip,
         in_turn: false,
-        // Any node may have had it before.
+        // Any node may have used it before.
         probe: true,
     })
 }
 
-/// Fails if an attachment of this node has `ip`; returns whether it rests.
+/// Fails if an attachment of this node holds `ip`. Returns whether `ip` rests.
 fn require_free(ip: IpAddr, locked: &Locked) -> Result<bool, Error> {
     let state = locked.state(ip)?;
     if state == State::Taken {
@@ -211,12 +213,13 @@ fn require_free(ip: IpAddr, locked: &Locked) -> Result<bool, Error> {
     Ok(matches!(state, State::Resting(_)))
 }
 
-/// Whether `ip` lies in a block that changed hands and was not used here since, so that a pod of another node may have it.
+/// Whether `ip` lies in a block that changed hands and was not used here since, so that a pod of another node
+/// may use it.
 fn is_taken_over(ranges: &PoolRanges, ip: IpAddr, locked: &Locked) -> bool {
     matches!(ranges.place(ip), AddressPlace::Here(block) if block.epoch > 1 && !locked.has_used(block, ip))
 }
 
-/// The next address of this node's blocks, or what is short.
+/// The next address of this node's blocks, or the shortage.
 fn in_turn(
     pool: &PoolFile,
     ranges: &PoolRanges,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ADD: a container gets an interface on an RDMA network.
+//! ADD: gives a container an interface on an RDMA network.
 
 use crate::attach::{Attached, World, attach};
 use crate::config::{Config, Identity, Mode};
@@ -25,15 +25,17 @@ impl CniIpoib {
     /// Attaches a container.
     ///
     /// # Expected flow
-    /// Read the configuration, look at the node, plan; write the intent down; addresses, link, settings, addresses on
-    /// it, routes, carrier, announcement; mark the intent done; answer.
+    /// Read the configuration. Read the state of the node. Plan. Write the intent to the journal. Then:
+    /// allocate addresses, create and configure the link, add addresses and routes, wait for carrier,
+    /// announce. Mark the intent as done. Answer.
     ///
     /// # Guarantees
-    /// On error nothing is left: no link, no address, no file. After a kill at any point DEL or GC finds all of it.
-    /// Nothing is changed before everything that can be checked has been.
+    /// On error nothing is left: no link, no address, no file. After a kill at any point DEL or GC finds
+    /// everything. Every check that can be made in advance comes before the first change.
     ///
     /// # Assumptions
-    /// None of the runtime: a second call at the same time waits, a repeated one first clears what the first left.
+    /// None about the runtime: a second call at the same time waits. A repeated call first removes what the
+    /// earlier one left.
     pub(crate) fn add(
         &self,
         call: &Call,
@@ -56,21 +58,24 @@ impl CniIpoib {
         match self.add_of_mode(call, &config, &mut to, &mut entry) {
             Ok((made, attached)) => Ok(result(prev, &made, attached, &config, path)),
             Err(Refused { error, clean }) => {
-                // What could not be taken back stays written down, for DEL.
+                // The journal keeps the entry if something could not be undone, so that DEL finds it.
                 if clean
                     && !entry.done
                     && let Err(e) = entry.remove()
                 {
-                    tracing::warn!(error = %e, "the attachment's file is left");
+                    tracing::warn!(error = %e, "cannot remove the attachment's journal entry");
                 }
                 Err(error)
             }
         }
     }
 
-    /// Takes away what an earlier ADD left that was cut short, or whose namespace is not the container's any more.
-    /// One that is complete stays: the name it holds in the pod refuses this ADD. Unless a DEL was cut short that had
-    /// begun to take hardware back, which would be this attachment's for ever.
+    /// Removes what an earlier, interrupted ADD left, or one for a namespace that is no longer the
+    /// container's.
+    ///
+    /// A complete attachment stays: its interface name makes this ADD fail. The exception is a DEL that was
+    /// killed after it began to return hardware; without this removal the attachment would keep that hardware
+    /// forever.
     fn clear_earlier(&self, call: &Call, to: &mut AddTo<'_>, entry: &mut Entry) -> Result<(), cni::Error> {
         let Some(intent) = entry.intent.clone() else {
             return Ok(());
@@ -82,7 +87,7 @@ impl CniIpoib {
         if complete && !(hardware && pod_link(to.kernel, attachment.ifname.as_str())?.is_none()) {
             return Ok(());
         }
-        tracing::info!(%attachment, "an earlier call was cut short; clearing what it left");
+        tracing::info!(%attachment, "removing what an interrupted call left");
         let remains = Remains {
             attachment,
             netns: None,
@@ -127,7 +132,7 @@ impl CniIpoib {
         let config = &*settled.config;
         let host = observe(to.kernel, &sysfs, config)?;
         let child = plan::child(config, &host)?;
-        // Two ADDs that judge at once what may leave the host would leave it nothing.
+        // Two ADDs that decide at the same time could take the last device of the host.
         let turn = settled
             .turn
             .or_else(|| config.rdma.as_ref().and_then(|_| turn(&self.places.state)));
@@ -147,7 +152,7 @@ impl CniIpoib {
             mark,
         };
         require_free_port_names(to.kernel, &plan)?;
-        // One that is not there allocates nothing, nor could it give anything back.
+        // A missing IPAM plugin allocates nothing, and could not release anything either.
         if let Some(ipam) = &ipam {
             ipam.program()?;
         }
@@ -161,7 +166,7 @@ impl CniIpoib {
             rdma: plan.rdma.clone(),
             ..to.intent(config, host.master.name, settled.why)
         })?;
-        // What this ADD chose is written down now, for the next one to count.
+        // The choice is in the journal now, so the next ADD counts it.
         drop(turn);
         let notes = entry.notes()?;
         let note = |pid| notes.running(pid);
@@ -183,7 +188,8 @@ impl CniIpoib {
     }
 }
 
-/// The IPAM plugin, if there is one. Its configuration says that this plugin probes the addresses which it marks ([`PROBES`]).
+/// The IPAM plugin, if there is one. Its configuration declares that this plugin probes the addresses it
+/// marks ([`PROBES`]).
 pub(crate) fn delegate<'c>(call: &'c Call, config: &Config) -> Result<Option<Delegate<'c>>, cni::Error> {
     let plugin = config.ipam.as_deref();
     plugin
@@ -194,7 +200,7 @@ pub(crate) fn delegate<'c>(call: &'c Call, config: &Config) -> Result<Option<Del
         .transpose()
 }
 
-/// Who is attached, and where.
+/// The attachment and its namespace.
 pub(crate) struct AddTo<'a> {
     pub(crate) attachment: &'a Attachment,
     pub(crate) kernel: &'a mut dyn Kernel,
@@ -203,7 +209,7 @@ pub(crate) struct AddTo<'a> {
 }
 
 impl AddTo<'_> {
-    /// What is written down of every attachment before the first effect.
+    /// The part of the intent that every attachment writes before the first effect.
     pub(crate) fn intent(&self, config: &Config, master: String, why: Option<String>) -> Intent {
         Intent {
             netns: self.path.to_owned(),
@@ -219,15 +225,15 @@ impl AddTo<'_> {
     }
 }
 
-/// What the result tells of the interface beside its link.
+/// The properties of the interface that the result reports besides its link.
 pub(crate) struct Made {
     pub(crate) ifname: IfName,
-    /// The function that is the pod's.
+    /// The PCI function, if the pod has the whole function.
     pub(crate) pci: Option<PciAddress>,
 }
 
 impl Made {
-    /// A child, which has no function of its own.
+    /// A child, which is not a PCI function.
     fn child(ifname: IfName) -> Self {
         Self { ifname, pci: None }
     }
@@ -236,7 +242,7 @@ impl Made {
 /// A refused ADD.
 pub(crate) struct Refused {
     error: cni::Error,
-    /// Whether nothing is left of it.
+    /// Whether ADD left nothing behind.
     clean: bool,
 }
 
@@ -263,7 +269,7 @@ impl From<crate::attach::Failed> for Refused {
     }
 }
 
-/// The specification asks ADD to fail if the name is taken, before anything is changed.
+/// The specification requires ADD to fail if the name is in use, before it changes anything.
 pub(crate) fn require_free_name(kernel: &mut dyn Kernel, name: &str) -> Result<(), Error> {
     match pod_link(kernel, name)? {
         Some(_) => Err(Error::IfnameInUse(name.to_owned())),
@@ -271,14 +277,14 @@ pub(crate) fn require_free_name(kernel: &mut dyn Kernel, name: &str) -> Result<(
     }
 }
 
-/// The same for the ports of a bond.
+/// The same check for the ports of a bond.
 fn require_free_port_names(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     plan.port_names()
         .try_for_each(|port| require_free_name(kernel, &port))
 }
 
-/// A result of 0.2.0 and older has room for one address of each family, so that in a chain the runtime would get the
-/// earlier plugin's and lose ours.
+/// A result of 0.2.0 and older holds one address of each family. In a chain the runtime would get the earlier
+/// plugin's address and lose ours.
 fn require_room(call: &Call, prev: &CniResult) -> Result<(), Error> {
     if call.conf.version > Version::V0_2_0 || prev.ips.is_empty() {
         return Ok(());
@@ -290,7 +296,7 @@ fn require_room(call: &Call, prev: &CniResult) -> Result<(), Error> {
     })
 }
 
-/// The result of the plugin before this one, if any, with ours added to it.
+/// The previous plugin's result, if any, with ours appended.
 fn result(prev: CniResult, made: &Made, attached: Attached, config: &Config, netns: &Path) -> CniResult {
     let mut result = prev;
     let index = result.interfaces.len();
@@ -306,7 +312,7 @@ fn result(prev: CniResult, made: &Made, attached: Attached, config: &Config, net
         .ips
         .extend(attached.ipam.ips.into_iter().map(|ip| IpConfig {
             interface: Some(index),
-            // Meant for this plugin, and not for the runtime.
+            // The mark is for this plugin, not for the runtime.
             probe: false,
             ..ip
         }));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Carries a [`Plan`] out, or leaves everything as it was.
+//! Executes a [`Plan`], or leaves everything as it was.
 //!
-//! Holds always: addresses are asked for before the link is made and given back after it is gone, so that no
-//! living interface has an address that was released; each effect's way back is known before the effect.
+//! Invariant: addresses are allocated before the link is created and released after it is deleted, so no
+//! existing interface has a released address. The undo step of each effect is registered before the effect.
 
 mod address;
 mod bond;
@@ -32,55 +32,55 @@ use serde_json::Value;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Everything that ADD changes.
+/// Everything that ADD works with.
 pub struct World<'w> {
     /// Both namespaces.
     pub kernel: &'w mut dyn Kernel,
     /// The IPAM plugin, if there is one.
     pub ipam: Option<Delegate<'w>>,
-    /// Who is attached.
+    /// The attachment.
     pub attachment: &'w Attachment,
     /// `CNI_NETNS`.
     pub netns: &'w Path,
     /// The network.
     pub network: &'w str,
-    /// Where attachments are written down.
+    /// The state directory.
     pub state: &'w Path,
-    /// The device-info file to write, and what to write.
+    /// The device-info file to write, and its content.
     pub device_info: Option<(PathBuf, Value)>,
-    /// Where this ADD writes down how far it came. That it is complete is the last step, taken back like any other.
+    /// Records the progress of this ADD. The last step marks it as complete, and is undone like any other.
     pub diary: &'w mut dyn Diary,
-    /// The links that were made so far.
+    /// The links created so far.
     pub made: Vec<Made>,
-    /// Whether a link was asked for that has not surely been deleted since; its addresses are not released then.
+    /// Whether a link was requested and is not known to be deleted. Its addresses are then not released.
     pub link_may_live: bool,
 }
 
-/// What came of it.
+/// The outcome of an ADD.
 #[derive(Clone, Debug)]
 pub struct Attached {
-    /// The link in the pod, as it is now.
+    /// The link in the pod, in its present state.
     pub link: Link,
-    /// What the IPAM plugin answered; empty without one.
+    /// The IPAM plugin's result; empty without one.
     pub ipam: CniResult,
 }
 
-/// A failure, and what could not be taken back after it.
+/// A failed ADD, and the steps that could not be undone.
 #[derive(Debug)]
 pub struct Failed {
-    /// Why.
+    /// The cause.
     pub error: Error,
-    /// Steps back that failed, for DEL to repeat.
+    /// Undo steps that failed, for DEL to repeat.
     pub left: Vec<Failure>,
 }
 
 /// Attaches the pod as planned.
 ///
 /// # Guarantees
-/// On error every step is taken back, last first. What could not be is named in [`Failed::left`].
+/// On error every step is undone in reverse order. [`Failed::left`] has the steps that could not be undone.
 ///
 /// # Assumptions
-/// No other process works on this attachment, and its intent is written down.
+/// No other process works on this attachment, and its intent is in the journal.
 pub fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
     let mut undo = Undo::new(world);
     match steps(&mut undo, plan) {
@@ -119,10 +119,11 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
     write_device_info(undo)?;
     let kernel = &mut *undo.target().kernel;
     let addresses: Vec<IpAddr> = ipam.ips.iter().map(|ip| ip.address.ip()).collect();
-    // The kernel announced when the link came up, but an IPoIB link had not joined its groups by then, and what was
-    // sent is lost. Only there, because closing a packet socket waits for RCU: 14 ms of an ADD that takes 4. The pod
-    // works without it; neighbours that knew another owner take longer to notice. An address that was probed came after
-    // the link was up, so the kernel has not announced it on any link.
+    // The kernel announced the addresses when the link came up, but an IPoIB link had not joined its groups
+    // by then, and those packets were lost. Only IPoIB announces again, because closing a packet socket waits
+    // for RCU: 14 ms of an ADD that takes 4. The pod works without it; neighbours that cached another owner
+    // take longer to notice. A probed address was added after the link came up, so the kernel has not
+    // announced it on any link.
     if (plan.child.mode == Mode::Ipoib || ipam.ips.iter().any(|ip| ip.probe))
         && let Err(error) = kernel.announce(&link, &addresses)
     {
@@ -132,14 +133,14 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
     Ok(Attached { link, ipam })
 }
 
-/// Asks the IPAM plugin for addresses.
+/// Allocates addresses from the IPAM plugin.
 pub(crate) fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Error> {
     let world = undo.target();
     let Some(ipam) = world.ipam.clone() else {
         return Ok(CniResult::default());
     };
     let (attachment, netns) = (world.attachment, world.netns);
-    // Before the call: one that is killed at its time limit may have allocated already.
+    // Registered before the call: a plugin that is killed at its time limit may have allocated already.
     undo.remember("release the addresses", |world| match &world.ipam {
         Some(_) if world.link_may_live => Err("the link that has them could not be deleted".to_owned()),
         Some(ipam) => ipam
@@ -154,8 +155,8 @@ pub(crate) fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Erro
     Ok(result)
 }
 
-/// Writes down what the pod cannot change about its links, before they get an address: DEL releases the address only when none
-/// of these links is left.
+/// Records the properties of the links that the pod cannot change, before the links get an address. DEL
+/// releases the addresses only if none of these links is left.
 fn write_down(undo: &mut Undo<'_, World<'_>>, link: &Link, ports: &[bond::Port<'_>]) -> Result<(), Error> {
     let world = undo.target();
     let links = std::iter::once(link).chain(ports.iter().map(bond::Port::link));
@@ -163,7 +164,7 @@ fn write_down(undo: &mut Undo<'_, World<'_>>, link: &Link, ports: &[bond::Port<'
     world.diary.made(&world.made)
 }
 
-/// Names its owner and sets what must be set before it is up.
+/// Sets the alias, and the settings that must precede bringing the link up.
 fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, mtu: Option<u32>) -> Result<(), Error> {
     let name = &plan.ifname;
     let before = LinkChange {
@@ -181,8 +182,8 @@ fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, mtu: Option<u32>
         .map_err(|source| Error::Kernel { step, source })
 }
 
-/// A request of its own: within one, the kernel brings a link up before it looks at the address generation mode.
-/// After the addresses, because coming up is what makes it announce them.
+/// A separate request: in one request the kernel brings a link up before it sets the address generation mode.
+/// It comes after the addresses, because the kernel announces them when the link comes up.
 pub(crate) fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error> {
     let up = LinkChange {
         up: Some(true),
@@ -194,7 +195,7 @@ pub(crate) fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error
         .map_err(|source| Error::Kernel { step: step(), source })
 }
 
-/// Waits for carrier and looks at what the kernel made of it.
+/// Waits for carrier and checks the MTU that the kernel set.
 fn settle(
     kernel: &mut dyn Kernel,
     link: &Link,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CHECK: is the attachment as ADD left it?
+//! CHECK: compares the attachment with the state that ADD left.
 
 mod bond;
 
@@ -25,7 +25,7 @@ impl CniIpoib {
     /// Compares the pod with `prevResult`, and asks the IPAM plugin to do the same.
     ///
     /// # Errors
-    /// Code 104 with *every* difference. What later plugins of the chain added is no difference.
+    /// Code 104 with *every* difference. Additions of later plugins of the chain are not differences.
     pub(crate) fn check(&self, call: &Call, attachment: &Attachment, path: &Path) -> Result<(), cni::Error> {
         let mut config = Config::read(call)?;
         let ifname = &attachment.ifname;
@@ -88,7 +88,8 @@ impl CniIpoib {
         }
     }
 
-    /// The child that there should be; none of a link that was moved whole, and is not on the host any more.
+    /// The child that should exist; `None` for a link that was moved whole, which is not on the host any
+    /// more.
     fn planned(
         &self,
         kernel: &mut dyn Kernel,
@@ -104,7 +105,7 @@ impl CniIpoib {
         Ok(Some(Planned { host, child }))
     }
 
-    /// The master that ADD chose: as it wrote down, or else the parent that the pod's link has.
+    /// The master that ADD chose: from the journal, or else the parent of the pod's link.
     fn chosen(
         &self,
         call: &Call,
@@ -126,7 +127,7 @@ impl CniIpoib {
     }
 }
 
-/// What ADD would make now, and where.
+/// The plan that ADD would make now, and its host.
 struct Planned {
     host: Host,
     child: Child,
@@ -147,8 +148,8 @@ fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<Stri
         findings
             .push("it was made by somebody else (its group and alias are not this attachment's)".to_owned());
     }
-    // The kernel leaves IFLA_LINK out when it is the link's own index, and IPoIB does not name the parent's
-    // namespace, so a pod's first link looks parentless on a parent that is the host's first, too.
+    // The kernel omits IFLA_LINK if it equals the link's own index, and IPoIB does not report the parent's
+    // namespace. So a pod's first link seems to have no parent if the parent is the host's first link.
     if child.ports.is_empty() && link.parent.unwrap_or(link.index) != child.parent_index {
         findings.push(format!("its parent is not {}", child.parent));
     }
@@ -158,7 +159,7 @@ fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<Stri
     compare_kind(link, child, "", findings);
 }
 
-/// `about` begins each finding.
+/// Each finding begins with `about`.
 fn compare_kind(link: &Link, child: &Child, about: &str, findings: &mut Vec<String>) {
     match (&child.kind, &link.info) {
         (
@@ -199,7 +200,7 @@ fn compare_kind(link: &Link, child: &Child, about: &str, findings: &mut Vec<Stri
     }
 }
 
-/// `of_ports` are addresses that are as good as its own.
+/// `of_ports` are addresses that are accepted besides the link's own.
 fn compare_interface(link: &Link, of_ports: &[HwAddress], answered: &Interface, findings: &mut Vec<String>) {
     let mac = link.address.to_string();
     let is_answered = |mac: &str| answered.mac.eq_ignore_ascii_case(mac);
@@ -234,8 +235,8 @@ fn compare_addresses(
     Ok(())
 }
 
-/// In a chain the routes of other interfaces stand in the same list. Theirs lead elsewhere, or, without a next hop,
-/// through a gateway that may be any interface's.
+/// The routes of this interface. In a chain the list also has the routes of other interfaces. Those have a
+/// gateway in another subnet or, without a next hop, use the gateway of any interface.
 fn our_routes(link: &Link, prev: &CniResult, ips: &[IpConfig]) -> Vec<cni::Route> {
     let ours = |route: &&cni::Route| {
         let of_family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
@@ -247,7 +248,7 @@ fn our_routes(link: &Link, prev: &CniResult, ips: &[IpConfig]) -> Vec<cni::Route
     prev.routes.iter().filter(ours).cloned().collect()
 }
 
-/// Routes, and with a `table` of its own what is in it and who looks there.
+/// Compares the routes and, with a `table`, the routes in it and the rules that select it.
 fn compare_routing(
     kernel: &mut dyn Kernel,
     link: &Link,
@@ -274,7 +275,7 @@ fn compare_routing(
     Ok(findings)
 }
 
-/// Whether both lead to the same place the same way; what else a route has may have been tuned.
+/// Whether both have the same destination, next hop and table. Other properties may have been tuned.
 pub(crate) fn leads_alike(is: &RouteEntry, want: &RouteEntry) -> bool {
     let table = |entry: &RouteEntry| entry.table.unwrap_or(common::netlink::TABLE_MAIN);
     is.dst == want.dst && is.gateway == want.gateway && table(is) == table(want)

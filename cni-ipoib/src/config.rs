@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plugin's configuration: `raw::RawConfig` is the JSON as written, [`Config`] cannot be invalid.
+//! The plugin's configuration: `raw::RawConfig` is the JSON as written, [`Config`] is always valid.
 //!
-//! Everything that can be told without looking at the node is refused here, before anything is touched.
-//! Called as `ipoib`, `macvlan` or `host-device` the plugin reads those plugins' configurations as they are.
+//! Everything that can be checked without the node is checked here, before any change. Called as `ipoib`,
+//! `macvlan` or `host-device`, the plugin reads the configurations of those plugins unchanged.
 
 mod bond;
 mod master;
@@ -24,7 +24,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The keys of `cni-ipoib` beside those of CNI; the order is the documentation's.
+/// The keys of `cni-ipoib` besides those of CNI, in the order of the documentation.
 pub const KEYS: [&str; 19] = [
     "master",
     "mode",
@@ -47,16 +47,16 @@ pub const KEYS: [&str; 19] = [
     "delegateTimeout",
 ];
 
-/// How long a delegated IPAM plugin may take. Kubelet gives a whole sandbox two minutes.
+/// The default time limit of an IPAM plugin. kubelet allows two minutes for a whole sandbox.
 const DELEGATE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest time an IPAM plugin may be given. Every runtime has given up on the sandbox by then.
+/// The longest time limit of an IPAM plugin. Every runtime has given up on the sandbox by then.
 const DELEGATE_TIMEOUT_MAX: u64 = 3600;
 
-/// The smallest MTU that carries IPv6 is 1280, but IPv4-only networks go down to this (RFC 791).
+/// IPv6 needs an MTU of 1280, but IPv4-only networks may go down to this (RFC 791).
 const MTU_MIN: u32 = 68;
 
-/// What kind of interface the pod gets.
+/// The kind of interface in the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// An `IPoIB` child of an `InfiniBand` parent.
@@ -69,82 +69,83 @@ pub enum Mode {
     Device,
 }
 
-/// How the parent is found.
+/// How the parent is identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Master {
     /// By name or altname.
     Named(String),
-    /// The network interface of a device, by PCI address or auxiliary device name; the device comes from a device
-    /// plugin, so it goes before a name.
+    /// The network interface of a device, by PCI address or auxiliary device name. A device plugin chose the
+    /// device, so it takes precedence over a name.
     Device(String),
     /// The network interface of the device in this folder of sysfs.
     KernelPath(PathBuf),
-    /// By hardware address: on Ethernet the one it was made with or has now, on `InfiniBand` any with the port's GUID.
+    /// By hardware address: on Ethernet the permanent or the present one, on `InfiniBand` any with the port's
+    /// GUID.
     Address(HwAddress),
-    /// The link of the default route, as the reference macvlan plugin does when it is given no master.
+    /// The link of the default route, as in the reference macvlan plugin without a master.
     DefaultRoute,
-    /// The best of several that are named or described.
+    /// The best of several links that are named or described.
     Preferred(Preferences),
-    /// Nowhere: ADD answers with the links that could be named.
+    /// Not set: ADD fails, and the error lists the links that could be named.
     Unset,
 }
 
-/// What becomes of the addresses that the host has on a link that is moved whole.
+/// What happens to the host's addresses on a link that is moved whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostAddresses {
     /// The link stays on the host.
     #[default]
     Refuse,
-    /// The host does without them as long as the pod lives.
+    /// The addresses are removed, and restored when the pod is gone.
     Restore,
 }
 
-/// A configuration that holds on any node.
+/// A configuration that is valid on any node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The parent.
     pub master: Master,
-    /// The kind of child; none means by the parent's link layer.
+    /// The kind of child; `None` is chosen by the parent's link layer.
     pub mode: Option<Mode>,
-    /// The child's partition key; none means the parent's.
+    /// The child's partition key; `None` is the parent's.
     pub pkey: Option<Pkey>,
-    /// The child's `IPoIB` mode; none means the parent's.
+    /// The child's `IPoIB` mode; `None` is the parent's.
     pub ipoib_mode: Option<IpoibMode>,
-    /// Whether user space may join multicast groups; none means the parent's setting, which the plan passes on.
+    /// Whether user space may join multicast groups; `None` is the parent's setting.
     pub umcast: Option<bool>,
     /// How macvlan children of one parent reach each other.
     pub macvlan_mode: MacvlanMode,
-    /// Packets that the macvlan broadcast queue holds; none means the kernel's default.
+    /// The length of the macvlan broadcast queue; `None` is the kernel's default.
     pub bc_queue_len: Option<u32>,
-    /// How far ipvlan looks into packets.
+    /// The layer at which ipvlan shares its parent.
     pub ipvlan_mode: IpvlanMode,
-    /// What becomes of a parent that is a bond.
+    /// How a bond is used as a parent.
     pub bond: BondUse,
     /// The parent is in the pod's namespace.
     pub link_in_container: bool,
-    /// The child's MTU in bytes; none means what the kernel gives it.
+    /// The child's MTU in bytes; `None` is the kernel's choice.
     pub mtu: Option<u32>,
-    /// The child's hardware address; none means the kernel's choice.
+    /// The child's hardware address; `None` is the kernel's choice.
     pub mac: Option<HwAddress>,
-    /// The GUID that the network or, if it offers that, the pod asks for; neither 0 nor all ones.
+    /// The GUID requested by the network or, if the network allows it, by the pod; neither 0 nor all ones.
     pub guid: Option<Guid>,
-    /// The RDMA device that the pod gets; none means that it is named where it is the pod's anyway.
+    /// The RDMA device of the pod; `None` only reports a device that the pod sees anyway.
     pub rdma: Option<Rdma>,
-    /// What is sent from the interface's addresses leaves through it.
+    /// Packets from the interface's addresses leave through it.
     pub policy_routing: bool,
-    /// The IPAM plugin's type; none means no addresses.
+    /// The IPAM plugin's type; `None` means no addresses.
     pub ipam: Option<String>,
     /// Name resolution for the result.
     pub dns: Dns,
-    /// Where to write what the pod got (device-info-spec 1.1.0).
+    /// The device-info file (device-info-spec 1.1.0).
     pub device_info_file: Option<PathBuf>,
-    /// How long the IPAM plugin may take.
+    /// The time limit of the IPAM plugin.
     pub delegate_timeout: Duration,
-    /// What becomes of the addresses that the host has on a link that is moved.
+    /// What happens to the host's addresses on a link that is moved.
     pub host_addresses: HostAddresses,
     /// The last active port of a link layer stays on the host.
     pub keep_last: bool,
-    /// Which keys were set that only one mode has, for the case that the mode follows from the parent.
+    /// The keys that were set and belong to one mode only, for a mode that follows from the parent.
     pub only_for: Vec<(&'static str, Mode)>,
 }
 
@@ -152,8 +153,8 @@ impl Config {
     /// Reads the configuration of `call`.
     ///
     /// # Errors
-    /// Code 6 for a value of a wrong type, 7 for one that cannot be right, 2 for one that is not supported,
-    /// 4 for `CNI_ARGS`.
+    /// Code 6 for a value of a wrong type, 7 for an invalid value, 2 for an unsupported value, 4 for
+    /// `CNI_ARGS`.
     pub fn read(call: &Call) -> Result<Self, common::cni::Error> {
         raw::require_known_keys(call)?;
         rdma::require_known_keys(call)?;
@@ -199,7 +200,7 @@ impl Config {
                 .runtime_config
                 .cni_device_info_file
                 .filter(|f| !f.as_os_str().is_empty()),
-            // host-device moves whatever it is told to.
+            // host-device moves any link it is configured with.
             keep_last: raw.keep_last.unwrap_or(dialect != Dialect::HostDevice),
             rdma: raw.rdma.map(rdma::RawRdma::validate).transpose()?,
             ipam: raw
@@ -214,7 +215,8 @@ impl Config {
     }
 }
 
-/// Fails if a key was set that has no meaning in `mode`: ignoring a pkey would put a pod on the wrong network.
+/// Fails if a key was set that has no meaning in `mode`: ignoring a pkey would put a pod on the wrong
+/// network.
 pub fn require_fitting_keys(only_for: &[(&'static str, Mode)], mode: Mode) -> Result<(), Error> {
     match only_for.iter().find(|(_, its)| *its != mode) {
         None => Ok(()),
@@ -253,19 +255,20 @@ fn delegate_timeout(seconds: Option<u64>) -> Result<Duration, Error> {
     }
 }
 
-/// What DEL and GC need of a configuration, read so that nothing ADD accepted, or would refuse, stops them.
+/// The part of a configuration that DEL and GC need. Reading it never fails, whether ADD accepts the rest or
+/// not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The IPAM plugin's type.
     pub ipam: Option<String>,
-    /// How long it may take.
+    /// The time limit of the IPAM plugin.
     pub delegate_timeout: Duration,
-    /// Whether the call came under the name of a peer, whose ADD may have made the link.
+    /// Whether the plugin was called under the name of a peer, whose ADD may have created the link.
     pub is_peer: bool,
 }
 
 impl Identity {
-    /// Reads what is there and passes over the rest.
+    /// Reads the values that exist and ignores the rest.
     pub fn read(call: &Call) -> Self {
         let object = &call.conf.object;
         let text = |value: Option<&Value>| {
@@ -275,7 +278,7 @@ impl Identity {
                 .map(str::to_owned)
         };
         Self {
-            // ADD refuses a type that is a path, so that nothing was allocated by it.
+            // ADD refuses a type that is a path, so such a plugin has allocated nothing.
             ipam: text(object.get("ipam").and_then(|ipam| ipam.get("type")))
                 .filter(|plugin| is_plugin_name(plugin)),
             delegate_timeout: delegate_timeout(object.get("delegateTimeout").and_then(Value::as_u64))
@@ -289,19 +292,19 @@ fn is_plugin_name(text: &str) -> bool {
     !text.contains('/') && text != "." && text != ".."
 }
 
-/// Where the plugin keeps and finds things; tests point it elsewhere.
+/// The paths that the plugin uses. Tests replace them.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// Where sysfs is mounted.
+    /// The mount point of sysfs.
     pub sysfs: PathBuf,
-    /// Where attachments are written down. Volatile, like the kernel objects it describes: nothing outlives a reboot.
+    /// The state directory. Volatile, like the kernel objects it describes: neither survives a reboot.
     pub state: PathBuf,
-    /// The directories below which device-info files may be.
+    /// The directories that may contain device-info files.
     pub device_info: Vec<PathBuf>,
 }
 
 impl Places {
-    /// The node's own; `RDMANET_STATE` moves the state, for a node that mounts no /run.
+    /// The node's own paths. `RDMANET_STATE` replaces the state directory, for a node that mounts no /run.
     pub fn of_node(env: &Env) -> Result<Self, common::cni::Error> {
         let state = env.get("RDMANET_STATE")?.unwrap_or("/run/rdmanet");
         Ok(Self {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DEL: everything that ADD made goes away, however far it came and whatever is left of the container.
+//! DEL: removes everything that ADD made, from a complete or an interrupted ADD, with or without the
+//! container.
 
 use crate::config::Identity;
 use crate::detach::{self, Known};
@@ -15,25 +16,25 @@ use common::cni::{self, Attachment, CniResult, Delegate};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What may be left of an attachment, and where.
+/// The parts of an attachment that may be left, and their places.
 pub(crate) struct Remains<'a> {
     pub(crate) attachment: &'a Attachment,
-    /// `CNI_NETNS`, if the runtime says where the container is.
+    /// `CNI_NETNS`, if the runtime passes it.
     pub(crate) netns: Option<&'a Path>,
-    /// What ADD wrote down.
+    /// The intent from the journal.
     pub(crate) intent: Option<Intent>,
-    /// Whether ADD came to its end: none of its links is on the host, unless the kernel returned it.
+    /// Whether ADD completed: none of its links is on the host, unless the kernel returned it.
     pub(crate) done: bool,
-    /// Whether the link may be known by its name where nothing is written down, as it is to the peer whose name this call came
-    /// under.
+    /// Whether the link may be identified by its name if the journal has no entry, as by the peer whose name
+    /// this call used.
     pub(crate) by_name: bool,
-    /// What ADD answered, for links that bear no mark.
+    /// The result of ADD, for links without a mark.
     pub(crate) answered: Option<CniResult>,
-    /// The IPAM plugin to tell.
+    /// The IPAM plugin to call.
     pub(crate) ipam: Option<String>,
-    /// Where that plugin's process is noted; nowhere if the state directory cannot be written.
+    /// Where that plugin's process is recorded; `None` if the state directory cannot be written.
     pub(crate) notes: Option<Notes>,
-    /// An instant at which no namespace of the attachment was there any more, if the caller looked before.
+    /// A moment at which no namespace of the attachment existed any more, if the caller has checked.
     pub(crate) gone: Option<Instant>,
 }
 
@@ -41,14 +42,14 @@ impl CniIpoib {
     /// Detaches a container.
     ///
     /// # Guarantees
-    /// Succeeds when there is nothing to do: repeated, without namespace, without `prevResult`, with the parent gone.
-    /// Only links are deleted that bear this attachment's mark, that have what ADD wrote down about them, or that `prevResult`
-    /// proves to be its own. Under a peer's name, and where nothing is written down, the name proves it. The addresses are
-    /// released when no link has them any more.
+    /// Succeeds if there is nothing to do: repeated, without namespace, without `prevResult`, with the parent
+    /// gone. A link is deleted only if it has this attachment's mark, matches the journal, or is proven by
+    /// `prevResult` to be its own. Under a peer's name, and without a journal entry, the name proves it. The
+    /// addresses are released once no link has them any more.
     ///
     /// # Caveats
-    /// If the link cannot be deleted the addresses stay allocated, and the error makes the runtime try again. A link that the
-    /// pod has moved into a namespace of its own is not found there.
+    /// If the link cannot be deleted, the addresses stay allocated, and the error makes the runtime retry. A
+    /// link that the pod has moved into another namespace is not found there.
     pub(crate) fn del(
         &self,
         call: &Call,
@@ -66,8 +67,9 @@ impl CniIpoib {
         if let (Some(plugin), Some(_), None) = (&ipam, &entry, &intent)
             && let Err(error) = Delegate::new(plugin, call, identity.delegate_timeout)?.program()
         {
-            // ADD was refused for the same reason, so nothing is allocated; failing would keep the pod for ever.
-            tracing::warn!(%error, "nothing to release");
+            // ADD was refused for the same reason, so nothing is allocated. An error would keep the pod
+            // forever.
+            tracing::warn!(%error, "IPAM plugin is missing, so it holds no address; nothing to release");
             ipam = None;
         }
         let remains = Remains {
@@ -86,38 +88,41 @@ impl CniIpoib {
         Ok(())
     }
 
-    /// Locks the attachment. A state directory that cannot be written must not keep a container from being removed.
+    /// Locks the attachment. A state directory that cannot be written must not keep a container from being
+    /// removed.
     fn entry_for_del(&self, call: &Call, attachment: &Attachment) -> Result<Option<Entry>, Error> {
         match self.journal(call).open(attachment) {
             Ok(entry) => Ok(Some(entry)),
             Err(Error::Io {
                 what, path, source, ..
             }) => {
-                tracing::warn!(%source, "cannot {what} {}; going on without it", path.display());
+                tracing::warn!(%source, "cannot {what} {}; continuing without the journal entry", path.display());
                 Ok(None)
             }
             Err(other) => Err(other),
         }
     }
 
-    /// Takes an attachment's remains away: its link, then its file, and its addresses when nobody has them any more.
+    /// Removes what is left of an attachment: its link, then its files, then its addresses once no link has
+    /// them.
     pub(crate) fn take_down(
         &self,
         call: &Call,
         identity: &Identity,
         remains: &Remains<'_>,
     ) -> Result<(), cni::Error> {
-        // What is left of an RDMA device keeps the attachment written down, but neither its link nor its addresses.
+        // If the RDMA device cannot be returned, the journal keeps the entry, but the link and the addresses
+        // are removed.
         let rdma = self.give_rdma_back(&call.conf.network, remains);
         self.remove_link(call, remains)?;
         let intent = remains.intent.as_ref();
         if let Some(file) = intent.and_then(|intent| intent.device_info.as_deref())
             && let Err(error) = device_info::remove(file)
         {
-            tracing::warn!(file = %file.display(), %error, "the device-info file is left");
+            tracing::warn!(file = %file.display(), %error, "cannot remove the device-info file");
         }
         if let Err(error) = record::remove(&self.places.state, remains.attachment) {
-            tracing::warn!(%error, "the record of the RDMA device is left");
+            tracing::warn!(%error, "cannot remove the record of the RDMA device");
         }
         if let Some(plugin) = &remains.ipam {
             let note = |pid| {
@@ -131,8 +136,8 @@ impl CniIpoib {
         Ok(rdma?)
     }
 
-    /// Deletes the attachment's links: in the container, and on the host, where an ADD that was cut short or the end of the
-    /// container's namespace left them.
+    /// Deletes the attachment's links: in the container, and on the host, where an interrupted ADD or the end
+    /// of the container's namespace left them.
     fn remove_link(&self, call: &Call, remains: &Remains<'_>) -> Result<(), cni::Error> {
         if self.give_link_back(&call.conf.network, remains)? {
             return Ok(());
@@ -148,7 +153,7 @@ impl CniIpoib {
             };
             seen.push(netns.id());
             let mut kernel = self.open_kernel(Some(&netns))?;
-            // Rules do not go with the link, and its namespace may live on.
+            // Rules are not deleted with the link, and its namespace may continue to exist.
             policy::remove(&mut *kernel, policy::table(&mark))?;
             deleted += remains.delete_in(&mut *kernel, &known, netns.id())?;
             if deleted > 0 && remains.done {
@@ -156,7 +161,8 @@ impl CniIpoib {
             }
         }
         let mut kernel = self.open_kernel(None)?;
-        // The kernel takes a dead namespace apart in its own time; what it throws back then is nobody's any more.
+        // The kernel dismantles a dead namespace asynchronously. A link that it returned later would have no
+        // owner.
         let died = remains.intent.as_ref().filter(|_| seen.is_empty());
         let deleted = match died {
             Some(intent) => {
@@ -173,21 +179,21 @@ impl CniIpoib {
 }
 
 impl Remains<'_> {
-    /// Notes the IPAM plugin's process. A disk that is full must not keep a container from being removed.
+    /// Records the IPAM plugin's process. A full disk must not keep a container from being removed.
     fn note(&self, pid: u32) {
         if let Some(notes) = &self.notes
             && let Err(error) = notes.running(pid)
         {
-            tracing::warn!(%error, "cannot note the IPAM plugin's process");
+            tracing::warn!(%error, "cannot record the IPAM plugin's process");
         }
     }
 
-    /// Deletes the attachment's links in the namespace `id`; tells how many there were.
+    /// Deletes the attachment's links in the namespace `id`. Returns their number.
     fn delete_in(&self, kernel: &mut dyn Kernel, known: &Known<'_>, id: (u64, u64)) -> Result<usize, Error> {
         let written = self.intent.as_ref().filter(|intent| intent.netns_id == id);
         let known = match written {
             Some(_) => *known,
-            // Numbers mean nothing in another namespace.
+            // Indices mean nothing in another namespace.
             None => Known::marked(known.mark),
         };
         let deleted = detach::delete(kernel, Side::Pod, &known)?;
@@ -202,15 +208,15 @@ impl Remains<'_> {
         }
         let named = match (&self.intent, written) {
             (None, _) => self.by_name,
-            // ADD saw that the name was free, and was cut short before it wrote its link down.
+            // ADD found the name free, and was interrupted before it recorded its link.
             (Some(_), Some(intent)) => !self.done && intent.made.is_empty(),
             (Some(_), None) => false,
         };
         Ok(usize::from(named && detach::delete_named(kernel, ifname)?))
     }
 
-    /// The namespaces to look into: where the runtime says the container is, and where ADD saw it. The first may be
-    /// the wrong one, and a link that is overlooked would outlive its addresses.
+    /// The namespaces to search: the one that the runtime passes, and the one that ADD recorded. The first
+    /// may be wrong, and an overlooked link would outlive its addresses.
     pub(crate) fn places(&self) -> Vec<(PathBuf, Option<(u64, u64)>)> {
         let runtime = self.netns.map(|path| (path.to_owned(), None));
         let written = self

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds an attachment's link, wherever it is by now, and deletes it; and no other.
+//! Finds an attachment's link, wherever it is, and deletes it and no other.
 //!
-//! After a refused ADD the name in the pod belongs to another link, and a child that the kernel returned to the host has any
-//! name. A pod may change the name, the alias and the group of its link.
+//! After a refused ADD the name in the pod belongs to another link, and a child that the kernel returned to
+//! the host may have any name. A pod may change the name, the alias and the group of its link.
 //!
-//! Invariant: a link is deleted only if it bears the attachment's mark, or if it has what ADD wrote down that a pod cannot
-//! change ([`Made`]). Its name decides only where nothing was written down ([`delete_named`]).
+//! Invariant: a link is deleted only if it has the attachment's mark, or the recorded properties that a pod
+//! cannot change ([`Made`]). Its name decides only without a record ([`delete_named`]).
 
 use crate::error::Error;
 use crate::kernel::{Kernel, Side, links, pod_link};
@@ -16,19 +16,20 @@ use common::netlink::{Link, LinkLayer};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to take a dead namespace apart (`cleanup_net` of `net/core/net_namespace.c`): tens of
-/// milliseconds, more on a node that has many to do.
+/// How long the kernel may take to dismantle a dead namespace (`cleanup_net` of `net/core/net_namespace.c`):
+/// tens of milliseconds, more on a node with many of them.
 const THROWN_BACK_WITHIN: Duration = Duration::from_secs(1);
 
-/// The pause between two looks for a link that the kernel may still return.
+/// The pause between two searches for a link that the kernel may still return.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What is known of an attachment's links.
+/// The known properties of an attachment's links.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'k> {
     /// Their mark, which a pod may change.
     pub mark: &'k Mark,
-    /// What a pod cannot change about them. It holds in the namespace that ADD saw, and on the host once that namespace is gone.
+    /// Properties that a pod cannot change. They are valid in the namespace that ADD used, and on the host
+    /// once that namespace is gone.
     pub made: &'k [Made],
 }
 
@@ -47,20 +48,20 @@ impl<'k> Known<'k> {
     }
 }
 
-/// Deletes every link on `side` that is known; tells how many there were.
+/// Deletes every known link on `side`. Returns their number.
 ///
 /// # Errors
-/// The kernel refused; what was deleted before stays deleted.
+/// The kernel refused a request. Links deleted before stay deleted.
 pub fn delete(kernel: &mut dyn Kernel, side: Side, known: &Known<'_>) -> Result<usize, Error> {
     let links = find(kernel, side, known)?;
     delete_all(kernel, side, &links)
 }
 
-/// Every link on `side` that is known, in the order in which they are to be deleted.
+/// Every known link on `side`, in the order of deletion.
 fn find(kernel: &mut dyn Kernel, side: Side, known: &Known<'_>) -> Result<Vec<Link>, Error> {
     let mut links = links(kernel, side)?;
     links.retain(|link| known.is(side, link));
-    // A bond of InfiniBand ports goes with its last port; before them, it lets them go at once.
+    // A bond of InfiniBand ports ends with its last port. Deleted before its ports, it releases them at once.
     links.sort_by_key(|link| !is_bond(link));
     Ok(links)
 }
@@ -73,13 +74,15 @@ fn delete_all(kernel: &mut dyn Kernel, side: Side, links: &[Link]) -> Result<usi
     Ok(deleted)
 }
 
-/// Deletes every known link that the kernel returns to the host after a namespace has died; returns their number.
+/// Deletes every known link that the kernel returns to the host after a namespace ended. Returns their
+/// number.
 ///
-/// The kernel returns them within `THROWN_BACK_WITHIN` of `gone`, an instant at which the namespace was gone. If that time is
-/// over, the function looks once. If `master` is Ethernet, it does not wait: such children end with their namespace.
+/// The kernel returns them within `THROWN_BACK_WITHIN` of `gone`, a moment at which the namespace was gone.
+/// After that time the function searches once. If `master` is Ethernet it does not wait: such children end
+/// with their namespace.
 ///
 /// # Errors
-/// The kernel refused a request; what was deleted before stays deleted.
+/// The kernel refused a request. Links deleted before stay deleted.
 pub fn delete_thrown_back(
     kernel: &mut dyn Kernel,
     known: &Known<'_>,
@@ -91,10 +94,10 @@ pub fn delete_thrown_back(
     loop {
         let found = find(kernel, Side::Host, known)?;
         deleted += delete_all(kernel, Side::Host, &found)?;
-        // A link without alias may never have been moved, so others may be yet to come back.
+        // A link without alias may never have been moved, so others may still be returned.
         if found.iter().any(|link| link.alias.is_some()) {
-            // The ports of a bond come back one after the other, but the kernel holds one lock for all of them, which the
-            // deletion waited for.
+            // The ports of a bond return one after the other, but the kernel holds one lock for all of them,
+            // and the deletion waited for that lock.
             return Ok(deleted + delete(kernel, Side::Host, known)?);
         }
         if Instant::now() >= deadline || !may_throw_back(&links(kernel, Side::Host)?, master) {
@@ -114,7 +117,7 @@ fn within() -> Duration {
     tests::within()
 }
 
-/// Whether `master` may have had `IPoIB` children; one that is gone may.
+/// Whether `master` may have had `IPoIB` children. A missing master may.
 fn may_throw_back(host: &[Link], master: &str) -> bool {
     let infiniband = |link: &Link| link.layer == LinkLayer::Infiniband;
     match host.iter().find(|link| link.name == master) {
@@ -123,8 +126,8 @@ fn may_throw_back(host: &[Link], master: &str) -> bool {
     }
 }
 
-/// Deletes the link in the pod that a result names, for links that another plugin's ADD made before this binary
-/// took its name over: the hardware address must be the one that was answered then.
+/// Deletes the link in the pod that a result names. This is for links of another plugin's ADD, from before
+/// this binary took that plugin's name: the hardware address must be that of the result.
 pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResult) -> Result<bool, Error> {
     let answered = |link: &Link| {
         let mac = link.address.to_string();
@@ -139,12 +142,13 @@ pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResul
     }
 }
 
-/// Deletes the link called `ifname` in the pod, if it is a child whose parent is outside of the pod, and bears no attachment's
-/// mark. For a namespace in which that name was free before ADD, and for a peer whose name this binary has taken over: the
-/// peer's own DEL goes by the name.
+/// Deletes the link `ifname` in the pod, if it is a child with a parent outside of the pod and without any
+/// attachment's mark. For a namespace in which that name was free before ADD, and for a peer whose name this
+/// binary has taken: the peer's own DEL goes by the name.
 pub fn delete_named(kernel: &mut dyn Kernel, ifname: &IfName) -> Result<bool, Error> {
     let link = pod_link(kernel, ifname.as_str())?;
-    // IPoIB does not say where a parent is; a pod has none, but for one that was given to it whole.
+    // IPoIB does not report the parent's namespace. A pod has no IPoIB parents, except one that was moved
+    // into it whole.
     let outside = |link: &Link| link.parent_netnsid.is_some() || link.kind.as_deref() == Some("ipoib");
     match link.filter(|link| is_child(link) && outside(link) && !mark::is_sound(link)) {
         Some(link) => delete_link(kernel, Side::Pod, &link),
@@ -152,7 +156,7 @@ pub fn delete_named(kernel: &mut dyn Kernel, ifname: &IfName) -> Result<bool, Er
     }
 }
 
-/// The attachments to `network` that links among the host's tell of, each with one of its links.
+/// The attachments to `network` of which the host has links, each with one of its links.
 pub fn thrown_back(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, Attachment)>, Error> {
     let ours = links(kernel, Side::Host)?
         .into_iter()
@@ -165,7 +169,7 @@ pub fn thrown_back(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, 
         });
     let mut found: Vec<(Link, Attachment)> = Vec::new();
     for (link, attachment) in ours {
-        // The ports of a pod's bond come back as two links of one attachment.
+        // The ports of a pod's bond return as two links of one attachment.
         if found.iter().all(|(_, known)| *known != attachment) {
             found.push((link, attachment));
         }
@@ -173,7 +177,7 @@ pub fn thrown_back(kernel: &mut dyn Kernel, network: &str) -> Result<Vec<(Link, 
     Ok(found)
 }
 
-/// Deletes one link; false if it was gone already.
+/// Deletes one link. Returns `false` if it was gone already.
 fn delete_link(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<bool, Error> {
     let place = match side {
         Side::Host => "on the host",
@@ -187,12 +191,12 @@ fn delete_link(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<bool,
         })
 }
 
-/// Whether `link` is of a kind that ADD makes; whatever its group, nothing else is ever deleted.
+/// Whether `link` is of a kind that ADD creates. No other link is ever deleted, whatever its group.
 fn is_ours(link: &Link) -> bool {
     is_child(link) || is_bond(link)
 }
 
-/// The pod's own bond, made of children.
+/// Whether `link` is a pod's own bond of children.
 fn is_bond(link: &Link) -> bool {
     link.kind.as_deref() == Some("bond")
 }

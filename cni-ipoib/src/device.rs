@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `mode: device`: a whole link of hardware leaves the host for a pod, with its RDMA device where the node's RDMA
-//! subsystem is in exclusive mode, and becomes what it was when the pod is gone.
+//! `mode: device`: a whole hardware link moves from the host into a pod, with its RDMA device if the node's
+//! RDMA subsystem is in exclusive mode. Its state is restored when the pod is gone.
 //!
 //! [`Facts`] are read once; [`moved`] is pure and has every refusal; [`take`] and [`put_back`] change things.
 //!
-//! Holds always: what the host had is written down before the link is touched; a link is known by its hardware, never by
-//! its name or number; whoever wrote a link down has it, until it is back.
+//! Invariant: the host's state is in the journal before the link is touched. A link is identified by its
+//! hardware, never by its name or index. The attachment whose journal entry has a link owns it until the link
+//! is restored.
 
 mod add;
 pub mod check;
@@ -33,21 +34,21 @@ pub(crate) use turn::Turn;
 use crate::rdma::Grant;
 use common::cni::IfName;
 
-/// What ADD is going to do with a link.
+/// The plan for a link.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The link, and what it becomes.
+    /// The link, and its configuration in the pod.
     pub moved: Moved,
-    /// What the host had.
+    /// The link's state on the host.
     pub snapshot: Snapshot,
-    /// The RDMA device that belongs to it.
+    /// The RDMA device of the link.
     pub grant: Option<Grant>,
     /// Its name in the pod.
     pub ifname: IfName,
-    /// Says whose it is.
+    /// The alias, which names the attachment.
     pub alias: String,
-    /// The routing table for what is sent from its addresses; none without policy routing.
+    /// The routing table for packets from its addresses; `None` without policy routing.
     pub policy_table: Option<u32>,
-    /// Other links that are away, which may come back under this one's name.
+    /// Other links that are in pods, which may return under this one's name.
     pub others: Vec<Hardware>,
 }

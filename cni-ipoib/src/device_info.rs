@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device-info file: what the pod got, for Multus to put into the pod's network status
-//! (Network Plumbing Working Group, device-info-spec 1.1.0).
+//! The device-info file: describes the pod's device, for Multus to put into the pod's network status (Network
+//! Plumbing Working Group, device-info-spec 1.1.0).
 
 use crate::error::Error;
 use crate::folders;
@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 /// The directory of device-info files (device-info-spec 1.1.0), under both of its names.
 pub(crate) const DIRS: [&str; 2] = ["/run/k8s.cni.cncf.io", "/var/run/k8s.cni.cncf.io"];
 
-/// What an interface says about hardware.
+/// The hardware of an interface.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hardware<'a> {
     /// The pod has the function itself.
@@ -24,7 +24,8 @@ pub(crate) enum Hardware<'a> {
     ChildOf(&'a PciAddress),
 }
 
-/// Refuses a file outside `dirs`. A network may contain `runtimeConfig` itself, and the file is written and removed as root.
+/// Refuses a file outside `dirs`. A network may set `runtimeConfig` itself, and the file is written and
+/// removed as root.
 ///
 /// # Errors
 /// [`Error::BadValue`].
@@ -44,11 +45,11 @@ pub(crate) fn require_place(file: Option<&Path>, dirs: &[PathBuf]) -> Result<(),
     })
 }
 
-/// The file and its content. None if a device plugin has written the file already, or if nothing is known that has a form in
-/// the specification.
+/// The file and its content. `None` if a device plugin has written the file already, or if no known property
+/// has a form in the specification.
 ///
-/// `pci-address` is the function that a pod was given. Consumers take it for one they may use alone, so a child names its
-/// parent's function as `pf-pci-address` instead.
+/// `pci-address` is a function that the pod owns. Consumers assume that they may use it alone, so for a child
+/// the parent's function is given as `pf-pci-address` instead.
 pub(crate) fn to_write(
     file: Option<&Path>,
     hardware: Option<Hardware<'_>>,
@@ -56,7 +57,7 @@ pub(crate) fn to_write(
 ) -> Option<(PathBuf, Value)> {
     let (file, hardware) = (file?, hardware?);
     if file.exists() {
-        tracing::debug!(file = %file.display(), "written by the device plugin already");
+        tracing::debug!(file = %file.display(), "the device plugin has written the device-info file already");
         return None;
     }
     let mut device = match hardware {
@@ -72,10 +73,10 @@ pub(crate) fn to_write(
     ))
 }
 
-/// Writes the file, whole or not at all, readable for everybody: Multus and programs that need no privileges read it.
+/// Writes the file atomically, readable for all: Multus and unprivileged programs read it.
 ///
 /// # Errors
-/// [`Error::Io`]; nothing is left then.
+/// [`Error::Io`]; then no file is left.
 pub(crate) fn write(file: &Path, content: &Value) -> Result<(), Error> {
     let io = |source| Error::Io {
         what: "write",
@@ -89,7 +90,7 @@ pub(crate) fn write(file: &Path, content: &Value) -> Result<(), Error> {
     let temporary = unfinished(file);
     let written = write_new(&temporary, content).and_then(|()| fs::rename(&temporary, file));
     if written.is_err() {
-        // Nobody would look for it under this name; that it may not be there is no further failure.
+        // No reader looks for this name. If the file does not exist, that is not an error.
         let _ = fs::remove_file(&temporary);
     }
     written.map_err(io)
@@ -101,12 +102,12 @@ fn write_new(file: &Path, content: &Value) -> io::Result<()> {
         _ => {}
     }
     let mut new = OpenOptions::new().write(true).create_new(true).open(file)?;
-    // Whatever the umask is.
+    // Sets the mode regardless of the umask.
     new.set_permissions(Permissions::from_mode(0o444))?;
     new.write_all(content.to_string().as_bytes())
 }
 
-/// Removes the file that [`write`] wrote, and what it left when it was killed.
+/// Removes the file that [`write`] wrote, and the temporary file that a killed call left.
 pub(crate) fn remove(file: &Path) -> io::Result<()> {
     for file in [&unfinished(file), file] {
         match fs::remove_file(file) {
@@ -117,7 +118,7 @@ pub(crate) fn remove(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the file is written before it gets its name.
+/// The temporary name of the file.
 fn unfinished(file: &Path) -> PathBuf {
     file.with_extension("rdmanet-tmp")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything that can go wrong, and the one table from there to CNI codes.
+//! The errors of this plugin, and the one table from errors to CNI codes.
 
 use crate::config::Mode;
 use crate::device::DeviceError;
@@ -15,28 +15,28 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A failure of this plugin. The message names the thing, its value, the cause and the remedy.
+/// An error of this plugin. The message names the thing, its value, the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A key's value can never be right.
+    /// A key has an invalid value.
     #[error("{key} is {value}, want {want}")]
     BadValue {
         /// The key as written.
         key: &'static str,
         /// Its value as written.
         value: String,
-        /// What would be right.
+        /// A valid value.
         want: String,
     },
-    /// A key's value is not a word that it knows.
+    /// A key's value is not one of its words.
     #[error("{key}: {reason}")]
     BadWord {
         /// The key as written.
         key: &'static str,
-        /// Its value, and the words that are known.
+        /// Its value, and the known words.
         reason: String,
     },
-    /// A key's value is sound but not served here.
+    /// A key's value is valid but not supported.
     #[error("{key} {value} is not supported: {remedy}")]
     Unsupported {
         /// The key as written.
@@ -46,29 +46,29 @@ pub enum Error {
         /// What to do instead.
         remedy: &'static str,
     },
-    /// Connected mode is asked for on a link that has datagram mode alone.
+    /// Connected mode was requested on a link that has only datagram mode.
     #[error(
         "ipoibMode connected is not supported: {master} has only datagram mode, as its driver {driver} moves the packets itself; set ipoibMode to datagram, or leave it out"
     )]
     NoConnectedMode {
         /// The parent.
         master: String,
-        /// What its driver calls itself.
+        /// The name of its driver.
         driver: String,
     },
-    /// A pod asks for something that its network does not offer.
+    /// A pod requests a value that its network does not offer.
     #[error(
         "{key} asks for {value}, which this network does not let pods choose; add \"capabilities\": {{\"{capability}\": true}} to the network, or remove the request from the pod's annotation"
     )]
     NotOffered {
-        /// Where the request stands.
+        /// The key of the request.
         key: &'static str,
-        /// What is asked for.
+        /// The requested value.
         value: String,
         /// The capability that would allow it.
         capability: &'static str,
     },
-    /// A key is set that only another mode has.
+    /// A key of another mode is set.
     #[error("{key} is for mode {its}, but the mode is {mode}; remove {key} or change the mode")]
     KeyOfOtherMode {
         /// The key.
@@ -83,7 +83,7 @@ pub enum Error {
         "master is not set, and no device plugin chose a device (is its resource among the pod's limits and in the network's annotation k8s.v1.cni.cncf.io/resourceName?); RDMA-capable links of this node: {candidates}"
     )]
     MasterUnset {
-        /// What could be named.
+        /// The links that could be named.
         candidates: Candidates,
     },
     /// The named parent does not exist.
@@ -91,18 +91,18 @@ pub enum Error {
     MasterMissing {
         /// The name, altname or device.
         name: String,
-        /// Where it was looked for.
+        /// The place that was searched.
         place: &'static str,
-        /// What could be named.
+        /// The links that could be named.
         candidates: Candidates,
     },
-    /// Of everything that the configuration names or describes nothing can be the parent.
+    /// No link that the configuration names or describes can be the parent.
     #[error("no link of this node fits master: {}", passed_over(passed))]
     NoMaster {
-        /// What was looked at.
+        /// The links that were passed over.
         passed: Vec<PassedOver>,
     },
-    /// The device a device plugin chose has no network interface here.
+    /// The device of a device plugin has no network interface on the host.
     #[error(
         "device {id} has no network interface in the host's namespace; is it bound to its driver, or already in a pod?"
     )]
@@ -110,10 +110,10 @@ pub enum Error {
         /// PCI address or auxiliary device name.
         id: String,
     },
-    /// The node has no default route whose link could be the parent.
+    /// The node has no default route, whose link would be the parent.
     #[error("master is not set and there is no default route to take it from; set master")]
     NoDefaultRoute,
-    /// The parent's link layer does not carry this kind of child.
+    /// The parent's link layer does not support this kind of child.
     #[error("{master} is {layer}: {mode} needs {want}; use {instead}")]
     WrongLinkLayer {
         /// The parent.
@@ -122,21 +122,21 @@ pub enum Error {
         layer: &'static str,
         /// The mode asked for.
         mode: Mode,
-        /// What that mode needs.
+        /// The link layer that the mode requires.
         want: &'static str,
-        /// What to use.
+        /// The alternative.
         instead: &'static str,
     },
-    /// The parent is of a kind that carries no child at all.
+    /// The parent is of a kind that supports no such child.
     #[error("{master} is {what}: it carries no {mode} child; {remedy}")]
     WrongKind {
         /// The parent.
         master: String,
-        /// What it is.
+        /// Its kind.
         what: String,
         /// The mode.
         mode: Mode,
-        /// What to use.
+        /// The remedy.
         remedy: String,
     },
     /// The parent carries no traffic.
@@ -144,7 +144,7 @@ pub enum Error {
     MasterDown {
         /// The parent.
         master: String,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         reason: String,
     },
     /// The partition key is not in the port's table.
@@ -160,36 +160,36 @@ pub enum Error {
         /// The table.
         table: Vec<Pkey>,
     },
-    /// The MTU is more than the parent carries.
+    /// The MTU exceeds the parent's limit.
     #[error("mtu {mtu} is more than {master} carries in {what}: {max}; lower it or leave it out")]
     MtuTooLarge {
-        /// Asked for, in bytes.
+        /// The requested MTU, in bytes.
         mtu: u32,
         /// The parent.
         master: String,
-        /// What limits it.
+        /// The cause of the limit.
         what: &'static str,
         /// The limit in bytes.
         max: u32,
     },
-    /// The kernel gave the child another MTU than was asked for.
+    /// The kernel set another MTU on the child than requested.
     #[error(
         "{ifname} has MTU {got}, not {want}: the multicast group of its partition allows no more; lower mtu, or raise it in the subnet manager's partition configuration"
     )]
     MtuNotApplied {
         /// The child.
         ifname: IfName,
-        /// In effect, in bytes.
+        /// The MTU in effect, in bytes.
         got: u32,
-        /// Asked for, in bytes.
+        /// The requested MTU, in bytes.
         want: u32,
     },
-    /// An `IPoIB` child cannot have the address asked for.
+    /// An `IPoIB` child cannot have the requested address.
     #[error(
         "{key} {value} cannot be given to a child of {master}: its children answer at the port's GUID {guid}; remove {key}, or use a virtual function"
     )]
     AddressOfPort {
-        /// The key it came from.
+        /// The key of the request.
         key: &'static str,
         /// The address or GUID.
         value: String,
@@ -198,12 +198,12 @@ pub enum Error {
         /// The port's GUID.
         guid: Guid,
     },
-    /// A bond cannot have an address of its own.
+    /// A bond cannot have a requested address.
     #[error(
         "{key} {value} cannot be given to an interface on {master}: a bond of InfiniBand ports has the address of its active port; remove {key}"
     )]
     AddressOfBond {
-        /// The key it came from.
+        /// The key of the request.
         key: &'static str,
         /// The address or GUID.
         value: String,
@@ -216,18 +216,18 @@ pub enum Error {
     /// The container's namespace is gone.
     #[error("CNI_NETNS {0} does not exist: the container is gone")]
     NetnsGone(PathBuf),
-    /// `CNI_NETNS` names something else.
+    /// `CNI_NETNS` is not the path of a container's namespace.
     #[error("CNI_NETNS {path} is {what}; want the path of the container's network namespace")]
     NetnsWrong {
         /// The path.
         path: PathBuf,
-        /// What is there.
+        /// A description of the file.
         what: String,
     },
     /// The kernel refused a step.
     #[error("cannot {step}")]
     Kernel {
-        /// What was to be done, to what.
+        /// The step and its object.
         step: String,
         /// The kernel's answer.
         #[source]
@@ -238,15 +238,15 @@ pub enum Error {
     NoCarrier {
         /// The child.
         ifname: IfName,
-        /// How long it was waited for.
+        /// How long ADD waited.
         waited: Duration,
-        /// What may be wrong, and what to do.
+        /// The probable cause and the remedy.
         reason: String,
     },
     /// The IPAM plugin answered without an address.
     #[error("ipam plugin {0} answered without an address; check its ranges")]
     NoAddress(String),
-    /// Another host answers for an address that the pod was given.
+    /// Another host uses an address that the pod got.
     #[error(
         "{} answers on the network of {ifname} already, at {}: another host has the address; find that host, or keep the address out of the range or pool (exclude), and create the pod again",
         claim.address, answered_at(claim)
@@ -257,41 +257,41 @@ pub enum Error {
         /// The answer.
         claim: Claim,
     },
-    /// The neighbours could not be asked about an address.
+    /// The probe of an address failed.
     #[error(
         "cannot probe the addresses of {ifname}; the plugin needs CAP_NET_RAW, and the interface must stay up"
     )]
     Probe {
         /// The pod's interface.
         ifname: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// A file of our own, or of the kernel's, could not be read or written.
+    /// A file of this plugin or of the kernel could not be read or written.
     #[error("cannot {what} {path}; {remedy}")]
     Io {
-        /// What was to be done.
+        /// The operation.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// Another call for the same attachment is still at work.
     #[error("another call for {0} is still running; try again")]
     Busy(cni::Attachment),
-    /// Another process holds a lock for longer than any call of ours does.
+    /// Another process holds a lock for longer than any call of this plugin does.
     #[error(
         "{path} has been locked for {waited:?} by {holder}; if that is a CNI plugin, try again, otherwise end that process"
     )]
     Locked {
-        /// The folder that the lock lies on.
+        /// The locked folder.
         path: PathBuf,
-        /// How long it was waited for.
+        /// How long the call waited.
         waited: Duration,
         /// The process.
         holder: String,
@@ -301,19 +301,19 @@ pub enum Error {
     Changed {
         /// The interface.
         ifname: IfName,
-        /// What differs.
+        /// The differences.
         findings: Vec<String>,
     },
-    /// CHECK was given no result to compare with.
+    /// CHECK got no result to compare with.
     #[error("CHECK needs prevResult with the interface {0}; the runtime must pass the result of ADD")]
     NoPrevResult(IfName),
-    /// The RDMA device cannot be had, or not be brought back.
+    /// The RDMA device cannot be granted or returned.
     #[error(transparent)]
     Rdma(#[from] RdmaError),
-    /// A whole link cannot be moved, or not be put back.
+    /// A whole link cannot be moved or restored.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A delegate's error, or one that has its code already.
+    /// A delegate's error, or another one that has its code already.
     #[error(transparent)]
     Cni(#[from] cni::Error),
 }

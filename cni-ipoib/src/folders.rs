@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The folders below the state directory, with modes that do not depend on the umask.
 //!
-//! Invariant: no other user can open a folder that a lock of ours lies on. flock(2) needs no more than a descriptor that
-//! was opened for reading, so read permission is permission to stop ADD and DEL.
+//! Invariant: no other user can open a folder that the plugin locks. flock(2) needs only a descriptor that
+//! was opened for reading, so read permission would be permission to block ADD and DEL.
 //!
 //! | folder | mode | reader |
 //! | --- | --- | --- |
@@ -16,16 +16,16 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Nobody else lists, opens or enters it.
+/// Only root lists, opens or enters it.
 const PRIVATE: u32 = 0o700;
 
-/// Others enter it, and neither list nor lock it.
+/// Others may enter it, but neither list nor lock it.
 const PASSAGE: u32 = 0o711;
 
-/// Others list it.
+/// Others may list it.
 const PUBLIC: u32 = 0o755;
 
-/// Makes the folder of the attachments below `state`, which also has the lock of the calls that choose a link.
+/// Creates the folder of the attachments below `state`. Calls that choose a link lock this folder.
 ///
 /// # Errors
 /// The folder cannot be made, or its mode cannot be corrected.
@@ -36,7 +36,8 @@ pub(crate) fn attachments(state: &Path) -> io::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Makes a folder for root alone, and takes the permissions away that an earlier version or a umask gave to others.
+/// Creates a folder for root alone. Removes the permissions that an earlier version or a umask gave to
+/// others.
 ///
 /// # Errors
 /// As [`attachments`].
@@ -49,7 +50,7 @@ pub(crate) fn private(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder that others may list, with all that is missing above it.
+/// Creates a folder that others may list, with its missing parents.
 ///
 /// # Errors
 /// A folder cannot be made.
@@ -57,10 +58,11 @@ pub(crate) fn public(dir: &Path) -> io::Result<()> {
     make(dir, PUBLIC)
 }
 
-/// Makes `dir` with exactly `mode`, and what is missing above it so that others may list it. One that is there stays as it is.
+/// Creates `dir` with exactly `mode`, and its missing parents with permission to list. Existing folders are
+/// unchanged.
 fn make(dir: &Path, mode: u32) -> io::Result<()> {
     let one = || match DirBuilder::new().mode(mode).create(dir) {
-        // mkdir(2) takes the umask's bits away.
+        // mkdir(2) applies the umask.
         Ok(()) => fs::set_permissions(dir, Permissions::from_mode(mode)),
         Err(_) if dir.is_dir() => Ok(()),
         Err(e) => Err(e),

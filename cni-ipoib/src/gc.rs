@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GC: every attachment of this network that the runtime does not know any more goes away.
+//! GC: removes every attachment of this network that the runtime no longer lists.
 //!
-//! Holds always: an attachment that another call works on is left alone, and none begins while the IPAM plugin
-//! collects, though the specification asks runtimes to let no ADD run beside GC; the IPAM plugin is told to keep the
-//! addresses of everything that is still written down, since a link may have them.
+//! Invariant: GC skips an attachment that another call works on. No ADD begins while the IPAM plugin
+//! collects, though the specification asks runtimes to run no ADD beside GC. GC passes every attachment of
+//! the journal to the IPAM plugin as valid, since a link may still have its addresses.
 
 use crate::CniIpoib;
 use crate::config::Identity;
@@ -16,21 +16,21 @@ use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, Delegate, GcConf};
 use std::time::Instant;
 
-/// The attachments that are written down and not valid.
+/// The attachments in the journal that are not valid.
 #[derive(Default)]
 struct Stale {
     /// Locked for the whole of GC, so that no ADD begins on one.
     idle: Vec<(Attachment, Entry)>,
-    /// At work in another call, or not to be opened.
+    /// Skipped: another call works on them, or they cannot be opened.
     left: Vec<Attachment>,
 }
 
 impl CniIpoib {
-    /// Removes what is not valid.
+    /// Removes the attachments that are not valid.
     ///
     /// # Guarantees
-    /// Goes on past errors and reports them together. Attachments of other networks are not touched. The IPAM plugin
-    /// is told to release each removed attachment, for plugins without GC, and then to collect for itself.
+    /// Continues after errors and reports them together. Never touches attachments of other networks. Calls
+    /// DEL of the IPAM plugin for each removed attachment, for plugins without GC, and then its GC.
     pub(crate) fn gc(&self, call: &Call, gc: &GcConf) -> Result<(), cni::Error> {
         let identity = Identity::read(call);
         let journal = self.journal(call);
@@ -39,7 +39,7 @@ impl CniIpoib {
         let dead: Vec<bool> = stale.idle.iter().map(|(_, entry)| is_dead(entry)).collect();
         let looked = Instant::now();
         for (stale, dead) in stale.idle.into_iter().zip(dead) {
-            tracing::info!(attachment = %stale.0, "not valid any more");
+            tracing::info!(attachment = %stale.0, "removing an attachment that is no longer valid");
             if let Err(error) = self.collect(call, &identity, stale, dead.then_some(looked)) {
                 errors.push(error);
             }
@@ -80,7 +80,8 @@ impl CniIpoib {
         Ok(entry.remove()?)
     }
 
-    /// Links whose namespace died, and whose file is gone as well: a link says itself whose it is.
+    /// Removes links whose namespace ended and whose journal entry is gone as well: the link's mark names its
+    /// attachment.
     fn collect_thrown_back(
         &self,
         call: &Call,
@@ -99,7 +100,7 @@ impl CniIpoib {
         for (_, attachment) in found.iter().filter(|(_, of)| !kept.contains(of)) {
             let entry = match journal.open_now(attachment) {
                 Ok(entry) if entry.intent.is_none() => entry,
-                // An ADD that began meanwhile clears what an earlier one of its attachment left.
+                // An ADD that began meanwhile removes what an earlier one of its attachment left.
                 Ok(_) | Err(Error::Busy(_)) => continue,
                 Err(error) => {
                     errors.push(error.into());
@@ -134,7 +135,7 @@ fn stale(journal: &Journal, valid: &[Attachment], errors: &mut Vec<cni::Error>) 
             Ok(Some(entry)) => stale.idle.push((attachment, entry)),
             Ok(None) => {}
             Err(Error::Busy(_)) => {
-                tracing::info!(%attachment, "another call works on it; left for the next GC");
+                tracing::info!(%attachment, "another call works on the attachment; skipped until the next GC");
                 stale.left.push(attachment);
             }
             Err(error) => {
@@ -146,20 +147,21 @@ fn stale(journal: &Journal, valid: &[Attachment], errors: &mut Vec<cni::Error>) 
     stale
 }
 
-/// Whether the namespace that ADD wrote down is gone.
+/// Whether the namespace in the journal is gone.
 ///
-/// GC asks this about every attachment before it removes the first. The kernel returns the links of a dead namespace within a
-/// time that begins at its end, so one wait covers all namespaces that were gone at that moment.
+/// GC checks every attachment before it removes the first. The kernel returns the links of a dead namespace
+/// within a fixed time of its end, so one wait covers all namespaces that were gone at that moment.
 fn is_dead(entry: &Entry) -> bool {
     let there = |intent: &Intent| pod_if_there(&intent.netns, Some(intent.netns_id));
-    // If the namespace cannot be looked at, the removal reports that.
+    // If the namespace cannot be checked, the removal reports that.
     entry
         .intent
         .as_ref()
         .is_some_and(|intent| matches!(there(intent), Ok(None)))
 }
 
-/// Has the IPAM plugin collect, too. What is written down now is valid, could not be removed, or is being made.
+/// Calls GC of the IPAM plugin. Every entry that is now in the journal is valid, could not be removed, or is
+/// new.
 fn forward(
     call: &Call,
     identity: &Identity,
@@ -178,7 +180,7 @@ fn forward(
     Delegate::new(plugin, call, identity.delegate_timeout)?.gc(&keep)
 }
 
-/// One error for all: the first one's code, every message.
+/// One error for all: the code of the first, every message.
 fn together(errors: Vec<cni::Error>) -> Result<(), cni::Error> {
     let mut errors = errors.into_iter();
     let Some(mut first) = errors.next() else {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the plan must know of the node: read once, changed by nobody, written by hand in tests.
+//! The facts about the node that the plan needs. They are read once and never changed; tests write them by
+//! hand.
 
 pub(crate) mod bond;
 
@@ -15,39 +16,40 @@ use common::netlink::{self, HwAddress, Link, LinkInfo, LinkLayer, TABLE_MAIN};
 use common::rdma::{PciAddress, Pkey, PortState, Sysfs};
 use std::path::PathBuf;
 
-/// The parent and what it hangs on.
+/// The parent, and the links and hardware below it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// The namespace the parent is in.
     pub side: Side,
     /// The link that the configuration names.
     pub master: Link,
-    /// The link that children are asked of: the same, or for an `IPoIB` child the one it is a child of, since the
-    /// kernel makes no child of a child.
+    /// The link of which children are created. For an `IPoIB` child that is its parent, since the kernel
+    /// creates no child of a child; any other link is its own root.
     pub root: Link,
-    /// The RDMA port of the root, if it has one that can be seen from here.
+    /// The RDMA port of the root, if this namespace can see one.
     pub port: Option<Port>,
     /// The PCI address of the root's device.
     pub pci: Option<PciAddress>,
-    /// Who drives the root.
+    /// The drivers of the root.
     pub drivers: Drivers,
     /// The master's ports, if it is a bond.
     pub bond: Option<Bond>,
-    /// The name of the link that the master is enslaved to.
+    /// The name of the link that the master is a port of.
     pub enslaved_to: Option<String>,
 }
 
-/// Who drives an `IPoIB` link: the plan chooses by this how its children get into the pod.
+/// The drivers of an `IPoIB` link. They decide how its children get into the pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drivers {
-    /// The kernel driver of the HCA, e.g. `mlx4_core`; none if sysfs does not say.
+    /// The kernel driver of the HCA, e.g. `mlx4_core`; `None` if sysfs does not show it.
     pub hca: Option<String>,
-    /// What the link's driver calls itself, e.g. `ib_ipoib` or `mlx5_core[ib_ipoib]`; none if the link does not say.
+    /// The link's driver by its own report, e.g. `ib_ipoib` or `mlx5_core[ib_ipoib]`; `None` if it reports
+    /// none.
     pub link: Option<String>,
 }
 
 impl Drivers {
-    /// Reads them for `root`. Nothing is read of a link that is not InfiniBand, or not on the host.
+    /// Reads the drivers of `root`. Reads nothing for a link that is not InfiniBand, or not on the host.
     fn read(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, root: &Link) -> Self {
         if side != Side::Host || root.layer != LinkLayer::Infiniband {
             return Self::default();
@@ -55,7 +57,7 @@ impl Drivers {
         Self::of(sysfs, root, kernel.driver(&root.name).ok())
     }
 
-    /// The same for a link that answered `link` to the question for its driver.
+    /// The drivers of a link whose driver reports itself as `link`.
     pub fn of(sysfs: &Sysfs, root: &Link, link: Option<String>) -> Self {
         let behind = sysfs.behind(root);
         let hca = behind.and_then(|behind| Sysfs::kernel_driver(&behind.path));
@@ -63,7 +65,7 @@ impl Drivers {
     }
 }
 
-/// The part of an RDMA port that the plan looks at.
+/// The properties of an RDMA port that the plan uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Port {
     /// The RDMA device, e.g. `mlx5_0`.
@@ -72,16 +74,16 @@ pub struct Port {
     pub number: u32,
     /// The logical state.
     pub state: PortState,
-    /// The physical state, as sysfs words it.
+    /// The physical state, in the text of sysfs.
     pub phys_state: String,
     /// The partition keys of its table.
     pub pkeys: Vec<Pkey>,
 }
 
-/// Reads the facts that `config` asks for.
+/// Reads the facts for `config`.
 ///
 /// # Errors
-/// The parent is not set, not there or not to be seen, or the kernel does not answer.
+/// The parent is not set, does not exist or cannot be seen, or the kernel refuses a request.
 pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Result<Host, Error> {
     let side = if config.link_in_container {
         Side::Pod
@@ -91,7 +93,7 @@ pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Resul
     let master = master(kernel, sysfs, &config.master, side)?;
     let root = root(kernel, side, &master)?;
     let bond = bond::observe(kernel, sysfs, side, &master)?;
-    // Only InfiniBand has P_Keys and port states that a child depends on; the tables take time to read.
+    // Only children on InfiniBand depend on P_Keys and port states. Reading the tables takes time.
     let port = match &bond {
         None if root.layer == LinkLayer::Infiniband => port(sysfs, &root)?,
         _ => None,
@@ -125,7 +127,7 @@ fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -
             let names = sysfs.netdevs_in(folder).unwrap_or_default();
             return device_link(kernel, side, &folder.display().to_string(), names);
         }
-        // Nobody counted what lives on each: ADD, which does, has settled it before.
+        // The loads are empty: ADD, which counts them, has chosen the master before.
         Master::Preferred(preferences) => chosen(kernel, sysfs, preferences, &Loads::new())?.name,
         Master::Address(address) => return addressed_link(kernel, sysfs, side, address),
         Master::DefaultRoute => {
@@ -150,8 +152,9 @@ fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -
     })
 }
 
-/// The link with a hardware address: on Ethernet the one it was made with, else the one it has; on InfiniBand any with
-/// its port's GUID, since the rest is a queue pair's number. Children and bonds, which share it, are not meant.
+/// The link with a hardware address: on Ethernet the permanent address, else the present one; on InfiniBand
+/// any with its port's GUID, since the rest is a queue pair's number. Children and bonds share the address
+/// and are excluded.
 fn addressed_link(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,
@@ -175,7 +178,7 @@ fn addressed_link(
     })
 }
 
-/// The link of a device. sysfs lists children beside it, such as one that a dead pod left under any name.
+/// The link of a device. sysfs also lists its children, such as one that a dead pod left.
 fn device_link(kernel: &mut dyn Kernel, side: Side, id: &str, names: Vec<String>) -> Result<Link, Error> {
     let mut links = Vec::new();
     for name in names {
@@ -189,7 +192,7 @@ fn device_link(kernel: &mut dyn Kernel, side: Side, id: &str, names: Vec<String>
         .ok_or_else(|| Error::DeviceWithoutLink { id: id.to_owned() })
 }
 
-/// The link that an `IPoIB` child hangs on; any other link is its own root.
+/// The parent of an `IPoIB` child; any other link is its own root.
 fn root(kernel: &mut dyn Kernel, side: Side, master: &Link) -> Result<Link, Error> {
     let (LinkInfo::Ipoib { .. }, Some(parent)) = (&master.info, master.parent) else {
         return Ok(master.clone());
@@ -207,7 +210,7 @@ fn root(kernel: &mut dyn Kernel, side: Side, master: &Link) -> Result<Link, Erro
     })
 }
 
-/// The link of the default route with the lowest metric, which is the one that the kernel takes.
+/// The link of the default route with the lowest metric, as the kernel selects it.
 fn default_route_link(kernel: &mut dyn Kernel, side: Side) -> Result<Link, Error> {
     let mut best: Option<(u32, Link)> = None;
     for link in links(kernel, side)? {
@@ -245,7 +248,7 @@ fn port(sysfs: &Sysfs, root: &Link) -> Result<Option<Port>, Error> {
     }))
 }
 
-/// The PCI function behind a link of the namespace that sysfs shows.
+/// The PCI function of a link in the namespace that sysfs shows.
 fn pci(sysfs: &Sysfs, side: Side, link: &Link) -> Option<PciAddress> {
     match side {
         Side::Host => sysfs.pci_of_netdev(&link.name),
@@ -259,7 +262,8 @@ fn link_by_index(kernel: &mut dyn Kernel, side: Side, index: u32) -> Result<Opti
         .map_err(|e| refused(format!("look up link {index}"), e))
 }
 
-/// The links that have an RDMA port, described. Part of an error already, so its own failures leave it empty.
+/// Descriptions of the links with an RDMA port. They are part of an error, so a failure here leaves the list
+/// empty.
 fn candidates(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side) -> Candidates {
     let devices = sysfs.devices().unwrap_or_default();
     let links = kernel.links(side).unwrap_or_default();
@@ -275,7 +279,7 @@ fn candidates(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side) -> Candidates 
             link.name, device.name, port.number, port.state
         ))
     };
-    // Children share their parent's port, and a pod's child is nobody's master.
+    // Children share their parent's port, and no child of a pod can be a master.
     Candidates(
         links
             .iter()
@@ -285,7 +289,7 @@ fn candidates(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side) -> Candidates 
     )
 }
 
-/// A request that the kernel refused while looking around.
+/// The error of a request that the kernel refused.
 pub(crate) fn refused(step: impl Into<String>, source: netlink::Error) -> Error {
     Error::Kernel {
         step: step.into(),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One file per attachment, written before anything is made: what DEL and GC must find after a kill or a crash.
+//! One file per attachment, written before the first effect, so that DEL and GC find everything after a kill
+//! or a crash.
 //!
-//! Holds always: a link or an address of ours exists only while its file does; one process at a time works on an
-//! attachment, since each holds a lock on its file; a file that a kill left half-written is still a file. The IPAM plugin that a
-//! killed ADD has started comes to its end before the next call looks ([`Notes`]).
+//! Invariant: a link or an address of an attachment exists only while its file does. One process at a time
+//! works on an attachment, since each locks its file. A half-written file is still a file. The next call
+//! waits until an IPAM plugin that a killed ADD started has ended ([`Notes`]).
 //!
-//! The files lie on a volatile file system by default. What they describe are kernel objects, which do not
-//! outlive a reboot either.
+//! The files are on a volatile file system by default. They describe kernel objects, which do not survive a
+//! reboot either.
 
 mod gate;
 mod notes;
@@ -33,22 +34,23 @@ use std::time::{Duration, Instant};
 use whole::Marker;
 pub(crate) use whole::whole_links;
 
-/// How long a call waits for another one on the same attachment, such as an ADD that a runtime gave up on.
+/// How long a call waits for another call on the same attachment, such as an ADD that a runtime gave up on.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What ADD is about to do; the first line of the file. A second one takes its place, where a device was made anew meanwhile.
+/// What ADD is about to do; the first line of the file. A later line replaces it if a device was recreated
+/// meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// `CNI_NETNS`.
     pub netns: PathBuf,
-    /// The namespace's device and inode: a path may be used again for another container.
+    /// The namespace's device and inode: the path may be reused for another container.
     pub netns_id: (u64, u64),
     /// The parent.
     pub master: String,
-    /// Why that one, where there was a choice.
+    /// Why this parent was chosen, if there was a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The IPAM plugin that was asked for addresses.
+    /// The IPAM plugin that allocates the addresses.
     pub ipam: Option<String>,
     /// The device-info file, if ADD writes it.
     #[serde(default)]
@@ -56,23 +58,24 @@ pub struct Intent {
     /// The RDMA device that the pod gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rdma: Option<Grant>,
-    /// The link that is moved whole, as the host had it.
+    /// The state on the host of a link that is moved whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Snapshot>,
-    /// The links that were made, by what the pod cannot change about them; written down before they get an address.
+    /// The links that were created, by properties that the pod cannot change. Written before the links get an
+    /// address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made: Vec<Made>,
 }
 
-/// What ADD writes down on its way.
+/// Records the progress of an ADD.
 pub trait Diary {
-    /// The links are made, and have no address yet.
+    /// Records the links, which exist and have no address yet.
     ///
     /// # Errors
     /// [`Error::Io`].
     fn made(&mut self, links: &[Made]) -> Result<(), Error>;
 
-    /// ADD has come to its end.
+    /// Records that ADD is complete.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -95,21 +98,21 @@ impl Diary for Entry {
     }
 }
 
-/// The last line: ADD came to its end.
+/// The last line of a complete ADD.
 const DONE: &str = "done";
 
-/// What one attachment of a network wrote down.
+/// The journal entry of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The network.
     pub network: String,
     /// The attachment.
     pub attachment: Attachment,
-    /// What it wrote.
+    /// Its intent.
     pub intent: Intent,
 }
 
-/// What the attachments of every network wrote down. Nobody is waited for, so one may be in the making or just going.
+/// The journal entries of every network. Takes no locks, so an attachment may be in the middle of ADD or DEL.
 pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
     let networks = state.join("attachments");
     let mut all = Vec::new();
@@ -128,8 +131,8 @@ pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
     Ok(all)
 }
 
-/// How many living attachments of all networks hang on each parent. One whose namespace is gone or another one by now
-/// loads nobody.
+/// The number of living attachments per parent, over all networks. An attachment whose namespace is gone or
+/// replaced does not count.
 pub fn loads(state: &Path) -> Result<BTreeMap<String, usize>, Error> {
     let mut loads = BTreeMap::new();
     for written in written(state)? {
@@ -152,13 +155,13 @@ pub struct Journal {
 pub struct Entry {
     path: PathBuf,
     file: File,
-    /// What was written, if it is whole.
+    /// The intent, if it is complete.
     pub intent: Option<Intent>,
-    /// Whether ADD came to its end.
+    /// Whether ADD is complete.
     pub done: bool,
-    /// The last program that was noted.
+    /// The last recorded program.
     running: Option<Running>,
-    /// Says, beside the journal, that the attachment has a whole link.
+    /// The marker, beside the journal, that the attachment has a whole link.
     marker: Marker,
 }
 
@@ -179,8 +182,8 @@ impl Journal {
         self.open_within(attachment, LOCK_TIMEOUT)
     }
 
-    /// The same for ADD, which waits as well while GC has the IPAM plugin collect: whoever is not written down then
-    /// loses its addresses.
+    /// As [`Journal::open`], for ADD, which also waits while the IPAM plugin collects for GC: GC would
+    /// release the addresses of an attachment that is not in the journal by then.
     ///
     /// # Errors
     /// As [`Journal::open`], and [`Error::Locked`].
@@ -191,8 +194,8 @@ impl Journal {
         })
     }
 
-    /// Keeps ADDs from beginning until the gate is dropped; those at work are written down already. None where the
-    /// directory cannot be made, since no ADD can begin there.
+    /// Keeps ADDs from beginning until the gate is dropped; running ADDs are in the journal already. `None`
+    /// if the directory cannot be created, since no ADD can begin there.
     ///
     /// # Errors
     /// [`Error::Locked`] when another process holds the gate for longer than twenty seconds, [`Error::Io`].
@@ -203,7 +206,7 @@ impl Journal {
         }
     }
 
-    /// The same as [`Journal::open`] without waiting for anybody.
+    /// As [`Journal::open`], without waiting.
     pub fn open_now(&self, attachment: &Attachment) -> Result<Entry, Error> {
         self.open_within(attachment, Duration::ZERO)
     }
@@ -219,7 +222,7 @@ impl Journal {
         self.opened(attachment, wait, || Ok(None))
     }
 
-    /// Opens and locks; `pass` is held while the file may be made.
+    /// Opens and locks. `pass` is held while the file is created.
     fn opened(
         &self,
         attachment: &Attachment,
@@ -244,14 +247,14 @@ impl Journal {
                     if !entry.running.is_some_and(Running::is_alive) {
                         return Ok(entry);
                     }
-                    // Its call was killed, and the program goes on.
+                    // The call was killed, and the program it started is still running.
                     if Instant::now() >= deadline {
                         return Err(Error::Busy(attachment.clone()));
                     }
                     drop(entry);
                     sleep(Duration::from_millis(5));
                 }
-                // Its last owner removed it while we waited.
+                // The last owner removed the file while this call waited.
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
                 Err(TryLockError::WouldBlock) => return Err(Error::Busy(attachment.clone())),
@@ -260,10 +263,10 @@ impl Journal {
         }
     }
 
-    /// Opens and locks the entry of `attachment` if there is one, without waiting for anybody.
+    /// Opens and locks the entry of `attachment` if it exists, without waiting.
     ///
     /// # Errors
-    /// [`Error::Busy`] when another process works on it at this moment, [`Error::Io`].
+    /// [`Error::Busy`] if another process works on it now, [`Error::Io`].
     pub fn idle(&self, attachment: &Attachment) -> Result<Option<Entry>, Error> {
         if self.path(attachment).exists() {
             self.open_now(attachment).map(Some)
@@ -272,7 +275,7 @@ impl Journal {
         }
     }
 
-    /// What ADD wrote down of `attachment`, without waiting for anybody; none if it is not there or not whole.
+    /// The intent of `attachment`, without waiting; `None` if there is no complete one.
     pub fn peek(&self, attachment: &Attachment) -> Option<Intent> {
         #[cfg(test)]
         tests::count_read();
@@ -286,7 +289,7 @@ impl Journal {
             match name.to_str().and_then(attachment_of) {
                 Some(attachment) => found.push(attachment),
                 None => {
-                    tracing::warn!(dir = %self.dir.display(), ?name, "not an attachment's file, left alone");
+                    tracing::warn!(dir = %self.dir.display(), ?name, "file in the journal is not an attachment's; ignored");
                 }
             }
         }
@@ -294,7 +297,7 @@ impl Journal {
         Ok(found)
     }
 
-    /// `@` cannot occur in a container id, so the name is unambiguous.
+    /// A container id cannot contain `@`, so the name is unambiguous.
     fn path(&self, attachment: &Attachment) -> PathBuf {
         self.dir
             .join(format!("{}@{}", attachment.container_id, attachment.ifname))
@@ -324,7 +327,7 @@ impl Entry {
         })
     }
 
-    /// Where the programs are noted that this call starts.
+    /// The recorder of programs that this call starts.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -332,7 +335,7 @@ impl Entry {
         Notes::of(&self.file).map_err(|e| io_error("open", &self.path, e))
     }
 
-    /// Forgets what an earlier ADD left, once it is taken away.
+    /// Empties the entry, once what an earlier ADD left is removed.
     pub fn clear(&mut self) -> Result<(), Error> {
         self.file
             .set_len(0)
@@ -342,7 +345,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Writes down what is about to be done.
+    /// Writes the intent.
     pub fn begin(&mut self, intent: Intent) -> Result<(), Error> {
         let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
         line.push('\n');
@@ -350,7 +353,7 @@ impl Entry {
         if whole {
             self.marker.set()?;
         }
-        // Cut off what a killed process left; the line itself goes out in one write.
+        // Truncates what a killed process left. The line itself is one write.
         self.clear()?;
         self.file
             .write_all(line.as_bytes())
@@ -359,7 +362,7 @@ impl Entry {
         if whole { Ok(()) } else { self.marker.unset() }
     }
 
-    /// Writes down what is different by now; the line before holds until this one is whole.
+    /// Replaces the intent. The previous line is valid until this one is complete.
     pub fn amend(&mut self, intent: Intent) -> Result<(), Error> {
         let mut line = serde_json::to_string(&intent).map_err(|e| io_error("write", &self.path, e.into()))?;
         line.push('\n');
@@ -370,7 +373,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Writes down that it is done.
+    /// Records that ADD is complete.
     pub fn finish(&mut self) -> Result<(), Error> {
         self.file
             .write_all(format!("{DONE}\n").as_bytes())
@@ -379,7 +382,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Forgets the attachment.
+    /// Removes the entry.
     pub fn remove(self) -> Result<(), Error> {
         match fs::remove_file(&self.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &self.path, e)),
@@ -388,7 +391,7 @@ impl Entry {
     }
 }
 
-/// What an attachment's file says.
+/// The content of an attachment's file.
 #[derive(Debug, Default)]
 struct Content {
     intent: Option<Intent>,
@@ -396,14 +399,14 @@ struct Content {
     running: Option<Running>,
 }
 
-/// Bytes, not text: what is no record of ours must not keep a container from being removed.
+/// Parses bytes, not text: damaged content must not keep a container from being removed.
 fn parse(content: &[u8]) -> Content {
     let (notes, lines): (Vec<&[u8]>, Vec<&[u8]>) = content
         .split(|byte| *byte == b'\n')
         .partition(|line| notes::is_note(line));
     let mut lines = lines.into_iter().peekable();
     let mut intent = lines.next().and_then(|line| serde_json::from_slice(line).ok());
-    // Each later one holds instead, once it is whole.
+    // A later complete line replaces the earlier one.
     while intent.is_some()
         && let Some(later) = lines.peek().and_then(|line| serde_json::from_slice(line).ok())
     {
@@ -417,7 +420,7 @@ fn parse(content: &[u8]) -> Content {
     }
 }
 
-/// The names in a directory, in order; none if it is not there.
+/// The names in a directory, sorted; empty if it does not exist.
 fn names(dir: &Path) -> Result<Vec<OsString>, Error> {
     let files = match fs::read_dir(dir) {
         Ok(files) => files,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few things this plugin asks of the kernel.
+//! The requests of this plugin to the kernel.
 //!
-//! A trait, so that a test can put itself between the plugin and the real kernel and fail any one request.
+//! They are a trait, so that a test can fail any single request to the real kernel.
 
 mod function;
 mod policy;
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// One of the two namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The plugin's own, with the parents.
+    /// The plugin's own namespace, with the parents.
     Host,
     /// The container's.
     Pod,
@@ -39,44 +39,45 @@ pub enum Side {
 
 /// The host's and the pod's network namespace.
 pub trait Kernel: PolicyRouting + RdmaSubsystem + VirtualFunctions + WholeLinks {
-    /// The link of a name or altname.
+    /// The link with a name or altname.
     fn link(&mut self, side: Side, name: &str) -> Result<Option<Link>, Error>;
-    /// The link of an index.
+    /// The link with an index.
     fn link_by_index(&mut self, side: Side, index: u32) -> Result<Option<Link>, Error>;
-    /// What the driver of a link on the host calls itself.
+    /// The name of the driver of a link on the host, by the driver's own report.
     ///
     /// # Errors
-    /// There is no such link, or its driver does not say.
+    /// The link does not exist, or its driver reports no name.
     fn driver(&mut self, name: &str) -> io::Result<String>;
     /// Every link.
     fn links(&mut self, side: Side) -> Result<Vec<Link>, Error>;
-    /// Creates a link by a request made on `side`; with `into_pod` in the pod's namespace, else where the request is made.
+    /// Creates a link by a request on `side`: with `into_pod` in the pod's namespace, else in the namespace
+    /// of the request.
     fn add_link(&mut self, side: Side, link: &NewLink<'_>, into_pod: bool) -> Result<(), Error>;
     /// Changes a link.
     fn change_link(&mut self, side: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error>;
-    /// Deletes a link; false if it was not there.
+    /// Deletes a link. Returns `false` if it does not exist.
     fn delete_link(&mut self, side: Side, index: u32) -> Result<bool, Error>;
     /// The addresses of a link.
     fn addresses(&mut self, side: Side, index: u32) -> Result<Vec<Address>, Error>;
-    /// Gives a link in the pod an address that nobody else has: no duplicate detection delays it.
+    /// Adds an address to a link in the pod. The address is unique, so no duplicate detection delays it.
     fn add_address(&mut self, index: u32, address: IpNetwork) -> Result<Added, Error>;
     /// The routes through a link.
     fn routes(&mut self, side: Side, index: u32) -> Result<Vec<RouteEntry>, Error>;
     /// Adds a route in the pod.
     fn add_route(&mut self, route: &RouteEntry) -> Result<Added, Error>;
-    /// Waits until a link in the pod has carrier; false if it has none in time.
+    /// Waits until a link in the pod has carrier. Returns `false` after `timeout`.
     fn wait_for_carrier(&mut self, index: u32, timeout: Duration) -> Result<bool, Error>;
-    /// Has the kernel announce the addresses of a link in the pod when it comes up, and, for `ipv6`, allows IPv6 on it,
-    /// which runtimes and images like to forbid.
+    /// Makes the kernel announce the addresses of a link in the pod when it comes up. With `ipv6`, also
+    /// enables IPv6 on it, which runtimes and images often disable.
     fn prepare_addresses(&mut self, ifname: &str, ipv6: bool) -> io::Result<()>;
     /// Asks the neighbours of a link in the pod whether another host has one of these addresses; see
     /// [`common::probe::probe`].
     fn probe(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<Option<Claim>>;
-    /// Tells the neighbours of a link in the pod who has these addresses now.
+    /// Announces these addresses to the neighbours of a link in the pod.
     fn announce(&mut self, link: &Link, addresses: &[IpAddr]) -> io::Result<()>;
 }
 
-/// The link of a name or altname in the pod.
+/// The link with a name or altname in the pod.
 pub(crate) fn pod_link(kernel: &mut dyn Kernel, name: &str) -> Result<Option<Link>, error::Error> {
     kernel
         .link(Side::Pod, name)
@@ -102,7 +103,7 @@ pub struct Namespaces<'n> {
 }
 
 impl<'n> Namespaces<'n> {
-    /// Opens a socket on each side; a pod that is gone has none.
+    /// Opens a socket in each namespace; without a pod only in the host's.
     pub fn open(netns: Option<&'n Netns>) -> Result<Self, Error> {
         let pod = netns
             .map(|netns| Ok::<_, Error>((Socket::open_in(netns)?, netns)))
@@ -193,9 +194,9 @@ impl Kernel for Namespaces<'_> {
         // /proc/sys/net shows the namespace of the thread that opens it.
         self.pod()?.1.run(|| {
             for notify in [file("ipv4", "arp_notify"), file("ipv6", "ndisc_notify")] {
-                // A kernel without IPv6 has nobody to tell over it.
+                // A kernel without IPv6 has no such file.
                 if let Err(error) = fs::write(&notify, "1") {
-                    tracing::debug!(notify, %error, "cannot be set");
+                    tracing::debug!(notify, %error, "cannot enable the kernel's announcements");
                 }
             }
             if !ipv6 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `cni-ipoib`: gives a pod an interface on an RDMA network.
 //!
-//! The way of data: [`Call`] → [`config::Config`] (cannot be invalid); the node → [`host::Host`] (read once);
+//! Data flow: [`Call`] → [`config::Config`] (always valid); the node → [`host::Host`] (read once);
 //! [`plan::child`] (pure) → [`attach::attach`] (with its undo) → result. One file per CNI verb.
 
 mod add;
@@ -40,7 +40,7 @@ use journal::Journal;
 use kernel::{Kernel, Namespaces};
 use std::path::Path;
 
-/// Opens the namespaces; tests put a kernel of theirs in between.
+/// Opens the namespaces. Tests replace the kernel.
 pub type OpenKernel = Box<dyn for<'n> Fn(Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, netlink::Error>>;
 
 /// The plugin.
@@ -58,7 +58,7 @@ impl CniIpoib {
         ))
     }
 
-    /// The plugin with its state and its kernel elsewhere.
+    /// The plugin with other paths and another kernel.
     pub fn new(places: Places, open: OpenKernel) -> Self {
         Self { places, open }
     }

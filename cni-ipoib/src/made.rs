@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a pod cannot change about a link that it was given.
+//! The properties of a pod's link that the pod cannot change.
 //!
-//! A pod with `CAP_NET_ADMIN` may change the name, the alias and the group of its link, and the MAC of a macvlan link. It
-//! cannot change the link's number in its namespace, its kind, its parent, or the queue pair in an `IPoIB` address.
+//! A pod with `CAP_NET_ADMIN` may change the name, the alias and the group of its link, and the MAC of a
+//! macvlan link. It cannot change the link's index in its namespace, its kind, its parent, or the queue pair
+//! in an `IPoIB` address.
 //!
-//! Invariant: numbers are compared only within the namespace in which they were read. The kernel gives the number of a deleted
-//! link to another one only if somebody asks for that number; then kind and parent must still be the same, and a pod cannot
-//! give a link of its own a parent outside of its namespace.
+//! Invariant: indices are compared only within the namespace in which they were read. The kernel reuses the
+//! index of a deleted link only on request. Even then kind and parent must be the same, and a pod cannot
+//! create a link with a parent outside of its namespace.
 
 use crate::mark;
 use common::netlink::{HwAddress, Link};
 use serde::{Deserialize, Serialize};
 
-/// A link that ADD made, as it was in the pod right after its creation.
+/// A link that ADD created, as it was in the pod right after its creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
-    /// Its number in the pod's namespace.
+    /// Its index in the pod's namespace.
     pub index: u32,
     /// Its kind, e.g. `ipoib`.
     pub kind: String,
-    /// The number of its parent; none for a bond, and for an `IPoIB` child that has its parent's number (see
+    /// The index of its parent; `None` for a bond, and for an `IPoIB` child with its parent's index (see
     /// [`Link::parent`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Whether the kernel said that the parent is in another namespace.
+    /// Whether the kernel reported that the parent is in another namespace.
     #[serde(default)]
     pub outside: bool,
     /// Its hardware address.
@@ -31,7 +32,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// The facts of `link`, read in the pod.
+    /// The properties of `link`, read in the pod.
     pub fn of(link: &Link) -> Self {
         Self {
             index: link.index,
@@ -42,8 +43,9 @@ impl Made {
         }
     }
 
-    /// Whether `link`, read in the same namespace, is this link, whatever it is called by now. Its number may be another one
-    /// if the pod moved it away and back; then its address decides, unless the link bears another attachment's mark.
+    /// Whether `link`, read in the same namespace, is this link, whatever its name. Its index may differ if
+    /// the pod moved it away and back. Then its address decides, unless the link has another attachment's
+    /// mark.
     pub fn is(&self, link: &Link) -> bool {
         let alike = link.kind.as_deref() == Some(self.kind.as_str())
             && link.parent == self.parent
@@ -51,8 +53,8 @@ impl Made {
         alike && (link.index == self.index || self.has_address_of(link) && !mark::is_sound(link))
     }
 
-    /// Whether `link` is this link, which the kernel returned to the host when the pod's namespace ended (`netns_refund` in
-    /// `ipoib_netlink.c`). Such a link is down. Its number may be another one.
+    /// Whether `link` is this link after the kernel returned it to the host at the end of the pod's namespace
+    /// (`netns_refund` in `ipoib_netlink.c`). Such a link is down, and its index may differ.
     pub fn came_back_as(&self, link: &Link) -> bool {
         self.kind == "ipoib"
             && link.kind.as_deref() == Some("ipoib")
@@ -63,8 +65,8 @@ impl Made {
             && !mark::is_temporary(&link.name)
     }
 
-    /// Whether the addresses are those of one link. Two links of one parent may share an ipvlan's, and a pod may give any MAC to
-    /// a bond of its own.
+    /// Whether the addresses belong to one link. Two links of one parent may share an ipvlan's address, and a
+    /// pod may set any MAC on its own bond.
     fn has_address_of(&self, link: &Link) -> bool {
         match self.kind.as_str() {
             "ipoib" => {

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a link says whose it is.
+//! The mark that identifies the attachment of a link.
 //!
-//! When a pod's namespace dies without DEL, the kernel puts an `IPoIB` child back among the host's links under the
-//! name it had in the pod (`netns_refund` in `ipoib_netlink.c`), where `net1` says nothing. So the request that creates a
-//! link gives it a group, which is a hash of its attachment (`IFLA_GROUP` is applied at creation). An alias that spells the
-//! attachment out follows. Both survive a move to another namespace.
+//! When a pod's namespace ends without DEL, the kernel moves an `IPoIB` child to the host under the name it
+//! had in the pod (`netns_refund` in `ipoib_netlink.c`), where `net1` identifies nothing. So the request that
+//! creates a link sets a group, which is a hash of its attachment (`IFLA_GROUP` is applied at creation). A
+//! later request sets an alias that spells the attachment out. Both survive a move to another namespace.
 
 use common::cni::{Attachment, IfName};
 use common::netlink::Link;
 
-/// The most that `IFLA_IFALIAS` takes (`IFALIASZ` less the closing zero).
+/// The longest `IFLA_IFALIAS` (`IFALIASZ` less the closing zero).
 const ALIAS_MAX: usize = 255;
 
-/// The shortest alias that may have been cut: a whole character goes.
+/// The shortest alias that may have been truncated: truncation removes a whole character.
 const ALIAS_CUT: usize = ALIAS_MAX - 3;
 
-/// The signs that one attachment's link bears.
+/// The mark of one attachment's links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The link's group; never 0, which every other link has.
     pub group: u32,
     /// The link's alias.
     pub alias: String,
-    /// What the link's temporary names have in common.
+    /// The common prefix of the link's temporary names.
     stem: String,
 }
 
@@ -40,21 +40,23 @@ impl Mark {
         );
         let group = fnv1a(alias.as_bytes()).max(1);
         let stem = format!("{TEMPORARY}{:011x}", fnv1a_64(alias.as_bytes()) >> 20);
-        // An interface name need not be ASCII, and half a character is no text.
+        // An interface name may be non-ASCII, and half a character is not valid text.
         while alias.len() > ALIAS_MAX {
             alias.pop();
         }
         Self { group, alias, stem }
     }
 
-    /// One of the names that the attachment's link may have before it gets its own; `attempt` counts from 0. The names are
-    /// made from another hash than the group, so two attachments with one group have different names.
+    /// One of the temporary names that the attachment's link may have before it gets its own; `attempt`
+    /// counts from 0. The names use another hash than the group, so two attachments with the same group have
+    /// different names.
     pub fn temporary(&self, attempt: usize) -> String {
         format!("{}{:x}", self.stem, attempt % Self::TEMPORARY_NAMES)
     }
 
-    /// Whether `link` bears this mark. The link of an ADD that was killed after its creation has the group only; a temporary
-    /// name of another attachment, whose group is the same by chance, speaks against it.
+    /// Whether `link` has this mark. The link of an ADD that was killed after the creation has only the
+    /// group. It is another attachment's if it has the temporary name of that attachment, whose group may be
+    /// the same by chance.
     pub fn is_on(&self, link: &Link) -> bool {
         link.group == self.group
             && match &link.alias {
@@ -64,7 +66,7 @@ impl Mark {
     }
 }
 
-/// What a temporary name begins with; 12 hexadecimal digits follow.
+/// The prefix of a temporary name; 12 hexadecimal digits follow.
 const TEMPORARY: &str = "rn";
 
 /// Whether `name` is a temporary name of some attachment.
@@ -73,29 +75,29 @@ pub(crate) fn is_temporary(name: &str) -> bool {
         .is_some_and(|hash| hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// What the alias of every link of ours begins with.
+/// The prefix of the alias of every link of this plugin.
 const OURS: &str = "rdmanet:";
 
-/// What the alias of every link of `network` begins with.
+/// The prefix of the alias of every link of `network`.
 fn prefix(network: &str) -> String {
     format!("{OURS}{network}/")
 }
 
-/// Whether `link` is a pod's interface by its alias, of whatever network.
+/// Whether `link` is a pod's interface by its alias, of any network.
 pub fn is_ours(link: &Link) -> bool {
     link.alias
         .as_ref()
         .is_some_and(|alias| alias.starts_with("rdmanet:"))
 }
 
-/// Whether `link` bears the whole mark of some attachment: its alias is one of ours, and its group is the hash of that. Of an
-/// alias that was cut the hash is not known.
+/// Whether `link` has the whole mark of some attachment: an alias of this plugin, and its hash as the group.
+/// The hash of a truncated alias is unknown.
 pub fn is_sound(link: &Link) -> bool {
     let group_of = |alias: &String| alias.len() >= ALIAS_CUT || fnv1a(alias.as_bytes()).max(1) == link.group;
     is_ours(link) && link.alias.as_ref().is_some_and(group_of)
 }
 
-/// The attachment that an alias of `network` spells out; none if it is another's, or was cut.
+/// The attachment in an alias of `network`; `None` for another network's alias, or a truncated one.
 pub fn attachment_of(network: &str, alias: &str) -> Option<Attachment> {
     let (container_id, ifname) = alias.strip_prefix(&prefix(network))?.split_once('@')?;
     let ifname: IfName = ifname.parse().ok()?;
@@ -105,7 +107,7 @@ pub fn attachment_of(network: &str, alias: &str) -> Option<Attachment> {
     })
 }
 
-/// FNV-1a, 32 bits: the same in every release, which the standard library's hashes do not promise.
+/// FNV-1a, 32 bits: stable over releases, which the standard library's hashes do not promise.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `CNI_NETNS`, judged: it must be the container's namespace and not our own.
+//! Validates `CNI_NETNS`: it must be the container's namespace and not the plugin's own.
 
 use crate::error::Error;
 use common::netns::{self, Netns};
@@ -10,8 +10,8 @@ use std::path::Path;
 /// Opens the container's namespace for ADD and CHECK.
 ///
 /// # Errors
-/// It is gone (code 3), something else, or the plugin's own (code 4): an interface that is meant for a pod would be
-/// put among the host's. `CNI_NETNS_OVERRIDE` allows the latter, as in the CNI project's own skeleton.
+/// It is gone (code 3), not a namespace, or the plugin's own (code 4): a pod's interface would be created on
+/// the host. `CNI_NETNS_OVERRIDE` allows the latter, as in the CNI project's skeleton.
 pub(crate) fn pod(path: &Path, own_allowed: bool) -> Result<Netns, Error> {
     let wrong = |what: String| Error::NetnsWrong {
         path: path.to_owned(),
@@ -28,11 +28,11 @@ pub(crate) fn pod(path: &Path, own_allowed: bool) -> Result<Netns, Error> {
     Ok(netns)
 }
 
-/// Opens the container's namespace for DEL and GC, for which one that is gone is no error. `id` is what ADD saw at
-/// this path: another namespace there belongs to another container.
+/// Opens the container's namespace for DEL and GC; `None` if it is gone. `id` is the namespace that ADD found
+/// at this path: another one there belongs to another container.
 ///
 /// # Errors
-/// Something is there that could not be opened: a link may live in it, so its addresses must not be released.
+/// The path exists but could not be opened: a link may exist there, so its addresses must not be released.
 pub(crate) fn pod_if_there(path: &Path, id: Option<(u64, u64)>) -> Result<Option<Netns>, Error> {
     let netns = match Netns::open(path) {
         Ok(netns) => netns,
@@ -56,7 +56,8 @@ pub(crate) fn pod_if_there(path: &Path, id: Option<(u64, u64)>) -> Result<Option
     Ok(Some(netns))
 }
 
-/// Whether the same path may well be opened later: the failure tells of this process or node, not of the path.
+/// Whether a later attempt to open the path may succeed: the failure is of this process or node, not of the
+/// path.
 fn is_passing(error: &io::Error) -> bool {
     let passing = [
         Errno::EACCES,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What ADD is going to do: plain data, made from [`Config`] and [`Host`] without touching anything.
+//! The plan of ADD: plain data, made from [`Config`] and [`Host`] without side effects.
 //!
-//! Every reason to refuse that can be known beforehand is found here, so that nothing has to be taken back for it.
+//! Every refusal that can be known in advance is found here, so that nothing must be undone for it.
 
 pub(crate) mod bond;
 mod way;
@@ -19,14 +19,16 @@ use common::netlink::{AddrGenMode, HwAddress, IpoibMode, LinkInfo, LinkLayer, Ne
 use common::rdma::{PciAddress, Pkey, PortState};
 use std::time::Duration;
 
-/// The most an `IPoIB` datagram carries: the largest InfiniBand MTU less the 4-byte encapsulation header (RFC 4391 § 7).
+/// The largest `IPoIB` datagram: the largest InfiniBand MTU less the 4-byte encapsulation header (RFC 4391 §
+/// 7).
 const DATAGRAM_MTU_MAX: u32 = 4096 - 4;
 
-/// The most an `IPoIB` connection carries (`IPOIB_CM_MTU`, drivers/infiniband/ulp/ipoib/ipoib.h; RFC 4755).
+/// The largest `IPoIB` packet in connected mode (`IPOIB_CM_MTU`, drivers/infiniband/ulp/ipoib/ipoib.h; RFC
+/// 4755).
 const CONNECTED_MTU_MAX: u32 = 65520;
 
-/// How long an `IPoIB` child may take to join its multicast groups. A subnet manager that is busy with a
-/// sweep of a large fabric answers within seconds.
+/// How long an `IPoIB` child may take to join its multicast groups. A subnet manager during a sweep of a
+/// large fabric answers within seconds.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An Ethernet child has its parent's carrier at once, or not at all.
@@ -35,9 +37,9 @@ const ETHERNET_TIMEOUT: Duration = Duration::from_millis(200);
 /// The child of a parent.
 #[derive(Clone, Debug)]
 pub struct Child {
-    /// What it is.
+    /// Its kind of interface.
     pub mode: Mode,
-    /// What the kernel is asked for.
+    /// The link to request from the kernel.
     pub kind: NewLinkKind<'static>,
     /// The name of the parent, for messages.
     pub parent: String,
@@ -47,52 +49,52 @@ pub struct Child {
     pub side: Side,
     /// How it gets into the pod.
     pub way: Way,
-    /// The MTU to give it and to see in effect.
+    /// The MTU to set and to check.
     pub mtu: Option<u32>,
-    /// Its hardware address, where one was asked for.
+    /// Its hardware address, if one was requested.
     pub address: Option<HwAddress>,
-    /// How it makes its link-local address; none means the kernel's default.
+    /// How the kernel makes its link-local address; `None` is the default.
     pub addr_gen_mode: Option<AddrGenMode>,
     /// How long it may take to get carrier.
     pub carrier_timeout: Duration,
     /// The PCI address of the parent's device.
     pub pci: Option<PciAddress>,
-    /// What a bond is made of; empty for every other kind. Their own names, MTU and settings follow from the bond's.
+    /// The ports of a bond; empty for every other kind. Their names, MTU and settings follow from the bond's.
     pub ports: Vec<Child>,
 }
 
-/// A child and whose it is.
+/// A child and its attachment.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What to make.
+    /// The link to create.
     pub child: Child,
     /// Its name in the pod.
     pub ifname: IfName,
-    /// The signs it bears.
+    /// The mark of its links.
     pub mark: Mark,
-    /// The RDMA device it comes with.
+    /// The RDMA device of the interface.
     pub rdma: Option<Grant>,
-    /// The routing table for what is sent from its addresses; none without policy routing.
+    /// The routing table for packets from its addresses; `None` without policy routing.
     pub policy_table: Option<u32>,
 }
 
 impl Plan {
-    /// Whether a link of it is on the host before it is in the pod.
+    /// Whether a link of the plan is on the host before it is in the pod.
     pub(crate) fn is_moved(&self) -> bool {
         let moved = |child: &Child| child.way == Way::Moved;
         moved(&self.child) || self.child.ports.iter().any(moved)
     }
 
-    /// The names that the ports of a bond get beside it in the pod.
+    /// The names of a bond's ports in the pod.
     pub(crate) fn port_names(&self) -> impl Iterator<Item = String> {
         (0..self.child.ports.len()).map(|number| bond::port_name(&self.ifname, &self.mark, number))
     }
 }
 
-/// Decides what `config` means on `host`.
+/// Plans the child for `config` on `host`.
 ///
 /// # Errors
-/// The parent does not carry what is asked for, or carries nothing now.
+/// The parent does not support the requested child, or carries no traffic now.
 pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
     let mode = config.mode.unwrap_or(match host.master.layer {
         LinkLayer::Infiniband => Mode::Ipoib,
@@ -110,14 +112,14 @@ pub fn child(config: &Config, host: &Host) -> Result<Child, Error> {
     }
 }
 
-/// One child of the parent.
+/// Plans one child of the parent.
 fn of_link(mode: Mode, config: &Config, host: &Host) -> Result<Child, Error> {
     let child = shape(mode, config, host)?;
     require_up(mode, host)?;
     Ok(child)
 }
 
-/// One child of the parent, whether the parent carries anything or not.
+/// Plans one child of the parent, whether the parent carries traffic or not.
 fn shape(mode: Mode, config: &Config, host: &Host) -> Result<Child, Error> {
     let (kind, largest) = match mode {
         Mode::Ipoib => ipoib(config, host)?,
@@ -150,12 +152,12 @@ fn shape(mode: Mode, config: &Config, host: &Host) -> Result<Child, Error> {
         side: host.side,
         way: match (mode, host.side) {
             (Mode::Ipoib, Side::Host) => Way::of(&host.drivers),
-            // Beside its parent, or of a kind whose children may be created in any namespace.
+            // The child is created beside its parent, or is of a kind that may be created in any namespace.
             _ => Way::Direct,
         },
         mtu: config.mtu,
         address: address(mode, config, host)?,
-        // All children of a port share its GUID: made from that, their link-local addresses would be the same.
+        // All children of a port share its GUID. Link-local addresses made from it would be equal.
         addr_gen_mode: (mode == Mode::Ipoib).then_some(AddrGenMode::Random),
         carrier_timeout: if mode == Mode::Ipoib {
             JOIN_TIMEOUT
@@ -227,7 +229,7 @@ fn ipoib(config: &Config, host: &Host) -> Result<(NewLinkKind<'static>, LargestM
         NewLinkKind::Ipoib {
             pkey: Some(pkey),
             mode: Some(mode),
-            // The kernel does not pass it on to children (`ipoib_child_init` of ipoib_vlan.c).
+            // The kernel does not copy it to children (`ipoib_child_init` of ipoib_vlan.c).
             umcast: config.umcast.or(Some(*parents_umcast)),
         },
         largest,
@@ -260,7 +262,8 @@ fn require_pkey(pkey: Pkey, port: &Port) -> Result<(), Error> {
     })
 }
 
-/// A team, for one, has the link layer of its InfiniBand ports, but the kernel makes no `IPoIB` child of it.
+/// The error for a link such as a team: it has the link layer of its InfiniBand ports, but no `IPoIB`
+/// children.
 fn no_ipoib(host: &Host) -> Error {
     let kind = host.master.kind.as_deref().unwrap_or("unknown");
     Error::WrongKind {
@@ -271,7 +274,7 @@ fn no_ipoib(host: &Host) -> Error {
     }
 }
 
-/// A port of a bond or a bridge has lost its frames to it, and the kernel answers `EBUSY`.
+/// A port of a bond or a bridge passes its frames to it, and the kernel refuses a child with `EBUSY`.
 fn ethernet(mode: Mode, config: &Config, host: &Host) -> Result<NewLinkKind<'static>, Error> {
     if let Some(upper) = &host.enslaved_to {
         return Err(Error::WrongKind {
@@ -292,7 +295,8 @@ fn ethernet(mode: Mode, config: &Config, host: &Host) -> Result<NewLinkKind<'sta
     })
 }
 
-/// An `IPoIB` parent may lack carrier because *its* partition has no group, so there the port decides.
+/// Fails if the parent carries no traffic. An `IPoIB` parent may lack carrier only because *its* partition
+/// has no group, so the state of the port decides there.
 fn require_up(mode: Mode, host: &Host) -> Result<(), Error> {
     let down = |link: &str, reason: String| {
         Err(Error::MasterDown {
@@ -336,7 +340,7 @@ fn require_up(mode: Mode, host: &Host) -> Result<(), Error> {
     }
 }
 
-/// The hardware address to ask for.
+/// The hardware address to request.
 fn address(mode: Mode, config: &Config, host: &Host) -> Result<Option<HwAddress>, Error> {
     match (mode, &config.mac) {
         (Mode::Ipoib, _) => require_port_guid(config, host).map(|()| None),
@@ -359,7 +363,7 @@ fn address(mode: Mode, config: &Config, host: &Host) -> Result<Option<HwAddress>
     }
 }
 
-/// An `IPoIB` child is reached at its port's GUID, whatever its link-layer address claims.
+/// An `IPoIB` child is reached at its port's GUID, whatever link-layer address it has.
 fn require_port_guid(config: &Config, host: &Host) -> Result<(), Error> {
     let Some(guid) = host.root.address.port_guid() else {
         return Ok(());

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Policy routing: a pod with several interfaces answers on the one it was asked on.
+//! Policy routing: a pod with several interfaces answers on the interface that received the request.
 //!
-//! Holds always: the rules and the table of an attachment are its own, numbered by its mark, so that DEL finds them
-//! without any record; what the table cannot route is left to the main one; it has a default route only if the IPAM
-//! plugin's answer has one.
+//! Invariant: each attachment has its own rules and table, numbered by its mark, so DEL finds them without a
+//! record. Packets without a route in the table use the main table. The table has a default route only if the
+//! IPAM plugin's result has one.
 //!
-//! Without this the kernel takes the first link of the subnet for everything, whatever address a packet is from.
+//! Without policy routing the kernel uses the first link of the subnet for all packets, whatever their source
+//! address.
 
 use crate::attach::{World, route_entry};
 use crate::check::leads_alike;
@@ -17,14 +18,15 @@ use common::netlink::{Added, Link, RouteEntry, Rule};
 use common::undo::Undo;
 use ipnetwork::IpNetwork;
 
-/// Before the main table (32766), and after every rule that somebody adds without a number, which the kernel puts
-/// before all others but the local one.
+/// Before the main table (32766), and after every rule that a user adds without a priority, which the kernel
+/// puts before all others except the local one.
 pub const PRIORITY: u32 = 32000;
 
-/// Tables begin here: far from the kernel's own (253 to 255) and from the small numbers that people and VRFs use.
+/// The first table number: far from the kernel's own (253 to 255) and from the small numbers of people and
+/// VRFs.
 const FIRST_TABLE: u32 = 0x1000_0000;
 
-/// What one attachment adds.
+/// The rules and routes of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// One for each address.
@@ -33,12 +35,12 @@ pub struct Policy {
     pub routes: Vec<RouteEntry>,
 }
 
-/// The number of the table of the attachment with this mark: the same for the same attachment, and 1 of 2^28.
+/// The table number of the attachment with this mark: stable, and one of 2^28.
 pub fn table(mark: &Mark) -> u32 {
     FIRST_TABLE | (mark.group & (FIRST_TABLE - 1))
 }
 
-/// What the addresses `ips` of the link `index` and their `routes` ask for in `table`.
+/// The policy of the addresses `ips` of the link `index` and their `routes` in `table`.
 pub fn policy(index: u32, table: u32, ips: &[IpConfig], routes: &[cni::Route]) -> Policy {
     let rules = ips.iter().map(|ip| Rule {
         from: IpNetwork::from(ip.address.ip()),
@@ -46,12 +48,12 @@ pub fn policy(index: u32, table: u32, ips: &[IpConfig], routes: &[cni::Route]) -
         priority: PRIORITY,
     });
     let subnets = ips.iter().filter_map(|ip| {
-        // An address that is alone in its subnet has no neighbours to reach.
+        // An address that is alone in its subnet has no neighbours.
         let alone = ip.address.prefix() == IpNetwork::from(ip.address.ip()).prefix();
         let subnet = IpNetwork::new(ip.address.network(), ip.address.prefix()).ok()?;
         (!alone).then(|| RouteEntry::new(subnet, index))
     });
-    // One that names its table goes there and nowhere else.
+    // A route that names its table goes only there.
     let free = routes.iter().filter(|route| route.table.is_none());
     let given = free.map(|route| route_entry(index, route, ips));
     let mut in_table: Vec<RouteEntry> = Vec::new();
@@ -70,7 +72,8 @@ pub fn policy(index: u32, table: u32, ips: &[IpConfig], routes: &[cni::Route]) -
     }
 }
 
-/// Makes a link that is to come up answer for its own IPv4 addresses only; IPv6 does so by itself (RFC 4861 § 7.2.3).
+/// Makes a link answer only for its own IPv4 addresses, before it comes up. IPv6 links do that by themselves
+/// (RFC 4861 § 7.2.3).
 pub(crate) fn prepare(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
     if ips.iter().all(|ip| ip.address.is_ipv6()) {
         return Ok(());
@@ -94,7 +97,7 @@ pub(crate) fn apply(
     if policy.rules.is_empty() {
         return Ok(());
     }
-    // The routes go with the link, the rules do not.
+    // The kernel deletes the routes with the link, but not the rules.
     undo.remember("take the routing rules away", move |world| {
         remove(world.kernel, table).map_err(|e| cni::error::causes(&e))
     });
@@ -121,14 +124,14 @@ pub(crate) fn apply(
 
 fn log(added: Added, what: &IpNetwork) {
     if added == Added::Present {
-        tracing::debug!(%what, "is in the table already");
+        tracing::debug!(%what, "rule or route exists already");
     }
 }
 
-/// Deletes the rules in the pod that lead to `table`.
+/// Deletes the rules in the pod that select `table`.
 ///
 /// # Errors
-/// The kernel refused; what was deleted before stays deleted.
+/// The kernel refused a request. Rules deleted before stay deleted.
 pub(crate) fn remove(kernel: &mut dyn Kernel, table: u32) -> Result<(), Error> {
     let refused = |source| Error::Kernel {
         step: format!("delete the routing rules to table {table} in the pod"),
@@ -141,7 +144,7 @@ pub(crate) fn remove(kernel: &mut dyn Kernel, table: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// What of the policy is not there.
+/// Reports the missing parts of the policy.
 pub(crate) fn compare(
     kernel: &mut dyn Kernel,
     policy: &Policy,

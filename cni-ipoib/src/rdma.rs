@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The RDMA device that belongs to a pod's interface: found, granted, moved into the pod where the node's RDMA subsystem is
-//! in exclusive mode, and brought back.
+//! The RDMA device of a pod's interface: finds it, grants it, moves it into the pod if the node's RDMA
+//! subsystem is in exclusive mode, and returns it.
 //!
-//! [`Facts`] are read once; [`find()`] and [`decide::decide`] are pure; [`transfer`] is the only part that changes anything.
+//! [`Facts`] are read once; [`find()`] and [`decide::decide`] are pure; [`transfer`] moves and renames
+//! devices.
 //!
-//! Holds always: a device that was moved is known by its number, GUID and PCI address and never by its name alone, since a pod can
-//! rename it; what was moved is written down before the move, and is looked for wherever the kernel may have put it.
+//! Invariant: a moved device is identified by its index, GUID and PCI address and never by its name alone,
+//! since a pod can rename it. The move is in the journal before it happens. The device is searched in every
+//! namespace where the kernel may have put it.
 
 pub mod ask;
 mod compare;

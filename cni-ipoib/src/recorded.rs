@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node as a person records it with the tools at hand, to be looked at elsewhere:
+//! A recording of a node, made by a person with standard tools and examined on another machine:
 //!
 //! ```sh
 //! ip -d -j address show >address.json; ip -j route show default >route.json; cd /sys
@@ -48,10 +48,10 @@ impl View for Recorded {
 }
 
 impl Recorded {
-    /// Reads what `ip -d -j address show` and `ip -j route show default` told.
+    /// Parses the output of `ip -d -j address show` and `ip -j route show default`.
     ///
     /// # Errors
-    /// It is not what these commands tell: the sentence names the link and its member.
+    /// The input is not the output of these commands. The message names the link and its member.
     pub fn read(addresses: &str, routes: &str) -> Result<Self, String> {
         let told: Vec<Value> =
             serde_json::from_str(addresses).map_err(|e| format!("the links are no list of JSON: {e}"))?;
@@ -80,7 +80,7 @@ impl Recorded {
     }
 }
 
-/// Makes the recorded sysfs below `root`: lines `file = text` and `link -> folder`.
+/// Creates the recorded sysfs below `root`, from lines `file = text` and `link -> folder`.
 ///
 /// # Errors
 /// A line leads out of `root`, or nothing can be written there.
@@ -123,7 +123,7 @@ fn read_link(told: &Value, all: &[Value]) -> Result<Link, String> {
     };
     let kind = told["linkinfo"]["info_kind"].as_str();
     let names = told["altnames"].as_array().into_iter().flatten();
-    // Of a link without one, `address` is absent or of another kind, e.g. an IPv4 address for a tunnel.
+    // For a link without one, `address` is absent or of another kind, e.g. an IPv4 address for a tunnel.
     let address = text("address").parse().unwrap_or_default();
     Ok(Link {
         altnames: names.filter_map(|name| Some(name.as_str()?.to_owned())).collect(),

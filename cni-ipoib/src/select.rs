@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which link of the node becomes the parent, when the configuration describes it instead of naming it.
+//! Chooses the parent among the node's links, if the configuration describes it instead of naming it.
 //!
-//! Holds always: the same candidates in any order give the same choice; a link is offered to a description only if
-//! giving it to pods cuts nobody off (see [`Aside`]); whatever is not chosen comes with its reason.
+//! Invariant: the order of the candidates does not change the choice. A link is offered to a description only
+//! if pods on it do not disturb other users (see [`Aside`]). Every rejected link has a reason.
 
 mod candidates;
 mod settle;
@@ -17,32 +17,32 @@ use common::rdma::{PciAddress, Pkey};
 use glob::Pattern;
 use std::fmt;
 
-/// `master` as a list: what it names or describes, the most welcome first.
+/// `master` as a list of names and descriptions, by preference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preferences {
-    /// In the order they were written.
+    /// In the order of the configuration.
     pub choices: Vec<Preference>,
-    /// What the rest of the configuration asks of every one of them.
+    /// The requirements of the rest of the configuration on each of them.
     pub needs: Needs,
 }
 
 /// One entry of `master`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preference {
-    /// By name or altname. Whoever names a link knows it, so it is not kept back for what it carries.
+    /// By name or altname. A named link is accepted whatever it carries, since the name shows intent.
     Named(String),
     /// By description.
     Described(Selector),
 }
 
-/// A description; what is `None` does not matter.
+/// A description; `None` matches anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
-    /// What it speaks.
+    /// Its link layer.
     pub layer: Option<LinkLayer>,
-    /// Take a link that carries nothing now as well, if no other fits; ADD then says what is wrong with it.
+    /// Whether a link without traffic is accepted if no other fits. ADD then reports why it carries none.
     pub any_state: bool,
-    /// The least speed of its RDMA port, in Gbit/s.
+    /// The minimum speed of its RDMA port, in Gbit/s.
     pub rate_min: Option<u32>,
     /// The name of its RDMA device.
     pub rdma_device: Option<Pattern>,
@@ -58,14 +58,14 @@ pub struct Selector {
     pub numa_node: Option<u32>,
 }
 
-/// What the other keys of a configuration ask of any parent.
+/// The requirements of the other keys of a configuration on any parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// The link layer that the mode needs.
     pub layer: Option<LinkLayer>,
     /// The partition of the child.
     pub pkey: Option<Pkey>,
-    /// It is no bond.
+    /// Whether a bond is excluded.
     pub no_bond: bool,
 }
 
@@ -74,25 +74,25 @@ pub struct Needs {
 pub struct Candidate {
     /// Its name.
     pub name: String,
-    /// Its further names.
+    /// Its altnames.
     pub altnames: Vec<String>,
-    /// What it speaks.
+    /// Its link layer.
     pub layer: LinkLayer,
-    /// Its RDMA port; of a bond, the one that speaks for it.
+    /// Its RDMA port; for a bond, that of a port that stands for it.
     pub port: Option<RdmaPort>,
     /// The PCI address of its device.
     pub pci: Option<PciAddress>,
     /// The NUMA node of its device.
     pub numa_node: Option<u32>,
-    /// Why it carries nothing now.
+    /// Why it carries no traffic now.
     pub trouble: Option<String>,
     /// Why it is not offered.
     pub aside: Option<Aside>,
-    /// How many attachments live on it, over all networks.
+    /// The number of attachments on it, over all networks.
     pub load: usize,
 }
 
-/// What a description can ask of an RDMA port.
+/// The properties of an RDMA port that a description can select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaPort {
     /// The device, e.g. `mlx5_0`.
@@ -103,29 +103,29 @@ pub struct RdmaPort {
     pub rate_mbps: Option<u32>,
     /// The prefix of its subnet.
     pub subnet_prefix: Option<u64>,
-    /// Its partitions; empty unless somebody asks for one.
+    /// Its partitions; empty unless the configuration selects by one.
     pub pkeys: Vec<Pkey>,
 }
 
-/// Why a link is kept back.
+/// Why a link is not offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Aside {
-    /// From descriptions: pods on it would share the node's own network, or it is no RDMA link.
+    /// Not offered to descriptions: pods on it would share the node's own network, or it is not an RDMA link.
     Unasked(String),
-    /// From everybody: nothing can be made of it.
+    /// Never offered: it cannot be a parent.
     Always(String),
 }
 
-/// A candidate that was not taken.
+/// A candidate that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedOver {
-    /// What the entry of `master` says.
+    /// The entry of `master`.
     pub entry: String,
     /// The link with its RDMA port.
     pub link: String,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// It fits, but carries nothing now.
+    /// Whether it fits, but carries no traffic now.
     pub down: bool,
 }
 
@@ -134,15 +134,15 @@ pub struct PassedOver {
 pub struct Choice {
     /// Its name.
     pub name: String,
-    /// Why, and what was passed over for it; for people.
+    /// Why, and which links were rejected; for people.
     pub why: String,
 }
 
-/// Chooses: the first entry that anything fits; among several links the one that carries traffic, the one with the
-/// fewest attachments, the first by name.
+/// Chooses a link: the first entry of `master` that any link fits decides. Among several links it prefers
+/// those that carry traffic, then the fewest attachments, then the first by name.
 ///
 /// # Errors
-/// Nothing fits: every candidate with the reason, for each entry.
+/// No link fits: every candidate with the reason, for each entry.
 pub fn choose(preferences: &Preferences, candidates: &[Candidate]) -> Result<Choice, Vec<PassedOver>> {
     let mut passed = Vec::new();
     for preference in &preferences.choices {
@@ -186,7 +186,7 @@ fn sorted(candidates: &[Candidate]) -> Vec<&Candidate> {
     all
 }
 
-/// In one line, for the log and for whoever reads the attachment's file.
+/// The reason in one line, for the log and for the attachment's file.
 fn why(preference: &Preference, best: &Candidate, fitting: &[&Candidate], passed: &[PassedOver]) -> String {
     let mut text = match (preference, fitting.len()) {
         (Preference::Named(name), _) => format!("the first of the list that can be used: {name}"),
@@ -224,7 +224,8 @@ pub(crate) fn list(passed: &[PassedOver]) -> String {
     passed.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
-/// Why a link does not fit, and whether it would if it carried traffic; no reason for one nobody speaks of.
+/// Why a link does not fit, and whether it would if it carried traffic; without a reason for a link that the
+/// entry does not mean.
 type Unfit = Option<(String, bool)>;
 
 impl Preference {
@@ -259,7 +260,7 @@ impl Needs {
 }
 
 impl Selector {
-    /// The first thing asked for that `candidate` is not.
+    /// The first requirement that `candidate` does not meet.
     fn require(&self, candidate: &Candidate) -> Result<(), String> {
         require_layer(self.layer, candidate, "linkLayer")?;
         if let Some(glob) = &self.if_name
@@ -336,7 +337,7 @@ impl Candidate {
     }
 }
 
-/// As errors and logs name a candidate: `ib0 (InfiniBand, mlx5_0/1)`.
+/// The name of a candidate in errors and logs: `ib0 (InfiniBand, mlx5_0/1)`.
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layer = layer(self.layer);
@@ -356,7 +357,7 @@ impl fmt::Display for Preference {
     }
 }
 
-/// As it is written: `{linkLayer: InfiniBand, rateMin: 200}`.
+/// The description in the notation of the configuration: `{linkLayer: InfiniBand, rateMin: 200}`.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let set = [
@@ -389,12 +390,12 @@ fn layer(layer: LinkLayer) -> &'static str {
     }
 }
 
-/// A subnet's prefix as sysfs writes it.
+/// A subnet prefix in the format of sysfs.
 fn prefix(prefix: u64) -> String {
     common::rdma::Guid(prefix).to_string()
 }
 
-/// Mbit/s, told in Gbit/s.
+/// Mbit/s, displayed in Gbit/s.
 struct Gbits(u32);
 
 impl fmt::Display for Gbits {

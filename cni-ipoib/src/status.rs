@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! STATUS: could ADD succeed now?
+//! STATUS: reports whether ADD could succeed now.
 
 use crate::CniIpoib;
 use crate::config::{Config, Master, Mode};
@@ -12,14 +12,15 @@ use common::cni::{self, Code, Delegate};
 use common::rdma::Sysfs;
 
 impl CniIpoib {
-    /// Looks at the node as ADD would, and asks the IPAM plugin.
+    /// Reads the node as ADD would, and calls STATUS of the IPAM plugin.
     ///
     /// # Errors
-    /// Code 51 when the parent carries nothing, since pods that hang on it are cut off too; 50 for anything else that
+    /// Code 51 if the parent carries no traffic, since pods on it are cut off too; 50 for anything else that
     /// would make ADD fail. The message is ADD's own.
     ///
     /// # Caveats
-    /// A parent inside the pod (`linkInContainer`), or one that a device plugin has yet to choose, cannot be judged.
+    /// A parent inside the pod (`linkInContainer`), or one that a device plugin has yet to choose, is not
+    /// checked.
     pub(crate) fn status(&self, call: &Call) -> Result<(), cni::Error> {
         let config = Config::read(call).map_err(|e| cni::Error {
             code: Code::NOT_AVAILABLE,
@@ -66,7 +67,7 @@ impl CniIpoib {
     }
 }
 
-/// STATUS has two codes; a delegate that uses another one is not available.
+/// STATUS has two codes. Any other code of a delegate becomes "not available".
 fn unavailable(error: cni::Error) -> cni::Error {
     match error.code {
         Code::NOT_AVAILABLE | Code::LIMITED => error,

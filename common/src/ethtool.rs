@@ -26,7 +26,8 @@ const NAME: std::ops::Range<usize> = 4..36;
 /// Returns the driver of the link `name`, e.g. `ib_ipoib`, or `mlx5_core[ib_ipoib]` where the HCA has a data
 /// path of its own.
 ///
-/// # Errors No link has that name, or its driver does not support the request.
+/// # Errors
+/// No link has that name, or its driver does not support the request.
 pub fn driver(name: &str) -> io::Result<String> {
     let mut answer: Answer = [0; 49];
     answer[0] = GET_DRIVER;

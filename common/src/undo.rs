@@ -71,7 +71,8 @@ impl<'c, C> Undo<'c, C> {
     ///
     /// `back` gets the result of the effect, e.g. the index of a link.
     ///
-    /// # Errors The effect's own. Earlier effects stay until this value is dropped or rolled back.
+    /// # Errors
+    /// The effect's own. Earlier effects stay until this value is dropped or rolled back.
     pub fn run<T: Clone + 'c, E, B: Display>(
         &mut self,
         name: impl Into<Cow<'static, str>>,

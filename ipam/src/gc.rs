@@ -80,7 +80,7 @@ fn collect_some(locked: &Locked, scope: &Scope, owners: &[Attachment]) -> Vec<Er
             _ => {}
         }
         match locked.end(owner) {
-            Ok(_) => tracing::info!("released {owner} of {}, which is not valid any more", scope.place),
+            Ok(_) => tracing::info!("released {owner} of {}, which is no longer valid", scope.place),
             Err(error) => errors.push(error),
         }
     }

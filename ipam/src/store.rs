@@ -259,7 +259,7 @@ impl<'n> Store<'n> {
             return;
         }
         if let Err(e) = disk::close_to_others(&self.network, lock) {
-            tracing::debug!("cannot take {} from other users: {e}", self.network.display());
+            tracing::debug!("cannot close {} to other users: {e}", self.network.display());
         }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the IPAM plugin answered, given to the link: addresses and routes.
+//! Adds the addresses and routes of the IPAM plugin to the link.
 
 use crate::error::Error;
 use crate::kernel::Kernel;
@@ -8,7 +8,7 @@ use common::netlink::{Added, Link, RouteEntry, TABLE_MAIN};
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;
 
-/// `RT_SCOPE_LINK` of `include/uapi/linux/rtnetlink.h`: from here on a route leads to neighbours, not over one.
+/// `RT_SCOPE_LINK` of `include/uapi/linux/rtnetlink.h`: from this scope on, a route has no next hop.
 const SCOPE_LINK: u8 = 253;
 
 /// The metric of an IPv6 default route that names none; the kernel's own default is 1024 (`IP6_RT_PRIO_USER`).
@@ -26,7 +26,7 @@ pub(super) fn prepare(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) ->
     })
 }
 
-/// Gives the link these addresses.
+/// Adds these addresses to the link.
 pub(super) fn add_addresses<'i>(
     kernel: &mut dyn Kernel,
     link: &Link,
@@ -35,7 +35,7 @@ pub(super) fn add_addresses<'i>(
     for ip in ips {
         match kernel.add_address(link.index, ip.address) {
             Ok(Added::New) => {}
-            Ok(Added::Present) => tracing::debug!(address = %ip.address, "is there already"),
+            Ok(Added::Present) => tracing::debug!(address = %ip.address, "address exists already"),
             Err(source) => {
                 return Err(Error::Kernel {
                     step: format!("give {} to {}", ip.address, link.name),
@@ -47,13 +47,13 @@ pub(super) fn add_addresses<'i>(
     Ok(())
 }
 
-/// Adds the routes, which need a link that is up.
+/// Adds the routes. The link must be up.
 pub(crate) fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), Error> {
     for route in &ipam.routes {
         let entry = second_default(route_entry(link.index, route, &ipam.ips));
         match kernel.add_route(&entry) {
             Ok(Added::New) => {}
-            Ok(Added::Present) => tracing::debug!(route = %route.dst, "is there already"),
+            Ok(Added::Present) => tracing::debug!(route = %route.dst, "route exists already"),
             Err(source) => {
                 let via = entry.gateway.map(|gw| format!(" via {gw}")).unwrap_or_default();
                 return Err(Error::Kernel {
@@ -66,9 +66,10 @@ pub(crate) fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> R
     Ok(())
 }
 
-/// Puts an IPv6 default route behind one that the pod has already. Of two with one metric the kernel makes a multipath route
-/// (`fib6_add_rt2node` of `net/ipv6/ip6_fib.c`), and half of the pod's connections would leave over this interface. IPv4
-/// needs nothing: of two with one metric the kernel takes the first.
+/// Gives an IPv6 default route a lower priority than one that the pod already has. The kernel merges two with
+/// the same metric into a multipath route (`fib6_add_rt2node` of `net/ipv6/ip6_fib.c`), and half of the pod's
+/// connections would leave over this interface. IPv4 needs no such metric: of two equal routes the kernel
+/// uses the first.
 fn second_default(mut entry: RouteEntry) -> RouteEntry {
     let in_main = entry.table.is_none_or(|table| table == TABLE_MAIN);
     if in_main && entry.dst.is_ipv6() && entry.dst.prefix() == 0 {
@@ -77,9 +78,9 @@ fn second_default(mut entry: RouteEntry) -> RouteEntry {
     entry
 }
 
-/// A route without a next hop takes the gateway of an address of its family, as the reference plugins do, unless its
-/// scope says that it has none; a next hop outside every subnet of the interface is on the link all the same, which
-/// a /32 needs.
+/// Converts a route of the result. Without a next hop it uses the gateway of an address of its family, as the
+/// reference plugins do, unless its scope excludes a next hop. A next hop outside every subnet of the
+/// interface is marked as on-link, which a /32 needs.
 pub(crate) fn route_entry(index: u32, route: &cni::Route, ips: &[IpConfig]) -> RouteEntry {
     let family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
     let direct = route.scope.is_some_and(|scope| scope >= SCOPE_LINK);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A bond inside the pod: its ports are born beside it, and then put into it.
+//! A bond in the pod: its ports are created beside it and then added to it.
 //!
-//! All of them bear the attachment's mark, so that whatever takes the attachment away takes them all.
+//! All of them have the attachment's mark, so whatever removes the attachment removes them all.
 
 use super::World;
 use super::create::{Birth, birth};
@@ -12,7 +12,7 @@ use common::netlink::{Link, LinkChange};
 use common::undo::Undo;
 use std::time::Duration;
 
-/// How long a port other than the first may take to get its carrier, before the pod goes without it for now.
+/// How long a port other than the first may take to get carrier. After that the pod starts without that port.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A port of the pod's bond.
@@ -28,7 +28,7 @@ impl Port<'_> {
     }
 }
 
-/// Creates the bond's ports; none if the plan is no bond.
+/// Creates the bond's ports; none if the plan is not a bond.
 pub(super) fn ports<'p>(undo: &mut Undo<'_, World<'_>>, plan: &'p Plan) -> Result<Vec<Port<'p>>, Error> {
     let kernel = &mut *undo.target().kernel;
     let mut ports = Vec::new();
@@ -51,14 +51,15 @@ pub(super) fn ports<'p>(undo: &mut Undo<'_, World<'_>>, plan: &'p Plan) -> Resul
     Ok(ports)
 }
 
-/// The MTU that the bond must have before its ports join it, since it gives them its own: 1500 at birth.
+/// The MTU that the bond must have before its ports join, since it sets its own MTU on them: 1500 at
+/// creation.
 pub(super) fn mtu(ports: &[Port<'_>], plan: &Plan) -> Option<u32> {
     plan.child
         .mtu
         .or_else(|| ports.iter().map(|port| port.link.mtu).min())
 }
 
-/// Puts the ports into the bond, which brings them up.
+/// Adds the ports to the bond, which brings them up.
 pub(super) fn enslave(kernel: &mut dyn Kernel, bond: &Link, ports: &[Port<'_>]) -> Result<(), Error> {
     for Port { link, .. } in ports {
         let join = LinkChange {
@@ -72,9 +73,10 @@ pub(super) fn enslave(kernel: &mut dyn Kernel, bond: &Link, ports: &[Port<'_>]) 
     Ok(())
 }
 
-/// Waits for the ports that should work, after one of them does, and gives the bond the MTU of their partition.
+/// Waits for the ports that should have carrier, after the first one has it, and sets the bond's MTU to that
+/// of their partition.
 ///
-/// A port without carrier is no error: that the others stand in for it is what the bond is for.
+/// A port without carrier is not an error: the bond exists so that the others can replace it.
 pub(super) fn settle(
     kernel: &mut dyn Kernel,
     bond: &Link,
@@ -89,7 +91,7 @@ pub(super) fn settle(
         if !kernel.wait_for_carrier(link.index, timeout).map_err(refused)? {
             tracing::warn!(
                 port = %link.name, parent = %child.parent,
-                "has no carrier: the bond {} cannot fail over to it now", bond.name
+                "port has no carrier: the bond {} cannot fail over to it now", bond.name
             );
             continue;
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The creation of a child, in the pod's namespace or beside its parent: see [`Way`].
+//! Creates a child, in the pod's namespace or beside its parent: see [`Way`].
 //!
-//! Invariant: the request that creates a link gives it the group of the attachment's mark, so there is no moment at which a
-//! killed ADD leaves a link that DEL cannot find.
+//! Invariant: the request that creates a link also sets the group of the attachment's mark. So a killed ADD
+//! never leaves a link that DEL cannot find.
 
 mod moved;
 
@@ -17,8 +17,8 @@ use common::netlink::{Link, LinkChange, NewLink};
 use common::undo::Undo;
 use nix::errno::Errno;
 
-/// Makes the planned link. One of the plan's kinds of link may be on the host while this runs, so both sides are cleared on
-/// the way back.
+/// Creates the planned link. A link may be on the host for a moment, so the undo step searches both
+/// namespaces.
 pub(super) fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link, Error> {
     let (mark, moved) = (plan.mark.clone(), plan.is_moved());
     undo.remember("delete the link", move |world| {
@@ -49,14 +49,14 @@ pub(super) fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link
     )
 }
 
-/// A link that is to be made.
+/// A link to create.
 pub(super) struct Birth<'p> {
     pub(super) child: &'p Child,
     pub(super) name: &'p str,
     pub(super) mark: &'p Mark,
 }
 
-/// Makes one link of the attachment.
+/// Creates one link of the attachment.
 pub(super) fn birth(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error> {
     match new.child.way {
         Way::Direct => create_in_pod(kernel, new),
@@ -69,8 +69,8 @@ fn create_in_pod(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, Error
     let step = || format!("create {name} on {}", child.parent);
     match kernel.add_link(child.side, &new.link(name), child.side == Side::Host) {
         Ok(()) => {}
-        // Kernels before 6.14 look the new name up among the *host's* links; the pod has none of that name, which
-        // was seen before. So it is created under a name of its own and renamed where it is.
+        // Kernels before 6.14 look for the new name among the *host's* links. The pod has no link of that
+        // name, as checked before. So the link is created under a temporary name and renamed in the pod.
         Err(e) if e.is(Errno::EEXIST) && child.side == Side::Host => {
             return create_and_rename(kernel, new);
         }
@@ -85,7 +85,7 @@ fn create_and_rename(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<Link, E
     tracing::debug!(
         name,
         temporary,
-        "the host has a link of this name too: renaming inside the pod"
+        "the host has a link of this name; renaming in the pod"
     );
     let step = || {
         format!(
@@ -127,7 +127,7 @@ impl<'p> Birth<'p> {
     }
 }
 
-/// The link in the pod under `name`, which bears the attachment's mark.
+/// The link `name` in the pod, if it has the attachment's mark.
 fn found(kernel: &mut dyn Kernel, new: &Birth<'_>, name: &str) -> Result<Link, Error> {
     let step = || format!("find {name} in the pod after creating it");
     let link = kernel

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The last guard before an address is used: another host that answers for it stops ADD.
+//! The last check before an address is used: ADD fails if another host answers for it.
 //!
-//! Invariant: an address that the IPAM plugin wants probed is not on the link while the probe runs, so the pod never
-//! answers for an address that another host has.
+//! Invariant: an address that must be probed is not on the link during the probe, so the pod never answers
+//! for another host's address.
 
 use super::address::{add_addresses, prepare};
 use crate::error::Error;
@@ -12,16 +12,17 @@ use common::netlink::Link;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Gives the link the addresses that need no probe. The others follow in [`probe`], once it is up.
+/// Adds the addresses that need no probe. [`probe`] adds the others once the link is up.
 pub(crate) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
     prepare(kernel, link, ips)?;
     add_addresses(kernel, link, ips.iter().filter(|ip| !ip.probe))
 }
 
-/// Probes the addresses that the IPAM plugin wants probed, and gives them to the link. Does nothing without any.
+/// Probes the addresses that the IPAM plugin marked, and adds them to the link. Does nothing without such
+/// addresses.
 ///
-/// A link without carrier within `carrier_timeout` reaches no host that could answer: it gets its addresses unprobed, and
-/// ADD decides later whether it may go without carrier.
+/// A link without carrier within `carrier_timeout` reaches no other host. Its addresses are added unprobed,
+/// and ADD decides later whether the link may go without carrier.
 ///
 /// # Errors
 /// [`Error::AddressAnswered`]: another host has one of them. [`Error::Kernel`], [`Error::Io`].
@@ -45,7 +46,7 @@ pub(crate) fn probe(
     if carrier {
         require_silence(kernel, link, &addresses)?;
     } else {
-        tracing::warn!(link = %link.name, ?addresses, "addresses are not probed: the link has no carrier");
+        tracing::warn!(link = %link.name, ?addresses, "addresses not probed: the link has no carrier");
     }
     add_addresses(kernel, link, wanted())
 }

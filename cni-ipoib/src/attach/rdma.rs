@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The RDMA device that comes with the interface: moved where it has to be, and written down for others.
+//! The RDMA device of the interface: moves it if necessary, and writes the record of it.
 //!
-//! After the interface: an Ethernet link is moved or made first, so that the device finds its addresses when it fills its GID table.
+//! This follows the interface: an Ethernet link is moved or created first, so that the device finds its
+//! addresses when it fills its GID table.
 
 use super::World;
 use crate::device_info;
@@ -31,7 +32,7 @@ pub(super) fn give_rdma(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<(
     write_record(undo, grant)
 }
 
-/// Writes down for others which device it is.
+/// Writes the record of the device for other programs.
 pub(crate) fn write_record(undo: &mut Undo<'_, World<'_>>, grant: &Grant) -> Result<(), Error> {
     let world = undo.target();
     let (state, attachment) = (world.state, world.attachment);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CHECK of what hangs on a bond: the pod's own bond and its ports, and a child whose bond was made anew.
+//! CHECK of interfaces on a bond: the pod's own bond and its ports, and a child whose bond was recreated.
 
 use super::Planned;
 use crate::config::{BondUse, Config};
@@ -10,8 +10,8 @@ use crate::mark::Mark;
 use crate::plan::Child;
 use common::netlink::{HwAddress, Link, LinkInfo};
 
-/// With `bond: active` the pod hangs on the port that was active at the time of ADD, and stays there: it is that one
-/// that CHECK must look at.
+/// With `bond: active` the pod's child stays on the port that was active during ADD. CHECK must compare with
+/// that port.
 pub(super) fn follow(config: &Config, host: &mut Host, link: Option<&Link>) {
     let (Some(bond), Some(link), BondUse::Active) = (&mut host.bond, link, config.bond) else {
         return;
@@ -22,7 +22,7 @@ pub(super) fn follow(config: &Config, host: &mut Host, link: Option<&Link>) {
     }
 }
 
-/// The first port of `link`, if that is a pod's bond.
+/// The first port of `link`, if `link` is a pod's bond.
 pub(super) fn first_port(kernel: &mut dyn Kernel, link: &Link) -> Result<Option<Link>, Error> {
     if !matches!(link.info, LinkInfo::Bond { .. }) {
         return Ok(None);
@@ -31,7 +31,7 @@ pub(super) fn first_port(kernel: &mut dyn Kernel, link: &Link) -> Result<Option<
     Ok(all.find(|port| port.master == Some(link.index)))
 }
 
-/// The bond of the node that the parent of `port` is in.
+/// The bond of the node that has the parent of `port` as a port.
 pub(super) fn bond_below(kernel: &mut dyn Kernel, port: &Link) -> Result<Option<Link>, Error> {
     let parent = super::link_by_index(kernel, port.parent.unwrap_or(port.index))?;
     match parent.and_then(|parent| parent.master) {
@@ -40,7 +40,7 @@ pub(super) fn bond_below(kernel: &mut dyn Kernel, port: &Link) -> Result<Option<
     }
 }
 
-/// What an interface that is gone may owe it to.
+/// The finding for an interface that is gone, with its probable cause.
 pub(super) fn gone(planned: Option<&Planned>) -> String {
     match planned.map(|planned| &planned.host) {
         Some(host) if host.bond.is_some() => format!(
@@ -51,8 +51,8 @@ pub(super) fn gone(planned: Option<&Planned>) -> String {
     }
 }
 
-/// Compares what hangs on a bond with the plan. Returns the addresses of the pod's ports, one of which is the
-/// interface's: which one changes when it fails over.
+/// Compares an interface on a bond with the plan. Returns the addresses of the pod's ports. The interface has
+/// the address of one of them, and another one's after a failover.
 pub(super) fn compare(
     kernel: &mut dyn Kernel,
     link: &Link,
@@ -100,7 +100,7 @@ fn compare_port(bond: &Link, link: &Link, port: &Child, findings: &mut Vec<Strin
     super::compare_kind(link, port, &format!("{about}: "), findings);
 }
 
-/// A bond that was taken down and up, or lost its ports for a while, may leave a child behind without carrier.
+/// A bond that was taken down and up, or lost its ports for a while, may leave a child without carrier.
 fn compare_carrier(link: &Link, host: &Host, findings: &mut Vec<String>) {
     if host.bond.is_none() || matches!(link.info, LinkInfo::Bond { .. }) {
         return;

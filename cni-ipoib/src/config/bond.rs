@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The key `bond`: what becomes of a master that is a bond.
+//! The key `bond`: how a master that is a bond is used.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub enum BondUse {
     InPod,
     /// One `IPoIB` child of the port that is active now.
     Active,
-    /// Not at all.
+    /// Refused.
     Refuse,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `master` as it is written: a name, a description, or a list of both.
+//! The key `master`: a name, a description, or a list of both.
 
 use super::raw::{is_set, pkey};
 use super::{BondUse, Master, Mode};
@@ -12,7 +12,7 @@ use glob::Pattern;
 use serde_json::{Map, Value};
 use std::net::Ipv6Addr;
 
-/// The keys of a description; the order is the documentation's.
+/// The keys of a description, in the order of the documentation.
 const KEYS: [&str; 9] = [
     "linkLayer",
     "state",
@@ -25,7 +25,7 @@ const KEYS: [&str; 9] = [
     "numaNode",
 ];
 
-/// Reads `master`; empty and absent are the same.
+/// Parses `master`; empty and absent are the same.
 pub(super) fn read(master: Option<&Value>, needs: Needs) -> Result<Master, Error> {
     let preferred = |choices| Ok(Master::Preferred(Preferences { choices, needs }));
     match master {
@@ -46,14 +46,14 @@ pub(super) fn read(master: Option<&Value>, needs: Needs) -> Result<Master, Error
     }
 }
 
-/// What a configuration asks of whatever parent it gets.
+/// The requirements of the rest of a configuration on any parent.
 pub(super) fn needs(
     mode: Option<Mode>,
     only_for: &[(&'static str, Mode)],
     pkey: Option<common::rdma::Pkey>,
     bond: BondUse,
 ) -> Needs {
-    // Without a mode the keys tell: a pkey makes no sense on Ethernet.
+    // Without a mode, the keys determine the link layer: a pkey makes no sense on Ethernet.
     let mode = mode.or_else(|| only_for.first().map(|(_, its)| *its));
     Needs {
         layer: mode.and_then(|mode| match mode {
@@ -137,7 +137,8 @@ fn pattern(key: &'static str, value: &Value) -> Result<Pattern, Error> {
     Pattern::new(text).map_err(|_| wrong(key, value, want))
 }
 
-/// As sysfs writes the first half of a GID, `fe80:0000:0000:0000`, or as an IPv6 address, `fe80::`.
+/// Parses the first half of a GID in the format of sysfs, `fe80:0000:0000:0000`, or as an IPv6 address,
+/// `fe80::`.
 fn subnet_prefix(value: &Value) -> Result<u64, Error> {
     let text = value.as_str().unwrap_or_default();
     let address = || {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration exactly as it is written.
+//! The configuration as it is written.
 
 use super::{HostAddresses, KEYS, Master, Mode, master};
 use crate::device::function::is_usable;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, PathBuf};
 use std::str::FromStr;
 
-/// The configurations that are read: this plugin's own, or a peer's when the binary has the peer's name.
+/// The dialects of the configuration: this plugin's own, or a peer's if the binary has the peer's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// `cni-ipoib`.
@@ -30,7 +30,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// The one that a binary named `program` reads.
+    /// The dialect of a binary named `program`.
     pub(super) fn of(program: &str) -> Self {
         match program {
             "ipoib" => Self::Ipoib,
@@ -85,7 +85,7 @@ pub(super) struct RawIpam {
     pub(super) plugin: Option<String>,
 }
 
-/// `runtimeConfig`: only the capabilities that this plugin has; addresses (`ips`) are the IPAM plugin's.
+/// `runtimeConfig`: only the capabilities of this plugin. Addresses (`ips`) are for the IPAM plugin.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RuntimeConfig {
@@ -98,7 +98,7 @@ pub(super) struct RuntimeConfig {
     pub(super) cni_device_info_file: Option<PathBuf>,
 }
 
-/// `args`: what Multus copies from `cni-args` of the pod's annotation.
+/// `args`: Multus copies `cni-args` of the pod's annotation here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawArgs {
@@ -112,7 +112,7 @@ struct CniArgs {
     guid: Option<String>,
 }
 
-/// Refuses unknown keys. A peer ignores them, so under a peer's name they are ignored here too.
+/// Refuses unknown keys. A peer ignores them, so they are ignored under a peer's name.
 pub(super) fn require_known_keys(call: &Call) -> Result<(), common::cni::Error> {
     if Dialect::of(&call.program) != Dialect::Own {
         return Ok(());
@@ -146,7 +146,7 @@ impl RawConfig {
         Ok((mode, parse(key, macvlan)?.unwrap_or(MacvlanMode::Bridge)))
     }
 
-    /// Keys that were set and belong to one mode only.
+    /// The keys that were set and belong to one mode only.
     pub(super) fn only_for(&self) -> Vec<(&'static str, Mode)> {
         let set = [
             (self.pkey.is_some(), "pkey", Mode::Ipoib),
@@ -164,13 +164,14 @@ impl RawConfig {
             .collect()
     }
 
-    /// The parent. `needs` is what the rest of the configuration asks of one that is to be chosen.
+    /// The parent. `needs` are the requirements of the rest of the configuration.
     pub(super) fn parent(&self, dialect: Dialect, needs: Needs) -> Result<Master, Error> {
         if dialect == Dialect::HostDevice {
             return self.host_device();
         }
         let master = self.written_parent(dialect, needs)?;
-        // A device plugin's choice goes before a hardware address; a name beside one is one too many.
+        // A device plugin's choice takes precedence over a hardware address. A name beside a hardware address
+        // is an error.
         match (self.by_address()?, master) {
             (Some(address), Master::Unset | Master::DefaultRoute) => Ok(Master::Address(address)),
             (None, master) | (Some(_), master @ Master::Device(_)) => Ok(master),
@@ -182,14 +183,15 @@ impl RawConfig {
         }
     }
 
-    /// The parent by `master` or by a device plugin.
+    /// The parent named by `master` or chosen by a device plugin.
     fn written_parent(&self, dialect: Dialect, needs: Needs) -> Result<Master, Error> {
         let written = master::read(self.master.as_ref(), needs)?;
         let device = [&self.runtime_config.device_id, &self.device_id, &self.pci_bus_id];
         let device = device.into_iter().flatten().find(|id| !id.is_empty());
         Ok(match (written, device) {
             (Master::Unset, Some(id)) => Master::Device(id.clone()),
-            // A device plugin for shared devices hands out ids that name no device ("17"): what is written decides then.
+            // A device plugin for shared devices allocates ids that name no device ("17"). Then the
+            // configuration decides.
             (_, Some(id)) if names_a_device(id) => Master::Device(id.clone()),
             (Master::Unset, None) if dialect == Dialect::Macvlan => Master::DefaultRoute,
             (Master::Preferred(_), _) if self.link_in_container => {
@@ -205,8 +207,9 @@ impl RawConfig {
         })
     }
 
-    /// The link that a configuration of `host-device` means, in that plugin's order (`loadConf` and `getLink` of
-    /// `plugins/main/host-device/host-device.go`): `device`, `hwaddr`, `kernelpath`, then the device of a device plugin.
+    /// The link of a `host-device` configuration, in that plugin's order (`loadConf` and `getLink` of
+    /// `plugins/main/host-device/host-device.go`): `device`, `hwaddr`, `kernelpath`, then the device of a
+    /// device plugin.
     fn host_device(&self) -> Result<Master, Error> {
         let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         if let Some(name) = set(&self.device) {
@@ -229,7 +232,7 @@ impl RawConfig {
             })
     }
 
-    /// The hardware address of the link that is meant.
+    /// The hardware address of the link to use.
     fn by_address(&self) -> Result<Option<HwAddress>, Error> {
         let candidates = [("hwaddr", self.hwaddr.as_deref())];
         first_of(
@@ -329,19 +332,21 @@ impl RawConfig {
         })
     }
 
-    /// What a pod asks for by itself: Multus copies `cni-args` of the pod's annotation to `args.cni` and its `mac` to
-    /// `CNI_ARGS`, whether the network has the capability or not (`pkg/types/conf.go`, `DelegateAdd` of `pkg/multus/multus.go`).
+    /// The values that a pod requests. Multus copies `cni-args` of the pod's annotation to `args.cni` and its
+    /// `mac` to `CNI_ARGS`, whether the network has the capability or not (`pkg/types/conf.go`, `DelegateAdd`
+    /// of `pkg/multus/multus.go`).
     ///
     /// # Errors
-    /// [`Error::NotOffered`] if one is set and the network does not have `capability`. `by_runtime` is what `runtimeConfig` has.
+    /// [`Error::NotOffered`] if a value is set and the network does not have `capability`. `by_runtime` is
+    /// the value in `runtimeConfig`.
     fn offered<'a>(
         &self,
         capability: &'static str,
         by_runtime: Option<&str>,
         of_pod: [(&'static str, Option<&'a str>); 2],
     ) -> Result<[Option<Source<'a>>; 2], Error> {
-        // A runtime passes a value in runtimeConfig only for a capability that the network has (spec § 3), and may keep
-        // the list of capabilities to itself.
+        // A runtime passes a value in runtimeConfig only for a capability of the network (spec § 3), and may
+        // not pass the list of capabilities.
         let is_offered = self.capabilities.get(capability) == Some(&Value::Bool(true))
             || by_runtime.is_some_and(|text| !text.is_empty());
         let asked = |(key, text): &Source<'_>| {
@@ -362,7 +367,7 @@ impl RawConfig {
 /// A key with its value, if it is set.
 type Source<'a> = (&'static str, Option<&'a str>);
 
-/// The folder of a device, as `host-device` wants it.
+/// Parses the folder of a device, as `host-device` requires it.
 fn kernel_path(path: String) -> Result<PathBuf, Error> {
     let folder = PathBuf::from(&path);
     let plain = folder
@@ -378,7 +383,7 @@ fn kernel_path(path: String) -> Result<PathBuf, Error> {
     })
 }
 
-/// A number, or a text in hexadecimal; `"8001"` could be either, so it is refused.
+/// Parses a number, or a text in hexadecimal. `"8001"` could be either, so it is refused.
 pub(super) fn pkey(key: &'static str, value: Option<&Value>) -> Result<Option<Pkey>, Error> {
     let number = match value {
         None | Some(Value::Null) => return Ok(None),
@@ -391,7 +396,7 @@ pub(super) fn pkey(key: &'static str, value: Option<&Value>) -> Result<Option<Pk
         Some(_) => None,
     };
     match number {
-        // ipoib_netlink.c refuses these two: they name no partition.
+        // ipoib_netlink.c refuses these two, which are not keys of a partition.
         Some(number) if Pkey(number).is_valid() => Ok(Some(Pkey(number))),
         _ => Err(Error::BadValue {
             key,
@@ -401,7 +406,7 @@ pub(super) fn pkey(key: &'static str, value: Option<&Value>) -> Result<Option<Pk
     }
 }
 
-/// Go's JSON, which templates are written for, reads null and an empty text like an absent key.
+/// Go's JSON, for which templates are written, treats null and an empty text like an absent key.
 pub(super) fn is_set(value: &Value) -> bool {
     !value.is_null() && value.as_str() != Some("")
 }
@@ -430,7 +435,7 @@ fn names_a_device(id: &str) -> bool {
     id.contains([':', '.'])
 }
 
-/// Reads a word out of a small set; an empty one counts as unset, as peers treat it.
+/// Parses one word of a small set. An empty one counts as unset, as for peers.
 pub(super) fn parse<T>(key: &'static str, text: Option<&str>) -> Result<Option<T>, Error>
 where
     T: FromStr<Err: std::fmt::Display>,

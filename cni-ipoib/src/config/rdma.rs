@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The key `rdma`: which RDMA device the pod gets, and how.
+//! The key `rdma`: the RDMA device of the pod, and how the pod gets it.
 
 use crate::error::Error;
 use common::cni::dispatch::Call;
@@ -24,33 +24,33 @@ pub(super) struct RawRdma {
     required: Option<bool>,
 }
 
-/// What is asked for.
+/// The requested RDMA device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rdma {
-    /// The mode the node must be in.
+    /// The required mode of the node.
     pub netns: RdmaNetns,
-    /// Picks among the devices that belong to the interface.
+    /// Selects among the devices that belong to the interface.
     pub device: Option<Pattern>,
-    /// The name the device is given in the pod.
+    /// The name of the device in the pod.
     pub rename: Option<String>,
-    /// ADD fails if the pod would get none.
+    /// Whether ADD fails if the pod would get no device.
     pub required: bool,
 }
 
-/// How the pod is to get at its RDMA device.
+/// How the pod gets access to its RDMA device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RdmaNetns {
-    /// As the node's RDMA subsystem has it.
+    /// By the mode of the node's RDMA subsystem.
     #[default]
     Auto,
-    /// It stays where every pod sees it.
+    /// The device stays where every pod sees it.
     Shared,
-    /// It is moved into the pod.
+    /// The device is moved into the pod.
     Exclusive,
 }
 
 impl RawRdma {
-    /// Whatever is asked for beyond the default is required unless it is said otherwise.
+    /// A request beyond the default is required, unless the configuration says otherwise.
     pub(super) fn validate(self) -> Result<Rdma, Error> {
         let set = |text: Option<String>| text.filter(|text| !text.is_empty());
         let netns = super::raw::parse("rdma.netns", self.netns.as_deref())?.unwrap_or_default();
@@ -100,7 +100,7 @@ fn name(text: String) -> Result<String, Error> {
     })
 }
 
-/// A text that names no way.
+/// The text is not the name of a mode.
 #[derive(Debug)]
 pub struct RdmaNetnsError(String);
 

@@ -30,14 +30,14 @@ use common::undo::Undo;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// What DEL does for a virtual function that was given others.
+/// The undo step of a virtual function that got other GUIDs.
 const GUIDS_BACK: &str = "give the virtual function its GUIDs back";
 
 impl CniIpoib {
-    /// Moves the link that the configuration names into the pod.
+    /// Moves the configured link into the pod.
     ///
     /// # Guarantees
-    /// Those of ADD; what the host had is restored on error.
+    /// As ADD. On error the host's state of the link is restored.
     pub(crate) fn add_device(
         &self,
         call: &Call,
@@ -59,7 +59,7 @@ impl CniIpoib {
             facts.pci.as_ref().map(Hardware::Function),
             plan.grant.as_ref(),
         );
-        // From here on the link is this attachment's.
+        // From here on this attachment owns the link.
         let intent = Intent {
             device_info: device_info.as_ref().map(|(file, _)| file.clone()),
             rdma: plan.grant.clone(),
@@ -91,8 +91,8 @@ impl CniIpoib {
         Ok((made, attached))
     }
 
-    /// Writes the intent down. A virtual function that gets a GUID is given it here, for which its driver makes link and RDMA
-    /// device anew: the plan is made again with these.
+    /// Writes the intent to the journal. If a virtual function gets a GUID, it is set here: its driver then
+    /// recreates the link and the RDMA device, and the plan is made again with these.
     fn begin(
         &self,
         (call, config): (&Call, &Config),
@@ -104,7 +104,7 @@ impl CniIpoib {
             entry.begin(intent)?;
             return Ok((plan, facts));
         };
-        // The RDMA device of before is gone as soon as the driver is.
+        // The previous RDMA device disappears as soon as the driver is unbound.
         entry.begin(Intent {
             rdma: None,
             ..intent.clone()
@@ -141,7 +141,8 @@ impl CniIpoib {
         }
     }
 
-    /// Chooses the link if `config` leaves a choice. One that must stay on the host is passed over, with the reason.
+    /// Chooses the link if `config` leaves a choice. A link that must stay on the host is passed over, with
+    /// the reason.
     fn settle_device<'c>(
         &self,
         call: &Call,
@@ -164,7 +165,7 @@ impl CniIpoib {
             }
         }
         let choice = choose(preferences, &all).map_err(|passed| Error::NoMaster { passed })?;
-        tracing::info!(master = %choice.name, why = %choice.why, "chosen");
+        tracing::info!(master = %choice.name, why = %choice.why, "chose the link");
         Ok((Cow::Owned(named(&choice.name)), Some(choice.why)))
     }
 
@@ -194,18 +195,18 @@ impl CniIpoib {
         Ok((plan, facts))
     }
 
-    /// What every attachment but this one wrote down.
+    /// The journal entries of every other attachment.
     pub(crate) fn others(&self, network: &str, attachment: &Attachment) -> Result<Vec<Written>, Error> {
         let mut all = written(&self.places.state)?;
         all.retain(|of| of.network != network || of.attachment != *attachment);
         Ok(all)
     }
 
-    /// The RDMA device of the link; in exclusive mode it goes with it.
+    /// The RDMA device of the link. In exclusive mode it moves with the link.
     fn rdma_of(&self, config: &Config, kernel: &mut dyn Kernel, host: &Host) -> Result<Option<Grant>, Error> {
         let sysfs = Sysfs::at(&self.places.sysfs);
         let facts = rdma::Facts::read(kernel, &sysfs, Side::Host, &host.master)?;
-        // Who asks for a whole link asks for its RDMA device too.
+        // A request for a whole link includes its RDMA device.
         let asked = config.rdma.clone().unwrap_or_default();
         let Some((grant, found)) = decide(Some(&asked), &facts, Ok(()))? else {
             return Ok(None);
@@ -220,7 +221,7 @@ impl CniIpoib {
     }
 }
 
-/// A device goes with all of its ports, and with it the `IPoIB` links of them.
+/// A device moves with all of its ports, and with the `IPoIB` links on them.
 fn require_only_port(host: &Host, found: &Found<'_>) -> Result<(), Error> {
     let device = &found.seen.device;
     let others = device
@@ -243,7 +244,7 @@ fn require_only_port(host: &Host, found: &Found<'_>) -> Result<(), Error> {
     .into())
 }
 
-/// The links that are away.
+/// The hardware of the links that are in pods.
 pub(super) fn hardware(written: &[Written]) -> Vec<super::Hardware> {
     let devices = written.iter().filter_map(|of| of.intent.device.as_ref());
     devices
@@ -252,7 +253,7 @@ pub(super) fn hardware(written: &[Written]) -> Vec<super::Hardware> {
         .collect()
 }
 
-/// Carries the plan out, or leaves everything as it was.
+/// Executes the plan, or leaves everything as it was.
 fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
     let mut undo = Undo::new(world);
     match steps(&mut undo, plan) {
@@ -304,7 +305,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
     Ok(Attached { link, ipam })
 }
 
-/// Takes back whatever was done, however far it came.
+/// Undoes an ADD at any stage.
 fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     let was = &plan.snapshot;
     if let Some(identity) = plan.grant.as_ref().and_then(Grant::moved) {
@@ -321,7 +322,7 @@ fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     }
 }
 
-/// Waits for carrier, without which an `IPoIB` link reaches nobody.
+/// Waits for carrier. Without it an `IPoIB` link reaches no other host.
 fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Error> {
     let timeout = plan.moved.carrier_timeout;
     let step = || format!("wait for the carrier of {}", link.name);
@@ -336,7 +337,7 @@ fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Err
         });
     }
     if !carrier {
-        tracing::warn!(link = link.name, "has no carrier yet; the pod starts without");
+        tracing::warn!(link = link.name, "link has no carrier yet; the pod starts without it");
     }
     let now = kernel.link_by_index(Side::Pod, link.index).map_err(refused)?;
     let now = now.ok_or_else(|| DeviceError::Lost {
@@ -353,7 +354,7 @@ fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Err
     }
 }
 
-/// The kernel announced when the link came up, but its port had no carrier again yet.
+/// The kernel announced the addresses when the link came up, but its port had not regained carrier by then.
 fn announce(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) {
     let addresses: Vec<IpAddr> = ipam.ips.iter().map(|ip| ip.address.ip()).collect();
     if let Err(error) = kernel.announce(link, &addresses) {

@@ -13,7 +13,7 @@ use common::netlink::Link;
 use common::rdma::Sysfs;
 
 impl CniIpoib {
-    /// Compares the link in the pod with what ADD wrote down.
+    /// Compares the link in the pod with the journal.
     pub(crate) fn compare_device(
         &self,
         (network, attachment): (&str, &Attachment),
@@ -33,7 +33,7 @@ impl CniIpoib {
         }
     }
 
-    /// Whether the link could be moved. One that a pod has already is no failure of the node.
+    /// Fails if the link could not be moved. A link that is already in a pod is not a failure of the node.
     ///
     /// # Errors
     /// Those of ADD.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong with a link that is moved whole, with its CNI code.
+//! The errors of moving a whole link, with their CNI codes.
 
 use common::cni::Code;
 use common::rdma::Guid;
 use std::time::Duration;
 
-/// A failure that has to do with moving a whole link.
+/// An error of moving a whole link.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The link must stay on the host.
@@ -18,7 +18,7 @@ pub enum DeviceError {
         /// What to do.
         remedy: String,
     },
-    /// Another pod has it, or is about to.
+    /// Another pod owns it, or an ADD is about to move it.
     #[error("{link} belongs to {holder}; it can be had when that pod is gone")]
     Taken {
         /// The link.
@@ -26,7 +26,7 @@ pub enum DeviceError {
         /// Network and attachment.
         holder: String,
     },
-    /// Something else of this node answers at the GUID that was asked for.
+    /// Another port or attachment of this node has the requested GUID.
     #[error("{link} is not given the GUID {guid}: {holder} has it; ask for another one")]
     GuidInUse {
         /// The link.
@@ -41,10 +41,10 @@ pub enum DeviceError {
     Lost {
         /// Its name on the host.
         link: String,
-        /// What was done, and where it was looked for.
+        /// The last operation, and the places that were searched.
         reason: String,
     },
-    /// A pod that is gone had it, and it has not come back.
+    /// A pod that is gone had the link, and the kernel has not returned it.
     #[error(
         "{link} did not come back from the pod within {waited:?}: its namespace is still being cleared up, or a process of the pod holds it; trying again brings it back once that namespace is gone"
     )]
@@ -54,7 +54,7 @@ pub enum DeviceError {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// GUIDs cannot be set for it.
+    /// Its GUIDs cannot be set.
     #[error(
         "virtual function {number} of {physical} ({function}) cannot be given a GUID: {physical} has no InfiniBand link on the host to set it through; is its driver loaded, or was the link moved away?"
     )]
@@ -66,16 +66,16 @@ pub enum DeviceError {
         /// The PCI address of the physical function.
         physical: String,
     },
-    /// The driver was bound anew and took up another GUID.
+    /// The driver was rebound and used another GUID.
     #[error(
         "virtual function {function} was given the GUID {asked} and has {has} after its driver was bound anew; see what the kernel's log says about the driver of its physical function"
     )]
     GuidNotTaken {
         /// The PCI address of the function.
         function: String,
-        /// What was set.
+        /// The GUID that was set.
         asked: Guid,
-        /// What its port has.
+        /// The GUID of its port.
         has: Guid,
     },
 }

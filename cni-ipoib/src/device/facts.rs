@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What must be known of the node before a whole link leaves it: read once, changed by nobody.
+//! The facts about a whole link before it leaves the host. They are read once and never changed.
 
 use super::function::Function;
 use super::give_back::lives;
@@ -12,32 +12,32 @@ use common::netlink::{Carried, Link, LinkLayer, TABLE_MAIN};
 use common::rdma::{Device, Guid, PciAddress, PortState, Sysfs};
 use std::path::PathBuf;
 
-/// The link, and what hangs on it.
+/// The link, and everything that depends on it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// The folder of its device in sysfs.
     pub path: Option<PathBuf>,
     /// The PCI function.
     pub pci: Option<PciAddress>,
-    /// What it is, if it is no link of hardware.
+    /// A description, if it is not a hardware link.
     pub software: Option<String>,
-    /// The link it is a port of.
+    /// The bond, bridge or VRF that has it as a port.
     pub enslaved_to: Option<String>,
-    /// Addresses of the node that it or its master has, with the link's name.
+    /// The node's addresses on it or on its master, with the link's name.
     pub addresses: Vec<String>,
-    /// The link that has a default route: itself or its master.
+    /// The link of a default route: itself or its master.
     pub default_route: Option<String>,
-    /// Links on the host that hang on it, and attachments whose interface does.
+    /// The host's links above it, and attachments whose interface is above it.
     pub uppers: Vec<String>,
-    /// The virtual function it is on, on InfiniBand.
+    /// Its virtual function, on InfiniBand.
     pub function: Option<Function>,
-    /// How many virtual functions it has.
+    /// The number of its virtual functions.
     pub functions: u32,
     /// Whether it carries traffic and no other link of its layer does.
     pub last_active: bool,
-    /// The attachment that has it, or is about to.
+    /// The attachment that owns it, or is about to.
     pub holder: Option<String>,
-    /// What it carries.
+    /// Its addresses, routes and neighbours.
     pub carried: Carried,
     /// The GUIDs that other ports, links and attachments of this node have, each with the name of its holder. On
     /// InfiniBand only.
@@ -45,10 +45,10 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads them about the master of `host`. `written` is what living attachments of this node wrote down.
+    /// Reads the facts about the master of `host`. `written` has the journal entries of this node.
     ///
     /// # Errors
-    /// The kernel refuses a question, or sysfs cannot be listed.
+    /// The kernel refuses a request, or sysfs cannot be listed.
     pub fn read(
         kernel: &mut dyn Kernel,
         sysfs: &Sysfs,
@@ -88,7 +88,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// How the node itself uses `link`.
+    /// Adds the node's own use of `link`.
     fn read_use(&mut self, kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error> {
         let step = |what: &str| format!("list the {what} of {}", link.name);
         let addresses = kernel
@@ -121,7 +121,7 @@ impl Facts {
 /// `RT_SCOPE_UNIVERSE` of `include/uapi/linux/rtnetlink.h`: known beyond the link.
 const SCOPE_GLOBAL: u8 = 0;
 
-/// What hangs on `link`. Children that are in pods cannot be seen from the host; those of ours are written down.
+/// The links and attachments above `link`. The host cannot see children in pods; ours are in the journal.
 fn uppers(link: &Link, all: &[Link], written: &[Written]) -> Vec<String> {
     let on_it = |other: &&Link| {
         let child = other.parent == Some(link.index) && other.parent_netnsid.is_none();
@@ -146,8 +146,8 @@ fn holder(hardware: &Hardware, written: &[Written]) -> Option<String> {
     Some(format!("{}/{}", holder.network, holder.attachment))
 }
 
-/// The GUIDs of everything but `hardware` that this node knows of: ports that sysfs shows, links on the host, and what
-/// living attachments wrote down.
+/// The GUIDs of everything except `hardware` on this node: ports in sysfs, links on the host, and attachments
+/// in the journal.
 fn guids(
     sysfs: &Sysfs,
     hardware: &Hardware,
@@ -187,7 +187,7 @@ fn devices(sysfs: &Sysfs) -> Result<Vec<Device>, Error> {
     })
 }
 
-/// Whether `link` carries traffic and no other link of hardware that speaks the same does.
+/// Whether `link` carries traffic and no other hardware link of the same layer does.
 fn is_last_active(sysfs: &Sysfs, link: &Link, all: &[Link]) -> Result<bool, Error> {
     let devices = match link.layer {
         LinkLayer::Infiniband => devices(sysfs)?,

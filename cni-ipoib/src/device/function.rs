@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An `InfiniBand` virtual function and its GUIDs, which its physical function sets and its driver takes up when it is bound anew.
+//! An `InfiniBand` virtual function and its GUIDs. Its physical function sets them, and its driver uses them
+//! once it is rebound.
 //!
-//! Holds always: the GUIDs before stand in the attachment's file before the first request; each step of the way back can be
-//! repeated, and a function that a kill left without its driver is bound first.
+//! Invariant: the previous GUIDs are in the attachment's journal entry before the first request. Each step of
+//! the undo can be repeated. A function that a kill left without its driver is bound first.
 
 use super::put_back::{ask, find};
 use super::snapshot::Snapshot;
@@ -18,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a driver may take from being bound to its `IPoIB` link; mlx5 starts the function's firmware first.
+/// How long a driver may take to create its `IPoIB` link after binding; mlx5 starts the function's firmware
+/// first.
 const BIND_TIMEOUT: Duration = if cfg!(test) {
     Duration::from_millis(60)
 } else {
@@ -27,15 +29,15 @@ const BIND_TIMEOUT: Duration = if cfg!(test) {
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// What a port has that has no GUID: 0 was never set, and drivers take no 0, so that all ones stands for it.
+/// All ones marks "no GUID": 0 is an unset GUID, and drivers reject 0.
 pub const NONE: Guid = Guid(u64::MAX);
 
-/// Whether `guid` makes a port reachable.
+/// Whether a port with `guid` is reachable.
 pub fn is_usable(guid: Guid) -> bool {
     guid != Guid(0) && guid != NONE
 }
 
-/// A virtual function as sysfs shows it (`Documentation/PCI/pci-iov-howto.rst`).
+/// A virtual function in sysfs (`Documentation/PCI/pci-iov-howto.rst`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Function {
@@ -43,7 +45,7 @@ pub struct Function {
     pub path: PathBuf,
     /// The folder of its physical function.
     pub physical: PathBuf,
-    /// Its number among the physical function's, from 0.
+    /// Its number among the virtual functions of its physical function, from 0.
     pub number: u32,
     /// The folder of its driver.
     pub driver: PathBuf,
@@ -54,7 +56,8 @@ pub struct Function {
 }
 
 impl Function {
-    /// The function at `path` that `link` is on; none for a physical one, or a link that is not `InfiniBand`.
+    /// The virtual function at `path` below `link`; `None` for a physical function, or a link that is not
+    /// `InfiniBand`.
     pub fn of(path: &Path, link: &Link) -> Option<Self> {
         let port_guid = link.address.port_guid()?;
         let physical = path.join("physfn").canonicalize().ok()?;
@@ -81,13 +84,13 @@ impl Function {
     /// The link of its physical function, through which its GUIDs are set.
     ///
     /// # Errors
-    /// [`DeviceError::NoPhysical`], or the kernel refuses a question.
+    /// [`DeviceError::NoPhysical`], or the kernel refuses a request.
     pub fn physical_link(&self, kernel: &mut dyn Kernel) -> Result<Link, Error> {
         for name in names(&self.physical.join("net")) {
             let link = ask(format!("look up {name} on the host"), || {
                 kernel.link(Side::Host, &name)
             })?;
-            // sysfs lists children beside it.
+            // sysfs lists its children too.
             let own = |link: &Link| link.parent.is_none() && link.layer == LinkLayer::Infiniband;
             if let Some(link) = link.filter(own) {
                 return Ok(link);
@@ -102,10 +105,10 @@ impl Function {
     }
 }
 
-/// Gives the function of `plan` its GUID and has its driver take it up; answers with the link that was made anew.
+/// Sets the GUID of the function of `plan` and rebinds its driver. Returns the link that the driver created.
 ///
 /// # Errors
-/// The kernel or the driver refuses; [`give_back`] undoes what was done.
+/// The kernel or the driver refuses. [`give_back`] undoes it.
 pub fn give(kernel: &mut dyn Kernel, plan: &Plan, function: &Function, guid: Guid) -> Result<Link, Error> {
     set(kernel, function, guid, guid)?;
     let link = rebind(kernel, &plan.snapshot, function)?;
@@ -120,10 +123,10 @@ pub fn give(kernel: &mut dyn Kernel, plan: &Plan, function: &Function, guid: Gui
     }
 }
 
-/// Gives the function of `plan` back what it had, and makes its link what it was.
+/// Restores the GUIDs of the function of `plan` and the state of its link.
 ///
 /// # Errors
-/// The kernel refuses, or the link does not come back.
+/// The kernel refuses, or the link does not return.
 pub fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     let was = &plan.snapshot;
     require_bound(kernel, was)?;
@@ -132,10 +135,10 @@ pub fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     put_back::make_as_it_was(kernel, &link, was, &plan.others)
 }
 
-/// Binds a function that was left without its driver, and waits for its link. Nothing for other devices.
+/// Binds a function that was left without its driver, and waits for its link. Does nothing for other devices.
 ///
 /// # Errors
-/// The driver refuses, or its link does not come.
+/// The driver refuses, or its link does not appear.
 pub fn require_bound(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<(), Error> {
     let Some(function) = was
         .function
@@ -150,12 +153,12 @@ pub fn require_bound(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<(), Erro
     Ok(())
 }
 
-/// Gives the function behind `link` the GUIDs that it had, and has its driver take them up where it has others. One that had none
-/// gets [`NONE`]: another function may be given the pod's GUID next. The link is as it is now.
+/// Restores the GUIDs of the function below `link`, and rebinds its driver if it uses others. A function
+/// without GUIDs gets [`NONE`]: another function may get the pod's GUID next. Returns the present link.
 ///
 /// # Errors
-/// The kernel or the driver refuses. A physical function that is gone, or sets no GUIDs, is logged instead: it would keep a pod
-/// from being removed for ever.
+/// The kernel or the driver refuses. If the physical function is gone or cannot set GUIDs, that is only
+/// logged: an error would keep a pod from being removed forever.
 pub fn restore(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<Link, Error> {
     let Some(function) = &was.function else {
         return Ok(link.clone());
@@ -166,7 +169,7 @@ pub fn restore(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<L
         if is_usable(function.port_guid) && !is_permanent(&error) {
             return Err(error);
         }
-        tracing::warn!(function = function.pci(), %error, "keeps the pod's GUID");
+        tracing::warn!(function = function.pci(), %error, "cannot restore the GUIDs of the virtual function; it keeps the pod's");
         return Ok(link.clone());
     }
     if link.address.port_guid().is_none_or(|has| or_none(has) != port) {
@@ -186,7 +189,7 @@ fn set(kernel: &mut dyn Kernel, function: &Function, node: Guid, port: Guid) -> 
     })
 }
 
-/// Whether trying again is of no use.
+/// Whether a retry is useless.
 fn is_permanent(error: &Error) -> bool {
     match error {
         Error::Device(DeviceError::NoPhysical { .. }) => true,
@@ -245,7 +248,7 @@ fn node_guid(path: &Path) -> Option<Guid> {
     text.trim().parse().ok()
 }
 
-/// The names in a folder, in order; none where it cannot be read.
+/// The names in a folder, sorted; empty if it cannot be read.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The link of an attachment that goes: from its pod, or from wherever the kernel put it when the pod died.
+//! Returns the link of a removed attachment: from its pod, or from where the kernel put it when the pod
+//! ended.
 
 use super::add::hardware;
 use super::put_back::{find, leave_pod, make_as_it_was};
@@ -15,23 +16,23 @@ use crate::policy;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to clear up a dead namespace (`cleanup_net` works through all of them, one after another).
+/// How long the kernel may take to clean up dead namespaces (`cleanup_net` handles them one after another).
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
 const POLL: Duration = Duration::from_millis(20);
 
 impl CniIpoib {
-    /// Puts the link back that was moved for `remains`; false where none was.
+    /// Restores the link that was moved for `remains`. Returns `false` if none was moved.
     ///
     /// # Errors
-    /// The kernel refused, or the link has not come back yet: the runtime must try again.
+    /// The kernel refused, or the link has not returned yet: the runtime must retry.
     pub(crate) fn give_link_back(&self, network: &str, remains: &Remains<'_>) -> Result<bool, Error> {
         let intent = remains.intent.as_ref();
         let Some(was) = intent.and_then(|intent| intent.device.as_ref()) else {
             return Ok(false);
         };
         if !was.is_of_this_boot() {
-            tracing::debug!(link = was.name, "the kernel made it anew since");
+            tracing::debug!(link = was.name, "link was recreated by a reboot; nothing to restore");
             return Ok(true);
         }
         let table = policy::table(&Mark::new(network, remains.attachment));
@@ -51,11 +52,11 @@ impl CniIpoib {
         if others.iter().any(|other| has(other, was) && lives(&other.intent)) {
             tracing::info!(
                 link = was.name,
-                "came back by itself, and is another pod's by now"
+                "link returned to the host and belongs to another pod now"
             );
             return Ok(true);
         }
-        // Nobody else can want it while it is away.
+        // No other call can claim the link while it is away.
         drop(turn);
         self.await_link(&mut *kernel, was, &others, RETURN_TIMEOUT)
             .map(|()| true)
@@ -79,7 +80,7 @@ impl CniIpoib {
             if !has_driver(was) {
                 tracing::warn!(
                     link = was.name,
-                    "is gone; was it unplugged, or its driver unloaded?"
+                    "link is gone; was it unplugged, or its driver unloaded?"
                 );
                 return Ok(());
             }
@@ -94,8 +95,8 @@ impl CniIpoib {
         }
     }
 
-    /// Makes the links what they were that dead pods threw back, so that they are found by their names. Whoever is busy with
-    /// one himself is left alone.
+    /// Restores the links of dead pods that the kernel returned, so that they are found by their names. A
+    /// link that another call works on is skipped.
     ///
     /// # Errors
     /// The journal cannot be read or written, or the kernel refused.
@@ -120,10 +121,10 @@ impl CniIpoib {
             let Some(link) = find(kernel, Side::Host, &was.hardware)? else {
                 continue;
             };
-            tracing::info!(link = was.name, attachment = %dead.attachment, "came back from a pod that died");
+            tracing::info!(link = was.name, attachment = %dead.attachment, "restoring a link that returned from a dead pod");
             let link = function::restore(kernel, &link, &was)?;
             make_as_it_was(kernel, &link, &was, &hardware(&all))?;
-            // Its addresses are for DEL or GC to release; the link is the host's again.
+            // DEL or GC releases its addresses. The link belongs to the host again.
             entry.begin(Intent {
                 device: None,
                 ..intent
@@ -136,7 +137,7 @@ impl CniIpoib {
     }
 }
 
-/// Whether the namespace that ADD saw is there; one that cannot be looked at is.
+/// Whether the namespace that ADD used exists. If that cannot be checked, it counts as existing.
 pub(super) fn lives(intent: &Intent) -> bool {
     pod_if_there(&intent.netns, Some(intent.netns_id)).map_or(true, |netns| netns.is_some())
 }
@@ -146,9 +147,9 @@ fn has(other: &Written, was: &Snapshot) -> bool {
     its.is_some_and(|its| its.hardware.is_same(&was.hardware))
 }
 
-/// Whether the device behind the link is there and driven, so that the link must be somewhere.
+/// Whether the device of the link exists and has a driver, so that the link must be in some namespace.
 fn has_driver(was: &Snapshot) -> bool {
-    // Devices of other buses need not say who drives them.
+    // Devices of other buses may have no driver link in sysfs.
     let says = |device: &String| device.starts_with("pci/") || device.starts_with("auxiliary/");
     let told = was.hardware.device.as_ref().is_some_and(says);
     let path = was.hardware.path.as_ref();

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a link of hardware is known by, whatever its name and wherever it is. Pure.
+//! Identifies a hardware link, whatever its name and namespace. Pure.
 
 use common::netlink::{HwAddress, Link, LinkLayer};
 use common::rdma::Guid;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A link of hardware.
+/// The identity of a hardware link.
 ///
-/// Neither name nor index: the kernel gives a link another name when its namespace dies and the first is taken, and an
-/// `IPoIB` link is made anew, with another index, whenever its RDMA device moves.
+/// It has neither name nor index: the kernel renames a link if its namespace ends and its name is in use on
+/// the host, and recreates an `IPoIB` link with another index whenever its RDMA device moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hardware {
-    /// Bus and name of the device behind it, e.g. `pci/0000:3b:00.0`; `None` before Linux 5.14.
+    /// Bus and name of its device, e.g. `pci/0000:3b:00.0`; `None` before Linux 5.14.
     pub device: Option<String>,
-    /// The device's folder in sysfs; as long as it is there, the link is somewhere.
+    /// The device's folder in sysfs. While it exists, the link is in some namespace.
     pub path: Option<PathBuf>,
-    /// The port's GUID, on InfiniBand; the one it gets, where it gets another.
+    /// The port's GUID on InfiniBand; the new one, if the port gets another.
     pub port_guid: Option<Guid>,
-    /// The address it was made with, on Ethernet; the one it has now where the driver does not tell.
+    /// The permanent address on Ethernet; the present one if the driver reports none.
     pub address: HwAddress,
-    /// A virtual function that gets another GUID: the device alone tells which it is.
+    /// A virtual function that gets another GUID: only the device identifies it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_device: bool,
 }
 
 impl Hardware {
-    /// What `link` is known by; `path` is its device's folder.
+    /// The identity of `link`; `path` is its device's folder.
     pub fn of(link: &Link, path: Option<PathBuf>) -> Self {
         Self {
             device: link.device.clone(),
@@ -38,7 +38,7 @@ impl Hardware {
         }
     }
 
-    /// Whether `link` is this one. Its children, and the other ports of its device, are not.
+    /// Whether `link` is this link. Its children, and the other ports of its device, are not.
     pub fn is(&self, link: &Link) -> bool {
         let elsewhere = matches!((&self.device, &link.device), (Some(ours), Some(its)) if ours != its);
         if elsewhere || is_made_by_software(link) {
@@ -53,7 +53,7 @@ impl Hardware {
             (Some(guid), LinkLayer::Infiniband) => link.address.port_guid() == Some(guid),
             (None, LinkLayer::Ethernet) => {
                 self.address == permanent(link)
-                    // Where the driver tells no permanent address the pod may have given it another one.
+                    // Without a permanent address from the driver, the pod may have changed the address.
                     || link.perm_address.is_none() && self.device.is_some() && self.device == link.device
             }
             _ => false,
@@ -70,7 +70,7 @@ impl Hardware {
             && self.address_id() == other.address_id()
     }
 
-    /// Beside a GUID the address says nothing: it has the number of a queue pair.
+    /// Beside a GUID the address means nothing: it contains the number of a queue pair.
     fn address_id(&self) -> Option<&HwAddress> {
         self.port_guid.is_none().then_some(&self.address)
     }
@@ -81,8 +81,9 @@ fn permanent(link: &Link) -> HwAddress {
     told.unwrap_or(&link.address).clone()
 }
 
-/// Children, bonds, bridges: everything that is made by a request. An `IPoIB` link is of a kind too, but hangs on no
-/// other; a child whose parent has its own number in another namespace does not say so, and is told by its group.
+/// Whether a link was created by a request: children, bonds, bridges. An `IPoIB` link has a kind too, but no
+/// parent. A child whose parent has the same index in another namespace reports no parent either, and is
+/// recognized by its group.
 pub fn is_made_by_software(link: &Link) -> bool {
     match link.kind.as_deref() {
         None => link.parent.is_some(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a whole link may leave the host, and what it becomes in the pod. Pure.
+//! Decides whether a whole link may leave the host, and its configuration in the pod. Pure.
 
 use super::DeviceError;
 use super::facts::Facts;
@@ -12,31 +12,31 @@ use common::netlink::{HwAddress, Link, LinkLayer};
 use common::rdma::{Guid, PortState};
 use std::time::Duration;
 
-/// A port needs some seconds to find its link partner again; an `IPoIB` link also joins its groups.
+/// A port needs some seconds to retrain its link. An `IPoIB` link also joins its groups.
 const CARRIER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same where the subnet manager has to find a new GUID first, by a sweep.
+/// The same if the subnet manager must first discover a new GUID by a sweep.
 const GUID_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a link becomes in the pod.
+/// The configuration of a link in the pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moved {
     /// The link as it is on the host.
     pub link: Link,
-    /// The MTU to give it, in bytes; none leaves the host's.
+    /// The MTU to set, in bytes; `None` keeps the host's.
     pub mtu: Option<u32>,
-    /// The hardware address to give it; none leaves its own.
+    /// The hardware address to set; `None` keeps its own.
     pub address: Option<HwAddress>,
-    /// The GUID to give the virtual function it is on; none leaves its own.
+    /// The GUID to set on its virtual function; `None` keeps its own.
     pub guid: Option<Guid>,
     /// How long it may take to get carrier.
     pub carrier_timeout: Duration,
 }
 
-/// Decides what `config` means for the master of `host`.
+/// Plans the move of the master of `host` by `config`.
 ///
 /// # Errors
-/// The node or somebody else needs the link, or it cannot become what is asked for.
+/// The node or a pod uses the link, or the link cannot have the requested configuration.
 pub fn moved(config: &Config, host: &Host, facts: &Facts) -> Result<Moved, Error> {
     require_fitting_keys(&config.only_for, Mode::Device)?;
     if host.side == Side::Pod {
@@ -52,7 +52,7 @@ pub fn moved(config: &Config, host: &Host, facts: &Facts) -> Result<Moved, Error
     require_no_address(config, host, facts)?;
     require_another(config, host, facts)?;
     let guid = guid(config, host, facts)?;
-    // A function becomes active when the subnet manager has seen its GUID, which may have been set just now.
+    // A function becomes active once the subnet manager has seen its GUID, which may have been set just now.
     let gets_guid = config.guid.is_some() && facts.function.is_some();
     if !gets_guid {
         require_carrying(host)?;
@@ -102,7 +102,7 @@ fn require_guid(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error
     }
 }
 
-/// The GUID that the virtual function is to be given.
+/// The GUID to set on the virtual function.
 fn guid(config: &Config, host: &Host, facts: &Facts) -> Result<Option<Guid>, Error> {
     let own = host.master.address.port_guid();
     let asked = config
@@ -127,7 +127,7 @@ fn guid(config: &Config, host: &Host, facts: &Facts) -> Result<Option<Guid>, Err
     Ok(asked)
 }
 
-/// Somebody else would lose it.
+/// Fails if another user would lose the link.
 fn require_unused(host: &Host, facts: &Facts) -> Result<(), Error> {
     let name = &host.master.name;
     if let Some(holder) = &facts.holder {
@@ -156,7 +156,7 @@ fn require_unused(host: &Host, facts: &Facts) -> Result<(), Error> {
     Ok(())
 }
 
-/// What else speaks against it, for a message that has a reason already.
+/// Further uses of the link, for a message that already has a reason.
 fn used(facts: &Facts) -> String {
     let mut more = facts.addresses.clone();
     more.extend(
@@ -172,7 +172,7 @@ fn used(facts: &Facts) -> String {
     }
 }
 
-/// The node would lose an address or its way out.
+/// Fails if the node would lose an address or its default route.
 fn require_no_address(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error> {
     if let Some(link) = &facts.default_route {
         let reason = format!("the default route of this node leads over {link}");
@@ -206,7 +206,8 @@ fn require_another(config: &Config, host: &Host, facts: &Facts) -> Result<(), Er
     Ok(())
 }
 
-/// A pod would wait in vain. What an Ethernet link that is down could carry is not known before it is up.
+/// Fails if a pod would wait in vain. Whether an Ethernet link that is down has carrier is unknown until it
+/// is up.
 fn require_carrying(host: &Host) -> Result<(), Error> {
     let link = &host.master;
     let reason = match (&host.port, link.layer) {
@@ -237,7 +238,7 @@ fn mtu(config: &Config, host: &Host) -> Result<Option<u32>, Error> {
     }
 }
 
-/// A port's GUID is the port's.
+/// Fails if a port would get a GUID that is not its own.
 fn address(config: &Config, host: &Host, given: Option<Guid>) -> Result<Option<HwAddress>, Error> {
     let Some(guid) = given.or(host.master.address.port_guid()) else {
         return match &config.mac {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way back: a link leaves the pod, and on the host becomes what it was.
+//! Restores a link: moves it out of the pod and restores its state on the host.
 //!
-//! Holds always: every step looks first and changes only what differs, so that it can be repeated after a kill at any
-//! point, and is right too when nothing was changed yet. A link is found by its hardware, never by its name.
+//! Invariant: every step reads the state first and changes only what differs. So it can be repeated after a
+//! kill at any point, and does nothing if nothing was changed yet. A link is found by its hardware, never by
+//! its name.
 
 use super::hardware::Hardware;
 use super::snapshot::Snapshot;
@@ -10,7 +11,7 @@ use crate::error::Error;
 use crate::kernel::{Kernel, Side, links};
 use common::netlink::{self, HwAddress, Link, LinkChange, LinkLayer};
 
-/// The link on `side`, if it is there.
+/// The link on `side`; `None` if it is not there.
 ///
 /// # Errors
 /// The kernel refuses to list the links.
@@ -18,7 +19,7 @@ pub fn find(kernel: &mut dyn Kernel, side: Side, hardware: &Hardware) -> Result<
     Ok(links(kernel, side)?.into_iter().find(|link| hardware.is(link)))
 }
 
-/// Moves the link from the pod to the host; false if it is not in the pod.
+/// Moves the link from the pod to the host. Returns `false` if it is not in the pod.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -26,7 +27,7 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
     let Some(link) = find(kernel, Side::Pod, &was.hardware)? else {
         return Ok(false);
     };
-    // The host may have a link that is called so, and the move would end half-way.
+    // The host may have a link of that name, and the move would stop half-way.
     for altname in &link.altnames {
         ask(format!("take the altname {altname} from {}", link.name), || {
             kernel.delete_altname(Side::Pod, link.index, altname)
@@ -47,12 +48,12 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
     Ok(true)
 }
 
-/// Makes a link of the host what it was. A link of `others`, which came back too and for which its name was free, makes
-/// room.
+/// Restores the state of a link on the host. A link of `others` that also returned and took its name is
+/// renamed.
 ///
 /// # Errors
-/// The kernel refuses to change the link. A name that another link has by now, or an address or route that cannot be
-/// given back, is logged instead: it would keep a pod from being removed for ever.
+/// The kernel refuses to change the link. A name that another link has now, or an address or route that
+/// cannot be restored, is only logged: an error would keep a pod from being removed forever.
 pub fn make_as_it_was(
     kernel: &mut dyn Kernel,
     link: &Link,
@@ -66,7 +67,7 @@ pub fn make_as_it_was(
     let name = if renamed { &was.name } else { &link.name };
     for (key, value) in &was.sysctls {
         if let Err(error) = kernel.set_sysctl(name, key, value) {
-            tracing::warn!(link = name, key, value, %error, "cannot be set back");
+            tracing::warn!(link = name, key, value, %error, "cannot restore a sysctl of the link");
         }
     }
     if link.up != was.up || link.name != was.name {
@@ -79,18 +80,18 @@ pub fn make_as_it_was(
     }
     for saved in &was.carried {
         if let Err(error) = kernel.give_back(link.index, saved) {
-            tracing::warn!(link = was.name, what = saved.what, %error, "cannot be given back to the link");
+            tracing::warn!(link = was.name, what = saved.what, %error, "cannot restore an address, route or neighbour of the link");
         }
     }
     Ok(())
 }
 
-/// Gives the link its name; false if another link has it.
+/// Restores the name of the link. Returns `false` if another link has it.
 fn rename(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot, others: &[Hardware]) -> Result<bool, Error> {
     if link.name == was.name {
         return Ok(true);
     }
-    // What was its altname once more is its name.
+    // The name may have become an altname meanwhile.
     if link.altnames.contains(&was.name) {
         ask(
             format!("take the altname {} from {}", was.name, link.name),
@@ -105,7 +106,7 @@ fn rename(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot, others: &[Hardwa
             tracing::warn!(
                 name = was.name,
                 is = link.name,
-                "another link has this name now; the one that came back keeps its own"
+                "another link has this name now; the returned link keeps its present one"
             );
             return Ok(false);
         };
@@ -115,7 +116,7 @@ fn rename(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot, others: &[Hardwa
     Ok(true)
 }
 
-/// Before Linux 6.2 a link that is up cannot be renamed.
+/// Renames a link. Before Linux 6.2 a link that is up cannot be renamed.
 fn call_it(kernel: &mut dyn Kernel, link: &Link, name: &str) -> Result<(), Error> {
     let down = LinkChange {
         up: Some(false),
@@ -145,13 +146,13 @@ fn restore_altnames(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
     }
     for name in was.altnames.iter().filter(|name| !link.altnames.contains(name)) {
         if let Err(error) = kernel.add_altname(link.index, name) {
-            tracing::warn!(link = was.name, altname = name, %error, "cannot be given back to the link");
+            tracing::warn!(link = was.name, altname = name, %error, "cannot restore an altname of the link");
         }
     }
     Ok(())
 }
 
-/// A link that was made anew has the mode of a new one, and the mode decides on the MTU, so that it comes first.
+/// Restores the IPoIB mode first: a recreated link has the default mode, and the mode determines the MTU.
 fn restore_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
     let is = Snapshot::transport_of(link);
     match was.ipoib() {
@@ -183,7 +184,7 @@ fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
             format!("set alias, group and address of {}", was.name),
         )?;
     }
-    // Alone, and always: a new mode has just changed it.
+    // A separate request, and always: a new mode has just changed the MTU.
     let mtu = LinkChange {
         mtu: Some(was.mtu),
         ..LinkChange::default()
@@ -199,7 +200,8 @@ fn restore_settings(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
     Ok(())
 }
 
-/// On InfiniBand the address is the kernel's: a queue pair's number and the port's GID.
+/// The hardware address to restore. On InfiniBand the kernel sets it: a queue pair's number and the port's
+/// GID.
 fn address<'w>(link: &Link, was: &'w Snapshot) -> Option<&'w HwAddress> {
     (link.layer == LinkLayer::Ethernet && link.address != was.address).then_some(&was.address)
 }
@@ -213,12 +215,12 @@ fn change_host(
     ask(step, || kernel.change_link(Side::Host, index, change))
 }
 
-/// A request whose refusal is told by what it was to do.
+/// Runs a request. Its error names `step`.
 pub(super) fn ask<T>(step: String, request: impl FnOnce() -> Result<T, netlink::Error>) -> Result<T, Error> {
     request().map_err(|source| Error::Kernel { step, source })
 }
 
-/// A name for a link whose own is taken, the same after each kill.
+/// A temporary name for a link whose own is in use. It is the same after each kill.
 fn temporary(hardware: &Hardware) -> String {
     let text = serde_json::to_string(hardware).unwrap_or_default();
     format!("rn{:08x}", crate::mark::fnv1a(text.as_bytes()))

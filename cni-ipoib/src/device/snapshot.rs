@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A link as the host had it, written into the attachment's file before it is touched.
+//! The state of a link on the host, written to the journal before the link is touched.
 
 use super::function::Function;
 use super::hardware::Hardware;
@@ -15,13 +15,14 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// The boot it was taken in. After another one the kernel has made the link anew, and nothing of this holds.
+    /// The boot in which it was taken. After a reboot the kernel has recreated the link, and the snapshot is
+    /// void.
     pub boot: String,
-    /// What the link is known by.
+    /// The identity of the link.
     pub hardware: Hardware,
     /// Its name on the host.
     pub name: String,
-    /// Its further names.
+    /// Its altnames.
     pub altnames: Vec<String>,
     /// Its description.
     pub alias: Option<String>,
@@ -29,28 +30,28 @@ pub struct Snapshot {
     pub group: u32,
     /// Its hardware address.
     pub address: HwAddress,
-    /// In bytes.
+    /// Its MTU, in bytes.
     pub mtu: u32,
-    /// Administratively up.
+    /// Whether it is administratively up.
     pub up: bool,
-    /// How it makes its link-local address, as `ip link` names it.
+    /// Its mode of making link-local addresses, with the name of `ip link`.
     pub addr_gen_mode: Option<String>,
-    /// `IPoIB` mode, as `ip link` names it, and whether user space joins multicast groups.
+    /// Its `IPoIB` mode, with the name of `ip link`, and whether user space joins multicast groups.
     pub ipoib: Option<(String, bool)>,
-    /// Addresses, routes, permanent neighbours.
+    /// Its addresses, routes and permanent neighbours.
     pub carried: Vec<Saved>,
-    /// Settings that somebody changed.
+    /// Its sysctls that differ from the defaults.
     pub sysctls: Sysctls,
-    /// The virtual function it is on, with its GUIDs, if it gets others.
+    /// Its virtual function, with the GUIDs, if it gets others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<Function>,
 }
 
 impl Snapshot {
-    /// What must be known to put `link`, a link of the host, back as it is. `path` is its device's folder in sysfs.
+    /// Reads the state of `link`, a link of the host. `path` is its device's folder in sysfs.
     ///
     /// # Errors
-    /// The kernel refuses a question.
+    /// The kernel refuses a request.
     pub fn take(
         kernel: &mut dyn Kernel,
         link: &Link,
@@ -82,7 +83,7 @@ impl Snapshot {
         })
     }
 
-    /// The same for a virtual function that gets `guid`: its link is made anew with it.
+    /// The same for a virtual function that gets `guid`: its link is recreated with it.
     #[must_use]
     pub fn of_function(self, function: Function, guid: Guid) -> Self {
         let hardware = Hardware {
@@ -102,7 +103,7 @@ impl Snapshot {
         boot().is_ok_and(|boot| boot == self.boot)
     }
 
-    /// The `IPoIB` mode of `link`, and whether user space joins groups; none for a link of another kind.
+    /// The `IPoIB` mode of `link`, and whether user space joins groups; `None` for a link of another kind.
     pub fn transport_of(link: &Link) -> Option<(IpoibMode, bool)> {
         match &link.info {
             LinkInfo::Ipoib { mode, umcast, .. } => Some((*mode, *umcast)),
@@ -116,13 +117,13 @@ impl Snapshot {
         Some((mode.parse().ok()?, *umcast))
     }
 
-    /// How the link makes its link-local address.
+    /// The link's mode of making link-local addresses.
     pub fn addr_gen_mode(&self) -> Option<AddrGenMode> {
         self.addr_gen_mode.as_deref()?.parse().ok()
     }
 }
 
-/// The name of this boot (`random(4)`, `boot_id`).
+/// The id of this boot (`random(4)`, `boot_id`).
 fn boot() -> Result<String, Error> {
     let file = "/proc/sys/kernel/random/boot_id";
     let text = fs::read_to_string(file).map_err(|source| Error::Io {

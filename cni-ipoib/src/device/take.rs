@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way into the pod: a link of the host becomes the pod's, under the pod's name, in the order its layer asks for.
+//! Moves a link of the host into the pod under the pod's name, in the order that its layer requires.
 //!
-//! Holds always: the way back is known before the first request. On Ethernet the link goes first and its RDMA device after it;
-//! on InfiniBand the RDMA device goes first, since its move destroys the link and makes it anew, in the pod or on the host,
-//! depending on the kernel.
+//! Invariant: the undo step is registered before the first request. On Ethernet the link moves before its
+//! RDMA device. On InfiniBand the RDMA device moves first: its move destroys the link and recreates it, in
+//! the pod or on the host, depending on the kernel.
 
 use super::put_back::ask;
 use super::snapshot::Snapshot;
@@ -16,7 +16,7 @@ use common::netlink::{Link, LinkChange, LinkLayer};
 /// Moves the link into the pod, where it is down and has its name.
 ///
 /// # Errors
-/// The kernel refuses; whatever was done is for [`put_back`](super::put_back) to undo.
+/// The kernel refuses. [`put_back`](super::put_back) undoes what was done.
 pub fn take(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
     let moved = &plan.moved;
     let exclusive = plan.grant.as_ref().filter(|grant| grant.moved().is_some());
@@ -37,7 +37,7 @@ pub fn take(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
     in_pod(kernel, plan)
 }
 
-/// The link that the kernel made anew when the RDMA device moved.
+/// The link that the kernel recreated when the RDMA device moved.
 fn remade(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(Side, Link), Error> {
     let guid = plan.snapshot.hardware.port_guid.unwrap_or_default();
     reappeared(kernel, guid)?.ok_or_else(|| {
@@ -52,7 +52,7 @@ fn lost(plan: &Plan, reason: String) -> Error {
     DeviceError::Lost { link, reason }.into()
 }
 
-/// From the host into the pod under the pod's name, in one request; or only that name, if it is there already.
+/// Moves the link into the pod and renames it in one request; if it is in the pod already, only renames it.
 fn enter(kernel: &mut dyn Kernel, plan: &Plan, side: Side, link: &Link) -> Result<(), Error> {
     let name = plan.ifname.as_str();
     let change = LinkChange {
@@ -66,7 +66,8 @@ fn enter(kernel: &mut dyn Kernel, plan: &Plan, side: Side, link: &Link) -> Resul
             kernel.change_link(Side::Pod, link.index, &change)
         });
     }
-    // One of them may be the pod's name; and before Linux 6.6 they stay behind and block the host.
+    // An altname may equal the pod's name. Before Linux 6.6 altnames stay on the host and block the name
+    // there.
     for altname in &link.altnames {
         ask(format!("take the altname {altname} from {}", link.name), || {
             kernel.delete_altname(Side::Host, link.index, altname)
@@ -86,7 +87,7 @@ fn in_pod(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
         .ok_or_else(|| lost(plan, format!("it was moved, and is not in the pod as {name}")))
 }
 
-/// A link that was made anew has forgotten its mode.
+/// Restores the IPoIB mode of a link that was recreated.
 fn settle_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
     match (was.ipoib(), Snapshot::transport_of(link)) {
         (Some(mode), Some(is)) if mode != is => ask(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One call at a time looks for a link to move, or puts one back: between looking and writing down nobody may change
-//! what was seen.
+//! A lock for calls that choose a link to move, or restore one: the state that a call has read must not
+//! change before the call has written its journal entry.
 
 use crate::error::Error;
 use crate::folders;
@@ -10,17 +10,17 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A turn takes milliseconds, and a runtime gives a whole sandbox two minutes.
+/// A call holds the lock for milliseconds, and a runtime allows two minutes for a whole sandbox.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The turn of one call; it ends with the value, or with the process.
+/// The lock of one call. It ends with the value, or with the process.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _file: File,
 }
 
 impl Turn {
-    /// Waits for the turn. `state` is the state directory.
+    /// Waits for the lock. `state` is the state directory.
     ///
     /// # Errors
     /// [`Error::Locked`] after twenty seconds; [`Error::Io`].
@@ -35,7 +35,7 @@ impl Turn {
             remedy: "set RDMANET_STATE to a directory that root can write",
             source,
         };
-        // The folder itself, so that no file is left.
+        // Locks the folder itself, so that no lock file is left.
         let folder = folders::attachments(state).map_err(failed)?;
         let file = File::open(&folder).map_err(failed)?;
         let deadline = Instant::now() + wait;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A bond as a parent: its ports, and what carries each of them.
+//! A bond as a parent: its ports and their hardware.
 
 use super::{Drivers, Port, link_by_index, pci, port, root};
 use crate::error::Error;
@@ -10,7 +10,7 @@ use common::rdma::{PciAddress, Sysfs};
 /// A bond and its ports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bond {
-    /// How it spreads frames; none if this kernel has a mode that we do not know.
+    /// Its mode; `None` if the kernel has a mode that this version does not know.
     pub mode: Option<BondMode>,
     /// The index of the active port, in the modes that have one.
     pub active: Option<u32>,
@@ -21,15 +21,15 @@ pub struct Bond {
 /// One port of a bond.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BondPort {
-    /// The link that is in the bond.
+    /// The port's link.
     pub link: Link,
-    /// The link that children are asked of, as [`Host::root`](super::Host::root).
+    /// The link of which children are created, as [`Host::root`](super::Host::root).
     pub root: Link,
-    /// Its RDMA port, if it has one that can be seen from here.
+    /// Its RDMA port, if this namespace can see one.
     pub port: Option<Port>,
     /// The PCI address of its device.
     pub pci: Option<PciAddress>,
-    /// Who drives its root.
+    /// The drivers of its root.
     pub drivers: Drivers,
 }
 
@@ -45,12 +45,12 @@ impl Bond {
         self.ports.iter().map(|port| port.link.name.as_str()).collect()
     }
 
-    /// The PCI address of the active port's device, or of the first port's: a bond has none of its own.
+    /// The PCI address of the active port's device, or of the first port's: a bond has none itself.
     pub(super) fn pci(&self) -> Option<PciAddress> {
         self.active_first().first().and_then(|port| port.pci)
     }
 
-    /// The active port first, the others behind it.
+    /// The ports, the active one first.
     pub(crate) fn active_first(&self) -> Vec<&BondPort> {
         let mut ports: Vec<&BondPort> = self.ports.iter().collect();
         ports.sort_by_key(|port| Some(port.link.index) != self.active);
@@ -58,7 +58,7 @@ impl Bond {
     }
 }
 
-/// Reads the bond that `master` is; none if it is something else.
+/// Reads the bond `master`; `None` if it is not a bond.
 pub(super) fn observe(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,

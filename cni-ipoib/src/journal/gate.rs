@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gate of a network: ADDs pass it side by side, GC shuts it while the IPAM plugin collects.
+//! The gate of a network: ADDs pass it side by side, and GC shuts it while the IPAM plugin collects.
 //!
-//! Without it an ADD could begin between GC's look at who is there and the IPAM plugin's, and lose the address that it
-//! has just been given. (The specification asks runtimes to let nothing run beside GC; not all of them know.)
-//! A lock on the directory itself, which the kernel takes from a process that dies.
+//! Without the gate an ADD could begin between GC's listing and the IPAM plugin's, and lose the address that
+//! it has just got. (The specification asks runtimes to run nothing beside GC, but not all of them comply.)
+//! The gate is a lock on the directory itself; the kernel releases it when the process ends.
 
 use super::io_error;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often a gate that is held is tried again.
+/// The pause between two attempts to take the gate.
 const POLL: Duration = Duration::from_millis(5);
 
 /// A passage, or the shut gate, until it is dropped.
@@ -22,7 +22,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Passes, beside others, once no GC shuts the gate.
+    /// Passes the gate, beside other ADDs, once no GC shuts it.
     ///
     /// # Errors
     /// [`Error::Locked`] after `wait`, [`Error::Io`].
@@ -30,10 +30,10 @@ impl Gate {
         Self::held(dir, wait, File::try_lock_shared)
     }
 
-    /// Shuts the gate once everybody has passed.
+    /// Shuts the gate once no ADD is passing it.
     ///
     /// # Errors
-    /// As [`Gate::pass`]; another GC has it then.
+    /// As [`Gate::pass`]; then another GC holds the gate.
     pub(super) fn shut(dir: &Path, wait: Duration) -> Result<Self, Error> {
         Self::held(dir, wait, File::try_lock)
     }

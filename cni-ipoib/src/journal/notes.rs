@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which program works on an attachment for a call: a note in the attachment's file.
+//! Records the program that works on an attachment for a call, in the attachment's file.
 //!
-//! A runtime that kills ADD at its time limit does not kill the IPAM plugin that ADD waits for. The lock on the attachment's file
-//! ends with ADD. So ADD notes the IPAM plugin's process before that process gets its configuration, and the next call waits
-//! until the noted process has ended. What the IPAM plugin leaves behind is not waited for: a plugin has answered when its
-//! process ends.
+//! A runtime that kills ADD at its time limit does not kill the IPAM plugin that ADD waits for, but the lock
+//! on the attachment's file ends with ADD. So ADD records the IPAM plugin's process before that process gets
+//! its configuration, and the next call waits until the recorded process has ended. It does not wait for that
+//! process' children: a plugin has answered when its own process ends.
 //!
-//! Invariant: a process is noted before it can do anything, since a plugin that gets no configuration does nothing. A process
-//! is known by its number and its start time, so that a later one with the same number is another one.
+//! Invariant: a process is recorded before it can change anything, since a plugin without its configuration
+//! does nothing. A process is identified by its id and its start time, so that a reused id is not the same
+//! process.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What the line of a note begins with.
+/// The first word of a record's line.
 const RUNNING: &str = "running";
 
-/// Where the notes of one attachment are written.
+/// Writes the records of one attachment.
 #[derive(Debug)]
 pub struct Notes {
     file: File,
@@ -27,9 +28,9 @@ pub struct Notes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Running {
     pid: u32,
-    /// When it started, in clock ticks since the node did.
+    /// Its start time, in clock ticks since the node booted.
     started: u64,
-    /// The PID namespace that the number belongs to, by its inode.
+    /// The PID namespace of the id, by its inode.
     namespace: u64,
 }
 
@@ -38,8 +39,9 @@ impl Notes {
         file.try_clone().map(|file| Self { file })
     }
 
-    /// Notes that the process `pid`, a child of this one, works on the attachment. One that has ended already, as a script
-    /// may that reads no configuration, needs no note: no later call has to wait for it.
+    /// Records that the process `pid`, a child of this one, works on the attachment. A process that has ended
+    /// already, such as a script that reads no configuration, needs no record: no later call must wait for
+    /// it.
     ///
     /// # Errors
     /// The file cannot be written, or /proc cannot be read.
@@ -73,7 +75,7 @@ impl Running {
         }))
     }
 
-    /// Reads the line of a note.
+    /// Parses the line of a record.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(line)
             .ok()?
@@ -90,14 +92,14 @@ impl Running {
         })
     }
 
-    /// Whether the process is still there. One of another PID namespace is not: when a namespace ends, the kernel kills
-    /// what is in it, and a runtime calls all its plugins in one namespace.
+    /// Whether the process is still running. A process of another PID namespace is not: the kernel kills all
+    /// processes of a namespace that ends, and a runtime calls all its plugins in one namespace.
     pub(super) fn is_alive(self) -> bool {
         own_namespace().is_ok_and(|own| own == self.namespace) && start_of(self.pid) == Some(self.started)
     }
 }
 
-/// Whether `line` of an attachment's file is a note, whole or not.
+/// Whether `line` of an attachment's file is a record, complete or not.
 pub(super) fn is_note(line: &[u8]) -> bool {
     line.starts_with(RUNNING.as_bytes())
 }
@@ -106,7 +108,7 @@ fn own_namespace() -> io::Result<u64> {
     fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino())
 }
 
-/// The start time of a process (field 22 of `/proc/PID/stat`); none if it has ended, reaped or not.
+/// The start time of a process (field 22 of `/proc/PID/stat`); `None` if it has ended, reaped or not.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
     // The second field is the program's name in parentheses, which may contain anything.
@@ -114,7 +116,7 @@ fn start_of(pid: u32) -> Option<u64> {
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
-    // From the fourth field on.
+    // Counted from the fourth field.
     let started = fields.nth(18)?.parse().ok()?;
     (!matches!(state, "Z" | "X")).then_some(started)
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which attachments have a whole link: an empty file for each, beside the journal.
+//! Markers of the attachments with a whole link: an empty file for each, beside the journal.
 //!
-//! Every ADD returns the links of dead pods to what they were. It must find those few attachments without reading the files of
+//! Every ADD restores the links of dead pods. It must find those few attachments without reading the files of
 //! all others, of which a node may have thousands.
 //!
-//! Invariant: while an attachment's file names a whole link, its marker is there: the marker is set before that line is written and
-//! unset after the file is gone. So a kill leaves at most a marker too many, which costs one look.
+//! Invariant: while an attachment's file has a whole link, its marker exists. The marker is created before
+//! that line is written and removed after the file. So a kill leaves at most one extra marker, which costs
+//! one read.
 
 use super::{Journal, Written, attachment_of, io_error, names, written};
 use crate::error::Error;
@@ -15,7 +16,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where the markers are, below the state directory.
+/// The folder of the markers, below the state directory.
 const WHOLE: &str = "whole";
 
 /// The marker of one attachment.
@@ -41,7 +42,7 @@ impl Marker {
         write(&self.state.join(WHOLE), &self.place)
     }
 
-    /// Nothing to do where no marker is.
+    /// Removes the marker, if it exists.
     pub(super) fn unset(&self) -> Result<(), Error> {
         let file = self.state.join(WHOLE).join(&self.place);
         match fs::remove_file(&file) {
@@ -53,7 +54,7 @@ impl Marker {
     }
 }
 
-/// What the attachments of every network wrote down that have a whole link. Nobody is waited for, as in [`written`].
+/// The journal entries of every network with a whole link. Takes no locks, as [`written`].
 pub(crate) fn whole_links(state: &Path) -> Result<Vec<Written>, Error> {
     know(state)?;
     let root = state.join(WHOLE);
@@ -75,8 +76,8 @@ pub(crate) fn whole_links(state: &Path) -> Result<Vec<Written>, Error> {
     Ok(all)
 }
 
-/// Sees to it that markers tell of every attachment. Earlier releases set none, so where there is no folder of markers, all
-/// files are read once. Two calls may do this at once: both write the same markers.
+/// Creates the folder of markers if it does not exist. Earlier releases wrote no markers, so all files are
+/// read once. Two calls may do this at once: both write the same markers.
 fn know(state: &Path) -> Result<(), Error> {
     let root = state.join(WHOLE);
     if root.exists() || !state.exists() {
@@ -92,7 +93,7 @@ fn know(state: &Path) -> Result<(), Error> {
         .collect::<Vec<_>>();
     folders::private(&unfinished).map_err(|e| io_error("create", &unfinished, e))?;
     made.iter().try_for_each(|place| write(&unfinished, place))?;
-    // The folder is there with everything in it, or not at all.
+    // The rename makes the folder appear with its full content, or not at all.
     if fs::rename(&unfinished, &root).is_err() {
         let _ = fs::remove_dir_all(&unfinished);
         made.iter().try_for_each(|place| write(&root, place))?;

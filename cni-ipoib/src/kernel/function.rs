@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this plugin asks of the kernel about `InfiniBand` virtual functions.
+//! Requests to the kernel about `InfiniBand` virtual functions.
 
 use super::Namespaces;
 use crate::device::function::Function;
@@ -8,14 +8,14 @@ use common::rdma::Guid;
 use std::fs;
 use std::io;
 
-/// The GUIDs of virtual functions, and the drivers that take them up.
+/// The GUIDs of virtual functions, and the drivers that use them.
 pub trait VirtualFunctions {
     /// Sets the GUIDs of virtual function `number` of the physical function whose link is `physical`.
     fn set_function_guids(&mut self, physical: u32, number: u32, node: Guid, port: Guid)
     -> Result<(), Error>;
-    /// Takes a function from its driver; its links and its RDMA device are gone then.
+    /// Unbinds a function from its driver. Its links and its RDMA device then disappear.
     fn unbind_function(&mut self, function: &Function) -> io::Result<()>;
-    /// Gives a function to its driver; false if a driver has it.
+    /// Binds a function to its driver. Returns `false` if it has a driver already.
     fn bind_function(&mut self, function: &Function) -> io::Result<bool>;
 }
 

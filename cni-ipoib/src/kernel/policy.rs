@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What policy routing asks of the kernel.
+//! Requests to the kernel for policy routing.
 
 use super::{Namespaces, Side};
 use common::netlink::{Added, Error, Rule};
 use std::fs;
 use std::io;
 
-/// `rp_filter` 2 takes a packet whose source is reachable over any link: the answer to it goes by a rule, but what a
-/// neighbouring rail sends may be routed over another link. `arp_ignore` 1 answers for an address only on the link that
-/// has it, and `arp_announce` 2 asks with the address of the link that asks (`Documentation/networking/ip-sysctl.rst`);
-/// of each the kernel takes the larger of this and `conf/all`.
+/// The sysctls of an interface with policy routing.
+///
+/// `rp_filter` 2 accepts a packet whose source is reachable over any link: the answer is routed by a rule,
+/// but packets of a neighbouring rail may arrive over another link. `arp_ignore` 1 answers for an address
+/// only on the link that has it, and `arp_announce` 2 asks with the address of the asking link
+/// (`Documentation/networking/ip-sysctl.rst`). The kernel uses the larger of each value and that of
+/// `conf/all`.
 pub const RAIL_SETTINGS: [(&str, &str); 3] = [("rp_filter", "2"), ("arp_ignore", "1"), ("arp_announce", "2")];
 
-/// Rules of the pod's namespace, and how its links answer.
+/// The rules of the pod's namespace, and the ARP behaviour of its links.
 pub trait PolicyRouting {
-    /// The rules that look at nothing but the source.
+    /// The rules that match by source only.
     fn rules(&mut self) -> Result<Vec<Rule>, Error>;
     /// Adds a rule.
     fn add_rule(&mut self, rule: &Rule) -> Result<Added, Error>;
-    /// Deletes a rule; false if it was not there.
+    /// Deletes a rule. Returns `false` if it does not exist.
     fn delete_rule(&mut self, rule: &Rule) -> Result<bool, Error>;
-    /// Makes a link answer for its own IPv4 addresses and for no other's: [`RAIL_SETTINGS`].
+    /// Makes a link answer only for its own IPv4 addresses: [`RAIL_SETTINGS`].
     fn separate(&mut self, ifname: &str) -> io::Result<()>;
 }
 

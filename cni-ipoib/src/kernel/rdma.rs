@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this plugin asks of the kernel's RDMA subsystem.
+//! Requests to the kernel's RDMA subsystem.
 //!
-//! Holds always: its netlink sockets are opened on the first question, because opening one may load `ib_core`, which
-//! a node without RDMA has no use for.
+//! Invariant: the netlink sockets are opened by the first request, because opening one may load `ib_core`,
+//! which a node without RDMA does not need.
 
 use super::{Namespaces, Side};
 use common::netlink::{Error, NetnsMode, Rdma, RdmaDevice, RdmaPort, Socket};
@@ -14,7 +14,7 @@ use std::io;
 pub trait RdmaSubsystem {
     /// Whether the node's namespaces share the RDMA devices.
     fn rdma_mode(&mut self) -> Result<NetnsMode, Error>;
-    /// The RDMA devices that a namespace sees; none without an RDMA subsystem.
+    /// The RDMA devices that a namespace sees; empty without an RDMA subsystem.
     fn rdma_devices(&mut self, side: Side) -> Result<Vec<RdmaDevice>, Error>;
     /// The ports of a device that the namespace sees.
     fn rdma_ports(&mut self, side: Side, device: u32) -> Result<Vec<RdmaPort>, Error>;
@@ -24,7 +24,7 @@ pub trait RdmaSubsystem {
     fn rename_rdma_device(&mut self, side: Side, index: u32, name: &str) -> Result<(), Error>;
 }
 
-/// The sockets that are open.
+/// The open sockets.
 #[derive(Default)]
 pub(super) struct RdmaSockets {
     host: Option<Socket<Rdma>>,
@@ -53,7 +53,7 @@ fn open_once(
     }
 }
 
-/// What a kernel without an RDMA subsystem answers to the wish for such a socket.
+/// Whether the error means that the kernel has no RDMA subsystem.
 fn is_without_rdma(error: &Error) -> bool {
     matches!(error, Error::Socket(e) if e.raw_os_error() == Some(Errno::EPROTONOSUPPORT as i32))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this plugin asks of the kernel about links that it moves whole.
+//! Requests to the kernel about links that are moved whole.
 
 use super::{Namespaces, Side};
 use common::netlink::{Added, Carried, Error, IpoibMode, LinkChange, Saved};
@@ -16,27 +16,27 @@ pub type Sysctls = BTreeMap<String, String>;
 /// The folders with settings of a link.
 const SYSCTLS: [&str; 4] = ["ipv4/conf", "ipv4/neigh", "ipv6/conf", "ipv6/neigh"];
 
-/// Follows from the link, or cannot be read.
+/// Settings that follow from the link, or cannot be read.
 const NOT_KEPT: [&str; 2] = ["mtu", "stable_secret"];
 
-/// Links that are moved whole, and what they leave on the host.
+/// Links that are moved whole, and their state on the host.
 pub trait WholeLinks {
-    /// Moves a link from `from` to the other namespace and changes it there, in one request. It is down then, and what it
-    /// carried is gone.
+    /// Moves a link from `from` to the other namespace and changes it there, in one request. The link is then
+    /// down, and its addresses and routes are gone.
     fn move_link(&mut self, from: Side, index: u32, change: &LinkChange<'_>) -> Result<(), Error>;
     /// The addresses, routes and permanent neighbours of a link on the host.
     fn carried(&mut self, index: u32) -> Result<Carried, Error>;
-    /// Gives a link on the host what one carried.
+    /// Restores an object on a link of the host.
     fn give_back(&mut self, index: u32, saved: &Saved) -> Result<Added, Error>;
-    /// Gives a link on the host a further name; false if it has it.
+    /// Adds an altname to a link on the host. Returns `false` if the link has it already.
     fn add_altname(&mut self, index: u32, name: &str) -> Result<bool, Error>;
-    /// Takes a further name from a link; false if it has none such.
+    /// Removes an altname of a link. Returns `false` if the link does not have it.
     fn delete_altname(&mut self, side: Side, index: u32, name: &str) -> Result<bool, Error>;
-    /// Changes how an `IPoIB` link carries its packets.
+    /// Changes the transport of an `IPoIB` link.
     fn change_ipoib(&mut self, side: Side, index: u32, mode: IpoibMode, umcast: bool) -> Result<(), Error>;
-    /// The settings of a link on the host that differ from those a new link gets.
+    /// The sysctls of a link on the host that differ from the defaults.
     fn sysctls(&mut self, name: &str) -> io::Result<Sysctls>;
-    /// Sets one of them.
+    /// Sets one sysctl.
     fn set_sysctl(&mut self, name: &str, key: &str, value: &str) -> io::Result<()>;
 }
 
@@ -79,7 +79,7 @@ impl WholeLinks for Namespaces<'_> {
         for kind in SYSCTLS {
             let keys = match fs::read_dir(folder(kind, name)) {
                 Ok(keys) => keys,
-                // A kernel without IPv6, or a link that has it switched off.
+                // The kernel has no IPv6, or the link has it disabled.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => return Err(e),
             };
@@ -106,7 +106,7 @@ impl WholeLinks for Namespaces<'_> {
     }
 }
 
-/// The settings of a link of the host; the plugin's own threads never leave the host's namespace.
+/// The sysctls of a link on the host. The plugin's own threads never leave the host's namespace.
 fn folder(kind: &str, name: &str) -> PathBuf {
     Path::new("/proc/sys/net").join(kind).join(name)
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A bond as a parent.
 //!
-//! On Ethernet a child sits on the bond like on any other link. `IPoIB` has no child of a bond, so that there the pod
-//! gets a child of each port and a bond of its own: it fails over by itself, whatever becomes of the node's bond.
+//! On Ethernet the child is on the bond, like on any other link. The kernel has no `IPoIB` child of a bond,
+//! so there the pod gets a child of each port and its own bond. That bond fails over by itself, whatever
+//! happens to the node's bond.
 
 use super::{Child, JOIN_TIMEOUT, Way, of_link, shape};
 use crate::config::{BondUse, Config, Mode};
@@ -15,18 +16,19 @@ use common::netlink::{AddrGenMode, BondMode, FailOverMac, LinkInfo, LinkLayer, N
 use common::rdma::{Pkey, PortState};
 use std::time::Duration;
 
-/// How often the pod's bond looks at its ports. A failure is seen within this time, and costs one or two pings.
+/// The interval at which the pod's bond checks its ports. A failure is noticed within this time, and costs
+/// one or two pings.
 const MIIMON_MS: u32 = 100;
 
-/// How often the neighbours are told of a failover, one [`MIIMON_MS`] apart: on InfiniBand the hardware address
-/// changes with the port, and a datagram may be lost.
+/// How many times a failover is announced to the neighbours, one [`MIIMON_MS`] apart: on InfiniBand the
+/// hardware address changes with the port, and a datagram may be lost.
 const PEER_NOTIFICATIONS: u8 = 5;
 
 /// The longest name of a link (`IFNAMSIZ` without the final zero).
 const NAME_BYTES: usize = 15;
 
-/// The name in the pod of port `number` of the bond `ifname`: `net1p0`, `net1p1`, ...; where that is longer than the
-/// kernel takes, the attachment's mark stands for the name.
+/// The name in the pod of port `number` of the bond `ifname`: `net1p0`, `net1p1`, ... If that is too long for
+/// the kernel, the name is made from the attachment's mark.
 pub(crate) fn port_name(ifname: &IfName, mark: &Mark, number: usize) -> String {
     let name = format!("{ifname}p{number}");
     if name.len() <= NAME_BYTES {
@@ -36,7 +38,7 @@ pub(crate) fn port_name(ifname: &IfName, mark: &Mark, number: usize) -> String {
     }
 }
 
-/// Refuses a bond that the configuration does not want.
+/// Refuses a bond that the configuration excludes.
 pub(super) fn require_wanted(mode: Mode, config: &Config, host: &Host, bond: &Bond) -> Result<(), Error> {
     match (config.bond, host.master.layer) {
         (BondUse::Refuse, layer) => Err(Error::WrongKind {
@@ -57,7 +59,7 @@ pub(super) fn require_wanted(mode: Mode, config: &Config, host: &Host, bond: &Bo
     }
 }
 
-/// What the pod gets of a bond of InfiniBand ports.
+/// Plans the child of a bond of InfiniBand ports.
 pub(super) fn child(config: &Config, host: &Host, bond: &Bond) -> Result<Child, Error> {
     require_ipoib(host, bond)?;
     require_working(host, bond)?;
@@ -70,8 +72,8 @@ pub(super) fn child(config: &Config, host: &Host, bond: &Bond) -> Result<Child, 
     }
 }
 
-/// One child of each port, and a bond of them all. A port that carries nothing now is part of it all the same: the pod
-/// outlives the port, and is glad of it when the other one fails.
+/// Plans one child of each port, and a bond of them. It includes a port that carries no traffic now: the pod
+/// may outlive that state, and need the port when another one fails.
 fn in_pod(config: &Config, host: &Host, bond: &Bond) -> Result<Child, Error> {
     require_no_address(config, host)?;
     require_one_subnet(host, bond)?;
@@ -92,7 +94,7 @@ fn in_pod(config: &Config, host: &Host, bond: &Bond) -> Result<Child, Error> {
         },
         parent: host.master.name.clone(),
         parent_index: 0,
-        // A bond has no parent; asked for in the pod, its name meets no name of the host's.
+        // A bond has no parent. Requested in the pod, its name cannot conflict with a name on the host.
         side: Side::Pod,
         way: Way::Direct,
         mtu: config.mtu,
@@ -104,7 +106,7 @@ fn in_pod(config: &Config, host: &Host, bond: &Bond) -> Result<Child, Error> {
     })
 }
 
-/// The child of one port. What a port without a link knows of its partitions is not what it will know with one.
+/// Plans the child of one port. The P_Key table of a port without a link may change when the link comes up.
 fn child_of(config: &Config, host: &Host, port: &BondPort) -> Result<Child, Error> {
     let mut parent = as_parent(host, port);
     let working = carries(port);
@@ -119,7 +121,7 @@ fn child_of(config: &Config, host: &Host, port: &BondPort) -> Result<Child, Erro
     })
 }
 
-/// The port as if the configuration had named it.
+/// The port as a master.
 fn as_parent(host: &Host, port: &BondPort) -> Host {
     Host {
         side: host.side,
@@ -156,7 +158,7 @@ fn require_ipoib(host: &Host, bond: &Bond) -> Result<(), Error> {
     })
 }
 
-/// The bond is up and a port of it carries traffic.
+/// Fails unless the bond is up and one of its ports carries traffic.
 fn require_working(host: &Host, bond: &Bond) -> Result<(), Error> {
     let master = &host.master.name;
     if !host.master.up {
@@ -188,7 +190,7 @@ fn carries_nothing(host: &Host, bond: &Bond) -> Error {
     }
 }
 
-/// Why the bond `name` carries nothing: each of its ports, and what it lacks.
+/// Why the bond `name` carries no traffic: the state of each of its ports.
 pub(super) fn reason(name: &str, bond: &Bond) -> String {
     if bond.ports.is_empty() {
         return format!(
@@ -218,7 +220,7 @@ fn condition(port: &BondPort) -> String {
     }
 }
 
-/// The bond has the address of its active port.
+/// Fails if an address was requested: the bond has the address of its active port.
 fn require_no_address(config: &Config, host: &Host) -> Result<(), Error> {
     let refused = |key, value| {
         Err(Error::AddressOfBond {
@@ -234,9 +236,9 @@ fn require_no_address(config: &Config, host: &Host) -> Result<(), Error> {
     }
 }
 
-/// Neighbours of one subnet are not in another one: after a failover nobody would answer.
+/// Fails if the ports are in different subnets: after a failover no neighbour would answer.
 fn require_one_subnet(host: &Host, bond: &Bond) -> Result<(), Error> {
-    // A port that carries nothing has not been told its subnet.
+    // A port that carries no traffic has no subnet prefix yet.
     let working = bond.ports.iter().filter(|port| carries(port));
     let subnets: Vec<_> = working
         .filter_map(|port| Some((&port.link.name, port.root.address.subnet_prefix()?)))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a configuration and a link to what the pod is given: reads the facts, decides, and asks whether the device may leave.
-//! Nothing is changed but the names of devices that dead pods left.
+//! Resolves a configuration and a link to a grant: reads the facts, decides, and checks whether the device
+//! may leave the host. It changes nothing except the names of devices that dead pods left.
 
 use super::decide::{decide, unless_required};
 use super::give_back::sweep;
@@ -14,27 +14,27 @@ use common::netlink::{Link, NetnsMode};
 use common::rdma::Sysfs;
 use std::path::{Path, PathBuf};
 
-/// Where the facts are.
+/// The sources of the facts.
 pub struct Sources<'a> {
     /// Both namespaces.
     pub kernel: &'a mut dyn Kernel,
     /// The node's devices.
     pub sysfs: &'a Sysfs,
-    /// The attachments.
+    /// The state directory.
     pub state: &'a Path,
 }
 
-/// The link that an RDMA device is asked for.
+/// The link of which the RDMA device is requested.
 pub struct Interface<'a> {
     /// The namespace it is in.
     pub side: Side,
     /// The link.
     pub link: &'a Link,
-    /// Why this kind of attachment cannot have a device moved, if it cannot.
+    /// The reason why this kind of attachment cannot have a device moved, if there is one.
     pub moving: Result<(), String>,
 }
 
-/// The interface of a child that is made on `host`.
+/// The interface of a child that is created on `host`.
 pub fn interface(host: &Host, mode: Mode) -> Interface<'_> {
     let root = &host.root.name;
     Interface {
@@ -52,7 +52,7 @@ pub fn interface(host: &Host, mode: Mode) -> Interface<'_> {
     }
 }
 
-/// What the pod is given for `interface`; none where nothing was required.
+/// The grant for `interface`; `None` if there is no device and none is required.
 ///
 /// # Errors
 /// As [`decide`], or the device must stay on the host, or the kernel refuses a request.
@@ -90,7 +90,7 @@ pub fn grant_for(
     Ok(Some(grant))
 }
 
-/// Fails where [`grant_for`] would fail on this node whatever pods there are; for STATUS, which asks about the node.
+/// Fails if [`grant_for`] would fail on this node with any set of pods. For STATUS, which is about the node.
 ///
 /// # Errors
 /// As [`decide`], and the kernel refuses a request.
@@ -114,7 +114,7 @@ pub fn require_likely(
     }
 }
 
-/// A parent in the pod has the device it has: who put the parent there had to put the device there too.
+/// A parent in the pod keeps the device it has: whatever moved the parent there had to move the device too.
 fn in_pod(asked: Option<&Rdma>, link: &Link) -> Result<Option<Grant>, Error> {
     match asked {
         Some(rdma) if rdma.netns == RdmaNetns::Shared => Err(RdmaError::Mode {
@@ -136,7 +136,7 @@ fn in_pod(asked: Option<&Rdma>, link: &Link) -> Result<Option<Grant>, Error> {
     }
 }
 
-/// A device that is missing on the host may be in a pod; then that pod is the reason.
+/// A device that is missing on the host may be in a pod. Then the error names that pod.
 fn explain(error: Error, facts: &Facts, state: &Path) -> Error {
     if !matches!(error, Error::Rdma(RdmaError::Missing { .. })) {
         return error;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a pod still has the RDMA device it was granted.
+//! Checks whether a pod still has the RDMA device that it was granted.
 
 use super::Grant;
 use super::facts::devices;
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
 
-/// Adds what differs to `findings`.
+/// Adds the differences to `findings`.
 ///
 /// # Errors
-/// The kernel does not answer.
+/// The kernel refuses a request.
 pub(crate) fn compare(
     kernel: &mut dyn Kernel,
     grant: &Grant,

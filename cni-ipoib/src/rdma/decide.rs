@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the pod is given, from what was asked for and what the node has. Pure.
+//! Decides the grant from the request and the facts. Pure.
 
 use super::facts::Facts;
 use super::find::{Found, NotFound, find};
@@ -8,13 +8,14 @@ use crate::config::{Rdma, RdmaNetns};
 use crate::error::Error;
 use common::netlink::NetnsMode;
 
-/// Decides which device the pod gets, and how; none where none was required.
+/// Decides which device the pod gets, and how; `None` if there is no device and none is required.
 ///
-/// `moving` says why this kind of attachment cannot have a device moved, if it cannot. What else may keep the device on the
-/// host is for [`require_movable`](super::movable::require_movable) to say.
+/// `moving` is the reason why this kind of attachment cannot have a device moved, if there is one.
+/// [`require_movable`](super::movable::require_movable) checks the other reasons to keep a device on the
+/// host.
 ///
 /// # Errors
-/// The node's mode is not the one asked for, or a device is required and there is none, or it cannot be moved.
+/// The node's mode is not the requested one; a device is required and missing; or it cannot be moved.
 pub fn decide<'f>(
     asked: Option<&Rdma>,
     facts: &'f Facts,
@@ -36,7 +37,7 @@ pub fn decide<'f>(
     tracing::debug!(device = found.seen.device.name, port = found.port.number, because = %found.rung, via = found.lower.link.name, "RDMA device");
     match facts.mode {
         NetnsMode::Shared => Ok(Some((grant(&found, Way::Shared), found))),
-        // Nobody asked for it, so it stays where it is, and the pod does not see it.
+        // Without a request the device stays on the host, and the pod does not see it.
         NetnsMode::Exclusive if asked.is_none() => Ok(None),
         NetnsMode::Exclusive => match moving {
             Ok(()) => {
@@ -55,7 +56,7 @@ pub fn decide<'f>(
     }
 }
 
-/// A device that cannot be had is an error only where it is required.
+/// A device that cannot be granted is an error only if it is required.
 pub(crate) fn unless_required(rdma: &Rdma, error: Error) -> Result<(), Error> {
     if rdma.required {
         return Err(error);

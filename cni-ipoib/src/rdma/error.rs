@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong with a pod's RDMA device, with its CNI code.
+//! The errors of a pod's RDMA device, with their CNI codes.
 
 use common::cni::Code;
 use common::netlink::NetnsMode;
 use std::time::Duration;
 
-/// A failure that has to do with the RDMA device of an attachment.
+/// An error of an attachment's RDMA device.
 #[derive(Debug, thiserror::Error)]
 pub enum RdmaError {
-    /// The node's RDMA subsystem is not in the mode that the configuration asks for.
+    /// The node's RDMA subsystem is not in the requested mode.
     #[error(
         "rdma.netns is {wants}, but this node's RDMA subsystem is in {is} mode; set rdma.netns to {is} or auto, or change the node: \
          'options ib_core netns_mode={}' in /etc/modprobe.d, and a restart, since the kernel changes it only while there is no pod",
         u8::from(*wants == NetnsMode::Shared)
     )]
     Mode {
-        /// Asked for.
+        /// The requested mode.
         wants: NetnsMode,
-        /// The node's.
+        /// The node's mode.
         is: NetnsMode,
     },
-    /// No one RDMA device belongs to the link.
+    /// No single RDMA device belongs to the link.
     #[error("no RDMA device belongs to {link}: {reason}; set rdma.required to false to go on without one")]
     Missing {
         /// The link.
         link: String,
-        /// Why there is no one.
+        /// The reason.
         reason: String,
     },
     /// The RDMA device must stay where it is.
@@ -48,7 +48,7 @@ pub enum RdmaError {
         /// The attachment that has it.
         by: String,
     },
-    /// A pod that is gone had the device, and it has not come back.
+    /// A pod that is gone had the device, and the kernel has not returned it.
     #[error(
         "RDMA device {device} did not come back from the pod within {waited:?}: its namespace is still being cleared up, or the pod moved the device on; trying again brings it back once that namespace is gone"
     )]

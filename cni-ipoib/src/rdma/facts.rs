@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the node tells about a link and the RDMA devices that may belong to it.
+//! The facts about a link and the RDMA devices that may belong to it.
 
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
@@ -7,49 +7,49 @@ use common::netlink::{Link, LinkInfo, LinkLayer, NetnsMode, RdmaDevice};
 use common::rdma::{Behind, Device, PortLayer, Sysfs};
 use std::path::PathBuf;
 
-/// A link can hang on a VLAN on a bond on a port; more below each other than this is a loop.
+/// The maximum depth of links below each other, such as a VLAN on a bond on a port. A deeper stack is a loop.
 const DEPTH: usize = 16;
 
-/// What [`find`](super::find()) looks at.
+/// The input of [`find`](super::find()).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// Whether the node's namespaces share the RDMA devices.
     pub mode: NetnsMode,
-    /// The link, and every link below it: parents, and the ports of a bond, the nearest first.
+    /// The link, and every link below it, nearest first: parents, and the ports of a bond.
     pub lowers: Vec<Lower>,
     /// The RDMA devices that may belong to one of them.
     pub devices: Vec<Seen>,
 }
 
-/// A link and the device behind it.
+/// A link and its device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lower {
     /// The link.
     pub link: Link,
-    /// The device behind it; `None` for a link made by software or in the pod.
+    /// Its device; `None` for a virtual link, or a link in the pod.
     pub behind: Option<Behind>,
 }
 
-/// An RDMA device, as sysfs and netlink tell it.
+/// An RDMA device, by sysfs and netlink.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// As sysfs tells it.
+    /// The device in sysfs.
     pub device: Device,
-    /// Its number; `None` where netlink was not asked.
+    /// Its index; `None` without a netlink request.
     pub index: Option<u32>,
-    /// It carries management packets only.
+    /// Whether it carries management packets only.
     pub smi: bool,
-    /// The links that netlink sees on its ports: port, index.
+    /// The links on its ports by netlink: port, index.
     pub netdevs: Vec<(u32, u32)>,
-    /// The links whose addresses are in its GID tables, where those had to be read: port, name.
+    /// The links whose addresses are in its GID tables, if those had to be read: port, name.
     pub gid_links: Vec<(u32, String)>,
 }
 
 impl Facts {
     /// Reads the facts about `link`, which is on `side`.
     ///
-    /// Netlink is asked only where sysfs does not tell enough, and every device of the node with its GID tables only if that is
-    /// not enough either: each is a question to a driver.
+    /// Netlink is used only if sysfs is not enough, and the GID tables of every device of the node only if
+    /// netlink is not enough either: each is a request to a driver.
     ///
     /// # Errors
     /// The kernel refuses a request, or sysfs cannot be listed.
@@ -57,7 +57,8 @@ impl Facts {
         Self::read_with(kernel, sysfs, side, link, true)
     }
 
-    /// The same without a question to any driver that is not behind the link: for an interface for which nobody asked for a device.
+    /// As [`Facts::read`], without requests to drivers of other devices: for an interface without a request
+    /// for a device.
     ///
     /// # Errors
     /// As [`Facts::read`].
@@ -98,7 +99,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// What sysfs alone tells about one link, which is enough on InfiniBand.
+    /// Reads only sysfs, for one link. That is enough on InfiniBand.
     ///
     /// # Errors
     /// sysfs cannot be listed.
@@ -156,7 +157,7 @@ impl Facts {
                 .iter()
                 .filter(|port| port.layer == PortLayer::Ethernet)
             {
-                // A device that is being taken away has no table any more.
+                // A device that is being removed has no table any more.
                 let names = sysfs.netdevs(&seen.device, port).unwrap_or_default();
                 seen.gid_links
                     .extend(names.into_iter().map(|name| (port.number, name)));
@@ -168,7 +169,7 @@ impl Facts {
 
 impl From<Device> for Seen {
     fn from(device: Device) -> Self {
-        // The kernel says so itself since 6.11, and has given such devices this name from the beginning.
+        // The kernel reports it since 6.11, and has always given such devices this name.
         let smi = device
             .name
             .strip_prefix("smi")
@@ -215,8 +216,8 @@ fn listing(path: PathBuf, source: std::io::Error) -> Error {
     }
 }
 
-/// The RDMA devices on the functions behind `lowers`. Where there is none, those of software, or, where it is worth asking every
-/// driver of the node, all of them; and all of them for an `InfiniBand` link whose function cannot be seen from here.
+/// The RDMA devices on the functions of `lowers`. If there is none, software devices or, if `thorough`, all
+/// devices of the node. For an `InfiniBand` link whose function cannot be seen from here, all devices.
 fn near(sysfs: &Sysfs, lowers: &[Lower], thorough: bool) -> Result<Vec<Device>, Error> {
     let mut found: Vec<Device> = Vec::new();
     let paths = || {
@@ -268,7 +269,8 @@ fn lowers(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side, link: &Link) -> Re
     Ok(links.into_iter().map(lower).collect())
 }
 
-/// The links that `link` is made of: its parent, or the ports of a bond, the active one first, then those that carry.
+/// The links directly below `link`: its parent, or the ports of a bond, the active one first, then those with
+/// carrier.
 fn below(kernel: &mut dyn Kernel, side: Side, link: &Link) -> Result<Vec<Link>, Error> {
     if link.kind.as_deref() == Some("bond") {
         let mut ports = crate::kernel::links(kernel, side)?;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which RDMA device belongs to a link. Pure.
+//! Finds the RDMA device of a link. Pure.
 //!
-//! A ladder: the first rung that names a device decides, for the link itself before anything below it.
+//! The rules are tried in order, for the link itself before any link below it. The first rule that finds a
+//! device decides.
 //!
-//! 1. the kernel says which link is on a port (RDMA netlink; Ethernet only, also a bond's device);
-//! 2. the port GUID stands in the last 8 bytes of an `IPoIB` link's address (not the node's GUID: rdmamap#15);
-//! 3. link and device are on one function, with the same port number, and the kernel names no other link for that port (a
-//!    representor shares the function, but is not on the port);
-//! 4. the link is in the device's GID table.
+//! 1. The kernel reports the link on the port (RDMA netlink; Ethernet only, also a bond's device).
+//! 2. The last 8 bytes of an `IPoIB` link's address are the port GUID (not the node GUID: rdmamap#15).
+//! 3. Link and device are on one PCI function with the same port number, and the kernel reports no other link
+//!   on that port. (A representor shares the function, but is not on the port.)
+//! 4. The link is in the device's GID table.
 
 use super::facts::{Facts, Lower, Seen};
 use common::netlink::LinkLayer;
@@ -22,40 +23,40 @@ pub struct Found<'f> {
     pub seen: &'f Seen,
     /// The number of the port, from 1.
     pub port: &'f Port,
-    /// The link that it was found by: the one asked for, or one below it.
+    /// The link that matched: the requested one, or one below it.
     pub lower: &'f Lower,
-    /// Why it is this one.
+    /// The rule that matched.
     pub rung: Rung,
 }
 
-/// The rung of the ladder that named a device.
+/// A rule that matches a link and a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rung {
-    /// The kernel says that the link is on the port.
+    /// The kernel reports the link on the port.
     Netdev,
-    /// The link's address has the port's GUID.
+    /// The link's address contains the port's GUID.
     PortGuid,
-    /// Link and device are on one function.
+    /// Link and device are on one PCI function.
     Function,
     /// The link is in the GID table.
     GidTable,
 }
 
-/// Why there is no one device.
+/// Why there is no single device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotFound {
     /// No RDMA device belongs to the link.
     None,
     /// More than one does.
     Several(Vec<String>),
-    /// There are some, but not of the name asked for.
+    /// Devices belong to it, but none with the requested name.
     Unwanted(String, Vec<String>),
 }
 
-/// The device of the link that `facts` are about; `wanted` picks one where several belong to it.
+/// The device of the link in `facts`; `wanted` selects one of several.
 ///
 /// # Errors
-/// There is no one device.
+/// There is no single device.
 pub fn find<'f>(facts: &'f Facts, wanted: Option<&Pattern>) -> Result<Found<'f>, NotFound> {
     let mut passed = Vec::new();
     for group in groups(facts) {
@@ -78,7 +79,7 @@ pub fn find<'f>(facts: &'f Facts, wanted: Option<&Pattern>) -> Result<Found<'f>,
     }
 }
 
-/// The same without a choice: where several devices belong to the link, the first by name, which stands for its port's state.
+/// As [`find`] without a choice: of several devices the first by name, whose port state stands for all.
 pub fn first(facts: &Facts) -> Option<(&Device, &Port)> {
     let group = groups(facts).next()?;
     let found = group
@@ -87,7 +88,7 @@ pub fn first(facts: &Facts) -> Option<(&Device, &Port)> {
     Some((&found.seen.device, found.port))
 }
 
-/// The devices that each rung names for each link; by device, and never empty.
+/// The devices that each rule finds for each link, in order; no group is empty.
 fn groups(facts: &Facts) -> impl Iterator<Item = Vec<Found<'_>>> {
     let rungs = [Rung::Netdev, Rung::PortGuid, Rung::Function, Rung::GidTable];
     let steps = facts
@@ -114,7 +115,7 @@ fn groups(facts: &Facts) -> impl Iterator<Item = Vec<Found<'_>>> {
         .filter(|group| !group.is_empty())
 }
 
-/// The port of `seen` on which `lower` is, as far as this rung can tell.
+/// The port of `seen` that `lower` is on, by this rule.
 fn port<'f>(rung: Rung, lower: &Lower, seen: &'f Seen) -> Option<&'f Port> {
     let layer = match lower.link.layer {
         LinkLayer::Infiniband => PortLayer::Infiniband,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device of an attachment that goes: brought back from its pod, or from where the kernel put it when the pod died.
+//! Returns the device of a removed attachment: from its pod, or from where the kernel put it when the pod
+//! ended.
 
 use super::movable::{Holder, holders};
 use super::transfer::{await_return, bring_back, put_right};
@@ -15,10 +16,10 @@ use common::rdma::Sysfs;
 use std::path::Path;
 
 impl CniIpoib {
-    /// Brings the device back that was moved for `remains`; nothing where none was.
+    /// Returns the device that was moved for `remains`, if any.
     ///
     /// # Errors
-    /// The kernel refused, or the device has not come back yet: the runtime must try again.
+    /// The kernel refused, or the device has not returned yet: the runtime must retry.
     pub(crate) fn give_rdma_back(&self, network: &str, remains: &Remains<'_>) -> Result<(), Error> {
         let intent = remains.intent.as_ref();
         let Some(identity) = intent.and_then(moved) else {
@@ -33,7 +34,7 @@ impl CniIpoib {
                 return Ok(());
             }
         }
-        // It came back when its namespace died, and another pod has it by now.
+        // It returned when its namespace ended, and another pod has it now.
         let own = |other: &Holder| other.network == network && other.attachment == *remains.attachment;
         if holders(&self.places.state)?
             .iter()
@@ -50,8 +51,8 @@ impl CniIpoib {
     }
 }
 
-/// Gives the devices of dead pods, which the kernel put back on the host under the names they had there, their own names,
-/// so that they are found by them.
+/// Restores the names of devices of dead pods, which the kernel returned to the host under their names in the
+/// pod. So they are found by their names again.
 ///
 /// # Errors
 /// The journal cannot be listed, or the kernel refused.

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a pod was given: plain data, written into the attachment's file before anything moves.
+//! The grant of an RDMA device: plain data, written to the journal before the device moves.
 
 use common::netlink::RdmaDevice;
 use common::rdma::{Guid, PciAddress};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// An RDMA device, by what stays while its name and namespace change.
+/// An RDMA device, by properties that survive a change of name and namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The name it has on the host.
+    /// Its name on the host.
     pub name: String,
-    /// Its number, which the kernel gives once; a driver that is loaded again makes a new one.
+    /// Its index, which is never reused; a reloaded driver creates a new one.
     pub index: u32,
-    /// Its GUID; 0 for a virtual function that was given none.
+    /// Its GUID; 0 for a virtual function without one.
     pub node_guid: Guid,
-    /// The PCI function it is on.
+    /// Its PCI function.
     pub pci: Option<PciAddress>,
-    /// The device behind it in sysfs.
+    /// Its device in sysfs.
     pub path: Option<PathBuf>,
 }
 
@@ -28,13 +28,13 @@ pub struct Grant {
     pub device: Identity,
     /// The number of the port, from 1.
     pub port: u32,
-    /// What the port speaks, for people: `InfiniBand` or `Ethernet`.
+    /// The port's link layer, for people: `InfiniBand` or `Ethernet`.
     pub link_layer: String,
-    /// How the pod gets at it.
+    /// How the pod gets access to it.
     pub netns: Way,
 }
 
-/// How a pod gets at an RDMA device.
+/// How a pod gets access to an RDMA device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
@@ -42,13 +42,13 @@ pub enum Way {
     Shared,
     /// The device is in the pod's namespace while the attachment lives.
     Exclusive {
-        /// The name it is given there.
+        /// Its name in the pod, if it is renamed.
         rename: Option<String>,
     },
 }
 
 impl Grant {
-    /// The name that the pod sees.
+    /// The name in the pod.
     pub fn name_in_pod(&self) -> &str {
         match &self.netns {
             Way::Exclusive { rename: Some(name) } => name,
@@ -56,17 +56,18 @@ impl Grant {
         }
     }
 
-    /// The device, if it has to be brought back.
+    /// The device, if it must be returned.
     pub fn moved(&self) -> Option<&Identity> {
         matches!(self.netns, Way::Exclusive { .. }).then_some(&self.device)
     }
 }
 
 impl Identity {
-    /// The device among `devices`; `pci` tells the function of a name, where sysfs shows it.
+    /// The device among `devices`; `pci` maps a name to its PCI function, if sysfs shows it.
     ///
-    /// A device on another function is another one, whatever else agrees: GUIDs are copied between virtual functions. The number
-    /// comes before the GUID for a device that has no GUID, and after it for one whose driver was loaded again.
+    /// A device on another function is another device, even if everything else matches: GUIDs are copied
+    /// between virtual functions. The index has precedence over the GUID for a device without GUID, and the
+    /// GUID over the index for one whose driver was reloaded.
     pub fn among<'d>(
         &self,
         devices: &'d [RdmaDevice],
@@ -90,7 +91,7 @@ impl Identity {
         (likeness(best) > 0).then_some(best)
     }
 
-    /// Whether both are one device.
+    /// Whether both are the same device.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self.pci, other.pci) {
             (Some(ours), Some(its)) if ours != its => false,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether an RDMA device may leave the host. Pure; asked before anything is changed.
+//! Decides whether an RDMA device may leave the host. Pure; called before any change.
 
 use super::find::Found;
 use super::{Grant, RdmaError, facts};
@@ -13,29 +13,29 @@ use common::rdma::{Device, PortState, Sysfs};
 use std::fmt;
 use std::path::Path;
 
-/// What must be known of the node before a device leaves it.
+/// The facts about the node before a device leaves it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Surroundings {
-    /// Every RDMA device that is on the host.
+    /// Every RDMA device on the host.
     pub devices: Vec<Device>,
     /// Every link of the host.
     pub links: Vec<Link>,
-    /// The names of the links on the same function as the device.
+    /// The names of the links on the device's function.
     pub neighbours: Vec<String>,
-    /// The attachments that live and have an RDMA device.
+    /// The living attachments with an RDMA device.
     pub holders: Vec<Holder>,
-    /// The last active port may go: the host needs none.
+    /// Whether the last active port may leave: the host needs none.
     pub spare: bool,
 }
 
-/// An attachment that has an RDMA device.
+/// An attachment with an RDMA device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holder {
     /// The network.
     pub network: String,
     /// The attachment.
     pub attachment: Attachment,
-    /// What it has.
+    /// Its device.
     pub grant: Grant,
 }
 
@@ -64,7 +64,7 @@ impl Surroundings {
     }
 }
 
-/// The attachments of every network that have an RDMA device and whose namespace is there.
+/// The attachments of every network that have an RDMA device and whose namespace exists.
 pub fn holders(state: &Path) -> Result<Vec<Holder>, Error> {
     let lives = |of: &Written| {
         pod_if_there(&of.intent.netns, Some(of.intent.netns_id)).map_or(true, |netns| netns.is_some())
@@ -81,7 +81,7 @@ pub fn holders(state: &Path) -> Result<Vec<Holder>, Error> {
 }
 
 impl Holder {
-    /// Whether it has, or is about to have, the device for itself that is called `name` on the host.
+    /// Whether it owns, or is about to own, the device with the host name `name` exclusively.
     fn takes(&self, name: &str) -> bool {
         self.grant.moved().is_some_and(|device| device.name == name)
     }
@@ -93,7 +93,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Fails if the device must stay on the host: it is a bond's, another pod's, or the last of its kind that carries.
+/// Fails if the device must stay on the host: it is a bond's, another pod's, or the last one that carries
+/// traffic.
 ///
 /// # Errors
 /// [`RdmaError::Kept`] with the reason and the remedy, [`RdmaError::Held`] by another pod.
@@ -124,7 +125,7 @@ pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), R
             .iter()
             .any(|port| port.layer == layer && port.state == PortState::Active)
     };
-    // One that another ADD is about to take away is not left to the host.
+    // A device that another ADD is about to move does not stay on the host.
     let leaves = |other: &Device| around.holders.iter().any(|holder| holder.takes(&other.name));
     let others = around
         .devices
@@ -140,8 +141,8 @@ pub fn require_movable(found: &Found<'_>, around: &Surroundings) -> Result<(), R
     Ok(())
 }
 
-/// Fails if the device would get a name in the pod that another one has, here or in a pod: the kernel keeps names unique on a node,
-/// whatever the namespace.
+/// Fails if another device, here or in a pod, has the device's name in the pod: the kernel keeps names unique
+/// on a node, over all namespaces.
 ///
 /// # Errors
 /// [`RdmaError::Kept`].
@@ -165,7 +166,8 @@ pub fn require_free_name(grant: &Grant, around: &Surroundings) -> Result<(), Rdm
     })
 }
 
-/// A link on the device that is a port of a bond or bridge, or is itself a bond: a LAG device. With the bond's name.
+/// A link of the device that is a port of a bond or bridge, or is itself a bond (a LAG device), with the
+/// bond's name.
 fn enslaved(found: &Found<'_>, around: &Surroundings) -> Option<(String, String)> {
     let on_port = |link: &Link| found.seen.netdevs.iter().any(|(_, index)| *index == link.index);
     let of_bond = |link: &&Link| {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The RDMA device of each attachment, for programs that make settings of it, such as `NCCL_IB_HCA`.
+//! Records of the RDMA device of each attachment, for programs that configure themselves by it, such as by
+//! `NCCL_IB_HCA`.
 //!
-//! One file per attachment, `rdma/CONTAINER@IFNAME.json` below the state directory: who knows a container's id finds its devices by
-//! the names of files. Written before ADD answers, removed by DEL and GC.
+//! One file per attachment, `rdma/CONTAINER@IFNAME.json` below the state directory: a program that knows a
+//! container's id finds its devices by file name. Written before ADD answers, removed by DEL and GC.
 
 use super::Grant;
 use crate::error::Error;
@@ -16,7 +17,7 @@ pub fn file(state: &Path, attachment: &Attachment) -> PathBuf {
     state.join("rdma").join(name)
 }
 
-/// What stands in it: `device` is the name that the pod sees.
+/// The content of the file; `device` is the name in the pod.
 pub fn content(network: &str, attachment: &Attachment, grant: &Grant) -> Value {
     let device = grant.name_in_pod();
     json!({
@@ -31,7 +32,7 @@ pub fn content(network: &str, attachment: &Attachment, grant: &Grant) -> Value {
         "hostDevice": grant.device.name,
         "nodeGUID": grant.device.node_guid.to_string(),
         "pciAddress": grant.device.pci.map(|pci| pci.to_string()),
-        // `=`: mlx5_1 is a prefix of mlx5_10.
+        // `=` requests an exact match: mlx5_1 is a prefix of mlx5_10.
         "ncclIbHca": format!("={device}:{}", grant.port),
     })
 }

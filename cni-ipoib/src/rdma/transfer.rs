@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Moves an RDMA device into the pod and brings it back, wherever it is by then.
+//! Moves an RDMA device into the pod and returns it, wherever it is by then.
 //!
-//! The kernel brings a device back by itself when its namespace dies, under the name it had there, but not at once; and a pod
-//! may have renamed it. So it is looked for by its [`Identity`], in the pod first.
+//! The kernel returns a device when its namespace ends, under the name it had there and after some time. A
+//! pod may have renamed it. So it is found by its [`Identity`], first in the pod.
 
 use super::facts::devices;
 use super::{Grant, Identity, RdmaError, Way};
@@ -14,20 +14,22 @@ use nix::errno::Errno;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to clear up a dead namespace (`cleanup_net` works through all of them, one after another).
+/// How long the kernel may take to clean up dead namespaces (`cleanup_net` handles them one after another).
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it may take to make a device's `IPoIB` links anew after a move; it is done before the move ends, on every kernel seen.
+/// How long it may take to recreate a device's `IPoIB` links after a move. So far every kernel finished
+/// before the move ended.
 const IPOIB_TIMEOUT: Duration = Duration::from_secs(2);
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// Moves the granted device from the host into the pod and gives it its name there; nothing in shared mode.
+/// Moves the granted device from the host into the pod and renames it there. Does nothing in shared mode.
 ///
-/// Half of it may be done when it fails: [`bring_back`] takes either back.
+/// A failure may leave it half done. [`bring_back`] undoes either half.
 ///
 /// # Errors
-/// [`RdmaError::Kept`]: the driver cannot let go of the device. [`Error::Kernel`]: the kernel refused.
+/// [`RdmaError::Kept`]: the driver cannot disassociate the device from its users. [`Error::Kernel`]: the
+/// kernel refused.
 pub fn hand_over(kernel: &mut dyn Kernel, grant: &Grant) -> Result<(), Error> {
     let Way::Exclusive { rename } = &grant.netns else {
         return Ok(());
@@ -54,12 +56,14 @@ pub fn hand_over(kernel: &mut dyn Kernel, grant: &Grant) -> Result<(), Error> {
     }
 }
 
-/// Moves the device from the pod back to the host under the name it had there; false if it is not in the pod.
+/// Moves the device from the pod back to the host under its host name. Returns `false` if it is not in the
+/// pod.
 ///
 /// # Errors
 /// The kernel refused.
 pub fn bring_back(kernel: &mut dyn Kernel, identity: &Identity) -> Result<bool, Error> {
-    // In shared mode the pod sees what is the host's; there is nothing to bring back then, nor when it never left.
+    // In shared mode the pod sees the host's devices, so there is nothing to return; nor if the device never
+    // left.
     let on_host = devices(kernel, Side::Host)?;
     if identity
         .among(&on_host, |_| None)
@@ -71,7 +75,7 @@ pub fn bring_back(kernel: &mut dyn Kernel, identity: &Identity) -> Result<bool, 
     let Some(device) = identity.among(&in_pod, |_| None) else {
         return Ok(false);
     };
-    // Before the move, so that the host sees no other name.
+    // Renamed before the move, so that the host never sees another name.
     if device.name != identity.name {
         rename(kernel, Side::Pod, device.index, identity)?;
     }
@@ -84,7 +88,8 @@ pub fn bring_back(kernel: &mut dyn Kernel, identity: &Identity) -> Result<bool, 
     Ok(true)
 }
 
-/// Gives a device that the kernel put back on the host the name it had there; false if it is not on the host.
+/// Restores the name of a device that the kernel returned to the host. Returns `false` if it is not on the
+/// host.
 ///
 /// # Errors
 /// The kernel refused to list or rename.
@@ -99,18 +104,18 @@ pub fn put_right(kernel: &mut dyn Kernel, sysfs: &Sysfs, identity: &Identity) ->
         tracing::info!(
             is = device.name,
             was = identity.name,
-            "an RDMA device came back under the name it had in the pod"
+            "restoring the name of an RDMA device that returned from a pod"
         );
         rename(kernel, Side::Host, device.index, identity)?;
     }
     Ok(true)
 }
 
-/// Waits until the device is on the host, and gives it its name; for a pod whose namespace is gone.
+/// Waits until the device is on the host, and restores its name. For a pod whose namespace is gone.
 ///
 /// # Errors
-/// [`RdmaError::Lost`]: it is still somewhere else, though its function is there: the namespace has not been cleared up yet, or
-/// the pod moved it on. A device whose function is gone as well was unplugged, which is no error.
+/// [`RdmaError::Lost`]: the device has not returned, though its function exists: the kernel has not cleaned up the
+/// namespace yet, or the pod moved the device on. A device whose function is gone was unplugged, which is not an error.
 pub fn await_return(kernel: &mut dyn Kernel, sysfs: &Sysfs, identity: &Identity) -> Result<(), Error> {
     await_return_within(kernel, sysfs, identity, RETURN_TIMEOUT)
 }
@@ -141,8 +146,8 @@ fn await_return_within(
     Ok(())
 }
 
-/// The `IPoIB` link that the kernel made anew on a moved device's port: in the first namespace before commit
-/// f1208b05574f (Linux 6.17), since then in the device's, in either under the first free name.
+/// The `IPoIB` link that the kernel recreated on a moved device's port: in the first namespace before commit
+/// f1208b05574f (Linux 6.17), since then in the device's namespace. In both cases it has the first free name.
 ///
 /// # Errors
 /// The kernel refuses to list the links.
@@ -166,13 +171,13 @@ pub fn reappeared(kernel: &mut dyn Kernel, port: Guid) -> Result<Option<(Side, L
     }
 }
 
-/// A name that somebody else has by now is no reason to keep a pod from being removed.
+/// Restores the device's name. If another device has the name now, that is only logged, so that the pod can be removed.
 fn rename(kernel: &mut dyn Kernel, side: Side, index: u32, identity: &Identity) -> Result<(), Error> {
     match kernel.rename_rdma_device(side, index, &identity.name) {
         Err(e) if e.is(Errno::EEXIST) => {
             tracing::warn!(
                 name = identity.name,
-                "another RDMA device has this name now; the one that came back keeps its own"
+                "another RDMA device has this name now; the returned device keeps its present one"
             );
             Ok(())
         }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the node has to choose from, read from its links and sysfs.
+//! The candidates of the node, read from its links and sysfs.
 //!
-//! Holds always: no child and no pod's interface is a candidate unless it is named; what can be told from the list of
-//! links is not asked of the kernel again, and `P_Key` tables are read only if somebody asks for a partition.
+//! Invariant: no child and no pod's interface is a candidate unless it is named. Properties in the list of
+//! links are not requested again, and `P_Key` tables are read only if the configuration selects by a
+//! partition.
 
 use super::view::{OfHost, View};
 use super::{Aside, Candidate, Preference, Preferences, RdmaPort};
@@ -16,13 +17,13 @@ use common::rdma::{Device, Port, PortState, Sysfs};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// How many attachments live on each link, by its name.
+/// The number of living attachments on each link, by its name.
 pub type Loads = BTreeMap<String, usize>;
 
 /// The links of the node that `preferences` could mean.
 ///
 /// # Errors
-/// The kernel does not answer, or sysfs cannot be listed.
+/// The kernel refuses a request, or sysfs cannot be listed.
 pub fn candidates(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,
@@ -32,7 +33,7 @@ pub fn candidates(
     survey(&mut OfHost(kernel), sysfs, preferences, loads)
 }
 
-/// The same for whoever only looks at the node.
+/// As [`candidates`], for callers that only read the node.
 ///
 /// # Errors
 /// As [`candidates`].
@@ -66,7 +67,8 @@ struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    /// Whether a name or a description could mean `link`. Nodes have hundreds of pods' links, which cost nothing here.
+    /// Whether a name or a description could mean `link`. Nodes have hundreds of pods' links; this check is
+    /// cheap.
     fn is_meant(&self, link: &Link) -> bool {
         let named =
             |preference: &Preference| matches!(preference, Preference::Named(name) if link.is_called(name));
@@ -78,7 +80,7 @@ impl<'a> Survey<'a> {
 
     fn candidate(&self, view: &mut dyn View, link: &Link, load: usize) -> Result<Candidate, Error> {
         let port = self.port(link);
-        // A bond has no device of its own.
+        // A bond has no device itself.
         let slave = self.ports_of(link).next().filter(|_| is_bond(link));
         let hardware = slave.unwrap_or(link);
         let pci = self.sysfs.pci_of_netdev(&hardware.name);
@@ -96,7 +98,7 @@ impl<'a> Survey<'a> {
         })
     }
 
-    /// A bond's own port is the one of its LAG device; without one, that of the first slave that carries.
+    /// The port of a bond is that of its LAG device, else that of its first port with carrier.
     fn port(&self, link: &Link) -> Option<(&'a Device, &'a Port)> {
         let own = self.sysfs.port_of(self.devices, link);
         if own.is_some() || !is_bond(link) {
@@ -148,7 +150,7 @@ impl<'a> Survey<'a> {
         }
         let upper = link.master.map(|index| self.name_of(index));
         match upper {
-            // Its frames go to the bond or bridge, and the kernel answers EBUSY.
+            // The kernel passes its frames to the bond or bridge, and refuses a child with EBUSY.
             Some(upper) if link.layer == LinkLayer::Ethernet => {
                 return Ok(Some(Aside::Always(format!("is a port of {upper}"))));
             }
@@ -159,15 +161,15 @@ impl<'a> Survey<'a> {
             let parent = self.name_of(parent);
             return Ok(Some(Aside::Unasked(format!("is a child of {parent}"))));
         }
-        // Children of an InfiniBand link take nothing from what else it carries; those of an Ethernet link would put
-        // pods on the network that the node itself lives on.
+        // Children of an InfiniBand link do not disturb its other traffic. Children of an Ethernet link would
+        // put pods on the node's own network.
         if !rdma || link.layer != LinkLayer::Ethernet {
             return Ok(None);
         }
         self.carries(view, link).map(|what| what.map(Aside::Unasked))
     }
 
-    /// What of the node's own network runs over `link`, directly or through a VLAN on it.
+    /// The part of the node's own network that uses `link`, directly or through a VLAN on it.
     fn carries(&self, view: &mut dyn View, link: &Link) -> Result<Option<String>, Error> {
         for over in self.over(link) {
             let via = if over.index == link.index {
@@ -200,7 +202,7 @@ impl<'a> Survey<'a> {
         Ok(None)
     }
 
-    /// `link` and whatever is stacked on it.
+    /// `link` and every link above it.
     fn over<'l>(&self, link: &'l Link) -> Vec<&'l Link>
     where
         'a: 'l,
@@ -226,7 +228,7 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Why nothing goes over `link` now, in the words and the order of the plan, which will judge again.
+/// Why `link` carries no traffic now, in the words and order of the plan, which checks again.
 fn trouble(link: &Link, port: Option<(&Device, &Port)>) -> Option<String> {
     if !link.up {
         return Some(format!("is down (ip link set {} up)", link.name));

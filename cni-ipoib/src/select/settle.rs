@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ADD's choice: least loaded first, so one ADD at a time counts what lives on each link and writes down its own.
+//! ADD's choice of a master. It prefers the least loaded link, so one ADD at a time counts the loads and
+//! records its choice.
 
 use super::candidates::Loads;
 use super::{Choice, Preferences, candidates, choose};
@@ -16,24 +17,24 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long an ADD waits for its turn. Another one's lasts milliseconds, since it ends before any plugin is called, but
-/// a node that starts may have hundreds in front of it.
+/// How long an ADD waits for the lock. Another ADD holds it for milliseconds, since it releases the lock
+/// before it calls any plugin. But hundreds may wait when a node starts.
 const TURN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A configuration whose master is known.
+/// A configuration with a resolved master.
 pub(crate) struct Settled<'c> {
     /// The same configuration, with the chosen master's name.
     pub(crate) config: Cow<'c, Config>,
-    /// Why that one; none if there was nothing to choose.
+    /// The reason of the choice; `None` if there was no choice.
     pub(crate) why: Option<String>,
-    /// No other ADD chooses before this is dropped.
+    /// The lock: no other ADD chooses before it is dropped.
     pub(crate) turn: Option<File>,
 }
 
 /// Chooses the master if `config` leaves a choice.
 ///
 /// # Errors
-/// [`Error::NoMaster`], or the node cannot be looked at.
+/// [`Error::NoMaster`], or the node cannot be read.
 pub(crate) fn settle<'c>(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,
@@ -49,7 +50,7 @@ pub(crate) fn settle<'c>(
     };
     let turn = turn(state);
     let choice = chosen(kernel, sysfs, preferences, &loads(state)?)?;
-    tracing::info!(master = %choice.name, why = %choice.why, "chosen");
+    tracing::info!(master = %choice.name, why = %choice.why, "chose the master");
     Ok(Settled {
         config: Cow::Owned(Config {
             master: Master::Named(choice.name),
@@ -63,7 +64,7 @@ pub(crate) fn settle<'c>(
 /// The choice on this node.
 ///
 /// # Errors
-/// [`Error::NoMaster`], or the node cannot be looked at.
+/// [`Error::NoMaster`], or the node cannot be read.
 pub(crate) fn chosen(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,
@@ -74,8 +75,8 @@ pub(crate) fn chosen(
     choose(preferences, &candidates).map_err(|passed| Error::NoMaster { passed })
 }
 
-/// Waits for the turn to choose: a lock on the folder of the attachments, which leaves no file. A call that does not
-/// get it chooses all the same: the worst is an uneven load.
+/// Takes the lock for choosing: on the folder of the attachments, so that no lock file is left. Without the
+/// lock the call chooses anyway; at worst the load is uneven.
 pub(crate) fn turn(state: &Path) -> Option<File> {
     turn_within(state, TURN_TIMEOUT)
 }
@@ -84,7 +85,7 @@ fn turn_within(state: &Path, patience: Duration) -> Option<File> {
     let directory = match folders::attachments(state).and_then(File::open) {
         Ok(directory) => directory,
         Err(error) => {
-            tracing::warn!(%error, path = %state.display(), "cannot take turns in choosing a master");
+            tracing::warn!(%error, path = %state.display(), "cannot lock the choice of a master; choosing without the lock");
             return None;
         }
     };
@@ -95,7 +96,7 @@ fn turn_within(state: &Path, patience: Duration) -> Option<File> {
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
             Err(error) => {
                 let holder = holder(&directory);
-                tracing::warn!(%error, %holder, path = %state.display(), "choosing a master without waiting for others");
+                tracing::warn!(%error, %holder, path = %state.display(), "lock on the choice of a master timed out; choosing without the lock");
                 return None;
             }
         }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The little of a node that choosing a master looks at, so that whoever only looks needs no [`Kernel`].
+//! The part of a node that the choice of a master reads, so that a caller that only reads needs no
+//! [`Kernel`].
 
 use crate::kernel::{Kernel, Side};
 use common::netlink::{Address, Error, Link, Route, RouteEntry, Socket};
 
-/// A node's own namespace, to look at.
+/// Read access to a node's own namespace.
 pub trait View {
     /// Every link.
     fn links(&mut self) -> Result<Vec<Link>, Error>;

@@ -94,8 +94,8 @@ impl Conf {
     /// A null list is an empty list: libcni marshals the nil slice of a network without running pods as null
     /// (`GCNetworkList` of `libcni/api.go`), and CRI-O sends that when it starts.
     ///
-    /// # Errors [`Code::DECODE`] if the key is absent: reading that as an empty list would remove every
-    /// attachment.
+    /// # Errors
+    /// [`Code::DECODE`] if the key is absent: reading that as an empty list would remove every attachment.
     pub(super) fn gc(&self) -> Result<GcConf, Error> {
         let Some(list) = self.object.get("cni.dev/valid-attachments") else {
             return Err(Error::new(
@@ -150,7 +150,8 @@ pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
 
 /// For `#[serde(deserialize_with)]`: an empty text counts as absent, as in Go's `net.IP`.
 ///
-/// # Errors The text is not a `T`.
+/// # Errors
+/// The text is not a `T`.
 pub fn empty_is_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

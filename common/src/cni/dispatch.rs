@@ -18,9 +18,10 @@ use std::path::{Path, PathBuf};
 
 /// A CNI plugin: one method per verb.
 ///
-/// # Guarantees of the caller `call.conf` has a known version and a valid network name. `attachment` is
-/// valid. For ADD and CHECK the path of the namespace is not empty, but the file may not exist. CHECK needs
-/// version 0.4.0, GC and STATUS need 1.1.0.
+/// # Guarantees of the caller
+/// `call.conf` has a known version and a valid network name. `attachment` is valid. For ADD and CHECK the
+/// path of the namespace is not empty, but the file may not exist. CHECK needs version 0.4.0, GC and STATUS
+/// need 1.1.0.
 pub trait Plugin {
     /// One line that describes the plugin to a person who starts it by hand.
     fn about(&self) -> &str;
@@ -40,7 +41,7 @@ pub trait Plugin {
 /// The input of every verb.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The name the binary was called under, without its directory.
+    /// The name under which the binary was called, without its directory.
     pub program: String,
     /// The network configuration.
     pub conf: Conf,
@@ -220,8 +221,9 @@ fn nothing_to_undo(error: &Error) -> Option<Value> {
 /// DEL reads an unknown `cniVersion`, or one that is not a text, as our newest version: DEL has no result
 /// whose shape could be wrong, and a newer plugin may have attached the pod.
 ///
-/// # Errors As [`Conf::read`]. For DEL, a name that is not a text is [`Code::INVALID_CONFIG`], like a text
-/// that is not a valid name.
+/// # Errors
+/// As [`Conf::read`]. For DEL, a name that is not a text is [`Code::INVALID_CONFIG`], like a text that is not
+/// a valid name.
 fn read_conf(stdin: impl Read, del: bool, version: &mut Version) -> Result<Conf, Error> {
     let mut object = read_object(stdin)?;
     if del {

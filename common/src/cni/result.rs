@@ -38,7 +38,7 @@ pub struct Chain {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interface {
-    /// Its name where it is.
+    /// Its name in its namespace.
     pub name: String,
     /// Its hardware address in colon form: 6 bytes for Ethernet, 20 for `IPoIB`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -165,7 +165,8 @@ impl CniResult {
 
     /// Reads a result of any version. The keys show the version, since `prevResult` may lack `cniVersion`.
     ///
-    /// # Errors [`Code::DECODE`] with the JSON path of the invalid value.
+    /// # Errors
+    /// [`Code::DECODE`] with the JSON path of the invalid value.
     pub fn from_json(value: &Value) -> Result<Self, Error> {
         if !value.is_object() {
             return Err(Error::new(

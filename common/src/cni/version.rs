@@ -57,7 +57,8 @@ impl Version {
 
     /// Parses a `cniVersion`. An empty one is 0.1.0, whose configurations had none.
     ///
-    /// # Errors [`Code::INCOMPATIBLE_VERSION`] for any version that is not supported.
+    /// # Errors
+    /// [`Code::INCOMPATIBLE_VERSION`] for any version that is not supported.
     pub fn parse(text: &str) -> Result<Self, Error> {
         if text.is_empty() {
             return Ok(Self::V0_1_0);

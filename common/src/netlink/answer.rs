@@ -35,7 +35,7 @@ pub(super) struct Answers<M> {
 }
 
 impl<M: NetlinkDeserializable> Answers<M> {
-    /// No answer yet to the request `sequence` of the socket `port`.
+    /// An empty answer to the request `sequence` of the socket `port`.
     pub(super) fn to(sequence: u32, port: u32) -> Self {
         Self {
             sequence,

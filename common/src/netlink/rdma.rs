@@ -77,8 +77,9 @@ impl Socket<Rdma> {
     /// the device's IPoIB links and removes their children: before Linux 6.17 in the first namespace, since
     /// then in `to` (commit f1208b05574f).
     ///
-    /// # Errors `EOPNOTSUPP`: the node is in shared mode, or the driver cannot disassociate its users.
-    /// `ENODEV`: the device is not in `from`. [`Error::Netns`]: `from` cannot be entered.
+    /// # Errors
+    /// `EOPNOTSUPP`: the node is in shared mode, or the driver cannot disassociate its users. `ENODEV`: the
+    /// device is not in `from`. [`Error::Netns`]: `from` cannot be entered.
     pub fn move_device(&mut self, index: u32, from: &Netns, to: &Netns) -> Result<(), Error> {
         let fd = to.as_fd().as_raw_fd();
         let request = Message::new(

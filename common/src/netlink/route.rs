@@ -43,7 +43,8 @@ impl Family for Route {}
 impl Socket<Route> {
     /// The link that has `name` as its name or as one of its altnames.
     ///
-    /// # Errors Any error of the kernel except `ENODEV`, which is `None`.
+    /// # Errors
+    /// Any error of the kernel except `ENODEV`, which is `None`.
     pub fn link(&mut self, name: &str) -> Result<Option<Link>, Error> {
         if name.is_empty() || name.len() > ALTNAME_BYTES || name.contains('\0') {
             return Ok(None);
@@ -93,10 +94,11 @@ impl Socket<Route> {
 
     /// Creates a link, down, in the socket's namespace or directly in [`NewLink::netns`].
     ///
-    /// # Errors `EEXIST`: the name is in use in the namespace of the new link, or, on older kernels, in the
-    /// socket's own namespace (Linux 6.1 refuses, 6.18 does not). Nothing was made or changed. Further errors
-    /// depend on the kind: `EINVAL` for an IPoIB child of a child or a macvlan on InfiniBand, `EBUSY` for a
-    /// macvlan on a parent that an ipvlan or bridge holds.
+    /// # Errors
+    /// `EEXIST`: the name is in use in the namespace of the new link, or, on older kernels, in the socket's
+    /// own namespace (Linux 6.1 refuses, 6.18 does not). Nothing was made or changed. Further errors depend
+    /// on the kind: `EINVAL` for an IPoIB child of a child or a macvlan on InfiniBand, `EBUSY` for a macvlan
+    /// on a parent that an ipvlan or bridge holds.
     pub fn add_link(&mut self, link: &NewLink<'_>) -> Result<(), Error> {
         self.change(Message::NewLink(link.encode()), NLM_F_CREATE | NLM_F_EXCL)
     }
@@ -107,7 +109,8 @@ impl Socket<Route> {
     /// then the address generation (`do_setlink` of `net/core/rtnetlink.c`). To keep a link from generating
     /// an address when it comes up, set `addr_gen_mode` in a request before the one that sets `up`.
     ///
-    /// # Errors `ENODEV`: no such link. The changes before a refused one stay.
+    /// # Errors
+    /// `ENODEV`: no such link. The changes before a refused one stay.
     pub fn change_link(&mut self, index: u32, change: &LinkChange<'_>) -> Result<(), Error> {
         self.change(Message::SetLink(change.encode(index)), 0)
     }

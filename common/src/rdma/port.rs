@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// An RDMA device (`/sys/class/infiniband/NAME`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Name, e.g. `mlx5_0`; not stable over a restart.
+    /// Name, e.g. `mlx5_0`; may change when the node restarts.
     pub name: String,
     /// GUID of the whole device.
     pub node_guid: Guid,
@@ -59,9 +59,9 @@ pub enum PortLayer {
 pub enum PortState {
     /// No physical link.
     Down,
-    /// Physical link, not set up by a subnet manager yet.
+    /// Physical link up; the subnet manager has not configured the port yet.
     Init,
-    /// Set up, not released for traffic yet.
+    /// Configured, but not active yet.
     Armed,
     /// Carries traffic.
     Active,

@@ -130,8 +130,8 @@ impl Sysfs {
     /// The links on a device, by name. `device` is a PCI function (`0000:3b:00.0`) or an auxiliary device
     /// (`mlx5_core.sf.4`, a subfunction). Empty for any other id.
     ///
-    /// # Errors The device's folder exists but cannot be listed.
-    /// The device's folder is there but cannot be listed.
+    /// # Errors
+    /// The device's folder exists but cannot be listed.
     pub fn netdevs_of(&self, device: &str) -> io::Result<Vec<String>> {
         if !is_plain(device) {
             return Ok(Vec::new());
@@ -140,7 +140,7 @@ impl Sysfs {
         for bus in ["pci", "auxiliary"] {
             let folder = self.root.join("bus").join(bus).join("devices").join(device);
             found.extend(names(&folder.join("net"))?);
-            // A virtio device is a device of its own below its function.
+            // A virtio device is a child device of its PCI function.
             let below = names(&folder)?;
             for virtio in below.iter().filter(|name| name.starts_with("virtio")) {
                 found.extend(names(&folder.join(virtio).join("net"))?);

@@ -81,7 +81,7 @@ impl Client {
         });
         if let Ok(Err(e)) = told {
             tracing::debug!(
-                "the agent at {} does not listen: {e}; it finds the release later",
+                "cannot send the release to the agent at {}: {e}; the agent finds it later",
                 self.socket.display()
             );
         }

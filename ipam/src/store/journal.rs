@@ -62,7 +62,7 @@ impl Locked<'_> {
         if made.is_err()
             && let Err(again) = self.undo_adding()
         {
-            tracing::warn!("the next call removes what is left of the lease: {}", again.msg);
+            tracing::warn!("cannot undo an unfinished lease, the next call will: {}", again.msg);
         }
         made
     }
@@ -99,7 +99,7 @@ impl Locked<'_> {
         };
         if let Err(e) = written {
             tracing::debug!(
-                "cannot write {}: {e}; the next address is looked for from the start of the range",
+                "cannot write {}: {e}; the next search begins at the start of the range",
                 path.display()
             );
         }
@@ -369,7 +369,7 @@ fn full_is_false(done: io::Result<()>, action: &str, path: &Path) -> Result<bool
         Ok(()) => Ok(true),
         Err(e) if is_full(&e) => {
             tracing::warn!(
-                "cannot {action} {}: {e}; its addresses may be given again at once",
+                "cannot {action} {}: {e}; its addresses may be allocated again at once",
                 path.display()
             );
             Ok(false)

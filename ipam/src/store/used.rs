@@ -73,7 +73,7 @@ impl Locked<'_> {
             other => other,
         };
         if let Err(e) = appended {
-            tracing::debug!("cannot write {}: {e}; {ip} is probed once more", path.display());
+            tracing::debug!("cannot write {}: {e}; {ip} will be probed again", path.display());
         }
     }
 

@@ -149,7 +149,7 @@ impl Locked<'_> {
                 .and_then(|content| Lease::from_file(&content).ok())
             else {
                 tracing::warn!(
-                    "{} is no lease and keeps its address from being given; remove it if nobody uses it",
+                    "{} is not a lease and blocks its address; remove it if the address is unused",
                     path.display()
                 );
                 continue;
@@ -212,7 +212,7 @@ impl Store<'_> {
             })
         };
         for foreign in names.iter().filter(|name| owner(name).is_none()) {
-            tracing::warn!("{} is no lease; remove it", path.join(foreign).display());
+            tracing::warn!("{} is not a lease; remove it", path.join(foreign).display());
         }
         Ok(names.iter().filter_map(owner).collect())
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A child that is created beside its parent and then moved into the pod.
 //!
-//! Between the two requests the child is one of the host's links, where udev may rename it and a network manager may bring it
-//! up. So it is addressed by its number, which nobody can change, and found by its mark.
+//! Between the two requests the child is a link of the host, where udev may rename it and a network manager
+//! may bring it up. So requests address it by its index, which never changes, and it is found by its mark.
 //!
-//! Invariant: after the creating request the child is named by nothing but its number and its mark; the move, the pod's name
-//! and the alias are one request.
-//! Source: `do_setlink` in `net/core/rtnetlink.c` of Linux 5.10 to 7.2 changes the namespace first, then the name, then the
-//! alias. `dev_change_net_namespace` closes a link that is up. If the pod has the name, the link may stay in the pod under
-//! its temporary name; the mark's group finds it there.
+//! Invariant: after the creating request the child is identified only by its index and its mark. The move,
+//! the pod's name and the alias are one request. Source: `do_setlink` in `net/core/rtnetlink.c` of Linux 5.10
+//! to 7.2 changes the namespace first, then the name, then the alias. `dev_change_net_namespace` brings a
+//! link down that is up. If the name is in use in the pod, the link may stay in the pod under its temporary
+//! name, where it is found by the mark's group.
 
 use super::{Birth, found};
 use crate::detach::{self, Known};
@@ -43,7 +43,8 @@ fn create(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<String, Error> {
         let temporary = mark.temporary(attempt);
         match kernel.add_link(Side::Host, &new.link(&temporary), false) {
             Ok(()) => return Ok(temporary),
-            // An earlier ADD of this attachment was killed here, and its file is gone: this ADD holds the attachment's lock.
+            // An earlier ADD of this attachment was killed here, and its journal entry is gone: this ADD
+            // holds the attachment's lock.
             Err(e) if e.is(Errno::EEXIST) => {
                 detach::delete(kernel, Side::Host, &Known::marked(mark))?;
             }
@@ -68,7 +69,7 @@ fn create(kernel: &mut dyn Kernel, new: &Birth<'_>) -> Result<String, Error> {
     })
 }
 
-/// The child that was just created, whatever it is called by now.
+/// The child that was just created, even if it was renamed.
 fn on_host(kernel: &mut dyn Kernel, new: &Birth<'_>, temporary: &str) -> Result<Link, Error> {
     let step = || format!("find {temporary} on the host after creating it");
     let named = kernel

@@ -61,8 +61,9 @@ impl Socket<Route> {
     /// A route to the same destination over another gateway is added beside it. IPv4 tries the routes in
     /// order, IPv6 spreads flows over them.
     ///
-    /// # Errors `ENETUNREACH` or `EHOSTUNREACH`: the gateway is not a neighbour (set `onlink`, or add a route
-    /// to it first). `ENETDOWN`: the link is down. `EINVAL`: bits beyond the prefix are set.
+    /// # Errors
+    /// `ENETUNREACH` or `EHOSTUNREACH`: the gateway is not a neighbour (set `onlink`, or add a route to it
+    /// first). `ENETDOWN`: the link is down. `EINVAL`: bits beyond the prefix are set.
     pub fn add_route(&mut self, route: &RouteEntry) -> Result<Added, Error> {
         // NLM_F_APPEND instead of NLM_F_EXCL: the kernel then returns EEXIST only for a route that is equal
         // in every field.

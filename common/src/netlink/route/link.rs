@@ -75,9 +75,9 @@ pub enum LinkLayer {
 /// The state of RFC 2863 (`IF_OPER_*` of `include/uapi/linux/if.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperState {
-    /// The driver does not say.
+    /// The driver reports no state.
     Unknown,
-    /// The hardware is not there.
+    /// The hardware is absent.
     NotPresent,
     /// Cannot carry traffic.
     Down,

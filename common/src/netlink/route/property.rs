@@ -10,7 +10,8 @@ use nix::errno::Errno;
 impl Socket<Route> {
     /// Adds an altname of at most 127 bytes to the link `index`. Returns `false` if the link has it already.
     ///
-    /// # Errors `EEXIST`: another link of the namespace has the name. `ENODEV`: no such link.
+    /// # Errors
+    /// `EEXIST`: another link of the namespace has the name. `ENODEV`: no such link.
     pub fn add_altname(&mut self, index: u32, name: &str) -> Result<bool, Error> {
         let request = Message::NewLinkProp(encode(index, name));
         match self.change(request, NLM_F_CREATE | NLM_F_EXCL) {

@@ -37,7 +37,7 @@ pub struct Carried {
 /// One address, route or neighbour of a link, as the kernel reported it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
-    /// In words, e.g. `address 10.7.0.1/24`.
+    /// Description, e.g. `address 10.7.0.1/24`.
     pub what: String,
     /// The kernel's message.
     message: Bytes,
@@ -84,7 +84,8 @@ impl Socket<Route> {
 
     /// Restores `saved` on the link `index`, which may differ from the index at the time of saving.
     ///
-    /// # Errors The errors of adding the object; [`Error::Decode`] for bytes that are not such a message.
+    /// # Errors
+    /// The errors of adding the object; [`Error::Decode`] for bytes that are not such a message.
     pub fn restore(&mut self, index: u32, saved: &Saved) -> Result<Added, Error> {
         let (message, flags) = saved.request(index)?;
         Added::from_answer(self.change(message, flags))

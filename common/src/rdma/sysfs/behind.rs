@@ -34,14 +34,16 @@ impl Sysfs {
     /// The RDMA devices on the hardware device at `path`, by name, in the namespace in which this sysfs was
     /// mounted.
     ///
-    /// # Errors The class folder exists but cannot be listed.
+    /// # Errors
+    /// The class folder exists but cannot be listed.
     pub fn devices_on(&self, path: &Path) -> io::Result<Vec<Device>> {
         self.devices_behind(|behind| behind == Some(path))
     }
 
     /// The RDMA devices made by software, such as `rxe`. No other device is read.
     ///
-    /// # Errors The class folder exists but cannot be listed.
+    /// # Errors
+    /// The class folder exists but cannot be listed.
     pub fn software_devices(&self) -> io::Result<Vec<Device>> {
         self.devices_behind(|behind| behind.is_none())
     }

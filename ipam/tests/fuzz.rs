@@ -457,7 +457,7 @@ fn answers_of_an_agent() {
 
 /// The agent reads what plugins send; a line is at most 64 KiB there.
 #[test]
-fn questions_of_plugins() {
+fn requests_of_plugins() {
     let question = json!({"verb": "allocate", "pool": "rail0", "attachment": {"containerID": "c1", "ifname": "net1", "network": "net"},
         "pod": {"namespace": "a", "name": "b", "uid": "c"}, "ips": ["10.7.0.9"], "families": [4, 6], "withinMs": 5000});
     serde_json::from_value::<ipam::agent::Request>(question.clone()).unwrap();

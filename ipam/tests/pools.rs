@@ -196,7 +196,7 @@ impl Drop for Agent {
 }
 
 #[test]
-fn two_hundred_at_once_get_as_many_addresses_from_as_few_blocks_as_can_be() {
+fn two_hundred_adds_get_unique_addresses_from_few_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let agent = Agent::start(dir.path(), 13);
     let children: Vec<Child> = (0..200)
@@ -229,7 +229,7 @@ fn two_hundred_at_once_get_as_many_addresses_from_as_few_blocks_as_can_be() {
 }
 
 #[test]
-fn kills_with_an_agent_in_between_make_no_duplicate_and_lose_no_address() {
+fn kills_with_an_agent_duplicate_and_lose_no_address() {
     let dir = tempfile::tempdir().unwrap();
     let agent = Agent::start(dir.path(), 2);
     let mut state = 42_u64;
@@ -259,7 +259,7 @@ fn kills_with_an_agent_in_between_make_no_duplicate_and_lose_no_address() {
 }
 
 #[test]
-fn a_block_that_leaves_while_pods_come_and_go_gives_nothing_from_then_on() {
+fn a_draining_block_allocates_nothing_while_pods_come_and_go() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), 4, 0);
     let mut children: Vec<Child> = (0..20)

@@ -59,7 +59,7 @@ fn addresses(output: &Output) -> Vec<String> {
 }
 
 #[test]
-fn the_configuration_of_a_whereabouts_user_works_once_it_says_that_it_is_for_one_node() {
+fn a_whereabouts_configuration_works_with_per_node_set() {
     let dir = tempfile::tempdir().unwrap();
     let ipam = json!({
         "datastore": "kubernetes", "kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
@@ -106,7 +106,7 @@ fn the_configuration_of_a_whereabouts_user_works_once_it_says_that_it_is_for_one
 }
 
 #[test]
-fn fifty_at_once_get_fifty_addresses() {
+fn fifty_concurrent_adds_get_fifty_addresses() {
     let dir = tempfile::tempdir().unwrap();
     let conf = conf(
         dir.path(),
@@ -169,7 +169,7 @@ fn usual_time(conf: &Value) -> u64 {
 }
 
 #[test]
-fn three_hundred_kills_make_no_duplicate_and_lose_no_address() {
+fn three_hundred_kills_duplicate_and_lose_no_address() {
     let dir = tempfile::tempdir().unwrap();
     let conf = conf(
         dir.path(),
@@ -254,7 +254,7 @@ fn on_small_disk(dir: &Path, script: &str, conf: &Value) -> Output {
 }
 
 #[test]
-fn a_full_disk_fails_add_with_the_remedy_and_does_not_keep_del() {
+fn on_a_full_disk_add_fails_with_a_remedy_and_del_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     let conf = conf(dir.path(), &json!({"subnet": "10.0.0.0/24", "gateway": "none"}));
     let script = r#"
@@ -351,7 +351,7 @@ fn modes(dir: &Path) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn files_are_for_their_owner_alone_whatever_the_umask() {
+fn files_are_open_to_their_owner_alone_whatever_the_umask() {
     for umask in ["000", "022", "777"] {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
@@ -374,7 +374,7 @@ fn files_are_for_their_owner_alone_whatever_the_umask() {
 
 /// flock(2) needs no more than the right to read a file, which every user had.
 #[test]
-fn no_other_user_can_take_the_lock_of_a_store_even_of_an_older_build() {
+fn no_other_user_can_lock_a_store_even_of_an_older_version() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -52,7 +52,7 @@ fn conf(version: &str, dir: &TempDir) -> Value {
 }
 
 #[test]
-fn every_version_gets_a_result_of_its_own_shape() {
+fn every_version_gets_a_result_in_its_own_shape() {
     let dns = json!({"nameservers": ["10.0.0.53"], "search": ["cluster.local"]});
     let plain = json!([{"dst": "10.9.0.0/16", "gw": "10.0.0.1"}, {"dst": "fd09::/16"}]);
     let full = json!([{"dst": "10.9.0.0/16", "gw": "10.0.0.1", "mtu": 2044}, {"dst": "fd09::/16"}]);
@@ -92,7 +92,7 @@ fn every_version_gets_a_result_of_its_own_shape() {
 }
 
 #[test]
-fn every_verb_of_a_life() {
+fn an_attachment_lives_through_every_verb() {
     let dir = tempfile::tempdir().unwrap();
     let mut conf = conf("1.1.0", &dir);
     assert_eq!(verb("STATUS", &conf), (0, Value::Null));
@@ -234,7 +234,7 @@ fn del_needs_no_valid_ranges() {
 
 /// std opens /dev/null in place of a closed stdout, so ADD succeeded and its answer was lost.
 #[test]
-fn an_add_whose_answer_nobody_could_read_gives_nothing() {
+fn an_add_with_closed_stdout_allocates_nothing() {
     for (redirection, given) in [(">&-", false), (">/dev/null", true)] {
         let dir = tempfile::tempdir().unwrap();
         let script = format!("exec \"$0\" {redirection}");
@@ -275,7 +275,7 @@ fn an_add_whose_answer_nobody_could_read_gives_nothing() {
 }
 
 #[test]
-fn versions_without_a_verb_say_since_when_there_is_one() {
+fn errors_for_a_missing_verb_name_its_first_version() {
     let dir = tempfile::tempdir().unwrap();
     for (command, version, since) in [
         ("CHECK", "0.3.1", "0.4.0"),

@@ -134,7 +134,7 @@ fn after_a_kill_at_any_step_and_the_pods_death_del_finds_everything() {
 }
 
 #[test]
-fn after_a_kill_at_any_step_another_add_starts_afresh() {
+fn after_a_kill_at_any_step_another_add_succeeds() {
     after_a_kill(&mortal(), |rig, case| {
         // Complete already, if only the announcement was cut off: the name is taken then.
         if rig.entry("c1").done {
@@ -149,7 +149,7 @@ fn after_a_kill_at_any_step_another_add_starts_afresh() {
 }
 
 #[test]
-fn an_add_that_is_refused_keeps_what_an_earlier_one_left_written_down() {
+fn a_refused_add_keeps_the_journal_entry_of_an_earlier_one() {
     let rig = mortal();
     let before = rig.kernel.state();
     rig.kernel.fail(Fault::Every("delete"));
@@ -200,7 +200,7 @@ fn a_repeated_add_is_refused_and_the_first_stays() {
 }
 
 #[test]
-fn what_was_made_in_a_namespace_that_is_gone_is_cleared_by_the_next_add() {
+fn the_next_add_removes_what_was_made_for_a_gone_namespace() {
     let mut rig = Rig::new();
     rig.add("c1").unwrap();
     rig.kernel.set().state.pod_dies();
@@ -213,7 +213,7 @@ fn what_was_made_in_a_namespace_that_is_gone_is_cleared_by_the_next_add() {
 }
 
 #[test]
-fn a_foreign_interface_of_the_name_is_left_alone() {
+fn a_foreign_interface_with_the_name_is_not_touched() {
     let rig = Rig::new();
     rig.kernel.set().state.pod.push(ipoib(7, "net1", 0xffff));
     let before = rig.kernel.state();
@@ -224,7 +224,7 @@ fn a_foreign_interface_of_the_name_is_left_alone() {
 }
 
 #[test]
-fn the_delegates_refusal_is_passed_on_and_nothing_is_made() {
+fn the_delegates_error_is_passed_on_and_nothing_is_created() {
     for (script, code, text) in [
         (
             "echo '{\"code\":110,\"msg\":\"pool is full\"}'; exit 1",
@@ -263,7 +263,7 @@ fn the_delegates_refusal_is_passed_on_and_nothing_is_made() {
 }
 
 #[test]
-fn what_is_about_to_be_done_is_written_down_before_the_first_effect() {
+fn the_intent_is_in_the_journal_before_the_first_effect() {
     let answer = json!({"ips": [{"address": "10.0.0.2/24"}]});
     let script = format!(
         "[ $CNI_COMMAND = ADD ] && cat $(cat state)/attachments/fabric/c1@net1 > seen; echo '{answer}'"
@@ -290,7 +290,7 @@ fn what_is_about_to_be_done_is_written_down_before_the_first_effect() {
 }
 
 #[test]
-fn a_missing_ipam_plugin_is_told_and_nothing_is_written_down() {
+fn a_missing_ipam_plugin_is_reported_and_no_entry_is_written() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     let error = rig
@@ -304,7 +304,7 @@ fn a_missing_ipam_plugin_is_told_and_nothing_is_written_down() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_before_anything_is_touched() {
+fn an_impossible_configuration_is_refused_before_any_change() {
     for (keys, code) in [
         (json!({"ipam": {"type": "dhcp"}}), Code::UNSUPPORTED_FIELD),
         (json!({"ipam": {"type": "../ranges"}}), Code::INVALID_CONFIG),
@@ -322,7 +322,7 @@ fn what_cannot_be_served_is_refused_before_anything_is_touched() {
 }
 
 #[test]
-fn the_child_has_what_was_asked_for() {
+fn the_child_has_the_requested_properties() {
     let rig = Rig::new();
     rig.add_with("c1", &json!({"pkey": "0x8001", "mtu": 2000}))
         .unwrap();
@@ -346,7 +346,7 @@ fn the_child_has_what_was_asked_for() {
 }
 
 #[test]
-fn the_answer_says_what_the_pod_got() {
+fn the_result_describes_the_pods_interface() {
     let rig = Rig::new();
     let result = rig.add("c1").unwrap();
     let interface = &result.interfaces[0];
@@ -366,7 +366,7 @@ fn the_answer_says_what_the_pod_got() {
 }
 
 #[test]
-fn in_a_chain_the_answer_is_added_to_the_one_before() {
+fn in_a_chain_the_result_is_appended_to_the_previous_one() {
     let rig = Rig::new();
     let prev = json!({
         "cniVersion": "1.1.0",
@@ -384,7 +384,7 @@ fn in_a_chain_the_answer_is_added_to_the_one_before() {
 }
 
 #[test]
-fn a_chain_in_a_shape_without_room_for_our_address_is_refused_before_anything_is_done() {
+fn a_chain_of_an_old_version_is_refused_before_any_change() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     let prev = json!({"ip4": {"ip": "192.0.2.7/24"}});
@@ -402,7 +402,7 @@ fn a_chain_in_a_shape_without_room_for_our_address_is_refused_before_anything_is
 }
 
 #[test]
-fn a_device_info_file_outside_its_directory_is_refused_before_anything_is_done() {
+fn a_device_info_file_outside_its_directory_is_refused_first() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     let file = rig.state.path().join("nologin");
@@ -420,7 +420,7 @@ fn a_device_info_file_outside_its_directory_is_refused_before_anything_is_done()
 }
 
 #[test]
-fn add_reads_as_many_files_of_other_attachments_with_many_as_with_none() {
+fn add_reads_no_files_of_other_attachments() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     rig.del("c1").unwrap();

@@ -172,7 +172,7 @@ fn a_failure_at_any_step_leaves_nothing_in_any_mode() {
 }
 
 #[test]
-fn an_attachment_that_cannot_be_called_done_is_taken_back() {
+fn an_attachment_that_cannot_be_marked_as_done_is_undone() {
     let mut bench = Bench::new(Mode::Ipoib, Ipam::dual_stack());
     bench.done = Err(Error::Io {
         what: "write",
@@ -203,7 +203,7 @@ fn a_link_that_cannot_be_deleted_keeps_its_addresses() {
 }
 
 #[test]
-fn addresses_that_cannot_be_released_are_told() {
+fn addresses_that_cannot_be_released_are_reported() {
     let script = "[ $CNI_COMMAND = ADD ] || { echo '{\"code\":5,\"msg\":\"disk full\"}'; exit 1; }; echo '{\"ips\":[]}'";
     let mut bench = Bench::new(Mode::Ipoib, Ipam::running(script));
     let before = bench.kernel.state();
@@ -217,7 +217,7 @@ fn addresses_that_cannot_be_released_are_told() {
 }
 
 #[test]
-fn where_the_host_has_the_name_too_the_link_is_renamed_in_the_pod() {
+fn a_link_whose_name_the_host_uses_is_renamed_in_the_pod() {
     let mut bench = Bench::new(Mode::Macvlan, Ipam::dual_stack());
     bench.kernel.set().names_of_host_count = true;
     bench.kernel.set().state.host.push(ethernet(9, "net1"));
@@ -237,7 +237,7 @@ fn where_the_host_has_the_name_too_the_link_is_renamed_in_the_pod() {
 }
 
 #[test]
-fn a_name_that_the_pod_itself_has_fails_under_the_temporary_name_too() {
+fn a_name_in_use_in_the_pod_fails_under_the_temporary_name_too() {
     let mut bench = Bench::new(Mode::Macvlan, Ipam::dual_stack());
     let plan = plan(Mode::Macvlan, MACVLAN);
     let temporary = plan.mark.temporary(0);
@@ -253,7 +253,7 @@ fn a_name_that_the_pod_itself_has_fails_under_the_temporary_name_too() {
 }
 
 #[test]
-fn a_parent_in_the_pod_is_asked_there() {
+fn a_parent_in_the_pod_is_used_there() {
     let mut bench = Bench::new(Mode::Macvlan, Ipam::dual_stack());
     {
         let mut model = bench.kernel.set();
@@ -326,7 +326,7 @@ fn ipv6_is_enabled_only_for_an_ipv6_address() {
 }
 
 #[test]
-fn the_kernel_announces_for_an_ethernet_child_because_it_comes_up_with_its_addresses() {
+fn the_kernel_announces_the_addresses_of_an_ethernet_child() {
     let mut bench = Bench::new(Mode::Macvlan, Ipam::dual_stack());
     bench.attach(&plan(Mode::Macvlan, MACVLAN)).unwrap();
     let place = |start: &str| bench.log().iter().position(|request| request.starts_with(start));
@@ -344,7 +344,7 @@ fn the_kernel_announces_for_an_ethernet_child_because_it_comes_up_with_its_addre
 }
 
 #[test]
-fn the_link_generates_its_address_only_after_it_was_told_how() {
+fn the_address_generation_mode_is_set_before_the_link_comes_up() {
     let mut bench = Bench::new(Mode::Ipoib, Ipam::dual_stack());
     bench.attach(&plan(Mode::Ipoib, IPOIB)).unwrap();
     let log = bench.log();
@@ -373,7 +373,7 @@ fn entry(route: &Route, ips: &[IpConfig]) -> (String, Option<String>, bool) {
 }
 
 #[test]
-fn a_route_without_a_next_hop_takes_the_gateway_of_its_family() {
+fn a_route_without_a_next_hop_uses_the_gateway_of_its_family() {
     let ips = [
         ip("10.0.0.2/24", None),
         ip("10.1.0.2/24", Some("10.1.0.1")),
@@ -396,7 +396,7 @@ fn a_route_without_a_next_hop_takes_the_gateway_of_its_family() {
 }
 
 #[test]
-fn a_next_hop_outside_every_subnet_is_on_the_link() {
+fn a_next_hop_outside_every_subnet_is_onlink() {
     let ips = [ip("10.0.0.2/32", Some("10.0.0.1")), ip("fd00::2/128", None)];
     let to =
         |dst: &str, gw: &str| entry(&Route::new(dst.parse().unwrap(), Some(gw.parse().unwrap())), &ips).2;
@@ -410,7 +410,7 @@ fn a_next_hop_outside_every_subnet_is_on_the_link() {
 }
 
 #[test]
-fn a_route_whose_scope_is_the_link_has_no_next_hop() {
+fn a_route_of_link_scope_has_no_next_hop() {
     let ips = [ip("10.0.0.2/24", Some("10.0.0.1"))];
     let scoped = |scope| Route {
         scope: Some(scope),
@@ -421,7 +421,7 @@ fn a_route_whose_scope_is_the_link_has_no_next_hop() {
 }
 
 #[test]
-fn a_destination_loses_the_bits_that_the_kernel_refuses() {
+fn host_bits_of_a_destination_are_cleared() {
     let route = Route::new("10.7.3.9/16".parse().unwrap(), None);
     assert_eq!(entry(&route, &[]).0, "10.7.0.0/16");
 }
@@ -453,7 +453,7 @@ fn metrics_and_table_reach_the_kernel() {
 }
 
 #[test]
-fn a_route_that_leads_nowhere_is_named() {
+fn the_error_names_an_unreachable_route() {
     let routes = json!({
         "ips": [{"address": "10.0.0.2/24", "gateway": "10.0.0.1"}],
         "routes": [{"dst": "10.8.0.0/16", "gw": "10.0.0.1", "scope": 253}],

@@ -21,7 +21,7 @@ fn after(change: impl FnOnce(&mut Link)) -> Result<(), cni::Error> {
 }
 
 #[test]
-fn what_add_left_is_found_right_and_the_ipam_plugin_is_asked() {
+fn check_accepts_the_result_of_add_and_calls_the_ipam_plugin() {
     let (rig, prev) = attached();
     rig.check("c1", &prev).unwrap();
     assert_eq!(rig.ipam.verbs(), ["ADD", "CHECK"]);
@@ -33,7 +33,7 @@ fn what_add_left_is_found_right_and_the_ipam_plugin_is_asked() {
 type Change = Box<dyn FnOnce(&mut Link)>;
 
 #[test]
-fn every_change_of_the_link_is_told() {
+fn every_change_of_the_link_is_reported() {
     let ipoib = |pkey, mode| LinkInfo::Ipoib {
         pkey: Pkey(pkey),
         mode,
@@ -82,7 +82,7 @@ fn every_change_of_the_link_is_told() {
 }
 
 #[test]
-fn all_differences_are_told_at_once() {
+fn check_reports_all_differences_at_once() {
     let (rig, prev) = attached();
     {
         let state = &mut rig.kernel.set().state;
@@ -98,7 +98,7 @@ fn all_differences_are_told_at_once() {
 }
 
 #[test]
-fn a_link_that_is_gone_is_told() {
+fn a_missing_link_is_reported() {
     let (rig, prev) = attached();
     rig.kernel.set().state.pod.clear();
     assert_eq!(
@@ -108,7 +108,7 @@ fn a_link_that_is_gone_is_told() {
 }
 
 #[test]
-fn what_others_added_is_no_difference() {
+fn additions_of_other_plugins_are_no_difference() {
     let (rig, prev) = attached();
     {
         let state = &mut rig.kernel.set().state;
@@ -123,7 +123,7 @@ fn what_others_added_is_no_difference() {
 }
 
 #[test]
-fn other_interfaces_of_the_chain_are_not_judged() {
+fn other_interfaces_of_the_chain_are_not_checked() {
     let (rig, mut prev) = attached();
     let chain = json!({
         "interfaces": [{"name": "eth0", "sandbox": "/ns"}],
@@ -141,7 +141,7 @@ fn other_interfaces_of_the_chain_are_not_judged() {
 }
 
 #[test]
-fn without_a_result_there_is_nothing_to_compare() {
+fn check_without_a_previous_result_is_an_error() {
     let (rig, _) = attached();
     let call = rig.call(&json!({}));
     for call in [
@@ -158,7 +158,7 @@ fn without_a_result_there_is_nothing_to_compare() {
 }
 
 #[test]
-fn a_kernel_that_does_not_answer_is_no_finding() {
+fn a_failed_kernel_request_is_an_error_and_not_a_finding() {
     let (rig, prev) = attached();
     for number in 0.. {
         rig.kernel.fail(Fault::Refused(number));
@@ -172,7 +172,7 @@ fn a_kernel_that_does_not_answer_is_no_finding() {
 }
 
 #[test]
-fn checking_changes_nothing() {
+fn check_changes_nothing() {
     let (rig, prev) = attached();
     let before = rig.kernel.state();
     rig.check("c1", &prev).unwrap();

@@ -67,7 +67,7 @@ fn an_empty_configuration_has_these_defaults() {
 }
 
 #[test]
-fn empty_values_and_zeros_are_as_good_as_none() {
+fn empty_values_and_zeros_count_as_unset() {
     let empty = json!({
         "master": "", "mode": "", "bond": "", "ipoibMode": "", "macvlanMode": "", "ipvlanMode": "", "policyRouting": "",
         "mtu": 0, "mac": "", "bcqueuelen": 0, "linkInContainer": false, "delegateTimeout": 0, "deviceID": "",
@@ -82,7 +82,7 @@ fn empty_values_and_zeros_are_as_good_as_none() {
 }
 
 #[test]
-fn null_is_as_good_as_none_at_any_depth() {
+fn null_counts_as_unset_at_any_depth() {
     let mut nulls = serde_json::Map::new();
     for key in KEYS.iter().chain(&[
         "deviceID",

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn everything_is_gone_after_it_and_again_after_it() {
+fn del_removes_everything_and_can_be_repeated() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     rig.add("c1").unwrap();
@@ -23,7 +23,7 @@ fn everything_is_gone_after_it_and_again_after_it() {
 }
 
 #[test]
-fn without_a_word_on_where_the_container_is_the_file_says_it() {
+fn without_netns_del_uses_the_namespace_of_the_journal() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     rig.add("c1").unwrap();
@@ -33,7 +33,7 @@ fn without_a_word_on_where_the_container_is_the_file_says_it() {
 }
 
 #[test]
-fn a_wrong_word_on_where_the_container_is_hides_no_link() {
+fn with_a_wrong_netns_del_still_finds_the_link() {
     let other = Pod::new();
     let file = tempfile::NamedTempFile::new().unwrap();
     let wrong = [
@@ -56,7 +56,7 @@ fn a_wrong_word_on_where_the_container_is_hides_no_link() {
 }
 
 #[test]
-fn a_child_that_the_kernel_threw_back_is_found_and_no_other() {
+fn del_finds_a_returned_child_and_no_other() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     rig.add("c1").unwrap();
@@ -76,7 +76,7 @@ fn a_child_that_the_kernel_threw_back_is_found_and_no_other() {
 }
 
 #[test]
-fn without_its_file_a_link_is_found_by_its_mark() {
+fn without_a_journal_entry_a_link_is_found_by_its_mark() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     rig.add("c1").unwrap();
@@ -113,7 +113,7 @@ fn a_link_that_cannot_be_deleted_keeps_its_addresses_until_it_can() {
 }
 
 #[test]
-fn addresses_that_cannot_be_released_keep_the_file() {
+fn addresses_that_cannot_be_released_keep_the_journal_entry() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     rig.ipam.fail(true);
@@ -130,7 +130,7 @@ fn addresses_that_cannot_be_released_keep_the_file() {
 }
 
 #[test]
-fn a_configuration_that_lost_its_ipam_still_releases() {
+fn del_releases_addresses_though_the_configuration_lost_its_ipam() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     let call = rig.call(&json!({"ipam": {}}));
@@ -141,7 +141,7 @@ fn a_configuration_that_lost_its_ipam_still_releases() {
 }
 
 #[test]
-fn what_add_refuses_del_lets_pass() {
+fn del_accepts_a_configuration_that_add_refuses() {
     let rig = Rig::new();
     for keys in [
         json!({"master": 7, "mode": [], "pkey": "red", "mtu": -1, "nonsense": true}),
@@ -161,7 +161,7 @@ fn what_add_refuses_del_lets_pass() {
 }
 
 #[test]
-fn a_state_directory_that_takes_no_file_keeps_no_container() {
+fn del_works_with_an_unwritable_state_directory() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     rig.add("c1").unwrap();
@@ -173,7 +173,7 @@ fn a_state_directory_that_takes_no_file_keeps_no_container() {
 }
 
 #[test]
-fn a_file_that_is_no_record_of_ours_keeps_no_container() {
+fn del_works_with_a_foreign_file_in_the_journal() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     rig.add("c1").unwrap();
@@ -187,7 +187,7 @@ fn a_file_that_is_no_record_of_ours_keeps_no_container() {
 }
 
 #[test]
-fn a_link_that_another_plugin_made_goes_by_what_it_answered() {
+fn a_link_of_another_plugin_is_deleted_by_its_result() {
     let rig = Rig::with(Ipam::dual_stack());
     let foreign = of_kind("macvlan", ethernet(7, "net1"));
     rig.kernel.set().state.pod.push(foreign.clone());
@@ -205,7 +205,7 @@ fn a_link_that_another_plugin_made_goes_by_what_it_answered() {
 }
 
 #[test]
-fn another_containers_link_in_a_namespace_that_was_taken_over_is_left_alone() {
+fn del_keeps_another_containers_link_in_a_reused_namespace() {
     let rig = Rig::new();
     let mark = Mark::new("fabric", &attachment("c2"));
     let theirs = common::netlink::Link {

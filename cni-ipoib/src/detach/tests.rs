@@ -85,7 +85,7 @@ fn only_links_with_the_mark_are_deleted() {
 }
 
 #[test]
-fn each_side_is_looked_at_by_itself() {
+fn each_namespace_is_searched_separately() {
     let mark = mark("c1");
     let mut kernel = ModelKernel::new(vec![marked(ipoib(2, "net1", 1), &mark)]);
     assert_eq!(delete(&mut kernel, Side::Pod, &Known::marked(&mark)).unwrap(), 0);
@@ -94,7 +94,7 @@ fn each_side_is_looked_at_by_itself() {
 }
 
 #[test]
-fn a_refusal_of_the_kernel_names_the_link() {
+fn the_error_of_a_refused_deletion_names_the_link() {
     let mark = mark("c1");
     let mut kernel = with_pod(vec![marked(ipoib(2, "net1", 1), &mark)]);
     kernel.fail(Fault::Every("delete"));
@@ -177,7 +177,7 @@ fn a_link_of_another_plugin_is_deleted_if_the_result_proves_it() {
 }
 
 #[test]
-fn links_that_were_thrown_back_are_found_by_their_own_words() {
+fn returned_links_are_found_by_their_alias() {
     let other_network = Mark::new("other", &attachment("c3"));
     let kernel = ModelKernel::new(vec![
         ipoib(2, "ib0", 0xffff),
@@ -208,7 +208,7 @@ fn links_that_were_thrown_back_are_found_by_their_own_words() {
 }
 
 #[test]
-fn a_child_that_is_yet_to_be_thrown_back_is_waited_for_and_one_of_ethernet_is_not() {
+fn del_waits_for_a_returning_ipoib_child_and_for_no_ethernet_child() {
     let host = || ModelKernel::new(vec![ipoib(2, "ib0", 0xffff), ethernet(3, "eth0")]);
     for (master, waits) in [("ib0", true), ("gone", true), ("eth0", false)] {
         let (mut host, start) = (host(), Instant::now());
@@ -230,7 +230,7 @@ fn a_child_that_is_yet_to_be_thrown_back_is_waited_for_and_one_of_ethernet_is_no
 }
 
 #[test]
-fn a_namespace_that_was_gone_long_ago_costs_one_look() {
+fn a_namespace_that_ended_long_ago_costs_one_search() {
     let mut kernel = ModelKernel::new(vec![ipoib(2, "ib0", 0xffff)]);
     let (mark, gone) = (mark("c1"), Instant::now());
     sleep(within());
@@ -240,7 +240,7 @@ fn a_namespace_that_was_gone_long_ago_costs_one_look() {
 }
 
 #[test]
-fn a_child_that_was_thrown_back_already_is_deleted_at_once() {
+fn a_child_that_returned_already_is_deleted_at_once() {
     let mut kernel = ModelKernel::new(vec![
         ipoib(2, "ib0", 0xffff),
         marked(ipoib(3, "net1", 1), &mark("c1")),
@@ -254,7 +254,7 @@ fn a_child_that_was_thrown_back_already_is_deleted_at_once() {
 }
 
 #[test]
-fn a_bond_goes_before_its_ports_and_a_bond_of_others_not_at_all() {
+fn our_bond_is_deleted_before_its_ports_and_no_other_bond() {
     let mark = mark("c1");
     let port = |index| marked(crate::model::port_of(9, ipoib(index, "net1p0", 1)), &mark);
     let pod = vec![
@@ -281,7 +281,7 @@ fn outside(link: Link) -> Link {
 }
 
 #[test]
-fn a_name_proves_only_a_child_whose_parent_is_outside_and_that_is_no_attachments() {
+fn a_name_proves_only_an_unmarked_child_of_an_outside_parent() {
     let macvlan = of_kind("macvlan", ethernet(2, "net1"));
     let cases = [
         ("a child of the host's", outside(macvlan.clone()), true),
@@ -317,7 +317,7 @@ fn a_name_proves_only_a_child_whose_parent_is_outside_and_that_is_no_attachments
 }
 
 #[test]
-fn what_add_wrote_down_finds_a_link_that_came_back_while_it_is_waited_for() {
+fn the_journal_identifies_a_link_that_returns_during_the_wait() {
     let child = Link {
         parent: Some(2),
         up: false,

@@ -337,7 +337,10 @@ fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Err
         });
     }
     if !carrier {
-        tracing::warn!(link = link.name, "link has no carrier yet; the pod starts without it");
+        tracing::warn!(
+            link = link.name,
+            "link has no carrier yet; the pod starts without it"
+        );
     }
     let now = kernel.link_by_index(Side::Pod, link.index).map_err(refused)?;
     let now = now.ok_or_else(|| DeviceError::Lost {

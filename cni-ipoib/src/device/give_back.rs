@@ -32,7 +32,10 @@ impl CniIpoib {
             return Ok(false);
         };
         if !was.is_of_this_boot() {
-            tracing::debug!(link = was.name, "link was recreated by a reboot; nothing to restore");
+            tracing::debug!(
+                link = was.name,
+                "link was recreated by a reboot; nothing to restore"
+            );
             return Ok(true);
         }
         let table = policy::table(&Mark::new(network, remains.attachment));

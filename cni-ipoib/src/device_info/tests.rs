@@ -44,7 +44,7 @@ fn without_an_rdma_device_its_key_is_left_out() {
 }
 
 #[test]
-fn nothing_is_written_where_nothing_is_to_be_said() {
+fn no_device_info_is_written_without_a_known_device() {
     let dir = tempfile::tempdir().unwrap();
     let there = dir.path().join("pod.json");
     fs::write(&there, "the device plugin's").unwrap();
@@ -87,7 +87,7 @@ fn a_file_that_cannot_be_written_is_named_and_leaves_nothing() {
 }
 
 #[test]
-fn removing_is_quiet_about_a_file_that_is_gone_and_not_about_others() {
+fn removing_ignores_a_missing_file_and_reports_other_errors() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pod.json");
     fs::write(&file, "{}").unwrap();
@@ -98,7 +98,7 @@ fn removing_is_quiet_about_a_file_that_is_gone_and_not_about_others() {
 }
 
 #[test]
-fn what_a_write_left_that_was_killed_is_removed_too() {
+fn the_temporary_file_of_a_killed_call_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pod.json");
     fs::write(dir.path().join("pod.rdmanet-tmp"), "{").unwrap();
@@ -111,7 +111,7 @@ fn what_a_write_left_that_was_killed_is_removed_too() {
 }
 
 #[test]
-fn a_child_does_not_claim_its_parents_function_as_its_own() {
+fn a_child_does_not_report_its_parents_function_as_its_own() {
     let file = Path::new("/nowhere/x");
     let (_, content) = to_write(Some(file), Some(Hardware::ChildOf(&pci())), Some(&grant())).unwrap();
     let expected = json!({"pf-pci-address": FUNCTION, "rdma-device": "mlx5_1"});
@@ -119,7 +119,7 @@ fn a_child_does_not_claim_its_parents_function_as_its_own() {
 }
 
 #[test]
-fn a_device_info_file_lies_where_multus_reads_it_and_nowhere_else() {
+fn a_device_info_file_must_be_in_the_directory_of_multus() {
     let dirs = DIRS.map(PathBuf::from);
     let judge = |file: &str| require_place(Some(Path::new(file)), &dirs);
     judge("/var/run/k8s.cni.cncf.io/devinfo/cni/ml-ib0-c1_0-device.json").unwrap();

@@ -418,7 +418,7 @@ fn of_the_work() -> Vec<(Error, u32, &'static str, &'static str)> {
 }
 
 #[test]
-fn every_failure_has_its_code_its_message_and_its_cause() {
+fn every_error_has_its_code_its_message_and_its_cause() {
     for (error, code, msg, details) in table() {
         let told = cni::Error::from(error);
         assert_eq!(
@@ -429,7 +429,7 @@ fn every_failure_has_its_code_its_message_and_its_cause() {
 }
 
 #[test]
-fn a_choice_that_only_lacks_carrier_is_a_matter_of_the_cable() {
+fn a_choice_that_only_lacks_carrier_has_the_code_of_carrier() {
     let passed = vec![
         passed("ib0", "has no carrier", true),
         passed("ib1", "is on NUMA node 1, not 0", false),
@@ -440,14 +440,14 @@ fn a_choice_that_only_lacks_carrier_is_a_matter_of_the_cable() {
 }
 
 #[test]
-fn no_failure_is_missing_in_the_table() {
+fn no_error_is_missing_in_the_table() {
     let mut numbers: Vec<usize> = table().iter().map(|(error, ..)| number(error)).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (0..VARIANTS).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_message_is_one_line_that_neither_ends_nor_repeats_itself() {
+fn a_message_is_one_line_without_repetition() {
     for (error, ..) in table() {
         let text = error.to_string();
         assert!(
@@ -462,7 +462,7 @@ fn a_message_is_one_line_that_neither_ends_nor_repeats_itself() {
 }
 
 #[test]
-fn codes_are_those_of_the_specification_or_our_own() {
+fn codes_are_of_the_specification_or_from_100() {
     for (error, code, ..) in table() {
         assert!(matches!(code, 2..=7 | 11 | 100..=999), "{error}: {code}");
     }

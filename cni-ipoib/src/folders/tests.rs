@@ -10,7 +10,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn modes_do_not_depend_on_the_umask_nor_on_what_an_older_version_made() {
+fn folder_modes_do_not_depend_on_umask_or_older_versions() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("run/state");
     let attachments = attachments(&state).unwrap();
@@ -27,7 +27,7 @@ fn modes_do_not_depend_on_the_umask_nor_on_what_an_older_version_made() {
 }
 
 #[test]
-fn records_and_device_info_are_readable_for_everybody_and_writable_for_nobody() {
+fn records_and_device_info_are_readable_for_all() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
     attachments(&state).unwrap();
@@ -39,7 +39,7 @@ fn records_and_device_info_are_readable_for_everybody_and_writable_for_nobody() 
 }
 
 #[test]
-fn a_directory_that_somebody_else_made_keeps_its_mode() {
+fn a_foreign_directory_keeps_its_mode() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o750)).unwrap();
     attachments(dir.path()).unwrap();

@@ -18,7 +18,7 @@ fn kept(rig: &Rig) -> Vec<String> {
 }
 
 #[test]
-fn what_is_not_valid_goes_away_and_what_is_stays() {
+fn gc_removes_invalid_attachments_and_keeps_valid_ones() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     rig.add("c1").unwrap();
@@ -36,7 +36,7 @@ fn what_is_not_valid_goes_away_and_what_is_stays() {
 }
 
 #[test]
-fn an_attachment_that_another_call_works_on_is_left_alone() {
+fn gc_skips_an_attachment_that_another_call_works_on() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     let before = rig.kernel.state();
@@ -52,7 +52,7 @@ fn an_attachment_that_another_call_works_on_is_left_alone() {
 }
 
 #[test]
-fn an_add_that_ends_while_gc_runs_is_left_alone() {
+fn gc_keeps_the_attachment_of_an_add_that_ends_meanwhile() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     let before = rig.kernel.state();
@@ -68,7 +68,7 @@ fn an_add_that_ends_while_gc_runs_is_left_alone() {
 }
 
 #[test]
-fn a_link_that_was_thrown_back_while_another_call_works_on_it_is_left_to_that_call() {
+fn gc_leaves_a_returned_link_to_the_call_that_works_on_it() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     rig.kernel.set().state.pod_dies();
@@ -79,7 +79,7 @@ fn a_link_that_was_thrown_back_while_another_call_works_on_it_is_left_to_that_ca
 }
 
 #[test]
-fn a_link_that_was_thrown_back_goes_away_even_without_its_file() {
+fn gc_removes_a_returned_link_without_a_journal_entry() {
     for with_file in [true, false] {
         let rig = Rig::new();
         let before = rig.kernel.state();
@@ -95,7 +95,7 @@ fn a_link_that_was_thrown_back_goes_away_even_without_its_file() {
 }
 
 #[test]
-fn many_attachments_whose_namespace_and_link_are_gone_cost_one_wait() {
+fn gc_waits_once_for_many_dead_namespaces() {
     const DEAD: usize = 12;
     let mut rig = Rig::new();
     let journal = Journal::new(rig.state.path(), "fabric");
@@ -161,7 +161,7 @@ fn a_link_that_cannot_be_deleted_keeps_its_addresses() {
 }
 
 #[test]
-fn every_failure_is_told_and_none_stops_the_others() {
+fn gc_reports_every_error_and_continues() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     let second = rig.add("c2");
@@ -195,7 +195,7 @@ fn attachments_of_other_networks_stay() {
 }
 
 #[test]
-fn a_node_without_state_has_nothing_to_collect() {
+fn gc_succeeds_without_a_state_directory() {
     let rig = Rig::new();
     rig.gc(&[]).unwrap();
     assert_eq!(rig.ipam.verbs(), ["GC"]);
@@ -203,7 +203,7 @@ fn a_node_without_state_has_nothing_to_collect() {
 }
 
 #[test]
-fn a_state_directory_that_cannot_be_read_stops_the_ipam_plugin_too() {
+fn with_an_unreadable_state_directory_no_address_is_collected() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     fs::remove_dir_all(rig.state.path().join("attachments")).unwrap();
@@ -241,7 +241,7 @@ fn no_add_begins_while_the_ipam_plugin_collects() {
 }
 
 #[test]
-fn a_del_does_not_wait_for_a_gc() {
+fn del_does_not_wait_for_gc() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     let journal = Journal::new(rig.state.path(), "fabric");

@@ -27,7 +27,7 @@ fn child_of(parent: u32, child: Link) -> Link {
 }
 
 #[test]
-fn an_infiniband_parent_comes_with_its_port() {
+fn an_infiniband_parent_is_read_with_its_port() {
     let host = seen(
         &Node::with_ib0(),
         vec![ipoib(4, "ib0", 0xffff)],
@@ -61,7 +61,7 @@ fn a_parent_is_found_by_its_altname() {
 }
 
 #[test]
-fn a_child_of_a_child_is_asked_of_the_root() {
+fn a_child_of_a_child_is_created_on_the_root() {
     let links = vec![ipoib(4, "ib0", 0xffff), child_of(4, ipoib(5, "ib0.8001", 0x8001))];
     let host = seen(&Node::with_ib0(), links, json!({"master": "ib0.8001"})).unwrap();
     assert_eq!(
@@ -75,7 +75,7 @@ fn a_child_of_a_child_is_asked_of_the_root() {
 }
 
 #[test]
-fn a_child_whose_parent_is_elsewhere_is_no_master() {
+fn a_child_with_its_parent_in_another_namespace_is_no_master() {
     let want = "net1 is an IPoIB child whose parent is in another namespace: it carries no ipoib child; name a master whose parent is beside it";
     let stranger = child_of(4, ipoib(5, "net1", 0x8001));
     let by_number = Link {
@@ -88,7 +88,7 @@ fn a_child_whose_parent_is_elsewhere_is_no_master() {
 }
 
 #[test]
-fn a_vlan_is_its_own_root_and_ethernet_has_no_port_to_read() {
+fn a_vlan_is_its_own_root_without_a_port() {
     let vlan = child_of(2, of_kind("vlan", ethernet(3, "eth0.5")));
     let host = seen(
         &Node::bare(),
@@ -119,7 +119,7 @@ fn crowd() -> (Node, Vec<Link>) {
 }
 
 #[test]
-fn a_parent_that_is_not_named_is_answered_with_those_that_could_be() {
+fn the_error_for_a_missing_master_lists_the_possible_ones() {
     let (node, links) = crowd();
     let candidates = "RDMA-capable links of this node: ib0 (InfiniBand, mlx5_0/1, active), eth1 (Ethernet, mlx5_1/1, down)";
     assert_eq!(
@@ -147,7 +147,7 @@ fn a_failure_to_list_candidates_does_not_hide_the_error() {
 }
 
 #[test]
-fn a_parent_in_the_pod_is_looked_for_there() {
+fn a_parent_in_the_pod_is_searched_there() {
     let mut kernel = ModelKernel::new(vec![ipoib(4, "ib0", 0xffff)]);
     let config = config(json!({"master": "ib0", "linkInContainer": true}));
     let node = Node::with_ib0();
@@ -188,7 +188,7 @@ fn a_device_is_found_by_its_pci_address() {
 }
 
 #[test]
-fn a_child_on_the_device_is_not_taken_for_it() {
+fn a_child_on_the_device_is_not_used_as_its_link() {
     let node = Node::with_ib0();
     node.netdev("a1", 5, "0000:3b:00.0");
     let links = vec![ipoib(4, "ib0", 0xffff), child_of(4, ipoib(5, "a1", 0x8001))];
@@ -218,7 +218,7 @@ fn default_link(routes: Vec<RouteEntry>) -> Result<Host, Error> {
 }
 
 #[test]
-fn the_default_route_that_the_kernel_would_take_names_the_parent() {
+fn the_default_route_with_the_lowest_metric_names_the_parent() {
     let cases = [
         ("the only one", vec![route("0.0.0.0/0", 3, None)], "eth1"),
         (
@@ -253,7 +253,7 @@ fn the_default_route_that_the_kernel_would_take_names_the_parent() {
 }
 
 #[test]
-fn routes_of_other_tables_and_to_somewhere_name_nobody() {
+fn only_default_routes_of_the_main_table_name_the_parent() {
     let elsewhere = RouteEntry {
         table: Some(100),
         ..route("0.0.0.0/0", 2, None)
@@ -273,7 +273,7 @@ fn routes_of_other_tables_and_to_somewhere_name_nobody() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_told_with_its_step() {
+fn the_error_of_a_refused_request_names_the_step() {
     let told = |fault, keys| {
         let port = Link {
             master: Some(9),
@@ -308,7 +308,7 @@ fn what_the_kernel_refuses_is_told_with_its_step() {
 }
 
 #[test]
-fn an_infiniband_link_without_a_port_in_sight_is_seen_all_the_same() {
+fn an_infiniband_link_without_a_visible_port_is_accepted() {
     let host = seen(
         &Node::bare(),
         vec![ipoib(4, "ib0", 0xffff)],
@@ -319,7 +319,7 @@ fn an_infiniband_link_without_a_port_in_sight_is_seen_all_the_same() {
 }
 
 #[test]
-fn an_infiniband_parent_on_the_host_says_who_drives_it() {
+fn the_drivers_of_an_infiniband_parent_are_read() {
     let seen = |link: Link, keys: Value| seen(&Node::with_ib0(), vec![link], keys).unwrap().drivers;
     let drivers = seen(ipoib(4, "ib0", 0xffff), json!({"master": "ib0"}));
     assert_eq!(drivers.hca.as_deref(), Some("mlx5_core"));
@@ -333,7 +333,7 @@ fn an_infiniband_parent_on_the_host_says_who_drives_it() {
 }
 
 #[test]
-fn each_port_of_a_bond_says_who_drives_it() {
+fn the_drivers_of_each_port_of_a_bond_are_read() {
     let node = Node::with_ib0_and_ib1();
     node.driven("0000:3b:00.1", "mlx4_core");
     let host = seen(&node, crate::model::bonded(), json!({"master": "bond0"})).unwrap();

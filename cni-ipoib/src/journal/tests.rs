@@ -48,7 +48,7 @@ fn file(dir: &TempDir) -> PathBuf {
 
 /// A file of the journal that a power loss or a person changed keeps no container from being removed.
 #[test]
-fn no_content_of_a_file_keeps_its_attachment_from_being_removed() {
+fn an_attachment_is_removed_whatever_its_file_contains() {
     let _alone = alone();
     common::mutate::cases("journal", 1500, |case, random| {
         let (dir, journal) = journal();
@@ -84,7 +84,7 @@ fn no_content_of_a_file_keeps_its_attachment_from_being_removed() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn an_entry_survives_writing_and_reading() {
     let (_dir, journal) = journal();
     let _alone = alone();
     let mut entry = journal.open(&attachment("c1")).unwrap();
@@ -100,7 +100,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn the_file_is_readable_for_people_and_for_root_only() {
+fn an_entry_is_readable_json_for_root_only() {
     let (dir, journal) = journal();
     let mut entry = journal.open(&attachment("c1")).unwrap();
     entry.begin(intent()).unwrap();
@@ -112,7 +112,7 @@ fn the_file_is_readable_for_people_and_for_root_only() {
 }
 
 #[test]
-fn beginning_again_replaces_what_was_there() {
+fn a_new_intent_replaces_the_old_one() {
     let (dir, journal) = journal();
     let mut entry = journal.open(&attachment("c1")).unwrap();
     entry.begin(intent()).unwrap();
@@ -132,7 +132,7 @@ fn beginning_again_replaces_what_was_there() {
 }
 
 #[test]
-fn a_file_that_is_no_record_of_ours_is_an_entry_without_intent() {
+fn a_foreign_file_is_an_entry_without_intent() {
     let whole = serde_json::to_vec(&intent()).unwrap();
     let half = &whole[..whole.len() / 2];
     for content in [
@@ -175,7 +175,7 @@ fn a_half_written_last_line_is_not_done() {
 }
 
 #[test]
-fn a_record_of_an_older_release_is_read() {
+fn an_entry_of_an_older_release_is_read() {
     let _alone = alone();
     let (dir, journal) = journal();
     fs::create_dir_all(file(&dir).parent().unwrap()).unwrap();
@@ -185,7 +185,7 @@ fn a_record_of_an_older_release_is_read() {
 }
 
 #[test]
-fn a_second_call_is_told_to_try_again_when_its_patience_ends() {
+fn a_second_call_is_told_to_retry_at_the_time_limit() {
     let _alone = alone();
     let (_dir, journal) = journal();
     let held = journal.open(&attachment("c1")).unwrap();
@@ -223,7 +223,7 @@ fn a_call_waits_for_the_one_before_it() {
 }
 
 #[test]
-fn a_file_that_is_removed_while_a_call_waits_for_it_is_made_anew() {
+fn a_file_removed_under_a_waiting_call_is_recreated() {
     let _alone = alone();
     let (dir, journal) = journal();
     let mut held = journal.open(&attachment("c1")).unwrap();
@@ -248,7 +248,7 @@ fn a_file_that_is_removed_while_a_call_waits_for_it_is_made_anew() {
 }
 
 #[test]
-fn every_call_of_many_at_once_is_alone() {
+fn concurrent_calls_hold_the_entry_one_after_another() {
     let _alone = alone();
     let (dir, journal) = journal();
     let inside = dir.path().join("inside");
@@ -270,7 +270,7 @@ fn every_call_of_many_at_once_is_alone() {
 }
 
 #[test]
-fn an_entry_that_is_not_there_is_not_made_by_looking() {
+fn a_missing_entry_is_not_created_by_reading() {
     let (dir, journal) = journal();
     assert!(journal.idle(&attachment("c1")).unwrap().is_none());
     assert_eq!(journal.attachments().unwrap(), []);
@@ -286,7 +286,7 @@ fn removing_twice_is_no_error() {
 }
 
 #[test]
-fn attachments_are_listed_by_network_and_foreign_files_are_left_alone() {
+fn attachments_are_listed_by_network_without_foreign_files() {
     let (dir, journal) = journal();
     for container in ["c2", "c1"] {
         journal.open(&attachment(container)).unwrap();
@@ -307,7 +307,7 @@ fn attachments_are_listed_by_network_and_foreign_files_are_left_alone() {
 }
 
 #[test]
-fn odd_names_of_networks_and_interfaces_do_not_meet() {
+fn unusual_names_of_networks_and_interfaces_do_not_collide() {
     let (dir, _) = journal();
     let interfaces = ["net1", "net@1", "@", "ü", "2f", "a-b", "..."];
     let networks = ["a", "a.b", "a..b", "A_-.", "0", &"n".repeat(255)];
@@ -351,7 +351,7 @@ fn refused(journal: &Journal) -> (String, std::io::ErrorKind) {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_named_with_the_remedy() {
+fn the_error_names_a_directory_that_cannot_be_created() {
     let (dir, _) = journal();
     let network = "n".repeat(256);
     let (text, kind) = refused(&Journal::new(dir.path(), &network));
@@ -391,7 +391,7 @@ fn causes_have_their_own_remedies() {
 
 /// `/proc` takes no file, whoever asks.
 #[test]
-fn a_directory_that_takes_no_file_is_an_error_and_not_a_lost_record() {
+fn an_unwritable_directory_is_an_error() {
     let (text, _) = refused(&Journal::new(Path::new("/proc/self"), "fabric"));
     assert!(
         text.starts_with("cannot create /proc/self/attachments/fabric; "),
@@ -400,7 +400,7 @@ fn a_directory_that_takes_no_file_is_an_error_and_not_a_lost_record() {
 }
 
 #[test]
-fn an_intent_is_read_past_whoever_holds_it() {
+fn an_intent_is_read_without_waiting_for_the_lock() {
     let (dir, journal) = journal();
     assert_eq!(journal.peek(&attachment("c1")), None);
     let mut entry = journal.open(&attachment("c1")).unwrap();
@@ -412,7 +412,7 @@ fn an_intent_is_read_past_whoever_holds_it() {
 }
 
 #[test]
-fn attachments_load_their_master_while_their_namespace_lives() {
+fn attachments_count_as_load_while_their_namespace_exists() {
     let (dir, journal) = journal();
     assert!(loads(dir.path()).unwrap().is_empty(), "no journal yet");
     let netns = dir.path().join("netns");
@@ -448,7 +448,7 @@ fn attachments_load_their_master_while_their_namespace_lives() {
 }
 
 #[test]
-fn a_program_that_a_killed_call_started_keeps_the_attachment_until_it_ends() {
+fn a_call_waits_for_the_program_of_a_killed_call() {
     let _alone = alone();
     let (_dir, journal) = journal();
     let mut held = journal.open(&attachment("c1")).unwrap();
@@ -475,7 +475,7 @@ fn a_program_that_a_killed_call_started_keeps_the_attachment_until_it_ends() {
 }
 
 #[test]
-fn what_a_program_leaves_behind_keeps_nobody_from_the_attachment() {
+fn a_call_does_not_wait_for_children_of_a_program() {
     let _alone = alone();
     let (_dir, journal) = journal();
     let held = journal.open(&attachment("c1")).unwrap();

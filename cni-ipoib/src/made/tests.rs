@@ -48,7 +48,7 @@ fn whatever_a_pod_may_change(link: &Link) -> Link {
 }
 
 #[test]
-fn a_link_is_known_whatever_the_pod_changed_about_it() {
+fn a_link_is_recognized_whatever_the_pod_changed() {
     for link in [macvlan(), child()] {
         let made = Made::of(&link);
         assert!(made.is(&whatever_a_pod_may_change(&link)));
@@ -65,7 +65,7 @@ fn a_link_is_known_whatever_the_pod_changed_about_it() {
 }
 
 #[test]
-fn a_link_that_was_moved_away_and_back_is_known_by_its_address() {
+fn a_link_moved_away_and_back_is_recognized_by_its_address() {
     for link in [macvlan(), child()] {
         let renumbered = Link {
             index: 9,
@@ -78,7 +78,7 @@ fn a_link_that_was_moved_away_and_back_is_known_by_its_address() {
 }
 
 #[test]
-fn a_link_of_the_pod_itself_is_another_one() {
+fn a_pods_own_link_is_not_recognized() {
     let made = Made::of(&macvlan());
     let own = |change: fn(&mut Link)| {
         let mut link = macvlan();
@@ -112,7 +112,7 @@ fn an_address_that_links_share_proves_nothing() {
 }
 
 #[test]
-fn a_child_that_came_back_is_known_by_its_queue_pair() {
+fn a_returned_child_is_recognized_by_its_queue_pair() {
     let made = Made::of(&child());
     let back = Link {
         index: 90,
@@ -170,7 +170,7 @@ fn a_child_that_came_back_is_known_by_its_queue_pair() {
 }
 
 #[test]
-fn a_child_with_the_number_of_its_parent_is_known_too() {
+fn a_child_with_the_index_of_its_parent_is_recognized() {
     let link = Link {
         index: 4,
         parent: None,

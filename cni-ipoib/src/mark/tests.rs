@@ -22,7 +22,7 @@ fn marks_are_the_same_in_every_release() {
 }
 
 #[test]
-fn every_part_of_an_attachment_makes_another_mark() {
+fn every_part_of_an_attachment_changes_the_mark() {
     let base = Mark::new("fabric", &attachment("c1"));
     let other_interface = Attachment {
         ifname: "net2".parse().unwrap(),
@@ -40,7 +40,7 @@ fn every_part_of_an_attachment_makes_another_mark() {
 }
 
 #[test]
-fn a_link_is_known_by_group_and_alias_or_by_the_group_it_was_born_with() {
+fn a_link_is_recognized_by_group_and_alias_or_group_alone() {
     let mark = Mark::new("fabric", &attachment("c1"));
     let link = marked(&mark);
     assert!(mark.is_on(&link));
@@ -73,7 +73,7 @@ fn a_link_is_known_by_group_and_alias_or_by_the_group_it_was_born_with() {
 }
 
 #[test]
-fn an_alias_is_cut_to_what_the_kernel_takes_and_the_group_is_of_the_whole() {
+fn a_truncated_alias_keeps_the_group_of_the_full_one() {
     let network = "n".repeat(60);
     let long = |last: char| Mark::new(&network, &attachment(&format!("{}{last}", "c".repeat(199))));
     let (a, b) = (long('a'), long('b'));
@@ -88,7 +88,7 @@ fn an_alias_is_cut_to_what_the_kernel_takes_and_the_group_is_of_the_whole() {
 }
 
 #[test]
-fn a_cut_is_never_inside_a_character() {
+fn an_alias_is_truncated_at_a_character_boundary() {
     for length in 1..=60 {
         let attachment = Attachment {
             ifname: "üüüüüüü".parse().unwrap(),
@@ -101,7 +101,7 @@ fn a_cut_is_never_inside_a_character() {
 }
 
 #[test]
-fn an_alias_spells_its_attachment_out() {
+fn an_alias_names_its_attachment() {
     let odd = Attachment {
         ifname: "a@b".parse().unwrap(),
         ..attachment("c-1.x_")
@@ -156,7 +156,7 @@ fn temporary_names_are_the_same_in_every_release() {
 }
 
 #[test]
-fn a_temporary_name_of_another_attachment_speaks_against_a_group_that_is_the_same_by_chance() {
+fn a_temporary_name_distinguishes_attachments_with_equal_groups() {
     let mark = Mark::new("fabric", &attachment("c1"));
     let named = |name: &str| Link {
         group: mark.group,

@@ -9,7 +9,7 @@ fn refused(path: &str, own_allowed: bool) -> (Code, String) {
 }
 
 #[test]
-fn only_a_namespace_that_is_not_the_plugins_own_is_a_pod() {
+fn the_plugins_own_namespace_is_no_pod() {
     let there = Pod::new();
     assert_eq!(pod(&there.path(), false).unwrap().id(), there.id());
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -51,7 +51,7 @@ fn only_a_namespace_that_is_not_the_plugins_own_is_a_pod() {
 }
 
 #[test]
-fn what_is_gone_or_another_containers_is_not_there() {
+fn a_gone_or_reused_namespace_is_none() {
     let there = Pod::new();
     let found = |path: &Path, id| pod_if_there(path, id).unwrap().map(|netns| netns.id());
     assert_eq!(found(&there.path(), None), Some(there.id()));
@@ -78,7 +78,7 @@ fn what_is_gone_or_another_containers_is_not_there() {
 }
 
 #[test]
-fn a_failure_that_will_pass_does_not_tell_that_a_pod_is_gone() {
+fn a_passing_failure_does_not_mean_that_a_pod_is_gone() {
     let of = |errno: Errno| is_passing(&io::Error::from_raw_os_error(errno as i32));
     for errno in [
         Errno::EACCES,

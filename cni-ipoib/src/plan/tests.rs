@@ -131,7 +131,7 @@ fn without_a_mode_the_parents_link_layer_decides() {
 }
 
 #[test]
-fn what_is_not_set_is_inherited_from_the_parent() {
+fn unset_keys_are_inherited_from_the_parent() {
     let connected = LinkInfo::Ipoib {
         pkey: Pkey(0x8001),
         mode: IpoibMode::Connected,

@@ -46,7 +46,7 @@ fn each_address_has_a_rule_and_its_subnet_a_route() {
 }
 
 #[test]
-fn two_addresses_of_one_subnet_share_its_route_and_one_alone_in_its_subnet_has_none() {
+fn addresses_of_one_subnet_share_its_route() {
     let shared = of(json!({"ips": [{"address": "10.0.0.2/24"}, {"address": "10.0.0.3/24"}]}));
     assert_eq!(
         (shared.rules.len(), routes(&shared)),
@@ -57,7 +57,7 @@ fn two_addresses_of_one_subnet_share_its_route_and_one_alone_in_its_subnet_has_n
 }
 
 #[test]
-fn the_routes_that_were_asked_for_are_in_the_table_too() {
+fn the_requested_routes_are_in_the_table_too() {
     let policy = of(json!({
         "ips": [{"address": "10.0.0.2/24", "gateway": "10.0.0.1"}, {"address": "10.9.0.2/32"}],
         "routes": [
@@ -78,7 +78,7 @@ fn the_routes_that_were_asked_for_are_in_the_table_too() {
 }
 
 #[test]
-fn a_table_is_the_attachments_own_and_always_the_same() {
+fn each_attachment_has_its_own_stable_table() {
     let mark = |network: &str, container: &str| Mark::new(network, &attachment(container));
     let one = table(&mark("rail0", "c1"));
     assert_eq!(one, table(&mark("rail0", "c1")));
@@ -130,7 +130,7 @@ fn ip(address: &str) -> IpConfig {
 }
 
 #[test]
-fn switched_off_it_asks_nothing_of_the_kernel() {
+fn without_policy_routing_no_request_is_made() {
     let rig = Rig::new();
     rig.add_with("c1", &json!({"policyRouting": "off"})).unwrap();
     let state = rig.kernel.state();
@@ -145,14 +145,14 @@ fn switched_off_it_asks_nothing_of_the_kernel() {
 }
 
 #[test]
-fn a_link_without_addresses_needs_none() {
+fn a_link_without_addresses_needs_no_policy() {
     let rig = Rig::new();
     rig.add_with("c1", &json!({"ipam": {}})).unwrap();
     assert_eq!(rig.kernel.state().rules, []);
 }
 
 #[test]
-fn a_link_without_ipv4_is_not_told_how_to_answer_arp() {
+fn a_link_without_ipv4_gets_no_arp_settings() {
     let answer = json!({"cniVersion": "1.1.0", "ips": [{"address": "fd00:1::2/64"}]});
     let rig = Rig::with(Ipam::giving(&answer));
     rig.add("c1").unwrap();
@@ -165,7 +165,7 @@ fn a_link_without_ipv4_is_not_told_how_to_answer_arp() {
 }
 
 #[test]
-fn a_kernel_without_policy_routing_is_told_with_the_way_out() {
+fn the_error_for_a_kernel_without_policy_routing_has_a_remedy() {
     let rig = Rig::new();
     rig.kernel.fail(Fault::Every("rule from fd00"));
     let error = rig.add("c1").unwrap_err();
@@ -182,7 +182,7 @@ fn a_kernel_without_policy_routing_is_told_with_the_way_out() {
 }
 
 #[test]
-fn del_takes_the_rules_of_this_attachment_and_no_others() {
+fn del_removes_only_the_rules_of_its_attachment() {
     let rig = Rig::new();
     let before: State = rig.kernel.state();
     let stranger = Rule {
@@ -222,7 +222,7 @@ fn checked(change: impl FnOnce(&mut State), keys: &Value) -> Result<(), String> 
 }
 
 #[test]
-fn check_tells_which_rule_and_which_route_is_gone() {
+fn check_reports_missing_rules_and_routes() {
     assert_eq!(checked(|_| {}, &json!({})), Ok(()));
     let table = own_table();
     let without_rule = checked(

@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn a_bond_tells_its_mode_and_its_active_port() {
+fn the_mode_and_active_port_of_a_recorded_bond_are_read() {
     let links = r#"[
         {"ifindex": 2, "ifname": "ib0", "link_type": "infiniband", "master": "bond0", "flags": ["UP"], "linkinfo": {"info_kind": "ipoib", "info_data": {"key": "0x8001", "mode": "connected"}}},
         {"ifindex": 3, "ifname": "bond0", "link_type": "infiniband", "flags": ["UP", "LOWER_UP"], "addr_info": [{"local": "10.0.0.1", "prefixlen": 24, "scope": "global"}],
@@ -24,7 +24,7 @@ fn a_bond_tells_its_mode_and_its_active_port() {
 }
 
 #[test]
-fn what_is_no_record_is_refused_with_the_place() {
+fn an_invalid_recording_is_refused_with_the_place() {
     for (links, routes, what) in [
         ("{", "[]", "the links are no list"),
         ("[]", "{", "the routes are no list"),
@@ -46,7 +46,7 @@ fn what_is_no_record_is_refused_with_the_place() {
 }
 
 #[test]
-fn a_record_writes_nothing_outside_its_folder() {
+fn a_recording_writes_nothing_outside_its_folder() {
     let root = tempfile::tempdir().unwrap();
     for line in ["../x = y", "/x = y", "a -> ../b"] {
         assert!(write_sysfs(line, root.path()).is_err(), "{line}");

@@ -70,7 +70,7 @@ fn refused(master: Value, candidates: &[Candidate]) -> String {
 }
 
 #[test]
-fn the_least_loaded_wins_then_the_first_by_name_in_whatever_order_they_come() {
+fn the_least_loaded_link_wins_then_the_first_by_name() {
     let mut candidates = vec![loaded(1, ib(0)), ib(1), ib(2), down(ib(3))];
     for _ in 0..candidates.len() {
         candidates.rotate_left(1);
@@ -85,7 +85,7 @@ fn the_least_loaded_wins_then_the_first_by_name_in_whatever_order_they_come() {
 }
 
 #[test]
-fn a_list_is_followed_in_its_order() {
+fn a_list_is_tried_in_its_order() {
     let candidates = [ib(0), loaded(9, ib(1)), down(ib(2))];
     assert_eq!(chosen(json!(["ib1", "ib0"]), &candidates), "ib1");
     assert_eq!(
@@ -98,7 +98,7 @@ fn a_list_is_followed_in_its_order() {
 }
 
 #[test]
-fn every_thing_asked_for_decides_and_is_named_when_it_is_missing() {
+fn every_requirement_counts_and_errors_name_it() {
     let other = Candidate {
         layer: LinkLayer::Ethernet,
         port: Some(RdmaPort {
@@ -152,7 +152,7 @@ fn every_thing_asked_for_decides_and_is_named_when_it_is_missing() {
 }
 
 #[test]
-fn what_carries_nothing_is_passed_over_unless_any_state_will_do() {
+fn a_link_without_traffic_is_skipped_unless_any_state_will_do() {
     let candidates = [down(ib(0)), loaded(5, ib(1))];
     assert_eq!(chosen(json!({}), &candidates), "ib1");
     assert_eq!(
@@ -173,7 +173,7 @@ fn what_carries_nothing_is_passed_over_unless_any_state_will_do() {
 }
 
 #[test]
-fn the_other_keys_of_the_configuration_count_too() {
+fn the_other_keys_of_the_configuration_are_requirements_too() {
     let ethernet = Candidate {
         layer: LinkLayer::Ethernet,
         ..loaded(9, ib(5))
@@ -198,7 +198,7 @@ fn the_other_keys_of_the_configuration_count_too() {
 }
 
 #[test]
-fn what_is_kept_back_can_be_named_unless_nothing_can_be_made_of_it() {
+fn a_withheld_link_can_be_named_if_it_can_be_a_parent() {
     let aside = |aside| Candidate {
         aside: Some(aside),
         ..ib(0)
@@ -224,7 +224,7 @@ fn what_is_kept_back_can_be_named_unless_nothing_can_be_made_of_it() {
 }
 
 #[test]
-fn a_refusal_tells_each_link_for_each_entry() {
+fn a_refusal_lists_each_link_for_each_entry() {
     let candidates = [down(ib(0)), ib(1)];
     assert_eq!(
         refused(

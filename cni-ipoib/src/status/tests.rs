@@ -9,7 +9,7 @@ fn told(rig: &Rig, keys: &serde_json::Value) -> (u32, String) {
 }
 
 #[test]
-fn a_node_that_is_ready_asks_the_ipam_plugin() {
+fn status_of_a_ready_node_calls_the_ipam_plugin() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     rig.status(&json!({})).unwrap();
@@ -20,7 +20,7 @@ fn a_node_that_is_ready_asks_the_ipam_plugin() {
 }
 
 #[test]
-fn a_parent_that_carries_nothing_limits_pods_that_are_there_too() {
+fn a_parent_without_traffic_is_reported_as_limited() {
     let rig = Rig::new();
     rig.kernel.set().state.host[0].up = false;
     assert_eq!(
@@ -38,7 +38,7 @@ fn a_parent_that_carries_nothing_limits_pods_that_are_there_too() {
 }
 
 #[test]
-fn whatever_else_add_would_refuse_is_not_available() {
+fn every_other_refusal_is_reported_as_not_available() {
     let rig = Rig::new();
     for (keys, text) in [
         (
@@ -72,7 +72,7 @@ fn whatever_else_add_would_refuse_is_not_available() {
 }
 
 #[test]
-fn the_ipam_plugins_word_is_passed_on_in_one_of_the_two_codes() {
+fn the_ipam_plugins_error_is_passed_on_in_one_of_two_codes() {
     for (its, ours) in [
         (50, Code::NOT_AVAILABLE),
         (51, Code::LIMITED),
@@ -89,7 +89,7 @@ fn the_ipam_plugins_word_is_passed_on_in_one_of_the_two_codes() {
 }
 
 #[test]
-fn a_parent_that_is_known_only_at_add_is_not_judged() {
+fn a_parent_that_is_known_only_at_add_is_not_checked() {
     let rig = Rig::new();
     rig.status(&json!({"master": "eth9", "linkInContainer": true}))
         .unwrap();
@@ -97,7 +97,7 @@ fn a_parent_that_is_known_only_at_add_is_not_judged() {
 }
 
 #[test]
-fn a_bond_is_ready_while_one_port_carries_and_limited_when_none_does() {
+fn a_bond_is_ready_while_one_port_carries_traffic() {
     let rig = Rig::new().on_bond();
     rig.node.write("class/infiniband/mlx5_0/ports/1/state", "1: DOWN");
     rig.status(&json!({})).unwrap();

@@ -49,7 +49,7 @@ fn ask(client: &Client) -> Result<Reply, Error> {
 }
 
 #[test]
-fn a_question_is_one_line_and_so_is_its_answer() {
+fn a_request_is_one_line_and_so_is_its_answer() {
     let dir = tempfile::tempdir().unwrap();
     let served = agent(&dir, |mut stream| {
         let mut line = String::new();
@@ -81,7 +81,7 @@ fn a_question_is_one_line_and_so_is_its_answer() {
 }
 
 #[test]
-fn a_refusal_is_the_error_of_the_call() {
+fn the_agents_refusal_is_the_error_of_the_call() {
     let dir = tempfile::tempdir().unwrap();
     let refusal = Error::new(Code(110), "pool rail0 is exhausted").with_details("1022 of 1022");
     let answer = serde_json::to_string(&Reply::refused(refusal.clone())).unwrap();
@@ -111,7 +111,7 @@ fn assert_unanswered(what: &str, script: impl FnOnce(UnixStream) + Send + 'stati
 }
 
 #[test]
-fn an_agent_that_hangs_costs_the_limit() {
+fn a_call_to_an_agent_that_hangs_ends_at_the_limit() {
     assert_unanswered("no answer within 300 ms", |stream| {
         // Until the caller has gone.
         let _ = BufReader::new(stream).lines().last();
@@ -119,7 +119,7 @@ fn an_agent_that_hangs_costs_the_limit() {
 }
 
 #[test]
-fn an_agent_that_trickles_costs_the_limit() {
+fn a_call_to_an_agent_that_answers_slowly_ends_at_the_limit() {
     assert_unanswered("no answer within 300 ms", |mut stream| {
         while stream.write_all(b" ").is_ok() {
             std::thread::sleep(Duration::from_millis(20));
@@ -128,7 +128,7 @@ fn an_agent_that_trickles_costs_the_limit() {
 }
 
 #[test]
-fn an_agent_that_closes_is_told() {
+fn an_agent_that_closes_the_connection_is_reported() {
     assert_unanswered("closed without an answer", |stream| {
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).unwrap();
@@ -136,7 +136,7 @@ fn an_agent_that_closes_is_told() {
 }
 
 #[test]
-fn an_answer_that_is_none_is_shown() {
+fn an_invalid_answer_is_quoted_in_the_error() {
     assert_unanswered("it answered \"<html>\", which is no answer", |mut stream| {
         hear(&stream);
         stream.write_all(b"<html>\n").unwrap();
@@ -144,14 +144,14 @@ fn an_answer_that_is_none_is_shown() {
 }
 
 #[test]
-fn an_answer_without_end_is_cut_off() {
+fn an_endless_answer_is_cut_off() {
     assert_unanswered("longer than 64 KiB", |mut stream| {
         while stream.write_all(&[b'x'; 4096]).is_ok() {}
     });
 }
 
 #[test]
-fn no_agent_is_told_from_one_that_died() {
+fn a_missing_agent_and_a_dead_one_have_different_errors() {
     let dir = tempfile::tempdir().unwrap();
     let absent = ask(&client(&dir)).unwrap_err();
     assert!(
@@ -168,7 +168,7 @@ fn no_agent_is_told_from_one_that_died() {
 }
 
 #[test]
-fn a_full_queue_of_callers_costs_the_limit() {
+fn a_call_to_an_agent_with_a_full_queue_ends_at_the_limit() {
     let dir = tempfile::tempdir().unwrap();
     let listener = nix::sys::socket::socket(
         nix::sys::socket::AddressFamily::Unix,
@@ -188,7 +188,7 @@ fn a_full_queue_of_callers_costs_the_limit() {
 
 /// Plugin and agent of one node differ in version while the agent's pod is replaced (`docs/design/versions.md`).
 #[test]
-fn messages_of_a_later_version_are_read_without_their_new_members() {
+fn messages_of_a_newer_version_are_read_without_their_new_members() {
     let mut question = serde_json::to_value(request()).unwrap();
     question["later"] = serde_json::json!({ "any": 1 });
     let read: Request = serde_json::from_value(question).unwrap();

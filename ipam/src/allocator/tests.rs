@@ -117,7 +117,7 @@ fn refused(sets: &[Vec<Range>], requests: &[&str], memory: &Memory) -> (Code, St
 }
 
 #[test]
-fn each_set_gives_one_address() {
+fn an_attachment_gets_one_address_from_each_set() {
     let sets = [
         vec![range("10.0.0.0/24", &Arc::default())],
         vec![range("fd00::/64", &Arc::default())],
@@ -129,7 +129,7 @@ fn each_set_gives_one_address() {
 }
 
 #[test]
-fn a_set_without_an_address_fails_the_whole() {
+fn one_exhausted_set_fails_the_whole_allocation() {
     let sets = [
         vec![range("10.0.0.0/24", &Arc::default())],
         vec![range("fd00::1/128", &Arc::default())],
@@ -141,7 +141,7 @@ fn a_set_without_an_address_fails_the_whole() {
 }
 
 #[test]
-fn addresses_are_given_in_turn_so_that_released_ones_age() {
+fn addresses_are_allocated_in_turn_so_that_released_ones_rest() {
     let sets = [vec![range("10.0.0.0/29", &[("10.0.0.2", "10.0.0.3")])]];
     let memory = Memory::default();
     let mut order = Vec::new();
@@ -177,7 +177,7 @@ fn ranges_of_a_set_are_tried_in_order() {
 }
 
 #[test]
-fn a_full_range_says_how_full_and_a_resting_one_how_long() {
+fn errors_report_the_usage_of_a_range_and_the_time_to_wait() {
     let sets = [vec![range("10.0.0.0/30", &Arc::default())]];
     let (code, msg) = refused(&sets, &[], &Memory::with(&["10.0.0.1", "10.0.0.2"]));
     assert_eq!(
@@ -198,7 +198,7 @@ fn a_full_range_says_how_full_and_a_resting_one_how_long() {
 }
 
 #[test]
-fn requests_are_honoured_or_refused_with_the_reason() {
+fn requested_addresses_are_allocated_or_refused_with_the_reason() {
     let sets = [
         vec![range("10.0.0.0/24", &[("10.0.0.20", "10.0.0.29")])],
         vec![range("fd00::/64", &Arc::default())],
@@ -254,7 +254,7 @@ fn requests_are_honoured_or_refused_with_the_reason() {
 }
 
 #[test]
-fn a_request_does_not_wait_for_the_rest_of_its_address() {
+fn a_requested_address_is_allocated_while_it_rests() {
     let mut memory = Memory::default();
     memory
         .resting
@@ -271,7 +271,7 @@ fn a_request_does_not_wait_for_the_rest_of_its_address() {
 }
 
 #[test]
-fn few_questions_are_asked_however_full_the_range_is() {
+fn a_full_range_costs_few_reads_of_the_store() {
     let sets = [vec![range("10.0.0.0/16", &Arc::default())]];
     for live in [10_u32, 1_000, 60_000] {
         let memory = Memory::default();

@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn a_boot_id_is_what_the_kernel_gives() {
+fn the_boot_id_comes_from_the_kernel() {
     assert!(is_boot_id(&KernelClock.boot_id().unwrap()));
     for other in [
         "",
@@ -17,7 +17,7 @@ fn a_boot_id_is_what_the_kernel_gives() {
 
 /// `adjtimex` and `timedatectl` read the same bit.
 #[test]
-fn the_kernel_tells_whether_its_clock_was_set() {
+fn the_kernel_reports_whether_its_clock_is_synchronized() {
     let status = kernel_time_status().unwrap();
     assert_eq!(KernelClock.is_synchronized().unwrap(), status & 0x40 == 0);
 }

@@ -57,7 +57,7 @@ fn means(ipam: &Value, want: &[&[&str]]) {
 }
 
 #[test]
-fn requests_come_from_the_first_source_that_has_any() {
+fn requested_addresses_come_from_the_first_source_that_has_any() {
     let ipam = json!({"subnet": "10.0.0.0/24"});
     let runtime =
         json!({"runtimeConfig": {"ips": ["10.0.0.5", "fd00::5/64"]}, "args": {"cni": {"ips": ["10.0.0.6"]}}});
@@ -86,7 +86,7 @@ fn requests_come_from_the_first_source_that_has_any() {
 }
 
 #[test]
-fn a_place_needs_nothing_but_names() {
+fn del_needs_only_the_names_of_a_configuration() {
     let broken =
         json!({"subnet": 7, "ranges": "none", "excludes": true, "dataDir": "/run/x", "cooldown": "long"});
     let place = Place::read(&call(&broken, &json!({})).conf).unwrap();
@@ -143,7 +143,7 @@ fn name_resolution_comes_from_the_configuration_or_a_file() {
 }
 
 #[test]
-fn families_of_sets_are_told() {
+fn the_family_of_each_set_is_known() {
     let config = read(&json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]})).unwrap();
     assert_eq!(
         config.sets.iter().map(|set| set[0].family()).collect::<Vec<_>>(),

@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn the_whole_of_ipv6_can_be_counted_and_cut() {
+fn the_whole_of_ipv6_can_be_counted_and_split() {
     let all: IntervalSet = Interval::new(0, u128::MAX).into_iter().collect();
     assert_eq!(all.count(), u128::MAX);
     assert_eq!(all.minus(&all), IntervalSet::default());

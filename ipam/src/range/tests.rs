@@ -30,7 +30,7 @@ fn extent(range: &Range) -> (String, String, u128) {
 }
 
 #[test]
-fn the_edges_of_a_subnet_are_kept_back_where_they_mean_something() {
+fn network_broadcast_and_anycast_addresses_are_reserved() {
     let cases: [(&str, &str, &str, u128); 12] = [
         ("10.0.0.0/24", "10.0.0.1", "10.0.0.254", 254),
         ("10.0.0.4/30", "10.0.0.5", "10.0.0.6", 2),
@@ -81,7 +81,7 @@ fn half_of_an_ipv6_subnet_can_be_excluded() {
 }
 
 #[test]
-fn addresses_beyond_two_to_the_64_are_told_apart() {
+fn addresses_that_differ_beyond_64_bits_are_distinguished() {
     let start = Some(ip("fd00:0:0:1::5"));
     let range = Range::new(
         RangeSpec {
@@ -100,7 +100,7 @@ fn addresses_beyond_two_to_the_64_are_told_apart() {
 }
 
 #[test]
-fn host_bits_of_the_subnet_do_not_matter() {
+fn host_bits_of_a_subnet_are_ignored() {
     let range = Range::new(spec("192.168.5.152/27"), &Arc::default()).unwrap();
     assert_eq!(range.subnet.to_string(), "192.168.5.128/27");
     assert_eq!(
@@ -110,7 +110,7 @@ fn host_bits_of_the_subnet_do_not_matter() {
 }
 
 #[test]
-fn every_gateway_is_kept_back_in_every_range() {
+fn every_gateway_is_reserved_in_every_range() {
     let range = Range::new(
         RangeSpec {
             gateway: Some(ip("10.0.0.1")),
@@ -125,7 +125,7 @@ fn every_gateway_is_kept_back_in_every_range() {
 }
 
 #[test]
-fn a_verdict_says_why() {
+fn an_address_that_is_not_usable_has_a_reason() {
     let exclude = vec![(ip("10.0.0.20"), ip("10.0.0.29"))];
     let limits = RangeSpec {
         start: Some(ip("10.0.0.10")),
@@ -215,7 +215,7 @@ fn ranges_without_an_address_are_refused_by_name() {
 }
 
 #[test]
-fn small_subnets_have_no_default_gateway_to_spare() {
+fn small_subnets_have_no_default_gateway() {
     let cases = [
         ("10.0.0.0/24", Some("10.0.0.1")),
         ("10.0.0.4/31", None),

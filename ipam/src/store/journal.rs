@@ -62,7 +62,10 @@ impl Locked<'_> {
         if made.is_err()
             && let Err(again) = self.undo_adding()
         {
-            tracing::warn!("cannot undo an unfinished lease, the next call will: {}", again.msg);
+            tracing::warn!(
+                "cannot undo an unfinished lease, the next call will: {}",
+                again.msg
+            );
         }
         made
     }

@@ -87,7 +87,7 @@ fn gc_puts_the_link_of_a_dead_pod_right() {
 }
 
 #[test]
-fn the_next_pod_gets_the_link_of_a_dead_one_and_a_late_del_does_not_take_it() {
+fn a_late_del_does_not_take_a_link_from_the_next_pod() {
     in_both_modes(|node| {
         furnished(node, "ib1", 4092, || {
             let conf = whole(node, "ib1");

@@ -17,7 +17,7 @@ fn names(links: &[Link]) -> Vec<&str> {
 }
 
 #[test]
-fn the_pod_gets_a_bond_its_ports_and_one_address_on_it() {
+fn the_pod_gets_a_bond_its_ports_and_one_address() {
     let rig = rig();
     let result = rig.add("c1").unwrap();
     let state = rig.kernel.state();
@@ -41,7 +41,7 @@ fn the_pod_gets_a_bond_its_ports_and_one_address_on_it() {
 }
 
 #[test]
-fn every_link_of_it_bears_the_mark_of_the_attachment() {
+fn every_link_of_a_bond_has_the_mark_of_the_attachment() {
     let rig = rig();
     rig.add("c1").unwrap();
     let mark = Mark::new("fabric", &attachment("c1"));
@@ -78,7 +78,7 @@ fn after_a_kill_at_any_step_of_a_bond_gc_finds_everything() {
 }
 
 #[test]
-fn after_a_kill_at_any_step_of_a_bond_and_the_pods_death_del_and_gc_find_everything() {
+fn after_a_kill_of_a_bonds_add_and_the_pods_death_del_finds_everything() {
     after_a_kill(&mortal().on_bond(), |rig, case| {
         rig.kernel.set().state.pod_dies();
         rig.del_without_netns("c1").expect(case);
@@ -90,7 +90,7 @@ fn after_a_kill_at_any_step_of_a_bond_and_the_pods_death_del_and_gc_find_everyth
 }
 
 #[test]
-fn both_ports_that_came_back_are_one_attachment_to_gc_when_what_add_wrote_down_is_lost() {
+fn gc_removes_both_returned_ports_of_a_bond_without_its_journal_entry() {
     let rig = rig();
     rig.add("c1").unwrap();
     rig.kernel.set().state.pod_dies();
@@ -103,7 +103,7 @@ fn both_ports_that_came_back_are_one_attachment_to_gc_when_what_add_wrote_down_i
 }
 
 #[test]
-fn a_name_that_a_port_needs_is_refused_before_anything_is_changed() {
+fn a_port_name_in_use_is_refused_before_any_change() {
     let rig = rig();
     rig.kernel.set().state.pod.push(ethernet(70, "net1p1"));
     let before = rig.kernel.state();
@@ -115,7 +115,7 @@ fn a_name_that_a_port_needs_is_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn a_port_without_carrier_is_no_error_but_a_bond_without_any_is() {
+fn a_bond_needs_carrier_on_one_port() {
     let rig = rig();
     rig.kernel.set().dark = vec![5];
     rig.add("c1").unwrap();
@@ -133,7 +133,7 @@ fn a_port_without_carrier_is_no_error_but_a_bond_without_any_is() {
 }
 
 #[test]
-fn the_bond_has_the_mtu_of_its_ports_unless_one_is_asked_for() {
+fn the_bond_has_the_mtu_of_its_ports_unless_one_is_requested() {
     let rig = Rig::with(Ipam::dual_stack()).on_bond();
     rig.add_with("c1", &json!({})).unwrap();
     let mtus = |rig: &Rig| {

@@ -49,7 +49,7 @@ fn a_child_is_created_on_the_host_and_moved_into_the_pod_in_one_request() {
 }
 
 #[test]
-fn a_driver_that_is_known_to_be_safe_has_its_child_created_in_the_pod() {
+fn a_child_of_a_safe_driver_is_created_in_the_pod() {
     let rig = Rig::new().plain();
     rig.add("c1").unwrap();
     assert_eq!(
@@ -59,7 +59,7 @@ fn a_driver_that_is_known_to_be_safe_has_its_child_created_in_the_pod() {
 }
 
 #[test]
-fn a_pods_link_with_the_number_of_the_parent_is_not_taken_for_the_parent() {
+fn a_pods_link_with_the_index_of_the_parent_is_not_used_as_parent() {
     for bonded in [false, true] {
         let rig = of(Rig::new(), bonded);
         let eth0 = ethernet(4, "eth0");
@@ -71,7 +71,7 @@ fn a_pods_link_with_the_number_of_the_parent_is_not_taken_for_the_parent() {
 }
 
 #[test]
-fn udev_and_a_network_manager_may_rename_the_child_and_bring_it_up_on_the_way() {
+fn the_child_may_be_renamed_and_brought_up_before_its_move() {
     let rig = Rig::new();
     rig.kernel.set().udev = Some("ibs3f0");
     a_failure_leaves_nothing(&rig, Fault::Refused);
@@ -88,7 +88,7 @@ fn after_a_kill_and_a_rename_by_udev_del_and_gc_find_the_child() {
 }
 
 #[test]
-fn a_host_link_that_has_the_temporary_name_stays_and_another_name_is_taken() {
+fn a_temporary_name_in_use_is_replaced_by_another_one() {
     let rig = Rig::new();
     let foreign = ethernet(9, &mark().temporary(0));
     let other = Link {
@@ -105,7 +105,7 @@ fn a_host_link_that_has_the_temporary_name_stays_and_another_name_is_taken() {
 }
 
 #[test]
-fn when_every_temporary_name_is_taken_add_names_them() {
+fn when_every_temporary_name_is_in_use_add_lists_them() {
     let rig = Rig::new();
     for attempt in 0..Mark::TEMPORARY_NAMES {
         let link = ethernet(10 + u32::try_from(attempt).unwrap(), &mark().temporary(attempt));
@@ -119,7 +119,7 @@ fn when_every_temporary_name_is_taken_add_names_them() {
 }
 
 #[test]
-fn what_a_killed_add_left_on_the_host_is_replaced_though_its_file_is_lost() {
+fn a_child_that_a_killed_add_left_is_replaced_without_a_journal_entry() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     rig.kernel.set().state.host.push(in_between(50));
@@ -130,7 +130,7 @@ fn what_a_killed_add_left_on_the_host_is_replaced_though_its_file_is_lost() {
 }
 
 #[test]
-fn a_name_that_the_pod_takes_meanwhile_is_the_pods_and_the_child_is_deleted() {
+fn the_child_is_deleted_if_the_pod_takes_its_name_meanwhile() {
     for bonded in [false, true] {
         let rig = of(Rig::new(), bonded);
         let name = if bonded { "net1p1" } else { "net1" };
@@ -147,7 +147,7 @@ fn a_name_that_the_pod_takes_meanwhile_is_the_pods_and_the_child_is_deleted() {
 }
 
 #[test]
-fn the_child_gets_another_number_if_the_pod_has_its_number() {
+fn the_child_gets_another_index_if_the_pod_uses_its_index() {
     let rig = Rig::new();
     rig.kernel.set().state.pod.push(ethernet(101, "eth0"));
     let before = rig.kernel.state();
@@ -158,7 +158,7 @@ fn the_child_gets_another_number_if_the_pod_has_its_number() {
 }
 
 #[test]
-fn gc_deletes_a_child_on_its_way_only_if_its_attachment_is_written_down() {
+fn gc_deletes_an_unmoved_child_only_if_it_is_in_the_journal() {
     let rig = Rig::new();
     let before = rig.kernel.state();
     rig.kernel.set().state.host.push(in_between(50));
@@ -174,7 +174,7 @@ fn gc_deletes_a_child_on_its_way_only_if_its_attachment_is_written_down() {
 }
 
 #[test]
-fn an_attachment_with_the_same_group_by_chance_loses_no_child_on_its_way() {
+fn attachments_with_the_same_group_keep_their_unmoved_children() {
     let rig = Rig::new();
     let other = Link {
         name: Mark::new("fabric", &attachment("c2")).temporary(0),

@@ -19,7 +19,7 @@ fn position(log: &[String], start: &str) -> usize {
 }
 
 #[test]
-fn an_address_is_probed_before_the_pod_has_it_and_announced_after() {
+fn an_address_is_probed_before_it_is_added_and_announced_after() {
     for (mode, kind) in [(Mode::Ipoib, IPOIB), (Mode::Macvlan, MACVLAN)] {
         let mut bench = Bench::new(mode, probed());
         bench.attach(&plan(mode, kind)).unwrap();
@@ -37,7 +37,7 @@ fn an_address_is_probed_before_the_pod_has_it_and_announced_after() {
 }
 
 #[test]
-fn an_address_that_another_host_answers_for_is_refused_and_released() {
+fn an_address_of_another_host_is_refused_and_released() {
     let mut bench = Bench::new(Mode::Ipoib, probed());
     bench.kernel.set().claim = Some(Claim {
         address: "10.0.0.2".parse().unwrap(),
@@ -61,14 +61,14 @@ fn an_address_that_another_host_answers_for_is_refused_and_released() {
 }
 
 #[test]
-fn a_probe_that_fails_is_no_proof_that_the_address_is_free() {
+fn a_failed_probe_fails_add() {
     let mut bench = Bench::new(Mode::Macvlan, probed());
     bench.kernel.fail(Fault::Every("probe"));
     assert_eq!(bench.refused(&plan(Mode::Macvlan, MACVLAN)).code, Code::KERNEL);
 }
 
 #[test]
-fn nothing_is_probed_unless_the_ipam_plugin_wants_it() {
+fn nothing_is_probed_unless_the_ipam_plugin_marks_it() {
     let mut bench = Bench::new(Mode::Ipoib, Ipam::dual_stack());
     bench.attach(&plan(Mode::Ipoib, IPOIB)).unwrap();
     let log = bench.log();

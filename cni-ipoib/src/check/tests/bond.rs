@@ -18,13 +18,13 @@ fn said(change: impl FnOnce(&mut Vec<Link>)) -> String {
 }
 
 #[test]
-fn a_bond_as_add_left_it_is_right() {
+fn check_accepts_a_bond_as_add_left_it() {
     let (rig, prev) = on_bond();
     rig.check("c1", &prev).unwrap();
 }
 
 #[test]
-fn a_bond_that_failed_over_is_right_though_its_address_changed() {
+fn check_accepts_the_address_of_a_bond_after_a_failover() {
     let (rig, prev) = on_bond();
     let other = "00:00:10:50:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5f";
     rig.kernel.set().state.pod[0].address = other.parse().unwrap();
@@ -39,7 +39,7 @@ fn a_bond_that_failed_over_is_right_though_its_address_changed() {
 type PodChange = fn(&mut Vec<Link>);
 
 #[test]
-fn every_change_of_a_port_is_told() {
+fn every_change_of_a_port_is_reported() {
     let cases: [(&str, PodChange); 5] = [
         ("its port on ib1 is gone", |pod| drop(pod.remove(2))),
         ("its port net1p1 (on ib1) is not in it any more", |pod| {
@@ -71,7 +71,7 @@ fn every_change_of_a_port_is_told() {
 }
 
 #[test]
-fn a_port_whose_cable_is_out_is_no_difference() {
+fn a_port_without_a_cable_is_no_difference() {
     let (rig, prev) = on_bond();
     rig.node.write("class/infiniband/mlx5_1/ports/1/state", "1: DOWN");
     rig.kernel.set().state.pod[2].carrier = false;
@@ -79,7 +79,7 @@ fn a_port_whose_cable_is_out_is_no_difference() {
 }
 
 #[test]
-fn a_bond_of_the_node_that_lost_its_ports_is_told() {
+fn a_bond_of_the_node_without_ports_is_reported() {
     let (rig, prev) = on_bond();
     rig.kernel.set().state.host.truncate(0);
     rig.kernel.set().state.host.push(Link {
@@ -92,7 +92,7 @@ fn a_bond_of_the_node_that_lost_its_ports_is_told() {
 }
 
 #[test]
-fn a_child_of_an_active_port_is_looked_for_there_after_a_failover() {
+fn check_finds_the_child_of_a_formerly_active_port() {
     let rig = Rig::new().on_bond();
     let keys = json!({"bond": "active"});
     let prev = rig.add_with("c1", &keys).unwrap();
@@ -127,7 +127,7 @@ fn check_of(rig: &Rig, prev: &CniResult) -> String {
 }
 
 #[test]
-fn an_ethernet_bond_that_was_restarted_under_a_living_child_is_told() {
+fn an_ethernet_bond_restarted_under_a_child_is_reported() {
     let (rig, prev) = on_ethernet_bond();
     assert_eq!(check_of(&rig, &prev), "");
     rig.kernel.set().state.pod[0].carrier = false;
@@ -143,7 +143,7 @@ fn an_ethernet_bond_that_was_restarted_under_a_living_child_is_told() {
 }
 
 #[test]
-fn a_bond_that_was_chosen_is_found_again_when_what_add_wrote_down_is_lost() {
+fn check_finds_the_chosen_bond_without_the_journal_entry() {
     let rig = Rig::new().on_bond();
     let keys = json!({"master": [{"ifName": "bond*"}]});
     let prev = rig.add_with("c1", &keys).unwrap();

@@ -15,7 +15,7 @@ fn asked(rdma: &Value) -> Rdma {
 }
 
 #[test]
-fn without_the_key_nothing_is_asked_for() {
+fn without_the_key_no_device_is_requested() {
     assert_eq!(Config::read(&call(json!({}))).unwrap().rdma, None);
     assert_eq!(read(&Value::Null), Ok(None));
     assert_eq!(asked(&json!({})), Rdma::default());
@@ -38,7 +38,7 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn whoever_asks_for_something_certain_requires_it() {
+fn a_specific_request_for_a_device_is_required() {
     for (keys, required) in [
         (json!({}), false),
         (json!({"netns": "shared"}), false),
@@ -53,7 +53,7 @@ fn whoever_asks_for_something_certain_requires_it() {
 }
 
 #[test]
-fn what_can_never_work_is_refused_by_its_key() {
+fn an_impossible_request_is_refused_by_its_key() {
     let long = "x".repeat(64);
     let name = "at most 63 letters, digits, '_', '-' and '.', the first not '.'";
     for (keys, code, text) in [
@@ -81,7 +81,7 @@ fn what_can_never_work_is_refused_by_its_key() {
 }
 
 #[test]
-fn a_misspelt_key_is_answered_with_the_one_that_was_meant() {
+fn a_misspelt_key_is_refused_with_a_suggestion() {
     let (code, text) = read(&json!({"devices": "mlx5_0"})).unwrap_err();
     assert_eq!(code, 7);
     assert!(text.contains("did you mean rdma.device?"), "{text}");

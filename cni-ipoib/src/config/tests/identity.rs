@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn identity_is_read_from_what_add_accepts() {
+fn del_reads_every_configuration_that_add_accepts() {
     let identity = Identity::read(&call(json!({
         "ipam": {"type": "ranges"}, "delegateTimeout": 7, "runtimeConfig": {"CNIDeviceInfoFile": "/run/x.json"},
     })));
@@ -15,7 +15,7 @@ fn identity_is_read_from_what_add_accepts() {
 }
 
 #[test]
-fn identity_takes_anything() {
+fn del_reads_any_configuration() {
     let none = Identity {
         ipam: None,
         delegate_timeout: Duration::from_secs(60),
@@ -52,7 +52,7 @@ fn identity_takes_anything() {
 }
 
 #[test]
-fn the_state_may_be_moved() {
+fn the_state_directory_can_be_changed() {
     let places = |pairs: &[(&str, &str)]| Places::of_node(&pairs.iter().copied().collect()).unwrap();
     assert_eq!(places(&[]).state, PathBuf::from("/run/rdmanet"));
     assert_eq!(

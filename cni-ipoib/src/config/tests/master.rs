@@ -20,7 +20,7 @@ fn described(master: Value) -> Selector {
 }
 
 #[test]
-fn a_description_is_read_whole() {
+fn every_key_of_a_description_is_read() {
     let all = json!({
         "linkLayer": "InfiniBand", "state": "any", "rateMin": 200, "rdmaDevice": "mlx5_*", "pciAddress": "0000:1?:00.[01]",
         "ifName": "ib*", "pkey": "0x8001", "subnetPrefix": "fec0:0000:0000:0001", "numaNode": 1,
@@ -46,7 +46,7 @@ fn a_description_is_read_whole() {
 }
 
 #[test]
-fn empty_values_ask_for_nothing() {
+fn empty_values_of_a_description_require_nothing() {
     let empty = json!({
         "linkLayer": "", "state": null, "rateMin": 0, "rdmaDevice": "", "pciAddress": null, "ifName": "", "pkey": null,
         "subnetPrefix": "", "numaNode": null,
@@ -61,7 +61,7 @@ fn empty_values_ask_for_nothing() {
 }
 
 #[test]
-fn other_spellings_mean_the_same() {
+fn other_spellings_of_a_description_are_equal() {
     assert_eq!(
         described(json!({"linkLayer": "ETHERNET"})),
         described(json!({"linkLayer": "Ethernet"}))
@@ -92,7 +92,7 @@ fn a_list_keeps_its_order_and_a_name_alone_is_no_list() {
 }
 
 #[test]
-fn the_mode_and_its_keys_ask_of_every_choice() {
+fn the_requirements_of_the_mode_apply_to_every_choice() {
     let needs = |keys: Value| {
         let mut keys = keys;
         keys["master"] = json!({});
@@ -123,7 +123,7 @@ fn the_mode_and_its_keys_ask_of_every_choice() {
 }
 
 #[test]
-fn what_describes_nothing_is_refused_by_its_key() {
+fn an_invalid_description_is_refused_by_its_key() {
     let pattern =
         "want a pattern such as \"mlx5_*\", with ? for one character, * for any, [0-3] for one of a set";
     let whole = "want a name, a description, or a list of these";
@@ -205,7 +205,7 @@ fn a_description_that_the_mode_contradicts_is_refused() {
 }
 
 #[test]
-fn a_choice_is_made_among_the_nodes_links_only() {
+fn a_description_selects_only_links_of_the_node() {
     let text = "linkInContainer is true, want false, since lists and descriptions choose among the node's links; name the master";
     for master in [json!({}), json!(["ib0"])] {
         let keys = json!({"master": master, "linkInContainer": true});
@@ -214,7 +214,7 @@ fn a_choice_is_made_among_the_nodes_links_only() {
 }
 
 #[test]
-fn a_device_of_a_device_plugin_goes_before_a_description_or_a_list() {
+fn a_device_plugins_choice_precedes_a_description_or_a_list() {
     let master = |keys| read(keys).master;
     for written in [json!({"numaNode": 0}), json!(["ib0", {}])] {
         let pci = json!({"master": written, "deviceID": "0000:3b:00.1"});
@@ -228,7 +228,7 @@ fn a_device_of_a_device_plugin_goes_before_a_description_or_a_list() {
 }
 
 #[test]
-fn under_a_peers_name_a_description_is_read_as_strictly() {
+fn under_a_peers_name_a_description_is_checked_too() {
     let (code, text) = refused_as("ipoib", json!({"master": {"rdmadevice": "x"}}), "");
     assert_eq!(code, 7);
     assert!(text.contains("did you mean master.rdmaDevice?"), "{text}");

@@ -3,7 +3,7 @@ use super::*;
 
 /// The forms in which NVIDIA's network operator and its documentation write this plugin's configuration.
 #[test]
-fn a_configuration_of_ipoib_is_read_as_it_is() {
+fn a_configuration_of_ipoib_cni_is_accepted_unchanged() {
     let conf = json!({
         "master": "ibs1f0", "mtu": 2044, "logLevel": "debug", "unknown": 1,
         "ipam": {"type": "whereabouts", "datastore": "kubernetes", "range": "192.168.5.225/28", "log_level": "info"},
@@ -25,7 +25,7 @@ fn a_configuration_of_ipoib_is_read_as_it_is() {
 
 /// The forms that the reference plugin's documentation has.
 #[test]
-fn a_configuration_of_macvlan_is_read_as_it_is() {
+fn a_configuration_of_macvlan_is_accepted_unchanged() {
     let conf = json!({
         "master": "eth0", "mode": "private", "mtu": 1400, "mac": "c2:11:22:33:44:55", "linkInContainer": false,
         "bcqueuelen": 1000, "unknown": {"a": 1}, "ipam": {"type": "dhcp"}, "dns": {}, "promisc": true,
@@ -66,7 +66,7 @@ fn a_configuration_of_macvlan_is_read_as_it_is() {
 
 /// `getLink` and `loadConf` of the reference plugin.
 #[test]
-fn a_configuration_of_host_device_is_read_as_it_is() {
+fn a_configuration_of_host_device_is_accepted_unchanged() {
     let read = |keys: Value| Config::read(&call_with("host-device", keys, "IgnoreUnknown=1")).unwrap();
     let master = |keys: Value| read(keys).master;
     let device = |id: &str| Master::Device(id.to_owned());

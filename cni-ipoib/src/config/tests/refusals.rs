@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn keys_nobody_knows_are_refused_with_the_nearest() {
+fn unknown_keys_are_refused_with_the_nearest_known_one() {
     assert_refused([
         (
             json!({"pkye": "0x8001"}),
@@ -39,7 +39,7 @@ fn keys_nobody_knows_are_refused_with_the_nearest() {
 }
 
 #[test]
-fn arguments_nobody_knows_are_refused_unless_the_runtime_says_otherwise() {
+fn unknown_cni_args_are_refused_unless_the_runtime_allows_them() {
     let text = "CNI_ARGS holds the unknown key \"COLOUR\"; remove it or add IgnoreUnknown=1";
     assert_eq!(
         refused_as("cni-ipoib", json!({}), "COLOUR=red"),

@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn hardware_addresses_are_judged_by_their_form() {
+fn hardware_addresses_are_validated() {
     let address = "00:00:10:49:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e";
     assert_eq!(read(json!({"mac": address})).mac.unwrap().len(), 20);
     for mac in [
@@ -25,7 +25,7 @@ fn hardware_addresses_are_judged_by_their_form() {
 }
 
 #[test]
-fn the_address_that_came_latest_wins_and_is_named_when_it_is_wrong() {
+fn the_last_source_of_an_address_wins_and_errors_name_it() {
     let sources = [
         (
             "runtimeConfig.mac",
@@ -68,7 +68,7 @@ fn the_address_that_came_latest_wins_and_is_named_when_it_is_wrong() {
 }
 
 #[test]
-fn a_guid_comes_from_the_runtime_a_person_or_the_environment() {
+fn a_guid_comes_from_the_runtime_the_network_or_the_environment() {
     let guid = |mut keys: Value, args| {
         keys["capabilities"] = json!({"infinibandGUID": true});
         Config::read(&call_with("cni-ipoib", keys, args))
@@ -88,7 +88,7 @@ fn a_guid_comes_from_the_runtime_a_person_or_the_environment() {
 }
 
 #[test]
-fn a_guid_that_makes_no_port_reachable_is_refused() {
+fn an_unusable_guid_is_refused() {
     for wrong in [
         "0000:0000:0000:0000",
         "ff:ff:ff:ff:ff:ff:ff:ff",
@@ -102,7 +102,7 @@ fn a_guid_that_makes_no_port_reachable_is_refused() {
 }
 
 #[test]
-fn a_device_of_a_device_plugin_goes_before_a_name() {
+fn a_device_plugins_choice_precedes_a_name() {
     let master = |keys| read(keys).master;
     let device = |id: &str| Master::Device(id.to_owned());
     let named = Master::Named("ib0".to_owned());
@@ -132,7 +132,7 @@ fn a_device_of_a_device_plugin_goes_before_a_name() {
 }
 
 #[test]
-fn a_pod_chooses_no_address_unless_the_network_offers_that() {
+fn a_pod_cannot_choose_an_address_unless_the_network_allows_it() {
     let cases = [
         (
             "mac",
@@ -175,14 +175,14 @@ fn a_pod_chooses_no_address_unless_the_network_offers_that() {
 
 /// Multus sends a `mac` of the annotation in both.
 #[test]
-fn a_runtime_that_keeps_the_capabilities_to_itself_is_understood() {
+fn a_runtime_that_passes_no_capabilities_is_supported() {
     let keys = json!({"runtimeConfig": {"mac": "02:00:00:00:00:01"}});
     let config = Config::read(&call_with("cni-ipoib", keys, "MAC=02:00:00:00:00:01")).unwrap();
     assert_eq!(config.mac.unwrap().to_string(), "02:00:00:00:00:01");
 }
 
 #[test]
-fn what_the_network_itself_sets_needs_no_capability() {
+fn the_networks_own_settings_need_no_capability() {
     let config = read(json!({"mac": "02:00:00:00:00:05", "guid": "00:00:00:00:00:00:00:04"}));
     assert!(config.mac.is_some() && config.guid.is_some());
     let empty = json!({"args": {"cni": {"mac": "", "guid": ""}}});

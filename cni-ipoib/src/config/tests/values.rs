@@ -48,7 +48,7 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn every_word_of_every_key_is_known() {
+fn every_word_of_every_key_is_accepted() {
     for (word, mode) in [
         ("ipoib", Mode::Ipoib),
         ("macvlan", Mode::Macvlan),
@@ -80,7 +80,7 @@ fn every_word_of_every_key_is_known() {
 }
 
 #[test]
-fn words_that_no_key_knows_are_refused_with_those_it_knows() {
+fn unknown_words_are_refused_with_the_known_ones() {
     assert_refused([
         (
             json!({"mode": "bridge"}),
@@ -250,7 +250,7 @@ fn values_of_a_wrong_type_are_refused_by_their_path() {
 }
 
 #[test]
-fn policy_routing_is_on_unless_it_is_switched_off() {
+fn policy_routing_is_on_by_default() {
     assert!(read(json!({"policyRouting": "auto"})).policy_routing);
     assert!(!read(json!({"policyRouting": "off"})).policy_routing);
     assert_refused([(

@@ -49,7 +49,7 @@ fn on_every_node(test: impl Fn(&mut Rig, &State)) {
 }
 
 #[test]
-fn a_link_whose_alias_group_or_name_the_pod_changed_is_deleted_before_its_address_is_released() {
+fn a_link_that_the_pod_changed_is_deleted_before_its_address_is_released() {
     on_every_node(|rig, before| {
         for (what, of_pod) in CHANGES {
             rig.ipam.forget_calls();
@@ -88,7 +88,7 @@ fn a_changed_child_that_the_kernel_returned_to_the_host_is_found() {
 }
 
 #[test]
-fn a_link_of_the_pods_own_survives_though_it_has_the_name_and_kind_of_ours() {
+fn a_pods_own_link_with_our_name_and_kind_survives() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     let theirs = Link {
@@ -140,7 +140,7 @@ fn call_as(rig: &Rig, program: &str) -> Call {
 }
 
 #[test]
-fn under_a_peers_name_the_link_that_the_peer_made_is_deleted_by_its_name() {
+fn under_a_peers_name_the_peers_link_is_deleted_by_its_name() {
     for (program, deleted) in [("macvlan", true), ("ipoib", true), ("cni-ipoib", false)] {
         let rig = Rig::new();
         rig.kernel.set().state.pod.push(of_peer());
@@ -154,7 +154,7 @@ fn under_a_peers_name_the_link_that_the_peer_made_is_deleted_by_its_name() {
 }
 
 #[test]
-fn under_a_peers_name_what_is_written_down_decides() {
+fn under_a_peers_name_the_journal_entry_decides() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     rig.kernel.set().state.pod = vec![of_peer()];

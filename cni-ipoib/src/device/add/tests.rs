@@ -57,7 +57,7 @@ fn everywhere(
 }
 
 #[test]
-fn a_failure_at_any_step_leaves_everything_as_it_was() {
+fn a_failure_at_any_step_restores_the_host() {
     for fault in [Fault::Refused, Fault::AnswerLost] {
         everywhere(fault, Ipam::dual_stack, |rig, _, failed, case| {
             if failed.is_none_or(|failed| failed.starts_with("announce")) {
@@ -79,22 +79,22 @@ fn after_a_kill(after: impl Fn(&Rig, &str)) {
 }
 
 #[test]
-fn after_a_kill_at_any_step_del_puts_everything_back() {
+fn after_a_kill_at_any_step_del_restores_the_host() {
     after_a_kill(|rig, case| rig.del("c1").expect(case));
 }
 
 #[test]
-fn after_a_kill_at_any_step_del_without_netns_puts_everything_back() {
+fn after_a_kill_at_any_step_del_without_netns_restores_the_host() {
     after_a_kill(|rig, case| rig.del_without_netns("c1").expect(case));
 }
 
 #[test]
-fn after_a_kill_at_any_step_gc_puts_everything_back() {
+fn after_a_kill_at_any_step_gc_restores_the_host() {
     after_a_kill(|rig, case| rig.gc(&["other"]).expect(case));
 }
 
 #[test]
-fn after_a_kill_at_any_step_and_the_pods_death_del_puts_everything_back() {
+fn after_a_kill_and_the_pods_death_del_restores_the_host() {
     after_a_kill(|rig, case| {
         rig.kernel.set().state.pod_dies();
         rig.del_without_netns("c1").expect(case);
@@ -102,7 +102,7 @@ fn after_a_kill_at_any_step_and_the_pods_death_del_puts_everything_back() {
 }
 
 #[test]
-fn after_a_kill_at_any_step_another_add_starts_afresh() {
+fn after_a_kill_at_any_step_another_add_succeeds() {
     everywhere(Fault::From, Ipam::dual_stack, |rig, link, _, case| {
         rig.kernel.fail(Fault::None);
         if rig.entry("c1").done {
@@ -115,7 +115,7 @@ fn after_a_kill_at_any_step_another_add_starts_afresh() {
 }
 
 #[test]
-fn after_a_kill_of_del_at_any_step_another_add_starts_afresh() {
+fn after_a_kill_of_del_at_any_step_another_add_succeeds() {
     for (way, link) in [
         (WAYS[0], "ens1"),
         (WAYS[0], "ib0"),
@@ -190,7 +190,7 @@ fn the_pod_gets_the_link_under_its_name_with_its_settings() {
 }
 
 #[test]
-fn an_ethernet_link_takes_the_address_asked_for_and_gets_its_own_back() {
+fn an_ethernet_link_gets_the_requested_address_until_del() {
     let rig = rig(WAYS[0]);
     let before = host(&rig);
     let result = rig
@@ -232,7 +232,7 @@ fn a_link_is_found_by_function_hardware_address_and_altname() {
 }
 
 #[test]
-fn a_link_that_a_pod_has_cannot_be_had_by_another() {
+fn a_link_cannot_be_moved_into_two_pods() {
     let rig = rig(WAYS[0]);
     let before = host(&rig);
     let keys = json!({"mode": "device", "master": "ens1"});

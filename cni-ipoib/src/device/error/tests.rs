@@ -5,7 +5,7 @@ use common::rdma::Guid;
 use std::time::Duration;
 
 #[test]
-fn each_failure_has_its_code_and_says_what_to_do() {
+fn each_error_has_its_code_and_a_remedy() {
     let link = || "ib1".to_owned();
     let table = [
         (

@@ -8,7 +8,7 @@ fn refused(rig: &Rig, link: &str) -> String {
 }
 
 #[test]
-fn what_hangs_on_a_link_is_seen_also_in_pods() {
+fn users_of_a_link_are_found_in_pods_too() {
     let rig = rig(WAYS[0]);
     let vlan = Link {
         parent: Some(6),
@@ -26,7 +26,7 @@ fn what_hangs_on_a_link_is_seen_also_in_pods() {
 }
 
 #[test]
-fn the_way_out_of_the_node_is_seen_through_a_bond() {
+fn the_default_route_is_found_through_a_bond() {
     let rig = rig(WAYS[0]);
     {
         let mut model = rig.kernel.set();
@@ -48,7 +48,7 @@ fn the_way_out_of_the_node_is_seen_through_a_bond() {
 }
 
 #[test]
-fn a_physical_function_with_virtual_ones_stays() {
+fn a_physical_function_with_virtual_functions_stays() {
     let rig = rig(WAYS[0]);
     rig.node
         .write("devices/pci0000:3a/0000:17:00.0/sriov_numvfs", "2");
@@ -59,7 +59,7 @@ fn a_physical_function_with_virtual_ones_stays() {
 }
 
 #[test]
-fn the_last_port_that_carries_stays() {
+fn the_last_active_port_stays() {
     let rig = rig(WAYS[0]);
     rig.node.write("class/infiniband/mlx5_1/ports/1/state", "1: DOWN");
     assert!(refused(&rig, "ib0").contains("the last active InfiniBand port"));

@@ -87,7 +87,7 @@ fn assert_clean(rig: &Rig, before: &Host, guid: u64, case: &str) {
 }
 
 #[test]
-fn a_virtual_function_gets_its_guid_and_after_del_its_own_again() {
+fn a_virtual_function_gets_its_guid_until_del() {
     for way in WAYS {
         let rig = rig_with(way, OWN);
         let before = host(&rig);
@@ -114,7 +114,7 @@ fn a_virtual_function_gets_its_guid_and_after_del_its_own_again() {
 }
 
 #[test]
-fn a_guid_that_something_else_of_the_node_has_is_refused() {
+fn a_guid_in_use_on_the_node_is_refused() {
     for way in WAYS {
         let rig = rig_with(way, OWN);
         let before = host(&rig);
@@ -161,7 +161,7 @@ fn a_failure_at_any_step_leaves_the_function_as_it_was() {
 }
 
 #[test]
-fn after_a_kill_at_any_step_del_gc_and_the_next_add_give_the_guids_back() {
+fn after_a_kill_at_any_step_del_gc_and_add_restore_the_guids() {
     at_each_request(Fault::From, |rig, case, _| rig.del("c1").expect(case));
     at_each_request(Fault::From, |rig, case, _| rig.gc(&["other"]).expect(case));
     at_each_request(Fault::From, |rig, case, _| {
@@ -177,7 +177,7 @@ fn after_a_kill_at_any_step_del_gc_and_the_next_add_give_the_guids_back() {
 }
 
 #[test]
-fn a_del_that_is_killed_at_any_step_is_finished_by_another_one() {
+fn a_del_killed_at_any_step_is_finished_by_another_one() {
     for way in WAYS {
         let rig = rig_with(way, OWN);
         let before = host(&rig);
@@ -198,7 +198,7 @@ fn a_del_that_is_killed_at_any_step_is_finished_by_another_one() {
 }
 
 #[test]
-fn a_function_that_had_no_guid_keeps_none_of_the_pods() {
+fn a_function_without_a_guid_does_not_keep_the_pods() {
     for none in [0, NONE.0] {
         let rig = rig_with(WAYS[0], none);
         add(&rig).unwrap();
@@ -222,7 +222,7 @@ fn a_function_that_had_no_guid_keeps_none_of_the_pods() {
 }
 
 #[test]
-fn a_function_that_has_the_guid_already_is_moved_as_it_is() {
+fn a_function_that_has_the_guid_already_is_moved_unchanged() {
     let rig = rig_with(WAYS[0], ASKED);
     let before = host(&rig);
     add(&rig).unwrap();
@@ -233,7 +233,7 @@ fn a_function_that_has_the_guid_already_is_moved_as_it_is() {
 }
 
 #[test]
-fn a_guid_that_cannot_be_set_is_refused_before_anything_is_touched() {
+fn a_guid_that_cannot_be_set_is_refused_before_any_change() {
     let rig = rig_with(WAYS[0], OWN);
     let before = host(&rig);
     fs::remove_dir_all(rig.node.path().join("devices/pci0000:3a/0000:3b:00.0/net/ib0")).unwrap();
@@ -250,7 +250,7 @@ fn a_guid_that_cannot_be_set_is_refused_before_anything_is_touched() {
 }
 
 #[test]
-fn a_driver_that_takes_up_another_guid_is_told_apart() {
+fn a_driver_that_uses_another_guid_is_reported() {
     let rig = rig_with(WAYS[0], OWN);
     let before = host(&rig);
     rig.kernel.set().state.functions[0].stubborn = true;
@@ -262,7 +262,7 @@ fn a_driver_that_takes_up_another_guid_is_told_apart() {
 }
 
 #[test]
-fn a_physical_function_that_is_gone_keeps_no_pod_from_being_removed() {
+fn a_pod_is_removed_though_the_physical_function_is_gone() {
     let rig = rig_with(WAYS[0], OWN);
     add(&rig).unwrap();
     fs::remove_dir_all(rig.node.path().join("devices/pci0000:3a/0000:3b:00.0/net")).unwrap();
@@ -272,7 +272,7 @@ fn a_physical_function_that_is_gone_keeps_no_pod_from_being_removed() {
 }
 
 #[test]
-fn two_pods_cannot_have_one_function() {
+fn a_function_cannot_be_moved_into_two_pods() {
     let rig = rig_with(WAYS[0], OWN);
     rig.kernel.fail(Fault::Every("bind"));
     add(&rig).unwrap_err();
@@ -290,7 +290,7 @@ fn two_pods_cannot_have_one_function() {
 }
 
 #[test]
-fn sysfs_tells_the_function_its_number_and_its_guids() {
+fn sysfs_shows_the_function_its_number_and_its_guids() {
     let rig = rig_with(WAYS[0], OWN);
     let root = rig.node.path().canonicalize().unwrap();
     let folder = |pci: &str| root.join("devices/pci0000:3a").join(pci);

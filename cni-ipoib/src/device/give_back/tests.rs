@@ -14,7 +14,7 @@ fn rewrite(rig: &Rig, change: impl FnOnce(&mut Intent)) {
 }
 
 #[test]
-fn the_link_of_a_dead_pod_is_put_right_by_del_gc_and_the_next_add() {
+fn del_gc_and_the_next_add_restore_the_link_of_a_dead_pod() {
     for way in WAYS {
         for link in ["ib0", "ens1"] {
             let rig = rig(way);
@@ -32,7 +32,7 @@ fn the_link_of_a_dead_pod_is_put_right_by_del_gc_and_the_next_add() {
 }
 
 #[test]
-fn a_dead_pods_link_whose_name_was_taken_gets_its_own_back() {
+fn a_dead_pods_link_gets_its_name_back() {
     let rig = rig(WAYS[0]);
     add(&rig, "ens1").unwrap();
     rig.kernel.set().state.host.push(ethernet(40, "net1"));
@@ -53,7 +53,7 @@ fn a_dead_pods_link_whose_name_was_taken_gets_its_own_back() {
 }
 
 #[test]
-fn a_name_that_somebody_else_has_by_now_keeps_no_pod_from_being_removed() {
+fn a_pod_is_removed_though_another_link_has_the_name() {
     let rig = rig(WAYS[0]);
     add(&rig, "ens1").unwrap();
     rig.kernel.set().state.host.push(ethernet(40, "ens1"));
@@ -82,7 +82,7 @@ fn del_does_not_end_before_the_link_is_back() {
 }
 
 #[test]
-fn a_card_that_was_pulled_out_keeps_no_pod_from_being_removed() {
+fn a_pod_is_removed_though_its_card_was_unplugged() {
     let rig = rig(WAYS[0]);
     add(&rig, "ens1").unwrap();
     rig.kernel.set().state.pod.clear();
@@ -92,7 +92,7 @@ fn a_card_that_was_pulled_out_keeps_no_pod_from_being_removed() {
 }
 
 #[test]
-fn after_a_reboot_nothing_is_put_back() {
+fn after_a_reboot_nothing_is_restored() {
     let rig = rig(WAYS[0]);
     add(&rig, "ens1").unwrap();
     {
@@ -110,7 +110,7 @@ fn after_a_reboot_nothing_is_put_back() {
 }
 
 #[test]
-fn the_next_pod_gets_the_link_of_a_dead_one_and_a_late_del_does_not_take_it() {
+fn a_late_del_does_not_take_a_link_from_the_next_pod() {
     for way in WAYS {
         let rig = rig(way);
         let before = host(&rig);

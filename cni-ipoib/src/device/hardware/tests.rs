@@ -19,7 +19,7 @@ fn card() -> Link {
 }
 
 #[test]
-fn a_link_is_known_under_another_name_number_and_address() {
+fn a_link_is_recognized_under_another_name_index_and_address() {
     let made_anew = Link {
         index: 90,
         name: "ib7".to_owned(),
@@ -53,7 +53,7 @@ fn a_marked_link_that_was_moved_is_still_hardware() {
 }
 
 #[test]
-fn children_other_ports_and_links_of_another_device_are_not_it() {
+fn children_and_other_ports_are_not_the_same_link() {
     let port_of = Hardware::of(&port(), None);
     let child = Link {
         parent: Some(4),
@@ -88,7 +88,7 @@ fn children_other_ports_and_links_of_another_device_are_not_it() {
 }
 
 #[test]
-fn two_records_of_one_link_agree_whatever_queue_pair_it_had() {
+fn two_records_of_one_link_are_equal_whatever_its_queue_pair() {
     let later = Link {
         address: "00:00:99:99:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e"
             .parse()

@@ -50,7 +50,7 @@ fn refused(config: &Config, host: &Host, facts: &Facts) -> String {
 }
 
 #[test]
-fn a_link_that_nobody_needs_may_go() {
+fn an_unused_link_may_leave_the_host() {
     for link in [ipoib(4, "ib0", 0xffff), ethernet(4, "ens1")] {
         assert_eq!(
             moved(&config(), &host(link.clone()), &facts()).unwrap().link,
@@ -60,7 +60,7 @@ fn a_link_that_nobody_needs_may_go() {
 }
 
 #[test]
-fn whatever_needs_the_link_keeps_it_on_the_host() {
+fn a_link_in_use_stays_on_the_host() {
     let address = || vec!["10.0.0.7/24 of ib0".to_owned()];
     let cases = [
         (
@@ -153,7 +153,7 @@ fn whatever_needs_the_link_keeps_it_on_the_host() {
 }
 
 #[test]
-fn what_may_be_waived_is_waived_and_the_default_route_never() {
+fn some_refusals_can_be_waived_but_never_the_default_route() {
     let host = host(ipoib(4, "ib0", 0xffff));
     let waiving = Config {
         host_addresses: HostAddresses::Restore,
@@ -174,7 +174,7 @@ fn what_may_be_waived_is_waived_and_the_default_route_never() {
 }
 
 #[test]
-fn a_link_that_carries_nothing_is_refused() {
+fn a_link_without_traffic_is_refused() {
     let mut down = host(ipoib(4, "ib0", 0xffff));
     if let Some(port) = &mut down.port {
         port.state = PortState::Down;
@@ -191,7 +191,7 @@ fn a_link_that_carries_nothing_is_refused() {
 }
 
 #[test]
-fn values_that_the_link_cannot_take_are_refused() {
+fn values_that_the_link_does_not_support_are_refused() {
     let read = |keys| Config::read(&call(keys)).unwrap();
     let on = |keys, link: Link| refused(&read(keys), &host(link), &facts());
     let ib0 = || Link {

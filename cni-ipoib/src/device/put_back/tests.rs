@@ -5,7 +5,7 @@ use crate::device::{Hardware, Snapshot};
 use crate::kernel::{Kernel, Side};
 
 #[test]
-fn a_link_that_is_as_it_was_is_not_touched() {
+fn a_link_in_its_former_state_is_not_touched() {
     let rig = rig(WAYS[0]);
     let before = host(&rig);
     let mut kernel = rig.kernel.clone();
@@ -18,7 +18,7 @@ fn a_link_that_is_as_it_was_is_not_touched() {
 }
 
 #[test]
-fn two_links_that_came_back_under_each_others_names_get_their_own() {
+fn two_returned_links_with_swapped_names_are_renamed() {
     let rig = rig(WAYS[0]);
     let before = host(&rig);
     let mut kernel = rig.kernel.clone();

@@ -5,7 +5,7 @@ use crate::kernel::{Kernel, Side};
 use common::netlink::{AddrGenMode, IpoibMode};
 
 #[test]
-fn what_is_written_down_is_read_again_and_holds_for_this_boot_only() {
+fn a_snapshot_survives_writing_and_is_valid_for_one_boot() {
     let rig = rig(WAYS[0]);
     let mut kernel = rig.kernel.clone();
     let link = kernel.link(Side::Host, "ib0").unwrap().unwrap();

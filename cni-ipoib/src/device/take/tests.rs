@@ -12,7 +12,7 @@ fn requests(way: (common::netlink::NetnsMode, bool), link: &str) -> Vec<String> 
 }
 
 #[test]
-fn on_infiniband_the_rdma_device_goes_first_and_the_link_is_looked_for() {
+fn on_infiniband_the_rdma_device_moves_before_the_link() {
     let on_host = [
         "move RDMA device 1 from Host",
         "move #4 from Host as net1",
@@ -28,7 +28,7 @@ fn on_infiniband_the_rdma_device_goes_first_and_the_link_is_looked_for() {
 }
 
 #[test]
-fn in_shared_mode_and_on_ethernet_the_link_goes_alone() {
+fn in_shared_mode_and_on_ethernet_the_link_moves_alone() {
     let alone = [
         "delete altname ibp59s0 of #4 in Host",
         "delete altname rail0 of #4 in Host",

@@ -5,7 +5,7 @@ use crate::model::alone;
 use std::time::Duration;
 
 #[test]
-fn only_one_call_has_the_turn_and_the_next_is_told_to_try_again() {
+fn one_call_holds_the_lock_and_the_next_is_told_to_retry() {
     let _alone = alone();
     let state = tempfile::tempdir().unwrap();
     let first = Turn::take(state.path()).unwrap();

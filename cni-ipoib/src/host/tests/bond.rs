@@ -22,7 +22,7 @@ fn ethernet_bond() -> Vec<Link> {
 }
 
 #[test]
-fn a_bond_comes_with_its_ports_and_what_carries_each() {
+fn a_bond_is_read_with_its_ports_and_their_hardware() {
     let mut links = bonded();
     links.push(ipoib(6, "ib2", 0xffff));
     let node = Node::with_ib0_and_ib1();
@@ -52,7 +52,7 @@ fn the_port_of_a_bond_that_is_a_child_itself_has_its_root() {
 }
 
 #[test]
-fn an_ethernet_bond_is_where_its_active_port_is() {
+fn an_ethernet_bond_has_the_pci_address_of_its_active_port() {
     let node = Node::bare();
     node.netdev("eth1", 4, "0000:3b:00.0")
         .netdev("eth2", 5, "0000:3b:00.1");

@@ -9,7 +9,7 @@ fn is_locked(gate: &Result<Gate, Error>) -> bool {
 }
 
 #[test]
-fn many_pass_at_once_and_none_while_it_is_shut() {
+fn many_adds_pass_the_gate_at_once_and_none_while_it_is_shut() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let first = Gate::pass(dir.path(), SHORT).unwrap();
@@ -24,7 +24,7 @@ fn many_pass_at_once_and_none_while_it_is_shut() {
 }
 
 #[test]
-fn who_waits_passes_as_soon_as_it_opens() {
+fn a_waiting_add_passes_as_soon_as_the_gate_opens() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let shut = Gate::shut(dir.path(), SHORT).unwrap();
@@ -39,7 +39,7 @@ fn who_waits_passes_as_soon_as_it_opens() {
 }
 
 #[test]
-fn the_refusal_names_the_network_and_the_process_that_holds_the_lock() {
+fn the_error_of_a_shut_gate_names_the_network_and_the_holder() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let network = dir.path().join("rail0");

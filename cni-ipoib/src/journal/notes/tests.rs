@@ -8,7 +8,7 @@ fn program(words: &[&str]) -> Child {
 }
 
 #[test]
-fn a_note_reads_as_it_is_written() {
+fn a_record_of_a_process_survives_writing_and_reading() {
     let own = Running::of(std::process::id()).unwrap().unwrap();
     assert_eq!(Running::parse(own.to_string().as_bytes()), Some(own));
     for line in [
@@ -27,7 +27,7 @@ fn a_note_reads_as_it_is_written() {
 }
 
 #[test]
-fn a_process_is_alive_until_it_ends_though_nothing_has_reaped_it() {
+fn a_process_that_ended_is_not_alive_even_if_not_reaped() {
     let _alone = alone();
     assert!(Running::of(std::process::id()).unwrap().unwrap().is_alive());
     let mut child = program(&["sleep", "60"]);
@@ -43,7 +43,7 @@ fn a_process_is_alive_until_it_ends_though_nothing_has_reaped_it() {
 }
 
 #[test]
-fn a_process_that_ended_before_it_could_be_noted_is_no_error_and_leaves_no_note() {
+fn a_process_that_ended_before_its_record_needs_none() {
     let _alone = alone();
     let file = tempfile::tempfile().unwrap();
     let mut child = program(&["true"]);
@@ -56,7 +56,7 @@ fn a_process_that_ended_before_it_could_be_noted_is_no_error_and_leaves_no_note(
 }
 
 #[test]
-fn a_later_process_with_the_same_number_is_another_one() {
+fn a_later_process_with_the_same_id_is_another_one() {
     let own = Running::of(std::process::id()).unwrap().unwrap();
     for other in [
         Running {

@@ -56,7 +56,7 @@ fn attachments_of_an_earlier_release_are_read_once() {
 }
 
 #[test]
-fn a_marker_goes_with_the_link_and_with_the_attachment() {
+fn a_marker_is_removed_with_the_link_or_the_attachment() {
     let dir = tempfile::tempdir().unwrap();
     attach(dir.path(), "fabric", "w1", true);
     attach(dir.path(), "fabric", "w2", true);
@@ -68,7 +68,7 @@ fn a_marker_goes_with_the_link_and_with_the_attachment() {
 }
 
 #[test]
-fn a_marker_that_a_kill_left_tells_of_nothing() {
+fn an_extra_marker_of_a_killed_call_is_harmless() {
     let dir = tempfile::tempdir().unwrap();
     attach(dir.path(), "fabric", "w1", true);
     fs::remove_file(dir.path().join("attachments/fabric/w1@net1")).unwrap();

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 #[test]
-fn a_function_is_bound_and_unbound_by_its_address_and_only_when_it_has_to_be() {
+fn a_function_is_bound_and_unbound_only_when_necessary() {
     let root = tempfile::tempdir().unwrap();
     let (path, driver) = (root.path().join("0000:3b:00.2"), root.path().join("mlx5_core"));
     for folder in [&path, &driver] {

@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn a_macvlan_gets_the_address_asked_for() {
+fn a_macvlan_gets_the_requested_address() {
     let mac = |keys| planned(keys, &lan()).address.map(|mac| mac.to_string());
     assert_eq!(mac(json!({})), None);
     assert_eq!(
@@ -73,7 +73,7 @@ fn ipvlan_and_macvlan_carry_their_own_settings() {
 }
 
 #[test]
-fn a_peers_configuration_on_the_wrong_layer_is_told_what_to_use() {
+fn a_peers_configuration_on_the_wrong_layer_gets_a_remedy() {
     let config = Config::read(&call_with(
         "macvlan",
         json!({"master": "ib0", "mode": "bridge"}),

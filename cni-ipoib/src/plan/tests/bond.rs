@@ -102,7 +102,7 @@ fn the_pod_gets_a_child_of_each_port_and_a_bond_of_its_own() {
 }
 
 #[test]
-fn the_ports_names_fit_into_what_the_kernel_takes() {
+fn the_names_of_ports_fit_the_kernels_limit() {
     let name = |ifname: &str, number| {
         let mut mark = Mark::new("fabric", &crate::model::attachment("c1"));
         mark.group = 0x0123_4567;
@@ -115,7 +115,7 @@ fn the_ports_names_fit_into_what_the_kernel_takes() {
 }
 
 #[test]
-fn a_port_that_is_down_is_part_of_it_and_not_waited_for() {
+fn a_port_that_is_down_joins_the_bond_without_waiting() {
     let host = changed(|ports| {
         ports[1].port.as_mut().unwrap().state = PortState::Down;
         // What its table holds without a subnet manager's word is no reason to refuse.
@@ -133,7 +133,7 @@ fn a_port_that_is_down_is_part_of_it_and_not_waited_for() {
 }
 
 #[test]
-fn a_bond_that_carries_nothing_tells_what_each_port_lacks() {
+fn the_error_for_a_bond_without_traffic_explains_each_port() {
     let down = changed(|ports| {
         ports[0].port.as_mut().unwrap().state = PortState::Init;
         ports[1].link.up = false;
@@ -191,7 +191,7 @@ fn ports_on_different_fabrics_are_refused_while_both_are_up() {
 }
 
 #[test]
-fn ports_in_different_partitions_want_a_pkey() {
+fn ports_in_different_partitions_need_a_pkey() {
     let apart = changed(|ports| {
         ports[1].link.info = LinkInfo::Ipoib {
             pkey: Pkey(0x8001),
@@ -254,7 +254,7 @@ fn a_bond_has_no_address_of_its_own() {
 }
 
 #[test]
-fn an_mtu_is_what_every_port_can_carry() {
+fn the_mtu_of_a_bond_must_fit_every_port() {
     assert_eq!(refused(json!({"mtu": 4093}), &pair()).0, 7);
     let connections = changed(|ports| {
         for port in ports {
@@ -267,7 +267,7 @@ fn an_mtu_is_what_every_port_can_carry() {
 }
 
 #[test]
-fn bond_active_takes_the_active_port_alone() {
+fn bond_active_uses_only_the_active_port() {
     let child = planned(json!({"bond": "active"}), &pair());
     assert_eq!(
         (child.parent.as_str(), child.parent_index, child.ports.len()),
@@ -280,7 +280,7 @@ fn bond_active_takes_the_active_port_alone() {
 }
 
 #[test]
-fn bond_refuse_refuses_bonds_and_nothing_else() {
+fn bond_refuse_refuses_only_bonds() {
     let ethernet_bond = Host {
         bond: Some(Bond {
             mode: None,
@@ -308,7 +308,7 @@ fn bond_refuse_refuses_bonds_and_nothing_else() {
 }
 
 #[test]
-fn a_bond_of_bonds_and_a_bond_of_strangers_are_refused_with_what_to_name() {
+fn nested_and_mixed_bonds_are_refused_with_a_remedy() {
     let with = |kind: &str, name: &str| {
         let kind = kind.to_owned();
         let name = name.to_owned();
@@ -333,7 +333,7 @@ fn a_bond_of_bonds_and_a_bond_of_strangers_are_refused_with_what_to_name() {
 }
 
 #[test]
-fn a_child_sits_on_an_ethernet_bond_of_any_mode() {
+fn an_ethernet_bond_of_any_mode_can_have_a_child() {
     let on_bond = |keys| {
         let host = Host {
             bond: Some(Bond {
@@ -365,7 +365,7 @@ fn a_child_sits_on_an_ethernet_bond_of_any_mode() {
 }
 
 #[test]
-fn an_ethernet_bond_without_carrier_tells_of_its_ports() {
+fn the_error_for_an_ethernet_bond_without_carrier_lists_its_ports() {
     let mut host = lan();
     host.root.carrier = false;
     let with = |ports| Host {

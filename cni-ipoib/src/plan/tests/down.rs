@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn a_parent_that_is_down_is_refused_with_the_command_that_helps() {
+fn a_parent_that_is_down_is_refused_with_a_command() {
     let down = |mut host: Host| {
         host.master.up = false;
         host.root.up = false;
@@ -85,7 +85,7 @@ fn an_infiniband_port_must_be_active() {
 }
 
 #[test]
-fn carrier_decides_where_no_port_does() {
+fn without_an_rdma_port_carrier_decides() {
     let without = |mut host: Host| {
         host.root.carrier = false;
         host.master.carrier = false;
@@ -119,7 +119,7 @@ fn carrier_decides_where_no_port_does() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_right_is_refused_before_a_cable_is_blamed() {
+fn an_invalid_configuration_is_reported_before_a_missing_carrier() {
     let mut parent = infiniband();
     parent.master.up = false;
     assert_eq!(refused(json!({"pkey": "0x8003"}), &parent).0, 7);

@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn every_link_layer_carries_its_own_kinds_only() {
+fn every_link_layer_supports_only_its_own_kinds() {
     use LinkLayer::{Loopback, Other};
     let lo = || host(link(Loopback, 1, "lo", "00:00:00:00:00:00"));
     let tun = || host(link(Other(65534), 7, "tun0", ""));
@@ -53,7 +53,7 @@ fn every_link_layer_carries_its_own_kinds_only() {
 }
 
 #[test]
-fn keys_of_the_mode_that_the_parent_has_not_are_refused() {
+fn keys_of_another_mode_than_the_parents_are_refused() {
     assert_refused([
         (
             json!({"pkey": "0x8001"}),
@@ -89,7 +89,7 @@ fn keys_of_the_mode_that_the_parent_has_not_are_refused() {
 }
 
 #[test]
-fn dhcp_is_refused_on_infiniband_and_served_on_ethernet() {
+fn dhcp_is_refused_on_infiniband_and_accepted_on_ethernet() {
     let keys = json!({"ipam": {"type": "dhcp"}});
     let text = "ipam.type dhcp is not supported: the dhcp plugin speaks Ethernet only; use rdma-ipam, host-local, static or whereabouts on InfiniBand";
     assert_eq!(refused(keys.clone(), &infiniband()), (2, text.to_owned()));
@@ -97,7 +97,7 @@ fn dhcp_is_refused_on_infiniband_and_served_on_ethernet() {
 }
 
 #[test]
-fn an_mtu_is_what_the_parent_can_carry() {
+fn an_mtu_must_fit_the_parent() {
     let mtu = |mtu: u32, mode: &str, host: &Host| {
         let mut keys = json!({"mtu": mtu});
         if !mode.is_empty() {

@@ -9,7 +9,7 @@ fn way(hca: Option<&str>, link: Option<&str>) -> Way {
 }
 
 #[test]
-fn only_a_driver_that_is_known_to_be_safe_has_children_created_in_the_pod() {
+fn only_children_of_safe_drivers_are_created_in_the_pod() {
     for hca in PLAIN {
         assert_eq!(way(Some(hca), Some("ib_ipoib")), Way::Direct, "{hca}");
     }

@@ -66,7 +66,7 @@ fn record(rig: &Rig, container: &str) -> Value {
 }
 
 #[test]
-fn an_ethernet_child_comes_with_its_device_and_del_brings_it_back() {
+fn an_ethernet_child_gets_its_device_and_del_returns_it() {
     let rig = rig();
     let before = rig.kernel.state();
     add(&rig, "c1", exclusive("eth1")).unwrap();
@@ -111,7 +111,7 @@ fn a_failure_at_any_step_leaves_the_device_on_the_host() {
 }
 
 #[test]
-fn after_a_kill_at_any_step_del_and_gc_bring_the_device_back() {
+fn after_a_kill_at_any_step_del_and_gc_return_the_device() {
     for number in 0.. {
         for dies in [false, true] {
             let rig = rig();
@@ -138,7 +138,7 @@ fn after_a_kill_at_any_step_del_and_gc_bring_the_device_back() {
 }
 
 #[test]
-fn a_second_pod_is_told_who_has_the_device() {
+fn the_error_of_a_second_pod_names_the_owner_of_the_device() {
     let rig = rig();
     add(&rig, "c1", exclusive("eth1")).unwrap();
     rig.kernel.set().state.pod.clear();
@@ -151,7 +151,7 @@ fn a_second_pod_is_told_who_has_the_device() {
 }
 
 #[test]
-fn the_last_active_port_stays_and_the_pod_goes_without_where_nothing_was_required() {
+fn the_last_active_port_stays_and_an_optional_device_is_omitted() {
     let rig = rig();
     rig.node.write("class/infiniband/mlx5_2/ports/1/state", "1: DOWN");
     let (_, text) = add(&rig, "c1", exclusive("eth1")).unwrap_err();
@@ -178,7 +178,7 @@ fn an_ipoib_child_never_moves_the_device_of_its_parent() {
 }
 
 #[test]
-fn in_shared_mode_the_device_is_named_without_being_asked_for() {
+fn in_shared_mode_the_device_is_reported_without_a_request() {
     let rig = rig();
     rig.kernel.set().state.rdma.mode = NetnsMode::Shared;
     let rdma = rig.kernel.state().rdma;
@@ -201,7 +201,7 @@ fn in_shared_mode_the_device_is_named_without_being_asked_for() {
 }
 
 #[test]
-fn a_device_that_a_dead_pod_left_under_its_own_name_is_granted_again() {
+fn a_dead_pods_renamed_device_is_granted_again() {
     let rig = rig();
     add(&rig, "c1", json!({"master": "eth1", "rdma": {"rename": "rdma0"}})).unwrap();
     let mut entry = rig.entry("c1");
@@ -223,7 +223,7 @@ fn a_device_that_a_dead_pod_left_under_its_own_name_is_granted_again() {
 }
 
 #[test]
-fn a_driver_that_clings_leaves_everything_as_it_was() {
+fn a_driver_that_cannot_release_its_users_changes_nothing() {
     let rig = rig();
     rig.kernel.set().state.rdma.clings = true;
     let before = rig.kernel.state();
@@ -237,7 +237,7 @@ fn a_driver_that_clings_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_parent_in_the_pod_has_the_device_it_has() {
+fn a_parent_in_the_pod_keeps_its_device() {
     let rig = rig();
     rig.kernel.set().state.pod.push(ethernet(7, "eth1"));
     let keys = |rdma: Value| json!({"master": "eth1", "linkInContainer": true, "rdma": rdma});
@@ -249,7 +249,7 @@ fn a_parent_in_the_pod_has_the_device_it_has() {
 }
 
 #[test]
-fn check_misses_a_device_that_left_the_pod_or_has_another_name() {
+fn check_reports_a_missing_or_renamed_device() {
     let rig = rig();
     let keys = json!({"master": "eth1", "rdma": {"rename": "rdma0"}, "ipam": {"type": "ranges"}});
     let prev = rig
@@ -278,7 +278,7 @@ fn check_misses_a_device_that_left_the_pod_or_has_another_name() {
 }
 
 #[test]
-fn check_misses_a_shared_device_that_the_node_lost() {
+fn check_reports_a_shared_device_that_the_node_lost() {
     let rig = Rig::new();
     rig.kernel
         .set()
@@ -296,7 +296,7 @@ fn check_misses_a_shared_device_that_the_node_lost() {
 }
 
 #[test]
-fn status_tells_what_add_would_refuse_but_not_that_a_pod_has_the_device() {
+fn status_reports_refusals_except_a_device_in_a_pod() {
     let rig = rig();
     let status = |keys: &Value| rig.status(keys).map_err(|error| (error.code.0, error.msg));
     status(&exclusive("eth1")).unwrap();
@@ -314,7 +314,7 @@ fn status_tells_what_add_would_refuse_but_not_that_a_pod_has_the_device() {
 }
 
 #[test]
-fn a_name_that_another_device_has_is_refused_before_anything_is_touched() {
+fn a_device_name_in_use_is_refused_before_any_change() {
     let rig = rig();
     rig.node
         .device("mlx5_3", "0000:3b:00.3")

@@ -54,7 +54,7 @@ fn decided(asked: Option<&Rdma>, facts: &Facts) -> Result<Option<Way>, String> {
 use NetnsMode::{Exclusive, Shared};
 
 #[test]
-fn the_pod_gets_its_device_in_the_way_of_the_node() {
+fn the_pod_gets_its_device_by_the_mode_of_the_node() {
     let moved = Way::Exclusive { rename: None };
     for (netns, mode, want) in [
         (RdmaNetns::Auto, Shared, Way::Shared),
@@ -73,7 +73,7 @@ fn the_pod_gets_its_device_in_the_way_of_the_node() {
 }
 
 #[test]
-fn a_mode_that_the_node_is_not_in_is_refused_required_or_not() {
+fn a_request_for_another_mode_is_always_refused() {
     for required in [false, true] {
         let text =
             |netns, mode| decided(Some(&asking(netns, required)), &facts(mode, ["mlx5_1"])).unwrap_err();
@@ -83,7 +83,7 @@ fn a_mode_that_the_node_is_not_in_is_refused_required_or_not() {
 }
 
 #[test]
-fn without_the_key_a_device_is_named_but_never_moved() {
+fn without_the_key_a_device_is_reported_but_never_moved() {
     assert_eq!(decided(None, &facts(Shared, ["mlx5_1"])), Ok(Some(Way::Shared)));
     assert_eq!(decided(None, &facts(Exclusive, ["mlx5_1"])), Ok(None));
     assert_eq!(decided(None, &facts(Shared, ["mlx5_1", "rxe0"])), Ok(None));
@@ -91,7 +91,7 @@ fn without_the_key_a_device_is_named_but_never_moved() {
 }
 
 #[test]
-fn the_grant_tells_all_by_which_the_device_is_known() {
+fn the_grant_holds_the_identity_of_the_device() {
     let facts = facts(Exclusive, ["mlx5_1"]);
     let renaming = Rdma {
         rename: Some("rdma0".to_owned()),
@@ -106,7 +106,7 @@ fn the_grant_tells_all_by_which_the_device_is_known() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_an_error_only_where_it_is_required() {
+fn a_missing_device_is_an_error_only_if_required() {
     let none = facts(Shared, []);
     assert_eq!(decided(Some(&asking(RdmaNetns::Auto, false)), &none), Ok(None));
     assert_eq!(
@@ -116,7 +116,7 @@ fn a_device_that_is_not_there_is_an_error_only_where_it_is_required() {
 }
 
 #[test]
-fn one_of_several_is_picked_by_its_name() {
+fn one_of_several_devices_is_selected_by_name() {
     let facts = facts(Shared, ["mlx5_1", "rxe0"]);
     let asked = |device: &str| Rdma {
         device: Some(Pattern::new(device).unwrap()),
@@ -141,7 +141,7 @@ fn one_of_several_is_picked_by_its_name() {
 }
 
 #[test]
-fn an_attachment_whose_device_cannot_move_is_refused_only_where_it_is_required() {
+fn a_device_that_cannot_move_is_an_error_only_if_required() {
     let facts = facts(Exclusive, ["mlx5_1"]);
     let reason = || Err("moving it would destroy ib0".to_owned());
     let decided = |required| decide(Some(&asking(RdmaNetns::Auto, required)), &facts, reason());
@@ -153,7 +153,7 @@ fn an_attachment_whose_device_cannot_move_is_refused_only_where_it_is_required()
 }
 
 #[test]
-fn a_new_name_on_a_node_that_shares_is_refused() {
+fn renaming_a_shared_device_is_refused() {
     let renaming = Rdma {
         rename: Some("rdma0".to_owned()),
         ..Rdma::default()

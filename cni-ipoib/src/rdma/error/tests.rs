@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn every_failure_names_the_thing_the_cause_and_the_remedy() {
+fn every_error_names_the_thing_the_cause_and_the_remedy() {
     let table = [
         (
             RdmaError::Mode {

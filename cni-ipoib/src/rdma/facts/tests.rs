@@ -36,7 +36,7 @@ fn log(kernel: &ModelKernel) -> Vec<String> {
 }
 
 #[test]
-fn a_node_without_rdma_is_asked_nothing() {
+fn a_node_without_rdma_gets_no_request() {
     let kernel = ModelKernel::new(vec![ethernet(2, "eth0")]);
     let facts = read(&Node::bare(), &kernel, &ethernet(2, "eth0"));
     assert_eq!((facts.devices, facts.lowers), (vec![], vec![]));
@@ -53,7 +53,7 @@ fn only_the_devices_of_the_links_own_function_are_read() {
 }
 
 #[test]
-fn netlink_tells_which_ethernet_link_is_on_a_port() {
+fn netlink_reports_the_ethernet_link_of_a_port() {
     let (node, kernel) = node();
     let facts = read(&node, &kernel, &ethernet(6, "eth1"));
     assert_eq!(names(&facts), ["mlx5_1"]);
@@ -70,7 +70,7 @@ fn netlink_tells_which_ethernet_link_is_on_a_port() {
 }
 
 #[test]
-fn in_exclusive_mode_the_number_to_move_is_read_too() {
+fn in_exclusive_mode_the_device_index_is_read_too() {
     let (node, kernel) = node();
     kernel.set().state.rdma.mode = NetnsMode::Exclusive;
     let facts = read(&node, &kernel, &ipoib(4, "ib0", 0xffff));
@@ -130,7 +130,7 @@ fn the_active_port_of_a_bond_comes_before_others_that_carry_too() {
 }
 
 #[test]
-fn a_loop_of_parents_ends() {
+fn a_loop_of_parents_is_detected() {
     let (node, kernel) = node();
     let loops = |index, name: &str, parent| Link {
         parent: Some(parent),
@@ -141,7 +141,7 @@ fn a_loop_of_parents_ends() {
 }
 
 #[test]
-fn a_parent_in_another_namespace_is_not_looked_up_here() {
+fn a_parent_in_another_namespace_is_not_read() {
     let (node, kernel) = node();
     let child = Link {
         parent: Some(6),
@@ -152,7 +152,7 @@ fn a_parent_in_another_namespace_is_not_looked_up_here() {
 }
 
 #[test]
-fn gid_tables_are_read_where_nothing_else_tells() {
+fn gid_tables_are_read_only_as_a_last_resort() {
     let (node, kernel) = node();
     node.write("class/infiniband/rxe0/ports/1/link_layer", "Ethernet");
     node.write("class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "dummy0");
@@ -165,7 +165,7 @@ fn gid_tables_are_read_where_nothing_else_tells() {
 }
 
 #[test]
-fn without_being_asked_for_no_driver_is_asked_that_is_not_behind_the_link() {
+fn without_a_request_only_the_links_own_driver_is_read() {
     let (node, kernel) = node();
     node.write("class/infiniband/rxe0/ports/1/link_layer", "Ethernet");
     node.write("class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "eth7");
@@ -183,7 +183,7 @@ fn without_being_asked_for_no_driver_is_asked_that_is_not_behind_the_link() {
 }
 
 #[test]
-fn a_refused_request_is_told_with_its_step() {
+fn a_refused_request_is_reported_with_its_step() {
     let told = |fault| {
         let (node, kernel) = node();
         kernel.fail(fault);

@@ -85,7 +85,7 @@ fn refused(facts: &Facts, wanted: Option<&str>) -> String {
 }
 
 #[test]
-fn the_link_that_the_kernel_names_on_a_port_has_its_device() {
+fn a_link_that_the_kernel_reports_on_a_port_has_its_device() {
     let devices = [
         on_port(roce("mlx5_0", Some(0)), 2),
         on_port(roce("mlx5_1", Some(0)), 3),
@@ -95,7 +95,7 @@ fn the_link_that_the_kernel_names_on_a_port_has_its_device() {
 }
 
 #[test]
-fn an_ipoib_link_is_known_by_its_ports_guid_and_not_by_the_nodes() {
+fn an_ipoib_link_is_matched_by_port_guid_not_node_guid() {
     let two_ports = vec![
         port(1, PortLayer::Infiniband, 7),
         port(2, PortLayer::Infiniband, IB_GUID),
@@ -108,7 +108,7 @@ fn an_ipoib_link_is_known_by_its_ports_guid_and_not_by_the_nodes() {
 }
 
 #[test]
-fn a_copied_guid_on_another_function_is_not_the_links() {
+fn a_copied_guid_on_another_function_does_not_match() {
     let facts = facts(
         [lower(ipoib(4, "ib1", 0xffff), Some(1))],
         [ib("mlx5_0", Some(0)), ib("mlx5_1", Some(1))],
@@ -124,7 +124,7 @@ fn an_ipoib_link_with_an_address_of_its_own_is_on_its_functions_port() {
 }
 
 #[test]
-fn an_ipoib_link_in_the_pod_is_known_by_its_guid_alone() {
+fn an_ipoib_link_in_the_pod_is_matched_by_its_guid_alone() {
     let facts = facts(
         [lower(ipoib(2, "ib0", 0xffff), None)],
         [roce("rxe0", None), ib("mlx5_0", Some(0))],
@@ -133,7 +133,7 @@ fn an_ipoib_link_in_the_pod_is_known_by_its_guid_alone() {
 }
 
 #[test]
-fn a_management_device_on_the_same_function_is_passed_over() {
+fn a_management_device_on_the_same_function_is_skipped() {
     for smi in ["smi1", "mlx5_9"] {
         let smi = Seen {
             smi: true,
@@ -213,7 +213,7 @@ fn a_bond_without_lag_has_the_device_of_its_first_port() {
 }
 
 #[test]
-fn a_device_of_software_is_found_in_its_gid_table() {
+fn a_software_device_is_found_by_its_gid_table() {
     let rxe = Seen {
         gid_links: vec![(1, "eth0".to_owned())],
         ..roce("rxe0", None)
@@ -223,7 +223,7 @@ fn a_device_of_software_is_found_in_its_gid_table() {
 }
 
 #[test]
-fn a_selector_picks_where_there_is_a_real_choice() {
+fn a_selector_chooses_among_several_devices() {
     let devices = || {
         [
             on_port(roce("mlx5_0", Some(0)), 2),
@@ -248,7 +248,7 @@ fn a_selector_picks_where_there_is_a_real_choice() {
 }
 
 #[test]
-fn a_selector_reaches_past_the_first_device() {
+fn a_selector_may_choose_another_than_the_first_device() {
     let lag = on_port(roce("mlx5_bond_0", Some(0)), 9);
     let facts = facts(
         [

@@ -49,7 +49,7 @@ fn on_host(rig: &Rig) -> Vec<String> {
 }
 
 #[test]
-fn del_brings_the_device_back_from_the_pod() {
+fn del_returns_the_device_from_the_pod() {
     let rig = rig();
     assert_eq!(on_host(&rig), ["mlx5_0"]);
     rig.del("c1").unwrap();
@@ -59,14 +59,14 @@ fn del_brings_the_device_back_from_the_pod() {
 }
 
 #[test]
-fn del_without_netns_finds_the_pod_where_add_saw_it() {
+fn del_without_netns_finds_the_pod_by_the_journal() {
     let rig = rig();
     rig.del_without_netns("c1").unwrap();
     assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1"]);
 }
 
 #[test]
-fn gc_brings_the_device_of_a_pod_that_is_not_valid_back() {
+fn gc_returns_the_device_of_an_invalid_pod() {
     let rig = rig();
     rig.gc(&["c1"]).unwrap();
     assert_eq!(on_host(&rig), ["mlx5_0"]);
@@ -75,7 +75,7 @@ fn gc_brings_the_device_of_a_pod_that_is_not_valid_back() {
 }
 
 #[test]
-fn del_gives_the_device_of_a_dead_pod_its_name_again() {
+fn del_restores_the_device_name_of_a_dead_pod() {
     let rig = rig();
     rig.kernel.set().state.pod_dies();
     assert_eq!(on_host(&rig), ["mlx5_0", "rdma0"]);
@@ -84,7 +84,7 @@ fn del_gives_the_device_of_a_dead_pod_its_name_again() {
 }
 
 #[test]
-fn a_device_that_another_pod_has_by_now_is_not_taken_from_it() {
+fn del_does_not_take_a_device_from_another_pod() {
     let rig = rig();
     // The pod of c1 died, and c2 was given the device.
     let mut dead = rig.entry("c1");
@@ -103,7 +103,7 @@ fn a_device_that_another_pod_has_by_now_is_not_taken_from_it() {
 }
 
 #[test]
-fn a_device_that_cannot_be_brought_back_keeps_the_attachment_written_down_but_no_link_and_no_address() {
+fn a_device_that_cannot_be_returned_keeps_only_the_journal_entry() {
     let rig = Rig::new();
     rig.add("c1").unwrap();
     let done = rig.entry("c1").intent.clone().unwrap();
@@ -127,7 +127,7 @@ fn a_device_that_cannot_be_brought_back_keeps_the_attachment_written_down_but_no
 }
 
 #[test]
-fn a_sweep_gives_the_devices_of_dead_pods_their_names_and_touches_no_living_ones() {
+fn a_sweep_restores_only_device_names_of_dead_pods() {
     let rig = rig();
     let sysfs = rig.node.sysfs();
     let sweep = || super::sweep(&mut rig.kernel.clone(), &sysfs, rig.state.path()).unwrap();

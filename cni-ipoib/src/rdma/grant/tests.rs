@@ -33,7 +33,7 @@ fn grant(netns: Way) -> Grant {
 }
 
 #[test]
-fn a_grant_is_written_in_words_and_read_again() {
+fn a_grant_survives_writing_and_reading() {
     let exclusive = grant(Way::Exclusive {
         rename: Some("rdma0".to_owned()),
     });
@@ -49,7 +49,7 @@ fn a_grant_is_written_in_words_and_read_again() {
 }
 
 #[test]
-fn the_pod_sees_the_new_name_where_there_is_one() {
+fn the_pod_sees_the_new_name_of_a_renamed_device() {
     let renamed = Way::Exclusive {
         rename: Some("rdma0".to_owned()),
     };
@@ -60,7 +60,7 @@ fn the_pod_sees_the_new_name_where_there_is_one() {
 }
 
 #[test]
-fn a_device_is_known_again_whatever_it_is_called() {
+fn a_device_is_recognized_whatever_its_name() {
     let pci = |text: &'static str| move |_: &str| text.parse().ok();
     let unknown = |_: &str| None;
     let all = [device(1, "mlx5_0", 6), device(2, "stolen", 7)];
@@ -78,13 +78,13 @@ fn a_device_is_known_again_whatever_it_is_called() {
 }
 
 #[test]
-fn its_name_alone_proves_nothing() {
+fn a_device_is_not_recognized_by_name_alone() {
     assert_eq!(identity().among(&[device(9, "mlx5_1", 99)], |_| None), None);
     assert_eq!(identity().among(&[device(2, "mlx5_1", 99)], |_| None), None);
 }
 
 #[test]
-fn a_function_without_guid_is_known_by_its_number() {
+fn a_function_without_guid_is_recognized_by_its_index() {
     let bare = Identity {
         node_guid: Guid(0),
         ..identity()
@@ -97,7 +97,7 @@ fn a_function_without_guid_is_known_by_its_number() {
 }
 
 #[test]
-fn a_management_device_beside_it_is_not_taken_for_it() {
+fn a_management_device_is_not_recognized_as_the_device() {
     let smi = RdmaDevice {
         smi: true,
         ..device(3, "smi1", 7)
@@ -106,7 +106,7 @@ fn a_management_device_beside_it_is_not_taken_for_it() {
 }
 
 #[test]
-fn two_grants_of_one_device_are_told_from_two_devices() {
+fn two_grants_of_one_device_are_recognized() {
     let here = identity();
     let again = Identity {
         index: 9,

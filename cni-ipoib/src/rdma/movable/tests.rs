@@ -63,7 +63,7 @@ fn kept(device: &str, reason_and_remedy: &str) -> Result<(), String> {
 }
 
 #[test]
-fn a_device_that_nobody_needs_may_leave() {
+fn an_unused_device_may_leave_the_host() {
     assert_eq!(Bench::new().judge("eth1"), Ok(()));
 }
 
@@ -122,7 +122,7 @@ fn the_lag_device_of_a_bond_stays() {
 }
 
 #[test]
-fn another_link_of_the_function_that_is_a_bridges_keeps_the_device_too() {
+fn a_device_whose_other_link_is_a_bridge_port_stays() {
     let bench = Bench::new();
     bench.node.netdev("eth1np1", 12, "0000:3b:00.1");
     let port = Link {
@@ -183,7 +183,7 @@ fn a_device_of_a_living_pod_stays_and_one_of_a_dead_pod_may_leave() {
 }
 
 #[test]
-fn two_pods_at_once_do_not_take_the_last_two_ports() {
+fn two_concurrent_pods_do_not_get_the_last_two_ports() {
     let (bench, pod) = (Bench::new(), Pod::new());
     let _alone = crate::model::alone();
     let mut entry = Journal::new(bench.state.path(), "net-b")

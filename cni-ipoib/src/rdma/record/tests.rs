@@ -27,7 +27,7 @@ fn the_record_names_the_device_as_the_pod_sees_it() {
 }
 
 #[test]
-fn its_file_is_found_by_the_container() {
+fn the_record_is_found_by_the_container_id() {
     let path = file(Path::new("/run/rdmanet"), &attachment("c1"));
     assert_eq!(path, Path::new("/run/rdmanet/rdma/c1@net1.json"));
     let state = tempfile::tempdir().unwrap();

@@ -36,7 +36,7 @@ fn at(host: &[&str], pod: &[&str]) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn a_device_goes_to_the_pod_and_comes_back_as_it_was() {
+fn a_device_moves_to_the_pod_and_returns_unchanged() {
     for (rename, there) in [(None, "mlx5_1"), (Some("rdma0"), "rdma0")] {
         let mut kernel = kernel();
         let before = kernel.state();
@@ -63,7 +63,7 @@ fn in_shared_mode_nothing_moves() {
 }
 
 #[test]
-fn whatever_request_fails_the_way_back_finds_the_device() {
+fn whatever_request_fails_the_undo_finds_the_device() {
     for number in 0.. {
         for fault in [Fault::Refused(number), Fault::AnswerLost(number)] {
             let mut kernel = kernel();
@@ -84,7 +84,7 @@ fn whatever_request_fails_the_way_back_finds_the_device() {
 }
 
 #[test]
-fn a_device_that_the_pod_renamed_comes_back_under_its_own_name() {
+fn a_device_that_the_pod_renamed_returns_under_its_own_name() {
     let mut kernel = kernel();
     hand_over(&mut kernel, &grant(None)).unwrap();
     kernel.rename_rdma_device(Side::Pod, 2, "mine").unwrap();
@@ -93,7 +93,7 @@ fn a_device_that_the_pod_renamed_comes_back_under_its_own_name() {
 }
 
 #[test]
-fn a_name_that_was_taken_meanwhile_keeps_no_pod() {
+fn a_pod_is_removed_though_its_device_name_is_in_use() {
     let mut kernel = kernel();
     hand_over(&mut kernel, &grant(Some("rdma0"))).unwrap();
     kernel.rename_rdma_device(Side::Host, 1, "mlx5_1").unwrap();
@@ -102,7 +102,7 @@ fn a_name_that_was_taken_meanwhile_keeps_no_pod() {
 }
 
 #[test]
-fn a_new_name_that_is_taken_is_refused_with_the_reason() {
+fn a_new_device_name_in_use_is_refused_with_the_reason() {
     let mut kernel = kernel();
     let error = hand_over(&mut kernel, &grant(Some("mlx5_0")))
         .unwrap_err()
@@ -112,7 +112,7 @@ fn a_new_name_that_is_taken_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_driver_that_clings_to_its_users_is_named_before_anything_moved() {
+fn a_driver_that_cannot_release_its_users_is_reported() {
     let mut kernel = kernel();
     kernel.set().state.rdma.clings = true;
     let before = kernel.state();
@@ -125,7 +125,7 @@ fn a_driver_that_clings_to_its_users_is_named_before_anything_moved() {
 }
 
 #[test]
-fn a_device_that_a_dead_pod_left_gets_its_name_again() {
+fn a_dead_pods_device_gets_its_name_back() {
     let mut kernel = kernel();
     let before = kernel.state();
     hand_over(&mut kernel, &grant(Some("rdma0"))).unwrap();
@@ -136,7 +136,7 @@ fn a_device_that_a_dead_pod_left_gets_its_name_again() {
 }
 
 #[test]
-fn a_device_of_another_function_is_not_put_right() {
+fn a_device_of_another_function_is_not_renamed() {
     let mut kernel = kernel();
     kernel.rename_rdma_device(Side::Host, 2, "other").unwrap();
     let node = Node::bare();
@@ -150,7 +150,7 @@ fn a_device_of_another_function_is_not_put_right() {
 }
 
 #[test]
-fn a_device_that_was_unplugged_is_not_waited_for() {
+fn del_does_not_wait_for_an_unplugged_device() {
     let mut kernel = kernel();
     kernel.set().state.rdma.devices.pop();
     let gone = Identity {
@@ -161,7 +161,7 @@ fn a_device_that_was_unplugged_is_not_waited_for() {
 }
 
 #[test]
-fn a_device_that_is_nowhere_though_plugged_in_is_asked_for_again() {
+fn a_device_that_is_missing_though_plugged_in_is_retried() {
     let mut kernel = kernel();
     kernel.set().state.rdma.devices.pop();
     let node = Node::bare();

@@ -25,6 +25,6 @@ fn one_chooses_at_a_time() {
 }
 
 #[test]
-fn a_state_directory_that_takes_no_file_does_not_keep_a_pod_from_starting() {
+fn a_pod_starts_with_an_unwritable_state_directory() {
     assert!(turn_within(Path::new("/proc/self/nowhere"), TURN_TIMEOUT).is_none());
 }

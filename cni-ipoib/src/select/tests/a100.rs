@@ -41,7 +41,7 @@ fn nothing_fits(master: Value) -> (u32, String) {
 }
 
 #[test]
-fn the_a100_node_gets_the_port_that_is_up_and_is_told_why() {
+fn the_a100_node_gets_the_active_port_with_a_reason() {
     let (device, why) = picked(json!({"master": {"linkLayer": "InfiniBand"}}));
     assert_eq!(device, "mlx5_1");
     assert_eq!(
@@ -75,7 +75,7 @@ fn one_configuration_fits_whichever_port_of_the_a100_node_is_cabled() {
 }
 
 #[test]
-fn the_management_bond_is_never_offered_whatever_is_asked_for() {
+fn the_management_bond_is_never_offered_to_a_description() {
     for master in [
         json!({"linkLayer": "Ethernet"}),
         json!({"rdmaDevice": "mlx5_bond_0"}),
@@ -95,7 +95,7 @@ fn the_management_bond_is_never_offered_whatever_is_asked_for() {
 }
 
 #[test]
-fn without_a_default_route_the_bond_still_carries_the_nodes_address() {
+fn a_bond_with_the_nodes_address_is_withheld_without_a_default_route() {
     let (node, mut kernel) = a100();
     kernel.set().state.host_routes.clear();
     let preferences = preferences(json!({"linkLayer": "Ethernet"}));
@@ -110,7 +110,7 @@ fn without_a_default_route_the_bond_still_carries_the_nodes_address() {
 }
 
 #[test]
-fn a_port_that_only_lacks_its_cable_is_a_matter_of_carrier() {
+fn a_port_without_a_cable_has_the_code_of_carrier() {
     let (code, text) = nothing_fits(json!({"rdmaDevice": "mlx5_0"}));
     assert_eq!(code, 102);
     assert!(

@@ -59,7 +59,7 @@ fn check(rig: &Rig, prev: &CniResult, keys: Value) -> Result<(), common::cni::Er
 }
 
 #[test]
-fn the_choice_and_its_reason_are_written_down() {
+fn the_choice_and_its_reason_are_in_the_journal() {
     let rig = rig();
     rig.add_with("c1", &any()).unwrap();
     assert_eq!(parent_in_pod(&rig), Some(4));
@@ -89,14 +89,14 @@ fn living_attachments_of_all_networks_are_the_load() {
 }
 
 #[test]
-fn a_master_that_is_named_is_written_down_without_a_reason() {
+fn a_named_master_has_no_reason_in_the_journal() {
     let rig = rig();
     rig.add_with("c1", &json!({})).unwrap();
     assert_eq!((intent(&rig).master.as_str(), intent(&rig).why), ("ib0", None));
 }
 
 #[test]
-fn check_looks_at_the_master_that_was_chosen_and_does_not_choose_again() {
+fn check_uses_the_chosen_master_and_does_not_choose_again() {
     let rig = rig();
     let prev = rig.add_with("c1", &any()).unwrap();
     for container in ["x", "y"] {
@@ -116,7 +116,7 @@ fn check_looks_at_the_master_that_was_chosen_and_does_not_choose_again() {
 }
 
 #[test]
-fn a_device_of_a_device_plugin_goes_before_a_description() {
+fn a_device_plugins_choice_precedes_a_description() {
     let rig = rig();
     std::fs::create_dir_all(rig.node.path().join("bus/pci/devices/0000:5e:00.0/net/ib1")).unwrap();
     let mut keys = any();

@@ -41,7 +41,7 @@ fn child_of(parent: u32, child: Link) -> Link {
 }
 
 #[test]
-fn children_bridges_and_pods_links_are_no_candidates_unless_they_are_named() {
+fn children_bridges_and_pods_links_are_candidates_only_by_name() {
     let mut all = links();
     all.push(child_of(4, ipoib(7, "ib0.8001", 0x8001)));
     all.push(child_of(6, of_kind("vlan", ethernet(8, "roce0.5"))));
@@ -98,7 +98,7 @@ fn a_port_of_a_bond_is_left_to_the_bond() {
 }
 
 #[test]
-fn a_bond_is_passed_over_where_bonds_are_refused() {
+fn a_bond_is_skipped_if_bonds_are_refused() {
     let mut all = links();
     all.push(bond(9, "bond9"));
     let mut asked = preferences(json!({}));
@@ -117,7 +117,7 @@ fn default_route(index: u32) -> RouteEntry {
 }
 
 #[test]
-fn an_ethernet_link_with_the_default_route_is_kept_back_even_if_a_vlan_on_it_has_it() {
+fn an_ethernet_link_with_the_default_route_on_a_vlan_is_withheld() {
     let mut all = links();
     all.push(child_of(6, of_kind("vlan", ethernet(8, "roce0.5"))));
     all.push(child_of(8, of_kind("macvlan", ethernet(9, "mgmt"))));
@@ -148,7 +148,7 @@ fn an_ethernet_link_with_the_default_route_is_kept_back_even_if_a_vlan_on_it_has
 }
 
 #[test]
-fn an_address_keeps_back_a_bond_and_nothing_else() {
+fn a_node_address_withholds_only_a_bond() {
     let mut all = links();
     all[2] = of_kind("bond", all[2].clone());
     all.push(child_of(6, of_kind("vlan", ethernet(8, "roce0.5"))));
@@ -174,7 +174,7 @@ fn an_address_keeps_back_a_bond_and_nothing_else() {
 }
 
 #[test]
-fn what_carries_nothing_says_so() {
+fn a_candidate_without_traffic_has_a_reason() {
     type Change = fn(&mut Link);
     let cases: [(usize, Change, &str); 3] = [
         (1, |link| link.up = false, "is down (ip link set ib0 up)"),
@@ -197,7 +197,7 @@ fn what_carries_nothing_says_so() {
 }
 
 #[test]
-fn partitions_are_read_only_for_somebody_who_asks() {
+fn partitions_are_read_only_for_a_description_that_needs_them() {
     let pkeys = |keys: Value| {
         let preferences = preferences_of(keys);
         let mut kernel = ModelKernel::new(links());
@@ -210,7 +210,7 @@ fn partitions_are_read_only_for_somebody_who_asks() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_told_with_its_step() {
+fn the_error_of_a_refused_request_names_the_step() {
     let mut all = links();
     all[2] = of_kind("bond", all[2].clone());
     for (number, step) in [

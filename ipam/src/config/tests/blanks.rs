@@ -6,7 +6,7 @@ use super::*;
 const SUBNET: &str = "10.1.0.2 of 10.1.0.1-10.1.0.254 in 10.1.0.0/24 via 10.1.0.1";
 
 #[test]
-fn a_value_that_is_null_or_empty_counts_as_unset() {
+fn null_and_empty_values_count_as_unset() {
     let blank = [
         json!({"routes": [{"dst": "10.9.0.0/16", "gw": ""}]}),
         json!({"routes": [{"dst": "10.9.0.0/16", "gw": null, "mtu": null}]}),
@@ -40,7 +40,7 @@ fn a_value_that_is_null_or_empty_counts_as_unset() {
 
 /// A pool whose name a template forgot would become addresses that each node gives.
 #[test]
-fn a_pool_without_a_name_is_not_taken_for_none() {
+fn an_empty_pool_name_is_refused() {
     for ipam in [
         json!({"pool": "", "subnet": "10.1.0.0/24"}),
         json!({"pools": [""]}),
@@ -57,7 +57,7 @@ fn a_pool_without_a_name_is_not_taken_for_none() {
 }
 
 #[test]
-fn a_list_is_not_taken_for_the_fields_of_an_object() {
+fn a_list_in_place_of_an_object_is_refused() {
     let cases = [
         (
             json!({"subnet": "10.1.0.0/24", "dns": [["1.1.1.1"], "d", [], []]}),
@@ -103,7 +103,7 @@ fn a_list_is_not_taken_for_the_fields_of_an_object() {
 }
 
 #[test]
-fn addresses_that_no_interface_may_have_are_refused() {
+fn ranges_of_addresses_that_are_not_for_hosts_are_refused() {
     let cases = [
         ("0.0.0.0/0", "0.0.0.0/8"),
         ("127.0.0.0/24", "127.0.0.0/8 (loopback)"),
@@ -127,7 +127,7 @@ fn addresses_that_no_interface_may_have_are_refused() {
 }
 
 #[test]
-fn a_prefix_length_is_written_as_in_cidr() {
+fn a_prefix_length_must_be_in_cidr_notation() {
     for subnet in ["10.0.0.0/+24", "10.0.0.0/024", "10.0.0.0/ 24", "10.0.0.0/"] {
         let error = read(&json!({"subnet": subnet})).unwrap_err();
         assert!(
@@ -138,7 +138,7 @@ fn a_prefix_length_is_written_as_in_cidr() {
 }
 
 #[test]
-fn a_resolv_conf_that_never_ends_or_is_never_written_is_refused() {
+fn an_endless_or_silent_resolv_conf_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();

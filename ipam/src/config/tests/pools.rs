@@ -15,7 +15,7 @@ fn names(config: &PoolConfig) -> Vec<&str> {
 }
 
 #[test]
-fn one_pool_or_several_in_order() {
+fn a_configuration_names_one_pool_or_several_in_order() {
     let one = read_pools(&json!({"type": "rdma-ipam", "pool": "rail0"}), &json!({})).unwrap();
     assert_eq!(names(&one), ["rail0"]);
     assert!(one.routes.is_none() && one.dns.is_none());
@@ -49,7 +49,7 @@ fn assert_refused(cases: &[(Value, Value, &str)]) {
 }
 
 #[test]
-fn what_a_pool_says_itself_does_not_go_with_it() {
+fn keys_that_a_pool_defines_itself_are_refused_beside_it() {
     let cases = [
         (
             json!({"pool": "a", "pools": ["b"]}),
@@ -96,7 +96,7 @@ fn what_a_pool_says_itself_does_not_go_with_it() {
 }
 
 #[test]
-fn names_that_no_pool_has_are_refused() {
+fn invalid_pool_names_are_refused() {
     let cases = [
         (
             json!({"pool": "Rail_0"}),
@@ -130,7 +130,7 @@ fn names_that_no_pool_has_are_refused() {
 }
 
 #[test]
-fn a_place_of_pools_needs_nothing_but_names() {
+fn del_needs_only_the_names_of_pools() {
     let broken = json!({"pools": ["a", 7, "../b"], "pool": {"x": 1}, "routes": 7, "unknown": true});
     let place = PoolPlace::read(&call(&broken, &json!({})).conf).unwrap().unwrap();
     assert_eq!(place.pools, ["a".parse().unwrap()]);
@@ -138,7 +138,7 @@ fn a_place_of_pools_needs_nothing_but_names() {
 }
 
 #[test]
-fn a_network_of_ranges_may_not_be_named_like_the_directory_of_pools() {
+fn a_network_of_ranges_cannot_be_named_pools() {
     let error = read(&json!({"subnet": "10.0.0.0/24", "network_name": "pools"})).unwrap_err();
     assert!(
         error.code == Code::INVALID_CONFIG && error.msg.contains("set ipam.network_name to another name"),

@@ -13,7 +13,7 @@ fn assert_refused(cases: &[(Value, &str)]) {
 }
 
 #[test]
-fn what_is_missing_or_does_not_read_is_refused_by_name() {
+fn missing_and_unreadable_keys_are_refused_by_name() {
     let cases = [
         (json!({}), "no range is set"),
         (json!({"ranges": []}), "no range is set"),
@@ -57,7 +57,7 @@ fn what_is_missing_or_does_not_read_is_refused_by_name() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused_by_name() {
+fn contradicting_keys_are_refused_by_name() {
     let cases = [
         (
             json!({"range": "10.0.0.9-10.0.0.1/24"}),
@@ -108,7 +108,7 @@ fn what_contradicts_itself_is_refused_by_name() {
 }
 
 #[test]
-fn what_stands_beside_the_ranges_is_refused_by_name() {
+fn contradictions_outside_the_ranges_are_refused_by_name() {
     let cases = [
         (
             json!({"subnet": "10.0.0.0/24", "routes": [{"dst": "fd00::/8", "gw": "10.0.0.1"}]}),
@@ -193,7 +193,7 @@ fn mixed_spellings_are_refused_with_both_names() {
 }
 
 #[test]
-fn keys_that_would_change_who_gets_what_are_refused_not_ignored() {
+fn keys_that_would_change_the_allocation_are_refused_not_ignored() {
     let cases = [
         (
             json!({"range": "10.0.0.0/24", "node_slice_size": "/26"}),
@@ -225,7 +225,7 @@ fn keys_that_would_change_who_gets_what_are_refused_not_ignored() {
 }
 
 #[test]
-fn values_of_a_wrong_type_are_named_with_their_path() {
+fn errors_for_wrong_types_name_the_path() {
     let error = read(&json!({"subnet": 5})).unwrap_err();
     assert_eq!(error.code, Code::DECODE);
     assert!(error.msg.contains("ipam.subnet"), "{error}");
@@ -244,7 +244,7 @@ fn values_of_a_wrong_type_are_named_with_their_path() {
 }
 
 #[test]
-fn a_request_made_twice_or_that_is_no_address_is_refused() {
+fn repeated_and_invalid_address_requests_are_refused() {
     let ipam = json!({"ranges": [[{"subnet": "fd00::/64"}]]});
     for (ips, want) in [
         (json!(["fd00::1", "FD00:0::1"]), "asked for twice"),
@@ -260,7 +260,7 @@ fn a_request_made_twice_or_that_is_no_address_is_refused() {
 }
 
 #[test]
-fn old_results_have_room_for_one_address_of_a_family() {
+fn old_versions_refuse_two_addresses_of_one_family() {
     let two = json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "10.1.0.0/24"}]]});
     let dual = json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]});
     for version in ["0.1.0", "0.2.0"] {

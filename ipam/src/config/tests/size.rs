@@ -33,7 +33,7 @@ fn work(ranges: usize, exclusions: usize, own: bool) -> usize {
 
 /// A thousand ranges and five thousand exclusions took 99 s and 956 MB: each range had a copy of all exclusions.
 #[test]
-fn ranges_and_exclusions_cost_their_sum_and_not_their_product() {
+fn ranges_and_exclusions_cost_their_sum_not_their_product() {
     for own in [false, true] {
         let (one, two) = (work(500, 2500, own), work(1000, 5000, own));
         assert!(
@@ -66,7 +66,7 @@ fn all_ranges_share_one_copy_of_the_common_exclusions() {
 }
 
 #[test]
-fn more_ranges_or_exclusions_than_are_read_are_refused_with_both_numbers() {
+fn too_many_ranges_or_exclusions_are_refused_with_the_limit() {
     let cases = [
         (
             large(MOST_RANGES + 1, 0, false),

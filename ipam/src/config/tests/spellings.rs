@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn host_local_configurations_mean_what_they_mean_there() {
+fn host_local_configurations_keep_their_meaning() {
     means(
         &json!({"type": "rdma-ipam", "subnet": "10.1.0.0/16"}),
         &[&["10.1.0.2 of 10.1.0.1-10.1.255.254 in 10.1.0.0/16 via 10.1.0.1"]],
@@ -37,7 +37,7 @@ fn host_local_configurations_mean_what_they_mean_there() {
 }
 
 #[test]
-fn whereabouts_configurations_mean_what_they_mean_there() {
+fn whereabouts_configurations_keep_their_meaning() {
     let cluster = json!({
         "type": "rdma-ipam", "perNode": true, "datastore": "kubernetes", "kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
         "range": "192.168.2.225/28", "exclude": ["192.168.2.229/30", "192.168.2.236/32"],
@@ -78,7 +78,7 @@ fn whereabouts_configurations_mean_what_they_mean_there() {
 }
 
 #[test]
-fn a_subnet_written_by_one_of_its_addresses_is_told() {
+fn a_subnet_with_host_bits_is_noted() {
     let config = read(&json!({"range": "192.168.5.152/27", "exclude": ["192.168.5.151/32"]})).unwrap();
     assert_eq!(
         outline(&config),
@@ -109,7 +109,7 @@ fn a_subnet_written_by_one_of_its_addresses_is_told() {
 
 /// whereabouts keeps its addresses in the cluster, and two nodes would give the same ones here.
 #[test]
-fn a_promise_for_the_whole_cluster_is_refused_unless_each_node_has_its_own_ranges() {
+fn cluster_wide_uniqueness_is_refused_unless_per_node_is_set() {
     for promise in [
         json!({"datastore": "kubernetes"}),
         json!({"kubernetes": {"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"}}),
@@ -130,7 +130,7 @@ fn a_promise_for_the_whole_cluster_is_refused_unless_each_node_has_its_own_range
 }
 
 #[test]
-fn a_pod_whose_address_is_unique_on_one_node_only_is_told_so() {
+fn addresses_unique_on_one_node_only_are_noted() {
     let notes = |ipam: &Value, args: &str| {
         let mut call = call(ipam, &json!({}));
         call.args = Args::parse(args).unwrap();
@@ -147,7 +147,7 @@ fn a_pod_whose_address_is_unique_on_one_node_only_is_told_so() {
 }
 
 #[test]
-fn an_exclusion_that_excludes_nothing_is_told() {
+fn an_exclusion_that_excludes_nothing_is_noted() {
     let config =
         read(&json!({"ranges": [[{"subnet": "10.0.0.0/24", "exclude": ["10.0.1.0/24", "10.0.0.7"]}]]}))
             .unwrap();
@@ -201,7 +201,7 @@ fn a_million_excluded_addresses_take_no_time() {
 }
 
 #[test]
-fn a_gateway_goes_to_the_subnet_it_lies_in_and_none_means_none() {
+fn a_gateway_belongs_to_its_subnet_and_none_disables_it() {
     means(
         &json!({"gateway": "10.0.0.9", "ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]}),
         &[

@@ -10,7 +10,7 @@ fn read(value: &Value) -> Result<PoolFile, common::cni::Error> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_pool_file_survives_writing_and_reading() {
     let mut pool = pool();
     pool.ranges[0].gateway = Some("10.0.0.1".parse().unwrap());
     pool.ranges[0].exclude = vec!["10.0.0.9".to_owned()];
@@ -32,7 +32,7 @@ fn the_file_of_format_1_stays_readable() {
 }
 
 #[test]
-fn a_newer_format_is_refused_before_its_content_is_looked_at() {
+fn a_newer_format_is_refused_before_its_content_is_read() {
     let error = read(&json!({"format": 2, "blocks": "of another kind"})).unwrap_err();
     assert_eq!(error.code, Code::UNSUPPORTED_FIELD, "{error}");
     for word in [
@@ -46,7 +46,7 @@ fn a_newer_format_is_refused_before_its_content_is_looked_at() {
 }
 
 #[test]
-fn damage_names_the_file_the_place_and_the_remedy() {
+fn the_error_for_a_damaged_pool_names_file_path_and_remedy() {
     let mut odd: Value = serde_json::from_slice(&pool().to_bytes().unwrap()).unwrap();
     odd["blocks"][0]["state"] = json!("actve");
     for (content, what) in [
@@ -67,7 +67,7 @@ fn damage_names_the_file_the_place_and_the_remedy() {
 }
 
 #[test]
-fn a_pool_is_named_like_a_kubernetes_object() {
+fn a_pool_name_is_a_kubernetes_object_name() {
     for good in ["rail0", "a", "tenant-a.rail0", &"x".repeat(253)] {
         assert!(good.parse::<PoolName>().is_ok(), "{good}");
     }
@@ -90,7 +90,7 @@ fn a_pool_is_named_like_a_kubernetes_object() {
 }
 
 #[test]
-fn a_pod_of_unknown_namespace_is_admitted_only_where_all_are() {
+fn a_pod_of_unknown_namespace_is_admitted_only_if_all_are() {
     let mut pool = pool();
     assert!(pool.admits(None) && pool.admits(Some("any")));
     pool.namespaces = Some(vec!["default".to_owned()]);
@@ -101,7 +101,7 @@ fn a_pod_of_unknown_namespace_is_admitted_only_where_all_are() {
 
 /// The agent of a node is newer than a plugin that still runs (`docs/design/versions.md`).
 #[test]
-fn a_file_of_a_later_agent_is_read_without_its_new_members() {
+fn a_file_of_a_newer_agent_is_read_without_its_new_members() {
     let mut file = serde_json::to_value(pool()).unwrap();
     file["later"] = json!([1]);
     assert_eq!(read(&file).unwrap(), pool());

@@ -20,7 +20,7 @@ fn given(pool: &PoolFile) -> Vec<u32> {
 }
 
 #[test]
-fn only_the_edges_of_the_subnet_are_kept_back() {
+fn only_the_edges_of_the_subnet_are_reserved() {
     let mut pool = pool();
     assert_eq!(given(&pool), (1..16).collect::<Vec<_>>());
     pool.blocks[0].cidr = "10.0.0.16/28".parse().unwrap();
@@ -30,7 +30,7 @@ fn only_the_edges_of_the_subnet_are_kept_back() {
 }
 
 #[test]
-fn gateways_exclusions_and_reserved_addresses_are_no_part_of_a_block() {
+fn gateways_exclusions_and_reserved_addresses_are_never_allocated() {
     let mut pool = pool();
     pool.ranges[0].gateway = Some("10.0.0.1".parse().unwrap());
     pool.ranges[0].exclude = vec!["10.0.0.4/30".to_owned(), "10.0.0.9-10.0.0.10".to_owned()];
@@ -39,7 +39,7 @@ fn gateways_exclusions_and_reserved_addresses_are_no_part_of_a_block() {
 }
 
 #[test]
-fn only_active_blocks_give_addresses() {
+fn addresses_come_only_from_active_blocks() {
     let mut pool = pool();
     pool.blocks = vec![
         block("10.0.0.16/30", BlockState::Draining),
@@ -57,7 +57,7 @@ fn only_active_blocks_give_addresses() {
 }
 
 #[test]
-fn an_address_lies_in_one_place() {
+fn an_address_has_one_place_in_a_pool() {
     let mut pool = pool();
     pool.ranges.push(range("fd00::/64"));
     pool.ranges[0].gateway = Some("10.0.0.1".parse().unwrap());
@@ -83,7 +83,7 @@ fn an_address_lies_in_one_place() {
 }
 
 #[test]
-fn a_range_that_is_all_excluded_does_not_stop_the_others() {
+fn a_fully_excluded_range_does_not_stop_the_others() {
     let mut pool = pool();
     pool.ranges.insert(0, range("10.0.1.0/28"));
     pool.ranges[0].exclude = vec!["10.0.1.0/28".to_owned()];
@@ -91,7 +91,7 @@ fn a_range_that_is_all_excluded_does_not_stop_the_others() {
 }
 
 #[test]
-fn ranges_that_no_accepted_pool_has_are_damage() {
+fn ranges_of_a_pool_that_was_never_accepted_are_damage() {
     let mut pool = pool();
     pool.ranges[0].gateway = Some("10.9.0.1".parse().unwrap());
     let error = PoolRanges::new(&pool, Path::new("/pools/rail0/pool.json")).unwrap_err();

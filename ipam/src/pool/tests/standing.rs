@@ -24,7 +24,7 @@ fn standing(boot: &str, now: u64, confirmed: Option<u64>) -> Standing {
 
 /// After days without power a node may start with the time at which it went down.
 #[test]
-fn after_a_reboot_a_clock_that_nothing_has_set_proves_nothing() {
+fn after_a_reboot_an_unsynchronized_clock_proves_nothing() {
     let clock = clock(105);
     clock.synchronized.set(false);
     let standing = |boot: &str| Standing::of(&pool(), boot, &clock, || Some(Confirmed(at(100))));
@@ -43,7 +43,7 @@ fn after_a_reboot_a_clock_that_nothing_has_set_proves_nothing() {
 }
 
 #[test]
-fn in_the_boot_of_the_agent_blocks_are_good_for_as_long_as_it_takes() {
+fn blocks_stay_valid_during_the_boot_of_their_confirmation() {
     assert_eq!(
         standing("00b00710-0000-4000-8000-000000000001", 1_000_000, Some(0)),
         Standing::Good
@@ -55,7 +55,7 @@ fn in_the_boot_of_the_agent_blocks_are_good_for_as_long_as_it_takes() {
 }
 
 #[test]
-fn after_a_reboot_blocks_are_good_until_others_may_have_them() {
+fn after_a_reboot_blocks_are_valid_until_the_quarantine_ends() {
     assert_eq!(standing("other", 100, Some(100)), Standing::Good);
     assert_eq!(standing("other", 699, Some(100)), Standing::Good);
     let Standing::Unproven(why) = standing("other", 700, Some(100)) else {
@@ -68,7 +68,7 @@ fn after_a_reboot_blocks_are_good_until_others_may_have_them() {
 }
 
 #[test]
-fn after_a_reboot_a_clock_that_went_back_proves_nothing() {
+fn after_a_reboot_a_clock_that_was_set_back_proves_nothing() {
     let Standing::Unproven(why) = standing("other", 99, Some(100)) else {
         panic!("the time to come proves nothing");
     };
@@ -77,7 +77,7 @@ fn after_a_reboot_a_clock_that_went_back_proves_nothing() {
 }
 
 #[test]
-fn a_confirmation_never_claims_more_than_it_was() {
+fn a_confirmation_is_rounded_down() {
     let exact = at(5) + Duration::from_millis(999);
     let read = Confirmed::read(Confirmed(exact).to_line().as_bytes()).unwrap();
     assert_eq!(read, Confirmed(at(5)));

@@ -21,7 +21,7 @@ fn addresses(texts: &[&str]) -> Reply {
 }
 
 #[test]
-fn a_node_without_free_addresses_has_the_agent_claim_a_block() {
+fn a_node_without_free_addresses_asks_the_agent_for_a_block() {
     let mut file = pool("rail0", &["10.0.0.32/32"]);
     let rig = rig(&file);
     rig.add("a");
@@ -50,7 +50,7 @@ fn a_node_without_free_addresses_has_the_agent_claim_a_block() {
 }
 
 #[test]
-fn without_an_agent_the_error_has_the_pool_its_numbers_and_the_remedy() {
+fn without_an_agent_the_error_has_the_pools_usage_and_a_remedy() {
     let rig = rig(&pool("rail0", &["10.0.0.32/31"]));
     rig.add("a");
     rig.add("b");
@@ -65,7 +65,7 @@ fn without_an_agent_the_error_has_the_pool_its_numbers_and_the_remedy() {
 }
 
 #[test]
-fn every_refusal_keeps_its_code_and_tells_what_is_here() {
+fn a_refusal_keeps_its_code_and_reports_the_nodes_usage() {
     let here = "all 1 IPv4 addresses in 1 block of this node are in use";
     for (code, msg) in [
         (Code::EXHAUSTED, "exhausted: 254 of 254 in use"),
@@ -86,7 +86,7 @@ fn every_refusal_keeps_its_code_and_tells_what_is_here() {
 }
 
 #[test]
-fn the_pool_is_named_once_whether_the_agent_names_it_or_not() {
+fn errors_name_the_pool_exactly_once() {
     for (code, said, wanted) in [
         (
             Code::EXHAUSTED,
@@ -117,7 +117,7 @@ fn the_pool_is_named_once_whether_the_agent_names_it_or_not() {
 }
 
 #[test]
-fn an_exhausted_pool_whose_addresses_only_rest_says_for_how_long() {
+fn an_exhausted_pool_reports_when_a_resting_address_is_free() {
     let rig = rig(&pool("rail0", &["10.0.0.32/31"]));
     rig.add("a");
     rig.add("b");
@@ -137,7 +137,7 @@ fn an_exhausted_pool_whose_addresses_only_rest_says_for_how_long() {
 }
 
 #[test]
-fn a_pool_that_this_node_has_no_part_of_is_asked_for_once() {
+fn the_agent_is_asked_once_for_a_missing_pool() {
     let rig = rig(&pool("other", &[]));
     assert_says(
         &rig.try_add("a").unwrap_err(),
@@ -167,7 +167,7 @@ fn a_pool_that_this_node_has_no_part_of_is_asked_for_once() {
 }
 
 #[test]
-fn a_namespace_that_the_file_does_not_admit_is_asked_for_once() {
+fn the_agent_is_asked_once_about_a_namespace_that_is_not_admitted() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     file.namespaces = Some(vec!["other".to_owned()]);
     let rig = rig(&file);
@@ -198,7 +198,7 @@ fn a_namespace_that_the_file_does_not_admit_is_asked_for_once() {
 }
 
 #[test]
-fn an_address_outside_the_nodes_blocks_is_made_by_the_agent() {
+fn an_address_outside_the_nodes_blocks_is_allocated_by_the_agent() {
     let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
     let agent = Agent::start(&rig, |request| match request.verb {
         Verb::Allocate => Some(addresses(&["10.0.0.200"])),
@@ -266,7 +266,7 @@ fn an_address_whose_block_was_shared_after_add_is_left_to_the_agent() {
 }
 
 #[test]
-fn a_reserved_address_is_the_clusters_even_inside_the_nodes_block() {
+fn a_reserved_address_is_allocated_by_the_agent_even_in_the_nodes_block() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     file.reserved = vec!["10.0.0.33".to_owned()];
     let rig = rig(&file);
@@ -297,7 +297,7 @@ fn one_family_may_come_from_the_block_and_the_other_from_the_agent() {
 }
 
 #[test]
-fn a_pool_may_leave_every_address_to_the_agent() {
+fn a_pool_may_let_the_agent_allocate_every_address() {
     let mut file = pool("rail0", &[]);
     file.allocation = Allocation::Agent;
     let rig = rig(&file);
@@ -316,7 +316,7 @@ fn a_pool_may_leave_every_address_to_the_agent() {
 }
 
 #[test]
-fn the_agent_may_send_an_attachment_to_the_blocks_or_away_from_them() {
+fn the_agent_may_override_where_an_attachments_address_comes_from() {
     let mut file = pool("rail0", &["10.0.0.32/32"]);
     file.allocation = Allocation::Agent;
     let rig = rig(&file);
@@ -360,7 +360,7 @@ fn only_the_family_that_is_short_comes_from_the_agent() {
 }
 
 #[test]
-fn where_stateful_sets_keep_their_addresses_other_pods_need_no_agent() {
+fn in_a_sticky_pool_other_pods_need_no_agent() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     file.allocation = Allocation::Sticky;
     for (pod, asks) in [
@@ -378,7 +378,7 @@ fn where_stateful_sets_keep_their_addresses_other_pods_need_no_agent() {
 }
 
 #[test]
-fn what_the_agent_took_back_meanwhile_is_not_used() {
+fn an_address_that_the_agent_released_meanwhile_is_not_used() {
     let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
     let asking = rig.file("asking/a@eth0");
     let agent = Agent::start(&rig, move |request| {
@@ -397,7 +397,7 @@ fn what_the_agent_took_back_meanwhile_is_not_used() {
 }
 
 #[test]
-fn del_keeps_an_add_that_is_still_asking_from_taking_the_answer() {
+fn del_stops_a_running_add_from_using_the_agents_answer() {
     let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
     rig.add("b");
     std::fs::create_dir_all(rig.file("asking")).unwrap();
@@ -432,7 +432,7 @@ fn an_agent_that_does_not_answer_leaves_nothing() {
 }
 
 #[test]
-fn an_agent_whose_blocks_others_take_first_costs_the_limit() {
+fn add_ends_at_the_limit_when_other_calls_take_the_claimed_blocks() {
     let rig = rig(&pool("rail0", &["10.0.0.32/32"]));
     rig.add("a");
     let agent = Agent::start(&rig, |_| Some(Reply::Local));
@@ -443,7 +443,7 @@ fn an_agent_whose_blocks_others_take_first_costs_the_limit() {
 }
 
 #[test]
-fn an_answer_that_contradicts_the_pool_is_refused_and_given_back() {
+fn an_answer_that_contradicts_the_pool_is_refused_and_released() {
     let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
     rig.add("held");
     for (answer, code, what) in [

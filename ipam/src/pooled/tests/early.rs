@@ -33,7 +33,7 @@ fn resting() -> Rig {
 }
 
 #[test]
-fn where_the_cluster_has_no_other_address_a_resting_one_is_given_and_probed() {
+fn an_exhausted_pool_allocates_a_resting_address_and_probes_it() {
     let rig = resting();
     let agent = Agent::start(&rig, |_| {
         Some(refused(Code::EXHAUSTED, "pool rail0: no address is left"))
@@ -50,7 +50,7 @@ fn where_the_cluster_has_no_other_address_a_resting_one_is_given_and_probed() {
 }
 
 #[test]
-fn another_block_comes_before_a_resting_address() {
+fn another_block_is_preferred_to_a_resting_address() {
     let rig = resting();
     let dir = rig.data_dir().to_owned();
     let agent = Agent::start(&rig, move |_| {
@@ -62,7 +62,7 @@ fn another_block_comes_before_a_resting_address() {
 }
 
 #[test]
-fn a_free_address_of_a_fallback_pool_comes_before_a_resting_one() {
+fn a_free_address_of_a_fallback_pool_is_preferred_to_a_resting_one() {
     let rig = resting();
     let mut file = pool("rail0", &["10.0.0.33/32"]);
     file.fallback = vec!["spare".parse().unwrap()];
@@ -77,7 +77,7 @@ fn a_free_address_of_a_fallback_pool_comes_before_a_resting_one() {
 }
 
 #[test]
-fn without_an_agent_a_resting_address_does_as_well() {
+fn without_an_agent_a_resting_address_is_allocated() {
     let rig = resting();
     assert_eq!(add(&rig, "b").unwrap(), given("10.0.0.33", true));
     assert_eq!(
@@ -98,7 +98,7 @@ fn an_address_of_a_block_that_changed_hands_is_probed() {
 }
 
 #[test]
-fn an_address_that_was_taken_over_is_probed_until_it_was_used_here() {
+fn an_address_of_a_taken_over_block_is_probed_until_used_here() {
     let mut file = pool("rail0", &["10.0.0.33/32"]);
     file.blocks[0].epoch = 2;
     file.cooldown_seconds = 0;
@@ -132,7 +132,7 @@ fn an_address_that_was_taken_over_is_probed_until_it_was_used_here() {
 }
 
 #[test]
-fn an_address_that_any_node_may_have_had_is_probed() {
+fn an_address_that_any_node_may_have_used_is_probed() {
     let rig = rig(&pool("rail0", &[]));
     let agent = Agent::start(&rig, |request| {
         Some(match request.verb {

@@ -31,7 +31,7 @@ fn faults() -> Vec<fn(usize) -> Fault> {
 }
 
 #[test]
-fn an_add_of_an_address_of_the_cluster_may_fail_or_die_at_any_step() {
+fn an_add_through_the_agent_may_fail_or_die_at_any_step() {
     for fault in faults() {
         let mut at = 0;
         loop {

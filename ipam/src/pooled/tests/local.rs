@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[test]
-fn add_gives_the_next_address_of_the_nodes_blocks() {
+fn add_allocates_the_next_address_of_the_nodes_blocks() {
     let mut file = pool("rail0", &["10.0.0.32/30", "10.0.0.64/30"]);
     file.ranges[0].gateway = Some("10.0.0.1".parse().unwrap());
     file.routes = vec![Route::new(
@@ -45,7 +45,7 @@ fn routes_and_dns_of_the_configuration_replace_those_of_the_pool() {
 }
 
 #[test]
-fn a_lease_says_whose_it_is() {
+fn a_lease_names_its_owner() {
     let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
     let own = Path::new("/proc/self/ns/net");
     rig.plugin
@@ -77,7 +77,7 @@ fn one_address_of_each_family_or_none() {
 }
 
 #[test]
-fn only_active_blocks_give_addresses() {
+fn addresses_come_only_from_active_blocks() {
     let mut file = pool("rail0", &[]);
     file.blocks = vec![
         block("10.0.0.16/30", BlockState::Draining),
@@ -115,7 +115,7 @@ fn a_block_that_is_being_drained_keeps_its_leases() {
 }
 
 #[test]
-fn an_exclusion_over_a_live_address_takes_it_from_nobody() {
+fn excluding_an_address_in_use_leaves_it_with_its_pod() {
     let mut file = pool("rail0", &["10.0.0.32/31"]);
     let rig = rig(&file);
     let held = rig.try_add("a").unwrap();
@@ -134,7 +134,7 @@ fn an_exclusion_over_a_live_address_takes_it_from_nobody() {
 }
 
 #[test]
-fn addresses_rest_for_as_long_as_the_pool_says() {
+fn addresses_rest_for_the_cooldown_of_the_pool() {
     let mut file = pool("rail0", &["10.0.0.32/32"]);
     file.cooldown_seconds = 90;
     let rig = rig(&file);
@@ -155,7 +155,7 @@ fn addresses_rest_for_as_long_as_the_pool_says() {
 }
 
 #[test]
-fn addresses_asked_for_by_name_are_given_from_the_nodes_blocks() {
+fn requested_addresses_are_allocated_from_the_nodes_blocks() {
     let mut file = pool("rail0", &["10.0.0.0/28", "fd00::10/127"]);
     file.ranges.push(range("fd00::/64"));
     file.ranges[0].gateway = Some("10.0.0.1".parse().unwrap());
@@ -193,7 +193,7 @@ fn addresses_asked_for_by_name_are_given_from_the_nodes_blocks() {
 }
 
 #[test]
-fn del_works_whatever_has_become_of_the_pool() {
+fn del_works_with_a_missing_or_damaged_pool() {
     let path = |rig: &Rig| rig.network().join("pool.json");
     let ends: [fn(&Path); 3] = [
         |path| std::fs::remove_file(path).unwrap(),
@@ -241,7 +241,7 @@ fn gc_ends_the_leases_of_its_own_network_only() {
 }
 
 #[test]
-fn check_tells_a_lost_lease() {
+fn check_reports_a_lost_lease() {
     let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
     let held = rig.try_add("a").unwrap();
     rig.del("a").unwrap();
@@ -254,7 +254,7 @@ fn check_tells_a_lost_lease() {
 }
 
 #[test]
-fn a_damaged_pool_names_the_file_and_the_remedy() {
+fn the_error_for_a_damaged_pool_names_the_file_and_the_remedy() {
     let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
     std::fs::write(rig.network().join("pool.json"), "{").unwrap();
     for error in [
@@ -281,7 +281,7 @@ fn a_damaged_pool_names_the_file_and_the_remedy() {
 }
 
 #[test]
-fn status_is_good_while_an_address_of_each_family_is_here() {
+fn status_succeeds_while_the_node_has_an_address_of_each_family() {
     let mut file = pool("rail0", &["10.0.0.32/32", "fd00::10/127"]);
     file.ranges.push(range("fd00::/64"));
     let rig = rig(&file);

@@ -65,7 +65,7 @@ fn after_the_quarantine_add_waits_for_the_agent() {
 }
 
 #[test]
-fn a_clock_that_went_back_over_the_reboot_proves_nothing() {
+fn a_clock_that_was_set_back_over_the_reboot_proves_nothing() {
     let rig = rebooted(Duration::ZERO);
     let now = rig.plugin.clock.now.get();
     rig.plugin.clock.now.set(now - Duration::from_secs(3600));
@@ -77,7 +77,7 @@ fn a_clock_that_went_back_over_the_reboot_proves_nothing() {
 }
 
 #[test]
-fn an_agent_that_confirms_nothing_is_asked_once() {
+fn an_agent_that_does_not_confirm_the_blocks_is_asked_once() {
     let rig = rebooted(Duration::from_secs(6000));
     let agent = Agent::start(&rig, |_| Some(Reply::Local));
     assert_says(
@@ -89,7 +89,7 @@ fn an_agent_that_confirms_nothing_is_asked_once() {
 }
 
 #[test]
-fn in_one_boot_add_works_without_agent_for_as_long_as_it_takes() {
+fn within_one_boot_add_always_works_without_agent() {
     let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
     rig.add("a");
     let far = rig.plugin.clock.now.get() + Duration::from_secs(90 * 86400);
@@ -98,7 +98,7 @@ fn in_one_boot_add_works_without_agent_for_as_long_as_it_takes() {
 }
 
 #[test]
-fn with_a_clock_that_nothing_has_set_add_waits_for_the_agent() {
+fn with_an_unsynchronized_clock_add_waits_for_the_agent() {
     let rig = rebooted(Duration::from_secs(5));
     rig.plugin.clock.synchronized.set(false);
     assert_says(

@@ -26,7 +26,7 @@ fn rig(pools: &[&str], fallback: &[&str]) -> Rig {
 }
 
 #[test]
-fn the_next_pool_is_used_where_the_first_is_exhausted() {
+fn the_next_pool_is_used_when_the_first_is_exhausted() {
     for rig in [
         rig(&["rail0", "spare"], &[]),
         rig(&["rail0"], &["spare", "rail0"]),
@@ -51,7 +51,7 @@ fn the_next_pool_is_used_where_the_first_is_exhausted() {
 }
 
 #[test]
-fn the_pool_of_the_greatest_priority_is_tried_first_then_as_they_are_named() {
+fn pools_are_tried_by_priority_and_then_in_order() {
     let rig = Rig::of_pools(&json!({ "pools": ["rail0", "spare", "third"] }));
     let file = |name: &str, third: u8, priority: i32| {
         let mut file = pool(name, &[&format!("10.{third}.0.32/32")]);
@@ -70,7 +70,7 @@ fn the_pool_of_the_greatest_priority_is_tried_first_then_as_they_are_named() {
 }
 
 #[test]
-fn what_may_pass_does_not_lead_to_the_next_pool() {
+fn a_passing_error_does_not_lead_to_the_next_pool() {
     let rig = rig(&["rail0", "spare"], &["spare"]);
     assert_says(
         &rig.try_add("b").unwrap_err(),
@@ -88,7 +88,7 @@ fn what_may_pass_does_not_lead_to_the_next_pool() {
 }
 
 #[test]
-fn what_ends_the_search_does_not_hide_why_it_came_so_far() {
+fn the_last_error_does_not_hide_the_earlier_ones() {
     let rig = rig(&["rail0"], &["misspelt"]);
     let _agent = Agent::start(&rig, |request| match request.pool.as_str() {
         "misspelt" => Some(refused(Code::POOL_UNKNOWN, "there is no IPPool misspelt")),
@@ -118,7 +118,7 @@ fn a_pool_for_other_nodes_or_namespaces_leads_to_the_next() {
 }
 
 #[test]
-fn where_no_pool_has_an_address_the_first_says_why_and_the_others_too() {
+fn when_every_pool_is_exhausted_the_error_has_each_reason() {
     let rig = rig(&["rail0", "spare"], &["third"]);
     let agent = Agent::start(&rig, |request| match request.pool.as_str() {
         "third" => Some(refused(
@@ -158,7 +158,7 @@ fn where_no_pool_has_an_address_the_first_says_why_and_the_others_too() {
 }
 
 #[test]
-fn an_address_asked_for_is_looked_for_in_every_pool() {
+fn a_requested_address_is_searched_in_every_pool() {
     let rig = rig(&["rail0", "spare"], &[]);
     let given = rig.request("b", &["10.1.0.34"]).unwrap();
     assert_eq!(given.ips[0].address.to_string(), "10.1.0.34/24");

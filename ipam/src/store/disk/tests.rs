@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn a_directory_on_the_nodes_own_disk_or_memory_is_taken() {
+fn a_directory_on_a_local_disk_or_in_memory_is_accepted() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(NodeDisk.shared(dir.path()).unwrap(), None);
     if Path::new("/dev/shm").exists() {
@@ -24,7 +24,7 @@ fn a_file_system_that_is_not_known_to_be_local_is_refused() {
 }
 
 #[test]
-fn files_and_directories_are_made_for_their_owner_alone() {
+fn files_and_directories_are_open_to_their_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("a/b");
     NodeDisk.make_directory(&folder).unwrap();
@@ -36,7 +36,7 @@ fn files_and_directories_are_made_for_their_owner_alone() {
 }
 
 #[test]
-fn a_file_without_an_end_or_a_writer_is_not_read() {
+fn an_endless_or_silent_file_is_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();

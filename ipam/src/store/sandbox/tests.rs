@@ -6,7 +6,7 @@ use std::path::Path;
 const OWN: &str = "/proc/self/ns/net";
 
 #[test]
-fn a_namespace_is_known_by_name_and_file() {
+fn a_namespace_is_identified_by_path_and_file() {
     let own = NetnsFile::at(Path::new(OWN)).unwrap();
     assert_eq!(own.fate(), Fate::There);
     let other = NetnsFile {
@@ -17,7 +17,7 @@ fn a_namespace_is_known_by_name_and_file() {
 }
 
 #[test]
-fn a_name_that_is_gone_is_evidence_only_where_its_directory_can_be_seen() {
+fn a_missing_namespace_is_evidence_only_if_its_directory_exists() {
     let dir = tempfile::tempdir().unwrap();
     let file = |path: &Path| NetnsFile {
         path: path.to_owned(),
@@ -41,7 +41,7 @@ fn a_name_that_is_gone_is_evidence_only_where_its_directory_can_be_seen() {
 }
 
 #[test]
-fn a_sandbox_is_what_the_runtime_said_of_it() {
+fn a_sandbox_comes_from_the_runtimes_arguments() {
     let args = Args::parse("K8S_POD_NAMESPACE=ns;K8S_POD_NAME=a;K8S_POD_UID=u-1").unwrap();
     let sandbox = Sandbox::of(&args, Path::new(OWN));
     assert_eq!(

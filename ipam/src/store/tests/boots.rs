@@ -20,7 +20,7 @@ fn read_another_boot_id(rig: &Rig) {
 
 /// `boot-important-backup` in a foreign dataDir was removed with all in it.
 #[test]
-fn a_directory_that_only_looks_like_one_of_a_boot_is_left_alone() {
+fn a_directory_that_only_looks_like_a_boots_is_kept() {
     let rig = single("10.0.0.0/24");
     let foreign = [
         "boot-important-backup/file",
@@ -40,7 +40,7 @@ fn a_directory_that_only_looks_like_one_of_a_boot_is_left_alone() {
 }
 
 #[test]
-fn a_foreign_directory_in_the_place_of_ours_is_refused_and_stays() {
+fn a_foreign_directory_in_place_of_ours_is_refused_and_kept() {
     let rig = single("10.0.0.0/24");
     let file = rig.network().join("boot-unfinished/leases/file");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -87,7 +87,7 @@ fn another_boot_id_does_not_free_the_address_of_a_living_namespace() {
 }
 
 #[test]
-fn the_agent_does_not_take_living_leases_of_another_boot_id_for_none() {
+fn the_agent_sees_living_leases_of_another_boot_id() {
     let rig = single("10.0.0.0/24");
     rig.add_in("a", Path::new(LIVING)).unwrap();
     read_another_boot_id(&rig);
@@ -104,7 +104,7 @@ fn the_agent_does_not_take_living_leases_of_another_boot_id_for_none() {
 }
 
 #[test]
-fn a_lease_from_a_time_still_to_come_proves_another_kernel() {
+fn a_lease_from_the_future_proves_another_kernel() {
     let rig = single("10.0.0.4/32");
     rig.add_in("a", Path::new(LIVING)).unwrap();
     read_another_boot_id(&rig);
@@ -113,7 +113,7 @@ fn a_lease_from_a_time_still_to_come_proves_another_kernel() {
 }
 
 #[test]
-fn leases_whose_namespaces_are_gone_are_cleared_with_their_boot() {
+fn leases_of_an_earlier_boot_without_namespaces_are_removed() {
     let rig = single("10.0.0.4/32");
     let dir = tempfile::tempdir().unwrap();
     let gone = dir.path().join("cni-1");

@@ -35,7 +35,7 @@ fn with_damage(mut then: impl FnMut(&Rig, &str)) {
 }
 
 #[test]
-fn a_damaged_lease_concerns_its_owner_only() {
+fn a_damaged_lease_affects_only_its_owner() {
     with_damage(|rig, damage| {
         let error = rig.try_add("a").unwrap_err();
         assert_eq!(error.code, Code::STORE_CORRUPT, "{damage}: {error}");
@@ -49,7 +49,7 @@ fn a_damaged_lease_concerns_its_owner_only() {
 }
 
 #[test]
-fn del_of_a_damaged_lease_gives_its_addresses_back() {
+fn del_of_a_damaged_lease_releases_its_addresses() {
     with_damage(|rig, damage| {
         rig.del("a").unwrap_or_else(|e| panic!("{damage}: {e}"));
         rig.assert_sound(damage);
@@ -80,7 +80,7 @@ fn a_lease_that_names_an_address_twice_ends_with_one_del() {
 }
 
 #[test]
-fn gc_gives_back_what_damaged_leases_held() {
+fn gc_releases_the_addresses_of_damaged_leases() {
     with_damage(|rig, damage| {
         rig.gc(&[]).unwrap_or_else(|e| panic!("{damage}: {e}"));
         assert_eq!(rig.names("addresses"), [""; 0], "{damage}");
@@ -88,7 +88,7 @@ fn gc_gives_back_what_damaged_leases_held() {
 }
 
 #[test]
-fn the_lease_of_another_is_not_taken_for_ones_own() {
+fn a_copied_lease_is_not_accepted_for_another_attachment() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
     fs::copy(rig.file("leases/a@eth0"), rig.file("leases/b@eth0")).unwrap();
@@ -108,7 +108,7 @@ fn the_lease_of_another_is_not_taken_for_ones_own() {
 }
 
 #[test]
-fn an_address_that_was_taken_from_a_lease_by_hand_stays_with_its_new_owner() {
+fn an_address_reassigned_by_hand_stays_with_its_new_owner() {
     let rig = dual(4);
     rig.add("a");
     fs::remove_file(rig.file("addresses/10.0.0.1")).unwrap();
@@ -119,7 +119,7 @@ fn an_address_that_was_taken_from_a_lease_by_hand_stays_with_its_new_owner() {
 }
 
 #[test]
-fn a_store_moved_without_its_hard_links_still_gives_addresses_back() {
+fn a_store_copied_without_hard_links_still_releases_addresses() {
     let rig = dual(4);
     rig.add("a");
     rig.add("b");
@@ -135,7 +135,7 @@ fn a_store_moved_without_its_hard_links_still_gives_addresses_back() {
 }
 
 #[test]
-fn addresses_that_host_local_gave_stay_taken_until_it_takes_them_back() {
+fn addresses_of_host_local_stay_taken_until_its_del() {
     let rig = Rig::new(&serde_json::json!({"subnet": "10.0.0.0/29"}));
     fs::create_dir(rig.network()).unwrap();
     fs::write(rig.network().join("lock"), "").unwrap();
@@ -159,7 +159,7 @@ fn addresses_that_host_local_gave_stay_taken_until_it_takes_them_back() {
 }
 
 #[test]
-fn a_foreign_file_keeps_its_own_address_and_no_other() {
+fn a_foreign_file_blocks_only_its_own_address() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
     fs::write(rig.file("addresses/10.0.0.2"), "kept for the storage head\n").unwrap();
@@ -184,7 +184,7 @@ fn a_foreign_file_keeps_its_own_address_and_no_other() {
 }
 
 #[test]
-fn a_directory_in_place_of_a_lease_is_named() {
+fn the_error_names_a_directory_in_place_of_a_lease() {
     let rig = single("10.0.0.0/24");
     rig.add("b");
     fs::create_dir(rig.file("leases/a@eth0")).unwrap();
@@ -198,7 +198,7 @@ fn a_directory_in_place_of_a_lease_is_named() {
 }
 
 #[test]
-fn a_file_in_place_of_the_store_is_named() {
+fn the_error_names_a_file_in_place_of_the_store() {
     let rig = single("10.0.0.0/24");
     fs::write(rig.network(), "").unwrap();
     for error in [
@@ -215,7 +215,7 @@ fn a_file_in_place_of_the_store_is_named() {
 }
 
 #[test]
-fn a_damaged_cursor_costs_the_order_only() {
+fn a_damaged_cursor_changes_only_the_order() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
     rig.add("b");
@@ -254,7 +254,7 @@ fn a_network_file_system_is_refused() {
 }
 
 #[test]
-fn an_administrator_can_read_who_has_an_address_since_when() {
+fn an_administrator_can_read_the_holder_of_an_address() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
     let text = fs::read_to_string(rig.file("addresses/10.0.0.1")).unwrap();

@@ -26,7 +26,7 @@ fn probed(address: &str) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn a_resting_address_is_given_at_once_to_who_probes_and_to_no_other() {
+fn a_resting_address_goes_only_to_a_plugin_that_probes() {
     let rig = single("10.0.0.4/32");
     assert_eq!(add(&rig, "a", "p").unwrap(), [("10.0.0.4".to_owned(), false)]);
     rig.pass(Duration::from_secs(60));
@@ -43,7 +43,7 @@ fn a_resting_address_is_given_at_once_to_who_probes_and_to_no_other() {
 }
 
 #[test]
-fn a_pod_gets_its_own_resting_address_before_the_one_that_rested_longest() {
+fn a_pod_gets_its_own_resting_address_first() {
     let rig = single("10.0.0.0/30");
     for (id, pod) in [("a", "one"), ("b", "two")] {
         add(&rig, id, pod).unwrap();
@@ -69,7 +69,7 @@ fn a_pod_gets_its_own_resting_address_before_the_one_that_rested_longest() {
 
 /// The main plugin found another host with the address and gave it back at once.
 #[test]
-fn an_address_that_was_given_back_at_once_is_the_last_choice() {
+fn an_address_that_was_released_at_once_is_the_last_choice() {
     let rig = single("10.0.0.0/30");
     add(&rig, "a", "one").unwrap();
     add(&rig, "b", "two").unwrap();
@@ -86,7 +86,7 @@ fn an_address_that_was_given_back_at_once_is_the_last_choice() {
 }
 
 #[test]
-fn an_address_that_is_free_or_asked_for_comes_first() {
+fn free_and_requested_addresses_come_before_resting_ones() {
     let rig = single("10.0.0.0/30");
     add(&rig, "a", "one").unwrap();
     rig.pass(Duration::from_secs(60));
@@ -101,7 +101,7 @@ fn an_address_that_is_free_or_asked_for_comes_first() {
 }
 
 #[test]
-fn a_result_without_a_place_for_it_gives_no_resting_address() {
+fn an_old_version_gets_no_resting_address() {
     let rig = single("10.0.0.4/32");
     rig.add("a");
     rig.pass(Duration::from_secs(60));

@@ -86,7 +86,7 @@ fn a_failure_at_any_step_of_the_first_add_leaves_nothing() {
 }
 
 #[test]
-fn add_may_die_at_any_step() {
+fn add_killed_at_any_step_loses_no_address() {
     for torn in [false, true] {
         at_every_step(|at| {
             let rig = dual(3);
@@ -113,7 +113,7 @@ fn add_may_die_at_any_step() {
 }
 
 #[test]
-fn the_first_add_of_a_boot_may_die_at_any_step() {
+fn the_first_add_of_a_boot_killed_at_any_step_loses_no_address() {
     at_every_step(|at| {
         let rig = dual(3);
         rig.add("old");
@@ -128,7 +128,7 @@ fn the_first_add_of_a_boot_may_die_at_any_step() {
 }
 
 #[test]
-fn del_may_die_at_any_step() {
+fn del_killed_at_any_step_loses_no_address() {
     for torn in [false, true] {
         at_every_step(|at| {
             let rig = dual(3);
@@ -145,7 +145,7 @@ fn del_may_die_at_any_step() {
 }
 
 #[test]
-fn a_failure_at_any_step_of_del_is_mended_by_the_next_call() {
+fn a_failure_at_any_step_of_del_is_repaired_by_the_next_call() {
     at_every_step(|at| {
         let rig = dual(3);
         rig.add("a");
@@ -166,7 +166,7 @@ fn a_failure_at_any_step_of_del_is_mended_by_the_next_call() {
 }
 
 #[test]
-fn whoever_puts_things_right_may_die_as_well() {
+fn a_call_killed_during_recovery_loses_no_address() {
     for first in 0..12 {
         for second in 0..8 {
             let rig = dual(3);
@@ -216,7 +216,7 @@ fn del_succeeds_on_a_full_disk_and_frees_the_address() {
 }
 
 #[test]
-fn a_read_only_disk_still_answers_what_is_known() {
+fn a_read_only_store_can_still_be_queried() {
     let rig = single("10.0.0.0/24");
     let held = rig.try_add("a").unwrap();
     rig.fault(Fault::ReadOnly);

@@ -83,7 +83,7 @@ fn a_moved_lease_is_younger_than_a_gc_that_began_before() {
 
 /// The agent judged by the old namespace, and between its look and the lock ADD came again.
 #[test]
-fn what_was_concluded_from_the_old_namespace_does_not_end_a_moved_lease() {
+fn the_end_of_the_old_namespace_does_not_end_a_moved_lease() {
     let rig = single("10.0.0.0/24");
     let (_dir, old, new) = namespaces();
     rig.add_in("a", &old).unwrap();
@@ -105,7 +105,7 @@ fn what_was_concluded_from_the_old_namespace_does_not_end_a_moved_lease() {
 }
 
 #[test]
-fn a_move_that_fails_or_dies_leaves_the_lease_whole() {
+fn a_failed_or_killed_move_leaves_the_lease_intact() {
     let faults = [
         Fault::Fail { at: 0, errno: EIO },
         Fault::Fail { at: 0, errno: ENOSPC },
@@ -140,7 +140,7 @@ fn a_move_that_fails_or_dies_leaves_the_lease_whole() {
 }
 
 #[test]
-fn a_namespace_that_is_not_there_any_more_is_forgotten() {
+fn a_missing_namespace_is_dropped_from_the_lease() {
     let rig = single("10.0.0.0/24");
     let (_dir, old, _) = namespaces();
     rig.add_in("a", &old).unwrap();

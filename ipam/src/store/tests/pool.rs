@@ -75,7 +75,7 @@ fn commit_api(locked: &Locked, id: &str, ip: IpAddr) -> Result<(), Error> {
 }
 
 #[test]
-fn a_pool_is_replaced_whole_whatever_step_fails() {
+fn a_pool_is_replaced_atomically_whatever_step_fails() {
     let mut steps = 0;
     loop {
         let rig = single("10.0.0.0/24");
@@ -114,7 +114,7 @@ fn a_pool_is_replaced_whole_whatever_step_fails() {
 }
 
 #[test]
-fn a_confirmation_counts_for_the_next_boot() {
+fn a_confirmation_is_valid_in_the_next_boot() {
     let rig = single("10.0.0.0/24");
     with(&rig, |store| {
         let locked = store.enter().unwrap();
@@ -134,7 +134,7 @@ fn a_confirmation_counts_for_the_next_boot() {
 }
 
 #[test]
-fn what_the_pool_reserves_is_counted_apart() {
+fn reserved_addresses_are_counted_separately() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
     rig.add("b");
@@ -153,7 +153,7 @@ fn what_the_pool_reserves_is_counted_apart() {
 }
 
 #[test]
-fn a_block_is_idle_once_nothing_of_it_is_held_or_rests() {
+fn a_block_is_idle_once_no_address_is_held_or_rests() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
     rig.add("b");
@@ -187,7 +187,7 @@ fn a_block_is_idle_once_nothing_of_it_is_held_or_rests() {
 }
 
 #[test]
-fn a_lease_that_was_looked_at_is_released_only_while_it_is_the_same() {
+fn a_lease_is_released_only_if_it_is_unchanged() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
     rig.add("b");
@@ -223,7 +223,7 @@ fn a_damaged_lease_is_reported_and_keeps_its_addresses() {
 }
 
 #[test]
-fn an_address_of_the_cluster_is_handed_over_to_the_agent_not_to_rest() {
+fn an_address_of_the_cluster_goes_to_the_agent_without_resting() {
     let rig = single("10.0.0.0/24");
     let ip: IpAddr = "10.0.0.200".parse().unwrap();
     with(&rig, |store| {
@@ -254,7 +254,7 @@ fn an_address_of_the_cluster_is_handed_over_to_the_agent_not_to_rest() {
 }
 
 #[test]
-fn a_later_release_of_the_same_address_is_not_taken_for_the_earlier_one() {
+fn a_later_release_of_an_address_is_not_ended_with_an_earlier_one() {
     let rig = single("10.0.0.0/24");
     let ip: IpAddr = "10.0.0.200".parse().unwrap();
     let once = |id: &str| {
@@ -272,7 +272,7 @@ fn a_later_release_of_the_same_address_is_not_taken_for_the_earlier_one() {
 }
 
 #[test]
-fn del_may_die_at_any_step_of_a_hand_over() {
+fn del_killed_at_any_step_of_a_hand_over_loses_no_address() {
     let ip: IpAddr = "10.0.0.200".parse().unwrap();
     let mut at = 0;
     loop {

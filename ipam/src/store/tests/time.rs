@@ -9,7 +9,7 @@ use std::fs;
 use std::time::{Duration, SystemTime};
 
 #[test]
-fn a_released_address_rests_by_the_clock_that_nobody_sets() {
+fn the_rest_of_an_address_ignores_changes_of_the_wall_clock() {
     let rig = single("10.0.0.4/32");
     rig.add("a");
     rig.del("a").unwrap();
@@ -32,7 +32,7 @@ fn a_released_address_rests_by_the_clock_that_nobody_sets() {
 }
 
 #[test]
-fn the_rest_can_be_set_and_left_out() {
+fn the_cooldown_can_be_set_and_disabled() {
     for (cooldown, wait) in [(0, 0), (5, 5), (600, 600)] {
         let rig = Rig::new(&json!({"subnet": "10.0.0.4/32", "cooldown": cooldown}));
         rig.add("a");
@@ -51,7 +51,7 @@ fn the_rest_can_be_set_and_left_out() {
 }
 
 #[test]
-fn addresses_come_round_before_they_come_back() {
+fn every_address_is_used_before_one_is_reused() {
     let rig = Rig::new(&json!({"subnet": "10.0.0.0/29", "gateway": "none", "cooldown": 0}));
     let given: Vec<String> = (0..8)
         .map(|i| {
@@ -80,7 +80,7 @@ fn addresses_that_have_rested_do_not_pile_up() {
 
 /// Every DEL listed all that rested, so that a node with many pays for each of them each time.
 #[test]
-fn a_del_does_not_pay_for_each_address_that_rests() {
+fn the_cost_of_del_does_not_grow_with_the_resting_addresses() {
     let rig = Rig::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]], "cooldown": 600}));
     for i in 0..400 {
         rig.add(&format!("pod-{i}"));
@@ -99,7 +99,7 @@ fn a_del_does_not_pay_for_each_address_that_rests() {
 }
 
 #[test]
-fn gc_costs_what_its_leases_cost_and_not_their_square() {
+fn gc_costs_time_linear_in_its_leases() {
     let listed = |leases: usize| {
         let rig = Rig::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]], "cooldown": 600}));
         for i in 0..leases {
@@ -116,7 +116,7 @@ fn gc_costs_what_its_leases_cost_and_not_their_square() {
 }
 
 #[test]
-fn gc_lets_an_add_have_the_lock_between_its_leases() {
+fn gc_releases_the_lock_between_its_leases() {
     let rig = Rig::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]]}));
     for i in 0..400 {
         rig.add(&format!("pod-{i}"));
@@ -138,7 +138,7 @@ fn gc_lets_an_add_have_the_lock_between_its_leases() {
 }
 
 #[test]
-fn add_makes_room_on_a_full_disk_from_what_has_rested() {
+fn add_on_a_full_disk_removes_rested_addresses() {
     let rig = Rig::new(&json!({"subnet": "10.0.0.0/24", "gateway": "none", "cooldown": 1}));
     for id in ["a", "b", "c"] {
         rig.add(id);
@@ -161,7 +161,7 @@ fn add_makes_room_on_a_full_disk_from_what_has_rested() {
 }
 
 #[test]
-fn leases_of_an_earlier_boot_are_nobodys() {
+fn leases_of_an_earlier_boot_are_void() {
     let rig = dual(3);
     rig.add("a");
     rig.add("b");
@@ -184,7 +184,7 @@ fn leases_of_an_earlier_boot_are_nobodys() {
 }
 
 #[test]
-fn del_of_what_never_was_makes_no_files() {
+fn del_without_a_lease_makes_no_files() {
     let rig = single("10.0.0.0/24");
     rig.del("a").unwrap();
     rig.gc(&[]).unwrap();
@@ -192,7 +192,7 @@ fn del_of_what_never_was_makes_no_files() {
 }
 
 #[test]
-fn whoever_keeps_the_lock_is_named() {
+fn the_error_names_the_process_that_holds_the_lock() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
     let file = fs::File::open(rig.network().join("lock")).unwrap();
@@ -213,7 +213,7 @@ fn whoever_keeps_the_lock_is_named() {
 }
 
 #[test]
-fn a_short_wait_for_the_lock_is_no_error() {
+fn a_call_waits_for_the_lock() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
     let file = fs::File::open(rig.network().join("lock")).unwrap();
@@ -227,7 +227,7 @@ fn a_short_wait_for_the_lock_is_no_error() {
 }
 
 #[test]
-fn a_store_removed_under_a_waiting_call_is_made_anew() {
+fn a_store_removed_under_a_waiting_call_is_recreated() {
     let rig = single("10.0.0.0/24");
     rig.add("a");
     let file = fs::File::open(rig.network().join("lock")).unwrap();

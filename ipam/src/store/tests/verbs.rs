@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[test]
-fn add_again_answers_what_it_answered_whatever_has_become_of_the_configuration() {
+fn a_repeated_add_gives_the_same_result_under_a_new_configuration() {
     let mut rig = Rig::new(&json!({
         "subnet": "10.0.0.0/24", "gateway": "10.0.0.9",
         "routes": [{"dst": "10.9.0.0/16", "gw": "10.0.0.9", "mtu": 2044, "table": 7}], "dns": {"nameservers": ["10.0.0.53"]},
@@ -38,7 +38,7 @@ fn add_again_answers_what_it_answered_whatever_has_become_of_the_configuration()
 }
 
 #[test]
-fn add_again_may_not_ask_for_another_address() {
+fn a_repeated_add_cannot_request_another_address() {
     let rig = single("10.0.0.0/24");
     rig.request("a", &["10.0.0.5"]).unwrap();
     rig.request("a", &["10.0.0.5"]).unwrap();
@@ -85,7 +85,7 @@ fn an_address_in_use_is_refused_with_its_owner() {
 }
 
 #[test]
-fn all_sets_or_none() {
+fn add_allocates_from_all_sets_or_none() {
     let rig = Rig::new(&json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::4/128"}]]}));
     rig.add("a");
     let error = rig.try_add("b").unwrap_err();
@@ -106,7 +106,7 @@ fn requested_addresses_do_not_move_the_cursor() {
 }
 
 #[test]
-fn check_finds_what_has_changed() {
+fn check_reports_every_change() {
     let rig = dual(4);
     let result = rig.try_add("a").unwrap();
     rig.check("a", &result).unwrap();
@@ -143,7 +143,7 @@ fn check_finds_what_has_changed() {
 }
 
 #[test]
-fn gc_releases_what_is_not_valid_and_nothing_of_other_networks() {
+fn gc_releases_only_invalid_leases_of_its_own_network() {
     let mut rig = dual(4);
     for id in ["a", "b", "c"] {
         rig.add(id);
@@ -200,7 +200,7 @@ fn gc_keeps_leases_that_are_younger_than_its_list() {
 }
 
 #[test]
-fn gc_goes_on_after_an_error_and_tells_it() {
+fn gc_continues_after_an_error_and_reports_it() {
     let rig = dual(4);
     for id in ["a", "b", "c"] {
         rig.add(id);
@@ -222,7 +222,7 @@ fn gc_goes_on_after_an_error_and_tells_it() {
 }
 
 #[test]
-fn status_tells_what_add_would_meet() {
+fn status_reports_the_error_of_add() {
     let rig = single("10.0.0.4/31");
     rig.status().unwrap();
     rig.add("a");
@@ -239,7 +239,7 @@ fn status_tells_what_add_would_meet() {
 }
 
 #[test]
-fn an_exhausted_range_tells_the_trap_of_a_subnet_written_by_one_of_its_addresses() {
+fn an_exhausted_range_explains_a_subnet_with_host_bits() {
     let rig = Rig::new(&json!({"range": "192.168.5.154/30"}));
     assert_eq!(
         [rig.add("a"), rig.add("b")],

@@ -35,7 +35,7 @@ fn device(node: &Node, links: Vec<Link>) -> String {
 }
 
 #[test]
-fn a_bond_whose_ports_the_driver_joined_has_their_one_device_whichever_is_active() {
+fn a_lag_bond_has_one_device_whichever_port_is_active() {
     let node = Node::bare();
     node.device("mlx5_bond_0", "0000:3b:00.0")
         .port("mlx5_bond_0", 1, "Ethernet", "4: ACTIVE")

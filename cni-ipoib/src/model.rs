@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node for tests: two namespaces behind [`Kernel`](crate::kernel::Kernel), a sysfs, an IPAM plugin and a pod.
 //!
-//! The kernel knows links, addresses and routes, counts the requests made of it, and fails any one of them: before it
+//! The kernel has links, addresses and routes. It counts its requests and can fail any one of them: before it
 //! takes effect, after, or that one and every later one.
 
 mod bond;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the module tests share: a plugin in a directory of its own, on a disk and a clock that do as they are told.
+//! Shared by the module tests: a plugin with its own directory, and a disk and clock under the test's
+//! control.
 
 use crate::RdmaIpam;
 use crate::clock::Clock;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// When a disk stops doing as it should.
+/// The fault of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -28,9 +29,9 @@ pub(crate) enum Fault {
         at: usize,
         torn: bool,
     },
-    /// Nothing new fits.
+    /// The disk is full.
     Full,
-    /// Nothing can be changed.
+    /// The disk is read-only.
     ReadOnly,
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct FaultyDisk {
     pub(crate) fault: Cell<Fault>,
     pub(crate) changes: Cell<usize>,
     pub(crate) shared: Cell<Option<&'static str>>,
-    /// How many more files fit; any number if none. A file that is removed makes room for another.
+    /// How many more files fit; `None` is unlimited. A removed file makes room for another.
     pub(crate) room: Cell<Option<usize>>,
     /// How many names of directories were read.
     pub(crate) listed: Cell<usize>,
@@ -58,7 +59,7 @@ impl FaultyDisk {
         }
     }
 
-    /// Makes a change, or part of it, or none. `grows` is whether it needs room on the disk.
+    /// Makes a change, a part of it, or none. `grows` is whether it needs space on the disk.
     fn change(
         &self,
         grows: bool,
@@ -177,11 +178,11 @@ impl Clock for HandClock {
     }
 }
 
-/// The plugin, with one network in a directory that goes with it.
+/// The plugin, with one network in a temporary directory.
 pub(crate) struct Rig {
     pub(crate) plugin: RdmaIpam<FaultyDisk, HandClock>,
     pub(crate) ipam: Value,
-    /// Where below the data directory the store is that the files are looked at of.
+    /// The directory of the examined store, below the data directory.
     pub(crate) place: &'static str,
     dir: TempDir,
 }
@@ -194,7 +195,7 @@ pub(crate) fn attachment(id: &str) -> Attachment {
 }
 
 impl Rig {
-    /// A rig whose `ipam` is `ipam` and a `dataDir` of its own.
+    /// A rig with `ipam` and its own `dataDir`.
     pub(crate) fn new(ipam: &Value) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut ipam = ipam.clone();
@@ -228,7 +229,7 @@ impl Rig {
         }
     }
 
-    /// A rig for a network of pools that looks at the files of pool `rail0`.
+    /// A rig for a network of pools. It examines the files of pool `rail0`.
     pub(crate) fn of_pools(ipam: &Value) -> Self {
         Self {
             place: "pools/rail0",
@@ -295,7 +296,7 @@ impl Rig {
         self.plugin.add(&self.call(&json!({})), &attachment(id), netns)
     }
 
-    /// ADD, which must succeed; the addresses it gives.
+    /// ADD, which must succeed. Returns the addresses.
     pub(crate) fn add(&self, id: &str) -> Vec<String> {
         let result = self.try_add(id).unwrap_or_else(|e| panic!("ADD {id}: {e:?}"));
         result.ips.iter().map(|ip| ip.address.ip().to_string()).collect()
@@ -342,8 +343,8 @@ impl Rig {
         names
     }
 
-    /// Fails unless the files are those of a store in which nobody is at work: every lease holds its addresses, every
-    /// address belongs to a lease, no address to two.
+    /// Fails unless the files are those of an idle store: every lease holds its addresses, every address
+    /// belongs to one lease, and no address to two.
     pub(crate) fn assert_sound(&self, when: &str) {
         use std::os::unix::fs::MetadataExt;
         let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();

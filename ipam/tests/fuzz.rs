@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Inputs that no one meant: configurations, environments, files of the store and answers of an agent, each a valid one that was
-//! changed at random. `docs/design/fuzz.md` has the figures, and the command that does this for hours.
+//! Random changes to valid inputs: configurations, environments, files of the store and answers of an agent.
+//! `docs/design/fuzz.md` has the figures, and the command that does this for hours.
 //!
-//! Invariant of every case: no panic, no allocation beyond [`MOST_BYTES`], no file outside the data directory, exactly one
-//! JSON document for an error, and success of DEL where it is promised.
+//! Invariant of every case: no panic, no allocation beyond [`MOST_BYTES`], no file outside the data
+//! directory, exactly one JSON document for an error, and success of DEL if it is promised.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use common::cni::{Env, Streams, dispatch};
@@ -21,11 +21,11 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What one call may have allocated at any moment, in bytes. The configurations here have some kilobytes, and a file that
-/// is read has at most 16 MiB.
+/// The most that one call may have allocated at any moment, in bytes. The configurations here have some
+/// kilobytes, and a file has at most 16 MiB.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Counts what each thread has allocated.
+/// Counts the allocations of each thread.
 struct Counting;
 
 thread_local! {
@@ -37,27 +37,28 @@ thread_local! {
 static ALLOCATOR: Counting = Counting;
 
 #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
-// Safety: memory comes from and goes to the system's allocator; counting changes plain thread-local numbers only.
+// SAFETY: memory comes from and returns to the system's allocator; counting only changes thread-local
+// numbers.
 unsafe impl std::alloc::GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: std::alloc::Layout) -> *mut u8 {
         let now = NOW.get().wrapping_add(layout.size());
         NOW.set(now);
-        // What another thread allocated and this one freed makes the number wrap.
+        // The number wraps if this thread frees memory of another.
         if now < usize::MAX / 2 && now > MOST.get() {
             MOST.set(now);
         }
-        // Safety: the caller's promises are passed on.
+        // SAFETY: the caller's promises are passed on.
         unsafe { std::alloc::System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: std::alloc::Layout) {
         NOW.set(NOW.get().wrapping_sub(layout.size()));
-        // Safety: the caller's promises are passed on.
+        // SAFETY: the caller's promises are passed on.
         unsafe { std::alloc::System.dealloc(memory, layout) }
     }
 }
 
-/// The node's file system as far as it lies below a folder; a changed `dataDir` must not lead out of it.
+/// The node's file system below a folder; a changed `dataDir` must not lead out of it.
 struct Confined(PathBuf);
 
 impl Confined {
@@ -125,7 +126,7 @@ impl Disk for Confined {
     }
 }
 
-/// A node in a folder of its own, and what it was asked last.
+/// A node with its own folder, and its last call.
 struct Rig {
     dir: TempDir,
     plugin: RdmaIpam<Confined>,
@@ -159,7 +160,7 @@ impl Rig {
             "cni.dev/valid-attachments": [{"containerID": "keep", "ifname": "net1"}]})
     }
 
-    /// Serves a call and holds what every answer must hold; whether it succeeded, and the document.
+    /// Serves a call and checks the invariant. Returns whether it succeeded, and the document.
     fn call(&self, case: &str, verb: &str, env: &[(&str, String)], stdin: &[u8]) -> (bool, Value) {
         let mut all: Vec<(&str, String)> = [
             ("CNI_COMMAND", verb),
@@ -252,7 +253,7 @@ fn changed_conf(random: &mut Random, rig: &Rig) -> Vec<u8> {
     for _ in 0..random.below(4) {
         mutate::json(random, &mut conf);
     }
-    // Most changed folders lead out of this one, and then nothing but the refusal is seen.
+    // Most changed folders lead out of this one, where only the refusal is visible.
     if conf.pointer("/ipam/dataDir").is_some_and(Value::is_string) && !random.one_in(8) {
         conf["ipam"]["dataDir"] = json!(rig.dir.path());
     }
@@ -291,7 +292,7 @@ fn configurations_and_environments() {
             }
         }
     });
-    // From a seed on its own either may be missing.
+    // A single seed may lack either.
     assert!(
         given + refused <= 3 || (given > 0 && refused > 0),
         "{given} ADDs succeeded, {refused} did not"
@@ -312,7 +313,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A store with two leases, an address that rests, and what a killed call may leave; its folder.
+/// A store with two leases, a resting address, and leftovers of a killed call. Returns its folder.
 fn used_store(case: &str, random: &mut Random, rig: &Rig, ipam: &Value, store: &Path) {
     let conf = rig.conf(ipam).to_string().into_bytes();
     for id in ["keep", "gone", "c1"] {
@@ -338,7 +339,7 @@ fn of(id: &str) -> [(&'static str, String); 1] {
     [("CNI_CONTAINERID", id.to_owned())]
 }
 
-/// Changes a file below `store`, in place, so that hard links stay what they are.
+/// Changes a file below `store` in place, so that hard links stay.
 fn damage(random: &mut Random, store: &Path) {
     let file = random.pick(&files(store)).clone();
     let mut content = std::fs::read(&file).unwrap_or_default();
@@ -352,7 +353,7 @@ fn damage(random: &mut Random, store: &Path) {
     }
     if std::fs::write(&file, content).is_ok() && random.one_in(8) {
         let name = random.text("10.0.0.1").replace(['/', '\0'], "_");
-        // Some of these names are none.
+        // Some of these names do not exist.
         let _ = std::fs::rename(&file, store.join(name));
     }
 }
@@ -386,7 +387,7 @@ fn files_of_the_store() {
     });
 }
 
-/// Answers of an agent, of which the first is asked for by a node without a block.
+/// Answers of an agent. The first is for a node without a block.
 fn replies() -> Vec<Value> {
     vec![
         json!({"answer": "local"}),
@@ -413,7 +414,7 @@ fn changed_replies(random: &mut Random) -> Vec<Vec<u8>> {
     (0..3).map(changed).collect()
 }
 
-/// An agent that gives `answers` in turn, until a caller says nothing.
+/// An agent that gives `answers` in turn, until a connection has no request.
 fn agent(listener: UnixListener, answers: Vec<Vec<u8>>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         for (stream, answer) in listener.incoming().zip(answers.iter().cycle()) {
@@ -423,7 +424,7 @@ fn agent(listener: UnixListener, answers: Vec<Vec<u8>>) -> std::thread::JoinHand
                 return;
             }
             serde_json::from_str::<ipam::agent::Request>(&line).unwrap();
-            // The plugin may have gone by then.
+            // The plugin may have ended by then.
             let _ = stream.write_all(answer);
         }
     })

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The binary with pools of a cluster: beside an agent that claims blocks by the library's own means, at once and killed.
+//! The binary with pools of a cluster: many at once or killed, beside an agent that claims blocks through the
+//! library.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use ipam::agent::{Reply, Request, Verb};
@@ -133,7 +134,7 @@ impl Agent {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let mut line = String::new();
-                // A plugin that is killed says nothing, or half a line.
+                // A killed plugin sends nothing, or half a line.
                 let _ = BufReader::new(&stream).read_line(&mut line);
                 if line == "end\n" {
                     return;
@@ -213,7 +214,7 @@ fn two_hundred_adds_get_unique_addresses_from_few_blocks() {
     let error = document(&run(dir.path(), "ADD", "one-more"));
     assert_eq!(error["code"], 110, "{error}");
     drop(agent);
-    // Without agent everything goes on that needs no new block.
+    // Without an agent every call works that needs no new block.
     let again: BTreeSet<String> = (0..200)
         .map(|i| address(&run(dir.path(), "ADD", &format!("pod-{i}"))))
         .collect();
@@ -233,7 +234,7 @@ fn kills_with_an_agent_duplicate_and_lose_no_address() {
     let dir = tempfile::tempdir().unwrap();
     let agent = Agent::start(dir.path(), 2);
     let mut state = 42_u64;
-    // Knuth's MMIX generator: without pattern, the same in every run.
+    // Knuth's MMIX generator: pseudo-random, and the same in every run.
     let mut dice = |limit: u64| {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)

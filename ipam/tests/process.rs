@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The binary itself: many at once, killed at any moment, on disks that fail.
+//! The binary itself: many at once, killed at any moment, on disks with faults.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ fn a_whereabouts_configuration_works_with_per_node_set() {
         status.status.success() && String::from_utf8_lossy(&status.stderr).contains("192.168.5.129"),
         "{status:?}"
     );
-    // 30 hosts less the excluded one, of which two are given already.
+    // 30 hosts less the excluded one, of which two are allocated already.
     let rest: BTreeSet<String> = (0..27)
         .flat_map(|i| addresses(&run("ADD", &format!("pod-{i}"), &conf)))
         .collect();
@@ -121,7 +121,7 @@ fn fifty_concurrent_adds_get_fifty_addresses() {
         .collect();
     let given: BTreeSet<String> = outputs.iter().flat_map(addresses).collect();
     assert_eq!(given.len(), 100, "{given:?}");
-    // Half of them go while as many others come.
+    // Half of them are removed while as many others are added.
     let children: Vec<Child> = (0..50)
         .map(|i| {
             let (verb, id) = if i % 2 == 0 { ("DEL", i) } else { ("ADD", 100 + i) };
@@ -141,7 +141,7 @@ fn fifty_concurrent_adds_get_fifty_addresses() {
     assert_eq!(given.len(), 100, "{given:?}");
 }
 
-/// Numbers without pattern, the same in every run (Knuth's MMIX generator).
+/// Pseudo-random numbers, the same in every run (Knuth's MMIX generator).
 struct Dice(u64);
 
 impl Dice {
@@ -372,7 +372,7 @@ fn files_are_open_to_their_owner_alone_whatever_the_umask() {
     }
 }
 
-/// flock(2) needs no more than the right to read a file, which every user had.
+/// flock(2) needs only the right to read a file, which every user had.
 #[test]
 fn no_other_user_can_lock_a_store_even_of_an_older_version() {
     use std::os::unix::fs::PermissionsExt;
@@ -380,7 +380,7 @@ fn no_other_user_can_lock_a_store_even_of_an_older_version() {
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let conf = conf(dir.path(), &json!({"subnet": "10.0.0.0/24"}));
     let lock = dir.path().join("ibnet/lock");
-    // As earlier builds made them.
+    // With the modes of earlier versions.
     std::fs::create_dir(dir.path().join("ibnet")).unwrap();
     std::fs::write(&lock, "").unwrap();
     for (path, mode) in [(lock.parent().unwrap(), 0o755), (&lock, 0o644)] {

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Calls a verb in process; the exit status and what stdout got.
+/// Calls a verb in process. Returns the exit status and stdout.
 fn call(env: &[(&str, &str)], stdin: &[u8]) -> (u8, Value) {
     let mut stdout = Vec::new();
     let streams = Streams {

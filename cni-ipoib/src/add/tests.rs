@@ -75,13 +75,14 @@ fn a_failure_at_any_step_of_a_rename_leaves_nothing() {
     a_failure_leaves_nothing(&rig, Fault::AnswerLost);
 }
 
-/// Kills ADD at every request in turn, neither kernel nor IPAM plugin reachable from there on, and has `after` clean up.
+/// Kills ADD at every request in turn: neither kernel nor IPAM plugin is reachable after it. Then `after`
+/// cleans up.
 fn after_a_kill(rig: &Rig, after: impl Fn(&Rig, &str)) {
     let before = rig.kernel.state();
     at_every_request(Fault::From, |number| {
         rig.kernel.fail(Fault::From(number));
         rig.ipam.forget_calls();
-        // The plugin's own DEL must fail as well, as a dead process makes none.
+        // The plugin's own DEL must fail as well: a dead process makes no call.
         let last = rig.ipam.dir().join("dead");
         std::fs::write(&last, "").unwrap();
         let added = rig.add("c1");
@@ -136,7 +137,7 @@ fn after_a_kill_at_any_step_and_the_pods_death_del_finds_everything() {
 #[test]
 fn after_a_kill_at_any_step_another_add_succeeds() {
     after_a_kill(&mortal(), |rig, case| {
-        // Complete already, if only the announcement was cut off: the name is taken then.
+        // The attachment is complete if only the announcement was interrupted. Then the name is in use.
         if rig.entry("c1").done {
             assert_eq!(rig.add("c1").unwrap_err().code, Code::IFNAME_IN_USE, "{case}");
         } else {

@@ -61,12 +61,12 @@ struct Bench {
     kernel: ModelKernel,
     ipam: Ipam,
     call: Call,
-    /// What becomes of the last step.
+    /// The outcome of the last step.
     done: Result<(), Error>,
     state: tempfile::TempDir,
 }
 
-/// A diary on no file system.
+/// A diary in memory.
 struct Notes {
     made: Vec<Made>,
     done: Option<Result<(), Error>>,
@@ -126,7 +126,7 @@ impl Bench {
         attach(&mut world, plan)
     }
 
-    /// Attaches, wants that refused, and everything as it was.
+    /// Attaches, and checks that it fails and leaves everything as it was.
     fn refused(&mut self, plan: &Plan) -> cni::Error {
         let before = self.kernel.state();
         let failed = self.attach(plan).unwrap_err();

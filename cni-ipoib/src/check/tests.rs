@@ -13,7 +13,7 @@ fn attached() -> (Rig, CniResult) {
     (rig, result)
 }
 
-/// CHECK after `change` was done to the link in the pod.
+/// CHECK after `change` of the pod's link.
 fn after(change: impl FnOnce(&mut Link)) -> Result<(), cni::Error> {
     let (rig, prev) = attached();
     change(&mut rig.kernel.set().state.pod[0]);
@@ -29,7 +29,7 @@ fn check_accepts_the_result_of_add_and_calls_the_ipam_plugin() {
     assert_eq!(rig.check("c1", &prev).unwrap_err().code, Code(99));
 }
 
-/// Something that happens to the link in the pod.
+/// An event on the pod's link.
 type Change = Box<dyn FnOnce(&mut Link)>;
 
 #[test]

@@ -13,8 +13,8 @@ pub(crate) fn within() -> Duration {
     WITHIN.get()
 }
 
-/// While it lives, this thread waits longer for links that the model returns late, so that a busy machine does not end the
-/// wait.
+/// While it exists, this thread waits longer for links that the model returns late, so that a busy machine
+/// does not end the wait.
 pub(crate) struct Longer(Duration);
 
 pub(crate) fn wait_longer() -> Longer {
@@ -27,7 +27,7 @@ impl Drop for Longer {
     }
 }
 
-/// The most looks at the host's links that one wait takes: two per pause, and one at the end.
+/// The maximum number of searches on the host in one wait: two per pause, and one at the end.
 pub(crate) fn looks_of_one_wait() -> usize {
     let pauses = within().as_millis() / PAUSE.as_millis();
     usize::try_from(2 * pauses + 1).unwrap()

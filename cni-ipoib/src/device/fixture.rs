@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const GUID: u64 = 0x248a_0703_00b4_0c5e;
 
-/// Every way in which an RDMA subsystem and its kernel can move a link.
+/// Every mode in which an RDMA subsystem and its kernel can move a link.
 pub(super) const WAYS: [(NetnsMode, bool); 3] = [
     (NetnsMode::Shared, false),
     (NetnsMode::Exclusive, false),
@@ -66,7 +66,7 @@ pub(super) fn rig_with(ipam: Ipam, (mode, links_follow): (NetnsMode, bool)) -> R
     rig
 }
 
-/// Everything about it is unlike what a new link has.
+/// All its properties differ from those of a new link.
 fn ib0() -> Link {
     Link {
         altnames: vec!["ibp59s0".to_owned(), "rail0".to_owned()],
@@ -119,7 +119,7 @@ pub(super) fn add(rig: &Rig, link: &str) -> Result<CniResult, cni::Error> {
     rig.add_with("c1", &keys(rig, link))
 }
 
-/// What the host has, in an order and with numbers that do not depend on what happened.
+/// The state of the host, independent of order and indices.
 #[derive(Debug, PartialEq)]
 pub(super) struct Host {
     links: Vec<Link>,

@@ -8,7 +8,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// The containers that the IPAM plugin was told to keep.
+/// The containers that GC of the IPAM plugin must keep.
 fn kept(rig: &Rig) -> Vec<String> {
     let conf = rig.ipam.conf_of("GC");
     let list = conf["cni.dev/valid-attachments"].as_array().unwrap();
@@ -133,7 +133,7 @@ fn gc_deletes_each_link_that_the_kernel_returns_while_gc_waits() {
             for link in links.iter_mut().filter(|_| changed) {
                 (link.alias, link.group) = (Some("mine".to_owned()), 7);
             }
-            // The first attachment's comes back last, and the third's while GC is at the second.
+            // The first attachment's link returns last, and the third's while GC handles the second.
             model.late = [9, 14, 5].into_iter().zip(links).collect();
         }
         rig.ipam.forget_calls();

@@ -13,7 +13,7 @@ pub(super) fn count_read() {
     READS.with(|reads| reads.set(reads.get() + 1));
 }
 
-/// What `work` returns, and how many attachments' files it reads.
+/// The result of `work`, and how many attachments' files it reads.
 pub(crate) fn reads_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = READS.with(std::cell::Cell::get);
     let done = work();
@@ -46,7 +46,7 @@ fn file(dir: &TempDir) -> PathBuf {
     dir.path().join("attachments/fabric/c1@net1")
 }
 
-/// A file of the journal that a power loss or a person changed keeps no container from being removed.
+/// A journal file that a power loss or a person damaged must not keep a container from being removed.
 #[test]
 fn an_attachment_is_removed_whatever_its_file_contains() {
     let _alone = alone();
@@ -389,7 +389,7 @@ fn causes_have_their_own_remedies() {
     );
 }
 
-/// `/proc` takes no file, whoever asks.
+/// `/proc` allows no file, even to root.
 #[test]
 fn an_unwritable_directory_is_an_error() {
     let (text, _) = refused(&Journal::new(Path::new("/proc/self"), "fabric"));
@@ -455,7 +455,7 @@ fn a_call_waits_for_the_program_of_a_killed_call() {
     held.begin(intent()).unwrap();
     let mut program = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     held.notes().unwrap().running(program.id()).unwrap();
-    // As when the process that holds it dies.
+    // As when the process that holds the lock dies.
     drop(held);
     for _ in 0..2 {
         let busy = journal.open_within(&attachment("c1"), SHORT);

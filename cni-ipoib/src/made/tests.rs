@@ -26,7 +26,7 @@ fn child() -> Link {
     }
 }
 
-/// The mark of another attachment, whole.
+/// The complete mark of another attachment.
 fn marked(container: &str, link: Link) -> Link {
     let mark = Mark::new("fabric", &attachment(container));
     Link {

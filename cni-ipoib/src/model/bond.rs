@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the model's kernel does with bonds (`drivers/net/bonding/bond_main.c`).
+//! The bonds of the model's kernel (`drivers/net/bonding/bond_main.c`).
 
 use super::kernel::{Model, State, errno};
 use super::start::{bond, ipoib, link};
@@ -15,7 +15,7 @@ pub(crate) fn port_of(master: u32, link: Link) -> Link {
     }
 }
 
-/// What an active-backup bond with this active port tells.
+/// The properties of an active-backup bond with this active port.
 pub(crate) fn active_backup(active: Option<u32>) -> LinkInfo {
     LinkInfo::Bond {
         mode: BondMode::ActiveBackup,
@@ -67,7 +67,7 @@ impl Model {
         Ok(())
     }
 
-    /// The bond takes a port that is down, brings it up and gives it its MTU; the first one decides the layer.
+    /// The bond accepts a port that is down, brings it up and sets its MTU. The first port decides the layer.
     pub(super) fn enslave(&mut self, side: Side, index: u32, master: u32) -> Result<(), Error> {
         let (cap, lit) = (self.mtu_cap, self.is_lit(side, index));
         let links = self.state.on_mut(side);
@@ -106,7 +106,7 @@ impl Model {
 }
 
 impl State {
-    /// A bond that is deleted lets its ports go; the last port of a bond takes it along.
+    /// A deleted bond releases its ports. A bond of InfiniBand ports ends with its last port.
     pub(super) fn part(&mut self, side: Side, gone: &Link) {
         let links = self.on_mut(side);
         for port in links.iter_mut().filter(|link| link.master == Some(gone.index)) {

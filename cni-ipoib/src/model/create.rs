@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the model creates a link, as the kernel and its drivers do.
+//! The creation of links in the model, as in the kernel and its drivers.
 
 use super::kernel::{Model, errno};
 use super::start::link;
@@ -56,8 +56,8 @@ impl Model {
         Ok(())
     }
 
-    /// What mlx5 does while the kernel registers a child (`mlx5i_pkey_dev_init`): it looks up the parent's index in the child's
-    /// namespace, and takes whatever link has it for the parent.
+    /// The behaviour of mlx5 while the kernel registers a child (`mlx5i_pkey_dev_init`): it looks up the
+    /// parent's index in the child's namespace, and uses any link with that index as the parent.
     fn accelerate(&self, parent: &Link, target: Side) -> Result<(), Error> {
         if self.plain {
             return Ok(());
@@ -73,13 +73,13 @@ impl Model {
                 "kernel corruption: mlx5 takes the pod's {} for the parent {}",
                 found.name, parent.name
             ),
-            // mlx5i_pkey_open and receive go through the parent, which must be up.
+            // mlx5i_pkey_open and receive use the parent, which must be up.
             Some(_) => Ok(()),
         }
     }
 }
 
-/// The address of a child: its parent's, with a queue pair of its own.
+/// The address of a child: its parent's, with its own queue pair.
 fn queue_pair(parent: &HwAddress, number: u32) -> HwAddress {
     let mut bytes = parent.as_bytes().to_vec();
     if let Some(pair) = bytes.get_mut(1..4) {

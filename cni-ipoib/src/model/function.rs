@@ -15,15 +15,15 @@ pub(crate) struct Virtual {
     /// The link of its physical function.
     pub(crate) physical: u32,
     pub(crate) number: u32,
-    /// As links name it, e.g. `pci/0000:3b:00.2`.
+    /// Its device in the notation of links, e.g. `pci/0000:3b:00.2`.
     pub(crate) device: String,
-    /// The number of its RDMA device, another one each time.
+    /// The index of its RDMA device, a new one each time.
     pub(crate) rdma: u32,
-    /// What the physical function has set.
+    /// The GUID that the physical function has set.
     pub(crate) guid: Guid,
-    /// What it had when it was taken from its driver.
+    /// Its link before it was unbound.
     pub(crate) unbound: Option<(Link, RdmaDevice)>,
-    /// Its driver takes up no GUID but the one it has.
+    /// Its driver ignores a new GUID.
     pub(crate) stubborn: bool,
     /// The folder of its RDMA device.
     pub(crate) sysfs: PathBuf,

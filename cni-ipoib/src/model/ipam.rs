@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
-/// An IPAM plugin `ranges` in a directory of its own: a script that writes down how it was called.
+/// An IPAM plugin `ranges` in its own directory: a script that records its calls.
 pub(crate) struct Ipam {
     dir: TempDir,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// Between `fork` and `exec` a child holds every lock of its parent, so a test that looks at locks must not run beside
-/// one that starts processes.
+/// Between `fork` and `exec` a child holds every lock of its parent, so a test of locks must not run beside a
+/// test that starts processes.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -38,8 +38,8 @@ impl Ipam {
         }))
     }
 
-    /// Runs `script` after the call was written down; `$conf` holds the configuration, which is one line. The shell reads it
-    /// itself: some tests make hundreds of calls, and a second program would take as long as the shell.
+    /// Runs `script` after recording the call; `$conf` has the configuration, which is one line. The shell
+    /// reads it itself: some tests make hundreds of calls, and a second program would double the time.
     pub(crate) fn running(script: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("ranges");
@@ -68,7 +68,7 @@ impl Ipam {
         fs::write(self.dir().join("calls"), "").unwrap();
     }
 
-    /// From now on every call is answered with an error of code 99, or again as before.
+    /// From now on every call fails with code 99, or succeeds again.
     pub(crate) fn fail(&self, fails: bool) {
         let sign = self.dir().join("fails");
         if fails {
@@ -84,7 +84,7 @@ impl Ipam {
         self.calls().into_iter().map(verb).collect()
     }
 
-    /// The configuration that came with the last call of `verb`.
+    /// The configuration of the last call of `verb`.
     pub(crate) fn conf_of(&self, verb: &str) -> Value {
         let text = fs::read(self.dir().join(format!("conf.{verb}"))).unwrap();
         serde_json::from_slice(&text).unwrap()

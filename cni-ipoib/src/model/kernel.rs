@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What the two namespaces hold.
+/// The content of the two namespaces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct State {
     pub(crate) host: Vec<Link>,
@@ -40,34 +40,35 @@ pub(crate) enum Fault {
     Refused(usize),
     /// This one takes effect, but its answer is an error.
     AnswerLost(usize),
-    /// This one and all that follow are refused: to the world the caller was killed.
+    /// This one and all later ones are refused, as after a kill of the caller.
     From(usize),
-    /// Every request whose text begins so is refused.
+    /// Every request whose text begins with this is refused.
     Every(&'static str),
 }
 
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) state: State,
-    /// Every request, in words.
+    /// Every request as text.
     pub(crate) log: Vec<String>,
     pub(crate) fault: Fault,
-    /// Kernels before 6.14: a new link's name is looked up among the host's, too.
+    /// Kernels before 6.14 also look a new link's name up among the host's links.
     pub(crate) names_of_host_count: bool,
     pub(crate) carrier: bool,
-    /// Parents whose children get no carrier all the same.
+    /// Parents whose children get no carrier.
     pub(crate) dark: Vec<u32>,
-    /// The most that a link's MTU becomes, whatever is asked for.
+    /// The maximum MTU of a link, whatever is requested.
     pub(crate) mtu_cap: u32,
     /// InfiniBand parents are on `ib_ipoib`'s own data path; otherwise they behave as those of mlx5.
     pub(crate) plain: bool,
-    /// What udev calls each new link of the host, and a network manager then brings up.
+    /// The name that udev gives to each new link of the host, which a network manager then brings up.
     pub(crate) udev: Option<&'static str>,
-    /// What the pod itself adds as soon as a link is created on the host.
+    /// The link that the pod itself adds as soon as a link is created on the host.
     pub(crate) pod_adds: Option<Link>,
-    /// What another host answers to a probe.
+    /// The answer of another host to a probe.
     pub(crate) claim: Option<Claim>,
-    /// Links that the kernel has yet to return to the host, each with the number of looks at the host's links before it does.
+    /// Links that the kernel has yet to return to the host, each with the number of searches on the host
+    /// before that.
     pub(crate) late: Vec<(usize, Link)>,
     pub(super) next_index: u32,
 }
@@ -106,7 +107,7 @@ impl ModelKernel {
         }
     }
 
-    /// The same, as it is opened for a call.
+    /// The same kernel, as it is opened for a call.
     pub(crate) fn seeing_pod(&self, sees_pod: bool) -> Self {
         Self {
             sees_pod,
@@ -122,7 +123,7 @@ impl ModelKernel {
         self.model.borrow_mut()
     }
 
-    /// From now on requests are counted anew and fail so.
+    /// From now on requests are counted from 0 and fail as given.
     pub(crate) fn fail(&self, fault: Fault) {
         let mut model = self.set();
         model.log.clear();
@@ -185,7 +186,7 @@ impl State {
         }
     }
 
-    /// The pod's namespace dies without DEL: `IPoIB` children come back to the host, everything else is gone.
+    /// The pod's namespace ends without DEL: `IPoIB` children return to the host, everything else is gone.
     pub(crate) fn pod_dies(&mut self) {
         let (hardware, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pod)
             .into_iter()
@@ -201,7 +202,7 @@ impl State {
         self.rdma_devices_come_back();
     }
 
-    /// `netns_refund`: a link is closed, and gets another number and name if the host has them.
+    /// `netns_refund`: brings a link down, and changes its index and name if they are in use on the host.
     fn refund(&mut self, mut link: Link) {
         (link.master, link.up, link.carrier) = (None, false, false);
         if self.host.iter().any(|other| other.index == link.index) {
@@ -225,7 +226,7 @@ impl State {
 }
 
 impl Model {
-    /// The kernel takes a dead namespace apart in its own time: one more look at the host's links has passed.
+    /// The kernel dismantles a dead namespace asynchronously: counts one more search on the host.
     fn pass(&mut self) {
         for (looks, _) in &mut self.late {
             *looks = looks.saturating_sub(1);

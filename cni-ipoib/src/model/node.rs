@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A sysfs, piece by piece as the kernel lays it out.
+/// A sysfs, built in the layout of the kernel.
 pub(crate) struct Node {
     root: TempDir,
 }
@@ -64,7 +64,7 @@ impl Node {
             .driven(pci, "mlx5_core")
     }
 
-    /// The function at `pci` is bound to this driver, instead of the one before.
+    /// Binds the function at `pci` to another driver.
     pub(crate) fn driven(&self, pci: &str, driver: &str) -> &Self {
         self.follow(
             &format!("devices/pci0000:3a/{pci}/driver"),
@@ -92,7 +92,7 @@ impl Node {
         self.follow(from, &format!("devices/pci0000:3a/{pci}"))
     }
 
-    /// A link from one path below sysfs to a folder below it, which is made; it takes the place of an earlier link.
+    /// Creates a symbolic link below sysfs and its target folder. Replaces an earlier link.
     pub(crate) fn follow(&self, from: &str, to: &str) -> &Self {
         let (from, to) = (self.path().join(from), self.path().join(to));
         fs::create_dir_all(&to).unwrap();

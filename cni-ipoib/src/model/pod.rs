@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::thread;
 
-/// A network namespace that is not the test's own; the model says what is in it.
+/// A network namespace other than the test's own; the model has its content.
 pub(crate) struct Pod {
     netns: Netns,
 }

@@ -10,11 +10,11 @@ use nix::errno::Errno;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Subsystem {
     pub(crate) mode: NetnsMode,
-    /// Each with the namespace it is in.
+    /// Each device with its namespace.
     pub(crate) devices: Vec<(Side, RdmaDevice)>,
     /// Ports by the index of their device.
     pub(crate) ports: Vec<RdmaPort>,
-    /// The driver cannot take a device from its users (no `disassociate_ucontext`), as rxe.
+    /// The driver cannot disassociate a device from its users (no `disassociate_ucontext`), like rxe.
     pub(crate) clings: bool,
 }
 
@@ -72,7 +72,7 @@ impl Subsystem {
 }
 
 impl State {
-    /// An `IPoIB` link hangs on the device whose GUID is its port's.
+    /// The device of an `IPoIB` link is the one with the port's GUID.
     fn ipoib_of_device(&mut self, index: u32, to: Side) {
         let device = self.rdma.devices.iter().find(|(_, device)| device.index == index);
         if let Some(guid) = device.map(|(_, device)| device.node_guid) {
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// The kernel takes a dead namespace's RDMA devices into the first one, under the names they have.
+    /// The kernel moves a dead namespace's RDMA devices to the first one, under their present names.
     pub(super) fn rdma_devices_come_back(&mut self) {
         let in_pod = self.rdma.devices.iter().filter(|(at, _)| *at == Side::Pod);
         let moved: Vec<u32> = in_pod.map(|(_, device)| device.index).collect();

@@ -2,7 +2,7 @@
 use super::{ModelKernel, Node};
 use crate::recorded::{Recorded, write_sysfs};
 
-/// The node of a record (see [`crate::recorded`]): its sysfs, and its kernel.
+/// The node of a recording (see [`crate::recorded`]): its sysfs, and its kernel.
 pub(crate) fn recorded(sysfs: &str, addresses: &str, routes: &str) -> (Node, ModelKernel) {
     let node = Node::bare();
     write_sysfs(sysfs, node.path()).unwrap();

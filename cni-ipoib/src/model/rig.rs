@@ -53,7 +53,7 @@ impl Rig {
         }
     }
 
-    /// The same with HCAs whose driver has no `IPoIB` data path of its own.
+    /// The same with HCAs whose driver has no `IPoIB` data path.
     pub(crate) fn plain(self) -> Self {
         self.kernel.set().plain = true;
         self.node.driven("0000:3b:00.0", "mlx4_core");
@@ -103,7 +103,7 @@ impl Rig {
             .add(&self.call(keys), &attachment(container), &self.pod.path())
     }
 
-    /// DEL as a runtime calls it that knows where the container is.
+    /// DEL of a runtime that passes `CNI_NETNS`.
     pub(crate) fn del(&self, container: &str) -> Result<(), cni::Error> {
         let netns = self.pod.path();
         self.plugin()
@@ -121,7 +121,7 @@ impl Rig {
         self.plugin().gc(&self.call(&json!({})), &GcConf { valid })
     }
 
-    /// CHECK of an attachment that ADD answered with `prev`.
+    /// CHECK of an attachment with the result `prev`.
     pub(crate) fn check(&self, container: &str, prev: &CniResult) -> Result<(), cni::Error> {
         let prev = prev.to_json(Version::V1_1_0);
         let call = self.call(&json!({"prevResult": prev, "mtu": 2000}));
@@ -133,12 +133,12 @@ impl Rig {
         self.plugin().status(&self.call(keys))
     }
 
-    /// The entry of a container, locked as a call at work holds it.
+    /// The entry of a container, locked as by a running call.
     pub(crate) fn entry(&self, container: &str) -> Entry {
         self.journal().open(&attachment(container)).unwrap()
     }
 
-    /// What an ADD for the pod writes down before its first effect.
+    /// The intent of an ADD for the pod.
     pub(crate) fn intent(&self) -> Intent {
         Intent {
             netns: self.pod.path(),
@@ -153,7 +153,7 @@ impl Rig {
         }
     }
 
-    /// The containers that are written down.
+    /// The containers in the journal.
     pub(crate) fn written_down(&self) -> Vec<String> {
         let known = self.journal().attachments().unwrap();
         known.iter().map(|known| known.container_id.to_string()).collect()

@@ -11,7 +11,7 @@ pub(crate) const GUID: &str = "248a:0703:00b4:0c5e";
 
 const IB_ADDRESS: &str = "00:00:10:49:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e";
 
-/// A link that is up and carries; `address` in colon form, or empty.
+/// A link that is up and has carrier; `address` in colon form, or empty.
 pub(crate) fn link(layer: LinkLayer, index: u32, name: &str, address: &str) -> Link {
     Link {
         index,

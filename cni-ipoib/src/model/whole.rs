@@ -6,14 +6,14 @@ use common::rdma::Guid;
 use nix::errno::Errno;
 use std::io;
 
-/// What links of the host have that is lost when they leave it.
+/// The state of the host's links that is lost when they leave it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Left {
     /// By the index of the link.
     pub(crate) carried: Vec<(u32, Saved)>,
     /// By the name of the link.
     pub(crate) sysctls: Vec<(String, Sysctls)>,
-    /// Since Linux 6.17: `IPoIB` links are made anew where their RDMA device is.
+    /// Since Linux 6.17 `IPoIB` links are recreated in the namespace of their RDMA device.
     pub(crate) links_follow: bool,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn saved(what: &str) -> Saved {
 }
 
 impl State {
-    /// The kernel closes a link that changes its namespace, and takes off what it carried.
+    /// The kernel brings down a link that changes its namespace, and removes its addresses and routes.
     pub(super) fn strip(&mut self, link: &mut Link) {
         link.up = false;
         link.carrier = false;
@@ -57,7 +57,7 @@ impl State {
         if index_taken {
             link.index = highest.unwrap_or_default() + 1;
         }
-        // do_setlink: the name comes after the move, and what follows it is not done if it is taken.
+        // do_setlink: the name is set after the move, and the rest is skipped if the name is in use.
         if refused {
             self.on_mut(to).push(link);
             return errno(Errno::EEXIST);
@@ -69,7 +69,8 @@ impl State {
         Ok(())
     }
 
-    /// The RDMA device with this GUID moved to `to`: its `IPoIB` link is made anew, and its children are gone.
+    /// The RDMA device with this GUID moved to `to`: its `IPoIB` link is recreated, and its children are
+    /// gone.
     pub(super) fn remake_ipoib(&mut self, guid: Guid, to: Side) {
         let to = if self.left.links_follow { to } else { Side::Host };
         for from in [Side::Host, Side::Pod] {
@@ -92,7 +93,7 @@ impl State {
                     };
                     let new = Link {
                         name: format!("ib{number}"),
-                        // On the host the number that the test's sysfs shows.
+                        // On the host it gets the index that the test's sysfs shows.
                         index: link.index % 1000 + if to == Side::Pod { 1000 } else { 0 },
                         mtu: 4092,
                         info,
@@ -112,7 +113,7 @@ impl State {
         }
     }
 
-    /// Links of hardware outlive a namespace; one whose name is taken on the host gets another.
+    /// Hardware links survive a namespace. One whose name is in use on the host gets another name.
     pub(super) fn hardware_comes_back(&mut self, links: Vec<Link>) {
         for mut link in links {
             self.strip(&mut link);

@@ -11,7 +11,7 @@ fn net(text: &str) -> IpNetwork {
     text.parse().unwrap()
 }
 
-/// The policy of what an IPAM plugin answered.
+/// The policy of an IPAM plugin's result.
 fn of(answer: Value) -> Policy {
     let mut answer = answer;
     answer["cniVersion"] = json!("1.1.0");

@@ -13,7 +13,7 @@ use crate::config::{Config, Master};
 use crate::model::call;
 use serde_json::{Value, json};
 
-/// What `master` says, read as a configuration.
+/// `master`, parsed as in a configuration.
 fn preferences(master: Value) -> Preferences {
     preferences_of(json!({"master": master}))
 }
@@ -64,7 +64,7 @@ fn chosen(master: Value, candidates: &[Candidate]) -> String {
         .name
 }
 
-/// Why nothing was chosen, in the words of the error.
+/// The error if no link was chosen.
 fn refused(master: Value, candidates: &[Candidate]) -> String {
     list(&choose(&preferences(master.clone()), candidates).expect_err(&master.to_string()))
 }

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A store in memory that counts how often it is asked.
+/// A store in memory that counts its reads.
 #[derive(Default)]
 struct Memory {
     taken: RefCell<BTreeSet<IpAddr>>,
@@ -298,7 +298,7 @@ impl std::fmt::Display for Ipv4 {
 }
 
 proptest! {
-    /// Against the plainest allocator there is: a list of all usable addresses, gone through from the cursor.
+    /// Compares with the simplest allocator: a list of all usable addresses, searched from the cursor.
     #[test]
     fn gives_what_a_list_of_all_addresses_gives(
         excluded in prop::collection::vec((0_u8..=255, 0_u8..40), 0..6),

@@ -3,7 +3,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// Where the small numbers of a test lie among all numbers: at the start, in the middle, at the end.
+/// The offset of a test's small numbers: at the start, in the middle, or at the end of all numbers.
 const BASES: [u128; 3] = [0, 1 << 100, u128::MAX - 255];
 
 fn set(base: u128, pairs: &[(u8, u8)]) -> IntervalSet {

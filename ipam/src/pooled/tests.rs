@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// A pool of 10.0.0.0/24 without gateway, whose part here are `blocks`.
+/// A pool of 10.0.0.0/24 without gateway, of which this node has `blocks`.
 pub(super) fn pool(name: &str, blocks: &[&str]) -> PoolFile {
     PoolFile {
         format: FORMAT,
@@ -83,7 +83,7 @@ pub(super) fn rig(pool: &PoolFile) -> Rig {
     rig
 }
 
-/// An agent that answers each question with `script`; none is silence. It ends with this value.
+/// An agent that answers each request by `script`; `None` is no answer. It ends when this value is dropped.
 pub(super) struct Agent {
     socket: PathBuf,
     asked: Arc<Mutex<Vec<Request>>>,
@@ -104,7 +104,7 @@ impl Agent {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let mut line = String::new();
-                // Whoever says nothing wants this to end.
+                // A connection without a request ends the agent.
                 if BufReader::new(&stream).read_line(&mut line).unwrap() == 0 {
                     return;
                 }
@@ -124,7 +124,7 @@ impl Agent {
         }
     }
 
-    /// Ends the agent; what it was asked.
+    /// Ends the agent. Returns its requests.
     pub(super) fn end(mut self) -> Vec<Request> {
         self.stop();
         std::mem::take(&mut self.asked.lock().unwrap())

@@ -16,7 +16,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// First and last address that is handed out, and how many there are.
+/// The first and last allocated address, and their number.
 fn extent(range: &Range) -> (String, String, u128) {
     let first = range.free().first_from(0).unwrap();
     let last = range

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A bond in the pod: three links that come and go as one.
+//! A bond in the pod: three links that are created and deleted together.
 
 use super::{a_failure_leaves_nothing, after_a_kill, mortal};
 use crate::mark::Mark;

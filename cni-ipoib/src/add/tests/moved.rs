@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The child of a parent with a data path of its own, such as mlx5's: created on the host, moved into the pod.
+//! The child of a parent with its own data path, such as mlx5's: created on the host, moved into the pod.
 
 use super::{a_failure_leaves_nothing, after_a_kill, assert_clean, mortal};
 use crate::mark::Mark;
@@ -11,7 +11,7 @@ fn mark() -> Mark {
     Mark::new("fabric", &attachment("c1"))
 }
 
-/// A link of the host as an ADD of `c1` leaves it that was killed between creation and move.
+/// A link of the host after an ADD of `c1` that was killed between creation and move.
 fn in_between(index: u32) -> Link {
     Link {
         parent: Some(4),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses that the IPAM plugin wants probed, beside one that it does not.
+//! Addresses that the IPAM plugin marks for a probe, beside one that it does not.
 
 use super::*;
 use common::probe::Claim;

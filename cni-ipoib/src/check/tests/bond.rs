@@ -8,7 +8,7 @@ fn on_bond() -> (Rig, CniResult) {
     (rig, result)
 }
 
-/// What CHECK says after `change` was done to the pod's links: the bond, and its ports.
+/// The findings of CHECK after `change` of the pod's links: the bond, and its ports.
 fn said(change: impl FnOnce(&mut Vec<Link>)) -> String {
     let (rig, prev) = on_bond();
     change(&mut rig.kernel.set().state.pod);
@@ -35,7 +35,7 @@ fn check_accepts_the_address_of_a_bond_after_a_failover() {
     assert!(error.msg.contains("its address is"), "{}", error.msg);
 }
 
-/// Something that happens to the links in the pod.
+/// An event on the pod's links.
 type PodChange = fn(&mut Vec<Link>);
 
 #[test]
@@ -109,7 +109,7 @@ fn check_finds_the_child_of_a_formerly_active_port() {
     assert!(error.msg.starts_with("ib0 carries nothing"), "{}", error.msg);
 }
 
-/// A macvlan on an Ethernet bond, and what ADD answered.
+/// A macvlan on an Ethernet bond, and the result of ADD.
 fn on_ethernet_bond() -> (Rig, CniResult) {
     let mut rig = Rig::new();
     rig.master = "bond0";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 
-/// The forms in which NVIDIA's network operator and its documentation write this plugin's configuration.
+/// The configurations in NVIDIA's network operator and its documentation.
 #[test]
 fn a_configuration_of_ipoib_cni_is_accepted_unchanged() {
     let conf = json!({
@@ -23,7 +23,7 @@ fn a_configuration_of_ipoib_cni_is_accepted_unchanged() {
     );
 }
 
-/// The forms that the reference plugin's documentation has.
+/// The configurations in the reference plugin's documentation.
 #[test]
 fn a_configuration_of_macvlan_is_accepted_unchanged() {
     let conf = json!({

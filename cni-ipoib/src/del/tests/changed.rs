@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A pod that changes what its link says, and a link that another plugin made.
+//! A pod that changes the properties of its link, and a link of another plugin.
 
 use crate::model::{Pod, Rig, State, ethernet, ipoib, of_kind};
 use common::cni::dispatch::Call;
 use common::netlink::{HwAddress, Link};
 use serde_json::json;
 
-/// Something that a pod does to its link, and its name.
+/// A change by a pod to its link, and its name.
 type Change = (&'static str, fn(&mut Link));
 
-/// What pods do to their link, and what a pod can do at worst.
+/// The changes that pods make to their link, and the worst that a pod can do.
 const CHANGES: [Change; 5] = [
     ("an alias", |link| link.alias = Some("mine".to_owned())),
     ("a group", |link| link.group = 7),
@@ -33,7 +33,7 @@ fn dies(rig: &mut Rig) {
     rig.pod = Pod::new();
 }
 
-/// A rig for each way that a child takes into the pod, and each master, one after the other.
+/// A rig for each way of creation of a child, and each master, one after the other.
 fn on_every_node(test: impl Fn(&mut Rig, &State)) {
     for (plain, bonded) in [(false, false), (true, false), (false, true)] {
         let mut rig = Rig::new();
@@ -114,7 +114,7 @@ fn an_administrators_child_of_the_same_port_survives_the_del_of_a_dead_pod() {
         group: 0,
         ..rig.kernel.state().pod[0].clone()
     };
-    // The pod deleted its link, and the HCA gave the queue pair again.
+    // The pod deleted its link, and the HCA reused the queue pair.
     rig.kernel.set().state.pod.clear();
     admins.up = true;
     rig.kernel.set().state.host.push(admins.clone());
@@ -123,7 +123,7 @@ fn an_administrators_child_of_the_same_port_survives_the_del_of_a_dead_pod() {
     assert!(rig.kernel.state().host.contains(&admins));
 }
 
-/// A macvlan link as a peer makes it in the pod, of a parent of the host.
+/// A macvlan link of a peer in the pod, with a parent on the host.
 fn of_peer() -> Link {
     Link {
         parent: Some(2),

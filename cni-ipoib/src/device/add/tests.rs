@@ -14,14 +14,15 @@ fn assert_clean(rig: &Rig, before: &Host, case: &str) {
     assert!(!rig.info_file().exists(), "{case}");
 }
 
-/// Runs `life` on each link in each way, with a fault at the first request, then at the second, ... until there is none.
+/// Runs `life` on each link in each mode, with a fault at the first request, then at the second, ... until
+/// there is none.
 fn everywhere(
     fault: fn(usize) -> Fault,
     ipam: fn() -> Ipam,
     mut life: impl FnMut(&Rig, &str, Option<&str>, &str),
 ) {
     for way in WAYS {
-        // Nothing of RDMA is on the Ethernet link.
+        // The Ethernet link has no RDMA part.
         let links: &[_] = if way == WAYS[0] {
             &["ib0", "ens1"]
         } else {
@@ -70,7 +71,7 @@ fn a_failure_at_any_step_restores_the_host() {
     }
 }
 
-/// Kills ADD at each request, the kernel out of reach from there on, and has `after` clean up.
+/// Kills ADD at each request: the kernel is unreachable after it. Then `after` cleans up.
 fn after_a_kill(after: impl Fn(&Rig, &str)) {
     everywhere(Fault::From, Ipam::dual_stack, |rig, _, _, case| {
         rig.kernel.fail(Fault::None);
@@ -128,7 +129,7 @@ fn after_a_kill_of_del_at_any_step_another_add_succeeds() {
         loop {
             add(&rig, link).unwrap();
             rig.kernel.fail(Fault::From(number));
-            // What comes last is refused with a warning only, which is no kill.
+            // An error of the last request is only a warning, and so not a kill.
             let ended = rig.del("c1").is_ok();
             rig.kernel.fail(Fault::None);
             if ended {
@@ -236,7 +237,7 @@ fn a_link_cannot_be_moved_into_two_pods() {
     let rig = rig(WAYS[0]);
     let before = host(&rig);
     let keys = json!({"mode": "device", "master": "ens1"});
-    // The first ADD has written it down, and was killed before it moved it.
+    // The first ADD wrote its journal entry, and was killed before the move.
     let requests = {
         rig.add_with("c1", &keys).unwrap();
         let log = rig.kernel.get().log.clone();

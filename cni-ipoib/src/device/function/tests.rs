@@ -43,7 +43,7 @@ fn rig_with(way: (NetnsMode, bool), guid: u64) -> Rig {
     let entry = format!("fe80:0000:0000:0000:{}", Guid(guid));
     rig.node.write("class/infiniband/mlx5_2/ports/1/gids/0", &entry);
     let mut model = rig.kernel.set();
-    // The model knows settings by name, and in the pod the function's link may be called ib0 for a while.
+    // The model stores sysctls by name, and in the pod the function's link may be named ib0 for a while.
     model.state.left.sysctls.retain(|(of, _)| of != "ib0");
     model.state.host.push(Link {
         device: Some(format!("pci/{PCI}")),

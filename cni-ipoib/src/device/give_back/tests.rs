@@ -5,7 +5,7 @@ use crate::model::{Rig, attachment, ethernet};
 use common::cni::Code;
 use std::fs;
 
-/// Writes the entry of c1 down again with a change.
+/// Rewrites the journal entry of c1 with a change.
 fn rewrite(rig: &Rig, change: impl FnOnce(&mut Intent)) {
     let mut entry = rig.entry("c1");
     let mut intent = entry.intent.clone().unwrap();
@@ -116,7 +116,7 @@ fn a_late_del_does_not_take_a_link_from_the_next_pod() {
         let before = host(&rig);
         add(&rig, "ib0").unwrap();
         rig.kernel.set().state.pod_dies();
-        // The model has one namespace; the first pod's was another one.
+        // The model has one namespace; the first pod's was another.
         rewrite(&rig, |intent| intent.netns_id = (1, 1));
         let keys = serde_json::json!({"mode": "device", "master": "ib0"});
         rig.add_with("c2", &keys)

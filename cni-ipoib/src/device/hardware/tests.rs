@@ -59,7 +59,7 @@ fn children_and_other_ports_are_not_the_same_link() {
         parent: Some(4),
         ..port()
     };
-    // In a pod a child may have the number of its parent on the host, and then it does not name it.
+    // In a pod a child may have the index of its parent on the host, and then it does not report the parent.
     let marked = Link {
         group: 7,
         alias: Some("rdmanet:fabric/c1@net1".to_owned()),

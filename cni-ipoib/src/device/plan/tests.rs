@@ -186,7 +186,7 @@ fn a_link_without_traffic_is_refused() {
         ..ethernet(4, "ens1")
     };
     assert!(refused(&config(), &host(unplugged(true)), &facts()).contains("has no carrier"));
-    // Nobody knows before it is up.
+    // Unknown before the link is up.
     moved(&config(), &host(unplugged(false)), &facts()).unwrap();
 }
 

@@ -6,7 +6,7 @@ use crate::journal::tests::{intent, reads_of};
 use crate::model::{ModelKernel, attachment, ethernet};
 use serde_json::json;
 
-/// What a whole link was, as far as this module is concerned.
+/// A snapshot with only the parts that this module uses.
 fn device() -> Snapshot {
     let mut kernel = ModelKernel::new(Vec::new());
     Snapshot::take(&mut kernel, &ethernet(6, "ens1"), None, Vec::new()).unwrap()

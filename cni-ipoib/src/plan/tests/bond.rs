@@ -35,7 +35,7 @@ fn bonded(active: Option<u32>, ports: Vec<BondPort>) -> Host {
     }
 }
 
-/// The seed of it all: two ports, of which the second one is active.
+/// The base of the tests: two ports, of which the second one is active.
 fn pair() -> Host {
     bonded(
         Some(5),
@@ -118,7 +118,7 @@ fn the_names_of_ports_fit_the_kernels_limit() {
 fn a_port_that_is_down_joins_the_bond_without_waiting() {
     let host = changed(|ports| {
         ports[1].port.as_mut().unwrap().state = PortState::Down;
-        // What its table holds without a subnet manager's word is no reason to refuse.
+        // A P_Key table without a subnet manager proves nothing.
         ports[1].port.as_mut().unwrap().pkeys = vec![Pkey(0xffff)];
     });
     let child = planned(json!({"pkey": "0x8001"}), &host);
@@ -185,7 +185,7 @@ fn ports_on_different_fabrics_are_refused_while_both_are_up() {
     };
     let text = "bond0 is a bond of ports on different fabrics (subnet prefix: ib0 in 0xfe80000000000000, ib1 in 0xfe80000000000001): it carries no ipoib child; name one of its ports: ib0, ib1, or set bond to \"active\"";
     assert_refused([(json!({}), apart(PortState::Active), 7, text)]);
-    // Without a link a port has the prefix that it was born with.
+    // A port without a link has its default prefix.
     planned(json!({}), &apart(PortState::Down));
     planned(json!({"bond": "active"}), &apart(PortState::Active));
 }

@@ -15,9 +15,9 @@ fn only_children_of_safe_drivers_are_created_in_the_pod() {
     }
     for (hca, link) in [
         (Some("mlx5_core"), Some("mlx5_core[ib_ipoib]")),
-        // MLNX_OFED with ipoib_enhanced=0: safe, but nothing says so for sure.
+        // MLNX_OFED with ipoib_enhanced=0: safe, but not recognizable.
         (Some("mlx5_core"), Some("ib_ipoib")),
-        // Its own data path, under the name of the other one.
+        // Its own data path, under the name of ib_ipoib's.
         (Some("hfi1"), Some("ib_ipoib")),
         (Some("softib"), Some("softib[ib_ipoib]")),
         (Some("mlx5_core.sf"), Some("mlx5_core[ib_ipoib]")),

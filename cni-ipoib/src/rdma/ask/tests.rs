@@ -142,7 +142,7 @@ fn the_error_of_a_second_pod_names_the_owner_of_the_device() {
     let rig = rig();
     add(&rig, "c1", exclusive("eth1")).unwrap();
     rig.kernel.set().state.pod.clear();
-    // The host's sysfs does not show what is in another namespace.
+    // The host's sysfs does not show devices of another namespace.
     fs::remove_dir_all(rig.node.path().join("class/infiniband/mlx5_1")).unwrap();
     let (code, text) = add(&rig, "c2", exclusive("eth1")).unwrap_err();
     let want = "RDMA device mlx5_1 is not moved into the pod: net1 of container c1 (network fabric) has it; wait until that pod is gone, or name another master";

@@ -68,7 +68,7 @@ fn facts<const L: usize, const D: usize>(lowers: [Lower; L], devices: [Seen; D])
     }
 }
 
-/// Device and port, the link it was found by, and the rung.
+/// Device and port, the link that matched, and the rule.
 fn found(facts: &Facts) -> (&str, u32, &str, Rung) {
     let found = find(facts, None).unwrap();
     (

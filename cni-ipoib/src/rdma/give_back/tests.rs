@@ -86,7 +86,7 @@ fn del_restores_the_device_name_of_a_dead_pod() {
 #[test]
 fn del_does_not_take_a_device_from_another_pod() {
     let rig = rig();
-    // The pod of c1 died, and c2 was given the device.
+    // The pod of c1 died, and c2 got the device.
     let mut dead = rig.entry("c1");
     let intent = dead.intent.clone().unwrap();
     dead.begin(Intent {

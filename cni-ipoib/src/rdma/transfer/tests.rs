@@ -4,7 +4,7 @@ use crate::kernel::RdmaSubsystem;
 use crate::model::{Fault, ModelKernel, Node, ipoib};
 use common::netlink::NetnsMode;
 
-/// `mlx5_1`, number 2, in exclusive mode.
+/// `mlx5_1`, index 2, in exclusive mode.
 fn kernel() -> ModelKernel {
     let kernel = ModelKernel::new(Vec::new());
     let rdma = &mut kernel.set().state.rdma;

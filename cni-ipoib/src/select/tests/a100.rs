@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node that people really have: of its two 200 Gbit/s InfiniBand cards one is cabled, and which one differs from
-//! node to node; a third RDMA device is a LAG of the 10 Gbit/s ports that the node's own network runs over.
+//! A real node: of its two 200 Gbit/s InfiniBand cards one is cabled, and which one differs from node to
+//! node. A third RDMA device is a LAG of the 10 Gbit/s ports of the node's own network.
 //!
-//! Put together from what its owner published (`ibstat`, `ibdev2netdev`) in the layout that the mlx5 driver gives it.
+//! Made from the published output of its owner (`ibstat`, `ibdev2netdev`) in the layout of the mlx5 driver.
 
 use super::*;
 use crate::host::observe;
@@ -18,7 +18,7 @@ fn a100() -> (Node, ModelKernel) {
     )
 }
 
-/// The parent of the child that is planned, and why.
+/// The parent of the planned child, and the reason.
 fn picked(keys: Value) -> (String, String) {
     let (node, mut kernel) = a100();
     let config = Config::read(&call(keys.clone())).unwrap();

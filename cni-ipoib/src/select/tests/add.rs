@@ -22,7 +22,7 @@ fn any() -> Value {
     json!({"master": {"linkLayer": "InfiniBand"}})
 }
 
-/// An attachment of some network to `master`, in the rig's pod or in one that is gone.
+/// An attachment of some network to `master`, in the rig's pod or in a pod that is gone.
 fn attached_before(rig: &Rig, network: &str, container: &str, master: &str, lives: bool) {
     let mut entry = Journal::new(rig.state.path(), network)
         .open(&attachment(container))

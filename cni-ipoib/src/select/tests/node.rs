@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How candidates are read from a node.
+//! Reading candidates from a node.
 
 use super::*;
 use crate::model::{Fault, ModelKernel, Node, bond, ethernet, ipoib, of_kind};

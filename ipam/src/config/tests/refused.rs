@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is refused, each by name.
+//! Configurations that are refused, each with the name of its key.
 
 use super::*;
 

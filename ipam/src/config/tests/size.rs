@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What large configurations cost.
+//! The cost of large configurations.
 
 use super::*;
 use crate::config::ranges::{MOST_EXCLUSIONS, MOST_RANGES};
@@ -22,7 +22,7 @@ fn large(ranges: usize, exclusions: usize, own: bool) -> Value {
     })
 }
 
-/// How many intervals are looked at while such a configuration is read.
+/// How many intervals are visited while such a configuration is read.
 fn work(ranges: usize, exclusions: usize, own: bool) -> usize {
     let ipam = large(ranges, exclusions, own);
     WORK.set(0);

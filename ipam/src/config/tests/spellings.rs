@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each spelling means.
+//! The meaning of each spelling.
 
 use super::*;
 
@@ -107,7 +107,7 @@ fn a_subnet_with_host_bits_is_noted() {
     assert!(meant.notes.is_empty(), "{:?}", meant.notes);
 }
 
-/// whereabouts keeps its addresses in the cluster, and two nodes would give the same ones here.
+/// whereabouts keeps its addresses in the cluster; here two nodes would allocate the same ones.
 #[test]
 fn cluster_wide_uniqueness_is_refused_unless_per_node_is_set() {
     for promise in [

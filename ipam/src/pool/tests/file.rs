@@ -99,7 +99,7 @@ fn a_pod_of_unknown_namespace_is_admitted_only_if_all_are() {
     assert!(!pool.admits(Some("default")));
 }
 
-/// The agent of a node is newer than a plugin that still runs (`docs/design/versions.md`).
+/// The agent of a node may be newer than a running plugin (`docs/design/versions.md`).
 #[test]
 fn a_file_of_a_newer_agent_is_read_without_its_new_members() {
     let mut file = serde_json::to_value(pool()).unwrap();

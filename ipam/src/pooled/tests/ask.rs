@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node asks its agent, and what becomes of the answers.
+//! A node's requests to its agent, and the effect of the answers.
 
 use super::{Agent, assert_says, block, pool, range, refused, rig, write};
 use crate::agent::{Reply, Verb};
@@ -385,7 +385,7 @@ fn an_address_that_the_agent_released_meanwhile_is_not_used() {
         if request.verb == Verb::Release {
             return Some(Reply::Done);
         }
-        // As for an attachment without lease that it has seen twice, half a minute apart.
+        // As the agent does for an attachment that had no lease at two checks, half a minute apart.
         std::fs::remove_file(&asking).unwrap();
         Some(addresses(&["10.0.0.200"]))
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which addresses of a pool a main plugin is to probe, and resting ones where the cluster has no other.
+//! The addresses of a pool that a main plugin must probe, and resting addresses of an exhausted cluster.
 
 use super::{Agent, pool, refused, rig, write};
 use crate::agent::{Reply, Verb};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every change of an ADD that asks the agent fails or is the last one of its process; and any order of calls.
+//! Each change of an ADD that asks the agent fails or is the last one of its process; and random orders of
+//! calls.
 
 use super::{Agent, block, pool, rig, write};
 use crate::agent::{Reply, Verb};
@@ -53,10 +54,10 @@ fn an_add_through_the_agent_may_fail_or_die_at_any_step() {
                         "{when}: an agent that was asked must be told: {verbs:?}"
                     );
                 }
-                // What the dead one would have answered nobody hears.
+                // A killed process would not have read the answer.
                 Err(_) => {}
             }
-            // Whatever happened, the next DEL leaves nothing but what the agent is to work off.
+            // In every case the next DEL leaves only what the agent must release.
             rig.del("a").unwrap();
             rig.assert_sound(&when);
             assert_eq!(rig.names("leases"), ["b@eth0"], "{when}");
@@ -70,7 +71,7 @@ fn an_add_through_the_agent_may_fail_or_die_at_any_step() {
     }
 }
 
-/// One call, or something that happens to the node.
+/// One call, or an event on the node.
 #[derive(Clone, Debug)]
 enum Event {
     Add(u8),
@@ -93,7 +94,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// An agent that claims blocks of four up to 10.0.0.16, and makes addresses of any other block the cluster's.
+/// An agent that claims blocks of four up to 10.0.0.16, and allocates addresses of other blocks in the
+/// cluster.
 fn claiming(rig: &Rig) -> Agent {
     let dir = rig.data_dir().to_owned();
     Agent::start(rig, move |request| match request.verb {
@@ -142,7 +144,7 @@ proptest! {
                             let known = [Code::TRY_AGAIN, Code::EXHAUSTED, Code::RESTING, Code::ADDRESS_IN_USE, Code::INVALID_CONFIG];
                             prop_assert!(known.contains(&error.code), "{event:?}: {error:?}");
                             if error.code == Code::EXHAUSTED {
-                                // Hosts 1 to 15: the network's own address is kept back.
+                                // Hosts 1 to 15: the network address is reserved.
                                 let full = (1_u8..16).all(|host| held.values().any(|ip| *ip == IpAddr::from([10, 0, 0, host])));
                                 prop_assert!(full, "{event:?}: {error:?} with {held:?}");
                             }

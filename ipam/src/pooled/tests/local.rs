@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node does by itself: there is no agent in these tests.
+//! A node without an agent.
 
 use super::{assert_says, block, pool, range, rig, write};
 use crate::pool::BlockState;
@@ -141,7 +141,7 @@ fn addresses_rest_for_the_cooldown_of_the_pool() {
     rig.add("a");
     rig.del("a").unwrap();
     rig.pass(Duration::from_secs(60));
-    // Whoever takes the lock cleans up: it must know how long addresses rest.
+    // The next call removes rested addresses, so it must know the cooldown.
     rig.del("a").unwrap();
     rig.gc(&[]).unwrap();
     let error = rig.try_add("b").unwrap_err();
@@ -234,7 +234,7 @@ fn gc_ends_the_leases_of_its_own_network_only() {
     rig.pass(Duration::from_millis(1));
     rig.gc(&["a"]).unwrap();
     assert_eq!(rig.names("leases"), ["a@eth0", "c@eth0"]);
-    // Which network a damaged one belongs to nobody can tell.
+    // The network of a damaged lease is unknown.
     std::fs::write(&path, "{").unwrap();
     assert_says(&rig.gc(&["a"]).unwrap_err(), Code::STORE_CORRUPT, &["c@eth0"]);
     assert_eq!(rig.names("leases"), ["a@eth0", "c@eth0"]);

@@ -8,7 +8,7 @@ use crate::testing::Rig;
 use common::cni::Code;
 use std::time::{Duration, SystemTime};
 
-/// A node that is rebooted `away` after its agent last saw its blocks.
+/// A node that is rebooted `away` after its agent last confirmed its blocks.
 fn rebooted(away: Duration) -> Rig {
     let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
     rig.add("a");
@@ -50,7 +50,7 @@ fn after_the_quarantine_add_waits_for_the_agent() {
         );
     }
     assert_eq!(rig.try_add("b").unwrap_err().code, Code::TRY_AGAIN);
-    // DEL of what was there before the boot has nothing to do and needs nobody.
+    // DEL of an attachment from before the boot has nothing to do and needs no agent.
     rig.del("a").unwrap();
     let dir = rig.data_dir().to_owned();
     let agent = Agent::start(&rig, move |_| {

@@ -14,7 +14,8 @@ fn second(name: &str) -> PoolFile {
     file
 }
 
-/// A node with pool `rail0` of one address, already given, and pool `spare`; the configuration names `pools`.
+/// A node with pool `rail0` of one address, already allocated, and pool `spare`; the configuration names
+/// `pools`.
 fn rig(pools: &[&str], fallback: &[&str]) -> Rig {
     let rig = Rig::of_pools(&json!({ "pools": pools }));
     let mut first = pool("rail0", &["10.0.0.32/32"]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Directories of other boots: which are cleared away, and which are not ours or not dead.
+//! Directories of other boots: which are removed, and which are foreign or still in use.
 
 use super::single;
 use crate::testing::Rig;

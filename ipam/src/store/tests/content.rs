@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that are damaged, or that somebody else put there.
+//! Damaged files, and files of other programs.
 
 use super::{dual, single};
 use crate::testing::Rig;
@@ -7,7 +7,7 @@ use common::cni::Code;
 use std::fs;
 use std::time::Duration;
 
-/// Lets a lease be damaged in every way and hands it to `then`.
+/// Damages a lease in every way and passes it to `then`.
 fn with_damage(mut then: impl FnMut(&Rig, &str)) {
     let damages: [(&str, &[u8]); 5] = [
         ("emptied by a power loss", b""),
@@ -22,7 +22,7 @@ fn with_damage(mut then: impl FnMut(&Rig, &str)) {
     for (name, content) in damages {
         let rig = dual(4);
         rig.add("a");
-        // In place, so that lease and addresses stay one file.
+        // Written in place, so that lease and addresses stay one file.
         fs::OpenOptions::new()
             .write(true)
             .open(rig.file("leases/a@eth0"))

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
-/// ADD by a main plugin that probes: the addresses, each with whether it is to be probed.
+/// ADD by a main plugin that probes: returns the addresses, each with its probe mark.
 fn add(rig: &Rig, id: &str, pod: &str) -> Result<Vec<(String, bool)>, Error> {
     let mut call = rig.call(&json!({PROBES: true}));
     call.args = Args::parse(&format!("K8S_POD_NAMESPACE=ns;K8S_POD_NAME={pod}")).unwrap();
@@ -67,7 +67,7 @@ fn a_pod_gets_its_own_resting_address_first() {
     );
 }
 
-/// The main plugin found another host with the address and gave it back at once.
+/// The main plugin found another host with the address and released it at once.
 #[test]
 fn an_address_that_was_released_at_once_is_the_last_choice() {
     let rig = single("10.0.0.0/30");

@@ -7,7 +7,7 @@ use common::cni::Code;
 use nix::libc::{EIO, ENOSPC};
 use std::time::Duration;
 
-/// Calls `case` with the number of each change in turn until it says that there was no such change.
+/// Calls `case` with the number of each change in turn, until `case` reports that there was no such change.
 fn at_every_step(mut case: impl FnMut(usize) -> bool) {
     let steps = (0..100).take_while(|at| case(*at)).count();
     assert!(
@@ -16,7 +16,7 @@ fn at_every_step(mut case: impl FnMut(usize) -> bool) {
     );
 }
 
-/// What must hold in the end, whatever happened: the store is sound, works, and lost no address for good.
+/// Invariant after every case: the store is consistent, works, and has lost no address.
 fn assert_recovers(rig: &Rig, when: &str) {
     rig.fault(Fault::None);
     rig.add("later");
@@ -119,7 +119,7 @@ fn the_first_add_of_a_boot_killed_at_any_step_loses_no_address() {
         rig.add("old");
         *rig.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
         rig.fault(Fault::Die { at, torn: true });
-        // Whether it lived long enough to answer does not matter here.
+        // The result does not matter here: the process may have been killed after its last change.
         let _ = rig.try_add("a");
         let met = rig.fault_was_met();
         assert_recovers(&rig, &format!("the first ADD of a boot died at {at}"));
@@ -135,7 +135,7 @@ fn del_killed_at_any_step_loses_no_address() {
             rig.add("a");
             rig.add("b");
             rig.fault(Fault::Die { at, torn });
-            // Whether it lived long enough to answer does not matter here.
+            // The result does not matter here: the process may have been killed after its last change.
             let _ = rig.del("a");
             let met = rig.fault_was_met();
             assert_recovers(&rig, &format!("DEL died at {at}, torn {torn}"));
@@ -175,7 +175,7 @@ fn a_call_killed_during_recovery_loses_no_address() {
                 at: first,
                 torn: true,
             });
-            // What they answer does not matter: both are killed.
+            // The results do not matter: both are killed.
             let _ = if first % 2 == 0 {
                 rig.try_add("b").map(|_| ())
             } else {

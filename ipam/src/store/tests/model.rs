@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Any order of calls against the plainest description of what they do.
+//! Random orders of calls, compared with a simple model of them.
 
 use super::single;
 use crate::testing::Rig;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const COOLDOWN: u64 = 30;
 
-/// One call, or something that happens to the node. Pods and hosts are small numbers.
+/// One call, or an event on the node. Pods and hosts are small numbers.
 #[derive(Clone, Debug)]
 enum Event {
     Add(u8),
@@ -21,7 +21,7 @@ enum Event {
     Boot,
 }
 
-/// 10.0.0.1 to 10.0.0.6, given in turn.
+/// 10.0.0.1 to 10.0.0.6, allocated in turn.
 #[derive(Debug, Default)]
 struct Model {
     held: BTreeMap<u8, u8>,
@@ -89,7 +89,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What the plugin does, as the model says it.
+/// The result of a call in the model.
 fn happen(rig: &Rig, model: &mut Model, event: &Event) -> (Result<u8, Code>, Result<u8, Code>) {
     let name = |pod: &u8| format!("pod-{pod}");
     let host = |ip: &str| ip.rsplit('.').next().unwrap().parse::<u8>().unwrap();
@@ -145,7 +145,7 @@ proptest! {
         let rig = single("10.0.0.0/29");
         let mut model = Model::default();
         for event in &events {
-            // A lease and the GC that follows it must not share a moment of the clock.
+            // A lease and the GC that follows it must not have the same time.
             rig.pass(Duration::from_millis(1));
             let (got, want) = happen(&rig, &mut model, event);
             prop_assert_eq!(got, want, "{:?} in {:?}", event, model);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A container that is started again under its id, in another network namespace.
+//! A container that restarts under its id in another network namespace.
 
 use super::{dual, single};
 use crate::testing::{Fault, Rig};
@@ -19,7 +19,8 @@ fn namespaces() -> (TempDir, PathBuf, PathBuf) {
     (dir, old, new)
 }
 
-/// The namespace that the lease of `id` names now, by the program that an administrator would use: the last line that has one.
+/// The present namespace of the lease of `id`, read with an administrator's program: the last line that has
+/// one.
 fn netns_in(rig: &Rig, id: &str) -> String {
     let text = fs::read_to_string(rig.file(&format!("leases/{id}@eth0"))).unwrap();
     let lines = text
@@ -81,7 +82,7 @@ fn a_moved_lease_is_younger_than_a_gc_that_began_before() {
     assert_eq!(lease.since_boot, std::time::Duration::from_secs(1005));
 }
 
-/// The agent judged by the old namespace, and between its look and the lock ADD came again.
+/// The agent judged by the old namespace, and ADD was repeated before the agent took the lock.
 #[test]
 fn the_end_of_the_old_namespace_does_not_end_a_moved_lease() {
     let rig = single("10.0.0.0/24");
@@ -118,7 +119,7 @@ fn a_failed_or_killed_move_leaves_the_lease_intact() {
         let (_dir, old, new) = namespaces();
         let first = rig.add_in("a", &old).unwrap();
         rig.fault(fault);
-        // An address whose lease names a dead namespace could be freed, so ADD must not answer.
+        // An address whose lease names a dead namespace could be released, so ADD must not succeed.
         let error = rig.add_in("a", &new).unwrap_err();
         assert_eq!(error.code, Code::IO, "{fault:?}: {error}");
         rig.fault(Fault::None);

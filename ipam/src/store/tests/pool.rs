@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the node's agent does with a store.
+//! The operations of the node's agent on a store.
 
 use super::single;
 use crate::config::Place;
@@ -57,7 +57,7 @@ fn with<T>(rig: &Rig, work: impl FnOnce(&Store) -> T) -> T {
     work(&Store::new(&place, &node).unwrap())
 }
 
-/// A lease of `id` on `ip`, which the cluster holds as well.
+/// A lease of `id` on `ip`, which is also an object of the cluster.
 fn commit_api(locked: &Locked, id: &str, ip: IpAddr) -> Result<(), Error> {
     let ips = vec![IpConfig {
         address: ip.into(),
@@ -193,7 +193,7 @@ fn a_lease_is_released_only_if_it_is_unchanged() {
     rig.add("b");
     let held = with(&rig, |store| store.leases().unwrap().held);
     assert_eq!(held.len(), 2);
-    // b is another lease now, though its owner and its name are the same.
+    // b has another lease now, with the same owner and name.
     rig.del("b").unwrap();
     rig.add("b");
     rig.del("gone").unwrap();
@@ -281,7 +281,7 @@ fn del_killed_at_any_step_of_a_hand_over_loses_no_address() {
             commit_api(&store.enter().unwrap(), "a", ip).unwrap();
         });
         rig.fault(Fault::Die { at, torn: true });
-        // Whether it lived long enough to answer does not matter here.
+        // The result does not matter here: the process may have been killed after its last change.
         let _ = rig.del("a");
         let met = rig.fault_was_met();
         rig.fault(Fault::None);

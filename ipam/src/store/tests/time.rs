@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rest, boots, and waiting for each other.
+//! Resting, boots, and waiting for the lock.
 
 use super::{dual, single};
 use crate::testing::Rig;
@@ -74,11 +74,11 @@ fn addresses_that_have_rested_do_not_pile_up() {
         rig.pass(Duration::from_secs(1));
         most = most.max(rig.names("resting").len());
     }
-    // Ten rest at each moment. One DEL of thirty-two sweeps, by a hash of the ids above.
+    // Ten addresses rest at each moment. One DEL of thirty-two sweeps, by a hash of the ids above.
     assert!(most <= 250, "{most} were there at a time");
 }
 
-/// Every DEL listed all that rested, so that a node with many pays for each of them each time.
+/// Every DEL listed all resting addresses, so its cost grew with their number.
 #[test]
 fn the_cost_of_del_does_not_grow_with_the_resting_addresses() {
     let rig = Rig::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]], "cooldown": 600}));
@@ -123,7 +123,7 @@ fn gc_releases_the_lock_between_its_leases() {
     }
     let lock = fs::File::open(rig.network().join("lock")).unwrap();
     let was_free = std::thread::spawn(move || {
-        // Asks while GC is at work, and hands the lock on at once.
+        // Requests the lock while GC works, and releases it at once.
         let mut times = 0;
         while times < 2 {
             lock.lock().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Data directories where nothing can be made: ADD refuses them, and DEL has nothing to do.
+//! Data directories that cannot exist: ADD refuses them, and DEL has nothing to do.
 
 use crate::testing::Rig;
 use common::cni::Code;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The verbs on a sound store.
+//! The verbs on a consistent store.
 
 use super::{dual, single};
 use crate::testing::{Rig, attachment};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The RDMA device of a bond: the one that the driver joined its ports to, or else the active port's.
+//! The RDMA device of a bond: its LAG device, or else the active port's.
 
 use super::super::super::find;
 use super::read;
@@ -69,7 +69,7 @@ fn a_bond_of_infiniband_ports_has_its_active_ports_device() {
     for (active, name) in [(4, "mlx5_0"), (5, "mlx5_1")] {
         let mut links = bonded();
         links[2].info = active_backup(Some(active));
-        // In the model both ports have one GUID, so that the bond's address tells nothing.
+        // In the model both ports have one GUID, so the bond's address identifies neither.
         links[2].address = common::netlink::HwAddress::default();
         assert_eq!(device(&Node::with_ib0_and_ib1(), links), name);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: gives a container an interface on an RDMA network.
 
-use crate::attach::{Attached, World, attach};
+use crate::attach::{AttachContext, Attached, attach};
 use crate::config::{Config, Identity, Mode};
-use crate::del::Remains;
+use crate::del::DetachTarget;
 use crate::device_info::Hardware;
 use crate::error::Error;
 use crate::host::observe;
@@ -13,10 +13,10 @@ use crate::mark::Mark;
 use crate::netns::pod;
 use crate::plan::{self, Plan};
 use crate::rdma::{Sources, grant_for, interface};
-use crate::select::{settle, turn};
+use crate::select::{choice_lock, resolve};
 use crate::{CniIpoib, device_info, policy};
 use common::cni::dispatch::Call;
-use common::cni::{self, Attachment, CniResult, Delegate, IfName, Interface, IpConfig, PROBES, Version};
+use common::cni::{self, Attachment, CniResult, Delegate, IfName, IpConfig, PROBES, Version};
 use common::netns::Netns;
 use common::rdma::{PciAddress, Sysfs};
 use std::path::Path;
@@ -48,7 +48,7 @@ impl CniIpoib {
         let netns = pod(path, call.netns_override)?;
         let mut kernel = self.open_kernel(Some(&netns))?;
         let mut entry = self.journal(call).admit(attachment)?;
-        let mut to = AddTo {
+        let mut to = AddContext {
             attachment,
             kernel: &mut *kernel,
             netns: &netns,
@@ -76,7 +76,12 @@ impl CniIpoib {
     /// A complete attachment stays: its interface name makes this ADD fail. The exception is a DEL that was
     /// killed after it began to return hardware; without this removal the attachment would keep that hardware
     /// forever.
-    fn clear_earlier(&self, call: &Call, to: &mut AddTo<'_>, entry: &mut Entry) -> Result<(), cni::Error> {
+    fn clear_earlier(
+        &self,
+        call: &Call,
+        to: &mut AddContext<'_>,
+        entry: &mut Entry,
+    ) -> Result<(), cni::Error> {
         let Some(intent) = entry.intent.clone() else {
             return Ok(());
         };
@@ -88,7 +93,7 @@ impl CniIpoib {
             return Ok(());
         }
         tracing::info!(%attachment, "removing what an interrupted call left");
-        let remains = Remains {
+        let target = DetachTarget {
             attachment,
             netns: None,
             ipam: intent.ipam.clone(),
@@ -99,7 +104,7 @@ impl CniIpoib {
             notes: entry.notes().ok(),
             gone: None,
         };
-        self.take_down(call, &Identity::read(call), &remains)?;
+        self.take_down(call, &Identity::read(call), &target)?;
         Ok(entry.clear()?)
     }
 
@@ -107,10 +112,10 @@ impl CniIpoib {
         &self,
         call: &Call,
         config: &Config,
-        to: &mut AddTo<'_>,
+        to: &mut AddContext<'_>,
         entry: &mut Entry,
-    ) -> Result<(Made, Attached), Refused> {
-        device_info::require_place(config.device_info_file.as_deref(), &self.places.device_info)?;
+    ) -> Result<(Interface, Attached), Refused> {
+        device_info::require_place(config.device_info_file.as_deref(), &self.paths.device_info)?;
         self.sweep_links(to.kernel)?;
         match config.mode {
             Some(Mode::Device) => self.add_device(call, config, to, entry),
@@ -122,24 +127,24 @@ impl CniIpoib {
         &self,
         call: &Call,
         config: &Config,
-        to: &mut AddTo<'_>,
+        to: &mut AddContext<'_>,
         entry: &mut Entry,
-    ) -> Result<(Made, Attached), Refused> {
-        let sysfs = Sysfs::at(&self.places.sysfs);
+    ) -> Result<(Interface, Attached), Refused> {
+        let sysfs = Sysfs::at(&self.paths.sysfs);
         let ipam = delegate(call, config)?;
         require_free_name(to.kernel, to.attachment.ifname.as_str())?;
-        let settled = settle(to.kernel, &sysfs, &self.places.state, config)?;
-        let config = &*settled.config;
+        let resolved = resolve(to.kernel, &sysfs, &self.paths.state, config)?;
+        let config = &*resolved.config;
         let host = observe(to.kernel, &sysfs, config)?;
         let child = plan::child(config, &host)?;
         // Two ADDs that decide at the same time could take the last device of the host.
-        let turn = settled
-            .turn
-            .or_else(|| config.rdma.as_ref().and_then(|_| turn(&self.places.state)));
+        let lock = resolved
+            .lock
+            .or_else(|| config.rdma.as_ref().and_then(|_| choice_lock(&self.paths.state)));
         let from = &mut Sources {
             kernel: &mut *to.kernel,
             sysfs: &sysfs,
-            state: &self.places.state,
+            state: &self.paths.state,
         };
         let rdma = grant_for(from, config.rdma.as_ref(), interface(&host, child.mode))?;
         tracing::debug!(?child, ?rdma, "plan");
@@ -164,27 +169,27 @@ impl CniIpoib {
         entry.begin(Intent {
             device_info: device_info.as_ref().map(|(file, _)| file.clone()),
             rdma: plan.rdma.clone(),
-            ..to.intent(config, host.master.name, settled.why)
+            ..to.intent(config, host.master.name, resolved.why)
         })?;
         // The choice is in the journal now, so the next ADD counts it.
-        drop(turn);
+        drop(lock);
         let notes = entry.notes()?;
         let note = |pid| notes.running(pid);
         let ipam = ipam.map(|ipam| ipam.telling(&note));
-        let mut world = World {
+        let mut context = AttachContext {
             kernel: to.kernel,
             ipam,
             attachment: to.attachment,
             netns: to.path,
             network: &call.conf.network,
-            state: &self.places.state,
+            state: &self.paths.state,
             device_info,
             diary: entry,
             made: Vec::new(),
             link_may_live: false,
         };
-        let attached = attach(&mut world, &plan)?;
-        Ok((Made::child(plan.ifname), attached))
+        let attached = attach(&mut context, &plan)?;
+        Ok((Interface::child(plan.ifname), attached))
     }
 }
 
@@ -201,14 +206,14 @@ pub(crate) fn delegate<'c>(call: &'c Call, config: &Config) -> Result<Option<Del
 }
 
 /// The attachment and its namespace.
-pub(crate) struct AddTo<'a> {
+pub(crate) struct AddContext<'a> {
     pub(crate) attachment: &'a Attachment,
     pub(crate) kernel: &'a mut dyn Kernel,
     pub(crate) netns: &'a Netns,
     pub(crate) path: &'a Path,
 }
 
-impl AddTo<'_> {
+impl AddContext<'_> {
     /// The part of the intent that every attachment writes before the first effect.
     pub(crate) fn intent(&self, config: &Config, master: String, why: Option<String>) -> Intent {
         Intent {
@@ -226,13 +231,13 @@ impl AddTo<'_> {
 }
 
 /// The properties of the interface that the result reports besides its link.
-pub(crate) struct Made {
+pub(crate) struct Interface {
     pub(crate) ifname: IfName,
     /// The PCI function, if the pod has the whole function.
     pub(crate) pci: Option<PciAddress>,
 }
 
-impl Made {
+impl Interface {
     /// A child, which is not a PCI function.
     fn child(ifname: IfName) -> Self {
         Self { ifname, pci: None }
@@ -297,10 +302,10 @@ fn require_room(call: &Call, prev: &CniResult) -> Result<(), Error> {
 }
 
 /// The previous plugin's result, if any, with ours appended.
-fn result(prev: CniResult, made: &Made, attached: Attached, config: &Config, netns: &Path) -> CniResult {
+fn result(prev: CniResult, made: &Interface, attached: Attached, config: &Config, netns: &Path) -> CniResult {
     let mut result = prev;
     let index = result.interfaces.len();
-    result.interfaces.push(Interface {
+    result.interfaces.push(cni::Interface {
         name: made.ifname.to_string(),
         mac: attached.link.address.to_string(),
         mtu: Some(attached.link.mtu),

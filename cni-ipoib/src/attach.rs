@@ -33,7 +33,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// Everything that ADD works with.
-pub struct World<'w> {
+pub struct AttachContext<'w> {
     /// Both namespaces.
     pub kernel: &'w mut dyn Kernel,
     /// The IPAM plugin, if there is one.
@@ -81,8 +81,8 @@ pub struct Failed {
 ///
 /// # Assumptions
 /// No other process works on this attachment, and its intent is in the journal.
-pub fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
-    let mut undo = Undo::new(world);
+pub fn attach(context: &mut AttachContext<'_>, plan: &Plan) -> Result<Attached, Failed> {
+    let mut undo = Undo::new(context);
     match steps(&mut undo, plan) {
         Ok(attached) => {
             undo.commit();
@@ -95,7 +95,7 @@ pub fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
     }
 }
 
-fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error> {
+fn steps(undo: &mut Undo<'_, AttachContext<'_>>, plan: &Plan) -> Result<Attached, Error> {
     let ipam = allocate(undo)?;
     let link = create(undo, plan)?;
     let ports = bond::ports(undo, plan)?;
@@ -114,7 +114,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
         policy::apply(undo, &link, table, &ipam)?;
     }
     let kernel = &mut *undo.target().kernel;
-    let link = settle(kernel, &link, &ports, plan)?;
+    let link = await_carrier(kernel, &link, &ports, plan)?;
     give_rdma(undo, plan)?;
     write_device_info(undo)?;
     let kernel = &mut *undo.target().kernel;
@@ -134,17 +134,17 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
 }
 
 /// Allocates addresses from the IPAM plugin.
-pub(crate) fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Error> {
-    let world = undo.target();
-    let Some(ipam) = world.ipam.clone() else {
+pub(crate) fn allocate(undo: &mut Undo<'_, AttachContext<'_>>) -> Result<CniResult, Error> {
+    let context = undo.target();
+    let Some(ipam) = context.ipam.clone() else {
         return Ok(CniResult::default());
     };
-    let (attachment, netns) = (world.attachment, world.netns);
+    let (attachment, netns) = (context.attachment, context.netns);
     // Registered before the call: a plugin that is killed at its time limit may have allocated already.
-    undo.remember("release the addresses", |world| match &world.ipam {
-        Some(_) if world.link_may_live => Err("the link that has them could not be deleted".to_owned()),
+    undo.remember("release the addresses", |context| match &context.ipam {
+        Some(_) if context.link_may_live => Err("the link that has them could not be deleted".to_owned()),
         Some(ipam) => ipam
-            .del(world.attachment, Some(world.netns))
+            .del(context.attachment, Some(context.netns))
             .map_err(|e| cni::error::causes(&e)),
         None => Ok(()),
     });
@@ -157,11 +157,15 @@ pub(crate) fn allocate(undo: &mut Undo<'_, World<'_>>) -> Result<CniResult, Erro
 
 /// Records the properties of the links that the pod cannot change, before the links get an address. DEL
 /// releases the addresses only if none of these links is left.
-fn write_down(undo: &mut Undo<'_, World<'_>>, link: &Link, ports: &[bond::Port<'_>]) -> Result<(), Error> {
-    let world = undo.target();
+fn write_down(
+    undo: &mut Undo<'_, AttachContext<'_>>,
+    link: &Link,
+    ports: &[bond::Port<'_>],
+) -> Result<(), Error> {
+    let context = undo.target();
     let links = std::iter::once(link).chain(ports.iter().map(bond::Port::link));
-    world.made = links.map(Made::of).collect();
-    world.diary.made(&world.made)
+    context.made = links.map(Made::of).collect();
+    context.diary.made(&context.made)
 }
 
 /// Sets the alias, and the settings that must precede bringing the link up.
@@ -196,7 +200,7 @@ pub(crate) fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error
 }
 
 /// Waits for carrier and checks the MTU that the kernel set.
-fn settle(
+fn await_carrier(
     kernel: &mut dyn Kernel,
     link: &Link,
     ports: &[bond::Port<'_>],
@@ -222,7 +226,7 @@ fn settle(
             ),
         });
     }
-    bond::settle(kernel, link, ports, plan)?;
+    bond::await_carrier(kernel, link, ports, plan)?;
     let link = kernel
         .link_by_index(Side::Pod, link.index)
         .map_err(|source| Error::Kernel { step: step(), source })?
@@ -243,7 +247,7 @@ fn settle(
     }
 }
 
-pub(crate) fn write_device_info(undo: &mut Undo<'_, World<'_>>) -> Result<(), Error> {
+pub(crate) fn write_device_info(undo: &mut Undo<'_, AttachContext<'_>>) -> Result<(), Error> {
     let Some((file, content)) = undo.target().device_info.clone() else {
         return Ok(());
     };

@@ -71,7 +71,7 @@ impl CniIpoib {
                 findings.extend(compare_routing(&mut *kernel, &link, &prev, &ips, table)?);
             }
         }
-        let written = Journal::new(&self.places.state, &call.conf.network).peek(attachment);
+        let written = Journal::new(&self.paths.state, &call.conf.network).peek(attachment);
         if let Some(grant) = written.and_then(|intent| intent.rdma) {
             rdma::compare(&mut *kernel, &grant, &mut findings)?;
         }
@@ -99,7 +99,7 @@ impl CniIpoib {
         if config.mode == Some(Mode::Device) {
             return Ok(None);
         }
-        let mut host = observe(kernel, &Sysfs::at(&self.places.sysfs), config)?;
+        let mut host = observe(kernel, &Sysfs::at(&self.paths.sysfs), config)?;
         bond::follow(config, &mut host, found);
         let child = plan::child(config, &host)?;
         Ok(Some(Planned { host, child }))
@@ -112,7 +112,7 @@ impl CniIpoib {
         attachment: &Attachment,
         kernel: &mut dyn Kernel,
     ) -> Result<Option<String>, Error> {
-        let journal = Journal::new(&self.places.state, &call.conf.network);
+        let journal = Journal::new(&self.paths.state, &call.conf.network);
         if let Some(intent) = journal.peek(attachment) {
             return Ok(Some(intent.master));
         }

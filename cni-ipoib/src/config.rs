@@ -294,7 +294,7 @@ fn is_plugin_name(text: &str) -> bool {
 
 /// The paths that the plugin uses. Tests replace them.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct Paths {
     /// The mount point of sysfs.
     pub sysfs: PathBuf,
     /// The state directory. Volatile, like the kernel objects it describes: neither survives a reboot.
@@ -303,7 +303,7 @@ pub struct Places {
     pub device_info: Vec<PathBuf>,
 }
 
-impl Places {
+impl Paths {
     /// The node's own paths. `RDMANET_STATE` replaces the state directory, for a node that mounts no /run.
     pub fn of_node(env: &Env) -> Result<Self, common::cni::Error> {
         let state = env.get("RDMANET_STATE")?.unwrap_or("/run/rdmanet");

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The parts of an attachment that may be left, and their places.
-pub(crate) struct Remains<'a> {
+pub(crate) struct DetachTarget<'a> {
     pub(crate) attachment: &'a Attachment,
     /// `CNI_NETNS`, if the runtime passes it.
     pub(crate) netns: Option<&'a Path>,
@@ -72,7 +72,7 @@ impl CniIpoib {
             tracing::warn!(%error, "IPAM plugin is missing, so it holds no address; nothing to release");
             ipam = None;
         }
-        let remains = Remains {
+        let target = DetachTarget {
             attachment,
             netns,
             ipam,
@@ -83,7 +83,7 @@ impl CniIpoib {
             notes: entry.as_ref().and_then(|entry| entry.notes().ok()),
             gone: None,
         };
-        self.take_down(call, &identity, &remains)?;
+        self.take_down(call, &identity, &target)?;
         entry.map_or(Ok(()), Entry::remove)?;
         Ok(())
     }
@@ -109,45 +109,45 @@ impl CniIpoib {
         &self,
         call: &Call,
         identity: &Identity,
-        remains: &Remains<'_>,
+        target: &DetachTarget<'_>,
     ) -> Result<(), cni::Error> {
         // If the RDMA device cannot be returned, the journal keeps the entry, but the link and the addresses
         // are removed.
-        let rdma = self.give_rdma_back(&call.conf.network, remains);
-        self.remove_link(call, remains)?;
-        let intent = remains.intent.as_ref();
+        let rdma = self.return_rdma_device(&call.conf.network, target);
+        self.remove_link(call, target)?;
+        let intent = target.intent.as_ref();
         if let Some(file) = intent.and_then(|intent| intent.device_info.as_deref())
             && let Err(error) = device_info::remove(file)
         {
             tracing::warn!(file = %file.display(), %error, "cannot remove the device-info file");
         }
-        if let Err(error) = record::remove(&self.places.state, remains.attachment) {
+        if let Err(error) = record::remove(&self.paths.state, target.attachment) {
             tracing::warn!(%error, "cannot remove the record of the RDMA device");
         }
-        if let Some(plugin) = &remains.ipam {
+        if let Some(plugin) = &target.ipam {
             let note = |pid| {
-                remains.note(pid);
+                target.note(pid);
                 Ok(())
             };
             Delegate::new(plugin, call, identity.delegate_timeout)?
                 .telling(&note)
-                .del(remains.attachment, remains.netns)?;
+                .del(target.attachment, target.netns)?;
         }
         Ok(rdma?)
     }
 
     /// Deletes the attachment's links: in the container, and on the host, where an interrupted ADD or the end
     /// of the container's namespace left them.
-    fn remove_link(&self, call: &Call, remains: &Remains<'_>) -> Result<(), cni::Error> {
-        if self.give_link_back(&call.conf.network, remains)? {
+    fn remove_link(&self, call: &Call, target: &DetachTarget<'_>) -> Result<(), cni::Error> {
+        if self.return_link(&call.conf.network, target)? {
             return Ok(());
         }
-        let mark = Mark::new(&call.conf.network, remains.attachment);
-        let made = remains.intent.as_ref().map_or(&[][..], |intent| &intent.made);
+        let mark = Mark::new(&call.conf.network, target.attachment);
+        let made = target.intent.as_ref().map_or(&[][..], |intent| &intent.made);
         let known = Known { mark: &mark, made };
         let mut seen = Vec::new();
         let mut deleted = 0;
-        for (path, id) in remains.places() {
+        for (path, id) in target.namespaces() {
             let Some(netns) = pod_if_there(&path, id)?.filter(|netns| !seen.contains(&netns.id())) else {
                 continue;
             };
@@ -155,30 +155,30 @@ impl CniIpoib {
             let mut kernel = self.open_kernel(Some(&netns))?;
             // Rules are not deleted with the link, and its namespace may continue to exist.
             policy::remove(&mut *kernel, policy::table(&mark))?;
-            deleted += remains.delete_in(&mut *kernel, &known, netns.id())?;
-            if deleted > 0 && remains.done {
+            deleted += target.delete_in(&mut *kernel, &known, netns.id())?;
+            if deleted > 0 && target.done {
                 return Ok(());
             }
         }
         let mut kernel = self.open_kernel(None)?;
         // The kernel dismantles a dead namespace asynchronously. A link that it returned later would have no
         // owner.
-        let died = remains.intent.as_ref().filter(|_| seen.is_empty());
+        let died = target.intent.as_ref().filter(|_| seen.is_empty());
         let deleted = match died {
             Some(intent) => {
-                let gone = remains.gone.unwrap_or_else(Instant::now);
+                let gone = target.gone.unwrap_or_else(Instant::now);
                 detach::delete_thrown_back(&mut *kernel, &known, &intent.master, gone)?
             }
             None => detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,
         };
         if deleted > 0 {
-            tracing::info!(attachment = %remains.attachment, "deleted the attachment's link on the host");
+            tracing::info!(attachment = %target.attachment, "deleted the attachment's link on the host");
         }
         Ok(())
     }
 }
 
-impl Remains<'_> {
+impl DetachTarget<'_> {
     /// Records the IPAM plugin's process. A full disk must not keep a container from being removed.
     fn note(&self, pid: u32) {
         if let Some(notes) = &self.notes
@@ -217,7 +217,7 @@ impl Remains<'_> {
 
     /// The namespaces to search: the one that the runtime passes, and the one that ADD recorded. The first
     /// may be wrong, and an overlooked link would outlive its addresses.
-    pub(crate) fn places(&self) -> Vec<(PathBuf, Option<(u64, u64)>)> {
+    pub(crate) fn namespaces(&self) -> Vec<(PathBuf, Option<(u64, u64)>)> {
         let runtime = self.netns.map(|path| (path.to_owned(), None));
         let written = self
             .intent

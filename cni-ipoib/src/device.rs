@@ -2,7 +2,7 @@
 //! `mode: device`: a whole hardware link moves from the host into a pod, with its RDMA device if the node's
 //! RDMA subsystem is in exclusive mode. Its state is restored when the pod is gone.
 //!
-//! [`Facts`] are read once; [`moved`] is pure and has every refusal; [`take`] and [`put_back`] change things.
+//! [`Facts`] are read once; [`moved`] is pure and has every refusal; [`move_in`] and [`restore`] change things.
 //!
 //! Invariant: the host's state is in the journal before the link is touched. A link is identified by its
 //! hardware, never by its name or index. The attachment whose journal entry has a link owns it until the link
@@ -10,26 +10,26 @@
 
 mod add;
 pub mod check;
+mod detach;
 mod error;
 pub mod facts;
 #[cfg(test)]
 mod fixture;
 pub mod function;
-mod give_back;
 pub mod hardware;
+pub mod move_in;
+mod node_lock;
 pub mod plan;
-pub mod put_back;
+pub mod restore;
 pub mod snapshot;
-pub mod take;
-mod turn;
 
 pub use error::DeviceError;
 pub use facts::Facts;
 pub use function::Function;
 pub use hardware::Hardware;
+pub(crate) use node_lock::NodeLock;
 pub use plan::{Moved, moved};
 pub use snapshot::Snapshot;
-pub(crate) use turn::Turn;
 
 use crate::rdma::Grant;
 use common::cni::IfName;

@@ -7,7 +7,7 @@
 
 use crate::CniIpoib;
 use crate::config::Identity;
-use crate::del::Remains;
+use crate::del::DetachTarget;
 use crate::detach;
 use crate::error::Error;
 use crate::journal::{Entry, Intent, Journal};
@@ -62,7 +62,7 @@ impl CniIpoib {
         gone: Option<Instant>,
     ) -> Result<(), cni::Error> {
         let intent = entry.intent.clone();
-        let remains = Remains {
+        let target = DetachTarget {
             attachment: &attachment,
             netns: None,
             done: entry.done,
@@ -76,7 +76,7 @@ impl CniIpoib {
             notes: entry.notes().ok(),
             gone,
         };
-        self.take_down(call, identity, &remains)?;
+        self.take_down(call, identity, &target)?;
         Ok(entry.remove()?)
     }
 
@@ -107,7 +107,7 @@ impl CniIpoib {
                     continue;
                 }
             };
-            let remains = Remains {
+            let target = DetachTarget {
                 attachment,
                 netns: None,
                 intent: None,
@@ -118,7 +118,7 @@ impl CniIpoib {
                 notes: entry.notes().ok(),
                 gone: None,
             };
-            let taken = self.take_down(call, identity, &remains);
+            let taken = self.take_down(call, identity, &target);
             errors.extend(taken.and_then(|()| Ok(entry.remove()?)).err());
         }
     }

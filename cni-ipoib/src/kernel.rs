@@ -3,15 +3,15 @@
 //!
 //! They are a trait, so that a test can fail any single request to the real kernel.
 
+mod device;
 mod function;
 mod policy;
 mod rdma;
-mod whole;
 
+pub use device::{Sysctls, WholeLinks};
 pub use function::VirtualFunctions;
 pub use policy::{PolicyRouting, RAIL_SETTINGS};
 pub use rdma::RdmaSubsystem;
-pub use whole::{Sysctls, WholeLinks};
 
 use crate::error;
 use common::announce;

@@ -34,7 +34,7 @@ use common::cni::dispatch::{Call, Plugin};
 use common::cni::{self, Attachment, CniResult, Env, GcConf};
 use common::netlink;
 use common::netns::Netns;
-use config::Places;
+use config::Paths;
 use error::Error;
 use journal::Journal;
 use kernel::{Kernel, Namespaces};
@@ -45,7 +45,7 @@ pub type OpenKernel = Box<dyn for<'n> Fn(Option<&'n Netns>) -> Result<Box<dyn Ke
 
 /// The plugin.
 pub struct CniIpoib {
-    places: Places,
+    paths: Paths,
     open: OpenKernel,
 }
 
@@ -53,18 +53,18 @@ impl CniIpoib {
     /// The plugin as it runs on a node.
     pub fn on_node(env: &Env) -> Result<Self, cni::Error> {
         Ok(Self::new(
-            Places::of_node(env)?,
+            Paths::of_node(env)?,
             Box::new(|netns| Ok(Box::new(Namespaces::open(netns)?))),
         ))
     }
 
     /// The plugin with other paths and another kernel.
-    pub fn new(places: Places, open: OpenKernel) -> Self {
-        Self { places, open }
+    pub fn new(paths: Paths, open: OpenKernel) -> Self {
+        Self { paths, open }
     }
 
     fn journal(&self, call: &Call) -> Journal {
-        Journal::new(&self.places.state, &call.conf.network)
+        Journal::new(&self.paths.state, &call.conf.network)
     }
 
     fn open_kernel<'n>(&self, netns: Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, Error> {

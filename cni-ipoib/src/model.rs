@@ -6,6 +6,7 @@
 
 mod bond;
 mod create;
+mod device;
 mod function;
 mod ipam;
 mod kernel;
@@ -16,9 +17,9 @@ mod rdma;
 mod recorded;
 mod rig;
 mod start;
-mod whole;
 
 pub(crate) use bond::{active_backup, bonded, port_of};
+pub(crate) use device::saved;
 pub(crate) use function::Virtual;
 pub(crate) use ipam::{Ipam, alone};
 pub(crate) use kernel::{Fault, ModelKernel, State};
@@ -28,4 +29,3 @@ pub(crate) use rdma::{Subsystem, grant};
 pub(crate) use recorded::recorded;
 pub(crate) use rig::Rig;
 pub(crate) use start::{attachment, bond, call, call_with, ethernet, ipoib, link, of_kind};
-pub(crate) use whole::saved;

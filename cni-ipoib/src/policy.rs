@@ -8,7 +8,7 @@
 //! Without policy routing the kernel uses the first link of the subnet for all packets, whatever their source
 //! address.
 
-use crate::attach::{World, route_entry};
+use crate::attach::{AttachContext, route_entry};
 use crate::check::leads_alike;
 use crate::error::Error;
 use crate::kernel::Kernel;
@@ -88,7 +88,7 @@ pub(crate) fn prepare(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) ->
 
 /// Adds the table and the rules of a link that is up.
 pub(crate) fn apply(
-    undo: &mut Undo<'_, World<'_>>,
+    undo: &mut Undo<'_, AttachContext<'_>>,
     link: &Link,
     table: u32,
     ipam: &CniResult,
@@ -98,8 +98,8 @@ pub(crate) fn apply(
         return Ok(());
     }
     // The kernel deletes the routes with the link, but not the rules.
-    undo.remember("take the routing rules away", move |world| {
-        remove(world.kernel, table).map_err(|e| cni::error::causes(&e))
+    undo.remember("take the routing rules away", move |context| {
+        remove(context.kernel, table).map_err(|e| cni::error::causes(&e))
     });
     let kernel = &mut *undo.target().kernel;
     for route in &policy.routes {

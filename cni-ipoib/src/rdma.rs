@@ -9,8 +9,7 @@
 //! since a pod can rename it. The move is in the journal before it happens. The device is searched in every
 //! namespace where the kernel may have put it.
 
-pub mod ask;
-mod compare;
+mod check;
 pub mod decide;
 pub mod error;
 pub mod facts;
@@ -19,11 +18,12 @@ pub mod give_back;
 pub mod grant;
 pub mod movable;
 pub mod record;
+pub mod resolve;
 pub mod transfer;
 
-pub use ask::{Interface, Sources, grant_for, interface, require_likely};
-pub(crate) use compare::compare;
+pub(crate) use check::compare;
 pub use error::RdmaError;
 pub use facts::Facts;
 pub use find::find;
-pub use grant::{Grant, Identity, Way};
+pub use grant::{Grant, Identity, Sharing};
+pub use resolve::{Interface, Sources, grant_for, interface, require_likely};

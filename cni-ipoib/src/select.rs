@@ -5,11 +5,11 @@
 //! if pods on it do not disturb other users (see [`Aside`]). Every rejected link has a reason.
 
 mod candidates;
-mod settle;
+mod resolve;
 mod view;
 
 pub use candidates::{Loads, candidates, survey};
-pub(crate) use settle::{chosen, settle, turn};
+pub(crate) use resolve::{choice_lock, chosen, resolve};
 pub use view::View;
 
 use common::netlink::LinkLayer;

@@ -55,13 +55,13 @@ impl CniIpoib {
 
     fn judge_child(&self, config: &Config) -> Result<(), Error> {
         let mut kernel = self.open_kernel(None)?;
-        let sysfs = Sysfs::at(&self.places.sysfs);
+        let sysfs = Sysfs::at(&self.paths.sysfs);
         let host = observe(&mut *kernel, &sysfs, config)?;
         let child = plan::child(config, &host)?;
         let from = &mut Sources {
             kernel: &mut *kernel,
             sysfs: &sysfs,
-            state: &self.places.state,
+            state: &self.paths.state,
         };
         require_likely(from, config.rdma.as_ref(), interface(&host, child.mode))
     }

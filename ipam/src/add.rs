@@ -15,7 +15,8 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
     let locked = store.enter()?;
     let sandbox = Sandbox::of(&call.args, netns);
     if let Some(lease) = locked.lease(owner)? {
-        return repeat(&locked, lease, &config.requests, &sandbox).map(|result| told(result, config.probes));
+        return repeat(&locked, lease, &config.requests, &sandbox)
+            .map(|result| for_main_plugin(result, config.probes));
     }
     config.log_notes();
     let prober = config.probes.then_some(Prober {
@@ -37,11 +38,11 @@ pub(crate) fn add(node: &Node, call: &Call, owner: &Attachment, netns: &Path) ->
     {
         locked.remember(allocation.range, allocation.ip);
     }
-    Ok(told(lease.result, config.probes))
+    Ok(for_main_plugin(lease.result, config.probes))
 }
 
 /// `result` for the main plugin: probe marks are kept only if that plugin probes.
-pub(crate) fn told(mut result: CniResult, probes: bool) -> CniResult {
+pub(crate) fn for_main_plugin(mut result: CniResult, probes: bool) -> CniResult {
     for ip in &mut result.ips {
         ip.probe &= probes;
     }

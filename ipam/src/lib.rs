@@ -21,7 +21,7 @@ mod add;
 mod check;
 mod del;
 mod gc;
-mod pooled;
+mod pool_mode;
 mod status;
 #[cfg(test)]
 mod testing;
@@ -31,7 +31,7 @@ use clock::{Clock, KernelClock};
 use common::cni::dispatch::{Call, Plugin};
 use common::cni::{Attachment, CniResult, Error, GcConf};
 use config::PoolPlace;
-use pooled::Pools;
+use pool_mode::Pools;
 use std::path::Path;
 use std::time::Duration;
 use store::{Disk, LOCK_WAIT, Node, NodeDisk};
@@ -91,7 +91,7 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
     fn add(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<CniResult, Error> {
         let node = self.node();
         match self.pools(&node, call)? {
-            Some(pools) => pooled::add(&pools, call, attachment, netns),
+            Some(pools) => pool_mode::add(&pools, call, attachment, netns),
             None => add::add(&node, call, attachment, netns),
         }
     }
@@ -99,7 +99,7 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
     fn del(&self, call: &Call, attachment: &Attachment, _netns: Option<&Path>) -> Result<(), Error> {
         let node = self.node();
         match self.pools(&node, call) {
-            Ok(Some(pools)) => pooled::del(&pools, attachment),
+            Ok(Some(pools)) => pool_mode::del(&pools, attachment),
             Ok(None) => del::del(&node, call, attachment),
             // ADD refuses such a place, so nothing exists. An error would keep the pod from being deleted.
             Err(error) => {
@@ -112,7 +112,7 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
     fn check(&self, call: &Call, attachment: &Attachment, _netns: &Path) -> Result<(), Error> {
         let node = self.node();
         match self.pools(&node, call)? {
-            Some(pools) => pooled::check(&pools, call, attachment),
+            Some(pools) => pool_mode::check(&pools, call, attachment),
             None => check::check(&node, call, attachment),
         }
     }
@@ -120,7 +120,7 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
     fn gc(&self, call: &Call, gc: &GcConf) -> Result<(), Error> {
         let node = self.node();
         match self.pools(&node, call)? {
-            Some(pools) => pooled::gc(&pools, gc),
+            Some(pools) => pool_mode::gc(&pools, gc),
             None => gc::gc(&node, call, gc),
         }
     }
@@ -128,7 +128,7 @@ impl<D: Disk, C: Clock> Plugin for RdmaIpam<D, C> {
     fn status(&self, call: &Call) -> Result<(), Error> {
         let node = self.node();
         match self.pools(&node, call)? {
-            Some(pools) => pooled::status(&pools, call),
+            Some(pools) => pool_mode::status(&pools, call),
             None => status::status(&node, call),
         }
     }

@@ -20,25 +20,25 @@
 //!   survive a power loss, nothing is synced, and what a power loss damages is never read again. A different
 //!   boot id alone does not prove another kernel: leases whose namespaces still exist stay (`boots.rs`).
 
-mod asking;
 mod block;
 mod boots;
 mod disk;
-mod failure;
+mod error;
 mod journal;
 mod lease;
 mod lock;
+mod pending;
 mod pool;
+mod query;
 mod sandbox;
 mod used;
-mod view;
 
 use crate::clock::Clock;
 use crate::config::Place;
 use crate::pool::PoolFile;
 use common::cni::{Attachment, Code, Error};
-pub(crate) use failure::is_nowhere;
-use failure::{corrupt, failed};
+pub(crate) use error::is_nowhere;
+use error::{corrupt, failed};
 use lock::Lock;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::ErrorKind;
@@ -47,10 +47,10 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use asking::Released;
 pub use block::{BlockUse, HeldLease, Leases};
 pub use disk::{Disk, Identity, NodeDisk};
 pub use lease::Lease;
+pub use pending::Released;
 pub use sandbox::{Fate, NetnsFile, Sandbox};
 
 /// How long a call waits for other calls on the same network. A call takes about a millisecond; runtimes wait

@@ -6,7 +6,7 @@ use crate::fabric::{network, run_exclusive, soon};
 use crate::verbs::write_bandwidth;
 use cni_ipoib::journal::{Intent, Journal};
 use cni_ipoib::kernel::{Kernel, Namespaces, Side};
-use cni_ipoib::rdma::{Facts, Grant, Identity, Way, find, transfer};
+use cni_ipoib::rdma::{Facts, Grant, Identity, Sharing, find, transfer};
 use common::cni::Attachment;
 use common::netlink::{Rdma, Socket};
 use common::rdma::Sysfs;
@@ -49,7 +49,7 @@ fn granted(name: &str, rename: Option<&str>) -> (Grant, common::rdma::Guid) {
         },
         port: found.port.number,
         link_layer: found.port.layer.to_string(),
-        netns: Way::Exclusive {
+        netns: Sharing::Exclusive {
             rename: rename.map(str::to_owned),
         },
     };

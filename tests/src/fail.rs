@@ -5,7 +5,7 @@ use cni_ipoib::device::Function;
 use cni_ipoib::kernel::{
     Kernel, Namespaces, PolicyRouting, RdmaSubsystem, Side, Sysctls, VirtualFunctions, WholeLinks,
 };
-use cni_ipoib::{CniIpoib, OpenKernel, config::Places};
+use cni_ipoib::{CniIpoib, OpenKernel, config::Paths};
 use common::netlink::{
     Added, Address, Carried, Error, IpoibMode, Link, LinkChange, NetnsMode, NewLink, RdmaDevice, RdmaPort,
     RouteEntry, Rule, Saved,
@@ -62,7 +62,7 @@ impl Faults {
             }))
         });
         CniIpoib::new(
-            Places {
+            Paths {
                 sysfs: "/sys".into(),
                 state: state.to_owned(),
                 device_info: Vec::new(),

@@ -3,7 +3,7 @@
 //!
 //! All of them have the attachment's mark, so whatever removes the attachment removes them all.
 
-use super::World;
+use super::AttachContext;
 use super::create::{Birth, birth};
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
@@ -29,7 +29,10 @@ impl Port<'_> {
 }
 
 /// Creates the bond's ports; none if the plan is not a bond.
-pub(super) fn ports<'p>(undo: &mut Undo<'_, World<'_>>, plan: &'p Plan) -> Result<Vec<Port<'p>>, Error> {
+pub(super) fn ports<'p>(
+    undo: &mut Undo<'_, AttachContext<'_>>,
+    plan: &'p Plan,
+) -> Result<Vec<Port<'p>>, Error> {
     let kernel = &mut *undo.target().kernel;
     let mut ports = Vec::new();
     for (name, child) in plan.port_names().zip(&plan.child.ports) {
@@ -77,7 +80,7 @@ pub(super) fn enslave(kernel: &mut dyn Kernel, bond: &Link, ports: &[Port<'_>]) 
 /// of their partition.
 ///
 /// A port without carrier is not an error: the bond exists so that the others can replace it.
-pub(super) fn settle(
+pub(super) fn await_carrier(
     kernel: &mut dyn Kernel,
     bond: &Link,
     ports: &[Port<'_>],

@@ -6,7 +6,7 @@
 
 mod moved;
 
-use super::World;
+use super::AttachContext;
 use crate::detach::{self, Known};
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
@@ -19,20 +19,20 @@ use nix::errno::Errno;
 
 /// Creates the planned link. A link may be on the host for a moment, so the undo step searches both
 /// namespaces.
-pub(super) fn create(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Link, Error> {
+pub(super) fn create(undo: &mut Undo<'_, AttachContext<'_>>, plan: &Plan) -> Result<Link, Error> {
     let (mark, moved) = (plan.mark.clone(), plan.is_moved());
-    undo.remember("delete the link", move |world| {
+    undo.remember("delete the link", move |context| {
         let host = if moved {
-            detach::delete(world.kernel, Side::Host, &Known::marked(&mark)).map(|_| ())
+            detach::delete(context.kernel, Side::Host, &Known::marked(&mark)).map(|_| ())
         } else {
             Ok(())
         };
         let known = Known {
             mark: &mark,
-            made: &world.made,
+            made: &context.made,
         };
-        detach::delete(world.kernel, Side::Pod, &known)
-            .map(|_| world.link_may_live = false)
+        detach::delete(context.kernel, Side::Pod, &known)
+            .map(|_| context.link_may_live = false)
             .and(host)
             .map_err(|e| cni::error::causes(&e))
     });

@@ -4,7 +4,7 @@
 //! This follows the interface: an Ethernet link is moved or created first, so that the device finds its
 //! addresses when it fills its GID table.
 
-use super::World;
+use super::AttachContext;
 use crate::device_info;
 use crate::error::Error;
 use crate::plan::Plan;
@@ -14,15 +14,15 @@ use common::cni;
 use common::undo::Undo;
 
 /// Gives the pod its RDMA device.
-pub(super) fn give_rdma(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<(), Error> {
+pub(super) fn give_rdma(undo: &mut Undo<'_, AttachContext<'_>>, plan: &Plan) -> Result<(), Error> {
     let Some(grant) = &plan.rdma else {
         return Ok(());
     };
     if let Some(identity) = grant.moved().cloned() {
         undo.remember(
             format!("bring RDMA device {} back", identity.name),
-            move |world| {
-                bring_back(world.kernel, &identity)
+            move |context| {
+                bring_back(context.kernel, &identity)
                     .map(|_| ())
                     .map_err(|e| cni::error::causes(&e))
             },
@@ -33,12 +33,12 @@ pub(super) fn give_rdma(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<(
 }
 
 /// Writes the record of the device for other programs.
-pub(crate) fn write_record(undo: &mut Undo<'_, World<'_>>, grant: &Grant) -> Result<(), Error> {
-    let world = undo.target();
-    let (state, attachment) = (world.state, world.attachment);
-    let content = record::content(world.network, attachment, grant);
-    undo.remember("remove the record of the RDMA device", move |world| {
-        record::remove(world.state, world.attachment)
+pub(crate) fn write_record(undo: &mut Undo<'_, AttachContext<'_>>, grant: &Grant) -> Result<(), Error> {
+    let context = undo.target();
+    let (state, attachment) = (context.state, context.attachment);
+    let content = record::content(context.network, attachment, grant);
+    undo.remember("remove the record of the RDMA device", move |context| {
+        record::remove(context.state, context.attachment)
     });
     device_info::write(&record::file(state, attachment), &content)
 }

@@ -111,7 +111,7 @@ impl Bench {
             made: Vec::new(),
             done: Some(done),
         };
-        let mut world = World {
+        let mut context = AttachContext {
             kernel: &mut kernel,
             ipam: Some(Delegate::new("ranges", &self.call, Duration::from_secs(5)).unwrap()),
             attachment: &attachment,
@@ -123,7 +123,7 @@ impl Bench {
             made: Vec::new(),
             link_may_live: false,
         };
-        attach(&mut world, plan)
+        attach(&mut context, plan)
     }
 
     /// Attaches, and checks that it fails and leaves everything as it was.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD of a whole link.
 
-use super::put_back::{find, leave_pod, make_as_it_was};
-use super::{DeviceError, Facts, Plan, Snapshot, Turn, function, moved, take};
+use super::restore::{find, leave_pod, restore_state};
+use super::{DeviceError, Facts, NodeLock, Plan, Snapshot, function, move_in, moved};
 use crate::CniIpoib;
-use crate::add::{AddTo, Made, Refused, delegate, require_free_name};
+use crate::add::{AddContext, Interface, Refused, delegate, require_free_name};
 use crate::attach::{
-    Attached, Failed, World, address, allocate, bring_up, probe, route, write_device_info, write_record,
+    AttachContext, Attached, Failed, address, allocate, bring_up, probe, route, write_device_info,
+    write_record,
 };
 use crate::config::{Config, Master};
 use crate::device_info::{self, Hardware};
@@ -42,13 +43,13 @@ impl CniIpoib {
         &self,
         call: &Call,
         config: &Config,
-        to: &mut AddTo<'_>,
+        to: &mut AddContext<'_>,
         entry: &mut Entry,
-    ) -> Result<(Made, Attached), Refused> {
+    ) -> Result<(Interface, Attached), Refused> {
         let ipam = delegate(call, config)?;
         require_free_name(to.kernel, to.attachment.ifname.as_str())?;
-        let turn = Turn::take(&self.places.state)?;
-        let (config, why) = self.settle_device(call, config, to)?;
+        let lock = NodeLock::take(&self.paths.state)?;
+        let (config, why) = self.resolve_device(call, config, to)?;
         let (plan, facts) = self.plan_device(call, &config, to)?;
         tracing::debug!(?plan, "plan");
         if let Some(ipam) = &ipam {
@@ -67,24 +68,24 @@ impl CniIpoib {
             ..to.intent(&config, plan.snapshot.name.clone(), why)
         };
         let (plan, facts) = self.begin((call, &config), to, (entry, intent), (plan, facts))?;
-        drop(turn);
+        drop(lock);
         let notes = entry.notes()?;
         let note = |pid| notes.running(pid);
         let ipam = ipam.map(|ipam| ipam.telling(&note));
-        let mut world = World {
+        let mut context = AttachContext {
             kernel: to.kernel,
             ipam,
             attachment: to.attachment,
             netns: to.path,
             network: &call.conf.network,
-            state: &self.places.state,
+            state: &self.paths.state,
             device_info,
             diary: entry,
             made: Vec::new(),
             link_may_live: false,
         };
-        let attached = attach(&mut world, &plan)?;
-        let made = Made {
+        let attached = attach(&mut context, &plan)?;
+        let made = Interface {
             ifname: plan.ifname,
             pci: facts.pci,
         };
@@ -96,7 +97,7 @@ impl CniIpoib {
     fn begin(
         &self,
         (call, config): (&Call, &Config),
-        to: &mut AddTo<'_>,
+        to: &mut AddContext<'_>,
         (entry, intent): (&mut Entry, Intent),
         (plan, facts): (Plan, Facts),
     ) -> Result<(Plan, Facts), Refused> {
@@ -111,10 +112,10 @@ impl CniIpoib {
         })?;
         let before = plan.clone();
         let mut undo = Undo::new(to);
-        undo.remember(GUIDS_BACK, move |to: &mut AddTo<'_>| {
+        undo.remember(GUIDS_BACK, move |to: &mut AddContext<'_>| {
             function::give_back(to.kernel, &before).map_err(|e| cni::error::causes(&e))
         });
-        let mut again = |to: &mut AddTo<'_>| {
+        let mut again = |to: &mut AddContext<'_>| {
             let link = function::give(to.kernel, &plan, &function, guid)?;
             let named = Config {
                 master: Master::Named(link.name),
@@ -143,17 +144,17 @@ impl CniIpoib {
 
     /// Chooses the link if `config` leaves a choice. A link that must stay on the host is passed over, with
     /// the reason.
-    fn settle_device<'c>(
+    fn resolve_device<'c>(
         &self,
         call: &Call,
         config: &'c Config,
-        to: &mut AddTo<'_>,
+        to: &mut AddContext<'_>,
     ) -> Result<(Cow<'c, Config>, Option<String>), Error> {
         let Master::Preferred(preferences) = &config.master else {
             return Ok((Cow::Borrowed(config), None));
         };
-        let sysfs = Sysfs::at(&self.places.sysfs);
-        let loads = loads(&self.places.state)?;
+        let sysfs = Sysfs::at(&self.paths.sysfs);
+        let loads = loads(&self.paths.state)?;
         let named = |name: &str| Config {
             master: Master::Named(name.to_owned()),
             ..config.clone()
@@ -169,8 +170,13 @@ impl CniIpoib {
         Ok((Cow::Owned(named(&choice.name)), Some(choice.why)))
     }
 
-    fn plan_device(&self, call: &Call, config: &Config, to: &mut AddTo<'_>) -> Result<(Plan, Facts), Error> {
-        let sysfs = Sysfs::at(&self.places.sysfs);
+    fn plan_device(
+        &self,
+        call: &Call,
+        config: &Config,
+        to: &mut AddContext<'_>,
+    ) -> Result<(Plan, Facts), Error> {
+        let sysfs = Sysfs::at(&self.paths.sysfs);
         let others = self.others(&call.conf.network, to.attachment)?;
         let host = observe(to.kernel, &sysfs, config)?;
         let facts = Facts::read(to.kernel, &sysfs, &host, &others)?;
@@ -197,14 +203,14 @@ impl CniIpoib {
 
     /// The journal entries of every other attachment.
     pub(crate) fn others(&self, network: &str, attachment: &Attachment) -> Result<Vec<Written>, Error> {
-        let mut all = written(&self.places.state)?;
+        let mut all = written(&self.paths.state)?;
         all.retain(|of| of.network != network || of.attachment != *attachment);
         Ok(all)
     }
 
     /// The RDMA device of the link. In exclusive mode it moves with the link.
     fn rdma_of(&self, config: &Config, kernel: &mut dyn Kernel, host: &Host) -> Result<Option<Grant>, Error> {
-        let sysfs = Sysfs::at(&self.places.sysfs);
+        let sysfs = Sysfs::at(&self.paths.sysfs);
         let facts = rdma::Facts::read(kernel, &sysfs, Side::Host, &host.master)?;
         // A request for a whole link includes its RDMA device.
         let asked = config.rdma.clone().unwrap_or_default();
@@ -212,7 +218,7 @@ impl CniIpoib {
             return Ok(None);
         };
         if grant.moved().is_some() {
-            let around = Surroundings::read(kernel, &sysfs, &self.places.state, &found)?;
+            let around = Surroundings::read(kernel, &sysfs, &self.paths.state, &found)?;
             let spare = !config.keep_last;
             require_movable(&found, &Surroundings { spare, ..around })?;
             require_only_port(host, &found)?;
@@ -254,8 +260,8 @@ pub(super) fn hardware(written: &[Written]) -> Vec<super::Hardware> {
 }
 
 /// Executes the plan, or leaves everything as it was.
-fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
-    let mut undo = Undo::new(world);
+fn attach(context: &mut AttachContext<'_>, plan: &Plan) -> Result<Attached, Failed> {
+    let mut undo = Undo::new(context);
     match steps(&mut undo, plan) {
         Ok(attached) => {
             undo.commit();
@@ -268,23 +274,23 @@ fn attach(world: &mut World<'_>, plan: &Plan) -> Result<Attached, Failed> {
     }
 }
 
-fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error> {
+fn steps(undo: &mut Undo<'_, AttachContext<'_>>, plan: &Plan) -> Result<Attached, Error> {
     let planned = plan.clone();
     if plan.snapshot.function.is_some() {
-        undo.remember(GUIDS_BACK, move |world| {
-            function::give_back(world.kernel, &planned).map_err(|e| cni::error::causes(&e))
+        undo.remember(GUIDS_BACK, move |context| {
+            function::give_back(context.kernel, &planned).map_err(|e| cni::error::causes(&e))
         });
     }
     let ipam = allocate(undo)?;
     let planned = plan.clone();
-    undo.remember("give the link back to the host", move |world| {
-        give_back(world.kernel, &planned)
-            .map(|()| world.link_may_live = false)
+    undo.remember("give the link back to the host", move |context| {
+        give_back(context.kernel, &planned)
+            .map(|()| context.link_may_live = false)
             .map_err(|e| cni::error::causes(&e))
     });
     undo.target().link_may_live = true;
     let kernel = &mut *undo.target().kernel;
-    let link = take::take(kernel, plan)?;
+    let link = move_in::move_in(kernel, plan)?;
     address(kernel, &link, &ipam.ips)?;
     if plan.policy_table.is_some() {
         policy::prepare(kernel, &link, &ipam.ips)?;
@@ -295,7 +301,7 @@ fn steps(undo: &mut Undo<'_, World<'_>>, plan: &Plan) -> Result<Attached, Error>
     if let Some(table) = plan.policy_table {
         policy::apply(undo, &link, table, &ipam)?;
     }
-    let link = settle(&mut *undo.target().kernel, &link, plan)?;
+    let link = await_carrier(&mut *undo.target().kernel, &link, plan)?;
     if let Some(grant) = &plan.grant {
         write_record(undo, grant)?;
     }
@@ -313,7 +319,7 @@ fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     }
     leave_pod(kernel, was)?;
     match find(kernel, Side::Host, &was.hardware)? {
-        Some(link) => make_as_it_was(kernel, &link, was, &plan.others),
+        Some(link) => restore_state(kernel, &link, was, &plan.others),
         None => Err(DeviceError::Lost {
             link: was.name.clone(),
             reason: "it is neither in the pod nor on the host".to_owned(),
@@ -323,7 +329,7 @@ fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
 }
 
 /// Waits for carrier. Without it an `IPoIB` link reaches no other host.
-fn settle(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Error> {
+fn await_carrier(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Error> {
     let timeout = plan.moved.carrier_timeout;
     let step = || format!("wait for the carrier of {}", link.name);
     let refused = |source| Error::Kernel { step: step(), source };

@@ -20,7 +20,7 @@ impl CniIpoib {
         link: &Link,
         findings: &mut Vec<String>,
     ) {
-        let written = Journal::new(&self.places.state, network).peek(attachment);
+        let written = Journal::new(&self.paths.state, network).peek(attachment);
         let Some(was) = written.and_then(|intent| intent.device) else {
             findings.push("nothing is written down about it, so that DEL could not put it back".to_owned());
             return;
@@ -39,8 +39,8 @@ impl CniIpoib {
     /// Those of ADD.
     pub(crate) fn judge_device(&self, config: &Config) -> Result<(), Error> {
         let mut kernel = self.open_kernel(None)?;
-        let sysfs = Sysfs::at(&self.places.sysfs);
-        let all = written(&self.places.state)?;
+        let sysfs = Sysfs::at(&self.paths.sysfs);
+        let all = written(&self.paths.state)?;
         let given = all.iter().any(|of| of.intent.device.is_some());
         let host =
             match observe(&mut *kernel, &sysfs, config) {

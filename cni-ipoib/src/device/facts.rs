@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The facts about a whole link before it leaves the host. They are read once and never changed.
 
+use super::detach::lives;
 use super::function::Function;
-use super::give_back::lives;
 use super::hardware::{Hardware, is_made_by_software};
 use crate::error::Error;
 use crate::host::Host;

@@ -5,9 +5,9 @@
 //! Invariant: the previous GUIDs are in the attachment's journal entry before the first request. Each step of
 //! the undo can be repeated. A function that a kill left without its driver is bound first.
 
-use super::put_back::{ask, find};
+use super::restore::{ask, find, restore_state};
 use super::snapshot::Snapshot;
-use super::{DeviceError, Plan, put_back};
+use super::{DeviceError, Plan};
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
 use common::netlink::{Link, LinkLayer};
@@ -132,7 +132,7 @@ pub fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
     require_bound(kernel, was)?;
     let link = find(kernel, Side::Host, &was.hardware)?.ok_or_else(|| lost(was))?;
     let link = restore(kernel, &link, was)?;
-    put_back::make_as_it_was(kernel, &link, was, &plan.others)
+    restore_state(kernel, &link, was, &plan.others)
 }
 
 /// Binds a function that was left without its driver, and waits for its link. Does nothing for other devices.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::rdma::Way;
+use crate::rdma::Sharing;
 
 const FUNCTION: &str = "0000:3b:00.1";
 
@@ -9,7 +9,7 @@ fn pci() -> PciAddress {
 }
 
 fn grant() -> Grant {
-    crate::model::grant(None, Way::Shared)
+    crate::model::grant(None, Sharing::Shared)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+use super::device::Left;
 use super::function::Virtual;
 use super::rdma::Subsystem;
-use super::whole::Left;
 use crate::kernel::{Kernel, Side};
 use common::netlink::{Added, Address, Error, Link, LinkChange, NewLink, RouteEntry, Rule};
 use common::probe::Claim;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::kernel::{ModelKernel, State, errno};
 use crate::kernel::{RdmaSubsystem, Side};
-use crate::rdma::{Grant, Identity, Way};
+use crate::rdma::{Grant, Identity, Sharing};
 use common::netlink::{Error, NetnsMode, RdmaDevice, RdmaPort};
 use common::rdma::{Guid, PortState};
 use nix::errno::Errno;
@@ -158,7 +158,7 @@ impl RdmaSubsystem for ModelKernel {
 }
 
 /// The device that most tests grant: `mlx5_1`, number 2, of this PCI function.
-pub(crate) fn grant(pci: Option<&str>, netns: Way) -> Grant {
+pub(crate) fn grant(pci: Option<&str>, netns: Sharing) -> Grant {
     Grant {
         device: Identity {
             name: "mlx5_1".to_owned(),

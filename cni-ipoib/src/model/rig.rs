@@ -2,7 +2,7 @@
 use super::start::GUID;
 use super::{Ipam, ModelKernel, Node, Pod, attachment, bonded, call, ipoib};
 use crate::CniIpoib;
-use crate::config::Places;
+use crate::config::Paths;
 use crate::journal::{Entry, Intent, Journal};
 use crate::kernel::Kernel;
 use common::cni::dispatch::Call;
@@ -69,12 +69,12 @@ impl Rig {
                 netns => Box::new(kernel.seeing_pod(netns.is_some())),
             }
         };
-        let places = Places {
+        let paths = Paths {
             sysfs: self.node.path().to_owned(),
             state: self.state.path().to_owned(),
             device_info: vec![self.state.path().join("devinfo")],
         };
-        CniIpoib::new(places, Box::new(move |netns| Ok(open(netns))))
+        CniIpoib::new(paths, Box::new(move |netns| Ok(open(netns))))
     }
 
     /// A call for a child of `ib0` with these keys added.

@@ -3,7 +3,7 @@
 
 use super::facts::Facts;
 use super::find::{Found, NotFound, find};
-use super::{Grant, Identity, RdmaError, Way};
+use super::{Grant, Identity, RdmaError, Sharing};
 use crate::config::{Rdma, RdmaNetns};
 use crate::error::Error;
 use common::netlink::NetnsMode;
@@ -34,15 +34,15 @@ pub fn decide<'f>(
             return Ok(None);
         }
     };
-    tracing::debug!(device = found.seen.device.name, port = found.port.number, because = %found.rung, via = found.lower.link.name, "RDMA device");
+    tracing::debug!(device = found.seen.device.name, port = found.port.number, because = %found.matched_by, via = found.lower.link.name, "RDMA device");
     match facts.mode {
-        NetnsMode::Shared => Ok(Some((grant(&found, Way::Shared), found))),
+        NetnsMode::Shared => Ok(Some((grant(&found, Sharing::Shared), found))),
         // Without a request the device stays on the host, and the pod does not see it.
         NetnsMode::Exclusive if asked.is_none() => Ok(None),
         NetnsMode::Exclusive => match moving {
             Ok(()) => {
                 let rename = rdma.rename.clone();
-                Ok(Some((grant(&found, Way::Exclusive { rename }), found)))
+                Ok(Some((grant(&found, Sharing::Exclusive { rename }), found)))
             }
             Err(reason) => {
                 let kept = RdmaError::Kept {
@@ -96,7 +96,7 @@ fn link(facts: &Facts) -> &str {
         .map_or("the master", |lower| lower.link.name.as_str())
 }
 
-fn grant(found: &Found<'_>, netns: Way) -> Grant {
+fn grant(found: &Found<'_>, netns: Sharing) -> Grant {
     let device = &found.seen.device;
     Grant {
         device: Identity {

@@ -26,12 +26,12 @@ pub struct Found<'f> {
     /// The link that matched: the requested one, or one below it.
     pub lower: &'f Lower,
     /// The rule that matched.
-    pub rung: Rung,
+    pub matched_by: MatchedBy,
 }
 
 /// A rule that matches a link and a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rung {
+pub enum MatchedBy {
     /// The kernel reports the link on the port.
     Netdev,
     /// The link's address contains the port's GUID.
@@ -90,19 +90,24 @@ pub fn first(facts: &Facts) -> Option<(&Device, &Port)> {
 
 /// The devices that each rule finds for each link, in order; no group is empty.
 fn groups(facts: &Facts) -> impl Iterator<Item = Vec<Found<'_>>> {
-    let rungs = [Rung::Netdev, Rung::PortGuid, Rung::Function, Rung::GidTable];
+    let rules = [
+        MatchedBy::Netdev,
+        MatchedBy::PortGuid,
+        MatchedBy::Function,
+        MatchedBy::GidTable,
+    ];
     let steps = facts
         .lowers
         .iter()
-        .flat_map(move |lower| rungs.map(|rung| (lower, rung)));
+        .flat_map(move |lower| rules.map(|matched_by| (lower, matched_by)));
     steps
-        .map(|(lower, rung)| {
+        .map(|(lower, matched_by)| {
             let on = |seen| {
-                port(rung, lower, seen).map(|port| Found {
+                port(matched_by, lower, seen).map(|port| Found {
                     seen,
                     port,
                     lower,
-                    rung,
+                    matched_by,
                 })
             };
             facts
@@ -116,16 +121,16 @@ fn groups(facts: &Facts) -> impl Iterator<Item = Vec<Found<'_>>> {
 }
 
 /// The port of `seen` that `lower` is on, by this rule.
-fn port<'f>(rung: Rung, lower: &Lower, seen: &'f Seen) -> Option<&'f Port> {
+fn port<'f>(matched_by: MatchedBy, lower: &Lower, seen: &'f Seen) -> Option<&'f Port> {
     let layer = match lower.link.layer {
         LinkLayer::Infiniband => PortLayer::Infiniband,
         LinkLayer::Ethernet => PortLayer::Ethernet,
         LinkLayer::Loopback | LinkLayer::Other(_) => return None,
     };
     let mut ports = seen.device.ports.iter().filter(|port| port.layer == layer);
-    match rung {
-        Rung::Netdev => ports.find(|port| seen.netdevs.contains(&(port.number, lower.link.index))),
-        Rung::PortGuid if layer == PortLayer::Infiniband => {
+    match matched_by {
+        MatchedBy::Netdev => ports.find(|port| seen.netdevs.contains(&(port.number, lower.link.index))),
+        MatchedBy::PortGuid if layer == PortLayer::Infiniband => {
             let guid = lower.link.address.port_guid()?;
             let elsewhere = lower
                 .behind
@@ -133,9 +138,11 @@ fn port<'f>(rung: Rung, lower: &Lower, seen: &'f Seen) -> Option<&'f Port> {
                 .is_some_and(|b| seen.device.path.as_ref() != Some(&b.path));
             ports.find(|port| !elsewhere && port.guid() == Some(guid))
         }
-        Rung::PortGuid => None,
-        Rung::Function => on_function(lower, seen, ports),
-        Rung::GidTable => ports.find(|port| seen.gid_links.contains(&(port.number, lower.link.name.clone()))),
+        MatchedBy::PortGuid => None,
+        MatchedBy::Function => on_function(lower, seen, ports),
+        MatchedBy::GidTable => {
+            ports.find(|port| seen.gid_links.contains(&(port.number, lower.link.name.clone())))
+        }
     }
 }
 
@@ -154,7 +161,7 @@ fn on_function<'f>(lower: &Lower, seen: &'f Seen, ports: impl Iterator<Item = &'
     numbered.or(free.first()).copied()
 }
 
-impl fmt::Display for Rung {
+impl fmt::Display for MatchedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Netdev => "the kernel names it",

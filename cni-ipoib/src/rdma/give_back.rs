@@ -6,7 +6,7 @@ use super::movable::{Holder, holders};
 use super::transfer::{await_return, bring_back, put_right};
 use super::{Grant, Identity};
 use crate::CniIpoib;
-use crate::del::Remains;
+use crate::del::DetachTarget;
 use crate::device::function::require_bound;
 use crate::error::Error;
 use crate::journal::{Intent, written};
@@ -16,16 +16,16 @@ use common::rdma::Sysfs;
 use std::path::Path;
 
 impl CniIpoib {
-    /// Returns the device that was moved for `remains`, if any.
+    /// Returns the device that was moved for `target`, if any.
     ///
     /// # Errors
     /// The kernel refused, or the device has not returned yet: the runtime must retry.
-    pub(crate) fn give_rdma_back(&self, network: &str, remains: &Remains<'_>) -> Result<(), Error> {
-        let intent = remains.intent.as_ref();
+    pub(crate) fn return_rdma_device(&self, network: &str, target: &DetachTarget<'_>) -> Result<(), Error> {
+        let intent = target.intent.as_ref();
         let Some(identity) = intent.and_then(moved) else {
             return Ok(());
         };
-        for (path, id) in remains.places() {
+        for (path, id) in target.namespaces() {
             let Some(netns) = pod_if_there(&path, id)? else {
                 continue;
             };
@@ -35,8 +35,8 @@ impl CniIpoib {
             }
         }
         // It returned when its namespace ended, and another pod has it now.
-        let own = |other: &Holder| other.network == network && other.attachment == *remains.attachment;
-        if holders(&self.places.state)?
+        let own = |other: &Holder| other.network == network && other.attachment == *target.attachment;
+        if holders(&self.paths.state)?
             .iter()
             .any(|other| !own(other) && has(&other.grant, identity))
         {
@@ -47,7 +47,7 @@ impl CniIpoib {
         if let Some(was) = intent.and_then(|intent| intent.device.as_ref()) {
             require_bound(&mut *kernel, was)?;
         }
-        await_return(&mut *kernel, &Sysfs::at(&self.places.sysfs), identity)
+        await_return(&mut *kernel, &Sysfs::at(&self.paths.sysfs), identity)
     }
 }
 

@@ -31,13 +31,13 @@ pub struct Grant {
     /// The port's link layer, for people: `InfiniBand` or `Ethernet`.
     pub link_layer: String,
     /// How the pod gets access to it.
-    pub netns: Way,
+    pub netns: Sharing,
 }
 
 /// How a pod gets access to an RDMA device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum Sharing {
     /// Every namespace sees every device; nothing moves.
     Shared,
     /// The device is in the pod's namespace while the attachment lives.
@@ -51,14 +51,14 @@ impl Grant {
     /// The name in the pod.
     pub fn name_in_pod(&self) -> &str {
         match &self.netns {
-            Way::Exclusive { rename: Some(name) } => name,
+            Sharing::Exclusive { rename: Some(name) } => name,
             _ => &self.device.name,
         }
     }
 
     /// The device, if it must be returned.
     pub fn moved(&self) -> Option<&Identity> {
-        matches!(self.netns, Way::Exclusive { .. }).then_some(&self.device)
+        matches!(self.netns, Sharing::Exclusive { .. }).then_some(&self.device)
     }
 }
 

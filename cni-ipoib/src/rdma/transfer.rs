@@ -5,7 +5,7 @@
 //! pod may have renamed it. So it is found by its [`Identity`], first in the pod.
 
 use super::facts::devices;
-use super::{Grant, Identity, RdmaError, Way};
+use super::{Grant, Identity, RdmaError, Sharing};
 use crate::error::Error;
 use crate::kernel::{Kernel, Side, links};
 use common::netlink::Link;
@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// [`RdmaError::Kept`]: the driver cannot disassociate the device from its users. [`Error::Kernel`]: the
 /// kernel refused.
 pub fn hand_over(kernel: &mut dyn Kernel, grant: &Grant) -> Result<(), Error> {
-    let Way::Exclusive { rename } = &grant.netns else {
+    let Sharing::Exclusive { rename } = &grant.netns else {
         return Ok(());
     };
     let Identity { name, index, .. } = &grant.device;

@@ -75,11 +75,11 @@ impl Client {
     /// itself.
     pub fn tell(&self, request: &Request) {
         let now = Instant::now();
-        let told = line(request).map(|line| {
+        let sent = line(request).map(|line| {
             self.connect(now)
                 .and_then(|mut stream| send(&mut stream, &line, now))
         });
-        if let Ok(Err(e)) = told {
+        if let Ok(Err(e)) = sent {
             tracing::debug!(
                 "cannot send the release to the agent at {}: {e}; the agent finds it later",
                 self.socket.display()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The leases of a store, block by block, for the node's agent.
 
-use super::failure::failed;
+use super::error::failed;
 use super::lease::Lease;
 use super::{Locked, Store};
 use crate::pool::{PoolFile, PoolRanges, interval};

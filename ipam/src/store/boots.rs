@@ -10,7 +10,7 @@
 //! still has. Invariant: the plugin removes only what it made.
 
 use super::Store;
-use super::failure::{failed, is_nowhere};
+use super::error::{failed, is_nowhere};
 use super::lease::Lease;
 use super::sandbox::NetnsFile;
 use crate::clock::{BOOT_ID, is_boot_id};

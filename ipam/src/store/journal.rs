@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Makes and ends leases, and repairs what a killed process left of either.
 
-use super::failure::{failed, is_full, is_nowhere};
+use super::error::{failed, is_full, is_nowhere};
 use super::lease::{Lease, after, date, end_line, ended, move_line};
 use super::{Locked, Sandbox, Store};
 use crate::pool::BlockState;

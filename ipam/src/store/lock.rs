@@ -2,7 +2,7 @@
 //! The lock of a network: one process at a time works on its leases. The kernel releases the lock of a
 //! process that dies.
 
-use super::failure::failed;
+use super::error::failed;
 use common::cni::{Code, Error};
 use common::lock::holder;
 use std::fs::{File, Metadata, TryLockError};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The files of a pool besides its leases: `pool.json` and `confirmed`, which the node's agent writes.
 
-use super::failure::{failed, is_nowhere};
+use super::error::{failed, is_nowhere};
 use super::{Locked, Store};
 use crate::pool::{Confirmed, PoolFile, Standing};
 use common::cni::Error;

@@ -53,11 +53,11 @@ fn del_reads_any_configuration() {
 
 #[test]
 fn the_state_directory_can_be_changed() {
-    let places = |pairs: &[(&str, &str)]| Places::of_node(&pairs.iter().copied().collect()).unwrap();
-    assert_eq!(places(&[]).state, PathBuf::from("/run/rdmanet"));
+    let paths = |pairs: &[(&str, &str)]| Paths::of_node(&pairs.iter().copied().collect()).unwrap();
+    assert_eq!(paths(&[]).state, PathBuf::from("/run/rdmanet"));
     assert_eq!(
-        places(&[("RDMANET_STATE", "/var/lib/x")]).state,
+        paths(&[("RDMANET_STATE", "/var/lib/x")]).state,
         PathBuf::from("/var/lib/x")
     );
-    assert_eq!(places(&[("RDMANET_STATE", "")]).sysfs, PathBuf::from("/sys"));
+    assert_eq!(paths(&[("RDMANET_STATE", "")]).sysfs, PathBuf::from("/sys"));
 }

@@ -45,7 +45,7 @@ fn asking(netns: RdmaNetns, required: bool) -> Rdma {
     }
 }
 
-fn decided(asked: Option<&Rdma>, facts: &Facts) -> Result<Option<Way>, String> {
+fn decided(asked: Option<&Rdma>, facts: &Facts) -> Result<Option<Sharing>, String> {
     decide(asked, facts, Ok(()))
         .map(|decided| decided.map(|(grant, _)| grant.netns))
         .map_err(|error| error.to_string())
@@ -55,10 +55,10 @@ use NetnsMode::{Exclusive, Shared};
 
 #[test]
 fn the_pod_gets_its_device_by_the_mode_of_the_node() {
-    let moved = Way::Exclusive { rename: None };
+    let moved = Sharing::Exclusive { rename: None };
     for (netns, mode, want) in [
-        (RdmaNetns::Auto, Shared, Way::Shared),
-        (RdmaNetns::Shared, Shared, Way::Shared),
+        (RdmaNetns::Auto, Shared, Sharing::Shared),
+        (RdmaNetns::Shared, Shared, Sharing::Shared),
         (RdmaNetns::Auto, Exclusive, moved.clone()),
         (RdmaNetns::Exclusive, Exclusive, moved),
     ] {
@@ -84,7 +84,10 @@ fn a_request_for_another_mode_is_always_refused() {
 
 #[test]
 fn without_the_key_a_device_is_reported_but_never_moved() {
-    assert_eq!(decided(None, &facts(Shared, ["mlx5_1"])), Ok(Some(Way::Shared)));
+    assert_eq!(
+        decided(None, &facts(Shared, ["mlx5_1"])),
+        Ok(Some(Sharing::Shared))
+    );
     assert_eq!(decided(None, &facts(Exclusive, ["mlx5_1"])), Ok(None));
     assert_eq!(decided(None, &facts(Shared, ["mlx5_1", "rxe0"])), Ok(None));
     assert_eq!(decided(None, &facts(Shared, [])), Ok(None));
@@ -98,7 +101,7 @@ fn the_grant_holds_the_identity_of_the_device() {
         ..Rdma::default()
     };
     let (grant, _) = decide(Some(&renaming), &facts, Ok(())).unwrap().unwrap();
-    let netns = Way::Exclusive {
+    let netns = Sharing::Exclusive {
         rename: Some("rdma0".to_owned()),
     };
     let want = crate::model::grant(Some("0000:3b:00.1"), netns);

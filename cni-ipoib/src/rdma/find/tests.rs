@@ -69,13 +69,13 @@ fn facts<const L: usize, const D: usize>(lowers: [Lower; L], devices: [Seen; D])
 }
 
 /// Device and port, the link that matched, and the rule.
-fn found(facts: &Facts) -> (&str, u32, &str, Rung) {
+fn found(facts: &Facts) -> (&str, u32, &str, MatchedBy) {
     let found = find(facts, None).unwrap();
     (
         &found.seen.device.name,
         found.port.number,
         &found.lower.link.name,
-        found.rung,
+        found.matched_by,
     )
 }
 
@@ -91,7 +91,7 @@ fn a_link_that_the_kernel_reports_on_a_port_has_its_device() {
         on_port(roce("mlx5_1", Some(0)), 3),
     ];
     let facts = facts([lower(ethernet(3, "eth1"), Some(0))], devices);
-    assert_eq!(found(&facts), ("mlx5_1", 1, "eth1", Rung::Netdev));
+    assert_eq!(found(&facts), ("mlx5_1", 1, "eth1", MatchedBy::Netdev));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn an_ipoib_link_is_matched_by_port_guid_not_node_guid() {
         [lower(ipoib(4, "ib0", 0xffff), Some(0))],
         [seen("mlx5_0", Some(0), two_ports)],
     );
-    assert_eq!(found(&facts), ("mlx5_0", 2, "ib0", Rung::PortGuid));
+    assert_eq!(found(&facts), ("mlx5_0", 2, "ib0", MatchedBy::PortGuid));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_copied_guid_on_another_function_does_not_match() {
 fn an_ipoib_link_with_an_address_of_its_own_is_on_its_functions_port() {
     let odd = seen("mlx5_0", Some(0), vec![port(1, PortLayer::Infiniband, 9)]);
     let facts = facts([lower(ipoib(4, "ib0", 0xffff), Some(0))], [odd]);
-    assert_eq!(found(&facts), ("mlx5_0", 1, "ib0", Rung::Function));
+    assert_eq!(found(&facts), ("mlx5_0", 1, "ib0", MatchedBy::Function));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_child_has_its_parents_device() {
         ],
         [on_port(roce("mlx5_0", Some(0)), 2)],
     );
-    assert_eq!(found(&facts), ("mlx5_0", 1, "eth0", Rung::Netdev));
+    assert_eq!(found(&facts), ("mlx5_0", 1, "eth0", MatchedBy::Netdev));
 }
 
 #[test]
@@ -185,13 +185,13 @@ fn a_bond_has_its_lag_device() {
     let lag = on_port(roce("mlx5_bond_0", Some(0)), 9);
     assert_eq!(
         found(&facts(ports(), [lag])),
-        ("mlx5_bond_0", 1, "bond0", Rung::Netdev)
+        ("mlx5_bond_0", 1, "bond0", MatchedBy::Netdev)
     );
     let by_table = Seen {
         gid_links: vec![(1, "bond0".to_owned())],
         ..roce("mlx5_bond_0", None)
     };
-    assert_eq!(found(&facts(ports(), [by_table])).3, Rung::GidTable);
+    assert_eq!(found(&facts(ports(), [by_table])).3, MatchedBy::GidTable);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_software_device_is_found_by_its_gid_table() {
         ..roce("rxe0", None)
     };
     let facts = facts([lower(ethernet(2, "eth0"), None)], [roce("rxe1", None), rxe]);
-    assert_eq!(found(&facts), ("rxe0", 1, "eth0", Rung::GidTable));
+    assert_eq!(found(&facts), ("rxe0", 1, "eth0", MatchedBy::GidTable));
 }
 
 #[test]
@@ -279,7 +279,13 @@ fn a_link_without_rdma_has_none() {
 
 #[test]
 fn the_reason_for_a_choice_is_a_sentence() {
-    let all = [Rung::Netdev, Rung::PortGuid, Rung::Function, Rung::GidTable].map(|rung| rung.to_string());
+    let all = [
+        MatchedBy::Netdev,
+        MatchedBy::PortGuid,
+        MatchedBy::Function,
+        MatchedBy::GidTable,
+    ]
+    .map(|rung| rung.to_string());
     assert_eq!(
         all,
         [

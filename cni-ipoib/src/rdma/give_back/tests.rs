@@ -3,13 +3,13 @@ use crate::journal::Intent;
 use crate::kernel::Side;
 use crate::model::Rig;
 use crate::rdma::transfer::hand_over;
-use crate::rdma::{Grant, Way};
+use crate::rdma::{Grant, Sharing};
 use common::netlink::NetnsMode;
 
 fn grant() -> Grant {
     crate::model::grant(
         None,
-        Way::Exclusive {
+        Sharing::Exclusive {
             rename: Some("rdma0".to_owned()),
         },
     )

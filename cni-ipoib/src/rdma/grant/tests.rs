@@ -23,7 +23,7 @@ fn device(index: u32, name: &str, guid: u64) -> RdmaDevice {
     }
 }
 
-fn grant(netns: Way) -> Grant {
+fn grant(netns: Sharing) -> Grant {
     Grant {
         device: identity(),
         port: 1,
@@ -34,7 +34,7 @@ fn grant(netns: Way) -> Grant {
 
 #[test]
 fn a_grant_survives_writing_and_reading() {
-    let exclusive = grant(Way::Exclusive {
+    let exclusive = grant(Sharing::Exclusive {
         rename: Some("rdma0".to_owned()),
     });
     let text = serde_json::to_string(&exclusive).unwrap();
@@ -42,7 +42,7 @@ fn a_grant_survives_writing_and_reading() {
     assert_eq!(text, want);
     assert_eq!(serde_json::from_str::<Grant>(&text).unwrap(), exclusive);
     assert!(
-        serde_json::to_string(&grant(Way::Shared))
+        serde_json::to_string(&grant(Sharing::Shared))
             .unwrap()
             .ends_with(r#""netns":"shared"}"#)
     );
@@ -50,13 +50,13 @@ fn a_grant_survives_writing_and_reading() {
 
 #[test]
 fn the_pod_sees_the_new_name_of_a_renamed_device() {
-    let renamed = Way::Exclusive {
+    let renamed = Sharing::Exclusive {
         rename: Some("rdma0".to_owned()),
     };
     assert_eq!(grant(renamed).name_in_pod(), "rdma0");
-    assert_eq!(grant(Way::Exclusive { rename: None }).name_in_pod(), "mlx5_1");
-    assert_eq!(grant(Way::Shared).name_in_pod(), "mlx5_1");
-    assert_eq!(grant(Way::Shared).moved(), None);
+    assert_eq!(grant(Sharing::Exclusive { rename: None }).name_in_pod(), "mlx5_1");
+    assert_eq!(grant(Sharing::Shared).name_in_pod(), "mlx5_1");
+    assert_eq!(grant(Sharing::Shared).moved(), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 use super::*;
 use crate::journal::{Intent, Journal};
 use crate::model::{ModelKernel, Node, Pod, attachment, bond, ethernet, of_kind};
-use crate::rdma::{Facts, Identity, Way, find};
+use crate::rdma::{Facts, Identity, Sharing, find};
 use common::netlink::NetnsMode;
 
 /// `mlx5_1` with `eth1` and `mlx5_2` with `eth2`, in exclusive mode; `mlx5_0` with `ib0`.
@@ -163,7 +163,7 @@ fn intent(netns: &std::path::Path, netns_id: (u64, u64)) -> Intent {
             },
             port: 1,
             link_layer: "Ethernet".to_owned(),
-            netns: Way::Exclusive { rename: None },
+            netns: Sharing::Exclusive { rename: None },
         }),
     }
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::super::Way;
+use super::super::Sharing;
 use super::*;
 use crate::model::attachment;
 
-fn grant(netns: Way) -> Grant {
+fn grant(netns: Sharing) -> Grant {
     crate::model::grant(Some("0000:3b:00.1"), netns)
 }
 
 #[test]
 fn the_record_names_the_device_as_the_pod_sees_it() {
-    let moved = grant(Way::Exclusive {
+    let moved = grant(Sharing::Exclusive {
         rename: Some("rdma0".to_owned()),
     });
     let want = json!({
@@ -19,7 +19,7 @@ fn the_record_names_the_device_as_the_pod_sees_it() {
         "ncclIbHca": "=rdma0:1",
     });
     assert_eq!(content("roce0", &attachment("c1"), &moved), want);
-    let shared = content("roce0", &attachment("c1"), &grant(Way::Shared));
+    let shared = content("roce0", &attachment("c1"), &grant(Sharing::Shared));
     assert_eq!(
         (&shared["netns"], &shared["ncclIbHca"]),
         (&json!("shared"), &json!("=mlx5_1:1"))

@@ -17,7 +17,7 @@ fn kernel() -> ModelKernel {
 fn grant(rename: Option<&str>) -> Grant {
     crate::model::grant(
         None,
-        Way::Exclusive {
+        Sharing::Exclusive {
             rename: rename.map(str::to_owned),
         },
     )
@@ -55,7 +55,7 @@ fn a_device_moves_to_the_pod_and_returns_unchanged() {
 fn in_shared_mode_nothing_moves() {
     let mut kernel = kernel();
     let shared = Grant {
-        netns: Way::Shared,
+        netns: Sharing::Shared,
         ..grant(None)
     };
     hand_over(&mut kernel, &shared).unwrap();

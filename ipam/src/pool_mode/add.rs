@@ -5,7 +5,7 @@
 
 use super::attempt::Attempt;
 use super::{Pools, of_pool};
-use crate::add::{agree, repeat, told};
+use crate::add::{agree, for_main_plugin, repeat};
 use crate::config::{PoolConfig, PoolPlace};
 use crate::pool::PoolName;
 use crate::store::Sandbox;
@@ -21,7 +21,7 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
     };
     let sandbox = Sandbox::of(&call.args, netns);
     if let Some(result) = again(pools, &config, owner, &sandbox)? {
-        return Ok(told(result, config.probes));
+        return Ok(for_main_plugin(result, config.probes));
     }
     let mut order = pools.order();
     let (mut refusals, mut tried): (Vec<Error>, Vec<PoolName>) = (Vec::new(), Vec::new());
@@ -29,7 +29,7 @@ pub(crate) fn add(pools: &Pools, call: &Call, owner: &Attachment, netns: &Path) 
         tried.push(pool.clone());
         match Attempt::new(pools, &pool, &config, owner, &sandbox)?.run() {
             Ok(result) => {
-                let result = told(result, config.probes);
+                let result = for_main_plugin(result, config.probes);
                 for refusal in &refusals {
                     tracing::warn!(
                         "network {}: {owner} has addresses of pool {pool} instead, since {}",

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// What the plugin needs from the agent.
-pub(super) enum Want {
+pub(super) enum AgentNeed {
     /// The missing file of a pool.
     File(PathBuf),
     /// The admission of a namespace.
@@ -88,7 +88,7 @@ impl Local {
     }
 }
 
-impl Want {
+impl AgentNeed {
     /// Whether a resting address of this node would do.
     pub(super) fn is_for_resting(&self) -> bool {
         matches!(self, Self::Block(local) if local.shortage.resting > 0)

@@ -12,7 +12,7 @@
 //! lock. An ADD that was stopped for a minute meanwhile finds the file gone, fails, and holds no address of
 //! another pod.
 
-use super::failure::failed;
+use super::error::failed;
 use super::lease::{Lease, ended};
 use super::{Locked, Store};
 use common::cni::{Attachment, Error};

@@ -7,17 +7,17 @@ use std::thread;
 fn one_chooses_at_a_time() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
-    let first = turn_within(dir.path(), TURN_TIMEOUT).unwrap();
+    let first = choice_lock_within(dir.path(), LOCK_TIMEOUT).unwrap();
     let patience = Duration::from_millis(30);
     let started = Instant::now();
     assert!(
-        turn_within(dir.path(), patience).is_none(),
-        "it goes on without a turn"
+        choice_lock_within(dir.path(), patience).is_none(),
+        "it goes on without the lock"
     );
     assert!(started.elapsed() >= patience);
     let waiting = thread::spawn({
         let state = dir.path().to_owned();
-        move || turn_within(&state, TURN_TIMEOUT).is_some()
+        move || choice_lock_within(&state, LOCK_TIMEOUT).is_some()
     });
     sleep(patience);
     drop(first);
@@ -26,5 +26,5 @@ fn one_chooses_at_a_time() {
 
 #[test]
 fn a_pod_starts_with_an_unwritable_state_directory() {
-    assert!(turn_within(Path::new("/proc/self/nowhere"), TURN_TIMEOUT).is_none());
+    assert!(choice_lock_within(Path::new("/proc/self/nowhere"), LOCK_TIMEOUT).is_none());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::Turn;
+use super::NodeLock;
 use crate::error::Error;
 use crate::model::alone;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use std::time::Duration;
 fn one_call_holds_the_lock_and_the_next_is_told_to_retry() {
     let _alone = alone();
     let state = tempfile::tempdir().unwrap();
-    let first = Turn::take(state.path()).unwrap();
-    let second = Turn::take_within(state.path(), Duration::from_millis(20));
+    let first = NodeLock::take(state.path()).unwrap();
+    let second = NodeLock::take_within(state.path(), Duration::from_millis(20));
     assert!(
         matches!(&second, Err(Error::Locked { path, .. }) if path.ends_with("attachments")),
         "{second:?}"
     );
     drop(first);
-    Turn::take_within(state.path(), Duration::ZERO).unwrap();
+    NodeLock::take_within(state.path(), Duration::ZERO).unwrap();
     assert_eq!(crate::journal::written(state.path()).unwrap(), []);
 }

@@ -2,7 +2,7 @@
 //! STATUS: reports whether an ADD would get its addresses now. Claims nothing.
 
 use super::add::explained;
-use super::shortage::{Local, Want};
+use super::shortage::{AgentNeed, Local};
 use super::{Pools, of_pool, said_of};
 use crate::agent::{Request, Verb};
 use crate::allocator::{Refusal, try_allocate};
@@ -35,10 +35,10 @@ pub(crate) fn status(pools: &Pools, call: &Call) -> Result<(), Error> {
 
 /// Whether this node has an address of each family of `name`, or the agent could get one.
 fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), Error> {
-    let Some(want) = wanted(pools, name)? else {
+    let Some(need) = needed(pools, name)? else {
         return Ok(());
     };
-    if probes && want.is_for_resting() {
+    if probes && need.is_for_resting() {
         return Ok(());
     }
     let request = Request {
@@ -53,35 +53,35 @@ fn ready(pools: &Pools, name: &PoolName, probes: bool) -> Result<(), Error> {
     let answer = pools.agent.ask(&request, Instant::now() + pools.agent.limit);
     answer
         .map(|_| ())
-        .map_err(|error| want.refused(said_of(name, error)))
+        .map_err(|error| need.refused(said_of(name, error)))
 }
 
 /// What an ADD would need from the agent; `None` if nothing.
-fn wanted(pools: &Pools, name: &PoolName) -> Result<Option<Want>, Error> {
+fn needed(pools: &Pools, name: &PoolName) -> Result<Option<AgentNeed>, Error> {
     let store = pools.store(name)?;
     if !store.has_pool() {
-        return Ok(Some(Want::File(store.pool_path())));
+        return Ok(Some(AgentNeed::File(store.pool_path())));
     }
     let (locked, pool) = store.enter_pool()?;
     locked.require_writable()?;
     let Some(pool) = pool else {
-        return Ok(Some(Want::File(store.pool_path())));
+        return Ok(Some(AgentNeed::File(store.pool_path())));
     };
     if let Standing::Unproven(why) = store.standing(&pool) {
-        return Ok(Some(Want::Proof {
+        return Ok(Some(AgentNeed::Proof {
             blocks: pool.blocks.len(),
             why,
         }));
     }
     if pool.allocation == Allocation::Agent {
-        return Ok(Some(Want::Address { ips: Vec::new() }));
+        return Ok(Some(AgentNeed::Address { ips: Vec::new() }));
     }
     let ranges = PoolRanges::new(&pool, &store.pool_path())?;
     for family in ranges.families() {
         match try_allocate(&[ranges.here(family)], &Requests::default(), &locked, None) {
             Ok(_) => {}
             Err(Refusal::Short(shortage)) => {
-                return Ok(Some(Want::Block(Local::of(&pool, family, &shortage))));
+                return Ok(Some(AgentNeed::Block(Local::of(&pool, family, &shortage))));
             }
             Err(Refusal::Other(error)) => return Err(error),
         }

@@ -15,11 +15,11 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The lock of one call. It ends with the value, or with the process.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct NodeLock {
     _file: File,
 }
 
-impl Turn {
+impl NodeLock {
     /// Waits for the lock. `state` is the state directory.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::make_as_it_was;
+use super::restore_state;
 use crate::device::fixture::{WAYS, host, rig};
 use crate::device::{Hardware, Snapshot};
 use crate::kernel::{Kernel, Side};
@@ -12,7 +12,7 @@ fn a_link_in_its_former_state_is_not_touched() {
     let link = kernel.link(Side::Host, "ens1").unwrap().unwrap();
     let was = Snapshot::take(&mut kernel, &link, None, Vec::new()).unwrap();
     kernel.fail(crate::model::Fault::None);
-    make_as_it_was(&mut kernel, &link, &was, &[]).unwrap();
+    restore_state(&mut kernel, &link, &was, &[]).unwrap();
     assert_eq!(host(&rig), before);
     assert_eq!(rig.kernel.get().log, ["set ipv4/conf/rp_filter of ens1"]);
 }
@@ -49,7 +49,7 @@ fn two_returned_links_with_swapped_names_are_renamed() {
         let link = super::find(&mut kernel, Side::Host, &was.hardware)
             .unwrap()
             .unwrap();
-        make_as_it_was(&mut kernel, &link, was, &others).unwrap();
+        restore_state(&mut kernel, &link, was, &others).unwrap();
     }
     assert_eq!(host(&rig), before);
 }

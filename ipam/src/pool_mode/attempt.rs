@@ -4,7 +4,7 @@
 
 mod plan;
 
-use super::shortage::Want;
+use super::shortage::AgentNeed;
 use super::{Pools, said_of};
 use crate::add::repeat;
 use crate::agent::{AskedBy, Pod, Reply, Request, Verb};
@@ -34,9 +34,9 @@ pub(super) struct Attempt<'a> {
 
 /// The agent's answers so far.
 #[derive(Clone, Default)]
-pub(super) struct Told {
+pub(super) struct AgentReplies {
     /// The source of addresses, if it differs from the pool's own.
-    pub(super) by: Option<By>,
+    pub(super) source: Option<Source>,
     /// The addresses that the agent allocated to this attachment.
     pub(super) granted: Vec<IpAddr>,
     /// Whether the agent was asked to update `pool.json`.
@@ -47,16 +47,16 @@ pub(super) struct Told {
 
 /// The source of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum Source {
     Blocks,
     /// The agent, for these families; for all if the list is empty.
     Agent(Vec<Family>),
 }
 
 /// The outcome of reading the store.
-enum Look {
+enum Outcome {
     Done(CniResult),
-    Ask(Box<Request>, Want),
+    Ask(Box<Request>, AgentNeed),
 }
 
 impl<'a> Attempt<'a> {
@@ -80,24 +80,24 @@ impl<'a> Attempt<'a> {
 
     /// Makes the lease, or fails and leaves nothing.
     pub(super) fn run(&self) -> Result<CniResult, Error> {
-        let mut told = Told::default();
+        let mut replies = AgentReplies::default();
         let mut asked = false;
-        let result = self.look_and_ask(&mut told, &mut asked);
+        let result = self.try_and_ask(&mut replies, &mut asked);
         if result.is_err() && asked {
-            self.give_back(&told.granted);
+            self.give_back(&replies.granted);
         }
         result
     }
 
     /// Makes the lease from resting addresses of this node. Never asks the agent.
     pub(super) fn run_early(&self) -> Result<Option<CniResult>, Error> {
-        let told = Told {
+        let replies = AgentReplies {
             early: true,
-            ..Told::default()
+            ..AgentReplies::default()
         };
-        match self.look(&told)? {
-            Look::Done(result) => Ok(Some(result)),
-            Look::Ask(request, _) => {
+        match self.try_now(&replies)? {
+            Outcome::Done(result) => Ok(Some(result)),
+            Outcome::Ask(request, _) => {
                 if request.verb == Verb::Allocate {
                     self.give_back(&[]);
                 }
@@ -108,12 +108,12 @@ impl<'a> Attempt<'a> {
 
     /// Repeats until the lease is made. Sets `asked` once the agent may have allocated addresses to the
     /// attachment.
-    fn look_and_ask(&self, told: &mut Told, asked: &mut bool) -> Result<CniResult, Error> {
+    fn try_and_ask(&self, replies: &mut AgentReplies, asked: &mut bool) -> Result<CniResult, Error> {
         let mut deadline = None;
         loop {
-            let (request, want) = match self.look(told)? {
-                Look::Done(result) => return Ok(result),
-                Look::Ask(request, want) => (request, want),
+            let (request, need) = match self.try_now(replies)? {
+                Outcome::Done(result) => return Ok(result),
+                Outcome::Ask(request, need) => (request, need),
             };
             *asked |= request.verb == Verb::Allocate;
             let first = deadline.is_none();
@@ -121,17 +121,17 @@ impl<'a> Attempt<'a> {
             if !first {
                 // The rest of the limit is too short for an answer, and the error would blame the agent.
                 if Instant::now() + self.pools.agent.limit / 10 >= deadline {
-                    return Err(want.unmet());
+                    return Err(need.unmet());
                 }
                 std::thread::sleep(PAUSE);
             }
             let verb = request.verb;
             let reply = self.pools.agent.ask(&request, deadline);
-            match reply.map_err(|e| want.refused(said_of(self.name, e)))? {
-                Reply::Local if verb == Verb::Allocate => told.by = Some(By::Blocks),
-                Reply::Local => told.refreshed = true,
-                Reply::Allocate { families } => told.by = Some(By::Agent(families)),
-                Reply::Addresses { addresses } => told.granted = addresses,
+            match reply.map_err(|e| need.refused(said_of(self.name, e)))? {
+                Reply::Local if verb == Verb::Allocate => replies.source = Some(Source::Blocks),
+                Reply::Local => replies.refreshed = true,
+                Reply::Allocate { families } => replies.source = Some(Source::Agent(families)),
+                Reply::Addresses { addresses } => replies.granted = addresses,
                 other => {
                     return Err(Error::new(
                         Code::INTERNAL,
@@ -145,22 +145,22 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the lease if that is possible now.
-    fn look(&self, told: &Told) -> Result<Look, Error> {
+    fn try_now(&self, replies: &AgentReplies) -> Result<Outcome, Error> {
         // A pool of which this node has no part gets no directory.
         if !self.store.has_pool() {
-            return self.refresh(told, Want::File(self.store.pool_path()));
+            return self.refresh(replies, AgentNeed::File(self.store.pool_path()));
         }
         let (locked, pool) = self.store.enter_pool()?;
         if let Some(lease) = locked.lease(self.owner)? {
-            return repeat(&locked, lease, &self.config.requests, self.sandbox).map(Look::Done);
+            return repeat(&locked, lease, &self.config.requests, self.sandbox).map(Outcome::Done);
         }
         let Some(pool) = pool else {
-            return self.refresh(told, Want::File(self.store.pool_path()));
+            return self.refresh(replies, AgentNeed::File(self.store.pool_path()));
         };
-        if let Some(want) = self.gate(&pool) {
-            return self.refresh(told, want);
+        if let Some(need) = self.gate(&pool) {
+            return self.refresh(replies, need);
         }
-        if !told.granted.is_empty() && !locked.is_asking(self.owner) {
+        if !replies.granted.is_empty() && !locked.is_asking(self.owner) {
             return Err(Error::new(
                 Code::TRY_AGAIN,
                 "the agent took its addresses back, since this ADD had not taken them for a while; try again",
@@ -169,67 +169,73 @@ impl<'a> Attempt<'a> {
         let ranges = PoolRanges::new(&pool, &self.store.pool_path())?;
         let by_pool = || {
             let asks_agent = pool.asks_agent(self.sandbox.pod.as_deref());
-            asks_agent.then(|| By::Agent(Vec::new()))
+            asks_agent.then(|| Source::Agent(Vec::new()))
         };
-        let told = &Told {
-            by: told.by.clone().or_else(by_pool),
-            ..told.clone()
+        let replies = &AgentReplies {
+            source: replies.source.clone().or_else(by_pool),
+            ..replies.clone()
         };
-        self.act(&locked, &pool, &ranges, told)
+        self.act(&locked, &pool, &ranges, replies)
     }
 
     /// Allocates the addresses that can be allocated now, or returns the request to the agent.
-    fn act(&self, locked: &Locked, pool: &PoolFile, ranges: &PoolRanges, told: &Told) -> Result<Look, Error> {
-        let early = told.early.then_some(Prober {
+    fn act(
+        &self,
+        locked: &Locked,
+        pool: &PoolFile,
+        ranges: &PoolRanges,
+        replies: &AgentReplies,
+    ) -> Result<Outcome, Error> {
+        let early = replies.early.then_some(Prober {
             pod: self.sandbox.pod.as_deref(),
         });
-        match plan::plan(pool, ranges, &self.config.requests, (told, early), locked)? {
-            Plan::Give(chosen) => self.commit(locked, pool, &chosen, told).map(Look::Done),
-            Plan::Claim(families, want) => Ok(Look::Ask(
+        match plan::plan(pool, ranges, &self.config.requests, (replies, early), locked)? {
+            Plan::Give(chosen) => self.commit(locked, pool, &chosen, replies).map(Outcome::Done),
+            Plan::Claim(families, need) => Ok(Outcome::Ask(
                 Box::new(Request {
                     families,
                     ..self.request(Verb::Claim)
                 }),
-                want,
+                need,
             )),
-            Plan::Allocate(ips, families, want) => {
+            Plan::Allocate(ips, families, need) => {
                 locked.begin_asking(self.owner)?;
-                Ok(Look::Ask(
+                Ok(Outcome::Ask(
                     Box::new(Request {
                         ips,
                         families,
                         ..self.request(Verb::Allocate)
                     }),
-                    want,
+                    need,
                 ))
             }
         }
     }
 
     /// The reason why this attachment must not get an address of `pool` now.
-    fn gate(&self, pool: &PoolFile) -> Option<Want> {
+    fn gate(&self, pool: &PoolFile) -> Option<AgentNeed> {
         let namespace = self.sandbox.namespace();
         if !pool.admits(namespace) {
-            return Some(Want::Namespace {
+            return Some(AgentNeed::Namespace {
                 namespace: namespace.map(str::to_owned),
                 admitted: pool.namespaces.clone().unwrap_or_default(),
             });
         }
         match self.store.standing(pool) {
             Standing::Good => None,
-            Standing::Unproven(why) => Some(Want::Proof {
+            Standing::Unproven(why) => Some(AgentNeed::Proof {
                 blocks: pool.blocks.len(),
                 why,
             }),
         }
     }
 
-    /// Asks the agent to update `pool.json`, once. After that fails with the error of `want`.
-    fn refresh(&self, told: &Told, want: Want) -> Result<Look, Error> {
-        if told.refreshed {
-            return Err(want.unmet());
+    /// Asks the agent to update `pool.json`, once. After that fails with the error of `need`.
+    fn refresh(&self, replies: &AgentReplies, need: AgentNeed) -> Result<Outcome, Error> {
+        if replies.refreshed {
+            return Err(need.unmet());
         }
-        Ok(Look::Ask(Box::new(self.request(Verb::Claim)), want))
+        Ok(Outcome::Ask(Box::new(self.request(Verb::Claim)), need))
     }
 
     fn request(&self, verb: Verb) -> Request {
@@ -252,7 +258,7 @@ impl<'a> Attempt<'a> {
         locked: &Locked,
         pool: &PoolFile,
         chosen: &[Chosen],
-        told: &Told,
+        replies: &AgentReplies,
     ) -> Result<CniResult, Error> {
         let result = CniResult {
             ips: chosen.iter().map(Chosen::address).collect::<Result<_, _>>()?,
@@ -261,14 +267,14 @@ impl<'a> Attempt<'a> {
             ..CniResult::default()
         };
         let lease = Lease {
-            api: told.granted.clone(),
+            api: replies.granted.clone(),
             ..locked.draft(self.owner, self.sandbox.clone(), result)?
         };
         locked.commit(&lease)?;
         for chosen in chosen.iter().filter(|chosen| chosen.in_turn) {
             locked.remember(&chosen.range, chosen.ip);
         }
-        if !told.granted.is_empty()
+        if !replies.granted.is_empty()
             && let Err(error) = locked.end_asking(self.owner)
         {
             tracing::warn!("{}; the agent removes it", error.msg);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decides which addresses an attachment gets, and from which source. Changes nothing.
 
-use super::super::shortage::{Local, Want};
-use super::{By, Told};
+use super::super::shortage::{AgentNeed, Local};
+use super::{AgentReplies, Source};
 use crate::add::address;
 use crate::allocator::{Allocation, Occupancy, Prober, Refusal, State, try_allocate};
 use crate::config::{Request, Requests};
@@ -42,9 +42,9 @@ pub(super) enum Plan {
     /// Allocate these addresses, one of each family.
     Give(Vec<Chosen>),
     /// Ask the agent to claim a block for each of the families.
-    Claim(Vec<Family>, Want),
+    Claim(Vec<Family>, AgentNeed),
     /// Ask the agent to allocate these addresses, and one of each of the families.
-    Allocate(Vec<IpAddr>, Vec<Family>, Want),
+    Allocate(Vec<IpAddr>, Vec<Family>, AgentNeed),
 }
 
 /// Decides for one attachment.
@@ -56,22 +56,22 @@ pub(super) fn plan(
     pool: &PoolFile,
     ranges: &PoolRanges,
     requests: &Requests,
-    (told, early): (&Told, Option<Prober>),
+    (replies, early): (&AgentReplies, Option<Prober>),
     locked: &Locked,
 ) -> Result<Plan, Error> {
     let mut chosen = Vec::new();
     let (mut ips, mut short, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
-    let mut want = None;
-    let from_agent = |family: Family| match &told.by {
-        Some(By::Agent(families)) => families.is_empty() || families.contains(&family),
-        Some(By::Blocks) | None => false,
+    let mut need = None;
+    let from_agent = |family: Family| match &replies.source {
+        Some(Source::Agent(families)) => families.is_empty() || families.contains(&family),
+        Some(Source::Blocks) | None => false,
     };
     require_one_of_each(ranges, requests)?;
     for family in ranges.families() {
         let request = requests.iter().find(|request| Family::of(request.ip) == family);
-        let granted = told.granted.iter().find(|ip| Family::of(**ip) == family);
+        let granted = replies.granted.iter().find(|ip| Family::of(**ip) == family);
         match (request, granted) {
-            (Some(request), _) => match requested(ranges, request, told, locked)? {
+            (Some(request), _) => match requested(ranges, request, replies, locked)? {
                 Some(one) => chosen.push(one),
                 None => ips.push(request.ip),
             },
@@ -81,19 +81,19 @@ pub(super) fn plan(
                 Ok(one) => chosen.push(one),
                 Err(shortage) => {
                     short.push(family);
-                    want = want.or(Some(shortage));
+                    need = need.or(Some(shortage));
                 }
             },
         }
     }
-    if let Some(want) = want {
-        return Ok(Plan::Claim(short, want));
+    if let Some(need) = need {
+        return Ok(Plan::Claim(short, need));
     }
     if ips.is_empty() && elsewhere.is_empty() {
         return Ok(Plan::Give(chosen));
     }
-    let want = Want::Address { ips: ips.clone() };
-    Ok(Plan::Allocate(ips, elsewhere, want))
+    let need = AgentNeed::Address { ips: ips.clone() };
+    Ok(Plan::Allocate(ips, elsewhere, need))
 }
 
 /// Fails unless there is at most one request for each family of the pool: an attachment gets one address of
@@ -128,7 +128,7 @@ fn outside(ranges: &PoolRanges, request: &Request) -> Error {
 fn requested(
     ranges: &PoolRanges,
     request: &Request,
-    told: &Told,
+    replies: &AgentReplies,
     locked: &Locked,
 ) -> Result<Option<Chosen>, Error> {
     let place = ranges.place(request.ip);
@@ -168,7 +168,7 @@ fn requested(
         ));
     }
     let rests = require_free(request.ip, locked)?;
-    let granted = told.granted.contains(&request.ip);
+    let granted = replies.granted.contains(&request.ip);
     let taken_over = is_taken_over(ranges, request.ip, locked);
     let here = matches!(place, AddressPlace::Here(_)) || granted;
     Ok(here.then(|| Chosen {
@@ -225,7 +225,7 @@ fn in_turn(
     ranges: &PoolRanges,
     family: Family,
     (locked, early): (&Locked, Option<Prober>),
-) -> Result<Result<Chosen, Want>, Error> {
+) -> Result<Result<Chosen, AgentNeed>, Error> {
     let here = [ranges.here(family)];
     match try_allocate(&here, &Requests::default(), locked, early) {
         Ok(allocations) => match allocations.first() {
@@ -237,7 +237,7 @@ fn in_turn(
             })),
             None => Err(Error::new(Code::INTERNAL, "a range set gave no address")),
         },
-        Err(Refusal::Short(shortage)) => Ok(Err(Want::Block(Local::of(pool, family, &shortage)))),
+        Err(Refusal::Short(shortage)) => Ok(Err(AgentNeed::Block(Local::of(pool, family, &shortage)))),
         Err(Refusal::Other(error)) => Err(error),
     }
 }

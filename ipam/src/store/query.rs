@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Queries of the store: the holder of an address, the free addresses, the leases.
 
-use super::failure::{failed, is_full};
+use super::error::{failed, is_full};
 use super::lease::{Lease, ended};
 use super::{Locked, Store};
 use crate::allocator::{Occupancy, Occupied, Resting, State};

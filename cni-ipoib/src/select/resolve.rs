@@ -19,45 +19,45 @@ use std::time::{Duration, Instant};
 
 /// How long an ADD waits for the lock. Another ADD holds it for milliseconds, since it releases the lock
 /// before it calls any plugin. But hundreds may wait when a node starts.
-const TURN_TIMEOUT: Duration = Duration::from_secs(20);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A configuration with a resolved master.
-pub(crate) struct Settled<'c> {
+pub(crate) struct Resolved<'c> {
     /// The same configuration, with the chosen master's name.
     pub(crate) config: Cow<'c, Config>,
     /// The reason of the choice; `None` if there was no choice.
     pub(crate) why: Option<String>,
     /// The lock: no other ADD chooses before it is dropped.
-    pub(crate) turn: Option<File>,
+    pub(crate) lock: Option<File>,
 }
 
 /// Chooses the master if `config` leaves a choice.
 ///
 /// # Errors
 /// [`Error::NoMaster`], or the node cannot be read.
-pub(crate) fn settle<'c>(
+pub(crate) fn resolve<'c>(
     kernel: &mut dyn Kernel,
     sysfs: &Sysfs,
     state: &Path,
     config: &'c Config,
-) -> Result<Settled<'c>, Error> {
+) -> Result<Resolved<'c>, Error> {
     let Master::Preferred(preferences) = &config.master else {
-        return Ok(Settled {
+        return Ok(Resolved {
             config: Cow::Borrowed(config),
             why: None,
-            turn: None,
+            lock: None,
         });
     };
-    let turn = turn(state);
+    let lock = choice_lock(state);
     let choice = chosen(kernel, sysfs, preferences, &loads(state)?)?;
     tracing::info!(master = %choice.name, why = %choice.why, "chose the master");
-    Ok(Settled {
+    Ok(Resolved {
         config: Cow::Owned(Config {
             master: Master::Named(choice.name),
             ..config.clone()
         }),
         why: Some(choice.why),
-        turn,
+        lock,
     })
 }
 
@@ -77,11 +77,11 @@ pub(crate) fn chosen(
 
 /// Takes the lock for choosing: on the folder of the attachments, so that no lock file is left. Without the
 /// lock the call chooses anyway; at worst the load is uneven.
-pub(crate) fn turn(state: &Path) -> Option<File> {
-    turn_within(state, TURN_TIMEOUT)
+pub(crate) fn choice_lock(state: &Path) -> Option<File> {
+    choice_lock_within(state, LOCK_TIMEOUT)
 }
 
-fn turn_within(state: &Path, patience: Duration) -> Option<File> {
+fn choice_lock_within(state: &Path, patience: Duration) -> Option<File> {
     let directory = match folders::attachments(state).and_then(File::open) {
         Ok(directory) => directory,
         Err(error) => {

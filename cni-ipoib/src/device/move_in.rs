@@ -5,7 +5,7 @@
 //! RDMA device. On InfiniBand the RDMA device moves first: its move destroys the link and recreates it, in
 //! the pod or on the host, depending on the kernel.
 
-use super::put_back::ask;
+use super::restore::ask;
 use super::snapshot::Snapshot;
 use super::{DeviceError, Plan};
 use crate::error::Error;
@@ -16,8 +16,8 @@ use common::netlink::{Link, LinkChange, LinkLayer};
 /// Moves the link into the pod, where it is down and has its name.
 ///
 /// # Errors
-/// The kernel refuses. [`put_back`](super::put_back) undoes what was done.
-pub fn take(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
+/// The kernel refuses. [`restore`](super::restore) undoes what was done.
+pub fn move_in(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
     let moved = &plan.moved;
     let exclusive = plan.grant.as_ref().filter(|grant| grant.moved().is_some());
     let (side, link) = match exclusive {
@@ -32,7 +32,7 @@ pub fn take(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
         hand_over(kernel, grant)?;
     }
     let link = in_pod(kernel, plan)?;
-    settle_transport(kernel, &link, &plan.snapshot)?;
+    restore_transport_in_pod(kernel, &link, &plan.snapshot)?;
     configure(kernel, &link, plan)?;
     in_pod(kernel, plan)
 }
@@ -88,7 +88,7 @@ fn in_pod(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
 }
 
 /// Restores the IPoIB mode of a link that was recreated.
-fn settle_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
+fn restore_transport_in_pod(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
     match (was.ipoib(), Snapshot::transport_of(link)) {
         (Some(mode), Some(is)) if mode != is => ask(
             format!("set the IPoIB mode of {} to {}", link.name, mode.0),

@@ -3,10 +3,10 @@
 //! ended.
 
 use super::add::hardware;
-use super::put_back::{find, leave_pod, make_as_it_was};
-use super::{DeviceError, Snapshot, Turn, function};
+use super::restore::{find, leave_pod, restore_state};
+use super::{DeviceError, NodeLock, Snapshot, function};
 use crate::CniIpoib;
-use crate::del::Remains;
+use crate::del::DetachTarget;
 use crate::error::Error;
 use crate::journal::{Intent, Journal, Written, whole_links};
 use crate::kernel::{Kernel, Side};
@@ -22,12 +22,12 @@ const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 
 impl CniIpoib {
-    /// Restores the link that was moved for `remains`. Returns `false` if none was moved.
+    /// Restores the link that was moved for `target`. Returns `false` if none was moved.
     ///
     /// # Errors
     /// The kernel refused, or the link has not returned yet: the runtime must retry.
-    pub(crate) fn give_link_back(&self, network: &str, remains: &Remains<'_>) -> Result<bool, Error> {
-        let intent = remains.intent.as_ref();
+    pub(crate) fn return_link(&self, network: &str, target: &DetachTarget<'_>) -> Result<bool, Error> {
+        let intent = target.intent.as_ref();
         let Some(was) = intent.and_then(|intent| intent.device.as_ref()) else {
             return Ok(false);
         };
@@ -38,9 +38,9 @@ impl CniIpoib {
             );
             return Ok(true);
         }
-        let table = policy::table(&Mark::new(network, remains.attachment));
-        let turn = Turn::take(&self.places.state)?;
-        for (path, id) in remains.places() {
+        let table = policy::table(&Mark::new(network, target.attachment));
+        let lock = NodeLock::take(&self.paths.state)?;
+        for (path, id) in target.namespaces() {
             let Some(netns) = pod_if_there(&path, id)? else {
                 continue;
             };
@@ -50,7 +50,7 @@ impl CniIpoib {
                 break;
             }
         }
-        let others = self.others(network, remains.attachment)?;
+        let others = self.others(network, target.attachment)?;
         let mut kernel = self.open_kernel(None)?;
         if others.iter().any(|other| has(other, was) && lives(&other.intent)) {
             tracing::info!(
@@ -60,7 +60,7 @@ impl CniIpoib {
             return Ok(true);
         }
         // No other call can claim the link while it is away.
-        drop(turn);
+        drop(lock);
         self.await_link(&mut *kernel, was, &others, RETURN_TIMEOUT)
             .map(|()| true)
     }
@@ -76,9 +76,9 @@ impl CniIpoib {
         loop {
             function::require_bound(kernel, was)?;
             if let Some(link) = find(kernel, Side::Host, &was.hardware)? {
-                let _turn = Turn::take(&self.places.state)?;
+                let _lock = NodeLock::take(&self.paths.state)?;
                 let link = function::restore(kernel, &link, was)?;
-                return make_as_it_was(kernel, &link, was, &hardware(others));
+                return restore_state(kernel, &link, was, &hardware(others));
             }
             if !has_driver(was) {
                 tracing::warn!(
@@ -104,11 +104,11 @@ impl CniIpoib {
     /// # Errors
     /// The journal cannot be read or written, or the kernel refused.
     pub(crate) fn sweep_links(&self, kernel: &mut dyn Kernel) -> Result<(), Error> {
-        let state = &self.places.state;
+        let state = &self.paths.state;
         let all = whole_links(state)?;
         let away = |of: &&Written| of.intent.device.as_ref().is_some_and(Snapshot::is_of_this_boot);
         for dead in all.iter().filter(away).filter(|of| !lives(&of.intent)) {
-            let _turn = Turn::take(state)?;
+            let _lock = NodeLock::take(state)?;
             let mut entry = match Journal::new(state, &dead.network).idle(&dead.attachment) {
                 Ok(Some(entry)) => entry,
                 Ok(None) | Err(Error::Busy(_)) => continue,
@@ -126,7 +126,7 @@ impl CniIpoib {
             };
             tracing::info!(link = was.name, attachment = %dead.attachment, "restoring a link that returned from a dead pod");
             let link = function::restore(kernel, &link, &was)?;
-            make_as_it_was(kernel, &link, &was, &hardware(&all))?;
+            restore_state(kernel, &link, &was, &hardware(&all))?;
             // DEL or GC releases its addresses. The link belongs to the host again.
             entry.begin(Intent {
                 device: None,

@@ -54,7 +54,7 @@ pub fn leave_pod(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<bool, Error>
 /// # Errors
 /// The kernel refuses to change the link. A name that another link has now, or an address or route that
 /// cannot be restored, is only logged: an error would keep a pod from being removed forever.
-pub fn make_as_it_was(
+pub fn restore_state(
     kernel: &mut dyn Kernel,
     link: &Link,
     was: &Snapshot,

@@ -38,13 +38,16 @@ fn release(pools: &Pools, name: &PoolName, owner: &Attachment) -> Result<(), Err
     tracing::debug!(found = released.is_some(), "released {owner} of pool {name}");
     let objects = released.unwrap_or_default();
     if asking || !objects.is_empty() {
-        let told = told(pools, name, owner, lease.as_ref());
-        pools.agent.tell(&Request { ips: objects, ..told });
+        let request = release_request(pools, name, owner, lease.as_ref());
+        pools.agent.tell(&Request {
+            ips: objects,
+            ..request
+        });
     }
     Ok(())
 }
 
-fn told(pools: &Pools, name: &PoolName, owner: &Attachment, lease: Option<&Lease>) -> Request {
+fn release_request(pools: &Pools, name: &PoolName, owner: &Attachment, lease: Option<&Lease>) -> Request {
     Request {
         verb: Verb::Release,
         pool: name.clone(),

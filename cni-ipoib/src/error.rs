@@ -120,7 +120,7 @@ pub enum Error {
         master: String,
         /// Its link layer.
         layer: &'static str,
-        /// The mode asked for.
+        /// The requested mode.
         mode: Mode,
         /// The link layer that the mode requires.
         want: &'static str,

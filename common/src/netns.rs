@@ -32,19 +32,19 @@ pub enum Error {
     /// The path does not exist: the pod is gone or was never made.
     #[error("network namespace {} does not exist", path.display())]
     Missing {
-        /// What was asked for.
+        /// The path.
         path: PathBuf,
     },
     /// The path is not a network namespace.
     #[error("{} is not a network namespace", path.display())]
     NotANamespace {
-        /// What was asked for.
+        /// The path.
         path: PathBuf,
     },
     /// The path cannot be opened or examined.
     #[error("cannot open the network namespace {}", path.display())]
     Io {
-        /// What was asked for.
+        /// The path.
         path: PathBuf,
         /// What the kernel answered.
         source: io::Error,

@@ -145,8 +145,7 @@ fn link_by_index(kernel: &mut dyn Kernel, index: u32) -> Result<Option<Link>, Er
 
 fn compare_link(link: &Link, child: &Child, mark: &Mark, findings: &mut Vec<String>) {
     if !mark.is_on(link) {
-        findings
-            .push("it was made by somebody else (its group and alias are not this attachment's)".to_owned());
+        findings.push("another program made it (its group and alias are not this attachment's)".to_owned());
     }
     // The kernel omits IFLA_LINK if it equals the link's own index, and IPoIB does not report the parent's
     // namespace. So a pod's first link seems to have no parent if the parent is the host's first link.

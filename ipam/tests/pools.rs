@@ -291,6 +291,6 @@ fn a_draining_block_allocates_nothing_while_pods_come_and_go() {
     assert_eq!(
         taken(dir.path()),
         at_the_change,
-        "nothing more was given from the blocks that leave"
+        "a leaving block allocates nothing more"
     );
 }

@@ -201,7 +201,7 @@ fn three_hundred_kills_duplicate_and_lose_no_address() {
         }
         let now = addresses(&run("ADD", &id, &conf));
         if let Some(before) = answered.as_ref().or(live.get(&id)) {
-            assert_eq!(&now, before, "round {round}: {id} was told another address");
+            assert_eq!(&now, before, "round {round}: {id} got another address");
         }
         live.insert(id, now);
         let distinct: BTreeSet<&String> = live.values().flatten().collect();
@@ -220,7 +220,7 @@ fn three_hundred_kills_duplicate_and_lose_no_address() {
     assert_eq!(
         document(&run("ADD", "one-more", &conf))["code"],
         110,
-        "an address was lost or given twice"
+        "an address was lost or allocated twice"
     );
 }
 

@@ -86,7 +86,7 @@ fn a_foreign_link_of_the_same_name_is_found() {
             pod.ip("link del net1");
             pod.ip("link add net1 type veth peer name far");
         },
-        &["made by somebody else"],
+        &["another program made it"],
     );
 }
 

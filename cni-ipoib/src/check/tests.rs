@@ -44,11 +44,11 @@ fn every_change_of_the_link_is_reported() {
         ("its MTU is 1999, was 2000", Box::new(|link| link.mtu = 1999)),
         ("its parent is not ib0", Box::new(|link| link.parent = Some(77))),
         (
-            "it was made by somebody else (its group and alias are not this attachment's)",
+            "another program made it (its group and alias are not this attachment's)",
             Box::new(|link| link.group = 0),
         ),
         (
-            "it was made by somebody else (its group and alias are not this attachment's)",
+            "another program made it (its group and alias are not this attachment's)",
             Box::new(|link| link.alias = Some("x".to_owned())),
         ),
         (

@@ -136,7 +136,7 @@ impl RawConfig {
         };
         if macvlan == Some("source") {
             let remedy =
-                "a child in source mode hears nobody until it is given a list, which CNI has no key for";
+                "a child in source mode receives nothing without a list of sources, for which CNI has no key";
             return Err(Error::Unsupported {
                 key,
                 value: "source".to_owned(),

@@ -60,7 +60,7 @@ impl RawRdma {
             return Err(Error::Unsupported {
                 key: "rdma.rename",
                 value: rename.unwrap_or_default(),
-                remedy: "a shared device has one name for everybody; remove it, or set rdma.netns to exclusive",
+                remedy: "a shared device has one name for all pods; remove it, or set rdma.netns to exclusive",
             });
         }
         let more = netns == RdmaNetns::Exclusive || device.is_some() || rename.is_some();

@@ -287,7 +287,7 @@ fn a_name_proves_only_an_unmarked_child_of_an_outside_parent() {
         ("a child of the host's", outside(macvlan.clone()), true),
         ("a child of InfiniBand", ipoib(2, "net1", 1), true),
         (
-            "with an alias of somebody",
+            "with a foreign alias",
             Link {
                 alias: Some("x".to_owned()),
                 ..outside(macvlan.clone())

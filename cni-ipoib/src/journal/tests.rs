@@ -258,7 +258,7 @@ fn concurrent_calls_hold_the_entry_one_after_another() {
                 for _ in 0..20 {
                     let mut entry = journal.open(&attachment("c1")).unwrap();
                     let mark = OpenOptions::new().write(true).create_new(true).open(&inside);
-                    mark.expect("nobody else is inside");
+                    mark.expect("only one call is inside");
                     entry.begin(intent()).unwrap();
                     fs::remove_file(&inside).unwrap();
                     entry.remove().unwrap();

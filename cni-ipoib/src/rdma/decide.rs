@@ -73,7 +73,7 @@ fn require_mode(rdma: &Rdma, is: NetnsMode) -> Result<(), Error> {
             return Err(Error::Unsupported {
                 key: "rdma.rename",
                 value: rdma.rename.clone().unwrap_or_default(),
-                remedy: "this node shares its RDMA devices among all namespaces, where a new name would be everybody's; remove it",
+                remedy: "this node shares its RDMA devices among all namespaces, where a new name would apply to all pods; remove it",
             });
         }
         _ => return Ok(()),

@@ -158,7 +158,7 @@ fn a_link_without_traffic_is_skipped_unless_any_state_will_do() {
     assert_eq!(
         chosen(json!({"state": "any"}), &candidates),
         "ib1",
-        "one that carries goes first"
+        "a link with traffic is preferred"
     );
     assert_eq!(chosen(json!({"state": "any", "numaNode": 0}), &candidates), "ib0");
     let passed = choose(&preferences(json!({"numaNode": 0})), &candidates).unwrap_err();
@@ -219,7 +219,7 @@ fn a_withheld_link_can_be_named_if_it_can_be_a_parent() {
         );
     }
     let no_rdma = [Candidate { port: None, ..ib(0) }];
-    assert_eq!(refused(json!({}), &no_rdma), "", "nobody speaks of it");
+    assert_eq!(refused(json!({}), &no_rdma), "", "no entry means it");
     assert_eq!(chosen(json!(["ib0"]), &no_rdma), "ib0");
 }
 

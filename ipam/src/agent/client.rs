@@ -106,7 +106,7 @@ impl Client {
     fn failed(&self, error: &io::Error) -> Error {
         self.unanswered(&match error.kind() {
             ErrorKind::NotFound => "it is not there".to_owned(),
-            ErrorKind::ConnectionRefused => "nobody listens there".to_owned(),
+            ErrorKind::ConnectionRefused => "no process listens there".to_owned(),
             ErrorKind::PermissionDenied => "this process may not connect to it".to_owned(),
             ErrorKind::TimedOut => format!("no answer within {} ms", self.limit.as_millis()),
             ErrorKind::UnexpectedEof => "it was closed without an answer".to_owned(),

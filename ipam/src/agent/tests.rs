@@ -161,7 +161,7 @@ fn a_missing_agent_and_a_dead_one_have_different_errors() {
     drop(UnixListener::bind(client(&dir).socket).unwrap());
     let dead = ask(&client(&dir)).unwrap_err();
     assert!(
-        dead.code == Code::TRY_AGAIN && dead.msg.contains("nobody listens there"),
+        dead.code == Code::TRY_AGAIN && dead.msg.contains("no process listens there"),
         "{dead}"
     );
     client(&dir).tell(&request());

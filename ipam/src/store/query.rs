@@ -28,7 +28,7 @@ impl Occupancy for Locked<'_> {
 
     fn owner(&self, ip: IpAddr) -> String {
         let foreign = |path: &Path, what: &str| {
-            format!("{}, {what}; remove it if nobody uses the address", path.display())
+            format!("{}, {what}; remove it if the address is unused", path.display())
         };
         let path = self.store.address_path(ip);
         match self.store.node.disk.read(&path) {

@@ -73,7 +73,7 @@ fn an_impossible_request_is_refused_by_its_key() {
         (
             json!({"netns": "shared", "rename": "rdma0"}),
             2,
-            "rdma.rename rdma0 is not supported: a shared device has one name for everybody; remove it, or set rdma.netns to exclusive".to_owned(),
+            "rdma.rename rdma0 is not supported: a shared device has one name for all pods; remove it, or set rdma.netns to exclusive".to_owned(),
         ),
     ] {
         assert_eq!(read(&keys), Err((code, text)), "{keys}");

@@ -115,7 +115,7 @@ fn unknown_words_are_refused_with_the_known_ones() {
         (
             json!({"macvlanMode": "source"}),
             2,
-            "macvlanMode source is not supported: a child in source mode hears nobody until it is given a list, which CNI has no key for",
+            "macvlanMode source is not supported: a child in source mode receives nothing without a list of sources, for which CNI has no key",
         ),
         (
             json!({"ipMasq": true}),

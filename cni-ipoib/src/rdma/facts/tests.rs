@@ -161,7 +161,7 @@ fn gid_tables_are_read_only_as_a_last_resort() {
     let found = super::super::find(&facts, None).unwrap();
     assert_eq!(found.seen.device.name, "rxe0");
     let facts = read(&node, &kernel, &ethernet(6, "eth1"));
-    assert_eq!(facts.devices[0].gid_links, [], "netlink told it already");
+    assert_eq!(facts.devices[0].gid_links, [], "netlink reported it already");
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn one_chooses_at_a_time() {
     let started = Instant::now();
     assert!(
         choice_lock_within(dir.path(), patience).is_none(),
-        "it goes on without the lock"
+        "the call continues without the lock"
     );
     assert!(started.elapsed() >= patience);
     let waiting = thread::spawn({

@@ -38,7 +38,7 @@ fn after_a_reboot_an_unsynchronized_clock_proves_nothing() {
     assert_eq!(
         standing("00b00710-0000-4000-8000-000000000001"),
         Standing::Good,
-        "in the boot of the agent no clock is asked"
+        "in the boot of the agent no clock is read"
     );
 }
 

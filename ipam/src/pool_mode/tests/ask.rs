@@ -223,7 +223,7 @@ fn an_address_outside_the_nodes_blocks_is_allocated_by_the_agent() {
     assert_eq!(
         verbs,
         [Verb::Allocate, Verb::Release],
-        "ADD again and CHECK ask nobody"
+        "a repeated ADD and CHECK do not ask the agent"
     );
 }
 

@@ -94,7 +94,7 @@ fn an_address_of_a_block_that_changed_hands_is_probed() {
     let rig = rig(&file);
     assert_eq!(add(&rig, "a").unwrap(), given("10.0.0.32", true));
     let other = rig.try_add("a").unwrap();
-    assert!(!other.ips[0].probe, "who does not probe is not told to");
+    assert!(!other.ips[0].probe, "a plugin that does not probe gets no mark");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn right_after_a_reboot_add_works_without_agent() {
     assert_eq!(
         rig.names("leases"),
         ["b@eth0"],
-        "leases of the last boot are nobody's"
+        "leases of the last boot are void"
     );
     rig.status().unwrap();
     rig.del("b").unwrap();
@@ -61,7 +61,7 @@ fn after_the_quarantine_add_waits_for_the_agent() {
     });
     assert_eq!(rig.add("b"), ["10.0.0.33"]);
     assert_eq!(rig.add("c"), ["10.0.0.34"]);
-    assert_eq!(agent.end().len(), 1, "the second ADD asks nobody");
+    assert_eq!(agent.end().len(), 1, "the second ADD does not ask the agent");
 }
 
 #[test]

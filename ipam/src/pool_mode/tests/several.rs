@@ -67,7 +67,7 @@ fn pools_are_tried_by_priority_and_then_in_order() {
     let given: Vec<_> = ["a", "b", "c"].iter().flat_map(|pod| rig.add(pod)).collect();
     assert_eq!(given, ["10.1.0.32", "10.2.0.32", "10.0.0.32"]);
     file("rail0", 0, 8);
-    assert_eq!(rig.add("a"), ["10.1.0.32"], "whoever has an address keeps it");
+    assert_eq!(rig.add("a"), ["10.1.0.32"], "an attachment keeps its address");
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn a_foreign_file_blocks_only_its_own_address() {
     assert!(
         error
             .msg
-            .contains("addresses/10.0.0.2, which is no lease; remove it if nobody uses the address"),
+            .contains("addresses/10.0.0.2, which is no lease; remove it if the address is unused"),
         "{error}"
     );
     rig.gc(&[]).unwrap();

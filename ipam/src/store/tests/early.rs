@@ -38,7 +38,7 @@ fn a_resting_address_goes_only_to_a_plugin_that_probes() {
     rig.assert_sound("after a resting address was given");
     assert_eq!(add(&rig, "b", "p").unwrap(), probed("10.0.0.4"), "ADD again");
     let again = rig.try_add("b").unwrap();
-    assert!(!again.ips[0].probe, "who does not probe is not told to");
+    assert!(!again.ips[0].probe, "a plugin that does not probe gets no mark");
     assert_eq!(add(&rig, "c", "p").unwrap_err().code, Code::EXHAUSTED);
 }
 

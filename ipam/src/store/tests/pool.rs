@@ -182,7 +182,7 @@ fn a_block_is_idle_once_no_address_is_held_or_rests() {
     std::fs::write(rig.file("addresses/10.0.0.6"), "").unwrap();
     assert!(
         !usage(&rig)[2].is_idle(),
-        "an address kept back by hand is not given away with its block"
+        "an address blocked by hand is not returned with its block"
     );
 }
 

@@ -182,7 +182,7 @@ fn gc_keeps_leases_of_other_configurations_that_share_the_network() {
     assert_eq!(
         rig.names("leases"),
         ["b@eth0", "damaged@eth0"],
-        "nobody can tell whose the damaged one is"
+        "the owner of the damaged lease is unknown"
     );
     rig.gc(&[]).unwrap();
     assert_eq!(rig.names("leases"), [""; 0]);

@@ -51,7 +51,7 @@ fn no_device_info_is_written_without_a_known_device() {
     assert_eq!(
         to_write(None, Some(Hardware::Function(&pci())), None),
         None,
-        "no device is known"
+        "no file is requested"
     );
     assert_eq!(
         to_write(Some(&dir.path().join("new")), None, Some(&grant())),

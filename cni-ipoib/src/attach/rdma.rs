@@ -36,9 +36,9 @@ pub(super) fn give_rdma(undo: &mut Undo<'_, AttachContext<'_>>, plan: &Plan) -> 
 pub(crate) fn write_record(undo: &mut Undo<'_, AttachContext<'_>>, grant: &Grant) -> Result<(), Error> {
     let context = undo.target();
     let (state, attachment) = (context.state, context.attachment);
-    let content = record::content(context.network, attachment, grant);
+    let json = record::content(context.network, attachment, grant);
     undo.remember("remove the record of the RDMA device", move |context| {
         record::remove(context.state, context.attachment)
     });
-    device_info::write(&record::file(state, attachment), &content)
+    device_info::write(&record::file(state, attachment), &json)
 }

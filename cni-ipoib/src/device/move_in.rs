@@ -87,7 +87,7 @@ fn in_pod(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
         .ok_or_else(|| lost(plan, format!("it was moved, and is not in the pod as {name}")))
 }
 
-/// Restores the IPoIB mode of a link that was recreated.
+/// Restores the `IPoIB` mode of a link that was recreated.
 fn restore_transport_in_pod(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
     match (was.ipoib(), Snapshot::transport_of(link)) {
         (Some(mode), Some(is)) if mode != is => ask(

@@ -152,7 +152,7 @@ fn restore_altnames(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Res
     Ok(())
 }
 
-/// Restores the IPoIB mode first: a recreated link has the default mode, and the mode determines the MTU.
+/// Restores the `IPoIB` mode first: a recreated link has the default mode, and the mode determines the MTU.
 fn restore_transport(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<(), Error> {
     let is = Snapshot::transport_of(link);
     match was.ipoib() {

@@ -106,7 +106,7 @@ fn in_pod(config: &Config, host: &Host, bond: &Bond) -> Result<Child, Error> {
     })
 }
 
-/// Plans the child of one port. The P_Key table of a port without a link may change when the link comes up.
+/// Plans the child of one port. The `P_Key` table of a port without a link may change when the link comes up.
 fn child_of(config: &Config, host: &Host, port: &BondPort) -> Result<Child, Error> {
     let mut parent = as_parent(host, port);
     let working = carries(port);

@@ -7,7 +7,7 @@
 //! 1. The kernel reports the link on the port (RDMA netlink; Ethernet only, also a bond's device).
 //! 2. The last 8 bytes of an `IPoIB` link's address are the port GUID (not the node GUID: rdmamap#15).
 //! 3. Link and device are on one PCI function with the same port number, and the kernel reports no other link
-//!   on that port. (A representor shares the function, but is not on the port.)
+//!    on that port. (A representor shares the function, but is not on the port.)
 //! 4. The link is in the device's GID table.
 
 use super::facts::{Facts, Lower, Seen};

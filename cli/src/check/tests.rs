@@ -179,14 +179,19 @@ fn a_link_condition_that_no_agent_updates_is_reported() {
             .map(|one| (one.level, one.subject, one.text))
             .collect()
     };
-    assert_eq!(reported(&cluster), [], "without any agent nothing is known of agents");
+    assert_eq!(
+        reported(&cluster),
+        [],
+        "without any agent nothing is known of agents"
+    );
     cluster.agents = ["a".to_owned()].into();
     assert_eq!(
         reported(&cluster),
         [(
             Level::Warn,
             "b".to_owned(),
-            "LinksReady is True (LinksUp: ib0 has carrier), and no agent runs on the node to update it".to_owned()
+            "LinksReady is True (LinksUp: ib0 has carrier), and no agent runs on the node to update it"
+                .to_owned()
         )]
     );
 }

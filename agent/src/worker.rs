@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One task for each pool: everything that this node does about a pool happens here, one thing after another.
+//! The worker: one task per pool. Everything that this node does about the pool happens in this task, one thing after another.
 //!
-//! Holds always: only this task writes the pool's file, and the node runs one agent (`crate::lock`), so between a
-//! successful request and the write that follows from it nobody else writes.
+//! Invariant: only this task writes the pool's file, and the node runs one agent (`crate::lock`). So no other writer comes
+//! between a successful request and the file write that follows from it.
 
 mod address;
 mod ask;
@@ -42,36 +42,36 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// What a worker is told.
+/// A message to a worker.
 #[derive(Debug)]
 pub enum Message {
-    /// Something may have changed.
+    /// Something may have changed: start a round.
     Look,
-    /// A plugin asks.
+    /// A plugin's request.
     Ask(Box<Question>),
 }
 
-/// What a plugin asks.
+/// A plugin's request and where its answer goes.
 #[derive(Debug)]
 pub struct Question {
-    /// Its words.
+    /// The request.
     pub request: Request,
-    /// Where the answer goes; closed when nobody waits for it any more.
+    /// The channel for the answer. It is closed once the plugin no longer waits.
     pub answer: oneshot::Sender<Answer>,
-    /// Since when the plugin waits.
+    /// When the request arrived.
     pub asked: tokio::time::Instant,
-    /// The version of the pool that the API server had told then.
+    /// The version of the pool that the watch had reported when the request arrived.
     pub told: u64,
-    /// The plugin has time to wait for what others do.
+    /// The plugin has time left to wait until another node shares a block.
     pub waits: bool,
 }
 
-/// What a worker says to that.
+/// The worker's answer to a plugin's request.
 #[derive(Debug)]
 pub enum Answer {
-    /// That is all.
+    /// The final answer.
     Reply(Reply),
-    /// Others were asked to share addresses: once that wish has ended, and this time later, the question is to be asked again.
+    /// Other nodes were asked to share addresses. The caller repeats the request this long after that wish has ended.
     Later(Duration),
 }
 
@@ -79,65 +79,66 @@ pub enum Answer {
 pub struct Worker {
     agent: Arc<Agent>,
     pool: PoolName,
-    /// What this worker has written or read itself and the watch may not have told yet.
+    /// Blocks that this worker wrote or read itself and that the watch may not have reported yet.
     written: HashMap<String, Noted>,
     /// Since when a block is idle.
     idle: HashMap<String, Instant>,
-    /// Every block of the file was compared with the API server since this process started.
+    /// Since this process started, every block of the file has been compared with the API server.
     proven: bool,
-    /// Until all are: those that were.
+    /// The blocks already compared, until `proven` is set.
     compared: HashSet<String>,
-    /// Attempts to claim, each with an order of its own.
+    /// The number of claim attempts. Each attempt goes through the blocks in an order of its own.
     attempts: u64,
-    /// The block that a claim was about when it ended without an answer.
+    /// The block of the last claim that ended without an answer from the API server.
     doubtful: HashMap<Family, Cell>,
-    /// When the pool was last looked through, if it was found full.
+    /// When the last list of all blocks found the pool full, if no claim has succeeded since.
     full_since: Option<Instant>,
-    /// What is to be answered now.
+    /// The request that is being answered now.
     asking: Option<Asking>,
-    /// The version of a block of this node's earlier registration, and since when it is seen.
+    /// Blocks of this node's earlier registrations: the version of each, and since when it has that version.
     orphans: HashMap<String, (String, Instant)>,
     suspects: garbage::Suspects,
     published: publish::Published,
     mirrored: mirror::Mirrored,
-    /// Namespaces that the pool selects by the API server's own word, which the watch may not have told yet, and since when.
+    /// Namespaces that the pool selects according to a GET, and since when. The watch may not have reported them yet.
     admitted: HashMap<String, Instant>,
-    /// The shared blocks, as they were listed last.
+    /// The result of the last list of shared blocks.
     shared: Option<shared::View>,
-    /// The version of the pool with the last wish that this node has told, and when.
+    /// The version of the pool that contains this node's last wish, and when it was written.
     wished: Option<(u64, Instant)>,
     /// Searches that found every address taken.
     exhausted: search::Exhausted,
-    /// The part that the next round begins with.
+    /// The part with which the next round begins.
     first: rounds::Part,
-    /// The block that the last round was cut at.
+    /// The block at which the last round was interrupted.
     cut_at: Option<String>,
-    /// When objects were last looked for among the addresses that are held back.
+    /// When the addresses that are held back were last checked for objects.
     looked_back: Option<Instant>,
 }
 
-/// What a plugin waits for. That a pool is exhausted is no answer by what was known before.
+/// The pending request. "Exhausted" may only be answered from data that was read after it arrived.
 #[derive(Clone, Copy, Debug)]
 struct Asking {
     since: Instant,
-    /// The version of the pool that was known then.
+    /// The version of the pool that was known when the request arrived.
     told: u64,
 }
 
-/// What is known of a block by an answer of the API server.
+/// The state of a block according to an answer of the API server.
 struct Noted {
     version: u64,
-    /// None if it was deleted.
+    /// None if the block was deleted.
     block: Option<IpBlock>,
     at: Instant,
 }
 
-/// How long the watch may need to tell of a block that was written.
+/// How long the watch may take to report a block that was written.
 const TELLING: Duration = Duration::from_secs(10);
 
 impl Noted {
-    /// Whether this may be newer than the watch, which has `told` this version. A block that the watch does not have was
-    /// written a moment ago, or somebody has ended it since: what is forgotten too early is only asked for again.
+    /// Whether this state may be newer than that of the watch, which has reported version `told`. If the watch does not have the
+    /// block, either the block was written a moment ago or it has been deleted since. An entry that is forgotten too early only
+    /// costs another request.
     fn is_news(&self, told: Option<u64>, age: Duration) -> bool {
         match (told, &self.block) {
             (Some(told), Some(_)) => told < self.version,
@@ -148,21 +149,21 @@ impl Noted {
     }
 }
 
-/// What the node is to have of a pool.
+/// The desired state of the pool on this node.
 struct Target {
     ground: Option<Ground>,
-    /// New addresses may be given.
+    /// New addresses may be allocated.
     open: bool,
     counters: Counters,
     blocks: i64,
-    /// The blocks that are to be shared.
+    /// The blocks that the controller asks to be shared.
     sharing: Vec<String>,
-    /// Nodes find no address, and others are about to be asked to share.
+    /// Some node finds no free address, and other nodes are about to be asked to share.
     is_wanted: bool,
 }
 
 impl Worker {
-    /// A worker that has done nothing.
+    /// Creates a worker that has not done anything yet.
     pub fn new(agent: Arc<Agent>, pool: PoolName) -> Self {
         Self {
             agent,
@@ -189,7 +190,7 @@ impl Worker {
         }
     }
 
-    /// The pool as the API server last told of it.
+    /// The pool as the watch last reported it.
     fn pool_object(&self) -> Option<Arc<IpPool>> {
         self.agent.pools.get(&ObjectRef::new(self.pool.as_str()))
     }
@@ -232,7 +233,7 @@ impl Worker {
         Selector::try_from(selector).is_ok_and(|selector| selector.matches(&self.agent.labels()))
     }
 
-    /// The blocks of this pool with this node's name, the newest that is known of each.
+    /// The blocks of this pool with this node's name, each in the newest version that is known.
     fn blocks(&self) -> BTreeMap<String, IpBlock> {
         let of_pool = |block: &Arc<IpBlock>| block.spec.pool == self.pool.as_str();
         let told = self.agent.blocks.state().into_iter().filter(of_pool);
@@ -250,7 +251,7 @@ impl Worker {
         blocks
     }
 
-    /// Forgets what the watch has told by now.
+    /// Forgets the noted blocks that the watch has reported by now.
     fn forget_told(&mut self) {
         let told: HashMap<String, u64> = self
             .agent
@@ -301,10 +302,10 @@ impl Worker {
         Ok((holdings, usage))
     }
 
-    /// Brings the node's part of the pool one step, or several, nearer to what it should be.
+    /// Reconciles the node's part of the pool by one step or several.
     async fn reconcile(&mut self) -> Result<(), Failure> {
         let asked = self.agent.look_at_node(self.look_every()).await?;
-        // First, for what comes next may fail.
+        // This comes first because the next steps may fail.
         self.forget_told();
         let target = self.target()?;
         if target.ground.is_none() && self.file().await?.is_none() {
@@ -319,11 +320,11 @@ impl Worker {
                 continue;
             };
             if failure.is_silence() {
-                // Time is up. The next round begins with what this one has not reached.
+                // The time is over. The next round begins with the part after this one.
                 self.first = part.next();
                 return Err(failure);
             }
-            // One object that the API server refuses does not hold up the rest of the pool.
+            // If the API server rejects one object, the rest of the pool is still reconciled.
             refused.get_or_insert(failure);
         }
         refused.map_or(Ok(()), Err)
@@ -351,8 +352,9 @@ impl Worker {
         }
     }
 
-    /// How old may be what is known of this node's registration. A block that another process has orphaned is a sign that the Node is
-    /// gone: then the agent has seconds until the pod garbage collector deletes its Pod, and reports its pods before that.
+    /// The maximum age of this node's registration as the agent knows it. If another process has orphaned a block, the Node is
+    /// probably gone. Then the agent has seconds until the pod garbage collector deletes its Pod, and must report its pods before
+    /// that.
     fn look_every(&self) -> Duration {
         let of_me = |block: &IpBlock| self.agent.me() == Some(Me::Registered(seen(block).owner));
         let mut orphans = self.blocks().into_values();
@@ -362,9 +364,9 @@ impl Worker {
         self.agent.config.confirm_every()
     }
 
-    /// What is wanted of a block.
+    /// The wish for one block.
     fn wish_for(target: &Target, name: &str, cell: Option<Cell>, used: Use, surplus: bool) -> Wish {
-        // A block with nothing to spare would help nobody; that it has nothing is told (`mirror`).
+        // A block without a free address is not shared. `mirror` reports that it has none.
         let spares = |ground: &Ground| mirror::free(ground, cell, used) > 0;
         let has = |ground: &Ground| ground.has_blocks() && cell.is_some_and(|cell| ground.has(cell));
         if !target.open || !target.ground.as_ref().is_some_and(has) {
@@ -380,10 +382,10 @@ impl Worker {
         }
     }
 
-    /// How many addresses of the active blocks nobody has, by the file and the store.
+    /// The number of free addresses in the active blocks, according to the file and the store.
     fn free_here(ground: &Ground, family: Family, holdings: &Holdings, usage: &BTreeMap<String, Use>) -> u64 {
         let Some(file) = &holdings.file else { return 0 };
-        // With what this node holds back.
+        // The file's ranges also exclude the addresses that this node holds back.
         let Ok(ranges) = PoolRanges::new(file, Path::new("pool.json")) else {
             return 0;
         };

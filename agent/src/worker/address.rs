@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses that are objects of their own: one CREATE each, whose name decides.
+//! Addresses that are objects of their own: each takes one CREATE, and the API server accepts the first one for a name.
 //!
-//! Holds always: such an address lies in no node's active block, or the node has noted, before the address was given, that
-//! it is not to give it itself (`observedGeneration`).
+//! Invariant: either such an address lies in no node's active block, or the node has noted, before the address was allocated,
+//! that it must not allocate the address itself (`observedGeneration`).
 
 use super::claim::{Claimed, Wanted};
 use super::{Target, Worker};
@@ -18,18 +18,18 @@ use ipam::agent::{AskedBy, Pod, Reply, Request};
 use ipam::range::{Family, bits};
 use std::net::IpAddr;
 
-/// Who an address is for.
+/// The attachment that an address is for.
 pub(super) struct Claimant<'a> {
     /// The attachment.
     pub(super) asked: &'a AskedBy,
-    /// Its pod, if it is known.
+    /// Its pod, if that is known.
     pub(super) pod: Option<Pod>,
-    /// Whose the address stays, if it stays with somebody.
+    /// The holder that keeps the address, if any.
     pub(super) holder: Option<Holder>,
 }
 
 impl Claimant<'_> {
-    /// The attachment as objects have it.
+    /// The attachment as the objects store it.
     pub(super) fn attachment(&self) -> Attachment {
         Attachment {
             container_id: self.asked.owner.container_id.to_string(),
@@ -38,7 +38,7 @@ impl Claimant<'_> {
         }
     }
 
-    /// The pod as objects have it.
+    /// The pod as the objects store it.
     pub(super) fn pod_ref(&self) -> Option<PodRef> {
         self.pod.as_ref().map(|pod| PodRef {
             namespace: pod.namespace.clone(),
@@ -59,7 +59,7 @@ impl Worker {
         let mut given = Vec::new();
         let done = self.allocate_all(target, ground, request, &mut given).await;
         if !matches!(done, Ok(Reply::Addresses { .. })) {
-            // All or nothing; what cannot be taken back now is found later, since no lease has it.
+            // All or nothing. An object that cannot be deleted now is found later, since no lease has it.
             for address in &given {
                 let _ = let_go(&self.agent.cluster.addresses, address).await;
             }
@@ -117,7 +117,7 @@ impl Worker {
         Ok(Reply::Addresses { addresses })
     }
 
-    /// Whether `ip`, asked for by name, is to come from a block; claims that block if nobody has it.
+    /// Whether `ip`, which is requested by name, comes from a block. Claims that block if it has no owner.
     async fn by_block(
         &mut self,
         target: &Target,
@@ -181,7 +181,7 @@ impl Worker {
         ))
     }
 
-    /// The block of `ip` is free, and this node may not claim one more.
+    /// The error if the block of `ip` is free and this node may not claim another one.
     fn at_limit(&self, ground: &Ground, ip: IpAddr) -> Error {
         Error::new(
             Code::EXHAUSTED,
@@ -216,7 +216,7 @@ impl Worker {
         )
     }
 
-    /// Makes `ip` the attachment's.
+    /// Creates the object that binds `ip` to the attachment.
     pub(super) async fn bind(
         &mut self,
         ground: &Ground,
@@ -228,7 +228,7 @@ impl Worker {
         let addresses = self.agent.cluster.addresses.clone();
         let made = create(&addresses, &wanted).await;
         if made.is_err() {
-            // It may be made, or may be yet: what was listed is not to be gone by.
+            // The object may exist now or later, so the last list is no longer valid.
             self.shared = None;
         }
         let address = match made.map_err(|e| self.unsaid_of(ip, &e.into()))? {
@@ -237,7 +237,7 @@ impl Worker {
                 let there = get(&addresses, &name).await;
                 let there = there.map_err(|e| self.unsaid_of(ip, &e.into()))?;
                 match there {
-                    // Our own, whose answer was lost.
+                    // Our own object: the response to its CREATE was lost.
                     Some(there)
                         if there.spec.attachment == wanted.spec.attachment
                             && there.spec.node == wanted.spec.node =>
@@ -269,7 +269,7 @@ impl Worker {
         self.unsaid(format_args!("who has {ip}"), failure)
     }
 
-    /// An object that was there already, in a new version: a deletion of it that is still on its way misses.
+    /// Writes a new version of a pre-existing object, so that a DELETE in flight misses its precondition.
     async fn renewed(&self, ip: IpAddr, address: IpAddress) -> Result<IpAddress, Error> {
         let swapped = swap(&self.agent.cluster.addresses, &renewed(address)).await;
         match swapped.map_err(|e| self.unsaid_of(ip, &e.into()))? {
@@ -281,7 +281,7 @@ impl Worker {
         }
     }
 
-    /// `address`, which has just become the attachment's, if the node that has its block knows that it is not its to give.
+    /// Returns `address`, which was just bound, if no node can allocate it by itself. Otherwise releases it.
     pub(super) async fn given_if_noted(
         &self,
         ground: &Ground,
@@ -297,8 +297,9 @@ impl Worker {
         Err(refusal)
     }
 
-    /// Why `ip` may not be given yet: no node may give it too. Its block is shared; or the node that has its block knows that the
-    /// address is not its to give; or nobody has its block, and whoever claims it finds the object.
+    /// The reason why `ip` may not be allocated yet, or none. It may be allocated if its block is shared, if the block's node has
+    /// noted that the address is not its own to allocate, or if the block has no owner: a node that claims the block later finds
+    /// the object.
     async fn noted(&self, ground: &Ground, ip: IpAddr) -> Result<Option<String>, Failure> {
         let Some(cell) = ground.cell_of(ip) else {
             return Ok(None);
@@ -338,7 +339,7 @@ impl Worker {
         )))
     }
 
-    /// The object that says that `ip` is the claimant's.
+    /// The object that binds `ip` to the claimant.
     pub(super) fn object(
         &self,
         ground: &Ground,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers plugins. Every refusal says which pool, its numbers, and what helps.
+//! Answers plugins. Every error names the pool, its counters and the remedy.
 
 use super::claim::{Claimed, FULL_PAUSE};
 use super::shared::Room;
@@ -15,11 +15,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use std::fmt::Display;
 use std::time::Duration;
 
-/// The longest of the moments that keep nodes apart.
+/// The maximum of the random delay that spreads out the nodes.
 const APART: Duration = Duration::from_millis(500);
 
 impl Worker {
-    /// The answer to `request`; later, if others were asked to share addresses and the plugin `waits`.
+    /// Answers `request`. Returns [`Answer::Later`] if other nodes were asked to share addresses and the plugin `waits`.
     pub(super) async fn answer(&mut self, request: &Request, waits: bool) -> Answer {
         let error = match Box::pin(self.serve(request)).await {
             Ok(reply) => return Answer::Reply(reply),
@@ -36,7 +36,7 @@ impl Worker {
         Answer::Reply(Reply::refused(error))
     }
 
-    /// A moment that keeps the nodes of a large pool apart, all of which hear at once that something is shared.
+    /// A random delay that spreads out the nodes of a large pool: all of them see at the same moment that a block is shared.
     fn apart(&self) -> Duration {
         let blocks = self.target().map_or(0, |target| target.blocks);
         mirror::wait(blocks, fastrand::f64()).min(APART)
@@ -55,12 +55,12 @@ impl Worker {
             Verb::Claim => self.serve_claim(&target, &ground, &request.families).await,
             Verb::Allocate => self.serve_allocate(&target, &ground, request).await,
             Verb::Status if ground.has_blocks() => self.require_room(&target, &ground).await,
-            // Nobody waits for a release: it is a round's (`Inbox`).
+            // A release needs no answer; a round handles it (`Inbox`).
             Verb::Status | Verb::Release => Ok(Reply::Done),
         }
     }
 
-    /// The pool, if this node may have addresses of it.
+    /// Returns the pool, if this node may have addresses of it.
     fn require_open(&self, target: &Target) -> Result<Ground, Error> {
         let pool = &self.pool;
         let Some(object) = self.pool_object() else {
@@ -95,8 +95,8 @@ impl Worker {
         Ok(ground.clone())
     }
 
-    /// Refuses pods of namespaces that the pool does not select. Brings the file up to date if the plugin's own look at it has missed
-    /// the pod's namespace.
+    /// Rejects pods of namespaces that the pool does not select. If the file lacks the pod's namespace, which the plugin reads
+    /// there, brings the file up to date.
     async fn require_namespace(
         &mut self,
         target: &Target,
@@ -129,7 +129,7 @@ impl Worker {
         ))
     }
 
-    /// Writes the file anew if it does not admit pods of `namespace`.
+    /// Rewrites the file if it does not admit pods of `namespace`.
     async fn admit(&mut self, target: &Target, namespace: &str) -> Result<(), Failure> {
         let file = self.file().await?;
         if file.is_some_and(|file| !file.admits(Some(namespace))) {
@@ -172,7 +172,7 @@ impl Worker {
         Ok(Reply::Done)
     }
 
-    /// Why there is no block for this node.
+    /// The error that explains why there is no block for this node.
     pub(super) async fn shortage(&self, target: &Target, claimed: Claimed) -> Error {
         let pool = &self.pool;
         let blocks = self.blocks().len();
@@ -222,13 +222,13 @@ impl Worker {
         held.map_or(0, |(_, usage)| usage.values().map(|used| used.resting).sum())
     }
 
-    /// What the runtime gets to see of a failure to have a block.
+    /// The error for the runtime if no block can be claimed.
     pub(super) fn failed(&self, failure: &Failure) -> Error {
         let what = "no address is free in this node's blocks, and no block can be had";
         self.failed_to(what, failure)
     }
 
-    /// The same about `what`, which is nowhere else to be read.
+    /// The error for the runtime if the API server does not answer the question `what`, which nothing else can answer.
     pub(super) fn unsaid(&self, what: impl Display, failure: &Failure) -> Error {
         self.failed_to(format_args!("{what} is for the API server alone to say"), failure)
     }
@@ -243,7 +243,7 @@ impl Worker {
         }
     }
 
-    /// An Event on the pod, which is where people look first. Neither the plugin nor the next one waits for it.
+    /// Publishes an Event on the pod, where users look first. It is published in the background.
     fn tell_pod(&self, request: &Request, error: &Error) {
         let Some(pod) = &request.pod else { return };
         let about = ObjectReference {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses that this node holds back though the pool does not reserve them: they are objects, and so perhaps somebody's.
+//! Addresses that this node holds back although the pool does not reserve them. They have objects, so a pod may use them.
 //!
-//! Two things lead there: an address was reserved and is not any more, and a block was claimed that has objects. Holds
-//! always: before an address counts as this node's to give, the node has told the generation that it goes by (or has claimed
-//! the block), and has looked for objects after that. Whoever makes an object reads the block after that, and
-//! refuses if it sees the newer generation; so one of the two sees the other.
+//! There are two causes: a reservation of an address has ended, or a claimed block contains objects.
+//!
+//! Invariant: before this node allocates such an address by itself, it has written the generation that it observes (or has
+//! claimed the block), and has then looked for objects. A node that creates an object reads the block afterwards, and rejects the
+//! request if it sees the newer generation. So at least one of the two nodes sees the other.
 
 use super::{Target, Worker};
 use crate::agent::Failure;
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::time::Instant;
 
 impl Worker {
-    /// What of the file's `reserved` is to stay though the spec does not have it.
+    /// The entries of the file's `reserved` that must stay although the spec does not have them.
     pub(super) async fn held_back(&mut self, target: &Target) -> Result<Vec<String>, Failure> {
         let file = self.file().await?;
         let (Some(file), Some(ground)) = (file, &target.ground) else {
@@ -54,7 +55,7 @@ impl Worker {
         Ok(back)
     }
 
-    /// Whether each block of this node tells that the node goes by `generation`.
+    /// Whether each block of this node has `generation` as its observed generation.
     fn has_noted(&self, generation: i64) -> bool {
         let Some(Me::Registered(me)) = self.agent.me() else {
             return false;
@@ -63,7 +64,7 @@ impl Worker {
     }
 }
 
-/// Whether each of `blocks` that `me` gives from tells this generation.
+/// Whether each of `blocks` from which `me` allocates has this observed generation.
 fn noted_by_all<'a>(blocks: impl IntoIterator<Item = &'a IpBlock>, me: &Owner, generation: i64) -> bool {
     let mine = blocks
         .into_iter()

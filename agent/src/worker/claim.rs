@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Claiming blocks: a CREATE each, without a list, as long as a few tries find one.
+//! Claims blocks: one CREATE each, without a list as long as a few tries find a free block.
 
 use super::settle::About;
 use super::{Target, Worker};
@@ -20,23 +20,23 @@ use ipam::range::Family;
 use kube::ResourceExt;
 use std::time::{Duration, Instant};
 
-/// How long a pool that was found full is not looked through again, unless a plugin asks.
+/// How long a pool that was found full is not listed again, unless a plugin waits.
 pub(super) const FULL_PAUSE: Duration = Duration::from_secs(10);
 
-/// What came of looking for a block.
+/// The result of an attempt to claim a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claimed {
-    /// This node has one more.
+    /// This node has claimed one.
     Yes,
     /// Every block has an owner.
     Full,
-    /// This node has as many as it may have.
+    /// This node has as many blocks as it may have.
     Limit,
     /// The address space does not list the pool with these blocks (yet).
     Unlisted,
 }
 
-/// What is claimed from, and for whom.
+/// The pool from which a block is claimed, and the claiming node.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'w> {
     pub(super) target: &'w Target,
@@ -45,7 +45,7 @@ pub(super) struct Wanted<'w> {
     pub(super) me: &'w Owner,
 }
 
-/// What came of one try.
+/// The result of one try.
 enum Try {
     Mine,
     Taken,
@@ -62,7 +62,7 @@ impl Worker {
             if self.is_full(FULL_PAUSE) {
                 return Ok(());
             }
-            // One at a time: plugins that ask come in between.
+            // One block at a time, so that plugin requests are answered in between.
             let (holdings, usage) = self.holdings(&self.blocks()).await?;
             if Self::free_here(&ground, family, &holdings, &usage) < ground.wanted(family) {
                 self.claim(target, &ground, family).await?;
@@ -101,11 +101,11 @@ impl Worker {
         }
         self.attempts += 1;
         let order = Order::new(grid.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
-        // Where there was none a while ago, a list finds one sooner than a dozen refusals.
+        // If the pool was full a while ago, one list is faster than a dozen rejected CREATEs.
         let tries = if self.full_since.is_some() {
             0
         } else {
-            // Told of all families together, of which nodes have about as many each.
+            // The number counts the blocks of all families, and nodes have about as many blocks of each.
             let claimed = u128::try_from(target.blocks).unwrap_or_default();
             let families = ground.ranges.families().len().max(1) as u128;
             let all = u128::from(self.agent.known_blocks());
@@ -124,14 +124,14 @@ impl Worker {
         self.claim_listed(wanted).await
     }
 
-    /// Whether the pool was found full within so long, or within half a quarantine: after that the controller may have freed
-    /// blocks of gone nodes.
+    /// Whether the pool was found full within this time, or within half a quarantine if that is shorter: after that the
+    /// controller may have released blocks of gone nodes.
     pub(super) fn is_full(&self, within: Duration) -> bool {
         let within = within.min(self.agent.config.quarantine / 2);
         self.full_since.is_some_and(|at| at.elapsed() < within)
     }
 
-    /// Looks at the names of all blocks for one that is missing.
+    /// Lists the names of all blocks, and claims one that is missing.
     async fn claim_listed(&mut self, wanted: Wanted<'_>) -> Result<Claimed, Failure> {
         let Wanted { ground, grid, me, .. } = wanted;
         let prefix = format!("{}-", ground.spec.address_space);
@@ -164,7 +164,7 @@ impl Worker {
         Ok(Claimed::Full)
     }
 
-    /// A block that nobody has, from a place of this node's own, so that many nodes do not want the same one.
+    /// A block without an owner. Each node starts its search at a place of its own, so that many nodes do not try the same block.
     fn missing(&self, grid: &Grid, taken: &IntervalSet, me: &Owner) -> Option<Cell> {
         let order = Order::new(grid.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
         let start = order.at(0).and_then(|index| grid.cell(index))?.interval().first;
@@ -172,7 +172,7 @@ impl Worker {
             .or_else(|| grid.first_missing(taken))
     }
 
-    /// Whether the node has as many blocks as `maxBlocksPerNode` allows, one called `but` apart.
+    /// Whether the node has as many blocks as `maxBlocksPerNode` allows, not counting the block named `but`.
     fn is_at_limit(&self, wanted: Wanted<'_>, but: Option<&str>) -> bool {
         let limit = usize::try_from(wanted.ground.spec.max_blocks_per_node).unwrap_or_default();
         let own = self
@@ -185,7 +185,7 @@ impl Worker {
         limit > 0 && own >= limit
     }
 
-    /// Claims one block in particular, unless the node has as many as it may have.
+    /// Claims this block, unless the node has as many blocks as it may have.
     pub(super) async fn claim_cell(&mut self, wanted: Wanted<'_>, cell: Cell) -> Result<Claimed, Failure> {
         if self.is_at_limit(wanted, Some(&cell.name(&wanted.ground.spec.address_space))) {
             return Ok(Claimed::Limit);
@@ -197,8 +197,8 @@ impl Worker {
         })
     }
 
-    /// The block that the last claim was about, if nobody has said whose it is: it may be this node's already, or become so
-    /// while another one is looked for.
+    /// The block of the last claim, if that claim has no answer yet. The block may already be this node's, or become so while
+    /// another one is tried.
     async fn doubtful(&mut self, family: Family, grid: &Grid) -> Result<Option<Cell>, Failure> {
         let Some(cell) = self.doubtful.get(&family).copied() else {
             return Ok(None);
@@ -233,7 +233,7 @@ impl Worker {
         self.agent.metrics.tried(&self.pool);
         let created = create(&self.agent.cluster.blocks, &object).await;
         if let Err(Trouble::Unanswered { .. }) = created {
-            // It may have taken effect, or may do so yet.
+            // The CREATE may have taken effect, or may still do so.
             self.agent.names.follow(&name);
         }
         let Written::Done(block) = created? else {
@@ -268,8 +268,8 @@ impl Worker {
         Ok(self.claimed(&name, cell))
     }
 
-    /// Counts the epoch of a block that was claimed just now: the plugin probes addresses of blocks that are not in their first one.
-    /// None if another process has changed the block.
+    /// Increments the epoch of a block that was claimed just now: the plugin probes addresses of blocks whose epoch is not the
+    /// first. None if another process has changed the block.
     async fn counted_on(&mut self, block: &IpBlock, me: &Owner) -> Result<Option<Seen>, Failure> {
         let (name, to) = (block.name_any(), seen(block).handed_to(me));
         let swapped = swap(
@@ -294,8 +294,8 @@ impl Worker {
         Try::Mine
     }
 
-    /// A block whose name is taken may be this node's own, whose claim was not answered. Such a one is taken up as it is when the
-    /// watch tells of it: by a swap, after which everything is looked at that is looked at after a claim.
+    /// If the name of a block is taken, the block may be this node's own, from a CREATE whose response was lost. The node then
+    /// takes it up as if the watch had reported it: by a swap, with the same checks as after a claim.
     async fn find_taken(&mut self, wanted: Wanted<'_>, name: &str, cell: Cell) -> Result<Try, Failure> {
         let Wanted { target, me, .. } = wanted;
         let there: Option<IpBlock> = get(&self.agent.cluster.blocks, name).await?;
@@ -319,14 +319,14 @@ impl Worker {
         Ok(Try::Unlisted)
     }
 
-    /// Whether the address space has the pool with these very blocks, read after the claim: whoever takes a pool off the list
-    /// looks for blocks afterwards, so one of the two sees the other.
+    /// Whether the address space lists the pool with this block, read after the claim. A process that removes a pool from the
+    /// list looks for blocks afterwards, so at least one of the two sees the other.
     pub(super) async fn listed(&self, ground: &Ground, grid: &Grid, cell: Cell) -> Result<bool, Failure> {
         let space = self.space(ground).await?;
         Ok(space.is_some_and(|space| admits(&space, ground, grid, cell)))
     }
 
-    /// The address space of the pool, as it is now.
+    /// Reads the address space of the pool.
     async fn space(&self, ground: &Ground) -> Result<Option<AddressSpaceSpec>, Failure> {
         let space: Option<AddressSpace> = get(&self.agent.cluster.spaces, &ground.spec.address_space).await?;
         Ok(space.map(|space| space.spec))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `pool.json` says besides blocks, and when this node was last known to have them (`confirmed`).
+//! The content of `pool.json` except its blocks, and when this node was last known to be registered (`confirmed`).
 
 use super::{TELLING, Target, Worker};
 use crate::agent::Failure;
@@ -11,12 +11,12 @@ use kube::core::{Selector, SelectorExt};
 use std::time::{Duration, Instant};
 
 impl Worker {
-    /// The file as it is now; none if this node has no part of the pool.
+    /// Reads the file. None if this node has no part of the pool.
     pub(super) async fn file(&self) -> Result<Option<PoolFile>, Failure> {
         Ok(self.agent.stores.holdings(&self.pool, Vec::new()).await?.file)
     }
 
-    /// Writes what the file says besides blocks, and removes it where nothing of the pool is left.
+    /// Writes the content of the file except its blocks. Removes the file if nothing of the pool is left on this node.
     pub(super) async fn write_file(&mut self, target: &Target) -> Result<(), Failure> {
         let (Some(ground), Some(Me::Registered(owner))) = (&target.ground, self.agent.me()) else {
             return self.remove_file(target).await;
@@ -45,8 +45,8 @@ impl Worker {
         Ok(())
     }
 
-    /// How long nobody else has a block of this node once the node is gone: the shortest that was in force when one was claimed, since
-    /// those who judge go by that or a longer one.
+    /// How long a block of this node stays unallocated after the node is gone: the shortest quarantine that was in force when a
+    /// block was claimed. The controller waits that long or longer.
     fn own_quarantine(&self) -> Duration {
         let blocks = self.blocks().into_values();
         let claimed = blocks.filter_map(|block| u64::try_from(block.spec.quarantine_seconds?).ok());
@@ -63,7 +63,7 @@ impl Worker {
         })
     }
 
-    /// Removes the file once no block is in it and no lease is left, where the node has no part of the pool any more.
+    /// Removes the file if the node has no part of the pool any more, and no block and no lease is left.
     async fn remove_file(&mut self, target: &Target) -> Result<(), Failure> {
         if target.open {
             return Ok(());
@@ -88,7 +88,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Notes that this node was registered when it was asked for, so that a reboot soon after needs no agent.
+    /// Records that this node was registered at the time `asked`, so that a reboot soon after needs no agent.
     pub(super) async fn confirm(&self, asked: Duration) -> Result<(), Failure> {
         if !matches!(self.agent.me(), Some(Me::Registered(_))) {
             return Ok(());
@@ -125,7 +125,7 @@ impl Worker {
         Ok(Some(names))
     }
 
-    /// Whether the pool selects `namespace`, by the API server's own word: the watch may not have told of its labels yet.
+    /// Whether the pool selects `namespace`, according to a GET: the watch may not have reported the namespace's labels yet.
     pub(super) async fn selects_now(&mut self, ground: &Ground, namespace: &str) -> Result<bool, Failure> {
         let Some(selector) = ground.spec.namespace_selector.clone() else {
             return Ok(true);

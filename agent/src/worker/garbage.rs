@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leases whose pods are gone, and addresses of the cluster that no lease has.
+//! Frees leases whose pods are gone, and address objects that no lease has.
 //!
-//! Holds always: nothing is freed on one observation, on a clock, or on an answer that did not come. What is freed is
-//! logged with the evidence.
+//! Invariant: nothing is freed because of a single observation, a wall clock, or a missing answer. Each release is logged with
+//! its evidence.
 
 use super::{Target, Worker};
 use crate::agent::Failure;
@@ -18,32 +18,33 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// A lease in the namespace that was looked at: one that a repeated ADD moved to another is not suspect for the old one.
+/// A lease with the network namespace that was inspected. If a repeated ADD moves the lease to another namespace, the suspicion
+/// about the old one does not apply to it.
 type Suspect = (Attachment, u64, Option<NetnsFile>);
 
-/// What was seen once, and when.
+/// What was observed once, and when.
 #[derive(Default)]
 pub(super) struct Suspects {
     leases: HashMap<Suspect, Instant>,
     addresses: HashMap<String, Instant>,
     looked: Option<Instant>,
-    /// When the API server was last asked for this node's addresses.
+    /// When this node's addresses were last listed.
     listed: Option<Instant>,
-    /// Who this node was when all of them said what is so.
+    /// The registration of this node when all address objects of its leases were last found correct.
     kept_as: Option<Me>,
-    /// When this agent last wrote one.
+    /// When this agent last wrote an address object.
     wrote: Option<Instant>,
 }
 
 impl Suspects {
-    /// An object of an address may come to be, and whoever wanted it may die.
+    /// Notes that this agent is about to write an address object. The plugin that asked for the address may die.
     pub(super) fn wrote(&mut self) {
         self.wrote = Some(Instant::now());
     }
 
-    /// Whether there may be addresses that no lease has, or that others take for a gone node's. Only this agent makes them, so
-    /// that thousands of agents that make none need not ask every few seconds; what was done before it started, or behind its
-    /// back, is found by and by.
+    /// Whether there may be address objects without a lease, or objects that the controller orphaned. Only this agent creates
+    /// them. So in a large cluster an agent that creates none does not list them every few seconds. What was written before this
+    /// process started, or by another process, is found later.
     fn may_be(&self, me: &Me, observe: Duration) -> bool {
         let lately = |at: Option<Instant>, within| at.is_some_and(|at| at.elapsed() < within);
         let doubted = matches!(me, Me::Gone(_)) || self.kept_as.as_ref() != Some(me);
@@ -54,7 +55,7 @@ impl Suspects {
     }
 }
 
-/// When the newest lease of each interface of each pod was made, by the name of the pod.
+/// The time of the newest lease of each interface of each pod, by the name of the pod.
 struct Sandboxes(HashMap<(String, String), Duration>);
 
 impl Sandboxes {
@@ -74,20 +75,20 @@ impl Sandboxes {
         Some((pod, held.lease.owner.ifname.to_string()))
     }
 
-    /// Whether the pod of the lease has a newer one for the same interface.
+    /// Whether the pod of the lease has a newer lease for the same interface.
     fn replace(&self, held: &HeldLease) -> bool {
         let newest = Self::key(held).and_then(|key| self.0.get(&key));
         newest.is_some_and(|since| *since > held.lease.since_boot)
     }
 }
 
-/// Whether an address whose lease ended then may be given by others.
+/// Whether an address whose lease ended at that time may be allocated by other nodes.
 fn has_rested(ended: Option<Duration>, now: Duration, cooldown: Duration) -> bool {
-    // A time still to come is of an earlier boot.
+    // A time in the future belongs to an earlier boot.
     ended.is_none_or(|ended| now.checked_sub(ended).is_none_or(|rested| rested >= cooldown))
 }
 
-/// Whether `address` is the object of the lease that has ended.
+/// Whether `address` is the object of the released lease.
 fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
     let same = address.spec.pool == pool && address.spec.address.parse() == Ok(released.ip);
     let owner = released.lease.as_ref().map(|lease| &lease.owner);
@@ -98,7 +99,7 @@ fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
     })
 }
 
-/// With nothing to go by, addresses are asked for once in so many times of [`crate::config::Config::observe`].
+/// Without any suspicion, addresses are listed once in this many times [`crate::config::Config::observe`].
 const SELDOM: u32 = 20;
 
 impl Worker {
@@ -169,7 +170,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Why the pod of a lease cannot have its address any more; none if nothing proves that.
+    /// The evidence that the pod of a lease cannot use its address any more; none without proof.
     async fn evidence(&self, held: &HeldLease, newest: &Sandboxes) -> Option<String> {
         let sandbox = &held.lease.sandbox;
         let netns = sandbox.netns.clone()?;
@@ -217,7 +218,7 @@ impl Worker {
         }
     }
 
-    /// Removes the objects of addresses whose leases have ended and which have rested.
+    /// Deletes the objects of released addresses after their cooldown. A kept address stays reserved for its holder.
     pub(super) async fn release_spooled(&mut self) -> Result<(), Failure> {
         let (released, cooldown) = self
             .agent
@@ -237,7 +238,7 @@ impl Worker {
             let object = there
                 .iter()
                 .find(|address| is_of(self.pool.as_str(), address, &released));
-            // One that is kept goes back to the same pod, which needs no rest from itself.
+            // A kept address goes back to the same pod, so it needs no cooldown.
             if object.is_some_and(|address| address.spec.holder.is_none())
                 && !has_rested(released.ended, now, cooldown)
             {
@@ -260,8 +261,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Removes the objects of this node that no lease has: of an ADD that died, or of an earlier boot. Returns whether the
-    /// others say what is so.
+    /// Deletes the objects of this node that no lease has: of a failed ADD, or of an earlier boot. Returns whether the other
+    /// objects are correct.
     async fn collect_addresses(&mut self, me: &Me) -> Result<bool, Failure> {
         let mut kept = true;
         let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
@@ -320,7 +321,8 @@ impl Worker {
         Ok(false)
     }
 
-    /// Whether no lease of this node has `ip`, and from here on no ADD of `owner` that still waits for its answer makes one.
+    /// Returns whether no lease of this node has `ip`. If so, an ADD of `owner` that still waits for its answer makes no lease
+    /// from here on.
     pub(super) async fn end_asking(
         &self,
         ip: IpAddr,

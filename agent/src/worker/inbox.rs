@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a worker has been told and has not seen to yet.
+//! Messages that a worker has received and not handled yet.
 
 use super::{Answer, Message, Question};
 use crate::patience::QUESTION;
@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// What was told.
+/// The kind of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// A plugin waits for an answer.
     Question,
-    /// There is something to do for which nobody waits.
+    /// There is background work.
     News,
-    /// Nobody will tell anything any more.
+    /// All senders are gone.
     Nothing,
 }
 
@@ -39,7 +39,7 @@ impl Inbox {
         }
     }
 
-    /// Waits until something is told. What was heard is kept, so this may be given up at any moment.
+    /// Waits for a message. The call may be cancelled at any moment: received messages are stored.
     pub(super) async fn hear(&mut self) -> Heard {
         match self.messages.recv().await {
             None => {
@@ -62,7 +62,7 @@ impl Inbox {
         }
     }
 
-    /// Whether anybody may tell something still.
+    /// Whether more messages may arrive.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
@@ -72,7 +72,7 @@ impl Inbox {
         self.questions.pop_front()
     }
 
-    /// By when whoever has waited longest is to have an answer.
+    /// When the oldest question must be answered.
     pub(super) fn next_end(&self) -> Option<Instant> {
         self.questions.front().map(|question| question.asked + QUESTION)
     }
@@ -82,7 +82,7 @@ impl Inbox {
         self.news
     }
 
-    /// A round begins: whatever was told is news no longer. Returns whether plugins have released addresses that are objects.
+    /// Begins a round and clears the news. Returns whether plugins have released addresses that are objects.
     pub(super) fn begin_round(&mut self) -> bool {
         self.news = false;
         std::mem::take(&mut self.releases)

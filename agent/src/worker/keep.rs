@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Objects of addresses that pods of this node have, after others have seen the node gone: without a word from here they end
-//! after the quarantine.
+//! Address objects of pods of this node that the controller orphaned because the Node was gone. If this node does not renew such
+//! an object, the object is deleted after the quarantine.
 
 use super::Worker;
 use crate::agent::Failure;
@@ -11,11 +11,12 @@ use block::address::{Step, keep};
 use block::owner::Me;
 use kube::ResourceExt;
 
-/// To another registration it takes two steps, and a look that nothing is left to do.
+/// Passing an object to another registration takes two steps, and one more check that nothing is left to do.
 const STEPS: usize = 3;
 
 impl Worker {
-    /// Sees to it that `address`, which a lease here is on, says so. Returns whether it does.
+    /// Makes the object `address` name this node, if needed. A lease of this node has the address. Returns whether the object is
+    /// correct now.
     pub(super) async fn keep(&self, me: &Me, address: &IpAddress) -> Result<bool, Failure> {
         let mut address = address.clone();
         for _ in 0..STEPS {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tells the API server how far this node's blocks are used: seldom, and only what has changed.
+//! Reports the use of this node's blocks to the API server: seldom, and only what has changed.
 
 use super::{Target, Worker};
 use crate::agent::Failure;
@@ -18,34 +18,34 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Nodes that note an edit of a pool in a second, or tell of pods that have all started at once, about: if they all wrote in the
-/// same moment, most would wait in the API server's queue until they give up and come again.
+/// The approximate number of nodes per second that note an edit of a pool, or report pods that all started at once. If all nodes
+/// wrote at the same moment, most requests would wait in the API server's queue until they time out and are retried.
 const NOTES_A_SECOND: f64 = 100.0;
 
-/// What was told last of each block, and when.
+/// The last report of each block.
 #[derive(Default)]
 pub(super) struct Mirrored {
     told: HashMap<String, Told>,
-    /// The spec that the numbers in `told` stand for. After a restore of etcd another spec may have the same number.
+    /// The spec to which the generations in `told` belong. After a restore of etcd another spec may have the same generation.
     spec: Option<IpPoolSpec>,
-    /// A generation of the pool, and when it is this node's turn to note it.
+    /// A generation of the pool, and when this node should note it.
     turn: Option<(i64, Instant)>,
-    /// The first turn to tell anything that has not come yet.
+    /// The earliest turn that has not come yet.
     next: Option<Instant>,
 }
 
-/// What was told of a block.
+/// The last report of a block.
 struct Told {
     at: Instant,
     used: Use,
     /// The generation of the pool.
     noted: i64,
-    /// When it is this node's turn to tell of what has changed since.
+    /// When this node should report the next change.
     turn: Option<Instant>,
 }
 
 impl Told {
-    /// When `used` is to be told, if it is news that is due.
+    /// When `used` should be reported. None if it has not changed, or if the last report is more recent than `every`.
     fn turn(&mut self, used: Use, every: Duration, blocks: i64, now: Instant) -> Option<Instant> {
         if self.used == used || now.duration_since(self.at) < every {
             return None;
@@ -59,7 +59,7 @@ impl Told {
 }
 
 impl Mirrored {
-    /// Forgets what was noted of another spec than this one.
+    /// Forgets all reports if they belong to another spec.
     fn forget_unless(&mut self, spec: &IpPoolSpec) {
         if self.spec.as_ref() != Some(spec) {
             self.told.clear();
@@ -67,7 +67,7 @@ impl Mirrored {
         }
     }
 
-    /// When this node, which goes by a generation `now`, is to note it.
+    /// When this node should write `observedGeneration` for this generation of the pool.
     fn turn_to_note(&mut self, generation: i64, blocks: i64, now: Instant) -> Instant {
         let known = self.turn.filter(|(of, _)| *of == generation);
         let (_, turn) = *self
@@ -76,8 +76,8 @@ impl Mirrored {
         turn
     }
 
-    /// Whether the turn has come. Otherwise the worker comes back when it does, and not when it looks next: many nodes look
-    /// at the same moments, those after an edit.
+    /// Whether the turn has come. If not, it is stored in `next`, so that the worker wakes up at that time and not at its next
+    /// regular round: the rounds of many nodes coincide after an edit.
     fn has_come(&mut self, turn: Instant, now: Instant) -> bool {
         if turn > now {
             self.next = self.next.into_iter().chain([turn]).min();
@@ -85,7 +85,7 @@ impl Mirrored {
         turn <= now
     }
 
-    /// What got no answer was too much at once, and comes again at another turn.
+    /// The request for block `name` failed, so the API server may be overloaded: draws a new turn.
     fn put_off(&mut self, name: &str, blocks: i64, now: Instant) {
         if let Some(told) = self.told.get_mut(name) {
             told.turn = None;
@@ -95,17 +95,18 @@ impl Mirrored {
         }
     }
 
-    /// When there is something to tell, if that was to wait for a turn.
+    /// The earliest turn that the last round left open.
     pub(super) fn next(&mut self) -> Option<Instant> {
         self.next.take()
     }
 }
 
-/// How long a node with this `chance` (0 to 1) waits before it tells what many may have to tell now, where the pool has so many blocks.
+/// How long a node with this `chance` (0 to 1) waits before it reports something that many nodes may have to report now.
+/// `blocks`: the number of blocks of the pool.
 pub(super) fn wait(blocks: i64, chance: f64) -> Duration {
     let all = f64::from(i32::try_from(blocks).unwrap_or(i32::MAX)) / NOTES_A_SECOND;
     if all < 1.0 {
-        // A few do not meet.
+        // So few nodes rarely write at the same moment.
         return Duration::ZERO;
     }
     Duration::from_secs_f64(all * chance)
@@ -114,14 +115,14 @@ pub(super) fn wait(blocks: i64, chance: f64) -> Duration {
 /// The leases of a block.
 #[derive(Default)]
 struct OfBlock {
-    /// Those with addresses that the pool does not give any more.
+    /// The number of their addresses that the pool's ranges no longer contain.
     excluded: i64,
-    /// Since when the oldest is there.
+    /// When the oldest lease was made.
     oldest: Option<Time>,
 }
 
 impl Worker {
-    /// Tells of the blocks whose use has changed, and notes the generation of the pool that this node goes by.
+    /// Reports the blocks whose use has changed, and notes the generation of the pool that this node observes.
     pub(super) async fn mirror(&mut self, target: &Target) -> Result<(), Failure> {
         let blocks = self.blocks();
         let (holdings, usage) = self.holdings(&blocks).await?;
@@ -145,7 +146,7 @@ impl Worker {
             let (used, at) = (usage.get(name).copied().unwrap_or_default(), Instant::now());
             match self.mirrored.told.get_mut(name) {
                 Some(told) if told.noted == generation => {
-                    // Whoever is asked to share goes by what was told.
+                    // The controller chooses from these reports which node should share.
                     let is_full = |used| free(ground, cell(block), used) == 0;
                     let misleads = target.is_wanted && is_full(used) && !is_full(told.used);
                     let every = if misleads { Duration::ZERO } else { every };
@@ -217,7 +218,7 @@ impl Worker {
         let mut of_block = OfBlock::default();
         for held in leases.held {
             for ip in held.lease.addresses().filter(|ip| cell.cidr().contains(*ip)) {
-                // One that is reserved is given still, by name.
+                // A reserved address does not count: it is still allocated, by name.
                 of_block.excluded += i64::from(ground.ranges.range_of(ip).is_none());
                 let since = held.lease.since.parse().ok().map(Time);
                 of_block.oldest = of_block.oldest.into_iter().chain(since).min();
@@ -243,8 +244,8 @@ impl Worker {
         Ok(in_the_way)
     }
 
-    /// Why a reservation is not noted yet. The other node's object may be one that the node deletes in a moment, because the
-    /// reservation is not noted: what is left then is no object at all.
+    /// The reason why a reservation is not noted yet. The other node may be about to delete its object, because the reservation
+    /// is not noted. Then no object is left.
     fn not_published(&self, ip: IpAddr) -> Error {
         Error::new(
             Code::TRY_AGAIN,
@@ -256,7 +257,7 @@ impl Worker {
     }
 }
 
-/// The addresses of a block that nobody has and that may be given now.
+/// The number of free addresses of a block that may be allocated now.
 pub(super) fn free(ground: &Ground, cell: Option<Cell>, used: Use) -> i64 {
     let all = cell.and_then(|cell| {
         let grid = ground.grid(Family::of(cell.cidr().ip()))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Objects for addresses that this node has given from its own blocks: before a block is shared, and before an address
+//! Creates objects for addresses that this node allocated from its own blocks: before a block is shared, and before an address
 //! counts as reserved.
 
 use super::Worker;
@@ -18,16 +18,16 @@ use ipam::store::{HeldLease, Lease};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-/// Objects that are written at the same time: those of a block are waited for by pods of other nodes.
+/// The number of objects that are written at the same time. Pods of other nodes wait until all objects of a block exist.
 const AT_ONCE: usize = 8;
 
-/// The leases whose objects this process has made, or renewed. An object that was there before may have a deletion on its way,
-/// of a time when no lease had the address, and is none to count upon.
+/// The leases whose objects this process has created or renewed. A pre-existing object may have a DELETE in flight, from a time
+/// when no lease had the address. It must be renewed before this node relies on it.
 #[derive(Default)]
 pub(super) struct Published(HashMap<IpAddr, (Attachment, u64)>);
 
 impl Published {
-    /// Whether the object of `ip` is that of the lease `held`.
+    /// Whether the object of `ip` belongs to the lease `held` and can be relied on.
     fn has(&self, ip: IpAddr, held: &HeldLease) -> bool {
         let made = self.0.get(&ip);
         held.lease.api.contains(&ip)
@@ -38,7 +38,7 @@ impl Published {
         self.0.insert(ip, (held.lease.owner.clone(), held.inode));
     }
 
-    /// Forgets what is no lease any more.
+    /// Forgets leases that have ended.
     fn keep(&mut self, leases: &[HeldLease]) {
         let living: HashSet<IpAddr> = leases.iter().flat_map(|held| held.lease.addresses()).collect();
         self.0.retain(|ip, _| living.contains(ip));
@@ -46,8 +46,8 @@ impl Published {
 }
 
 impl Worker {
-    /// Makes an object for each lease of `within` that has none to count upon. Returns an address whose object could not be
-    /// made: another node has just created one, or the object changed since it was listed.
+    /// Creates or renews an object for each lease in `within` that has no reliable one. Returns an address whose object could not
+    /// be written, because another node has just created one or because the object changed since it was listed.
     pub(super) async fn publish_leases(
         &mut self,
         ground: &Ground,
@@ -85,7 +85,7 @@ impl Worker {
         Ok(in_the_way)
     }
 
-    /// Makes the `object` of a lease, or a new version of it. Returns whether it is one to count upon.
+    /// Creates the object of a lease, or writes a new version of `object`. Returns whether the object can be relied on.
     async fn publish_lease(
         &self,
         ground: &Ground,
@@ -109,7 +109,7 @@ impl Worker {
         Ok(matches!(written, Written::Done(_)))
     }
 
-    /// The addresses of this node and pool that are objects.
+    /// The address objects of this node and pool.
     async fn own_addresses(&self) -> Result<BTreeMap<IpAddr, IpAddress>, Failure> {
         let all = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
         let of_pool = all
@@ -120,7 +120,7 @@ impl Worker {
             .collect())
     }
 
-    /// How many leases of the block have no object to count upon.
+    /// The number of leases of the block without a reliable object.
     pub(super) async fn unpublished(&self, cell: Option<Cell>) -> Result<u64, Failure> {
         let Some(cell) = cell else { return Ok(0) };
         let leases = self.agent.stores.leases(&self.pool).await?;
@@ -153,7 +153,7 @@ fn of_lease(lease: &Lease) -> AskedBy {
     }
 }
 
-/// The object in a new version, as the claimant's; it stays whoever's it stays.
+/// A new version of the object that names the claimant. A holder that keeps the address stays.
 fn claimed(object: &IpAddress, claimant: &Claimant<'_>) -> IpAddress {
     let mut object = renewed(object.clone());
     object.spec.attachment = Some(claimant.attachment());

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long a worker waits between two rounds.
 //!
-//! Agents start together, after an update or when the API server is back, and a round takes several requests in a row, each with a
-//! time limit. If those that fail came again together, they would find the same queue each time.
+//! Agents start together, after an update or when the API server is back. A round sends several requests in a row, each with a
+//! time limit. If all agents retried failed requests together, they would find the same queue each time.
 
 use std::time::Duration;
 
-/// The longest pause, in the mean.
+/// The longest pause on average.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// After a round that was in a plugin's way the next one waits no longer than this.
+/// The longest pause after a round that was cut short for a plugin.
 const SOON: Duration = Duration::from_secs(1);
 
 /// How a round has ended.
@@ -17,13 +17,13 @@ const SOON: Duration = Duration::from_secs(1);
 pub(super) enum Round {
     /// Everything was done.
     Well,
-    /// Something cannot be done now.
+    /// Some operation failed.
     Badly,
-    /// It was in a plugin's way, which says nothing about the API server.
+    /// The round was cut short for a plugin. That says nothing about the API server.
     Cut,
 }
 
-/// What a worker goes by.
+/// The state from which the next pause follows.
 pub(super) struct Rhythm {
     tick: Duration,
     /// Rounds in a row that failed.
@@ -35,7 +35,7 @@ impl Rhythm {
         Self { tick, failures: 0 }
     }
 
-    /// The pause after a round. `chance` (0 to 1) keeps those that failed together apart.
+    /// The pause after a round. `chance` (0 to 1) spreads out the retries of agents that failed together.
     pub(super) fn after(&mut self, round: Round, chance: f64) -> Duration {
         match round {
             Round::Well => self.failures = 0,
@@ -53,7 +53,7 @@ impl Rhythm {
         pause.mul_f64(0.5 + chance)
     }
 
-    /// Whether news ends the pause. They come to all agents at once, and so not while rounds fail.
+    /// Whether news ends the pause. News reaches all agents at once, so it does not end the pause while rounds fail.
     pub(super) fn hears_news(&self) -> bool {
         self.failures == 0
     }

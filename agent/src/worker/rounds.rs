@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a worker does in turn: rounds, for which nobody waits, and answers, for which plugins do.
+//! The main loop of a worker: rounds, which run in the background, and answers, for which plugins wait.
 //!
-//! Holds always: no plugin waits for a round longer than [`crate::patience::GRACE`], and what plugins ask while a round is under
-//! way does not keep it from the requests that an API server which is well answers in that time.
+//! Invariant: a plugin request shortens the current round to [`crate::patience::GRACE`]. A healthy API server still answers the
+//! requests of the round in that time.
 
 use super::inbox::{Heard, Inbox};
 use super::rhythm::{Rhythm, Round};
@@ -15,24 +15,24 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// A part of a round. Requests of one part may use up the time of a round that plugins wait for; so each part has its turn to be
-/// the first one.
+/// A part of a round. If a plugin waits, the requests of one part may use up the time of the whole round. So the next round
+/// begins with the next part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Blocks go the steps that they have to go, and the file follows.
+    /// Takes the next steps of each block and updates the file.
     Settle,
-    /// Blocks are claimed ahead of need.
+    /// Claims blocks ahead of need.
     Claim,
-    /// Addresses of pods that are gone are freed.
+    /// Frees addresses of pods that are gone.
     Collect,
-    /// The use of blocks is told, and edits of the pool are noted.
+    /// Reports the use of blocks and the generation of the pool that this node observes.
     Tell,
 }
 
 impl Part {
     const ALL: [Self; 4] = [Self::Settle, Self::Claim, Self::Collect, Self::Tell];
 
-    /// The part that comes after this one.
+    /// The next part.
     pub(super) fn next(self) -> Self {
         match self {
             Self::Settle => Self::Claim,
@@ -42,15 +42,15 @@ impl Part {
         }
     }
 
-    /// All parts, this one first.
+    /// All parts, beginning with this one.
     pub(super) fn and_others(self) -> impl Iterator<Item = Self> {
         std::iter::successors(Some(self), |part| Some(part.next())).take(Self::ALL.len())
     }
 }
 
 impl Worker {
-    /// Works from when the API server has `told` of pools and blocks, so that what is only not told yet is not taken for gone,
-    /// until `stop`; what has begun then has a moment left, and a question its time.
+    /// Runs until `stop`. It begins once the API server has listed pools and blocks (`told`), so that objects missing from a cold
+    /// cache are not treated as deleted. After `stop` the current round has a moment left, and a plugin's request its full time.
     pub async fn run(
         mut self,
         messages: mpsc::Receiver<Message>,
@@ -90,8 +90,8 @@ impl Worker {
         }
     }
 
-    /// Tells plugins why there is no answer, each when its time is over and not before: there may be one any moment. Ends when
-    /// nobody is left that may ask.
+    /// Before the first lists are complete, answers each plugin with the reason, but only when its time is over: the lists may
+    /// complete at any moment. Returns when the inbox is closed.
     async fn put_off(&self, inbox: &mut Inbox) {
         while inbox.is_open() {
             let end = inbox.next_end();
@@ -116,13 +116,14 @@ impl Worker {
         }
     }
 
-    /// One round. A plugin that asks meanwhile has it end soon, whatever the API server does; the next round goes on, since
-    /// every step may be the last one: a request that is given up is one whose answer is lost (`crate::patience`).
+    /// Runs one round. If a plugin request arrives, the round ends soon, whatever the API server does, and the next round
+    /// continues the work. A timed-out request is indistinguishable from one whose response was lost, so a round may end after
+    /// any step (`crate::patience`).
     async fn round(&mut self, inbox: &mut Inbox, stop: &CancellationToken) -> Round {
         let after_release = inbox.begin_round();
         let hurry = Hurry::default();
         if inbox.next_end().is_some() {
-            // Asked before anything was told.
+            // A plugin already waits when the round begins.
             hurry.tell();
         }
         let done = {
@@ -153,7 +154,7 @@ impl Worker {
         }
     }
 
-    /// Whatever a round has to do.
+    /// The work of one round.
     async fn work(&mut self, after_release: bool) -> Result<(), Failure> {
         let released = if after_release {
             self.release_spooled().await
@@ -163,7 +164,7 @@ impl Worker {
         Box::pin(self.reconcile()).await.and(released)
     }
 
-    /// Whether the plugin has given up before it was its turn.
+    /// Whether the plugin timed out before its request was handled.
     fn is_missed(&self, question: &Question) -> bool {
         if !question.answer.is_closed() {
             return false;
@@ -177,7 +178,7 @@ impl Worker {
         true
     }
 
-    /// Answers a plugin, unless it has given up.
+    /// Answers a plugin, unless it has timed out.
     async fn attend(&mut self, question: Question) {
         if self.is_missed(&question) {
             return;
@@ -196,7 +197,7 @@ impl Worker {
         if let Answer::Reply(reply) = &said {
             self.agent.metrics.answered(&self.pool, request.verb, reply);
         }
-        // The plugin may have given up meanwhile.
+        // The plugin may have timed out meanwhile.
         let _ = answer.send(said);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking for an address that nobody has, among those that any node may take: a few tries first, then a list.
+//! Searches a free address among those that any node may take: a few tries first, then a list.
 
 use super::Worker;
 use super::address::Claimant;
@@ -14,10 +14,10 @@ use ipam::range::{Family, single};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Addresses that are tried one by one before all are listed.
+/// The number of addresses that are tried one by one before all are listed.
 const TRIES: u128 = 16;
 
-/// How long the result of a search that found nothing is kept at first, and at most. An address that another node releases
+/// How long the result of a search that found nothing is valid, at first and at most. An address that another node releases
 /// meanwhile is found that much later.
 const FULL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 
@@ -33,13 +33,14 @@ struct Full {
 }
 
 impl Exhausted {
-    /// Whether all of `all` were taken a moment ago.
+    /// Whether a recent search found all addresses of `all` taken.
     fn is_known(&self, family: Family, all: &IntervalSet, now: Instant) -> bool {
         let full = self.0.get(&family);
         full.is_some_and(|full| full.all == *all && now < full.until)
     }
 
-    /// A search found all of `all` taken. The next one waits twice as long as this one did; `chance` (0 to 1) keeps nodes apart.
+    /// Notes that a search found all addresses of `all` taken. The result is valid twice as long as the previous one. `chance` (0
+    /// to 1) spreads out the searches of the nodes.
     fn note(&mut self, family: Family, all: &IntervalSet, now: Instant, chance: f64) {
         let before = self.0.get(&family).filter(|full| full.all == *all);
         let pause = before.map_or(FULL.0, |full| (full.pause * 2).min(FULL.1));
@@ -55,14 +56,14 @@ impl Exhausted {
         self.0.remove(&family);
     }
 
-    /// This node has released addresses.
+    /// Forgets all results, since this node has released addresses.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 }
 
 impl Worker {
-    /// Any address of `all` that nobody has; none if all are taken. Looks first where the seed of the claimant says.
+    /// Binds any free address of `all`; none if all are taken. The seed of the claimant decides where the search begins.
     pub(super) async fn bind_any(
         &mut self,
         ground: &Ground,
@@ -81,7 +82,7 @@ impl Worker {
         Ok(found)
     }
 
-    /// As [`Self::bind_any`], whatever an earlier search has found.
+    /// As [`Self::bind_any`], but ignores the results of earlier searches.
     async fn search(
         &mut self,
         ground: &Ground,
@@ -96,7 +97,7 @@ impl Worker {
         if all.is_empty() {
             return Ok(None);
         }
-        // Those of other pools too, which may have the same addresses.
+        // The list includes other pools, which may have the same addresses.
         let taken: Vec<IpAddress> = list(&self.agent.cluster.addresses, "")
             .await
             .map_err(|e| self.unsaid("which of its addresses nobody has", &e.into()))?;
@@ -111,7 +112,7 @@ impl Worker {
         self.bind_one(ground, family, first.collect(), claimant).await
     }
 
-    /// A few addresses of `all`, in an order of the claimant's own.
+    /// A few addresses of `all`, in the claimant's own order.
     pub(super) fn some_of(&mut self, all: &IntervalSet, tries: u128, claimant: &Claimant<'_>) -> Vec<u128> {
         let order = Order::new(all.count(), self.seed_of(claimant));
         let positions = 0..tries.min(all.count());
@@ -120,7 +121,7 @@ impl Worker {
             .collect()
     }
 
-    /// The first of these addresses that nobody has.
+    /// Binds the first free address of these.
     pub(super) async fn bind_one(
         &mut self,
         ground: &Ground,
@@ -137,7 +138,8 @@ impl Worker {
         Ok(None)
     }
 
-    /// Another one for each attempt, except for whoever keeps an address: it asks for the same one wherever it is.
+    /// The seed of the claimant's order: a new one for each attempt. A pod that keeps its address has the same seed on every
+    /// node.
     fn seed_of(&mut self, claimant: &Claimant<'_>) -> u64 {
         if let Some(holder) = &claimant.holder {
             let name = format!(

@@ -16,28 +16,28 @@ use ipam::range::Family;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// A block that something is done about.
+/// A block for which a step is carried out.
 #[derive(Clone, Copy)]
 pub(super) struct About<'a> {
     pub(super) name: &'a str,
     pub(super) cell: Option<Cell>,
-    /// When what is known of it was asked for, by the clock that plugins go by.
+    /// When the block was last requested, by the clock that plugins use.
     pub(super) asked: Duration,
     pub(super) target: &'a Target,
-    /// It comes into the file anew, so others may have made objects of its addresses.
+    /// The block is not in the file yet, so other nodes may have created objects for its addresses.
     pub(super) anew: bool,
 }
 
-/// An active block that a node may be able to do without.
+/// An active block that the node may not need.
 struct Spare<'a> {
     name: &'a str,
-    /// Addresses of it that nobody has.
+    /// The number of its free addresses.
     free: u64,
-    /// No address of it has been in use for a while.
+    /// None of its addresses has been in use for a while.
     rested: bool,
 }
 
-/// The blocks that have rested without which `wanted` addresses are free all the same.
+/// The rested blocks that the node can return and still have `wanted` free addresses.
 fn without<'a>(blocks: &[Spare<'a>], wanted: u64) -> Vec<&'a str> {
     let mut free = blocks
         .iter()
@@ -52,12 +52,12 @@ fn without<'a>(blocks: &[Spare<'a>], wanted: u64) -> Vec<&'a str> {
     spare
 }
 
-/// A person has deleted the block: it stays until its owner returns it.
+/// Whether an administrator has deleted the block. Its object stays until its owner returns it.
 fn is_being_deleted(block: &IpBlock) -> bool {
     block.metadata.deletion_timestamp.is_some()
 }
 
-/// `names` in their order, those behind `last` first.
+/// `names` in order, beginning with the first name after `last`.
 fn behind(names: BTreeSet<String>, last: Option<String>) -> Vec<String> {
     let (before, behind): (Vec<_>, Vec<_>) = match last {
         Some(last) => names.into_iter().partition(|name| *name <= last),
@@ -66,11 +66,11 @@ fn behind(names: BTreeSet<String>, last: Option<String>) -> Vec<String> {
     behind.into_iter().chain(before).collect()
 }
 
-/// Steps about one block before others get their turn.
+/// The maximum number of steps for one block in one round.
 const STEPS: usize = 8;
 
 impl Worker {
-    /// Every block that the file or the API server names goes the steps that it has to go.
+    /// Takes the pending steps of every block that the file or the API server names.
     pub(super) async fn settle_all(&mut self, target: &Target) -> Result<(), Failure> {
         let blocks = self.blocks();
         let (holdings, usage) = self.holdings(&blocks).await?;
@@ -102,7 +102,7 @@ impl Worker {
                     self.compared.insert(name);
                 }
                 Err(failure) if failure.is_silence() => {
-                    // The next round begins behind it.
+                    // The next round begins with the block after this one.
                     self.cut_at = Some(name);
                     return Err(failure);
                 }
@@ -115,7 +115,7 @@ impl Worker {
         refused.map_or(Ok(()), Err)
     }
 
-    /// The blocks that this node can do without: idle for a while, and enough is free without them.
+    /// The blocks that this node does not need: they have been idle for a while, and enough addresses are free without them.
     fn surplus(
         &mut self,
         target: &Target,
@@ -161,7 +161,7 @@ impl Worker {
         surplus
     }
 
-    /// Takes steps about one block until it rests.
+    /// Takes the steps of one block until none is left.
     pub(super) async fn settle(
         &mut self,
         name: &str,
@@ -188,7 +188,7 @@ impl Worker {
                 used.unpublished = self.unpublished(cell).await?;
             }
             let step = next(&me, block.as_ref().map(seen).as_ref(), in_file, used, wish);
-            // What the watch told may be old. It is good enough to rest on, and for requests with preconditions.
+            // The watch may lag. Its state is good enough for doing nothing and for requests with preconditions.
             if matches!(step, Step::Forfeit | Step::Hold(_)) && !fresh {
                 fresh = true;
                 continue;
@@ -213,14 +213,14 @@ impl Worker {
             let done = step == Step::Touch;
             fresh = !self.take(about, block, step).await?;
             if done {
-                // It is wanted for as long as pods live; once a round is enough.
+                // The step stays due as long as pods hold addresses; once per round is enough.
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Takes one step. Returns whether what is known of the block is up to date afterwards.
+    /// Takes one step. Returns whether the noted state of the block is up to date afterwards.
     async fn take(&mut self, about: About<'_>, block: Option<IpBlock>, step: Step) -> Result<bool, Failure> {
         let About {
             name, cell, target, ..
@@ -234,7 +234,7 @@ impl Worker {
                 };
                 self.note(name, Some(after));
                 if let Some(held) = then {
-                    // What is taken up again may have changed hands since: the view of the pool must be as new as for a claim.
+                    // The block may have been passed on and back since. The view of the pool must be as fresh as for a new claim.
                     if about.anew && held.mode == Mode::Active && !self.admitted(target, cell).await? {
                         return Ok(false);
                     }
@@ -272,7 +272,8 @@ impl Worker {
         Ok(true)
     }
 
-    /// Reports how many addresses of a block are in use here. Without a Node it may be the last report that this agent can make.
+    /// Reports how many addresses of a block are in use on this node. If the Node is gone, this may be the last report that the
+    /// agent can make.
     async fn report_use(&mut self, name: &str, block: &IpBlock, cell: Cell) -> Result<(), Failure> {
         let used = self.usage_of(cell).await?;
         let status = serde_json::json!({ "mirroredAt": now(), "used": used, "free": 0 });
@@ -282,8 +283,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Creates the object of a block that the file has and the API server has lost. Returns whether what is known of the block is up to
-    /// date afterwards.
+    /// Creates the object of a block that is in the file and that the API server has lost. Returns whether the noted state of the
+    /// block is up to date afterwards.
     async fn claim_again(&mut self, about: About<'_>, to: &Seen, then: Held) -> Result<bool, Failure> {
         let (name, Some(cell)) = (about.name, about.cell) else {
             return Ok(false);
@@ -303,13 +304,13 @@ impl Worker {
         Ok(true)
     }
 
-    /// How many addresses of a block leases of this node hold.
+    /// The number of addresses of a block that leases of this node hold.
     async fn usage_of(&self, cell: Cell) -> Result<u64, Failure> {
         let holdings = self.agent.stores.holdings(&self.pool, vec![cell.cidr()]).await?;
         Ok(holdings.usage.first().map_or(0, |used| used.leased))
     }
 
-    /// Whether the address space has the pool as this node knows it; true for a pool that is gone, of which nothing is given.
+    /// Whether the address space lists the pool with this block. True if the pool is gone, since nothing is allocated from it.
     async fn admitted(&self, target: &Target, cell: Option<Cell>) -> Result<bool, Failure> {
         let (Some(ground), Some(cell)) = (&target.ground, cell) else {
             return Ok(true);
@@ -320,7 +321,7 @@ impl Worker {
         }
     }
 
-    /// Writes the block into the file, if what it follows from was asked a moment ago.
+    /// Writes the block into the file, unless the answer that justifies the write is too old.
     pub(super) async fn hold(&mut self, about: About<'_>, held: Held) -> Result<(), Failure> {
         let About {
             name,
@@ -346,7 +347,7 @@ impl Worker {
         self.agent
             .stores
             .edit(&self.pool, move |_, before| {
-                // Under the lock, for whose sake this process may have waited.
+                // Checked under the lock, since this process may have waited for the lock.
                 if stores.since_boot()?.saturating_sub(asked) > age {
                     return Ok(None);
                 }
@@ -361,10 +362,10 @@ impl Worker {
         Ok(())
     }
 
-    /// A file without blocks, for a pool that has none on this node yet.
+    /// A file without blocks, for a pool that has no file on this node yet.
     async fn base(&mut self, target: &Target) -> Result<Option<PoolFile>, Failure> {
         let (Some(ground), Some(Me::Registered(owner))) = (&target.ground, self.agent.me()) else {
-            // A pool that is gone: what there is of it is in the file.
+            // The pool is gone, so the file is the only source.
             return self.file().await;
         };
         let writer = self.writer(owner)?;
@@ -372,7 +373,7 @@ impl Worker {
         Ok(Some(ground.file(&writer, namespaces, target.counters)))
     }
 
-    /// Takes the block out of the file; `if_idle`: unless a lease is on it or an address of it rests.
+    /// Removes the block from the file. `if_idle`: only if no lease holds an address of it and none of its addresses rests.
     async fn withdraw(&mut self, name: &str, if_idle: bool) -> Result<bool, Failure> {
         let name = name.to_owned();
         let written = self
@@ -397,8 +398,8 @@ impl Worker {
         Ok(written)
     }
 
-    /// A block of an earlier registration of this node's name, which this node's file does not have, ends as those of nodes
-    /// that are gone do; only this node can tell that nothing here has it.
+    /// Ends a block of an earlier registration of this node's name that is not in this node's file, by the same rules as a block
+    /// of a gone node. Only this node can tell that no pod here uses it.
     async fn namesake(
         &mut self,
         name: &str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A pool without a block to claim: addresses of blocks that are shared, and the wish that somebody shares one.
+//! A pool without a free block: allocates addresses of shared blocks, and asks for another node to share one.
 
 mod view;
 
@@ -21,16 +21,16 @@ use ipam::range::Family;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// For how long a pool that was found full is not looked through again, even if plugins ask that can wait for others.
+/// How long a pool that was found full is not listed again, even for plugins that can wait for other nodes.
 const LOOKED: Duration = Duration::from_secs(2);
 
-/// Addresses that are tried by a list that is not quite new, before they are listed anew.
+/// The number of addresses of an older list that are tried before the addresses are listed again.
 const TRIES: u128 = 2;
 
-/// How long a wish stands before it is told again.
+/// How long a wish stands before it is written again.
 const WISH: Duration = Duration::from_secs(20);
 
-/// Where an address is to be had.
+/// Where an address can be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// In a block of this node.
@@ -40,7 +40,7 @@ pub(super) enum Room {
 }
 
 impl Worker {
-    /// Sees to it that there is an address of `family` to be had: in this node's blocks, in one more, or in shared ones.
+    /// Makes room for an address of `family`: in this node's blocks, in a new block, or in shared blocks.
     pub(super) async fn make_room(
         &mut self,
         target: &Target,
@@ -48,7 +48,7 @@ impl Worker {
         family: Family,
     ) -> Result<Room, Error> {
         let (holdings, usage) = self.holdings(&self.blocks()).await.map_err(|e| self.failed(&e))?;
-        // Another plugin's question may have brought a block a moment ago.
+        // Another plugin's request may have claimed a block a moment ago.
         if Self::free_here(ground, family, &holdings, &usage) > 0 {
             return Ok(Room::Here);
         }
@@ -61,14 +61,14 @@ impl Worker {
                 known => return known,
             }
         }
-        // What was listed has nothing, or is not needed.
+        // The last list has no free address, or is no longer needed.
         self.shared = None;
         let claimed = self.claim(target, ground, family).await;
         let claimed = claimed.map_err(|e| self.failed(&e))?;
         self.room_of(target, ground, family, claimed).await
     }
 
-    /// Where an address is to be had after an attempt to claim a block.
+    /// Where an address can be allocated after an attempt to claim a block.
     async fn room_of(
         &mut self,
         target: &Target,
@@ -85,15 +85,15 @@ impl Worker {
         Err(self.shortage(target, claimed).await)
     }
 
-    /// Whether the pool was looked through since the plugin asked that waits.
+    /// Whether the pool was listed after the waiting plugin's request arrived.
     fn has_looked(&self) -> bool {
         let Some(asking) = self.asking else { return true };
         let view = self.shared.as_ref().map(View::at);
         self.full_since >= Some(asking.since) && view >= Some(asking.since)
     }
 
-    /// Whether the keeper has found that no node has an address to share. While a plugin waits only what was told since it asked
-    /// counts: by then somebody may have claimed a block or given addresses back.
+    /// Whether the controller has found that no node has an address to share. While a plugin waits, only a pool version that is
+    /// newer than its request counts: a node may have claimed a block or released addresses meanwhile.
     fn is_exhausted(&self) -> bool {
         let Some(pool) = self.pool_object() else {
             return false;
@@ -109,7 +109,7 @@ impl Worker {
         Ok(!self.free_shared(ground, family).await?.is_empty())
     }
 
-    /// An address of a shared block; none if this node has room itself.
+    /// Allocates an address of a shared block; none if this node has room in its own blocks.
     pub(super) async fn allocate_shared(
         &mut self,
         target: &Target,
@@ -117,7 +117,7 @@ impl Worker {
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
-        // Others may be faster, and leave room elsewhere.
+        // Other nodes may take the free addresses first, while room appears elsewhere.
         for _ in 0..2 {
             if self.make_room(target, ground, family).await? == Room::Here {
                 return Ok(None);
@@ -130,7 +130,7 @@ impl Worker {
         Err(self.shortage(target, Claimed::Full).await)
     }
 
-    /// An address of a shared block, if nobody else takes them all.
+    /// Binds an address of a shared block, unless other nodes take them all.
     async fn bind_shared(
         &mut self,
         ground: &Ground,
@@ -145,13 +145,13 @@ impl Worker {
         if let Some(address) = self.bind_one(ground, family, some, claimant).await? {
             return Ok(Some(address));
         }
-        // Others were faster.
+        // Other nodes have taken the tried addresses.
         self.shared = None;
         let free = self.free_shared(ground, family).await?;
         self.bind_any(ground, family, &free, claimant).await
     }
 
-    /// The address that the attachment has already.
+    /// Binds the address that the attachment already has.
     async fn bind_again(
         &mut self,
         ground: &Ground,
@@ -165,7 +165,7 @@ impl Worker {
         self.bind(ground, ip, claimant).await.map(Some)
     }
 
-    /// The addresses of shared blocks that nobody has, by a list that is good for a guess.
+    /// The free addresses of shared blocks, from a list that is recent enough for a guess.
     async fn free_shared(&mut self, ground: &Ground, family: Family) -> Result<IntervalSet, Error> {
         let Some(grid) = ground.grid(family) else {
             return Ok(IntervalSet::default());
@@ -186,20 +186,21 @@ impl Worker {
         let cells: Vec<Cell> = blocks.iter().filter_map(cell).collect();
         let mut there: Vec<IpAddress> = Vec::new();
         if !cells.is_empty() {
-            // One list, however many blocks are shared. An address that another pool has is found out by the CREATE.
+            // One list serves any number of shared blocks. If another pool has an address, the CREATE fails.
             there = list(&self.agent.cluster.addresses, &format!("spec.pool={}", self.pool)).await?;
         }
         Ok(View::new(at, told, cells, there, &self.agent.config.node))
     }
 
-    /// The addresses of a block that are objects, whichever pool made them.
+    /// The addresses of a block that have objects, whichever pool made them.
     pub(super) async fn objects_in(&self, space: &str, cell: Cell) -> Result<Vec<IpAddr>, Failure> {
         let fields = format!("spec.block={}", cell.cidr());
         let there: Vec<IpAddress> = list(&self.agent.cluster.addresses, &fields).await?;
         Ok(there.iter().filter_map(|address| ip_in(address, space)).collect())
     }
 
-    /// Tells that this node has found no address, unless somebody has a moment ago, or pods have another pool to go to.
+    /// Writes the wish that another node shares a block. Does nothing if a recent wish stands, if the pool has a fallback pool,
+    /// or if the controller has found the pool exhausted.
     async fn wish(&mut self, target: &Target, family: Family) {
         if self.wish_stands(family) || !may_share(target) || self.is_exhausted() {
             return;
@@ -222,19 +223,19 @@ impl Worker {
         }
     }
 
-    /// Writes this node's entry of the pool's requests: the controller answers it.
+    /// Writes this node's entry in the pool's requests. The controller answers it.
     pub(super) async fn request(&self, what: serde_json::Value) -> Result<Written<IpPool>, Trouble> {
         let node = self.agent.config.node.as_str();
         let requests = serde_json::json!({ "requests": { node: what } });
         tell(&self.agent.cluster.pools, self.pool.as_str(), requests).await
     }
 
-    /// Whether somebody has told a moment ago that there is no address of `family`, and nothing has come of it yet.
+    /// Whether a recent wish for an address of `family` stands, of any node, and has not been answered.
     pub(super) fn wish_stands(&self, family: Family) -> bool {
         let Some(pool) = self.pool_object() else {
             return false;
         };
-        // What this node has told itself may be news to the watch.
+        // The watch may not have reported this node's own wish yet.
         let news = |(told, at): (u64, Instant)| told > version(&*pool) && at.elapsed() < WISH;
         let told = pool
             .status
@@ -244,8 +245,8 @@ impl Worker {
         recent || self.wished.is_some_and(news)
     }
 
-    /// Whether somebody may have addresses to share, where every block has an owner. The pool's numbers are no help: they may be
-    /// from before it filled up.
+    /// Whether other nodes may have addresses to share when every block has an owner. The pool's counters do not help: they may
+    /// be older than the moment when the pool became full.
     pub(super) fn others_may_share(&self, target: &Target) -> bool {
         let own = u128::try_from(self.blocks().len()).unwrap_or(u128::MAX);
         let grids = target.ground.iter().flat_map(|ground| &ground.grids);
@@ -264,7 +265,7 @@ impl Worker {
     }
 }
 
-/// Pods that can have addresses of a fallback pool need none of this one's last.
+/// If the pool has a fallback pool, pods do not need the last addresses of this one.
 fn may_share(target: &Target) -> bool {
     target
         .ground

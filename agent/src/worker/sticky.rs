@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses that stay with the name of a `StatefulSet`'s pod (`crate::sticky`).
+//! Addresses that the pod of a `StatefulSet` keeps by its name (`crate::sticky`).
 //!
-//! Holds always: the object of such an address is changed from the version that was read and judged, so of two that want
-//! it one is late.
+//! Invariant: the object of such an address is changed only with the version that was read and judged as precondition. So if two
+//! nodes want it, one write fails.
 
 use super::Worker;
 use super::address::Claimant;
@@ -18,11 +18,11 @@ use ipam::range::{Family, bits};
 use kube::ResourceExt;
 use std::net::IpAddr;
 
-/// How often an object is looked at again that somebody has changed meanwhile.
+/// How often an object is read again after another process has changed it.
 const TRIES: usize = 4;
 
 impl Worker {
-    /// Finds out whether the claimant's pod keeps its address, and as whom.
+    /// Finds out whether the claimant's pod keeps its address, and under which holder.
     pub(super) async fn identify(&self, ground: &Ground, claimant: &mut Claimant<'_>) -> Result<(), Error> {
         let name = claimant
             .pod
@@ -71,7 +71,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The address that the claimant keeps, or one to keep from now on.
+    /// Binds the address that the claimant keeps, or a new one that it keeps from now on.
     pub(super) async fn bind_kept(
         &mut self,
         ground: &Ground,
@@ -86,7 +86,7 @@ impl Worker {
                 break;
             };
             if address.spec.state == AddressState::Kept && !ground.kept(family).contains(bits(ip)) {
-                // The pool does not give it any more, and nobody has it: another one, then.
+                // The pool no longer contains the address and no pod uses it: frees it and takes another one.
                 self.end_kept(&address, claimant)
                     .await
                     .map_err(|e| self.unsaid_of(ip, &e))?;
@@ -104,7 +104,7 @@ impl Worker {
         Err(Error::new(Code::TRY_AGAIN, why))
     }
 
-    /// The addresses of the claimant in this pool, the oldest first.
+    /// The kept addresses of the claimant in this pool, the oldest first.
     async fn kept_for(&self, family: Family, claimant: &Claimant<'_>) -> Result<Vec<IpAddress>, Error> {
         let Some(holder) = &claimant.holder else {
             return Ok(Vec::new());
@@ -136,8 +136,8 @@ impl Worker {
         Ok(kept)
     }
 
-    /// A first address. Whoever makes one looks again afterwards: another node may have done the same for an earlier pod of this
-    /// name.
+    /// Binds a first address to keep. The node lists again afterwards: another node may have done the same for an earlier pod of
+    /// this name.
     async fn begin_to_keep(
         &mut self,
         ground: &Ground,
@@ -166,7 +166,7 @@ impl Worker {
         })
     }
 
-    /// Makes the address the claimant's, if nobody has it any more; none if somebody else has changed the object.
+    /// Passes the address to the claimant, if no other pod has it any more. None if another process has changed the object.
     async fn pass_on(
         &mut self,
         address: &IpAddress,
@@ -182,7 +182,8 @@ impl Worker {
             && spec.node == me
             && spec.attachment == Some(claimant.attachment())
         {
-            // Ours, whose answer was lost; in a new version, so that a release that is still on its way misses.
+            // Our own object: the response was lost. The swap makes a new version, so that a release in flight misses its
+            // precondition.
             let done = self.swap_to(address, &me, claimant).await;
             return done.map_err(|e| self.unsaid_of(ip, &e));
         }
@@ -192,7 +193,7 @@ impl Worker {
             .map_err(|e| self.unsaid_of(ip, &e))?;
         match verdict(before, self.agent.config.observe, self.agent.config.quarantine) {
             Verdict::Pass => {}
-            // The controller alone ends what another node has.
+            // Only the controller may release an address of another node.
             Verdict::Watch => {
                 self.ask_to_release(address)
                     .await
@@ -232,7 +233,7 @@ impl Worker {
     ) -> Result<Option<IpAddress>, Failure> {
         let addresses = &self.agent.cluster.addresses;
         let mut address = address.clone();
-        // Of this node's earlier registration.
+        // The address belongs to an earlier registration of this node.
         if address.spec.node != *me && address.spec.state == AddressState::Bound {
             address.spec.state = AddressState::Orphaned;
             match swap(addresses, &address).await? {
@@ -252,7 +253,7 @@ impl Worker {
         })
     }
 
-    /// What is known of whoever has the address.
+    /// What is known of the pod that has the address.
     async fn before(
         &self,
         address: &IpAddress,
@@ -267,7 +268,7 @@ impl Worker {
         let ours = claimant.pod.as_ref().and_then(|pod| pod.uid.as_ref());
         let theirs = spec.pod.as_ref().and_then(|pod| pod.uid.as_ref());
         let same_pod = ours == theirs;
-        // A pod is bound to its node by name: the one that was here under this node's earlier registration is here now.
+        // A pod is bound to its node by name. So a pod of this node's earlier registration is on this node now.
         if spec.node == *me || (spec.node.node == me.node && same_pod) {
             let unheld = self.end_asking(ip, spec.attachment.clone()).await?;
             return Ok(Before::Here { held: !unheld });
@@ -280,7 +281,7 @@ impl Worker {
         })
     }
 
-    /// Asks the controller to release an address that an earlier pod has on a node that does not answer.
+    /// Asks the controller to release an address that an earlier pod has on a node that is not reachable.
     async fn ask_to_release(&self, address: &IpAddress) -> Result<(), Failure> {
         let (name, node) = (address.name_any(), self.agent.config.node.as_str());
         let status = self.pool_object().and_then(|pool| pool.status.clone());
@@ -294,8 +295,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Ends an address that is kept and that the pool does not give any more: it becomes this node's first, since no agent
-    /// deletes what is not its own node's.
+    /// Frees a kept address that the pool no longer contains. It first becomes this node's, since an agent deletes only objects
+    /// of its own node.
     async fn end_kept(&self, address: &IpAddress, claimant: &Claimant<'_>) -> Result<(), Failure> {
         let Some(Me::Registered(me)) = self.agent.me() else {
             return Ok(());

@@ -30,8 +30,8 @@ fn what_was_written_is_news_until_the_watch_tells_it() {
     assert!(!noted(7, false).is_news(None, MOMENT));
 }
 
-/// The watch had told of it and of its end before this worker came to look: a chaos run found the block in a file without
-/// an object, for ever.
+/// The watch had reported the block and its deletion before this worker's next round. In a chaos run the block then stayed in a
+/// file without an object for ever.
 #[test]
 fn a_block_that_the_watch_never_tells_of_is_not_believed_in_for_ever() {
     assert!(!noted(7, true).is_news(None, TELLING));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a reservation has ended for all.
+//! When a reservation has ended for all nodes.
 
 use super::*;
 use crate::grid::Cell;
@@ -12,7 +12,7 @@ fn owner(node: &str) -> Owner {
     }
 }
 
-/// A block of node `a` whose status tells `noted`.
+/// A block of node `a` whose status has `noted` as observed generation.
 fn block(noted: Option<i64>) -> IpBlock {
     let cell = Cell::of("10.1.0.0/28".parse().unwrap()).unwrap();
     let mut block = object::claim("default", "rail0", cell, &owner("a"));

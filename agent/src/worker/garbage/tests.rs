@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When the API server is asked for this node's addresses, and which leases and objects have ended.
+//! When this node's addresses are listed, and which leases and objects have ended.
 
 use super::*;
 use block::Owner;
@@ -19,7 +19,7 @@ fn gone() -> Me {
     Me::Gone("n".into())
 }
 
-/// Nothing is suspect, and all was well a moment ago.
+/// Nothing is suspect, and all objects were correct a moment ago.
 fn at_rest() -> Suspects {
     Suspects {
         listed: Some(Instant::now()),
@@ -115,7 +115,7 @@ fn only_the_newest_sandbox_of_a_pod_is_not_replaced() {
     ];
     let newest = Sandboxes::of(&all);
     let replaced: Vec<bool> = all.iter().map(|held| newest.replace(held)).collect();
-    // Another interface, another pod, and pods that nobody named, of which nothing follows.
+    // Leases of another interface or pod, and leases without a pod name, replace nothing.
     assert_eq!(replaced, [true, false, false, false, false, false]);
 }
 
@@ -153,7 +153,7 @@ fn the_object_of_a_lease_that_ended_is_that_of_its_own_attachment() {
         "a pod that came after it has it"
     );
     assert!(!is_of("rail1", &object("c1"), &released));
-    // A note that cannot be read names the address alone.
+    // A release note that cannot be read names only the address.
     released.lease = None;
     assert!(is_of("rail0", &object("c2"), &released));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When nodes note an edit.
+//! When nodes note an edit of a pool.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn ten_thousand_nodes_note_an_edit_one_after_another_and_within_two_minutes() {
     assert!(in_second.iter().all(|notes| *notes <= 101), "{in_second:?}");
 }
 
-/// Whether a node that goes by a generation notes it now.
+/// Whether a node that observes this generation notes it now.
 fn notes(mirrored: &mut Mirrored, generation: i64, blocks: i64, now: Instant) -> bool {
     let turn = mirrored.turn_to_note(generation, blocks, now);
     mirrored.has_come(turn, now)
@@ -51,7 +51,7 @@ fn of_several_turns_the_first_is_come_back_for() {
     assert_eq!(mirrored.next(), Some(now + Duration::from_secs(10)));
 }
 
-/// Those that the API server had no time for would otherwise come again together.
+/// Otherwise nodes whose requests timed out would retry together.
 #[test]
 fn what_got_no_answer_comes_at_another_turn() {
     let again = |_| {
@@ -106,7 +106,7 @@ fn told_long_ago() -> Told {
     }
 }
 
-/// A thousand pods that start at once on a thousand nodes: each node has said nothing for long, and all would speak in the same
+/// A thousand pods start at once on a thousand nodes. No node has reported for a long time, so all would report at the same
 /// moment.
 #[test]
 fn what_changes_everywhere_at_once_is_told_by_turns() {

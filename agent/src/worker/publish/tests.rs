@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which objects are those of leases.
+//! Which objects belong to leases.
 
 use super::*;
 use common::cni::{CniResult, ContainerId, IfName};

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tower::service_fn;
 
-/// The worker of pool rail0 and whoever speaks to it.
+/// The worker of pool rail0, and the sender of its messages.
 struct Deaf {
     agent: Arc<Agent>,
     sender: mpsc::Sender<Message>,
@@ -65,7 +65,7 @@ impl Deaf {
         }
     }
 
-    /// A question that was asked so long `ago`.
+    /// Sends a question that arrived this long `ago`.
     async fn ask(&self, ago: Duration) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
         let request = Request {
@@ -93,10 +93,10 @@ impl Deaf {
     }
 }
 
-/// Far more than an answer takes on a busy machine, and half of what a round that hangs takes ([`crate::patience::ALONE`]).
+/// Far longer than an answer takes on a busy machine, and half as long as a round that hangs ([`crate::patience::ALONE`]).
 const LONG: Duration = Duration::from_secs(15);
 
-/// The time of a question less so many milliseconds.
+/// The time limit of a question, less this number of milliseconds.
 fn all_but(left: u64) -> Duration {
     QUESTION.saturating_sub(Duration::from_millis(left))
 }
@@ -112,7 +112,7 @@ fn code(answer: Answer) -> Code {
 async fn a_plugin_hears_in_time_why_there_is_no_answer_though_a_round_hangs() {
     let deaf = Deaf::new();
     deaf.told.cancel();
-    // The round has begun before.
+    // The round has already begun.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let begun = Instant::now();
     let answer = deaf.ask(all_but(1500)).await;

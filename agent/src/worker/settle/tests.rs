@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node keeps of its blocks.
+//! Which blocks a node keeps.
 
 use super::*;
 use api::testing::ground;
@@ -58,7 +58,7 @@ fn what_is_wanted_of_a_block_follows_from_the_pool_first() {
     assert_eq!(wish(&target(true, &[]), inside, true), Wish::Return);
     assert_eq!(wish(&target(true, &["b"]), inside, true), Wish::Share);
     assert_eq!(wish(&target(true, &["another"]), inside, false), Wish::Keep);
-    // Nothing new is given of it, whoever would like to have it.
+    // Nothing new is allocated from it, even if other nodes want to share it.
     assert_eq!(wish(&target(false, &["b"]), inside, false), Wish::Drain);
     assert_eq!(wish(&target(true, &["b"]), "10.2.0.0/28", false), Wish::Drain);
     assert_eq!(
@@ -66,7 +66,7 @@ fn what_is_wanted_of_a_block_follows_from_the_pool_first() {
         Wish::Drain,
         "of another size"
     );
-    // All 16 are in use: it has nothing to share.
+    // All 16 addresses are in use, so the block has nothing to share.
     let full = Use {
         leased: 16,
         ..Use::default()
@@ -93,7 +93,7 @@ fn a_round_that_was_cut_goes_on_behind_the_block_it_was_cut_at() {
     };
     assert_eq!(behind(names(), None), ["a", "b", "c"]);
     assert_eq!(behind(names(), Some("a".to_owned())), ["b", "c", "a"]);
-    // Behind the last one, and behind one that is gone.
+    // After the last name, and after a name that is gone.
     assert_eq!(behind(names(), Some("c".to_owned())), ["a", "b", "c"]);
     assert_eq!(behind(names(), Some("bb".to_owned())), ["c", "a", "b"]);
 }

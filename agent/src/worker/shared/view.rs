@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shared blocks of a pool and who has which address of them, as they were listed a moment ago.
+//! The shared blocks of a pool and their used addresses, as of the last list.
 //!
-//! Holds always: it is good for a guess and nothing else. The name of the object that is made for an address decides who has it,
-//! so one list serves many questions, however old it is: at worst an address is somebody's already and the next one is tried.
+//! Invariant: the view is only a guess. The CREATE of the address object decides who gets the address. So one list serves many
+//! requests, whatever its age: at worst the address is already taken, and the next one is tried.
 
 use super::super::address::Claimant;
 use crate::api::IpAddress;
@@ -13,26 +13,27 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// For how long addresses are looked for where a list has some.
+/// How long a list that has free addresses is used.
 const GOOD: Duration = Duration::from_secs(2);
 
-/// For how long a list is believed that has none, unless something is told of the pool.
+/// How long a list without free addresses is used, unless the pool changes.
 const NONE_LEFT: Duration = Duration::from_millis(500);
 
-/// What the shared blocks have.
+/// The shared blocks and their used addresses.
 #[derive(Clone, Debug)]
 pub(in crate::worker) struct View {
     at: Instant,
-    /// The version of the pool at that time.
+    /// The version of the pool at the time of the list.
     version: u64,
     cells: Vec<Cell>,
     taken: BTreeSet<IpAddr>,
-    /// The addresses that are objects of this node.
+    /// The address objects of this node.
     own: Vec<IpAddress>,
 }
 
 impl View {
-    /// The shared blocks `cells` and the objects `there` of a pool, listed `at` that time, when the pool had this `version`.
+    /// Makes a view of the shared blocks `cells` and the address objects `there` of a pool, listed at the time `at`, when the
+    /// pool had this `version`.
     pub(super) fn new(
         at: Instant,
         version: u64,
@@ -52,12 +53,12 @@ impl View {
         }
     }
 
-    /// When it was listed.
+    /// The time of the list.
     pub(super) fn at(&self) -> Instant {
         self.at
     }
 
-    /// The addresses of `grid` that nobody has.
+    /// The free addresses of `grid`.
     pub(super) fn free(&self, grid: &Grid) -> IntervalSet {
         let of_family = self.taken.iter().filter(|ip| Family::of(**ip) == grid.family());
         let taken: IntervalSet = of_family.map(|ip| single(*ip)).collect();
@@ -67,7 +68,7 @@ impl View {
             .collect()
     }
 
-    /// The same, if that is good for a guess at `now`, when the pool has this `version`.
+    /// The same, if the list is recent enough at `now`, when the pool has this `version`.
     pub(super) fn guess(&self, grid: &Grid, version: u64, now: Instant) -> Option<IntervalSet> {
         let free = self.free(grid);
         let age = now.saturating_duration_since(self.at);
@@ -79,8 +80,8 @@ impl View {
         is_good.then_some(free)
     }
 
-    /// The address that this attachment was given already, by an answer that came too late for its plugin. Another one would
-    /// leave this one to nobody until it is found unused, and there are few.
+    /// The address that this attachment already has, from an answer that came too late for its plugin. If the attachment took
+    /// another one, this one would stay unused until it is found, while free addresses are scarce.
     pub(super) fn given_before(&self, family: Family, claimant: &Claimant<'_>) -> Option<IpAddr> {
         let attachment = Some(claimant.attachment());
         let mine = |one: &&IpAddress| one.spec.attachment == attachment && one.spec.holder.is_none();
@@ -88,12 +89,12 @@ impl View {
         addresses.find(|ip| Family::of(*ip) == family)
     }
 
-    /// Somebody has `ip`.
+    /// Marks `ip` as taken.
     pub(in crate::worker) fn take(&mut self, ip: IpAddr) {
         self.taken.insert(ip);
     }
 
-    /// This node has made `object`.
+    /// Adds an `object` that this node has created.
     pub(in crate::worker) fn made(&mut self, object: &IpAddress) {
         self.taken.extend(address(object));
         self.own.push(object.clone());

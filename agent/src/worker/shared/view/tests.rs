@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a list is good for, and for how long.
+//! What a list is used for, and for how long.
 
 use super::*;
 use ipam::agent::AskedBy;
@@ -21,7 +21,7 @@ fn claimant(asked: &AskedBy) -> Claimant<'_> {
     }
 }
 
-/// `ip`, which was given to `container` on `node`.
+/// The object of `ip`, which `container` on `node` has.
 fn given(ip: &str, container: &str, node: &str) -> IpAddress {
     serde_json::from_value(serde_json::json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": ip },
@@ -33,7 +33,7 @@ fn given(ip: &str, container: &str, node: &str) -> IpAddress {
     .unwrap()
 }
 
-/// A list of two blocks with these objects, as node `n` has it.
+/// A list of two blocks with these objects, as seen by node `n`.
 fn view(there: &[IpAddress]) -> View {
     let cells = ["10.1.0.0/30", "fd00::/126"].map(|cidr| Cell::of(cidr.parse().unwrap()).unwrap());
     View::new(Instant::now(), 7, cells.to_vec(), there.to_vec(), "n")
@@ -48,7 +48,7 @@ fn grid(family: Family, first: &str) -> Grid {
     Grid::new(family, 2, [usable].into_iter().collect())
 }
 
-/// A pool that ran full while agents answered late lost an address for a minute with each answer.
+/// When a pool became full while agents answered too late, each late answer made an address unusable for a minute.
 #[test]
 fn an_attachment_that_asks_again_has_the_address_that_it_was_given_before() {
     let there = [
@@ -61,7 +61,7 @@ fn an_attachment_that_asks_again_has_the_address_that_it_was_given_before() {
     let before = |there: &[IpAddress]| view(there).given_before(Family::V4, &claimant(&asked));
     assert_eq!(before(&there), Some("10.1.0.5".parse().unwrap()));
     assert_eq!(before(&there[..3]), None);
-    // What was made since the list is as good.
+    // An object that was created after the list counts as well.
     let mut later = view(&there[..3]);
     later.made(&there[3]);
     assert_eq!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all tasks of an agent share.
+//! The state that all tasks of an agent share.
 
 use crate::api::{IpBlock, IpPool};
 use crate::cluster::{Cluster, NodeCondition, Registration, Trouble};
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Events that may wait for the API server while others go on; more are not made.
+/// The number of Events that may wait for the API server at the same time. Further Events are dropped.
 const UNTOLD: usize = 64;
 
 /// The reasons of Events that are not about pools.
@@ -33,27 +33,27 @@ pub mod event {
     pub const NO_ADDRESS: &str = "NoAddress";
     /// On a Node: a port or bond has lost carrier.
     pub const LINK_DOWN: &str = "LinkDown";
-    /// On a Node: it has carrier again.
+    /// On a Node: a port or bond has carrier again.
     pub const LINK_UP: &str = "LinkUp";
-    /// On a Node: a bond goes on over another port.
+    /// On a Node: a bond uses another port now.
     pub const BOND_FAILOVER: &str = "BondFailover";
 }
 
 /// An agent.
 pub struct Agent {
-    /// What it was told.
+    /// Its configuration.
     pub config: Config,
     /// The API server.
     pub cluster: Cluster,
     /// This node's files.
     pub stores: Stores,
-    /// All pools, as the API server last told.
+    /// All pools, as the watch last reported them.
     pub pools: Store<IpPool>,
-    /// The blocks with this node's name, as the API server last told.
+    /// The blocks with this node's name, as their watches last reported them.
     pub blocks: Store<IpBlock>,
-    /// Blocks that are to be told of.
+    /// The names of blocks to watch.
     pub names: Names,
-    /// What is heard of wishes for addresses.
+    /// The wishes for addresses, as reported by watches.
     pub wishes: Wishes,
     /// Numbers for Prometheus.
     pub metrics: Metrics,
@@ -66,15 +66,15 @@ pub struct Agent {
     untold: Arc<Semaphore>,
 }
 
-/// When the API server was last asked for this node, and what it said.
+/// When the API server was last asked for this Node, and its answer.
 #[derive(Clone, Debug)]
 struct Sight {
-    /// By the clock that plugins go by, before it was asked.
+    /// Taken before the request was sent, by the clock that plugins use.
     asked: Duration,
     registration: Option<Registration>,
 }
 
-/// Why something is not done now.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The API server.
@@ -86,7 +86,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the API server has not said what it makes of a request.
+    /// Whether the API server has neither accepted nor rejected a request.
     pub fn is_silence(&self) -> bool {
         matches!(self, Self::Cluster(trouble) if trouble.is_silence())
     }
@@ -107,7 +107,7 @@ impl Health for Agent {
 }
 
 impl Agent {
-    /// An agent with nothing done yet.
+    /// Creates an agent that has not done anything yet.
     pub fn new(
         config: Config,
         cluster: Cluster,
@@ -143,10 +143,10 @@ impl Agent {
             .clone()
     }
 
-    /// Asks the API server for this node, unless it was asked within `at_most`. Returns when it was asked.
+    /// Reads this Node from the API server, unless it was read within `at_most`. Returns when it was read.
     ///
     /// # Errors
-    /// [`Failure`]: what was known is known still.
+    /// [`Failure`]: the last known state stays.
     pub async fn look_at_node(&self, at_most: Duration) -> Result<Duration, Failure> {
         let asked = self.stores.since_boot()?;
         if let Some(sight) = self
@@ -172,7 +172,7 @@ impl Agent {
         Ok(asked)
     }
 
-    /// Who this node is; none before the API server was asked.
+    /// The registration of this node; none before the API server was asked.
     pub fn me(&self) -> Option<Me> {
         let gone = || Me::Gone(self.config.node.as_str().into());
         let sight = self.sight()?;
@@ -191,12 +191,12 @@ impl Agent {
             .unwrap_or_default()
     }
 
-    /// A condition of this node's Node, as it was last told or written; none before the API server was asked.
+    /// A condition of this node's Node, as it was last read or written; none before the API server was asked.
     pub fn node_condition(&self, kind: &str) -> Option<NodeCondition> {
         self.sight()?.registration?.conditions.remove(kind)
     }
 
-    /// Makes a condition of this node's Node say this, or takes it away.
+    /// Writes a condition of this node's Node, or removes it.
     ///
     /// # Errors
     /// [`Failure`].
@@ -219,7 +219,7 @@ impl Agent {
         Ok(())
     }
 
-    /// How many blocks of all pools the keeper told of last.
+    /// The number of blocks of all pools, as the controller last reported it.
     pub fn known_blocks(&self) -> u64 {
         let of_pool = |pool: &Arc<IpPool>| pool.status.as_ref()?.counters.as_ref().map(|c| c.blocks);
         let all: i64 = self.pools.state().iter().filter_map(of_pool).sum();
@@ -232,14 +232,14 @@ impl Agent {
         self.contact.failed(source, why);
     }
 
-    /// About how many nodes the cluster has: each that a pool is for has a block of it.
+    /// The approximate number of nodes of the cluster: each node that a pool selects has a block of that pool.
     pub fn known_nodes(&self) -> u64 {
         let of_pool = |pool: &Arc<IpPool>| pool.status.as_ref()?.counters.as_ref().map(|c| c.blocks);
         let most = self.pools.state().iter().filter_map(of_pool).max();
         most.and_then(|most| u64::try_from(most).ok()).unwrap_or_default()
     }
 
-    /// Tells people about `what` with an Event; a failure to do so is only logged.
+    /// Publishes an Event about an object. A failure is only logged.
     pub async fn tell(&self, about: &ObjectReference, warning: bool, reason: &str, note: String) {
         let event = Event {
             type_: if warning {
@@ -272,7 +272,7 @@ impl Agent {
         }
     }
 
-    /// The same, for which nobody waits.
+    /// Publishes a warning in the background.
     pub fn tell_later(self: &Arc<Self>, about: ObjectReference, reason: &'static str, note: String) {
         let Ok(place) = self.untold.clone().try_acquire_owned() else {
             tracing::debug!(reason, "no Event is made: as many wait for the API server as may");

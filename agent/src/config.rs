@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the agent is told when it starts: each flag has an environment variable, for a `DaemonSet`.
+//! The configuration of the agent. Each flag has an environment variable, for a `DaemonSet`.
 
 use crate::links::Scope;
 use api::pace::{self, period};
@@ -57,7 +57,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// How long nobody is given what a gone node has left.
+    /// The quarantines of what a gone node has left.
     pub fn quarantines(&self) -> Quarantines {
         Quarantines {
             unused: self.quarantine,
@@ -66,19 +66,19 @@ impl Config {
         }
     }
 
-    /// How long what the API server said may be acted upon: far less than the quarantine, so that nothing is written into
-    /// this node's files that others may have been given meanwhile.
+    /// The maximum age of an answer of the API server that the agent acts upon. It is far shorter than the quarantine, so that
+    /// the agent never writes a block into this node's files after another node may have claimed it.
     pub fn answer_age(&self) -> Duration {
-        // And not after the pod garbage collector has deleted the agent's Pod, 40 s after the Node object is gone.
+        // Also shorter than the time until the pod garbage collector deletes the agent's Pod, 40 s after the Node object is gone.
         (self.quarantine / 4).min(MINUTE / 3)
     }
 
-    /// How often a node tells of a block, at most, where the pool has so many blocks.
+    /// The shortest time between two reports of a block, for a pool with this number of blocks.
     pub fn tell_every(&self, blocks: i64) -> Duration {
         pace::tell_every(self.mirror, blocks)
     }
 
-    /// How often this node's registration is looked at.
+    /// How often this node's registration is read.
     pub fn confirm_every(&self) -> Duration {
         // An agent must report its pods before the pod garbage collector deletes its own Pod, 40 s after the Node object is gone.
         (self.quarantine / 5).clamp(Duration::from_secs(1), MINUTE / 2)

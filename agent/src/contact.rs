@@ -52,7 +52,7 @@ impl Source {
     }
 }
 
-/// What is known of all sources.
+/// The state of all sources.
 #[derive(Debug, Default)]
 pub struct Contact {
     pools: Mutex<State>,

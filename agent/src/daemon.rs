@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent as a whole: its tasks, started and ended together.
+//! The agent process: starts and ends its tasks together.
 
 use crate::agent::Agent;
 use crate::api::IpPool;
@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Messages that wait for a worker before whoever sends more waits too.
+/// The number of messages that may wait for a worker before senders wait too.
 const INBOX: usize = 1024;
 
 /// Why the agent cannot start.
@@ -70,7 +70,7 @@ pub enum Failed {
     Task(#[from] TaskEnded),
 }
 
-/// Runs an agent until `stop`, and lets it finish what it has begun. If one of its tasks fails, it cancels `stop`.
+/// Runs an agent until `stop`, then lets its tasks finish. If one of its tasks fails, it cancels `stop`.
 ///
 /// # Errors
 /// [`Failed`].
@@ -103,7 +103,7 @@ pub async fn run(config: Config, clients: impl Into<Clients>, stop: Cancellation
     supervisor.spawn("metrics and health", http);
     supervisor.spawn("links", links::run(agent, stop.clone()));
     stop.cancelled().await;
-    // A request has a moment left, a plugin's question its few seconds, and every step may be the last one.
+    // After `stop` a request has a moment left and a plugin's request a few seconds. A worker may be stopped after any step.
     if tokio::time::timeout(Duration::from_secs(15), supervisor.wait())
         .await
         .is_err()
@@ -114,8 +114,8 @@ pub async fn run(config: Config, clients: impl Into<Clients>, stop: Cancellation
     Ok(supervisor.outcome()?)
 }
 
-/// Starts what an agent does with the API server and the node's files. Nobody can speak to it, and that it is the node's
-/// only one is for the caller to see to.
+/// Starts the tasks that work with the API server and the node's files, without a socket for plugins. The caller must make sure
+/// that this is the node's only agent.
 pub fn begin(config: Config, clients: impl Into<Clients>, supervisor: &Supervisor) -> (Arc<Agent>, Workers) {
     let cluster = Cluster::new(clients);
     let (pools, pool_writer) = store();
@@ -151,7 +151,7 @@ pub fn begin(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
     (agent, workers)
 }
 
-/// Takes what the watch of pools reports.
+/// Handles an event of the watch of pools.
 fn hear_pool(agent: &Agent, workers: &Workers, event: watcher::Result<Event<IpPool>>) {
     match event {
         Ok(Event::Apply(pool) | Event::InitApply(pool)) => {
@@ -160,7 +160,7 @@ fn hear_pool(agent: &Agent, workers: &Workers, event: watcher::Result<Event<IpPo
         }
         Ok(Event::InitDone) => agent.contact.read(Source::Pools),
         Ok(Event::Init | Event::Delete(_)) => {}
-        // At most as often as the watch begins anew.
+        // Logged at most once for each restart of the watch.
         Err(e) => {
             let why = causes(&e);
             tracing::warn!(error = why, "the watch of pools failed and begins anew");
@@ -178,20 +178,21 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
 
 fn nudge(workers: &Workers, pool: Option<PoolName>) {
     if let Some(pool) = pool {
-        // One that has more to read than fits looks soon anyway.
+        // A worker whose inbox is full begins a round soon anyway.
         let _ = workers(&pool).try_send(Message::Look);
     }
 }
 
-/// Pools that this node has files of have work to do whether or not the API server knows them still.
+/// Pools with files on this node have work to do even if the API server no longer has them.
 async fn start_known(agent: Arc<Agent>, workers: Workers) {
     for pool in agent.stores.pools() {
         let _ = workers(&pool).send(Message::Look).await;
     }
 }
 
-/// Ends when the API server has told of pools and blocks. One task waits, and wakes all that begin then: of several that wait for
-/// a store of kube itself, all but the last to come sleep for ever (kube-runtime 5.0.0, `DelayedInit`: one channel, one waker).
+/// Returns a token that is cancelled once the API server has listed pools and blocks. One task waits, and wakes all tasks that
+/// begin then: if several tasks wait for a store of kube itself, all but the last to come sleep for ever (kube-runtime 5.0.0,
+/// `DelayedInit`: one channel, one waker).
 fn told(agent: &Arc<Agent>, supervisor: &Supervisor) -> CancellationToken {
     let (agent, told) = (agent.clone(), CancellationToken::new());
     let ready = told.clone();
@@ -204,7 +205,7 @@ fn told(agent: &Arc<Agent>, supervisor: &Supervisor) -> CancellationToken {
     told
 }
 
-/// A worker for each pool, started when it is first named.
+/// Returns a function that finds the worker of a pool. A worker is started when its pool is first named.
 fn workers(agent: &Arc<Agent>, supervisor: &Supervisor) -> Workers {
     let told = told(agent, supervisor);
     let (agent, supervisor) = (agent.clone(), supervisor.clone());

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What proves that nobody uses an address any more.
+//! Decides whether an address is proven unused.
 //!
-//! The one proof is that the network namespace is gone: an address lives in it. A Pod object that is gone proves nothing by
-//! itself, since a pod that was deleted by force may still run; and one that is there may get a new sandbox, whose DEL of
-//! the old one is still to come. So both are asked for, as long as there is an API server to ask.
+//! The only proof is that the network namespace is gone: an address lives in its namespace. A missing Pod object alone proves
+//! nothing, since a pod that was deleted by force may still run. A Pod object that exists may get a new sandbox while the DEL of
+//! the old one is still to come. So the agent checks both, as long as the API server answers.
 
-/// What has become of the network namespace.
+/// The state of the network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespace {
-    /// Nothing has its name.
+    /// No namespace has its name.
     Gone,
-    /// Its name stands for another.
+    /// Its name now belongs to another namespace.
     Replaced,
 }
 
-/// What has become of the pod.
+/// The state of the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodSight {
-    /// Its object is there.
+    /// Its object exists.
     There,
     /// Its object is gone.
     Gone,
@@ -27,20 +27,20 @@ pub enum PodSight {
     HasNewerSandbox,
     /// The runtime did not name a pod.
     Unnamed,
-    /// The API server cannot be asked.
+    /// The API server does not answer.
     Unknown(String),
 }
 
-/// What follows.
+/// The conclusion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// Nobody uses it, for this reason.
+    /// The address is unused, for this reason.
     Unused(String),
-    /// That is not proven.
+    /// The address may be in use, for this reason.
     Kept(String),
 }
 
-/// What follows from both.
+/// Concludes from the states of namespace and pod.
 pub fn finding(namespace: Namespace, pod: &PodSight) -> Finding {
     let namespace = match namespace {
         Namespace::Gone => "its network namespace is gone",

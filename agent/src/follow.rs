@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The blocks with this node's name, as the API server tells of them.
+//! The blocks with this node's name: one list, then one watch per block.
 //!
-//! One watch by owner would be simpler, and is what made thousands of nodes expensive: the API server hands each change of any
-//! custom object to every watch that selects by a field, to find that nearly all of them do not want it. A watch of one name is
-//! only ever handed what it wants. So the blocks are listed by owner once, and from then on each has a watch of its own; what
-//! this node claims later is followed from the moment that it is asked for. Nobody else makes blocks for this node, but a request that
-//! was given up may arrive late: all are listed again from time to time.
+//! A single watch by owner would be simpler, but was too expensive with thousands of nodes: the API server passes each change of
+//! any custom object to every watch that selects by a field, and nearly all of them discard it. A watch of one name receives only
+//! events of that name. So the blocks are listed by owner once, and each then gets a watch of its own. A block that this node
+//! claims later is watched from the moment of its CREATE. No other process creates blocks for this node, but a request that timed
+//! out may still take effect. So all blocks are listed again from time to time.
 //!
-//! What is told here may be old, as what any watch tells: a list is only as new as the newest block that is known. Whoever acts
-//! upon it asks anew or with a precondition (`settle`).
+//! The reported state may be old, as with any watch: a list is only as new as the newest block that is known. Code that acts upon
+//! it reads again or uses a precondition (`settle`).
 
 use crate::agent::Agent;
 use crate::api::IpBlock;
@@ -30,47 +30,49 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Watches on the connection that requests use too.
+/// The number of watches on the connection that requests also use.
 ///
-/// The API server allows 100 streams on a connection (`k8s.io/apiserver`, `pkg/server/secure_serving.go`: `MaxConcurrentStreams`), and
-/// each watch is a stream for minutes. Once all are in use, hyper opens no other connection and sends no request at all.
+/// The API server allows 100 streams on a connection (`k8s.io/apiserver`, `pkg/server/secure_serving.go`:
+/// `MaxConcurrentStreams`), and each watch is a stream for minutes. If all streams are in use, hyper opens no second connection
+/// and sends no request at all.
 const SHARED: usize = 40;
 
-/// Further watches, on a connection of their own that is opened for the first of them. A few streams stay free for watches
-/// that begin anew.
+/// The number of further watches, on a connection of their own that is opened for the first of them. A few streams stay free for
+/// watches that restart.
 const APART: usize = 90;
 
-/// Watches of one agent. Blocks beyond are listed every [`OFTEN`].
+/// The maximum number of watches of one agent. Further blocks are listed every [`OFTEN`].
 const MOST: usize = SHARED + APART;
 
-/// How often blocks without a watch are listed, at most.
+/// The shortest time between two lists for blocks without a watch.
 const OFTEN: Duration = Duration::from_secs(60);
 
-/// How often watches of blocks that are gone are looked for.
+/// How often the agent looks for watches of deleted blocks.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// How often all are listed, between a small cluster and a large one: for each list the API server looks at every block.
+/// The time between two lists of all blocks, in a small cluster and in a large one. For each list the API server examines every
+/// block.
 const SELDOM: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(3600));
 
-/// Lists a second that all agents make together, about, in a cluster with a block for each.
+/// The approximate number of lists per second of all agents together, in a cluster with one block per node.
 const LISTS_A_SECOND: u64 = 5;
 
-/// How long a block may stay unseen before its watch ends: longer than the API server may work on a request.
+/// How long a block may be missing before its watch ends: longer than the API server may take for a request.
 const UNSEEN: Duration = Duration::from_secs(120);
 
-/// Where names are handed in.
+/// Accepts the names of blocks to watch.
 #[derive(Clone, Debug)]
 pub struct Names(mpsc::UnboundedSender<String>);
 
 impl Names {
-    /// This node has the block `name`, or may have it.
+    /// Watches the block `name`, which this node owns or may own.
     pub fn follow(&self, name: &str) {
-        // Without a reader the agent is about to end.
+        // If the receiver is gone, the agent is about to end.
         let _ = self.0.send(name.to_owned());
     }
 }
 
-/// Follows blocks.
+/// Watches blocks.
 pub struct Follower {
     names: mpsc::UnboundedReceiver<String>,
     writer: Writer<IpBlock>,
@@ -81,11 +83,11 @@ pub struct Follower {
 
 /// One watch.
 struct Watch {
-    /// Since when this node has, or may have, the block.
+    /// Since when this node owns, or may own, the block.
     since: Instant,
-    /// Whether the block was there when the watch began, or began anew.
+    /// Whether the block existed when the watch began or restarted.
     there: bool,
-    /// The API server has last reported that there is no such block, or that another node owns it.
+    /// The last event reported that the block does not exist, or that another node owns it.
     gone: bool,
     line: Line,
     stop: AbortHandle,
@@ -94,13 +96,13 @@ struct Watch {
 /// The connection of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// That of requests.
+    /// The connection of requests.
     Shared,
-    /// That of watches alone.
+    /// The connection for watches alone.
     Apart,
 }
 
-/// The connection for another watch beside `watches`; none if this node has as many as it may have.
+/// The connection for another watch in addition to `watches`; none if this node has the maximum number of watches.
 fn room<'w>(watches: impl Iterator<Item = &'w Watch>) -> Option<Line> {
     let (mut shared, mut apart) = (0, 0);
     for watch in watches {
@@ -116,21 +118,21 @@ fn room<'w>(watches: impl Iterator<Item = &'w Watch>) -> Option<Line> {
     }
 }
 
-/// What a watch tells of its block.
+/// An event of a watch, with the name of its block.
 type Told = (String, watcher::Result<Event<IpBlock>>);
 
-/// What it means.
+/// The meaning of an event for this node.
 #[derive(Debug, PartialEq)]
 enum Meaning {
     Nothing,
-    /// The block is as told.
+    /// The event has the block's current state.
     Is,
-    /// There is no such block.
+    /// The block does not exist or belongs to another node.
     Gone,
 }
 
 impl Watch {
-    /// Whether nothing can be reported any more that this node needs. A CREATE that was sent before [`UNSEEN`] may still take effect.
+    /// Whether the watch is not needed any more. A CREATE that was sent within the last [`UNSEEN`] may still take effect.
     fn is_over(&self, now: Instant) -> bool {
         self.gone && now.saturating_duration_since(self.since) >= UNSEEN
     }
@@ -164,7 +166,7 @@ impl Watch {
 }
 
 impl Follower {
-    /// One that knows of nothing, with where it is given names and where it writes what it is told.
+    /// Creates a follower without blocks, the handle that accepts names, and the store into which it writes.
     pub fn new() -> (Self, Names, Store<IpBlock>) {
         let (sender, names) = mpsc::unbounded_channel();
         let writer = Writer::default();
@@ -179,11 +181,11 @@ impl Follower {
         (follower, Names(sender), store)
     }
 
-    /// Follows for ever, and calls `changed` with each block that is not as it was.
+    /// Watches for ever, and calls `changed` with each block that has changed.
     pub async fn run(mut self, agent: Arc<Agent>, changed: impl Fn(&IpBlock)) {
         let mut due = Due::in_about(Duration::ZERO);
         let mut first = true;
-        // A list may take long, and watches go on telling.
+        // A list may take long; events of watches are handled meanwhile.
         let mut listing = pin!(Fuse::terminated());
         let mut sweep = tokio::time::interval(SWEEP);
         loop {
@@ -232,7 +234,7 @@ impl Follower {
         by_size.clamp(SELDOM.0, SELDOM.1)
     }
 
-    /// Follows all blocks that were listed.
+    /// Handles a list: watches the listed blocks, and removes those that are gone.
     fn hear_all(&mut self, agent: &Arc<Agent>, all: All, first: bool, changed: &impl Fn(&IpBlock)) {
         let All {
             begun,
@@ -294,7 +296,7 @@ impl Follower {
         self.watches.insert(name.to_owned(), watch);
     }
 
-    /// Ends the watches of blocks that are gone, and starts those that had no room.
+    /// Ends the watches of deleted blocks, and starts watches that had no room before.
     fn sweep(&mut self, agent: &Arc<Agent>, now: Instant) {
         self.watches.retain(|_, watch| {
             let over = watch.is_over(now);
@@ -308,7 +310,7 @@ impl Follower {
         }
     }
 
-    /// Starts the watch of a block that this node has, unless there is one.
+    /// Starts the watch of a block that this node owns, unless there is one.
     fn follow_known(&mut self, agent: &Arc<Agent>, name: &str) {
         if !self.watches.contains_key(name) {
             self.watch(agent, name);
@@ -316,7 +318,7 @@ impl Follower {
     }
 
     fn hear(&mut self, agent: &Agent, name: &str, event: Event<IpBlock>, changed: &impl Fn(&IpBlock)) {
-        // What a watch has told before it was ended may come after.
+        // Events that a watch sent before it was stopped may arrive afterwards.
         let Some(watch) = self.watches.get_mut(name) else {
             return;
         };
@@ -349,7 +351,7 @@ impl Follower {
     }
 }
 
-/// All that there is to know of one block.
+/// Watches one block.
 fn one(blocks: Api<IpBlock>, name: String) -> impl Stream<Item = Told> + Send {
     let this = watcher::Config::default().fields(&format!("metadata.name={name}"));
     watcher(blocks, this)
@@ -357,19 +359,19 @@ fn one(blocks: Api<IpBlock>, name: String) -> impl Stream<Item = Told> + Send {
         .map(move |event| (name.clone(), event))
 }
 
-/// What a list has told.
+/// The result of a list.
 struct All {
     begun: Instant,
-    /// What was known before.
+    /// The blocks that were known before.
     before: Vec<Arc<IpBlock>>,
     blocks: Vec<IpBlock>,
 }
 
-/// All blocks of this node's name.
+/// Lists all blocks of this node's name.
 async fn listed(agent: &Agent, before: Vec<Arc<IpBlock>>) -> Result<All, Trouble> {
     let begun = Instant::now();
     let fields = format!("spec.owner.node={}", agent.config.node);
-    // So none of them is missing but those that are gone.
+    // With at least this version, the list lacks a known block only if the block is gone.
     let newest = before
         .iter()
         .map(|block| version(&**block))
@@ -382,11 +384,11 @@ async fn listed(agent: &Agent, before: Vec<Arc<IpBlock>>) -> Result<All, Trouble
     })
 }
 
-/// When the blocks are listed next. Agents that started together do not list together.
+/// When the blocks are listed next. The random share keeps agents that started together from listing together.
 struct Due {
     last: tokio::time::Instant,
     share: f64,
-    /// If not as seldom as the size of the cluster asks for.
+    /// The pause, if it is shorter than the period for the size of the cluster.
     pause: Option<Duration>,
 }
 

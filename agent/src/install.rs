@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts both plugins where the container runtime of a node looks for them, and takes them away again.
+//! Installs both plugins where the container runtime of a node looks for them, and uninstalls them.
 //!
-//! Holds always, whatever instruction a process dies at: a plugin's name stands for one whole program, the old or the new
-//! one. Whatever runs goes on, since a rename gives away the name and not the file. What is not rdmanet's is neither
-//! overwritten nor removed unless that was asked for.
+//! Invariant: wherever the process is killed, a plugin's name stands for one complete program, the old or the new one. A plugin
+//! that is running continues, since a rename changes the name and not the file. A file that is not rdmanet's is neither
+//! overwritten nor removed unless the administrator asked for that.
 //!
-//! Needs no Kubernetes: an init container does it before the agent starts.
+//! Needs no Kubernetes: an init container runs it before the agent starts.
 
 mod directory;
 mod distribution;
@@ -65,7 +65,7 @@ pub struct Install {
 }
 
 impl Target {
-    /// The directory of plugins, as the node calls it, and how it was found.
+    /// The directory of plugins, as a path on the node, and how it was found.
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::Ambiguous`]: nothing is guessed.
@@ -84,9 +84,9 @@ impl Target {
     }
 }
 
-/// Installs both plugins; `out` is told what was done, one sentence a line.
+/// Installs both plugins. Writes what was done to `out`, one sentence a line.
 ///
-/// Both are written and tried before the first is renamed, so that a full disk changes nothing.
+/// Both are written and tested before the first is renamed, so that a full disk changes nothing.
 ///
 /// # Errors
 /// [`Error`]: then no plugin was replaced, unless the very renaming failed.
@@ -129,8 +129,9 @@ pub fn install(wanted: &Install, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// The names of peers that cni-ipoib is to have: the wanted ones, and those that it has. A pod whose network names such a
-/// type needs it for DEL, so a name that is not wanted any more is kept up to date and goes with the plugins.
+/// The names of peers under which cni-ipoib is installed: the requested ones, and those that it already has. A pod whose network
+/// names such a type needs the name for DEL. So a name that is no longer requested is still updated, and is removed together with
+/// the plugins.
 fn peers(directory: &Directory, wanted: &[&'static str]) -> Result<Vec<&'static str>, Error> {
     let mut names = Vec::new();
     for name in PEERS {
@@ -147,7 +148,7 @@ fn say(out: &mut dyn Write, sentence: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{sentence}");
 }
 
-/// `path` of the node as this process reaches it.
+/// `path` of the node, as a path of this process.
 fn on_host(host: &Path, path: &Path) -> PathBuf {
     host.join(path.strip_prefix("/").unwrap_or(path))
 }

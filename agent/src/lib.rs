@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent of a node: what Kubernetes knows of addresses, and what this node does about it.
+//! The agent of a node: reads pools and blocks from the API server, and claims blocks and addresses for this node.
 //!
-//! Holds always: a node hands out addresses of a block only while the block's object names it as owner, or while nobody
-//! can have been given the block since it did.
+//! Invariant: a node allocates addresses of a block only while the block's object names the node as owner, or while no other node
+//! can have been given the block since the object did.
 
-// What this crate shares with the controller stands in crate `api`, under the same names.
+// Crate `api` has the modules that agent and controller share. They are re-exported under the same names.
 pub use ::api;
 pub use ::api::{
     client, cluster, grid, ground, http, listing, object, patience, recorder, sticky, supervisor, wishes,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listens to the kernel for what happens to the node's links: a port without carrier, a bond that goes on over another
-//! port. Metrics and Events tell what happened, a condition of the Node what is the case.
+//! Watches the node's links through netlink: ports without carrier, and bonds that switch to another port. Metrics and Events
+//! report changes, and a condition of the Node reports the current state.
 //!
-//! Holds always: the condition is made from what the links are when it is made, never from what was heard, so that a message
-//! of the kernel that is lost or late changes nothing but when.
+//! Invariant: the condition is computed from the links at the time of its write, never from the events that were received. So a
+//! kernel message that is lost or late only delays the write.
 
 mod memory;
 mod scope;
@@ -29,24 +29,24 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// How long after a failure the kernel is asked again.
+/// The pause after a netlink failure.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Changes that wait to become Events.
+/// The number of changes that may wait to be published as Events.
 const UNTOLD: usize = 64;
 
-/// What is known of a link.
+/// The state of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Link {
     name: String,
-    /// An administrator has not set it down.
+    /// The link is administratively up.
     enabled: bool,
     up: bool,
-    /// The link that a bond goes over.
+    /// The active port of a bond, by index.
     active: Option<u32>,
 }
 
-/// Listens and tells until `stop`.
+/// Watches links and reports changes until `stop`.
 pub async fn run(agent: Arc<Agent>, stop: CancellationToken) {
     let heard = Notify::new();
     let (changes, queue) = mpsc::channel(UNTOLD);
@@ -63,14 +63,14 @@ pub async fn run(agent: Arc<Agent>, stop: CancellationToken) {
     }
 }
 
-/// Who is told of what is heard. Nobody of them is waited for: the kernel drops what is not read in time.
+/// The receivers of link events. The listener never waits for them: the kernel drops messages that are not read in time.
 struct Ears<'a> {
     agent: &'a Agent,
     heard: &'a Notify,
     changes: mpsc::Sender<Change>,
 }
 
-/// Listens for ever; starts anew if the kernel has had more to say than was read.
+/// Listens for ever. Restarts if messages of the kernel were lost.
 async fn listen(ears: &Ears<'_>) {
     let mut known = HashMap::new();
     loop {
@@ -86,7 +86,7 @@ async fn listen(ears: &Ears<'_>) {
     }
 }
 
-/// Listens until something the kernel said is lost; `known` says what was told of before.
+/// Listens until a message of the kernel is lost. `known`: the links that were reported before.
 async fn hear(ears: &Ears<'_>, known: &mut HashMap<u32, Link>) -> Result<(), rtnetlink::Error> {
     let Ears { agent, heard, .. } = ears;
     let (connection, handle, mut messages) = new_multicast_connection(&[MulticastGroup::Link])
@@ -133,7 +133,8 @@ async fn hear(ears: &Ears<'_>, known: &mut HashMap<u32, Link>) -> Result<(), rtn
     ))
 }
 
-/// Physical ports and bonds: what pods' links hang from. Others come and go with pods, unless `scope` names them.
+/// Reads physical ports and bonds, to which pods' links are attached. Other links are created and deleted with pods, and count
+/// only if `scope` names them.
 fn read(message: &LinkMessage, scope: &Scope) -> Option<Link> {
     let mut link = Link {
         name: String::new(),
@@ -171,7 +172,7 @@ fn read(message: &LinkMessage, scope: &Scope) -> Option<Link> {
     (fabric && hardware_or_bond || scope.names([link.name.as_str()])).then_some(link)
 }
 
-/// Something that people should hear of.
+/// A change that becomes an Event.
 #[derive(Debug, PartialEq, Eq)]
 struct Change {
     warning: bool,
@@ -179,10 +180,11 @@ struct Change {
     note: String,
 }
 
-/// What `now` says that `before` did not; `known` has the names of links.
+/// The changes from `before` to `now`. `known` has the names of links.
 fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<Change> {
     let mut changes = Vec::new();
-    // One that is set down has lost nothing: so begins a link's way into a pod, and out of service.
+    // A link that an administrator sets down has not lost carrier. A link is also set down before it moves into a pod or is taken
+    // out of service.
     if before.up != now.up && now.enabled {
         let (reason, what) = if now.up {
             (event::LINK_UP, "has carrier again")
@@ -231,14 +233,14 @@ impl Ears<'_> {
 async fn tell(agent: &Agent, mut queue: mpsc::Receiver<Change>) {
     while let Some(change) = queue.recv().await {
         if queue.is_empty() {
-            // The first of what may be many, on this node and on all others.
+            // More changes may follow, on this node and on all others.
             tokio::time::sleep(condition::turn(agent.known_nodes(), fastrand::f64())).await;
         }
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
             name: Some(agent.config.node.clone()),
-            // What kubectl looks for in Events of nodes.
+            // kubectl selects Events of a Node by this UID.
             uid: Some(agent.config.node.clone()),
             ..ObjectReference::default()
         };

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One agent at a time works on a node: a second one, as during an update, waits for the first to end.
+//! Only one agent at a time works on a node. A second one, as during an update, waits until the first ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// The node, for as long as this lives.
+/// The lock of the node, held until this value is dropped.
 #[derive(Debug)]
 pub struct NodeLock(#[expect(dead_code, reason = "held for its flock(2)")] File);
 
 impl NodeLock {
-    /// Waits until no other agent has the node.
+    /// Waits until no other agent holds the lock.
     ///
     /// # Errors
     /// Those of the file system.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process: flags and errands.
+//! The program `rdmanet-agent`: flags and subcommands.
 
 use agent::client;
 use agent::config::Config;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Speaks plain sentences: a person reads them with `kubectl logs`, or in the description of a pod that does not start.
+/// Prints plain sentences: an administrator reads them with `kubectl logs`, or in the description of a pod that does not start.
 fn run_errand(errand: &Errand) -> ExitCode {
     let mut out = io::stdout().lock();
     let done = match errand {
@@ -61,7 +61,7 @@ fn run_errand(errand: &Errand) -> ExitCode {
     }
 }
 
-/// There is nobody to tell if stderr is closed.
+/// If stderr is closed, the error cannot be reported.
 fn complain(sentence: &str) {
     let _ = writeln!(io::stderr(), "rdmanet-agent: {sentence}");
 }

@@ -38,7 +38,7 @@ struct OfSource {
     source: &'static str,
 }
 
-/// All of them.
+/// All metrics of the agent.
 pub struct Metrics {
     answers: Durations,
     cut: Family<OfPool, Counter>,
@@ -189,7 +189,8 @@ impl Metrics {
             .set(i64::try_from(used).unwrap_or(i64::MAX));
     }
 
-    /// This node has no part of the pool any more; a number that is not updated would be read as a state.
+    /// This node has no part of the pool any more. Its gauges are removed: a gauge that is not updated would be read as the
+    /// current state.
     pub(crate) fn holds_nothing(&self, pool: &PoolName) {
         self.blocks.remove(&of(pool));
         self.addresses.remove(&of(pool));
@@ -239,7 +240,7 @@ impl Metrics {
         self.answered_of(pool.to_string(), verb, reply);
     }
 
-    /// A question about a pool that does not exist, whose name is no label.
+    /// A request for a pool that does not exist. The name of such a pool is not used as a label.
     pub(crate) fn answered_unknown(&self, verb: Verb, reply: &Reply) {
         self.answered_of("(unknown)".to_owned(), verb, reply);
     }
@@ -269,7 +270,7 @@ impl Metrics {
         }
     }
 
-    /// The link is not on the node any more; a number that nobody renews would be taken for a state.
+    /// The link has left the node. Its gauge is removed: a gauge that is not updated would be read as the current state.
     pub(crate) fn link_gone(&self, name: &str) {
         let link = OfLink {
             link: name.to_owned(),

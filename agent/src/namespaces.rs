@@ -27,7 +27,7 @@ const IDLE_CHECK: Duration = Duration::from_secs(60);
 
 type Labels = BTreeMap<String, String>;
 
-/// What the watch has reported.
+/// The state of the watch.
 #[derive(Debug)]
 pub struct Namespaces(watch::Sender<State>);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! This node's files, as `ipam` keeps them. Everything that blocks runs on a thread for that.
+//! This node's files, through the store of `ipam`. Blocking operations run on a thread for blocking work.
 //!
-//! Holds always: `pool.json` is written under the store's lock, from what it said while the lock was held.
+//! Invariant: `pool.json` is written under the store's lock, based on the content that was read under the same lock.
 
 use block::{Held, Mode, Use};
 use common::cni::{Code, Error};
@@ -21,17 +21,17 @@ pub struct Stores {
     disk: Arc<dyn Disk + Send + Sync>,
 }
 
-/// What a node's files have of one pool.
+/// What a node's files contain about one pool.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
     /// The file; none if this node has no part of the pool.
     pub file: Option<PoolFile>,
-    /// How far each of the blocks that were asked about is used, in their order.
+    /// The use of each requested block, in the order of the request.
     pub usage: Vec<Use>,
 }
 
 impl Stores {
-    /// Those below `data_dir`.
+    /// The stores below `data_dir`.
     pub fn new(data_dir: PathBuf) -> Self {
         Self {
             data_dir: data_dir.into(),
@@ -55,7 +55,7 @@ impl Stores {
         KernelClock.since_boot()
     }
 
-    /// The pools that this node has files of.
+    /// The pools that have files on this node.
     pub fn pools(&self) -> Vec<PoolName> {
         let entries = std::fs::read_dir(self.data_dir.join(POOLS))
             .into_iter()
@@ -65,13 +65,13 @@ impl Stores {
         entries.filter_map(name).collect()
     }
 
-    /// Whether this node has a `pool.json` of `pool`.
+    /// Whether this node has a `pool.json` for `pool`.
     pub fn has_file(&self, pool: &PoolName) -> bool {
         let folder = self.data_dir.join(POOLS).join(pool.as_str());
         folder.join("pool.json").exists()
     }
 
-    /// Does `work` on the store of `pool`, on a thread that may block.
+    /// Runs `work` on the store of `pool`, on a thread for blocking work.
     ///
     /// # Errors
     /// Those of `work`.
@@ -110,7 +110,7 @@ impl Stores {
         self.with(pool, |store| store.leases()).await
     }
 
-    /// The addresses of `pool` whose leases have ended and whose objects are to go.
+    /// The addresses of `pool` whose leases have ended and whose objects must be released.
     ///
     /// # Errors
     /// [`Code::IO`].
@@ -122,14 +122,14 @@ impl Stores {
         self.with(pool, |store| store.releases()).await
     }
 
-    /// What the files have of `pool`, and of each of `blocks`.
+    /// Reads the file of `pool` and the use of each of `blocks`.
     ///
     /// # Errors
     /// [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
     pub async fn holdings(&self, pool: &PoolName, blocks: Vec<IpNetwork>) -> Result<Holdings, Error> {
         self.with(pool, move |store| {
             let locked = store.enter_existing()?;
-            // Leases may be there without a file.
+            // Leases may exist without a file.
             let file = store.pool()?;
             let usage = match locked {
                 Some(locked) => usage(&locked, file.as_ref(), &blocks)?,
@@ -140,7 +140,8 @@ impl Stores {
         .await
     }
 
-    /// Lets `change` change the file of `pool` under the store's lock; nothing is written if it says no.
+    /// Changes the file of `pool` under the store's lock. If `change` returns none, nothing is written. Returns whether the file
+    /// was written.
     ///
     /// # Errors
     /// Those of `change`, [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
@@ -161,7 +162,7 @@ impl Stores {
     }
 }
 
-/// How far each of `blocks` is used, where the file says this of the pool.
+/// The use of each of `blocks`, if `file` is the content of the pool's file.
 ///
 /// # Errors
 /// [`Code::IO`], [`Code::STORE_CORRUPT`].
@@ -178,7 +179,7 @@ pub fn usage(locked: &Locked<'_>, file: Option<&PoolFile>, blocks: &[IpNetwork])
         .collect())
 }
 
-/// The block called `name` as the file has it.
+/// The block `name` as the file stores it.
 pub fn held(file: Option<&PoolFile>, name: &str) -> Option<Held> {
     let block = file?.blocks.iter().find(|block| block.name == name)?;
     Some(Held {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The unix socket that plugins ask on: one line of JSON each way.
+//! The unix socket for plugins: one line of JSON as request, one as reply.
 //!
-//! Holds always: whoever is slow, silent or sends nonsense costs nobody else anything, and gets an answer that says so.
+//! Invariant: a client that is slow, silent or sends invalid data does not delay other clients. A client that sends invalid data
+//! gets an error.
 
 use crate::agent::Agent;
 use crate::contact::Source;
@@ -23,23 +24,23 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Questions that are answered at the same time; others wait in the socket's queue.
+/// The number of requests that are handled at the same time. Others wait in the socket's queue.
 const AT_ONCE: usize = 1024;
 
-/// How much of the time that a plugin has may pass in waiting for others: what is left is enough for the plugin's next question.
+/// The part of a plugin's time that may pass while waiting for other nodes. The rest is enough for the plugin's next request.
 const WAIT: f64 = 0.6;
 
-/// How often the pools are looked at while they have not been read yet.
+/// How often the agent checks for the pool while the first list of pools is not complete.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How often a question is asked again where no end of a wish is heard.
+/// How often a request is repeated if no wish ends meanwhile.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Finds the worker of a pool, and starts one for a pool that has none.
 pub type Workers = Arc<dyn Fn(&PoolName) -> mpsc::Sender<Message> + Send + Sync>;
 
-/// Makes the socket, for root alone. One of a dead agent is replaced; that there is no other living one is settled by the
-/// node's lock.
+/// Creates the socket, for root alone. Replaces the socket of a dead agent. The node's lock ensures that no other agent is
+/// running.
 ///
 /// # Errors
 /// Those of the file system.
@@ -56,8 +57,8 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Answers until `stop`. A socket that somebody has removed meanwhile, such as whoever tidies up `/run`, is made anew: an agent
-/// that runs and cannot be reached looks well to everybody but plugins.
+/// Accepts connections until `stop`. If the socket was removed meanwhile, for example by a tool that cleans `/run`, creates it
+/// again: an agent that runs without its socket looks healthy to everything but plugins.
 pub async fn run(mut listener: UnixListener, agent: Arc<Agent>, workers: Workers, supervisor: Supervisor) {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let path = agent.config.socket.clone();
@@ -92,7 +93,7 @@ pub async fn run(mut listener: UnixListener, agent: Arc<Agent>, workers: Workers
     }
 }
 
-/// Another socket in place of one that somebody has removed.
+/// Creates a new socket if the old one was removed.
 fn replaced(path: &Path) -> Option<UnixListener> {
     if path.exists() {
         return None;
@@ -135,16 +136,16 @@ async fn attend(stream: UnixStream, agent: &Agent, workers: &Workers) {
     };
     if let Ok(mut text) = serde_json::to_vec(&reply) {
         text.push(b'\n');
-        // Whoever told without waiting is gone by now.
+        // A client that does not wait for the reply is gone by now.
         let _ = writer.write_all(&text).await;
     }
 }
 
-/// Refuses a pool that neither the API server nor this node's files know. The name comes from a network, which tenants may write: each
-/// worker and each label of a metric lives as long as the process.
+/// Rejects a pool that neither the API server nor this node's files have. The name comes from a network, which tenants may write.
+/// Each worker and each label of a metric lives as long as the process.
 async fn refuse_unknown(request: &Request, asked: Instant, agent: &Agent) -> Option<Reply> {
     let pool = &request.pool;
-    // What a DEL has left to release may be all that there is of a pool.
+    // Releases that a DEL left may be all that this node has of a pool.
     let releases = request.verb == Verb::Release && agent.stores.pools().contains(pool);
     let is_known = || {
         let told = agent.pools.get(&ObjectRef::new(pool.as_str())).is_some();
@@ -168,7 +169,7 @@ async fn refuse_unknown(request: &Request, asked: Instant, agent: &Agent) -> Opt
     Some(reply)
 }
 
-/// What plugins are told of a pool that does not exist.
+/// The error for a pool that does not exist.
 pub fn unknown(pool: &PoolName) -> Error {
     Error::new(
         Code::POOL_UNKNOWN,
@@ -178,8 +179,8 @@ pub fn unknown(pool: &PoolName) -> Error {
     )
 }
 
-/// The answer of the pool's worker; asked again as long as it says that there may be a better one in a moment. The worker itself waits
-/// for nobody.
+/// Gets the answer of the pool's worker. Repeats the request while the worker answers [`Answer::Later`]. The worker itself does
+/// not wait.
 async fn answer(request: &Request, asked: Instant, agent: &Agent, workers: &Workers) -> Reply {
     if let Some(refusal) = refuse_unknown(request, asked, agent).await {
         return refusal;
@@ -189,7 +190,7 @@ async fn answer(request: &Request, asked: Instant, agent: &Agent, workers: &Work
     let told = pool.map_or(0, |pool| version(&*pool));
     let last = asked + request.within().mul_f64(WAIT);
     loop {
-        // Heard from here on, so that no end is missed.
+        // Subscribed before the request is sent, so that no end of a wish is missed.
         let ends = agent.wishes.ends();
         let (answer, receiver) = oneshot::channel();
         let question = Question {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tables of `docs/` have what the code has, no more and no less.
+//! Checks that the tables of `docs/` list exactly what the code has.
 
 use crate::api::IpPool;
 use kube::CustomResourceExt;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const OPERATE: &str = include_str!("../../docs/operate.md");
 const POOLS: &str = include_str!("../../docs/pools.md");
 
-/// What stands in backticks, or the bare word, in one column of the tables below a heading.
+/// The entries of one column of the tables below a heading: the text in backticks, or the bare word.
 fn column(page: &str, heading: &str, column: usize) -> BTreeSet<String> {
     let start = page.find(&format!("\n## {heading}\n")).expect(heading) + 1;
     let section = &page[start + 3..];
@@ -69,7 +69,7 @@ fn the_condition_of_a_node_and_its_reasons_are_explained() {
 #[test]
 fn every_event_is_explained() {
     let mut reasons = constants(include_str!("../../api/src/pool/status.rs"), "reason");
-    // Of conditions that have ended, which no Event tells.
+    // Reasons of conditions that have ended; no Event has them.
     for quiet in ["None", "Room"] {
         assert!(reasons.remove(quiet));
     }
@@ -122,7 +122,7 @@ fn every_key_of_a_pool_is_explained() {
                 continue;
             }
         };
-        // The second of two keys in one row goes without the prefix.
+        // The second of two keys in one row has no prefix.
         keys.extend(members.as_object().unwrap().keys().map(|member| {
             let alone = ["end", "gw", "v6"].contains(&member.as_str());
             if alone {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast an agent is.
+//! The periods of an agent.
 
 use super::*;
 use clap::Parser;

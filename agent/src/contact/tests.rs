@@ -46,7 +46,7 @@ fn a_source_without_errors_for_a_while_is_not_lost_any_more() {
     state.fails("gone".to_owned(), begun + TROUBLE);
     let calm = begun + TROUBLE + CALM;
     assert!(state.complaint(Source::Blocks, calm).is_none());
-    // The next error is a first one again.
+    // The next error counts as the first one again.
     state.fails("gone".to_owned(), calm);
     assert!(state.complaint(Source::Blocks, calm).is_none());
 }

@@ -29,7 +29,7 @@ fn watch() -> Watch {
     }
 }
 
-/// What `events` mean to node `n`, one after another.
+/// The meanings of `events` for node `n`, one after another.
 fn meanings(events: &[Event<IpBlock>]) -> Vec<Meaning> {
     let mut watch = watch();
     events.iter().map(|event| watch.meaning(event, "n")).collect()
@@ -135,7 +135,7 @@ fn the_watch_of_a_deleted_block_is_over_once_no_claim_can_arrive_any_more() {
     watch.meaning(&Event::Delete(block("n")), "n");
     assert!(!watch.is_over(Instant::now()));
     assert!(watch.is_over(later));
-    // It was made again.
+    // The block was created again.
     watch.meaning(&Event::Apply(block("n")), "n");
     assert!(!watch.is_over(later));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The directory of plugins of a node, while nobody else installs into it.
+//! The directory of plugins of a node, locked against other installations.
 //!
-//! Holds always: a plugin's name changes hands by rename(2) only; what a killed installation left is gone after the next.
+//! Invariant: a plugin's name changes only by rename(2). Files that a killed installation left are removed by the next one.
 
 use super::{Error, Origin, Plugin};
 use nix::errno::Errno;
@@ -19,33 +19,33 @@ use std::time::{Duration, Instant};
 /// How long to wait for another installation, which takes less than a second.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// How long what was written may seem to be written still: a program that another thread starts at the same time has the file
-/// open until it is another program.
+/// How long a new program may fail with `ETXTBSY`: a process that another thread forks at the same time has the file open for
+/// writing until it calls exec.
 const BUSY: Duration = Duration::from_secs(2);
 
 /// A directory of plugins, locked.
 #[derive(Debug)]
 pub struct Directory {
-    /// As this process reaches it.
+    /// The path as this process sees it.
     path: PathBuf,
     handle: File,
 }
 
-/// A plugin that has been looked into its place.
+/// A plugin that has been compared with the file in its place.
 #[derive(Debug)]
 pub(super) enum Fitted {
-    /// It is there already, byte by byte.
+    /// The same file is already installed.
     Same {
         /// Its name.
         name: &'static str,
         /// Its version.
         version: String,
     },
-    /// It lies beside its place.
+    /// The plugin was written beside its place.
     Written(Written),
 }
 
-/// A plugin that was written, tried, and waits for its name. Dropped before it got it, it is removed.
+/// A plugin that was written and tested, and waits for its rename. If it is dropped before that, its file is removed.
 #[derive(Debug)]
 pub(super) struct Written {
     name: &'static str,
@@ -69,14 +69,14 @@ impl Directory {
             source,
         };
         let handle = open_inside(host, path).map_err(failed)?;
-        // Where the node's links lead, such as `data/current` of an older k3s.
+        // The path after all symbolic links of the node, such as `data/current` of an older k3s.
         let real = fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd())).map_err(failed)?;
         let opened = Self { path: real, handle };
         opened.lock(path)?;
         Ok(opened)
     }
 
-    /// The lock is the directory's own, so that none is left behind.
+    /// Locks the directory itself, so that no lock file is left behind.
     fn lock(&self, shown: &Path) -> Result<(), Error> {
         let deadline = Instant::now() + WAIT;
         loop {
@@ -101,30 +101,31 @@ impl Directory {
         }
     }
 
-    /// Where `name` lies.
+    /// The path of `name`.
     pub(super) fn entry(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Where `name` is kept while one of ours has its name.
+    /// The path under which a foreign program `name` is kept while ours has its name.
     pub(super) fn aside(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.foreign"))
     }
 
-    /// Where the next `name` is written. Runtimes look for names that configurations have, and none begins with a dot.
+    /// The path at which a new `name` is written. Runtimes look for the names in configurations, and none of these begins with a
+    /// dot.
     pub(super) fn new_entry(&self, name: &str) -> PathBuf {
         self.path.join(format!(".{name}.new"))
     }
 
-    /// Where `name` waits while it is looked once more whether a pod needs it.
+    /// The path under which `name` waits while uninstall checks once more whether a pod needs it.
     pub(super) fn gone_entry(&self, name: &str) -> PathBuf {
         self.path.join(format!(".{name}.gone"))
     }
 
-    /// Writes `plugin` beside its place and sees whether it runs there.
+    /// Writes `plugin` beside its place and tests whether it runs there.
     ///
     /// # Errors
-    /// [`Error`]; nothing is left then.
+    /// [`Error`]: then no file is left.
     pub(super) fn fit(&self, plugin: &Plugin, replace_foreign: bool) -> Result<Fitted, Error> {
         let path = self.entry(plugin.name);
         let new = self.new_entry(plugin.name);
@@ -132,7 +133,7 @@ impl Directory {
         remove_if_there(&self.gone_entry(plugin.name))?;
         let (before, content) = Origin::of(&path, plugin.program)?;
         if matches!(before, Origin::Ours { .. }) && content == plugin.content {
-            // An earlier one may have been made so by hand.
+            // An earlier file may have been installed by hand, with another mode.
             set_mode(&path)?;
             return Ok(Fitted::Same {
                 name: plugin.name,
@@ -170,7 +171,7 @@ impl Directory {
         Ok(Fitted::Written(written))
     }
 
-    /// Makes the names last: after this a power loss brings no old one back.
+    /// Syncs the names: after this a power loss does not bring an old one back.
     ///
     /// # Errors
     /// [`Error::Write`].
@@ -181,7 +182,7 @@ impl Directory {
         })
     }
 
-    /// Whether nothing but `names` is in it.
+    /// Whether the directory contains nothing but `names`.
     ///
     /// # Errors
     /// [`Error::Read`].
@@ -209,7 +210,7 @@ impl Written {
                 .mode(0o755)
                 .open(&self.new)?;
             file.write_all(content)?;
-            // Whatever the umask is.
+            // The umask must not change the mode.
             file.set_permissions(Permissions::from_mode(0o755))?;
             file.sync_all()
         };
@@ -219,7 +220,7 @@ impl Written {
         })
     }
 
-    /// `VERSION` touches nothing and needs nothing.
+    /// Tests the program with `VERSION`, which changes nothing and needs nothing.
     fn try_out(&self) -> Result<(), Error> {
         let failed = |why: String| Error::DoesNotRun {
             name: self.name,
@@ -248,13 +249,13 @@ impl Written {
         Ok(())
     }
 
-    /// Gives it its name.
+    /// Renames the program to its name.
     ///
     /// # Errors
     /// [`Error::Rename`].
     pub(super) fn put_in_place(self) -> Result<(), Error> {
         if let Some(aside) = &self.aside {
-            // A second name, so that there is no moment without the first.
+            // A hard link, so that the first name exists at every moment.
             remove_if_there(aside)?;
             fs::hard_link(&self.path, aside).map_err(|source| Error::Rename {
                 from: self.path.clone(),
@@ -268,7 +269,7 @@ impl Written {
 
 impl Drop for Written {
     fn drop(&mut self) {
-        // Once it has its name this finds nothing.
+        // After the rename this finds no file.
         let _ = fs::remove_file(&self.new);
     }
 }
@@ -294,7 +295,7 @@ impl fmt::Display for Fitted {
     }
 }
 
-/// Opens a directory whose path begins at `host`, and whose symbolic links do as well.
+/// Opens `path` with `host` as root directory, also for symbolic links.
 fn open_inside(host: &Path, path: &Path) -> io::Result<File> {
     let host_dir = File::open(host)?;
     let how = OpenHow::new()
@@ -302,7 +303,7 @@ fn open_inside(host: &Path, path: &Path) -> io::Result<File> {
         .resolve(ResolveFlag::RESOLVE_IN_ROOT);
     match openat2(&host_dir, path, how) {
         Ok(handle) => Ok(handle.into()),
-        // A kernel before 5.6, or a seccomp profile that does not know the call. There only links that are relative work.
+        // A kernel before 5.6, or a seccomp profile that does not know the call. Then only relative links work.
         Err(Errno::ENOSYS | Errno::EPERM) => {
             let dir = super::on_host(host, path);
             if dir.is_dir() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where distributions of Kubernetes have their CNI plugins, and what tells one from another.
+//! Where distributions of Kubernetes keep their CNI plugins, and how to detect the distribution of a node.
 
 use super::{Error, on_host};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
-/// A distribution, or whatever sets a node up in the same way.
+/// A distribution, or another tool that sets up nodes in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
     /// kubeadm, and everything that keeps to the defaults of containerd and CRI-O: kubespray, EKS, AKS.
@@ -26,7 +26,7 @@ pub enum Distribution {
     Talos,
 }
 
-/// A distribution, or none: look at the node.
+/// The chosen distribution. None: detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice(pub Option<Distribution>);
 
@@ -91,7 +91,7 @@ impl Distribution {
             Self::Rke2 => &["/var/lib/rancher/rke2/agent/etc/containerd/config.toml"],
             Self::Microk8s => &["/var/snap/microk8s/current/args/containerd.toml"],
             Self::K0s => &["/etc/k0s/containerd.toml"],
-            // The operator decides, and writes it where it runs itself; Talos generates its configuration.
+            // On OpenShift an operator decides the directory, so no file of the node is read. Talos generates its configuration.
             Self::OpenShift | Self::Talos => &[],
         }
     }
@@ -111,7 +111,7 @@ impl Distribution {
         }
     }
 
-    /// The first sign of it on the node below `host`, in words.
+    /// The first sign of the distribution on the node below `host`, in words.
     fn seen(self, host: &Path, os: &str) -> Option<String> {
         self.signs().iter().find_map(|sign| match sign {
             Sign::Path(path) => on_host(host, Path::new(path))
@@ -157,7 +157,7 @@ fn os_value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
         .map(|(_, value)| value.trim().trim_matches(['"', '\'']))
 }
 
-/// The distribution of the node below `host`, and the sign of it.
+/// Detects the distribution of the node below `host`. Returns it with its sign.
 ///
 /// # Errors
 /// [`Error::Unknown`] without a sign, [`Error::Ambiguous`] with signs of several, such as one that was not wholly removed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why plugins could not be installed or removed, for who reads the log of an init container.
+//! Why plugins could not be installed or removed. Administrators read it in the log of an init container.
 
 use super::Use;
 use std::io;
@@ -42,15 +42,15 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// Another installation is at work.
+    /// Another installation is running.
     #[error("{}: another installation has been at work for {seconds} s; is one stuck?", .path.display())]
     Busy {
         /// The directory.
         path: PathBuf,
-        /// For how long it was waited.
+        /// How long this process waited.
         seconds: u64,
     },
-    /// The source.
+    /// The plugin to install is missing or wrong.
     #[error("{}: {why}; the image was not built as conf/image/Containerfile says", .path.display())]
     NoPlugin {
         /// The file.
@@ -117,7 +117,7 @@ pub enum Error {
         /// What happened.
         why: String,
     },
-    /// It was given its name, or lost it, and the other plugin was not.
+    /// A file could not be renamed. The other plugin may already have been renamed.
     #[error("cannot rename {} to {}: {source}; run the same again", .from.display(), .to.display())]
     Rename {
         /// From.
@@ -130,7 +130,7 @@ pub enum Error {
     /// Pods need the plugins.
     #[error("{}", in_use(.0))]
     InUse(Vec<Use>),
-    /// It cannot be told whether pods need the plugins.
+    /// Whether pods need the plugins is unknown.
     #[error("cannot tell which pods use rdmanet: {what}. Nothing was removed")]
     Unseen {
         /// What cannot be seen, and why.

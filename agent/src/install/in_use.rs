@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which pods of a node use rdmanet: by what `cni-ipoib` wrote down, by the leases of `rdma-ipam`, and by the alias of every
-//! link in a pod. Each alone may be missing: an interface need not have addresses, an address need not be on an interface of
-//! ours, and files can be deleted by hand.
+//! Finds the pods of a node that use rdmanet: by the state files of `cni-ipoib`, the leases of `rdma-ipam`, and the alias of
+//! every link in a pod. Each alone may be missing: an interface may have no addresses, an address may be on an interface of
+//! another plugin, and files can be deleted by hand.
 
 use super::{Error, on_host};
 use common::netlink::{Route, Socket};
@@ -34,7 +34,7 @@ pub struct Places {
     pub netns: PathBuf,
 }
 
-/// An interface of a pod that a plugin of ours will be asked to take away.
+/// An interface of a pod. The runtime will call a plugin of ours to delete it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Use {
     /// The network.
@@ -45,7 +45,7 @@ pub struct Use {
     pub ifname: String,
     /// `namespace/name`, where it is known.
     pub pod: Option<String>,
-    /// What tells it.
+    /// The evidence for this use.
     pub evidence: String,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Use {
     }
 }
 
-/// Every use, once, sorted by attachment.
+/// Lists each use once, sorted by attachment.
 ///
 /// # Errors
 /// [`Error::Unseen`]: what cannot be looked at is no evidence that nothing is there.
@@ -176,7 +176,7 @@ fn journal(host: &Path, state: &Path) -> Result<Vec<Use>, Error> {
     Ok(found)
 }
 
-/// Links in pods that bear our alias.
+/// Links in pods that have our alias.
 fn links(host: &Path, netns_dir: &Path) -> Result<Vec<Use>, Error> {
     let mut found = Vec::new();
     for path in entries(host, netns_dir)? {
@@ -185,7 +185,7 @@ fn links(host: &Path, netns_dir: &Path) -> Result<Vec<Use>, Error> {
         };
         let netns = match Netns::open(&path) {
             Ok(netns) => netns,
-            // It ended just now, or the file stands for none.
+            // The namespace was deleted just now, or the file is no namespace.
             Err(netns::Error::Missing { .. } | netns::Error::NotANamespace { .. }) => continue,
             Err(e) => return Err(unseen(e.to_string())),
         };
@@ -213,8 +213,8 @@ fn folders(host: &Path, dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(all)
 }
 
-/// What is in `dir`. A directory that is not there is empty if the whole file system of the node is mounted; otherwise it
-/// may be that this directory was forgotten.
+/// The entries of `dir`. If all of the node's file system is mounted, a missing directory counts as empty. Otherwise a mount of
+/// this directory may have been forgotten.
 fn entries(host: &Path, dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let unseen = |e: io::Error| Error::Unseen {
         what: format!("{}: {e}", dir.display()),
@@ -237,7 +237,7 @@ fn entries(host: &Path, dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(all)
 }
 
-/// Every Linux has one of the two (os-release(5)).
+/// Every Linux distribution has one of the two (os-release(5)).
 fn is_whole(host: &Path) -> bool {
     ["etc/os-release", "usr/lib/os-release"]
         .iter()

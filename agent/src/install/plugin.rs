@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plugin as a program: who made it, and which version it is.
+//! A plugin as a program: its origin and its version.
 
 use super::Error;
 use std::fmt;
@@ -7,20 +7,20 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The plugins. They know each other by the CNI protocol only, so that for the moment between two renames an old one works
-/// with a new one.
+/// The plugins. They use only the CNI protocol between them. So for the moment between two renames an old one works with a new
+/// one.
 pub const PLUGINS: [&str; 2] = ["rdma-ipam", "cni-ipoib"];
 
-/// Names of other projects' plugins whose configurations `cni-ipoib` reads when it is called by them.
+/// Names of other projects' plugins. If `cni-ipoib` is called by such a name, it reads the configuration of that plugin.
 pub const PEERS: [&str; 3] = ["ipoib", "macvlan", "host-device"];
 
-/// The program that has the peers' names.
+/// The program that is installed under the peers' names.
 const PEER_PROGRAM: &str = PLUGINS[1];
 
-/// What stands behind name and version in the line that each plugin says of itself, and so in its file.
+/// The text after name and version in the line that each plugin prints about itself. So the text is in the plugin's file.
 const MARK: &[u8] = b" (rdmanet): ";
 
-/// Larger than any plugin of ours; a file beyond it is somebody else's.
+/// Larger than any plugin of ours. A larger file is foreign.
 const LARGEST: u64 = 64 << 20;
 
 /// A plugin that is to be installed.
@@ -28,7 +28,7 @@ const LARGEST: u64 = 64 << 20;
 pub struct Plugin {
     /// The name of its file.
     pub name: &'static str,
-    /// The name that the program says of itself.
+    /// The name that the program has for itself.
     pub program: &'static str,
     /// Its version.
     pub version: String,
@@ -36,19 +36,19 @@ pub struct Plugin {
     pub content: Vec<u8>,
 }
 
-/// Who made what has a plugin's name.
+/// The origin of the file that has a plugin's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody: there is nothing.
+    /// There is no file.
     Nothing,
     /// rdmanet.
     Ours {
         /// The version.
         version: String,
     },
-    /// Somebody else.
+    /// Another project.
     Foreign {
-        /// What it is, for a person.
+        /// A description for the administrator.
         what: String,
     },
 }
@@ -95,13 +95,13 @@ pub(super) fn peer(name: &str) -> Result<&'static str, String> {
     known.ok_or_else(|| format!("want any of {}", PEERS.join(", ")))
 }
 
-/// The program that must be behind the name of a file for it to be ours.
+/// The program that a file of this name must be to count as ours.
 pub(super) fn program_of(name: &'static str) -> &'static str {
     if PEERS.contains(&name) { PEER_PROGRAM } else { name }
 }
 
 impl Origin {
-    /// Of the file at `path`, with its content if it is ours.
+    /// The origin of the file at `path`, and its content if it is ours.
     ///
     /// # Errors
     /// [`Error::Read`].
@@ -144,7 +144,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The version of the plugin `name` that `program` is; none if it is another program.
+/// The version of `program`; none if it is not the plugin `name`.
 fn version_of(program: &[u8], name: &str) -> Option<String> {
     let is_mark = |at: &usize| program[*at..].starts_with(MARK);
     (0..program.len().saturating_sub(MARK.len()))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Takes the plugins away from a node that no pod needs them on.
+//! Uninstalls the plugins from a node whose pods do not need them.
 //!
-//! Holds always: a pod that was attached before the plugins went finds them again, unless that was not wanted.
+//! Invariant: a pod that was attached before the uninstallation still finds the plugins, unless `--force` was given.
 
 use super::directory::{remove_if_there, rename};
 use super::plugin::program_of;
@@ -10,8 +10,7 @@ use std::io::Write;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How long an ADD that has just been started may take until it has written down what it is about to do. It takes some
-/// milliseconds.
+/// The time between the start of an ADD and its first record on disk. It takes some milliseconds.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Removes both plugins from a node, unless its pods need them
@@ -31,8 +30,8 @@ pub struct Uninstall {
     pub stay: bool,
 }
 
-/// Removes both plugins; `out` is told what was done, one sentence a line. What is not rdmanet's stays, and what was put aside
-/// for ours comes back.
+/// Removes both plugins. Writes what was done to `out`, one sentence a line. A file that is not rdmanet's stays. A foreign
+/// program that was put aside gets its name back.
 ///
 /// # Errors
 /// [`Error::InUse`], and the others; then both plugins are where they were.
@@ -54,7 +53,7 @@ pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
             Origin::Foreign { what } => say(out, format_args!("{name} is not rdmanet's and stays: {what}")),
         }
     }
-    // From here on no pod is attached any more. One that was being attached is found now.
+    // From here on no new ADD finds the plugins. An ADD that was running is found now.
     if !gone.is_empty() && !wanted.force {
         sleep(GRACE);
         if let Err(error) = unless_in_use(wanted, out) {
@@ -71,7 +70,7 @@ pub fn uninstall(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
     directory.sync()
 }
 
-/// Every name that a program of ours may have.
+/// All names under which a program of ours may be installed.
 fn names() -> impl Iterator<Item = &'static str> {
     PLUGINS.into_iter().chain(PEERS)
 }
@@ -94,14 +93,14 @@ fn unless_in_use(wanted: &Uninstall, out: &mut dyn Write) -> Result<(), Error> {
     }
 }
 
-/// Gives back the names that this removal, or one that was killed, took away.
+/// Restores the names that this removal, or an earlier one that was killed, took away.
 fn restore(directory: &Directory) -> Result<(), Error> {
     for name in names() {
         let (gone, path) = (directory.gone_entry(name), directory.entry(name));
         if !gone.exists() {
             continue;
         }
-        // Somebody has installed another one meanwhile.
+        // Another version was installed meanwhile.
         if path.symlink_metadata().is_ok() {
             remove_if_there(&gone)?;
         } else {
@@ -111,7 +110,7 @@ fn restore(directory: &Directory) -> Result<(), Error> {
     Ok(())
 }
 
-/// What had the name before a plugin of ours.
+/// Restores the foreign program that had the name before a plugin of ours.
 fn put_back(directory: &Directory, name: &str, out: &mut dyn Write) -> Result<(), Error> {
     let aside = directory.aside(name);
     if aside.symlink_metadata().is_ok() {

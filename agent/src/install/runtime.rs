@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the container runtime of a node says that it looks for plugins: its own word goes before what its distribution
-//! usually does. It can be read only where all of the node's file system is mounted.
+//! The directory of plugins according to the configuration of the node's container runtime. It takes precedence over the default
+//! of the distribution. It can be read only if all of the node's file system is mounted.
 
 use super::{Distribution, on_host};
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml_edit::{DocumentMut, Item};
 
-/// The directory that a configuration of `distribution`'s runtime names and that is there, with the file that says so.
-/// What cannot be read says nothing.
+/// The directory that the configuration of `distribution`'s runtime names, if it exists, and the file that names it. A file that
+/// cannot be read is ignored.
 pub(super) fn plugin_dir(host: &Path, distribution: Distribution) -> Option<(PathBuf, &'static str)> {
     distribution.runtime_files().iter().find_map(|file| {
         let text = fs::read_to_string(on_host(host, Path::new(file))).ok()?;
         let config: DocumentMut = text.parse().ok()?;
-        // Absolute, and not a template that somebody fills in later.
+        // An absolute path, and not a template that is filled in later.
         let usable =
             |dir: &&str| dir.starts_with('/') && !dir.contains('$') && on_host(host, Path::new(dir)).is_dir();
         let dir = containerd(&config)

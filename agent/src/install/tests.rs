@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! On trees that look like nodes. What takes root or a real plugin is in `tests/deploy`.
+//! Runs on directories that look like the root of a node. Tests that need root or a real plugin are in `tests/deploy`.
 
 mod detect;
 mod place;
@@ -24,7 +24,7 @@ impl Node {
         node
     }
 
-    /// One with the directory of plugins that most have.
+    /// A node with the usual directory of plugins.
     fn usual() -> Self {
         let node = Self::new();
         node.write("/var/lib/kubelet/kubeadm-flags.env", "");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The condition of the Node object that says whether its links carry, by which schedulers and people may go.
+//! The Node condition that reports whether the node's links have carrier, for schedulers and administrators.
 //!
-//! Holds always: between two writes lies [`EVERY`] at least, whatever the links do; after the last change the condition says
-//! what is the case, or the log why it cannot.
+//! Invariant: two writes are at least [`EVERY`] apart, however often links change. After the last change either the condition has
+//! the current state, or the log has the reason why it could not be written.
 
 use super::Scope;
 use super::memory::Memory;
@@ -17,20 +17,21 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// At least so much lies between two writes; a shorter `--mirror` makes it shorter.
+/// The shortest time between two writes. A shorter `--mirror` makes it shorter.
 pub const EVERY: Duration = Duration::from_secs(10);
 
-/// How often a refused write is tried again, at last: the role may be given while the agent runs.
+/// The longest pause after a rejected write. The role may be granted while the agent runs.
 const REFUSED: Duration = Duration::from_secs(300);
 
-/// The same for one that was not answered.
+/// The longest pause after a write without an answer.
 const UNANSWERED: Duration = Duration::from_secs(60);
 
-/// Writes to Nodes that all agents make together in a second, at most, when a switch or the subnet manager restarts and all nodes
-/// have something to report. Each write is sent to everything that watches Nodes.
+/// The maximum number of writes per second to Nodes, of all agents together, when a switch or the subnet manager restarts and all
+/// nodes report a change. The API server sends each write to every watch of Nodes.
 const WRITES_A_SECOND: f64 = 200.0;
 
-/// How long a node with this `chance` (0 to 1) waits before it reports what all may have to report, in a cluster of so many nodes.
+/// How long a node with this `chance` (0 to 1) waits before it reports something that all nodes may have to report. `nodes`: the
+/// number of nodes of the cluster.
 pub fn turn(nodes: u64, chance: f64) -> Duration {
     let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
     let all = f64::from(nodes) / WRITES_A_SECOND;
@@ -42,14 +43,14 @@ pub fn turn(nodes: u64, chance: f64) -> Duration {
     }
 }
 
-/// Looks whenever something was `heard`, and now and then without; writes what differs.
+/// Checks the links after each event (`heard`), and now and then without one. Writes the condition if it differs.
 pub(super) async fn keep(agent: &Agent, heard: &Notify) {
     let every = agent.config.mirror.min(EVERY);
     let mut memory = Memory::read(&agent.config.data_dir);
     let mut teller = Teller::default();
     let mut pause = Duration::ZERO;
     loop {
-        // What is over within a moment is told by Events and metrics alone.
+        // A change that lasts only a moment is reported by Events and metrics alone.
         sleep(every / 10 + std::mem::take(&mut pause)).await;
         let rest = match sight().await {
             Ok(sight) => {
@@ -60,7 +61,7 @@ pub(super) async fn keep(agent: &Agent, heard: &Notify) {
                         sleep(every).await;
                         continue;
                     }
-                    // A port's state changes without a word about its link.
+                    // The state of an RDMA port may change without an event about its link.
                     Ok(false) if !calm => every,
                     Ok(false) => agent.config.confirm_every(),
                     Err(e) => {
@@ -75,7 +76,7 @@ pub(super) async fn keep(agent: &Agent, heard: &Notify) {
             }
         };
         tokio::select! {
-            // All nodes of a fabric may hear of the same thing now; the look that counts is the one after the pause.
+            // All nodes of a fabric may see the same event now. The condition is computed after the pause.
             () = heard.notified() => pause = turn(agent.known_nodes(), fastrand::f64()),
             () = sleep(rest) => {}
         }
@@ -101,7 +102,7 @@ fn judge(agent: &Agent, sight: &Sight, memory: &mut Memory) -> Option<Verdict> {
     verdict
 }
 
-/// What the condition becomes; none if there is to be none.
+/// The new condition; none if the Node should have no such condition.
 fn wanted(scope: &Scope, verdict: Option<Verdict>, is_told: bool) -> Option<NodeCondition> {
     let (status, reason, message) = match verdict {
         Some(verdict) if verdict.well => ("True", verdict.reason, verdict.message),
@@ -120,22 +121,22 @@ fn wanted(scope: &Scope, verdict: Option<Verdict>, is_told: bool) -> Option<Node
     })
 }
 
-/// Whoever writes.
+/// Writes the condition, and remembers its failures.
 #[derive(Default)]
 struct Teller {
-    /// The API server was asked once what it says.
+    /// The current condition was read from the API server once.
     asked: bool,
     failures: u32,
-    /// What the log has said last of why nothing is written.
+    /// The last logged reason why nothing is written.
     complaint: Option<String>,
 }
 
 impl Teller {
-    /// Makes the condition say `verdict`, and says whether that took a write. A Node on which nothing counts and that never
-    /// had the condition gets none, and with `--links none` it loses it.
+    /// Writes `verdict` into the condition if that differs. Returns whether a write was needed. If no link counts and the Node
+    /// never had the condition, none is created. With `--links none` an existing condition is removed.
     async fn tell(&mut self, agent: &Agent, verdict: Option<Verdict>) -> Result<bool, Failure> {
         let told = || agent.node_condition(kind::LINKS_READY);
-        // Nobody but this agent makes the condition.
+        // Only this agent writes the condition.
         if verdict.is_none() && self.asked && told().is_none() {
             return Ok(false);
         }
@@ -158,7 +159,7 @@ impl Teller {
         Ok(true)
     }
 
-    /// How long to wait after a failure, of which the log tells once.
+    /// How long to wait after a failure. Each failure is logged once.
     fn after(&mut self, failure: &Failure, every: Duration) -> Duration {
         self.failures = self.failures.saturating_add(1);
         let complaint = failure.to_string();
@@ -175,7 +176,7 @@ impl Teller {
             _ => UNANSWERED,
         };
         let doubled = every.saturating_mul(1 << self.failures.min(10));
-        // Not all agents of a cluster at once.
+        // Spreads out the retries of the agents of a cluster.
         doubled.min(most.max(every)).mul_f64(0.75 + fastrand::f64() / 2.0)
     }
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which links have had carrier on this node, over restarts and reboots: a port that does not come back after one is missed.
+//! Remembers, over restarts and reboots, which links have had carrier on this node. A port that has no carrier after a reboot is
+//! then reported as down.
 //!
-//! It is written without a sync. If it is lost, a port counts from when it has carrier again.
+//! The file is written without a sync. If it is lost, a port counts only once it has carrier again.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The file, and what it says.
+/// The file and its content.
 #[derive(Debug)]
 pub(super) struct Memory {
     file: PathBuf,
@@ -21,7 +22,7 @@ struct Content {
 }
 
 impl Memory {
-    /// That of the node whose leases are below `data_dir`.
+    /// Reads the memory of the node whose leases are below `data_dir`.
     pub(super) fn read(data_dir: &Path) -> Self {
         let file = data_dir.join(".links.json");
         let seen = match fs::read(&file).map(|text| serde_json::from_slice(&text)) {
@@ -38,7 +39,7 @@ impl Memory {
         &self.seen
     }
 
-    /// Adds names; whatever cannot be written is known until the agent ends.
+    /// Adds names. If they cannot be written, they are known until the agent ends.
     pub(super) fn add(&mut self, names: Vec<String>) {
         let known = self.seen.len();
         self.seen.extend(names);
@@ -50,7 +51,7 @@ impl Memory {
         }
     }
 
-    /// Under another name first, so that nobody reads a half.
+    /// Writes under another name first, so that no process reads an incomplete file.
     fn write(&self) -> io::Result<()> {
         let unfinished = self.file.with_extension("json.new");
         let content = Content {

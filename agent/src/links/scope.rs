@@ -8,15 +8,15 @@ use std::str::FromStr;
 /// Which links the condition is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those that carry RDMA and have had carrier on this node before, unless an administrator has set them down.
+    /// Links that carry RDMA and have had carrier on this node before, unless an administrator has set them down.
     Rdma,
-    /// Those of these names, whatever they are.
+    /// Links whose names match, of any kind.
     Named(Vec<Pattern>),
-    /// None: there is no condition.
+    /// No link: there is no condition.
     Nothing,
 }
 
-/// Why a text is no [`Scope`].
+/// Why a text cannot be parsed as a [`Scope`].
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
     /// One of the names.
@@ -30,7 +30,7 @@ pub enum ScopeError {
 }
 
 impl Scope {
-    /// Whether a link of one of these names is named here.
+    /// Whether the scope names a link that has one of these names.
     pub fn names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
         let Self::Named(patterns) = self else {
             return false;

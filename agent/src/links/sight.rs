@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the links are now.
+//! Reads the current state of the links.
 
 use common::cni::error::causes;
 use common::netlink::{Link, LinkLayer, Route, Socket};
@@ -23,7 +23,7 @@ pub(super) struct Port {
     pub(super) state: PortState,
 }
 
-/// Looks; blocks for as long as kernel and firmware take, which is milliseconds.
+/// Reads links and ports. Blocks for as long as kernel and firmware take, which is milliseconds.
 pub(super) fn look(sysfs: &Sysfs) -> Result<Sight, String> {
     let links = Socket::<Route>::open()
         .and_then(|mut socket| socket.links())
@@ -53,7 +53,7 @@ pub(super) fn is_bond(link: &Link) -> bool {
     link.kind.as_deref() == Some("bond")
 }
 
-/// Not a pod's child that the kernel has put back among the host's links.
+/// False for a pod's child that the kernel has moved back into the host's namespace.
 pub(super) fn is_hardware_or_bond(link: &Link) -> bool {
     let fabric = matches!(link.layer, LinkLayer::Infiniband | LinkLayer::Ethernet);
     fabric && link.parent.is_none() && matches!(link.kind.as_deref(), None | Some("ipoib" | "bond"))

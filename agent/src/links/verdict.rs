@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From what the links are to the sentence that people read. Pure.
+//! Computes status and message of the condition from the state of the links. Pure.
 
 use super::condition::reason;
 use super::scope::Scope;
@@ -8,7 +8,7 @@ use common::netlink::{Link, LinkInfo, LinkLayer};
 use common::rdma::{PortLayer, PortState};
 use std::collections::BTreeSet;
 
-/// What is the case.
+/// The result for all links that count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Whether every link that counts carries.
@@ -26,7 +26,7 @@ pub(super) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// The links that could count and have carrier, by name.
+    /// The names of links in the scope that are up and have carrier.
     pub(super) fn carrying(&self) -> Vec<String> {
         let links = self.sight.links.iter();
         links
@@ -69,7 +69,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// Whether the scope means this link, in whatever state.
+    /// Whether the link is in the scope, in whatever state it is.
     fn is_meant(&self, link: &Link) -> bool {
         match self.scope {
             Scope::Nothing => false,
@@ -89,7 +89,7 @@ impl<'a> Judge<'a> {
         link.layer == LinkLayer::Infiniband || self.sight.ports.contains_key(&link.index)
     }
 
-    /// Whether carrier is expected of this link. A port that never had any has no cable, and nobody misses it.
+    /// Whether this link is expected to have carrier. A port that never had carrier has no cable, and is not reported.
     fn is_expected(&self, link: &Link) -> bool {
         match self.scope {
             Scope::Rdma => link.up && (link.carrier || self.seen.contains(&link.name)),
@@ -107,7 +107,7 @@ impl<'a> Judge<'a> {
         links.filter(move |link| link.master == Some(index))
     }
 
-    /// The bond that answers for this link.
+    /// The bond that is reported instead of this link.
     fn bond_over(&self, link: &Link) -> Option<&'a Link> {
         let mut links = self.sight.links.iter();
         links.find(|bond| is_bond(bond) && Some(bond.index) == link.master && self.is_meant(bond))
@@ -140,7 +140,7 @@ impl<'a> Judge<'a> {
         format!("{name} has no carrier: {}", self.why(link))
     }
 
-    /// None if nothing is missing.
+    /// None if no port lacks carrier.
     fn describe_degraded(&self, bond: &Link) -> Option<String> {
         let missing: Vec<String> = self
             .ports_of(bond)
@@ -156,7 +156,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// Why a link has no carrier, as far as its port tells.
+    /// Why a link has no carrier, as far as its RDMA port shows.
     fn why(&self, link: &Link) -> String {
         if !link.up {
             return "it is set down".to_owned();

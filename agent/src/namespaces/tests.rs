@@ -43,7 +43,7 @@ async fn a_namespace_is_selected_by_the_labels_it_has_now() {
         namespaces.take(Ok(event));
     }
     assert!(namespaces.take(Ok(Event::Apply(namespace("a", Some("ml"))))));
-    // An edit that leaves labels as they are makes no worker look.
+    // An edit that does not change labels starts no round.
     assert!(!namespaces.take(Ok(Event::Apply(namespace("a", Some("ml"))))));
     assert_eq!(namespaces.selected(&of_team("ml")).await.unwrap(), ["a", "b"]);
     assert!(namespaces.take(Ok(Event::Apply(namespace("b", Some("web"))))));
@@ -62,7 +62,7 @@ async fn a_namespace_that_is_missing_from_a_later_list_is_gone() {
     ] {
         namespaces.take(Ok(event));
     }
-    // What was known stays known while the next list is under way.
+    // The known names stay while the next list is in progress.
     assert_eq!(namespaces.selected(&of_team("ml")).await.unwrap(), ["a"]);
     assert!(namespaces.take(Ok(Event::InitDone)));
     assert!(namespaces.selected(&of_team("ml")).await.unwrap().is_empty());

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The node's disk, of which one operation fails: the one that is reached when `left` has come to 0.
+/// The node's disk with one failing operation: the one at which `left` reaches 0.
 struct Failing {
     left: AtomicI64,
 }
@@ -35,7 +35,7 @@ impl Disk for Failing {
         NodeDisk.shared(path)
     }
     fn create(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        // A disk that is full takes a part.
+        // A full disk writes only a part of the file.
         self.count().inspect_err(|_| {
             let _ = NodeDisk.create(path, &content[..content.len() / 2]);
         })?;
@@ -136,7 +136,7 @@ async fn a_disk_that_fails_at_any_step_leaves_the_file_as_it_was_or_as_it_is_to_
             break;
         }
     }
-    // At least writing, syncing, renaming, and syncing the directory.
+    // At least these operations failed: write, sync, rename, and sync of the directory.
     assert!(failures >= 4, "only {failures} operations failed");
 }
 

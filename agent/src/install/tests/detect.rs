@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which distribution a node has, and where its plugins go.
+//! Detects a node's distribution and its directory of plugins.
 
 use super::*;
 use std::os::unix::fs::symlink;

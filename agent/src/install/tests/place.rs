@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plugins that come, change and stay.
+//! Installs, updates and keeps plugins.
 
 use super::*;
 use std::os::unix::fs::{MetadataExt, symlink};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plugins that go, and pods that keep them. Links in namespaces are looked at in `tests/deploy`.
+//! Uninstalls plugins, and keeps them while pods need them. Links in namespaces are tested in `tests/deploy`.
 
 use super::*;
 use ipam::clock::{Clock, KernelClock};
@@ -7,13 +7,13 @@ use ipam::clock::{Clock, KernelClock};
 const BIN: &str = "/opt/cni/bin";
 
 impl Node {
-    /// The same as seen with all of the node mounted.
+    /// The same with all of the node's file system mounted.
     pub(super) fn removal_of_a_whole_node(&self) -> Uninstall {
         self.write("/etc/os-release", "ID=debian\n");
         self.removal()
     }
 
-    /// One with both plugins, all of it mounted.
+    /// A node with both plugins, whose whole file system is mounted.
     fn installed() -> Self {
         let node = Self::usual();
         node.write("/etc/os-release", "ID=debian\n");
@@ -153,7 +153,7 @@ fn a_pod_that_is_attached_while_the_plugins_go_has_them_back() {
     fs::create_dir_all(late.parent().unwrap()).unwrap();
     let gone = node.at("/opt/cni/bin/.cni-ipoib.gone");
     let said = std::thread::scope(|scope| {
-        // What an ADD does that was started just before.
+        // An ADD that was started just before writes its record.
         scope.spawn(|| {
             while !gone.exists() {
                 std::thread::sleep(std::time::Duration::from_millis(1));

@@ -2,7 +2,7 @@
 use super::*;
 use common::netlink::{BondMode, FailOverMac};
 
-/// A node whose links and ports are put together by a test.
+/// A node whose links and ports a test defines.
 #[derive(Default)]
 struct Machine {
     sight: Sight,
@@ -10,7 +10,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// A port of InfiniBand that has carrier, and has had it before.
+    /// Adds an InfiniBand port that has carrier and has had it before.
     fn port(mut self, index: u32, name: &str) -> Self {
         let mut link = Link::new(index, name, LinkLayer::Infiniband);
         link.kind = Some("ipoib".to_owned());
@@ -31,7 +31,7 @@ impl Machine {
         self
     }
 
-    /// A bond of these ports that goes over the first of them.
+    /// Adds a bond of these ports. The first one is active.
     fn bond(mut self, index: u32, name: &str, ports: &[u32]) -> Self {
         let mut bond = Link::new(index, name, LinkLayer::Infiniband);
         bond.kind = Some("bond".to_owned());
@@ -76,7 +76,7 @@ impl Machine {
         self
     }
 
-    /// Its cable is pulled.
+    /// Pulls the cable of a port.
     fn pulled(mut self, index: u32) -> Self {
         self.link(index).carrier = false;
         let layer = self.sight.ports.get(&index).map(|port| port.layer);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node does about the object of an address that a lease of its own is on.
+//! What a node does with the object of an address that one of its leases has.
 //!
-//! A controller that sees no Node of that name turns such an object `Orphaned`. A node that lives says `Bound` again, as often as it
-//! must: each time is a new version, and each wait of the controller begins anew.
+//! If the controller finds no Node of that name, it sets such an object to `Orphaned`. A live node sets it back to `Bound`, as
+//! often as needed. Each write makes a new version, which restarts the quarantine of the controller.
 
 use super::owner::Me;
 use super::{Owner, Phase};
@@ -10,16 +10,17 @@ use super::{Owner, Phase};
 /// One effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The object says what is so.
+    /// The object is correct; do nothing.
     Rest,
-    /// Say that the registration which it names is gone: an address passes to another one only after that.
+    /// Set the object to `Orphaned`, since the registration that it names is gone. Only an orphaned address passes to another
+    /// registration.
     Orphan,
-    /// Say that the lease's pod has it, on the node of this registration.
+    /// Set the object to `Bound` to this registration: the lease's pod has the address.
     Bind(Owner),
 }
 
-/// What `me`, whose store has a lease of the address, does about its object, which names `owner`; `phase`: [`Phase::Orphaned`], or
-/// [`Phase::Active`] while it is bound.
+/// The next step of `me`, whose store has a lease of the address, for its object. `owner`: the registration that the object
+/// names. `phase`: [`Phase::Orphaned`], or [`Phase::Active`] while the object is bound.
 pub fn keep(me: &Me, owner: &Owner, phase: Phase) -> Step {
     let orphaned = phase == Phase::Orphaned;
     match me {

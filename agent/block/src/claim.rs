@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which block a node tries to claim next.
 //!
-//! Every node goes through the blocks in an order of its own, so that nodes that start together rarely meet: with a share
-//! `a` of the blocks taken, a claim needs 1/(1-a) tries. Only when tries have missed, or would cost more, are the names of all
-//! blocks read, page by page.
+//! Every node tries the blocks in an order of its own, so nodes that start together rarely try the same one. With a share `a` of
+//! the blocks taken, a claim needs 1/(1-a) tries on average. Only if these tries fail, or would cost more, the names of all
+//! blocks are listed, page by page.
 
-/// Misses before the blocks are listed, where a list costs little.
+/// The number of failed tries before the blocks are listed, if a list is cheap.
 pub const TRIES: u32 = 8;
 
-/// Misses before the blocks are listed, however much that costs: a plugin may be waiting.
+/// The maximum number of failed tries before the blocks are listed, even if the list is expensive: a plugin may be waiting.
 const MOST: u128 = 256;
 
-/// Names that may be read for what one try costs the API server, about: 23 ms of processor time for 500 of them, 12 ms for a
-/// CREATE that finds the name taken and the GET after it (`docs/benchmarks.md`).
+/// The approximate number of names that cost the API server as much as one try: 23 ms of processor time for 500 names, 12 ms for
+/// a CREATE that finds the name taken and the GET after it (`docs/benchmarks.md`).
 const NAMES: u128 = 256;
 
-/// How many blocks are tried before all are listed, where so many of a pool's `blocks` are `claimed`, and `all` of all pools.
-/// What is known of that may be old: it is a matter of cost only.
+/// The number of blocks that are tried before all are listed. `claimed`: the number of claimed blocks among the pool's `blocks`.
+/// `all`: the number of blocks of all pools. These numbers may be old; they affect only the cost.
 pub fn tries(blocks: u128, claimed: u128, all: u128) -> u128 {
     let few = u128::from(TRIES);
     let free = blocks.saturating_sub(claimed);
-    // One of so many is free; of thrice as many one is so in nineteen cases of twenty.
+    // On average one of this many blocks is free. Among three times as many, one is free in nineteen of twenty cases.
     let enough = blocks.checked_div(free).map(|one| one.saturating_mul(3));
     let costs_less = |tries: &u128| *tries <= all / NAMES;
     enough.filter(costs_less).unwrap_or_default().clamp(few, MOST)
 }
 
-/// The numbers below `size` in an order that only `seed` decides, each once.
+/// The numbers below `size`, each once, in an order that depends only on `seed`.
 ///
-/// A Feistel network permutes the numbers of the next power of four; those that are too large are sent through again
-/// until they are not (cycle walking; Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+/// A Feistel network permutes the numbers below the next power of four. A result that is too large is permuted again until it is
+/// small enough (cycle walking; Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     size: u128,
@@ -51,7 +51,7 @@ impl Order {
         }
     }
 
-    /// The number at `position`; none if there are not so many.
+    /// The number at `position`; none if `position` is not below `size`.
     pub fn at(&self, position: u128) -> Option<u128> {
         if position >= self.size {
             return None;
@@ -94,8 +94,8 @@ fn fold(number: u128) -> u64 {
     half(0..8) ^ half(8..16).rotate_left(32)
 }
 
-/// The seed of a node's order in a pool. Another `attempt` gives another order, so that a node does not try the same taken
-/// blocks again each time.
+/// The seed of a node's order in a pool. Another `attempt` gives another order, so that a node does not try the same taken blocks
+/// each time.
 pub fn seed(node_uid: &str, pool: &str, attempt: u64) -> u64 {
     let text = node_uid.bytes().chain([0]).chain(pool.bytes());
     text.fold(attempt.wrapping_mul(GOLDEN), |sum, byte| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The life of a block, as pure transitions: what its owner does next ([`owner`]), when the controller may end it
-//! ([`orphan`]), and how a free one is looked for ([`claim`]).
+//! The life cycle of a block, as pure functions: the owner's next step ([`owner`]), when the controller may delete the block
+//! ([`orphan`]), and which free block a node tries to claim ([`claim`]).
 //!
 //! ```text
 //!            CREATE                  no new address           idle
@@ -14,11 +14,11 @@
 //!                                      DELETE, by the controller
 //! ```
 //!
-//! Holds always, and is checked over every interleaving by `tests/model.rs`, which runs these very functions:
-//! - Nobody gives an address of a block unless its node's file names the block, and a node's file names a block only after
-//!   a CREATE or a swap of that node has succeeded.
-//! - A block leaves the file before it leaves the API, and comes back into the file only by a swap, which makes every
-//!   request that is still on its way miss its precondition.
+//! Invariants, checked over every interleaving by `tests/model.rs`, which runs these functions:
+//! - No node allocates an address of a block unless the node's file names the block. A node's file names a block only after a
+//!   CREATE or a swap of that node has succeeded.
+//! - A block leaves the file before its object is deleted. It returns into the file only by a swap, which makes every request in
+//!   flight miss its precondition.
 
 pub mod address;
 pub mod claim;
@@ -28,7 +28,8 @@ pub mod owner;
 use std::fmt;
 use std::sync::Arc;
 
-/// A node as one Node object: the same name with another UID is another registration, whose addresses are not ours.
+/// A registration of a node: one Node object. The same name with another UID is another registration, whose addresses belong to
+/// another owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// The name of the Node.
@@ -37,67 +38,68 @@ pub struct Owner {
     pub uid: Arc<str>,
 }
 
-/// What the API says of a block.
+/// The state of a block in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Its owner gives its addresses without asking.
+    /// Its owner allocates its addresses without the API server.
     Active,
-    /// Its owner gives none any more and returns it once none is in use.
+    /// Its owner allocates no more addresses, and returns the block once none is in use.
     Draining,
-    /// Each address of it is an object of its own, made by whoever takes it. The block has no owner any more.
+    /// Each of its addresses is an object of its own, created by the node that takes the address. The block has no owner any
+    /// more.
     Shared,
     /// The Node of its owner is gone.
     Orphaned,
 }
 
-/// A block as its object has it.
+/// A block as its object describes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seen {
-    /// Whose it is; once it is shared, whose it was.
+    /// The owner; once the block is shared, the last owner.
     pub owner: Owner,
-    /// How many times it was confirmed.
+    /// The number of times that it was claimed or confirmed.
     pub epoch: u64,
-    /// What its owner does with it.
+    /// The state of the block.
     pub phase: Phase,
 }
 
-/// What the file of a node has the plugin do with a block.
+/// What a node's file instructs the plugin to do with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// Give its addresses.
+    /// Allocate its addresses.
     Active,
-    /// Give none.
+    /// Allocate none.
     Draining,
-    /// Give none: its addresses become objects.
+    /// Allocate none: its leased addresses become objects.
     Sharing,
-    /// Ask the agent for each.
+    /// Ask the agent for each address.
     Shared,
 }
 
-/// A block as the node's file has it.
+/// A block as the node's file describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Held {
-    /// The epoch of the object when it was written here.
+    /// The epoch of the object when the entry was written.
     pub epoch: u64,
     /// What the plugin does with it.
     pub mode: Mode,
 }
 
-/// What the node's store has of a block.
+/// The use of a block according to the node's store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Use {
     /// Addresses held by leases.
     pub leased: u64,
-    /// Those of them that have no object of their own.
+    /// The leased addresses that have no object of their own.
     pub unpublished: u64,
-    /// Those of them that no node gives by itself, such as reserved ones.
+    /// The leased addresses that no node allocates by itself, such as reserved ones.
     pub by_name: u64,
-    /// Addresses that were released and are not to be given yet.
+    /// Released addresses that may not be allocated yet.
     pub resting: u64,
 }
 
 impl Seen {
-    /// What a claim creates.
+    /// The content that a claim creates.
     pub fn claimed(by: &Owner) -> Self {
         Self {
             owner: by.clone(),
@@ -115,7 +117,7 @@ impl Seen {
         }
     }
 
-    /// The same block in the hands of `owner`, one epoch on.
+    /// The same block owned by `owner`, with the next epoch.
     #[must_use]
     pub fn handed_to(&self, owner: &Owner) -> Self {
         Self {
@@ -125,7 +127,7 @@ impl Seen {
         }
     }
 
-    /// How the file has it, given what the plugin shall do.
+    /// The file's entry for the block with this mode.
     pub fn held(&self, mode: Mode) -> Held {
         Held {
             epoch: self.epoch,
@@ -135,14 +137,14 @@ impl Seen {
 }
 
 impl Use {
-    /// How many of the addresses that its node gives by itself it cannot give now.
+    /// The number of addresses that the node cannot allocate now, among those that it allocates by itself.
     pub fn taken(self) -> u64 {
         self.leased
             .saturating_sub(self.by_name)
             .saturating_add(self.resting)
     }
 
-    /// Whether no pod has, or had a moment ago, an address of it.
+    /// Whether no address of the block is leased or resting.
     pub fn is_idle(self) -> bool {
         self.leased == 0 && self.resting == 0
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When the controller may end a block. The agent of a node ends blocks of earlier registrations of its own name in the same way,
-//! and no others. Ending deletes the block; then any node may claim its name.
+//! When the controller may end a block. The agent of a node ends blocks of earlier registrations of its own name by the same
+//! rules, and no others. Ending deletes the block; then any node may claim its name.
 //!
 //! Five facts must hold together: the Node is gone, no pod is bound to a node of that name, the owner's last report had no
 //! address in use, the block is `Orphaned`, and its version stayed the same for a whole quarantine, measured by the monotonic
@@ -21,10 +21,10 @@
 use super::{Owner, Phase, Seen};
 use std::time::Duration;
 
-/// What is known, freshly read, of the node that owns a block.
+/// The state of the node that owns a block, freshly read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeSight {
-    /// Who has read it.
+    /// The process that has read it.
     pub judge: Judge,
     /// The UID of the Node of that name, if there is one.
     pub registered: Option<Owner>,
@@ -32,12 +32,12 @@ pub struct NodeSight {
     pub has_pods: bool,
 }
 
-/// How long a block has been seen to stay as it is.
+/// How long a block has stayed unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Watched {
-    /// The version of the object that was seen first.
+    /// The observed version of the object.
     pub version: String,
-    /// The time since then, on this process' monotonic clock.
+    /// The time since the first observation of that version, by this process' monotonic clock.
     pub unchanged: Duration,
 }
 
@@ -50,10 +50,10 @@ pub struct Quarantine {
     pub in_use: Option<Duration>,
 }
 
-/// What may be done to the block.
+/// What the judge may do with the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// It is its owner's.
+    /// Leave it to its owner.
     Leave,
     /// Mark it as orphaned.
     Orphan,
@@ -65,17 +65,17 @@ pub enum Verdict {
     End,
 }
 
-/// Who judges.
+/// The judging process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Judge {
     /// The controller.
     Keeper,
-    /// The node that has the owner's name now, whose file does not have the block.
+    /// The node that has the owner's name now, if its file does not have the block.
     Namesake,
 }
 
-/// What may be done with the block `seen` at `version`, given what its judge knows of the node. `in_use`: the owner's last report had
-/// addresses in use. A namesake ignores `in_use`, since it sees by its own store that no pod here has an address of the block.
+/// What the judge may do with the block `seen` at `version`, given the state of the node. `in_use`: the owner's last report had
+/// addresses in use. A namesake ignores `in_use`, since its own store shows that no pod here has an address of the block.
 #[expect(
     clippy::too_many_arguments,
     reason = "each is a fact that is read apart from the others"
@@ -90,7 +90,7 @@ pub fn judge(
 ) -> Verdict {
     let gone = match (&node.registered, node.judge) {
         (None, Judge::Keeper) => !node.has_pods,
-        // A node of that name lives, and its file may have the block still: only it can tell.
+        // A node of that name exists and its file may still have the block: only that node can decide.
         (Some(_), Judge::Keeper) | (None, Judge::Namesake) => false,
         (Some(now), Judge::Namesake) => *now != seen.owner,
     };
@@ -113,7 +113,7 @@ pub fn judge(
     }
 }
 
-/// What may be done with an orphan whose node is gone; `watched`: since when it has its present version.
+/// What the judge may do with an orphan whose node is gone. `watched`: since when the orphan has its present version.
 fn orphaned(in_use: bool, watched: Option<&Watched>, quarantine: Quarantine) -> Verdict {
     let Some(Watched { unchanged, .. }) = watched else {
         return Verdict::Watch;

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node does next about a block that it has, had, or finds itself named in.
+//! The next step of a node for a block that it owns, has owned, or is named in.
 //!
-//! Each step is one effect, after which the block is looked at again; a process that dies between two steps is followed by
-//! one that looks and goes on.
+//! Each step has one effect. After it the block is read again. If a process dies between two steps, the next process reads the
+//! block and continues.
 
 use super::{Held, Mode, Owner, Phase, Seen, Use};
 use std::sync::Arc;
 
-/// What the node's pools want of a block.
+/// The desired use of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wish {
-    /// Give its addresses.
+    /// Allocate its addresses.
     Keep,
-    /// Give none; return it when none is in use: the pool has shrunk, the node is not selected any more.
+    /// Allocate none; return the block once none is in use. The pool has shrunk, or does not select the node any more.
     Drain,
-    /// Return it if none is in use, otherwise keep it: there is more room than pods need.
+    /// Return the block if none of its addresses is in use; otherwise keep it. More addresses are free than pods need.
     Return,
-    /// Let every node have its free addresses: the pool is full.
+    /// Share its free addresses with all nodes: the pool is full.
     Share,
 }
 
-/// Who looks.
+/// The node that takes the step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Me {
-    /// A node that the API has.
+    /// A node with a Node object.
     Registered(Owner),
-    /// A node of this name that the API has no more: nothing new may be given, and what lives is kept.
+    /// A node of this name without a Node object: it may allocate nothing new, but keeps what is in use.
     Gone(Arc<str>),
 }
 
@@ -34,37 +34,36 @@ pub enum Me {
 pub enum Step {
     /// Nothing is to be done.
     Rest,
-    /// Replace the object's content if nobody has changed it since it was read; then, and only then, write the block into the
-    /// file as `then` says.
+    /// Replace the object's content if it has not changed since it was read. Only after success, write the block into the file
+    /// according to `then`.
     Swap {
         /// The new content.
         to: Seen,
-        /// What the file is to have afterwards; none leaves it as it is.
+        /// The file's entry afterwards; none leaves it unchanged.
         then: Option<Held>,
     },
-    /// Create the object; then, and only then, write the block into the file.
+    /// Create the object. Only after success, write the block into the file.
     Claim {
         /// The content.
         to: Seen,
-        /// What the file is to have afterwards.
+        /// The file's entry afterwards.
         then: Held,
     },
     /// Report the addresses in use, which gives the object a new version.
     Touch,
     /// Write the block into the file.
     Hold(Held),
-    /// Under the store's lock: take the block out of the file if no lease is on it and nothing rests.
+    /// Under the store's lock, remove the block from the file, if no lease has an address of it and none of its addresses rests.
     Withdraw,
-    /// Take the block out of the file whatever is on it: it belongs to another.
+    /// Remove the block from the file even if it is in use: it belongs to another node, or the API server has lost it.
     Forfeit,
-    /// Delete the object, if it is the very one that was read.
+    /// Delete the object, if it is still the version that was read.
     Delete,
     /// Create an object for each leased address that has none.
     Publish,
 }
 
-/// What `me` does next, having read `seen` from the API, `held` from its file and `usage` from its store.
-///
+/// The next step of `me`, which has read `seen` from the API, `held` from its file and `usage` from its store.
 pub fn next(me: &Me, seen: Option<&Seen>, held: Option<Held>, usage: Use, wish: Wish) -> Step {
     let Some(seen) = seen else {
         return held.map_or(Step::Rest, |held| missing(me, held, usage));
@@ -80,7 +79,7 @@ pub fn next(me: &Me, seen: Option<&Seen>, held: Option<Held>, usage: Use, wish: 
         return mine(me, seen, held, usage, wish);
     }
     match held {
-        // The node was registered anew while the block was ours. A block passes to another registration only while it is
+        // The node was registered again while it owned the block. A block passes to another registration only while it is
         // orphaned.
         Some(held) if is_still_ours(&me.node, seen) => match seen.phase {
             Phase::Orphaned => confirm(me, seen, held.mode),
@@ -111,9 +110,9 @@ fn missing(me: &Me, held: Held, usage: Use) -> Step {
     }
 }
 
-/// Whether no other node has had the block since it was written into the file of `node`: another node would have put its own name there.
-/// The epoch may differ from the file's. A greater one is that of a swap of ours whose answer was lost, a smaller one that of a claim
-/// after the API server had lost the block, or of a restored etcd.
+/// Whether no other node has owned the block since it was written into the file of `node`: another owner would have put its own
+/// name there. The epoch may differ from the file's. It is greater after a swap of ours whose response was lost. It is smaller
+/// after a new claim of a block that the API server had lost, or after a restore of etcd.
 fn is_still_ours(node: &str, seen: &Seen) -> bool {
     *seen.owner.node == *node
 }
@@ -121,8 +120,8 @@ fn is_still_ours(node: &str, seen: &Seen) -> bool {
 /// The block has our node's name and UID.
 fn mine(me: &Owner, seen: &Seen, held: Option<Held>, usage: Use, wish: Wish) -> Step {
     let Some(held) = held else {
-        // Our claim whose answer was lost, or our return that did not get this far. A deletion of ours may still be on its
-        // way, hence the swap.
+        // Our claim whose response was lost, or our return that was interrupted. A DELETE of ours may still be in flight, hence
+        // the swap.
         return match wish {
             Wish::Keep | Wish::Share => confirm(me, seen, Mode::Active),
             Wish::Drain | Wish::Return if usage.is_idle() => Step::Delete,
@@ -148,14 +147,14 @@ fn mine(me: &Owner, seen: &Seen, held: Option<Held>, usage: Use, wish: Wish) -> 
     }
 }
 
-/// A swap to ourselves, after which the file may have the block.
+/// Swaps the block to the same node. After that the file may have the block.
 fn confirm(me: &Owner, seen: &Seen, mode: Mode) -> Step {
     let to = seen.handed_to(me);
     let then = Some(to.held(mode));
     Step::Swap { to, then }
 }
 
-/// Makes the object say what the file has done already.
+/// Changes the object to the phase that the file already has.
 fn told(seen: &Seen, phase: Phase) -> Step {
     if seen.phase == phase {
         return Step::Rest;
@@ -173,8 +172,8 @@ fn shared(held: Option<Held>, seen: &Seen) -> Step {
     }
 }
 
-/// Our Node is gone, so the keeper may orphan the block and end it after the quarantine. While pods of ours have
-/// addresses of it, that quarantine is started anew again and again.
+/// Our Node is gone, so the controller may orphan the block and delete it after the quarantine. While pods of this node have
+/// addresses of it, each report restarts that quarantine.
 fn without_node(node: &str, seen: &Seen, held: Option<Held>, usage: Use) -> Step {
     match held {
         Some(_) if !is_still_ours(node, seen) => Step::Forfeit,

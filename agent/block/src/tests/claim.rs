@@ -46,9 +46,9 @@ fn another_attempt_and_another_pool_have_another_order() {
 
 #[test]
 fn as_long_as_tries_cost_less_than_a_list_a_claim_tries_until_it_finds_one() {
-    // A few blocks in all: a list is one page.
+    // With so few blocks, a list is one page.
     assert_eq!(tries(64, 60, 64), 8);
-    // Half full and less, eight tries are enough.
+    // In a pool that is at most half full, eight tries are enough.
     assert_eq!(tries(8192, 4096, 20_000), 8);
     assert_eq!(tries(8192, 0, 20_000), 8);
     assert_eq!(tries(8192, 7372, 20_000), 27);
@@ -61,7 +61,7 @@ fn as_long_as_tries_cost_less_than_a_list_a_claim_tries_until_it_finds_one() {
     assert_eq!(tries(u128::MAX, 1_000_000, 1_000_000), 8);
 }
 
-/// With as many tries as [`tries`] says, nineteen of twenty claims need no list.
+/// With the number of tries that [`tries`] returns, nineteen of twenty claims need no list.
 #[test]
 fn tries_find_a_block_in_nineteen_of_twenty_claims() {
     let (blocks, free) = (8192_u128, 200_u128);
@@ -69,7 +69,7 @@ fn tries_find_a_block_in_nineteen_of_twenty_claims() {
     assert!(most < 256);
     let found = |node: &u64| {
         let order = Order::new(blocks, seed(&format!("node-{node}"), "pool", 1));
-        // Which are free does not matter to orders that look random.
+        // The order looks random, so any set of free blocks gives the same result.
         (0..most)
             .filter_map(|position| order.at(position))
             .any(|index| index < free)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every order in which things can happen to a block, and what must hold in each.
+//! The model checker: every order of events that can happen to a block, and the properties that must hold in each state.
 
 mod alike;
 mod ends;
@@ -22,51 +22,53 @@ const BOTH: &str = "both machines have had the address";
 /// How a machine may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
-    /// Its agent is killed.
+    /// The machine's agent is killed.
     Crash,
-    /// It loses power.
+    /// The machine loses power.
     Power,
-    /// It is cut off from the API server.
+    /// The machine loses its connection to the API server.
     Network,
-    /// Its Node is deleted.
+    /// The machine's Node is deleted.
     Registration,
-    /// It loses power, and its Node is deleted.
+    /// The machine loses power, and its Node is deleted.
     Death,
-    /// The API server loses the block: a person deletes it, or etcd is restored to a time before the claim.
+    /// The API server loses the block: an administrator deletes it, or etcd is restored to a time before the claim.
     Erasure,
 }
 
-/// What may happen.
+/// The events that a model run allows.
 #[expect(clippy::struct_excessive_bools, reason = "each is a dimension of its own")]
 #[derive(Clone)]
 struct Story {
     rules: Rules,
     keepers: usize,
-    /// How many failures.
+    /// The maximum number of failures.
     faults: u8,
-    /// Which.
+    /// The kinds of failure.
     failures: &'static [Failure],
-    /// Whether agents may turn blocks into shared ones.
+    /// Whether agents may share blocks.
     sharing: bool,
-    /// Whether only the first machine claims blocks, and keeps or shares them; the other one takes addresses of shared ones.
+    /// Whether only the first machine claims blocks, and keeps or shares them. The other machine takes addresses of shared
+    /// blocks.
     one_owner: bool,
-    /// Whether machines fail as a whole: power, network, registration.
+    /// Whether whole machines fail: power, network, registration.
     machines_fail: bool,
-    /// Whether both of them do, each once; otherwise it is the first.
+    /// Whether both machines fail, each once; otherwise only the first one fails.
     both_fail: bool,
-    /// Whether the Node of a machine is deleted only if the machine is dead or hears of it.
+    /// Whether the Node of a machine is deleted only if the machine is dead or its agent learns of the deletion.
     fenced: bool,
-    /// Whether nobody claims what the file of another node has, which the docs ask for after a restore of etcd.
+    /// Whether no node claims a block that is in another node's file. The docs require this after a restore of etcd.
     orderly: bool,
-    /// Whether the second machine is a thief: it has its own node's token, runs no agent, and sends what the policies let pass.
+    /// Whether the second machine is a thief: it has its own node's token, runs no agent, and sends every request that the
+    /// policies admit.
     thief: bool,
-    /// Whether states that are alike are one.
+    /// Whether equivalent states are merged.
     forgets: bool,
     /// Whether each state is followed to its end.
     ends: bool,
-    /// How many requests may be on their way at once.
+    /// The maximum number of requests in flight.
     wire: usize,
-    /// How often a block may change hands before a path is not followed further.
+    /// The maximum number of owner changes of a block on a path; longer paths are cut off.
     epochs: u64,
 }
 
@@ -126,7 +128,7 @@ enum Event {
     Die(usize),
     Register(usize),
     CollectPods(usize),
-    /// The thief sends this, and the API server executes it at once.
+    /// The thief sends this request, and the API server executes it at once.
     Steal(Op),
     Judge(usize),
     JudgeAddress(usize),
@@ -226,7 +228,8 @@ fn tell(states: usize) {
     eprintln!("did: {states} states of a block");
 }
 
-/// What leads to two pods with one address, or to a block that stays taken.
+/// A path that violates a property, such as two pods with one address or a block that is never released; none without a
+/// violation.
 fn mishap(story: Story) -> Option<String> {
     let checker = story
         .checker()

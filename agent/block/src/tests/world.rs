@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One block with one address, an API server, the requests on their way to it, two machines and two keepers: what can
-//! happen to them, one thing at a time. All decisions are those of the daemon.
+//! The state of the model: one block with one address, an API server, the requests in flight, two machines and two controllers.
+//! Events happen one at a time. All decisions are made by the functions of the daemon.
 
 mod sight;
 
@@ -13,16 +13,16 @@ use std::time::Duration;
 pub(super) const MACHINES: usize = 2;
 const QUARANTINE: Duration = Duration::from_secs(600);
 
-/// What the cluster waits for by default.
+/// The default quarantines.
 pub(super) const QUARANTINES: Quarantine = Quarantine {
     unused: QUARANTINE,
     in_use: None,
 };
 
-/// A number that is new each time and compared only for equality: a UID or a resource version.
+/// A UID or resource version: a number that is new each time and is compared only for equality.
 pub(super) type Stamp = u8;
 
-/// One that was, of something that has another one now or is gone: none comes back.
+/// Any former stamp of an object that has another stamp now or is gone. A stamp is never used again.
 pub(super) const PAST: Stamp = 0;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +40,7 @@ pub(super) struct Address {
     /// The registration of the machine that it names.
     pub(super) registration: Stamp,
     pub(super) orphaned: bool,
-    /// Its UID and version.
+    /// The UID and version of the object.
     pub(super) uid: Stamp,
 }
 
@@ -63,7 +63,7 @@ pub(super) enum Op {
         machine: usize,
         registration: Stamp,
     },
-    /// Makes a late deletion of the address miss.
+    /// Writes a new version of the address object, so that a late DELETE misses its precondition.
     TouchAddress {
         uid: Stamp,
     },
@@ -77,14 +77,14 @@ pub(super) enum Op {
     },
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Sender {
     Agent(usize),
     Keeper(usize),
 }
 
-/// What an agent has read, some time ago.
+/// What an agent has read; it may be old.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct View {
     pub(super) me: Me,
@@ -96,22 +96,22 @@ pub(super) struct View {
 pub(super) enum Agent {
     Down,
     Idle(Option<View>),
-    /// Waits for the answer to a request, to write this into the file.
+    /// Waits for the answer to a request, and then writes this into the file.
     Waiting(Op, Option<Held>),
-    /// Has the answer, and is about to write this.
+    /// Has the answer, and is about to write this into the file.
     Writing(Held),
-    /// Has made the object of the address its own and must see that the block is shared still.
+    /// Has bound the address object, and must check that the block is still shared.
     Checking,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Lease {
     None,
-    /// From this node's block; it may have got an object since.
+    /// Allocated from this node's block. The address may have got an object since.
     Local,
-    /// By way of the API server: it has an object.
+    /// Allocated through the API server: the address has an object.
     Published,
-    /// Given back here; its object is still there.
+    /// Released on this node; the object still exists.
     Releasing,
 }
 
@@ -119,18 +119,18 @@ pub(super) enum Lease {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Machine {
     pub(super) on: bool,
-    /// The API server cannot be reached.
+    /// The machine cannot reach the API server.
     pub(super) cut: bool,
     /// The token of its agent is invalid, since the agent's Pod was deleted.
     pub(super) silenced: bool,
-    /// The file says that an agent saw this node registered less than a quarantine ago.
+    /// According to the file, an agent saw this node registered less than a quarantine ago.
     pub(super) young: bool,
     /// An agent has compared the file with the API since the machine started.
     pub(super) confirmed: bool,
     pub(super) file: Option<Held>,
     pub(super) agent: Agent,
     pub(super) lease: Lease,
-    /// The agent that runs has made, or renewed, the object of the lease.
+    /// The running agent has created or renewed the object of the lease.
     pub(super) published: bool,
     /// A pod with the address lives.
     pub(super) pod: bool,
@@ -138,9 +138,9 @@ pub(super) struct Machine {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Keeper {
-    /// The version that it watches, and whether the quarantine has passed since.
+    /// The watched version of the block, and whether the quarantine has passed since the first observation.
     pub(super) watched: Option<(Stamp, bool)>,
-    /// The same of the address.
+    /// The same for the address.
     pub(super) address: Option<(Stamp, bool)>,
 }
 
@@ -153,16 +153,16 @@ pub(super) struct World {
     /// Whether Pod objects are bound to each node.
     pub(super) bound: [bool; MACHINES],
     pub(super) machines: [Machine; MACHINES],
-    /// Who judges blocks: each machine's agent those of its namesakes, and then the keepers.
+    /// The judges of blocks: each machine's agent, which judges the blocks of its namesakes, and then the controllers.
     pub(super) keepers: Vec<Keeper>,
-    /// Sent and not executed yet; whoever sent it may have given up waiting.
+    /// Requests that were sent and are not executed yet. The sender may have timed out.
     pub(super) wire: Vec<(Sender, Op)>,
     pub(super) faults: u8,
-    /// Which machines have failed, where a story lets each of them fail once.
+    /// The machines that have failed, for stories in which each of them fails once.
     pub(super) failed: [bool; MACHINES],
 }
 
-/// The decisions, replaceable to show that the model notices a missing guard.
+/// The decisions and guards. Tests replace one to show that the model notices a missing guard.
 #[expect(clippy::struct_excessive_bools, reason = "each is a guard of its own")]
 #[derive(Clone)]
 pub(super) struct Rules {
@@ -175,21 +175,21 @@ pub(super) struct Rules {
     pub(super) preconditions: bool,
     /// Whether reports carry the version that was read.
     pub(super) report_versions: bool,
-    /// Whether the plugin asks for a young file, or an agent, after a reboot.
+    /// Whether after a reboot the plugin requires a young file, or a check by the agent.
     pub(super) reboot_guard: bool,
     /// Whether a block leaves the file only if it is idle.
     pub(super) idle_check: bool,
-    /// Whether a name that was taken is looked at before it is used.
+    /// Whether a block whose name is taken is read before it is used.
     pub(super) claim_check: bool,
-    /// Whether addresses that are objects are looked for before a claimed block is given from.
+    /// Whether address objects are listed before the node allocates from a claimed block.
     pub(super) list_after_claim: bool,
-    /// Whether an address' object that was there already is changed before it is used.
+    /// Whether a pre-existing address object is renewed before it is used.
     pub(super) touch_found: bool,
-    /// Whether an object counts as that of a lease only after it was made or changed for it.
+    /// Whether an object counts as published for a lease only after it was created or renewed for it.
     pub(super) renew_published: bool,
-    /// Whether the block is looked at after the address' object was made.
+    /// Whether the block is read again after the address object was created.
     pub(super) check_shared: bool,
-    /// Whether what was read or answered is thrown away before a quarantine can have passed since.
+    /// Whether answers are discarded before a quarantine can have passed since they were read.
     pub(super) fresh_answers: bool,
 }
 
@@ -214,7 +214,7 @@ impl Default for Rules {
     }
 }
 
-/// Registrations that a story may need of a machine.
+/// The maximum number of registrations of a machine in a story.
 const REGISTRATIONS: usize = 8;
 
 pub(super) fn owner(machine: usize, registration: Stamp) -> Owner {
@@ -238,7 +238,7 @@ pub(super) fn registration(me: &Me) -> Option<Stamp> {
 }
 
 impl Op {
-    /// Shows `visit` what the request is conditional upon.
+    /// Calls `visit` with the stamps in the request's preconditions.
     fn each_stamp(&mut self, visit: &mut impl FnMut(&mut Stamp)) {
         match self {
             Self::Swap { version, .. } | Self::Delete { version } | Self::Report { version, .. } => {
@@ -253,7 +253,7 @@ impl Op {
 }
 
 impl Machine {
-    /// Whether the API server takes no request of its agent.
+    /// Whether the API server receives or accepts no request of the machine's agent.
     pub(super) fn is_mute(&self) -> bool {
         self.cut || self.silenced
     }
@@ -290,7 +290,7 @@ impl World {
         self.machines.iter().filter(|machine| machine.pod).count()
     }
 
-    /// Shows `visit` every stamp in use.
+    /// Calls `visit` with every stamp in use.
     fn each_stamp(&mut self, visit: &mut impl FnMut(&mut Stamp)) {
         let mut view = |block: &mut Option<Object>, address: &mut Option<Address>| {
             if let Some(block) = block {
@@ -321,8 +321,8 @@ impl World {
         }
     }
 
-    /// Renames stamps to the smallest numbers, in the order in which one meets them: they are compared for equality only, so this
-    /// joins states that are alike.
+    /// Renames stamps to the smallest numbers, in the order of their occurrence. Stamps are compared only for equality, so this
+    /// merges equivalent states.
     pub(super) fn settle_names(&mut self) {
         let mut names = [PAST; 64];
         let mut last = PAST;
@@ -337,14 +337,14 @@ impl World {
         self.wire.sort();
     }
 
-    /// A stamp that is nowhere in use.
+    /// Returns an unused stamp.
     pub(super) fn fresh(&mut self) -> Stamp {
         let mut last = 0;
         self.each_stamp(&mut |stamp| last = last.max(*stamp));
         last + 1
     }
 
-    /// A registration that no object and no node has.
+    /// Returns a registration that no object and no node has.
     pub(super) fn new_registration(&self) -> Stamp {
         self.nodes
             .iter()

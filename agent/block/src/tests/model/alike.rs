@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which states are one.
+//! State reduction: which states are merged.
 //!
-//! Holds always: a state can do all that the one which it is taken for can do, and the other way round. So fewer states show the same.
+//! Invariant: merged states are bisimilar. So exploring one representative is enough.
 
 use super::explore::explore;
 use super::stories::{requests, sharing_while_a_machine_fails};
@@ -12,10 +12,10 @@ use crate::tests::world::{Agent, Lease, MACHINES, Object, Op, PAST, Rules, Sende
 use crate::{Phase, Seen, address};
 
 impl Story {
-    /// Forgets what makes no difference any more.
+    /// Removes details that make no difference any more.
     pub(super) fn forget(&self, world: &mut World) {
         if self.rules.preconditions {
-            // They miss whenever they arrive, and their senders need not wait for that.
+            // These requests miss their preconditions whenever they arrive, and their senders may time out before that.
             let (block, address) = world.versions();
             world.wire.retain(|(_, op)| match op {
                 Op::Report { .. } if !self.rules.report_versions => true,
@@ -44,30 +44,30 @@ impl Story {
         let starts_again = loses(&[Failure::Power, Failure::Death]);
         let goes = loses(&[Failure::Registration, Failure::Death]);
         let machine = &mut world.machines[m];
-        // The answer is lost: all that is left is to give up.
+        // The answer is lost, so the agent can only time out.
         if let Agent::Waiting(op, _) = &machine.agent
             && !world.wire.contains(&(Sender::Agent(m), op.clone()))
         {
             machine.agent = Agent::Idle(None);
         }
-        // For the next start, of which there is none.
+        // It matters only at the next start, and the machine does not start again.
         if machine.confirmed && machine.on && !starts_again {
             machine.young = false;
         }
-        // The next start forgets them.
+        // The next start resets both.
         if !machine.on {
             (machine.lease, machine.confirmed) = (Lease::None, false);
         }
-        // For a lease from a block that becomes shared.
+        // It matters only for a lease from a block that becomes shared.
         machine.published &= machine.lease == Lease::Local;
-        // For whoever finds no Node of it.
+        // It matters only while the machine has no Node.
         machine.silenced &= world.nodes[m].is_none();
         if world.nodes[m].is_some() && !goes {
             world.bound[m] = false;
         }
     }
 
-    /// Of what an agent has read it uses what is its own, and of the rest that it is there.
+    /// Of the objects that it has read, an agent uses the content of its own, and of others only that they exist.
     fn forget_read(world: &mut World, m: usize) {
         let (block, address) = world.versions();
         let machine = &mut world.machines[m];
@@ -81,7 +81,7 @@ impl Story {
             read.seen = Seen::claimed(&owner(1 - m, 0)).turned(phase);
             (read.version, read.used) = (PAST, false);
             let mine = view.address.as_ref().is_some_and(|address| address.machine == m);
-            // Neither a claim nor an address of it comes of that, nor anything of its own.
+            // The view leads neither to a claim nor to an address, and contains no object of the machine.
             if !shared && !mine && machine.lease == Lease::None {
                 machine.agent = Agent::Idle(None);
                 return;
@@ -100,7 +100,7 @@ impl Story {
     }
 }
 
-/// Returns whether an address has two pods in one of them.
+/// Compares a story with and without merged states. Returns whether an address has two pods in some state.
 fn assert_nothing_is_left_out(story: Story) -> bool {
     let few = explore(&story);
     let all = explore(&Story {
@@ -112,7 +112,7 @@ fn assert_nothing_is_left_out(story: Story) -> bool {
     all.two_pods
 }
 
-/// One failure of a machine while a block is shared: what can happen in the whole story happens in one of these four, for nothing
+/// Four stories with one failure of a machine each while a block is shared. Together they cover the whole story, since nothing
 /// fails twice in it.
 fn one_failure_while_a_block_is_shared() -> [Story; 4] {
     const EACH: [&[Failure]; 4] = [

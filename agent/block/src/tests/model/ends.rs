@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a block comes free in the end.
+//! Whether a block is released in the end.
 
 use super::{Event, Story};
 use crate::owner::Wish;
 use crate::tests::world::{Agent, Lease, MACHINES, World};
 
 impl Story {
-    /// Which machines may be the ones that never come back.
+    /// The sets of machines that may never come back.
     pub(super) fn deaths(&self) -> &'static [[bool; MACHINES]] {
         let all = &[[false, false], [true, false], [false, true], [true, true]];
         match (self.machines_fail, self.both_fail) {
@@ -16,7 +16,7 @@ impl Story {
         }
     }
 
-    /// Whether the block comes free once nothing fails any more and all pods end; the `dead` machines never come back and their
+    /// Whether the block is released once nothing fails any more and all pods end. The `dead` machines never come back, and their
     /// Nodes are deleted.
     pub(super) fn comes_free(&self, world: &World, dead: [bool; MACHINES]) -> bool {
         let mut world = world.clone();
@@ -54,7 +54,7 @@ impl Story {
         false
     }
 
-    /// A machine on which all is well goes one round.
+    /// A healthy machine runs one round.
     fn work_off(&self, world: &mut World, m: usize) {
         let machine = &world.machines[m];
         if !machine.on {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All states of a story, for tests that compare stories.
+//! Explores all states of a story, for tests that compare stories.
 
 use super::{Story, tell};
 use crate::tests::world::World;
@@ -8,21 +8,21 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::thread;
 
-/// What there is in a story.
+/// The result of an exploration.
 #[derive(Default)]
 pub(super) struct Explored {
-    /// All states by [`print`], as they are without what makes no difference.
+    /// The fingerprints ([`print`]) of all states, without the details that make no difference.
     pub(super) states: HashSet<u64>,
-    /// Whether an address has two pods in one of them.
+    /// Whether an address has two pods in some state.
     pub(super) two_pods: bool,
 }
 
-/// By what a state is known; among a hundred million of them, two have the same with a probability of one in four thousand.
+/// The fingerprint of a state. Among a hundred million states, two have the same one with a probability of one in four thousand.
 fn print(world: &World) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(world)
 }
 
-/// What comes next after `worlds`, and is not among those that were `met`.
+/// The successors of `worlds` whose fingerprints are not in `met`.
 fn after(story: &Story, worlds: &[World], met: &HashSet<u64>) -> Vec<(u64, World)> {
     let mut events = Vec::new();
     let mut new = Vec::new();
@@ -38,7 +38,7 @@ fn after(story: &Story, worlds: &[World], met: &HashSet<u64>) -> Vec<(u64, World
     new
 }
 
-/// Goes through `story` to its end. The checker could show each state too, but only with the way there, which it goes anew each
+/// Explores `story` completely. The checker can visit each state too, but only together with its path, which it recomputes each
 /// time.
 pub(super) fn explore(story: &Story) -> Explored {
     let mut met = HashSet::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens.
+//! Applies events to the world.
 
 use super::{Event, Story};
 use crate::orphan::Verdict;
@@ -10,7 +10,7 @@ use crate::tests::world::{
 use crate::{Held, Mode, Phase, Seen, address};
 
 impl Story {
-    /// An agent that has decided takes its step.
+    /// An agent decides and takes its step.
     pub(super) fn act(&self, world: &mut World, m: usize, wish: Wish) -> Option<()> {
         let (view, step) = world.decide(&self.rules, m, wish)?;
         let sends = matches!(
@@ -53,7 +53,7 @@ impl Story {
         Some(())
     }
 
-    /// A request reaches the API server; its answer, if it is not lost, reaches who waits for it.
+    /// A request reaches the API server. Its answer, if not lost, reaches the waiting sender.
     pub(super) fn execute(&self, world: &mut World, index: usize, lost: bool) {
         let (sender, op) = world.wire.remove(index);
         let done = world.execute(&self.rules, &op);
@@ -131,7 +131,7 @@ impl Story {
         Some(())
     }
 
-    /// The keeper ends a shared block of which it sees no address.
+    /// The controller deletes a shared block without address objects.
     pub(super) fn unshare(&self, world: &mut World) -> Option<()> {
         let version = world.block.as_ref().map(|block| block.version)?;
         if !world.is_shared() || world.address.is_some() {
@@ -182,13 +182,13 @@ impl World {
         }
     }
 
-    /// The agent reports whether the address is in use, if the object says otherwise.
+    /// The agent reports whether the address is in use, if the object has another value.
     fn report(&mut self, m: usize) -> Option<()> {
         let view = self.view(m)?;
         let block = view.block.as_ref()?;
         let mine = match &view.me {
             Me::Registered(me) => block.seen.owner == *me,
-            // It allocates nothing any more.
+            // The node allocates nothing any more.
             Me::Gone(_) => {
                 let mode = self.machines[m].file.map(|file| file.mode);
                 block.seen.machine() == m && mode.is_some_and(|mode| mode != Mode::Active)
@@ -203,7 +203,7 @@ impl World {
         Some(())
     }
 
-    /// A person who knows that the machine is off, for longer than a quarantine, releases what it has left.
+    /// An administrator who knows that the machine has been off for longer than a quarantine releases its orphaned objects.
     fn vouch(&mut self, m: usize) -> Option<()> {
         if !self.is_held(m) {
             return None;
@@ -238,7 +238,7 @@ impl World {
         Some(())
     }
 
-    /// The machine makes the address' object its own: a new one, or one of its own that it finds.
+    /// The machine binds the address: it creates the object, or renews one of its own.
     fn take_shared(&mut self, rules: &Rules, m: usize) -> Option<()> {
         let view = self.view(m)?;
         let found = view.address.as_ref().map(|address| address.uid);
@@ -256,7 +256,7 @@ impl World {
         Some(())
     }
 
-    /// The object of the address is there; only if the block is shared still may a pod have it.
+    /// The address object exists. A pod may have the address only if the block is still shared.
     fn check(&mut self, rules: &Rules, m: usize) -> Option<()> {
         if self.machines[m].agent != Agent::Checking {
             return None;
@@ -272,7 +272,7 @@ impl World {
         Some(())
     }
 
-    /// The agent sees to the object of an address that its store has a lease of.
+    /// The agent renews the address object for a lease in its store.
     fn keep(&mut self, rules: &Rules, m: usize) -> Option<()> {
         let view = self.view(m)?;
         let address = view.address.clone().filter(|address| address.machine == m)?;
@@ -293,7 +293,8 @@ impl World {
         Some(())
     }
 
-    /// The answer came that lets the machine have the block. An address of it that is an object stays out of the file.
+    /// The answer that gives the machine the block has arrived, and the agent writes the file. If the address has an object, the
+    /// file gets no entry, since the block has no other address.
     fn write(&mut self, rules: &Rules, m: usize) -> Option<()> {
         let Agent::Writing(held) = self.machines[m].agent else {
             return None;
@@ -361,7 +362,7 @@ impl World {
         }
     }
 
-    /// What goes wrong, and comes back.
+    /// Applies failures and recoveries.
     pub(super) fn fail(&mut self, event: &Event) {
         self.faults += u8::from(!matches!(
             event,
@@ -386,10 +387,10 @@ impl World {
             Event::PowerOn(m) => {
                 let machine = &mut self.machines[m];
                 (machine.on, machine.confirmed) = (true, false);
-                // Leases of an earlier boot are nobody's, but their objects are there still.
+                // Leases of an earlier boot are void, but their objects still exist.
                 machine.lease = Lease::None;
             }
-            // The API server starts again without the object: no request that was sent before takes effect.
+            // The API server restarts without the object. Requests that were sent before never take effect.
             Event::Erase => {
                 self.block = None;
                 self.wire.clear();
@@ -401,7 +402,7 @@ impl World {
                 self.nodes[m] = Some(self.new_registration());
                 self.machines[m].silenced = false;
             }
-            // The agent's Pod among them, and its token with it.
+            // The agent's Pod is among them, so its token becomes invalid.
             Event::CollectPods(m) => {
                 self.bound[m] = false;
                 self.machines[m].silenced = self.machines[m].on;
@@ -414,12 +415,12 @@ impl World {
         let machine = &mut self.machines[m];
         (machine.on, machine.pod, machine.agent) = (false, false, Agent::Down);
         machine.published = false;
-        // Its kubelet registers when it starts.
+        // The kubelet registers the node when it starts.
         machine.silenced = false;
         self.forget_watched(m);
     }
 
-    /// What an agent watches goes with it.
+    /// The observations of an agent end with its process.
     fn forget_watched(&mut self, m: usize) {
         self.keepers[m] = Keeper::default();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may happen next.
+//! The events that may happen next.
 
 use super::{Event, Failure, Story};
 use crate::Phase;
@@ -7,7 +7,8 @@ use crate::owner::{Me, Wish};
 use crate::tests::world::{Agent, Lease, View, World};
 
 impl Story {
-    /// Whether machine `m` may fail so, now or later. Where only one does, it is the first: the machines are alike.
+    /// Whether machine `m` may fail in this way, now or later. If only one machine fails, it is the first: the machines are
+    /// interchangeable.
     pub(super) fn may_still(&self, world: &World, m: usize, how: Failure) -> bool {
         let whose = match (self.machines_fail, self.both_fail) {
             (false, _) => how == Failure::Crash,
@@ -17,7 +18,8 @@ impl Story {
         whose && world.faults < self.faults && self.failures.contains(&how)
     }
 
-    /// Whether it may fail now. Where both do, the first is the first to, unless only that one claims blocks.
+    /// Whether machine `m` may fail in this way now. If both machines fail, the first one fails first, unless only that one
+    /// claims blocks.
     fn may_fail(&self, world: &World, m: usize, how: Failure) -> bool {
         let turn = m == 0 || !self.both_fail || self.one_owner || world.failed[0];
         turn && self.may_still(world, m, how)

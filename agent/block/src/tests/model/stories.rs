@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is explored to its end.
+//! The stories that are explored completely.
 
 use super::{Failure, Story, mishap};
 
@@ -53,7 +53,7 @@ fn two_keepers_leave_an_address_with_one_pod() {
     assert_eq!(mishap(story), None);
 }
 
-/// The answer to the swap by which a block was taken back is lost, and then the Node again.
+/// The response to the swap that takes a block back is lost, and then the Node is lost again.
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn a_node_that_loses_its_registration_twice_keeps_what_lives() {
@@ -74,7 +74,7 @@ pub(super) fn a_block_is_lost() -> Story {
     }
 }
 
-/// The API server loses the block of a machine, with and without another failure before or after.
+/// The API server loses the block of a machine, with and without another failure before or after that.
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn a_block_that_the_api_server_lost_leaves_an_address_with_one_pod() {
@@ -85,7 +85,8 @@ fn a_block_that_the_api_server_lost_leaves_an_address_with_one_pod() {
     assert_eq!(mishap(story), None);
 }
 
-/// A node dies, is cut off, or loses its Node, in every step of sharing a block, and comes back; the other one takes addresses.
+/// During each step of sharing a block, a node dies, loses its connection or loses its Node, and comes back. The other node takes
+/// addresses.
 pub(super) fn sharing_while_a_machine_fails() -> Story {
     Story {
         sharing: true,
@@ -146,7 +147,7 @@ fn two_machines_that_fail_while_a_block_is_shared_leave_an_address_with_one_pod(
     assert_eq!(mishap(story), None);
 }
 
-/// What takes minutes: `cargo test -p block --lib -- --ignored --nocapture --test-threads 1 more_faults`.
+/// Tests that take minutes: `cargo test -p block --lib -- --ignored --nocapture --test-threads 1 more_faults`.
 mod more_faults {
     use super::*;
 
@@ -237,7 +238,7 @@ mod more_faults {
         });
     }
 
-    /// And take back what was not shared yet.
+    /// The machines also take back blocks that were not shared yet.
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
     fn two_machines_that_lose_their_nodes_while_a_block_is_shared() {

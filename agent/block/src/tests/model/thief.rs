@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stolen token: everything that it can be used for, in each state that an honest node, its pods and the controller can be in.
+//! A stolen token: every request that it allows, in each state of an honest node, its pods and the controller.
 //!
 //! Invariant: a request of the thief carries the newest version, so no precondition stops it. Only the policies do.
 
@@ -12,13 +12,13 @@ use crate::{Mode, Phase, Seen};
 /// The machine whose token is stolen.
 pub(super) const THIEF: usize = 1;
 
-/// The honest one.
+/// The honest machine.
 const VICTIM: usize = 0;
 
 const PHASES: [Phase; 4] = [Phase::Active, Phase::Draining, Phase::Shared, Phase::Orphaned];
 
 impl Story {
-    /// Each request that the thief can send now, and that the policies let pass.
+    /// Each request that the thief can send now and that the policies admit.
     pub(super) fn thefts(&self, world: &World) -> Vec<Event> {
         let mut all = world.of_block();
         all.extend(world.of_address());
@@ -78,7 +78,7 @@ impl World {
         all
     }
 
-    /// What the policies let the thief's token do.
+    /// Whether the policies admit a request with the thief's token.
     pub(in crate::tests) fn admits(&self, op: &Op) -> bool {
         let block = self.block.as_ref();
         let is_own =
@@ -103,7 +103,7 @@ impl World {
             || address.is_some_and(|address| address.machine == THIEF)
     }
 
-    /// Whether the honest node has, by the API server, the block of its file and the address of its pod.
+    /// Whether the API server still has the block of the honest node's file and the address of its pod as that node's.
     pub(super) fn keeps_its_own(&self) -> bool {
         let machine = &self.machines[VICTIM];
         let is_shared = || self.is_shared();
@@ -114,7 +114,7 @@ impl World {
         };
         let block = match machine.file.map(|file| file.mode) {
             None => true,
-            // The controller ends a shared block that no pod has an address of; the file may say so later.
+            // The controller deletes a shared block without address objects. The node's file may still list the block.
             Some(Mode::Sharing | Mode::Shared) => !machine.pod || is_owner() || is_shared(),
             Some(_) => is_owner() || is_shared(),
         };
@@ -153,7 +153,7 @@ fn a_stolen_token_takes_nothing_from_another_node_while_blocks_are_shared() {
     assert_eq!(mishap(story), None);
 }
 
-/// What the policies of 4c1f4ba let pass: any node's agent marks a block as orphaned, and then it is anybody's.
+/// The policies of 4c1f4ba: any node's agent can orphan a block, and then any node can take it.
 #[test]
 fn the_model_notices_policies_that_let_any_agent_orphan_a_block() {
     let rules = Rules {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The model sees each guard missing.
+//! Shows that the model notices each missing guard.
 
 use super::stories::{a_block_is_lost, requests, sharing_while_a_machine_fails};
 use super::{Failure, Rules, Story, UNIQUE, mishap};
@@ -15,7 +15,7 @@ fn assert_noticed(rules: Rules, mut story: Story) {
     assert!(mishap.is_some_and(|mishap| mishap.contains(UNIQUE)));
 }
 
-/// Where the administrator lets what was in use come free after the quarantine too (`--quarantine-in-use`).
+/// The rules if the administrator allows blocks that were in use to be released after a quarantine (`--quarantine-in-use`).
 pub(super) fn trusting() -> Rules {
     Rules {
         judge: |seen, _, node, watched| judge(seen, false, "v", node, watched, QUARANTINES),
@@ -259,7 +259,7 @@ fn a_new_version_of_a_block_with_pods_whose_node_is_gone() {
     assert_noticed(rules, Story::default());
 }
 
-/// The pod garbage collector deletes the agent's Pod, and its token becomes invalid, while the pods go on.
+/// The pod garbage collector deletes the agent's Pod, and its token becomes invalid, while the node's pods continue to run.
 #[test]
 fn the_last_report_of_an_agent_that_lost_its_token() {
     assert_noticed(
@@ -299,7 +299,7 @@ fn a_claim_of_a_lost_block_before_anything_of_it_is_given_again() {
     assert_noticed(rules, a_block_is_lost());
 }
 
-/// After a restore of etcd, nobody may claim what another node's pods have until that node has claimed it again.
+/// After a restore of etcd, no node may claim a block that another node's pods use until that node has claimed it again.
 #[test]
 fn the_order_of_claims_after_a_restore() {
     let story = Story {
@@ -309,7 +309,7 @@ fn the_order_of_claims_after_a_restore() {
     assert_noticed(Rules::default(), story);
 }
 
-/// The one thing that no agent can guard against (`crate::orphan`).
+/// The one failure that no agent can guard against (`crate::orphan`).
 #[test]
 fn the_promise_that_a_deleted_node_is_dead() {
     assert_noticed(

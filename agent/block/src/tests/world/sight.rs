@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each sees of the world, what it decides, and what the API server does.
+//! What agents and controllers see of the world, what they decide, and what the API server does.
 
 use super::{
     Address, Agent, Lease, MACHINES, Machine, Object, Op, QUARANTINE, Rules, Sender, Stamp, View, World,
@@ -10,7 +10,7 @@ use crate::owner::{Me, Step, Wish};
 use crate::{Mode, Phase, Seen, Use, address};
 use std::time::Duration;
 
-/// What is known of a `watched` version of what has `version` now.
+/// The observation of a `watched` version, for an object that has `version` now.
 fn watched(watched: Option<(Stamp, bool)>, version: Stamp) -> Option<Watched> {
     watched.map(|(seen, ripe)| Watched {
         version: if seen == version { "v" } else { "other" }.into(),
@@ -19,7 +19,7 @@ fn watched(watched: Option<(Stamp, bool)>, version: Stamp) -> Option<Watched> {
 }
 
 impl World {
-    /// What the store of `machine` has, beside an object of the address that was listed.
+    /// The use of the block according to the store of `machine`. `listed`: the address object, if a list contained it.
     pub(in crate::tests) fn usage(&self, rules: &Rules, machine: usize, listed: Option<&Address>) -> Use {
         let leased = self.has_lease(machine);
         let Machine { lease, published, .. } = self.machines[machine];
@@ -37,7 +37,7 @@ impl World {
         matches!(self.machines[machine].lease, Lease::Local | Lease::Published)
     }
 
-    /// Who the machine is by the API server.
+    /// The registration of the machine according to the API server.
     fn me(&self, machine: usize) -> Me {
         match self.nodes[machine] {
             Some(registration) => Me::Registered(owner(machine, registration)),
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// What a keeper would do about the address now.
+    /// What a controller would do with the address now.
     pub(in crate::tests) fn address_verdict(
         &self,
         rules: &Rules,
@@ -74,7 +74,7 @@ impl World {
         Some((address, verdict))
     }
 
-    /// What a keeper would do now.
+    /// What a judge would do with the block now.
     pub(in crate::tests) fn verdict(&self, rules: &Rules, keeper: usize) -> Option<(Object, Verdict)> {
         let block = self.block.clone()?;
         let machine = block.seen.machine();
@@ -95,7 +95,7 @@ impl World {
         Some((block, verdict))
     }
 
-    /// Executes a request at the API server; whether it succeeded, and the object afterwards.
+    /// Executes a request at the API server. Returns whether it succeeded.
     pub(in crate::tests) fn execute(&mut self, rules: &Rules, op: &Op) -> bool {
         let version = self.block.as_ref().map(|block| block.version);
         let fits = |wanted: Stamp| version.is_some_and(|now| now == wanted || !rules.preconditions);
@@ -167,7 +167,7 @@ impl World {
         true
     }
 
-    /// What the agent of `machine` does with what it has read; none if it has read nothing.
+    /// The decision of the agent of `machine` about what it has read; none if it has read nothing.
     pub(in crate::tests) fn decide(&self, rules: &Rules, machine: usize, wish: Wish) -> Option<(View, Step)> {
         let Agent::Idle(Some(view)) = &self.machines[machine].agent else {
             return None;
@@ -183,7 +183,7 @@ impl World {
         Some((view.clone(), step))
     }
 
-    /// Whether the plugin on `machine` may give the address on its own.
+    /// Whether the plugin on `machine` may allocate the address by itself.
     pub(in crate::tests) fn may_add(&self, rules: &Rules, machine: usize) -> bool {
         let machine = &self.machines[machine];
         machine.on
@@ -198,8 +198,8 @@ impl World {
         (block, self.address.as_ref().map(|address| address.uid))
     }
 
-    /// Whether the block stays as it is for a quarantine, and may be given to others after that: what an administrator
-    /// promises by deleting the Node of a machine that is dead, and what the agent of one that lives decides.
+    /// Whether the block stays unchanged for a quarantine and may then be given to another node. For a dead machine, the
+    /// administrator promises this by deleting its Node. For a live machine, its agent decides.
     pub(in crate::tests) fn block_stays(&self, rules: &Rules) -> bool {
         let Some(block) = &self.block else { return true };
         let m = block.seen.machine();
@@ -217,7 +217,7 @@ impl World {
         (rules.next)(&self.me(m), Some(&block.seen), machine.file, usage, Wish::Keep) == Step::Rest
     }
 
-    /// The same of the address.
+    /// The same for the address.
     pub(in crate::tests) fn address_stays(&self, rules: &Rules) -> bool {
         let Some(address) = &self.address else { return true };
         let (m, seen) = (address.machine, address.seen());
@@ -227,8 +227,8 @@ impl World {
         !machine.on || promised || !machine.cut && (machine.silenced || !self.has_lease(m) || kept())
     }
 
-    /// Whether the agent of `machine`, whose Node is gone, knows that and has written all that it has to write about it. It knows
-    /// within 30 s, uses no answer that is older than 20 s, and the pod garbage collector waits for 40 s.
+    /// Whether the agent of machine `m`, whose Node is gone, knows that and has sent all its writes about it. The agent learns it
+    /// within 30 s and uses no answer older than 20 s. The pod garbage collector waits for 40 s.
     pub(in crate::tests) fn has_spoken(&self, rules: &Rules, m: usize) -> bool {
         let machine = &self.machines[m];
         let knows = match &machine.agent {
@@ -242,7 +242,7 @@ impl World {
         let Some(block) = self.block.as_ref().filter(|block| block.seen.machine() == m) else {
             return true;
         };
-        // It reports each round, so that what it sent before that misses.
+        // The agent reports in each round, so that its earlier requests miss their preconditions.
         let late = |(sender, op): &(Sender, Op)| {
             let version = match op {
                 Op::Swap { version, .. } | Op::Report { version, .. } | Op::Delete { version } => *version,
@@ -258,7 +258,7 @@ impl World {
         !machine.on || step == Step::Rest || step == Step::Touch && block.used
     }
 
-    /// Whether an object of `machine` waits for a person to state that the machine is off.
+    /// Whether an object of `machine` is held until an administrator states that the machine is off.
     pub(in crate::tests) fn is_held(&self, machine: usize) -> bool {
         let block = self.block.as_ref();
         let held = block.is_some_and(|block| {
@@ -276,14 +276,14 @@ impl World {
 }
 
 impl Seen {
-    /// Whose block it is.
+    /// The machine that owns the block.
     pub(in crate::tests) fn machine(&self) -> usize {
         usize::from(*self.owner.node == *"b")
     }
 }
 
 impl Address {
-    /// As those who judge it see it.
+    /// The address as its judges see it.
     pub(in crate::tests) fn seen(&self) -> Seen {
         Seen {
             owner: owner(self.machine, self.registration),

@@ -29,7 +29,7 @@ const UNTOLD: usize = 64;
 
 /// The reasons of Events that are not about pools.
 pub mod event {
-    /// On a Pod: its node's agent refused it an address.
+    /// On a Pod: the agent of its node rejected a request for an address.
     pub const NO_ADDRESS: &str = "NoAddress";
     /// On a Node: a port or bond has lost carrier.
     pub const LINK_DOWN: &str = "LinkDown";
@@ -55,7 +55,7 @@ pub struct Agent {
     pub names: Names,
     /// The wishes for addresses, as reported by watches.
     pub wishes: Wishes,
-    /// Numbers for Prometheus.
+    /// The metrics.
     pub metrics: Metrics,
     /// Whether the agent receives what it works from.
     pub contact: Contact,
@@ -143,7 +143,8 @@ impl Agent {
             .clone()
     }
 
-    /// Reads this Node from the API server, unless it was read within `at_most`. Returns when it was read.
+    /// Reads this Node from the API server, unless it was read within `at_most`. Returns the time just before that request was
+    /// sent.
     ///
     /// # Errors
     /// [`Failure`]: the last known state stays.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the agent receives what it works from: pools, its blocks and its Node. `/readyz` reports it.
+//! Whether the agent receives its inputs: pools, its blocks and its Node. `/readyz` reports it.
 //!
 //! A watch that works reports nothing while nothing changes, so silence is no failure. A watch that fails reports an error on each
 //! attempt. So a source counts as lost while errors repeat for longer than [`TROUBLE`], and until [`CALM`] has passed
@@ -11,14 +11,14 @@ use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Errors that repeat for so long mean that a source is lost. An API server that restarts is back sooner.
+/// If errors repeat for this long, the source is lost. An API server that restarts is back sooner.
 pub const TROUBLE: Duration = Duration::from_secs(15);
 
-/// Without an error for so long, a source is not lost any more. Longer than the longest pause between two attempts of a watch (30 s
-/// with half of it as jitter, `kube::runtime::watcher::default_backoff`).
+/// After this time without an error, a source is not lost any more. Longer than the longest pause between two attempts of a watch
+/// (30 s with half of it as jitter, `kube::runtime::watcher::default_backoff`).
 pub const CALM: Duration = Duration::from_secs(75);
 
-/// What the agent reads from the API server.
+/// An input that the agent reads from the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// All pools.
@@ -85,7 +85,7 @@ impl State {
         self.errors = Some(Errors { first, last, why });
     }
 
-    /// Why the source cannot be relied on; none if it can.
+    /// The reason why the source is unread or lost; none if it is available.
     fn complaint(&self, source: Source, now: Instant) -> Option<String> {
         let name = source.name();
         let errors = self.errors.as_ref();

@@ -143,7 +143,7 @@ fn peers(directory: &Directory, wanted: &[&'static str]) -> Result<Vec<&'static 
     Ok(names)
 }
 
-/// A log that cannot be written must not stop an installation.
+/// A failed write to the log must not stop an installation.
 fn say(out: &mut dyn Write, sentence: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{sentence}");
 }

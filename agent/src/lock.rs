@@ -14,7 +14,7 @@ impl NodeLock {
     /// Waits until no other agent holds the lock.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub async fn take(data_dir: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(data_dir)?;
         let path = data_dir.join(".agent.lock");

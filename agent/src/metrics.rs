@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Numbers for Prometheus.
 //!
-//! Invariant: names follow Prometheus' conventions: `rdmanet_`, base units (seconds), `_total` on counters only. Labels have few values: pools,
-//! links of the node, verbs, codes; no name that a tenant chooses.
+//! Invariant: names follow Prometheus' conventions: `rdmanet_`, base units (seconds), `_total` on counters only. Labels have few
+//! values: pools, links of the node, verbs, codes; no name that a tenant chooses.
 
 use api::requests::{Durations, OfVerb, REQUESTS, durations};
 use ipam::agent::{Reply, Verb};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The labels of all namespaces, for pools with a `namespaceSelector`.
 //!
-//! One metadata watch per agent serves all pools. It runs while an accepted pool has a `namespaceSelector`, and begins when a worker
-//! first asks. A list per pool and period would cost the API server as many full lists as there are nodes, for ever.
+//! One metadata watch per agent serves all pools. It runs while an accepted pool has a `namespaceSelector`, and begins when a
+//! worker first asks. A list per pool and period would cost the API server as many full lists as there are nodes, for ever.
 //!
-//! Invariant: names are returned only after the API server has listed all namespaces; after that they follow the watch, which may
-//! lag. A pod is refused only after the API server was asked for its namespace alone (`worker::ask`).
+//! Invariant: names are returned only after the API server has listed all namespaces. After that they follow the watch, which may
+//! lag. A pod is rejected only after a GET of its own namespace (`worker::ask`).
 
 use crate::agent::Agent;
 use crate::api::IpPool;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often the agent looks whether a pool still selects namespaces.
+/// How often the agent checks whether a pool still selects namespaces.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 
 type Labels = BTreeMap<String, String>;
@@ -57,7 +57,7 @@ impl State {
         selected.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Takes what the watch reports. Returns whether names or labels have changed.
+    /// Handles an event of the watch. Returns whether names or labels have changed.
     fn take(&mut self, event: Event<PartialObjectMeta<Namespace>>) -> bool {
         match event {
             Event::Init => self.listing.clear(),
@@ -152,9 +152,9 @@ pub async fn run(agent: Arc<Agent>, changed: impl Fn()) {
 
 /// Follows namespaces until no pool selects any.
 async fn follow(agent: &Agent, changed: &impl Fn()) {
-    // Metadata alone, as `kube` asks for such objects.
+    // For this type `kube` requests only the metadata.
     let api: Api<PartialObjectMeta<Namespace>> = Api::all(agent.cluster.client.clone());
-    // From the API server's memory: thousands of agents may list at once.
+    // Served from the API server's cache: thousands of agents may list at once.
     let config = watcher::Config::default().any_semantic();
     let mut events = std::pin::pin!(watcher(api, config).default_backoff());
     let mut check = tokio::time::interval(IDLE_CHECK);

@@ -74,7 +74,7 @@ impl Stores {
     /// Runs `work` on the store of `pool`, on a thread for blocking work.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub async fn with<T: Send + 'static>(
         &self,
         pool: &PoolName,
@@ -144,7 +144,7 @@ impl Stores {
     /// was written.
     ///
     /// # Errors
-    /// Those of `change`, [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
+    /// The errors of `change`, [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
     pub async fn edit(
         &self,
         pool: &PoolName,
@@ -193,7 +193,7 @@ pub fn held(file: Option<&PoolFile>, name: &str) -> Option<Held> {
     })
 }
 
-/// A block for the file.
+/// The file's entry for a block.
 pub fn entry(name: &str, cidr: IpNetwork, held: Held) -> Block {
     Block {
         name: name.to_owned(),

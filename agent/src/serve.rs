@@ -43,7 +43,7 @@ pub type Workers = Arc<dyn Fn(&PoolName) -> mpsc::Sender<Message> + Send + Sync>
 /// running.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;

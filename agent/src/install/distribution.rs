@@ -30,7 +30,7 @@ pub enum Distribution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice(pub Option<Distribution>);
 
-/// What a distribution leaves on a node.
+/// A sign of a distribution on a node.
 enum Sign {
     /// A file or folder.
     Path(&'static str),
@@ -79,7 +79,7 @@ impl Distribution {
         }
     }
 
-    /// Where its container runtime is configured; the first file that names a directory of plugins counts.
+    /// The configuration files of its container runtime. The first one that names a directory of plugins counts.
     pub(super) fn runtime_files(self) -> &'static [&'static str] {
         match self {
             Self::Kubeadm => &[

@@ -103,7 +103,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// What was written does not run.
+    /// The written plugin does not run.
     #[error(
         "{name} was written to {} but does not run there: {why}; the plugins that were there are still there. Is the file \
          system mounted noexec, or the image of another architecture?",
@@ -133,7 +133,7 @@ pub enum Error {
     /// Whether pods need the plugins is unknown.
     #[error("cannot tell which pods use rdmanet: {what}. Nothing was removed")]
     Unseen {
-        /// What cannot be seen, and why.
+        /// What cannot be read, and why.
         what: String,
     },
 }

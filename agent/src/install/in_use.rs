@@ -17,7 +17,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the alias of each link begins with (`cni-ipoib`'s `mark`).
+/// The prefix of the alias of each link (`cni-ipoib`'s `mark`).
 const ALIAS: &str = "rdmanet:";
 
 /// Where a node's plugins write, and its pods' namespaces are.
@@ -69,7 +69,7 @@ impl fmt::Display for Use {
 /// Lists each use once, sorted by attachment.
 ///
 /// # Errors
-/// [`Error::Unseen`]: what cannot be looked at is no evidence that nothing is there.
+/// [`Error::Unseen`]: a place that cannot be read may contain a use.
 pub fn users(host: &Path, places: &Places) -> Result<Vec<Use>, Error> {
     let mut found = BTreeMap::new();
     // Leases know the pod's name, so they come first.
@@ -143,7 +143,7 @@ fn stores(host: &Path, data_dir: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
     Ok(all)
 }
 
-/// `<state>/attachments/<network>/<container id>@<interface>`, whatever is in the file.
+/// Reads the names of the files `<state>/attachments/<network>/<container id>@<interface>`, not their content.
 fn journal(host: &Path, state: &Path) -> Result<Vec<Use>, Error> {
     entries(host, state)?;
     let networks = match fs::read_dir(state.join("attachments")) {

@@ -7,8 +7,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The plugins. They use only the CNI protocol between them. So for the moment between two renames an old one works with a new
-/// one.
+/// The plugins. They communicate only through CNI, so an old one works with a new one for the moment between two renames.
 pub const PLUGINS: [&str; 2] = ["rdma-ipam", "cni-ipoib"];
 
 /// Names of other projects' plugins. If `cni-ipoib` is called by such a name, it reads the configuration of that plugin.

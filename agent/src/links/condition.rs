@@ -35,7 +35,7 @@ const WRITES_A_SECOND: f64 = 200.0;
 pub fn turn(nodes: u64, chance: f64) -> Duration {
     let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
     let all = f64::from(nodes) / WRITES_A_SECOND;
-    // The nodes of a small cluster do not disturb each other.
+    // In a small cluster all nodes may write at once.
     if all < 1.0 {
         Duration::ZERO
     } else {

@@ -19,10 +19,10 @@ pub enum Scope {
 /// Why a text cannot be parsed as a [`Scope`].
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
-    /// One of the names.
+    /// A name is not a valid pattern.
     #[error("{name:?} is no name or pattern of links such as ib* or bond[01]: {why}")]
     Pattern {
-        /// What was written.
+        /// The name as written.
         name: String,
         /// What is wrong with it.
         why: String,

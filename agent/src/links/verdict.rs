@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// The result for all links that count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Whether every link that counts carries.
+    /// Whether every link that counts has carrier.
     pub(super) well: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,

@@ -95,8 +95,8 @@ impl Worker {
         Ok(ground.clone())
     }
 
-    /// Rejects pods of namespaces that the pool does not select. If the file lacks the pod's namespace, which the plugin reads
-    /// there, brings the file up to date.
+    /// Rejects pods of namespaces that the pool does not select. If the pool selects the namespace and the file lacks it, brings
+    /// the file up to date.
     async fn require_namespace(
         &mut self,
         target: &Target,

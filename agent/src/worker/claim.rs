@@ -53,7 +53,7 @@ enum Try {
 }
 
 impl Worker {
-    /// Claims blocks until enough addresses are free here.
+    /// Claims blocks until enough addresses are free on this node.
     pub(super) async fn claim_ahead(&mut self, target: &Target) -> Result<(), Failure> {
         let Some(ground) = target.ground.clone().filter(Ground::has_blocks) else {
             return Ok(());

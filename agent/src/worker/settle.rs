@@ -66,7 +66,7 @@ fn behind(names: BTreeSet<String>, last: Option<String>) -> Vec<String> {
     behind.into_iter().chain(before).collect()
 }
 
-/// The maximum number of steps for one block in one round.
+/// The maximum number of steps for one block before other blocks get their turn.
 const STEPS: usize = 8;
 
 impl Worker {
@@ -234,7 +234,7 @@ impl Worker {
                 };
                 self.note(name, Some(after));
                 if let Some(held) = then {
-                    // The block may have been passed on and back since. The view of the pool must be as fresh as for a new claim.
+                    // The block may have had other owners since. The view of the pool must be as fresh as for a new claim.
                     if about.anew && held.mode == Mode::Active && !self.admitted(target, cell).await? {
                         return Ok(false);
                     }

@@ -253,7 +253,7 @@ impl Worker {
         })
     }
 
-    /// What is known of the pod that has the address.
+    /// The state of the pod that has the address.
     async fn before(
         &self,
         address: &IpAddress,

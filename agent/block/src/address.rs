@@ -7,7 +7,7 @@
 use super::owner::Me;
 use super::{Owner, Phase};
 
-/// One effect.
+/// A step with one effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The object is correct; do nothing.

@@ -26,7 +26,7 @@ use std::time::Duration;
 pub struct NodeSight {
     /// The process that has read it.
     pub judge: Judge,
-    /// The UID of the Node of that name, if there is one.
+    /// The registration of the Node of that name, if there is one.
     pub registered: Option<Owner>,
     /// Whether a Pod with a network of its own is bound to a node of that name.
     pub has_pods: bool,
@@ -44,9 +44,10 @@ pub struct Watched {
 /// How long a block or address of a gone node stays unchanged before it may be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quarantine {
-    /// Where the owner's last report had no address in use.
+    /// The quarantine if the owner's last report had no address in use.
     pub unused: Duration,
-    /// Where it had some; without a value, only a person may end the object.
+    /// The quarantine if the owner's last report had addresses in use. Without a value, only an administrator may release the
+    /// object.
     pub in_use: Option<Duration>,
 }
 
@@ -59,9 +60,9 @@ pub enum Verdict {
     Orphan,
     /// Remember this version and when it was seen.
     Watch,
-    /// Addresses of it may still be in use: a person must state that the machine is off.
+    /// Keep it: its addresses may still be in use, and an administrator must state that the machine is off.
     Hold,
-    /// It may be deleted, if it is still this version.
+    /// Delete it, if it still has this version.
     End,
 }
 

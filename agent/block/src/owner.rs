@@ -29,7 +29,7 @@ pub enum Me {
     Gone(Arc<str>),
 }
 
-/// One effect.
+/// A step with one effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing is to be done.
@@ -90,9 +90,9 @@ pub fn next(me: &Me, seen: Option<&Seen>, held: Option<Held>, usage: Use, wish: 
     }
 }
 
-/// The file has the block and the API server does not: a person deleted the object, or etcd was restored to a time before the claim.
-/// If pods have addresses of it, the node claims it again. A CREATE that succeeds proves that no other node has it. Until then the
-/// node allocates nothing from it.
+/// The file has the block and the API server does not: an administrator deleted the object, or etcd was restored to a time before
+/// the claim. If pods have addresses of the block, the node claims it again. A CREATE that succeeds proves that no other node has
+/// it. Until then the node allocates nothing from it.
 fn missing(me: &Me, held: Held, usage: Use) -> Step {
     match (me, held.mode) {
         (_, Mode::Shared) => Step::Forfeit,
@@ -117,7 +117,7 @@ fn is_still_ours(node: &str, seen: &Seen) -> bool {
     *seen.owner.node == *node
 }
 
-/// The block has our node's name and UID.
+/// The next step for a block that has this node's name and UID.
 fn mine(me: &Owner, seen: &Seen, held: Option<Held>, usage: Use, wish: Wish) -> Step {
     let Some(held) = held else {
         // Our claim whose response was lost, or our return that was interrupted. A DELETE of ours may still be in flight, hence

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `IPAddress`: one address that must be unique across nodes: asked for by name, kept by a pod, or of a shared block.
+//! `IPAddress`: one address that must be unique across nodes: requested by name, kept by a pod, or part of a shared
+//! block.
 //!
-//! Holds always, by rules of the API server: the name says which address it is, so only one can create it.
+//! Invariant (enforced by rules of the API server): the name determines the address, so only one client can create it.
 
 use super::NodeRef;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `IPBlock`: the addresses that one node gives by itself.
+//! `IPBlock`: the addresses that one node allocates without asking the API server.
 //!
-//! Holds always, by rules of the API server: the name says which addresses it has, so two nodes cannot both create it; it
-//! passes to another owner only while it is orphaned, and whoever takes it, or takes it back, counts `epoch` up by one; once
-//! it is shared it stays so.
+//! Invariants, enforced by rules of the API server:
+//!
+//! - The name determines the addresses, so two nodes cannot both create it.
+//! - The block passes to another owner only while it is orphaned. A node that takes the block, or takes it back,
+//!   increases `epoch` by one.
+//! - A shared block stays shared.
 
 mod rules;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules that the API server checks itself, in CEL with Kubernetes' IP and CIDR functions (1.31 and newer).
+//! Validation rules in CEL for the API server, with Kubernetes' IP and CIDR functions (1.31 and newer).
 //!
-//! Those functions can tell whether a network contains an address, but neither which of two addresses is the smaller nor
-//! what its digits are; so the groups of an address are read here as numbers. The API server refuses a rule
-//! whose cost it cannot bound from the lengths in the schema, and it knows no bound for the parts of a split
-//! text, nor for a number made a text: hence `charAt` and `indexOf` where one would take parts and join them.
+//! Those functions can test whether a network contains an address. They cannot compare two addresses or return the digits
+//! of one, so the rules here parse the groups of an address as numbers. The API server refuses a rule whose cost it
+//! cannot bound from the lengths in the schema. It has no bound for the parts of a split text, nor for a number converted
+//! to text. Hence the rules use `charAt` and `indexOf` instead of splitting and joining.
 
 use kube::core::{Message, Rule};
 
@@ -16,28 +16,28 @@ pub(super) fn plain(holds: impl Into<String>, otherwise: &str) -> Rule {
     Rule::new(holds).message(otherwise)
 }
 
-/// A rule about one member, whose message is CEL that makes a text.
+/// A rule about one member. Its message is a CEL expression that returns text.
 pub(super) fn about(member: &str, holds: impl Into<String>, otherwise: &str) -> Rule {
     Rule::new(holds)
         .message(Message::Expression(otherwise.to_owned()))
         .field_path(format!(".{member}"))
 }
 
-/// Whether `text` is an address in a spelling that the rest can read: not IPv6 that ends like IPv4.
+/// Whether `text` is an address in a spelling that the other rules can parse. IPv6 with an IPv4 suffix is not.
 pub(super) fn address(text: &str) -> String {
     format!("isIP({text}) && !({text}.contains(':') && {text}.contains('.'))")
 }
 
-/// Whether `text`, which is a network, has no host bits. Kubernetes before 1.33 knows no bound for what `==` of two networks costs
-/// and refuses such a rule, hence the network of one address.
+/// Whether `text`, which is a network, has no host bits. Kubernetes before 1.33 has no cost bound for `==` of two
+/// networks and refuses such a rule. Hence the rule uses the network of one address.
 pub(super) fn masked(text: &str) -> String {
     format!(
         "cidr({text}.substring(0, {text}.indexOf('/')) + ({text}.contains(':') ? '/128' : '/32')).containsIP(cidr({text}).masked().ip())"
     )
 }
 
-/// Whether the network `outer` contains the network `inner`. `containsCIDR` of Kubernetes 1.31.0 is true of networks only that begin
-/// with the same address.
+/// Whether the network `outer` contains the network `inner`. `containsCIDR` of Kubernetes 1.31.0 is true only for
+/// networks that begin with the same address.
 pub(super) fn contains(outer: &str, inner: &str) -> String {
     format!(
         "(cidr({outer}).containsIP(cidr({inner}).ip()) && cidr({outer}).prefixLength() <= cidr({inner}).prefixLength())"
@@ -73,7 +73,7 @@ pub(super) fn before(one: &str, other: &str) -> String {
     )
 }
 
-/// Whether `name` has the address `text` in hexadecimal digits, 8 or 32, where `tail` characters follow.
+/// Whether `name` contains the address `text` in hexadecimal digits, 8 or 32, followed by `tail` characters.
 pub(super) fn spelled(name: &str, text: &str, tail: &str) -> String {
     let numbers = numbers(text);
     let digit = |width: u32, position: &str, from_end: u32| {

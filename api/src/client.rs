@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way to the API server: one connection for everything that the agent asks and is told.
+//! The HTTP client for the API server: one connection for all requests and watches.
 //!
-//! kube's own client speaks HTTP/1.1, where each watch and each request under way has a connection to itself, and a request that
-//! is given up takes its connection with it. This one speaks HTTP/2 wherever the server does, as kubelet and all programs
-//! made with client-go do, and HTTP/1.1 elsewhere. Layers, credentials, limits and proxies are those of kube's client.
+//! kube's own client speaks HTTP/1.1. There each watch and each pending request has its own connection, and a request
+//! that times out closes its connection. This client speaks HTTP/2 if the server does, as the kubelet and all client-go
+//! programs do, and HTTP/1.1 otherwise. Layers, credentials, limits and proxies are those of kube's client.
 
 pub mod proxy;
 mod tunnel;
@@ -26,21 +26,22 @@ use tower::retry::RetryLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 use tunnel::Tunnel;
 
-/// A connection that has been silent for so long is asked whether it lives, as client-go does.
+/// The client sends a ping on a connection that has been idle for this long, as client-go does.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How long it may take to answer before everything on it starts again on another.
+/// If a ping has no response after this time, the connection is closed and everything on it starts again on a new one.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// What the environment says of the way to the API server: a kubeconfig or a pod's service account, and a proxy.
+/// Reads the configuration from the environment: a kubeconfig or a pod's service account, and a proxy.
 ///
 /// # Errors
-/// There is neither, or a proxy that cannot be used: a sentence.
+/// A sentence: there is neither a kubeconfig nor a service account, or the proxy cannot be used.
 pub async fn configuration() -> Result<Config, String> {
     let mut config = Config::infer().await.map_err(|e| {
         format!("no way to the API server: {e}; set KUBECONFIG, or run in a pod with a service account")
     })?;
-    // Only a service account has its certificates in a file; a kubeconfig that was passed over says nothing of its server.
+    // Only the configuration of a service account names a certificate file. If that one is used, the kubeconfig describes
+    // a different server, so its proxy does not count.
     let in_pod = config.root_cert_file.is_some();
     let kubeconfig = Kubeconfig::read().ok().filter(|_| !in_pod);
     let proxy = proxy::meant(kubeconfig.as_ref(), None, &config.cluster_url);
@@ -48,17 +49,17 @@ pub async fn configuration() -> Result<Config, String> {
     Ok(config)
 }
 
-/// The clients of an agent. Each has a connection of its own, which is opened with its first request.
+/// The clients of a process. Each has its own connection, which the first request opens.
 #[derive(Clone)]
 pub struct Clients {
-    /// For requests, and for the watches that every agent has.
+    /// For requests, and for the few watches that every agent has.
     pub requests: Client,
-    /// For more watches than may share a connection with requests (`crate::follow`).
+    /// For more watches than can share a connection with requests (`crate::follow`).
     pub watches: Client,
 }
 
 impl Clients {
-    /// Clients for `config`. Nothing is connected yet.
+    /// Makes clients for `config`. They connect later.
     ///
     /// # Errors
     /// As [`new`].
@@ -70,7 +71,7 @@ impl Clients {
     }
 }
 
-/// Everything by one client.
+/// Uses one client for requests and watches.
 impl From<Client> for Clients {
     fn from(client: Client) -> Self {
         Self {
@@ -80,10 +81,10 @@ impl From<Client> for Clients {
     }
 }
 
-/// A client for `config`. Nothing is connected yet.
+/// Makes a client for `config`. It connects later.
 ///
 /// # Errors
-/// Certificates or credentials that cannot be read; a proxy that is neither `http://` nor `https://`.
+/// The certificates or credentials cannot be read, or the proxy URL is neither `http://` nor `https://`.
 pub fn new(config: Config) -> kube::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -94,7 +95,7 @@ pub fn new(config: Config) -> kube::Result<Client> {
         Some("http") => connecting_by(Tunnel::new(&url, tcp).map_err(unusable)?, config),
         Some("https") => {
             let tls = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?);
-            // CONNECT is said in HTTP/1.1.
+            // The CONNECT method is sent in HTTP/1.1.
             let tls = tls.https_only().enable_http1().wrap_connector(tcp);
             connecting_by(Tunnel::new(&url, tls).map_err(unusable)?, config)
         }
@@ -106,7 +107,7 @@ fn unusable(proxy: Blocked) -> kube::Error {
     kube::Error::Service(Box::new(proxy))
 }
 
-/// A client whose connections begin with those of `connector`.
+/// Makes a client that opens its connections with `connector`.
 fn connecting_by<C>(connector: C, config: Config) -> kube::Result<Client>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
@@ -117,7 +118,7 @@ where
     let mut tls = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http();
-    // A kubeconfig may name whose certificate it is, where the address is a relay's or a load balancer's.
+    // If the server's address is that of a relay or a load balancer, a kubeconfig may name the host in the certificate.
     if let Some(name) = config.tls_server_name.clone() {
         let name = name.try_into().map_err(|e| kube::Error::Service(Box::new(e)))?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));

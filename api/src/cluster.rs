@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The requests that the agent makes: each with an end (`crate::patience`), each with the precondition that makes it safe to be late.
+//! Requests to the API server. Each has a time limit (`crate::patience`) and the precondition that makes it safe if it
+//! takes effect late.
 
 mod patch;
 mod registration;
@@ -30,50 +31,50 @@ const PAGE: u32 = 500;
 /// Why a request has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// There is no answer; the request may have taken effect or may do so yet.
+    /// There is no response. The request may have taken effect, or may do so later.
     #[error("the API server does not answer {what}: {why}")]
     Unanswered {
         /// The request.
         what: String,
-        /// What became of it.
+        /// The cause: a timeout, an overloaded API server, or a connection error.
         why: String,
     },
-    /// It was not asked.
+    /// The request was not sent, because no time was left.
     #[error("no time was left to ask the API server: {what}")]
     Unasked {
         /// The request.
         what: String,
     },
-    /// The API server has refused it.
+    /// The API server refused the request.
     #[error("the API server refuses {what}: {why}")]
     Refused {
         /// The request.
         what: String,
-        /// Its sentence.
+        /// The message of the API server.
         why: String,
     },
 }
 
 impl Trouble {
-    /// Whether the API server has not said what it makes of the request.
+    /// Whether the API server has not returned a result: no response, or no time left to send the request.
     pub fn is_silence(&self) -> bool {
         matches!(self, Self::Unanswered { .. } | Self::Unasked { .. })
     }
 }
 
-/// What became of a write that depends on what was read before.
+/// The result of a write that depends on an earlier read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written<T> {
-    /// It has taken effect.
+    /// The write has taken effect.
     Done(T),
-    /// Somebody else was there first.
+    /// Another write came first: the name is taken, or the object has changed or is gone.
     Late,
 }
 
 /// The API server.
 #[derive(Clone)]
 pub struct Cluster {
-    /// The client of this agent.
+    /// The client for all requests.
     pub client: Client,
     /// Pools.
     pub pools: Api<IpPool>,
@@ -81,7 +82,7 @@ pub struct Cluster {
     pub spaces: Api<AddressSpace>,
     /// Blocks.
     pub blocks: Api<IpBlock>,
-    /// The same on a connection for watches alone.
+    /// Blocks, through the client for watches, which has its own connection ([`Clients::watches`]).
     pub blocks_apart: Api<IpBlock>,
     /// Addresses.
     pub addresses: Api<IpAddress>,
@@ -91,17 +92,17 @@ pub struct Cluster {
     pub namespaces: Api<Namespace>,
 }
 
-/// An object of a kind that is known here.
+/// An object whose kind is known at compile time.
 pub trait Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug {}
 
 impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug> Object for K {}
 
-/// A request about one object in the words of kubectl, such as `GET ipblocks/default-4-0a000000-26`.
+/// Describes a request about one object in the style of kubectl, such as `GET ipblocks/default-4-0a000000-26`.
 fn request<K: Object>(verb: &str, name: &str) -> String {
     format!("{verb} {}/{name}", K::plural(&()))
 }
 
-/// The same about an object that is to be written.
+/// The same for an object that is written. Returns the description and the name of the object.
 fn request_of<K: Object>(verb: &str, object: &K) -> (String, String) {
     let name = object.meta().name.clone().unwrap_or_default();
     (request::<K>(verb, &name), name)
@@ -115,9 +116,9 @@ async fn limited<T>(
         what: what.to_owned(),
         why,
     };
-    // kube's client asks again by itself on 429, 503 and 504. That may make a request take effect twice in the API server's
-    // eyes, of which the second time misses: the name is taken, or the version is another one. So it is `Written::Late`, and who
-    // sees that reads what is there.
+    // kube's client retries by itself on 429, 503 and 504. Such a request may take effect twice in the API server's eyes.
+    // The second attempt then fails: the name is taken, or the version has changed. The result is `Written::Late`, and
+    // the caller reads the object again.
     let begun = std::time::Instant::now();
     let (result, error) = match patience::limited(request).await {
         Err(Impatience::Unasked) => {
@@ -130,7 +131,7 @@ async fn limited<T>(
             (Err(unanswered(why)), Some("timeout"))
         }
         Ok(Ok(value)) => (Ok(Ok(value)), None),
-        // 429 and 5xx say nothing about whether it took effect.
+        // After 429 and 5xx, the request may have taken effect or not.
         Ok(Err(kube::Error::Api(status))) if status.code == 429 || status.code >= 500 => {
             let why = format!("{} ({})", status.message, status.code);
             (Err(unanswered(why)), Some("overload"))
@@ -154,7 +155,7 @@ fn refused(what: &str, status: &kube::core::Status) -> Trouble {
     }
 }
 
-/// The precondition that the object is still the one that was read.
+/// The precondition that the object has not changed since it was read.
 fn unchanged<K: Resource>(object: &K) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions {
@@ -165,7 +166,7 @@ fn unchanged<K: Resource>(object: &K) -> DeleteParams {
     }
 }
 
-/// Whether there is an object of this name, read past every cache.
+/// Reads the object of this name from the API server, past every cache. Returns `None` if there is no such object.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -178,7 +179,7 @@ pub async fn get<K: Object>(api: &Api<K>, name: &str) -> Result<Option<K>, Troub
     }
 }
 
-/// Creates an object; late if the name is taken.
+/// Creates an object. Returns [`Written::Late`] if the name is taken.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -191,7 +192,8 @@ pub async fn create<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<W
     }
 }
 
-/// Changes an object, if it is the version that `object` was made from. Members that this program does not know stay.
+/// Changes an object, if the API server still has the version that `object` was made from. Members that this program does
+/// not know stay.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -199,7 +201,8 @@ pub async fn swap<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Wri
     swap_part(api, object, Part::Main).await
 }
 
-/// Changes the finalizers and annotations of an object, and nothing else, if it is the version that `object` was made from.
+/// Changes only the finalizers and annotations of an object, if the API server still has the version that `object` was
+/// made from.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -234,7 +237,7 @@ async fn swap_part<K: Object + Serialize>(
     }
 }
 
-/// Deletes an object, if it is the version that was read.
+/// Deletes an object, if the API server still has the version that was read.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -247,8 +250,8 @@ pub async fn delete<K: Object>(api: &Api<K>, object: &K) -> Result<Written<()>, 
     }
 }
 
-/// Deletes a block, if it is the version that was read: first its finalizer, then the block itself. A process that dies between the two
-/// leaves a block without finalizer, which its owner deletes next time.
+/// Deletes a block, if the API server still has the version that was read: first its finalizer, then the block itself. A
+/// process that dies between the two leaves a block without finalizer. Its owner deletes that block in a later round.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -262,13 +265,14 @@ pub async fn remove(api: &Api<IpBlock>, block: &IpBlock) -> Result<Written<()>, 
         return Ok(Written::Late);
     };
     if bare.metadata.deletion_timestamp.is_some() {
-        // The API server deletes it with its last finalizer.
+        // The API server deletes the block together with its last finalizer.
         return Ok(Written::Done(()));
     }
     delete(api, &bare).await
 }
 
-/// Ends the use of an address, if it is the version that was read: it is kept for whoever keeps it, and free otherwise.
+/// Releases an address, if the API server still has the version that was read. An address with a holder becomes `Kept`;
+/// any other object is deleted.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -285,7 +289,7 @@ pub async fn let_go(api: &Api<IpAddress>, address: &IpAddress) -> Result<Written
     })
 }
 
-/// Replaces the status of an object, whatever its version.
+/// Patches the status of an object, whatever its version.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -314,7 +318,8 @@ async fn patch_status<K: Object>(
     }
 }
 
-/// Changes members of the status of an object, if it is the version that was read: a late report must not undo a newer one.
+/// Changes members of the status of an object, if the API server still has the version that was read. Without that
+/// precondition a late report could undo a newer one.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -329,7 +334,8 @@ pub async fn report<K: Object>(
     patch_status(api, &name, patch).await
 }
 
-/// Changes the status of an object, if it is the version that `object` was made from. Members that this program does not know stay.
+/// Changes the status of an object, if the API server still has the version that `object` was made from. Members that
+/// this program does not know stay.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -337,7 +343,7 @@ pub async fn swap_status<K: Object + Serialize>(api: &Api<K>, object: &K) -> Res
     swap_part(api, object, Part::Status).await
 }
 
-/// Every object that `fields` selects, page by page.
+/// Lists all objects that `fields` selects, page by page.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -361,10 +367,11 @@ pub async fn list<K: Object>(api: &Api<K>, fields: &str) -> Result<Vec<K>, Troub
     }
 }
 
-/// Every object that `fields` selects, as the API server remembers it: at this `version` of the kind or later, at any if it is 0.
+/// Lists all objects that `fields` selects from the API server's cache, at this `version` of the kind or newer. Version 0
+/// accepts any.
 ///
-/// A list that must be up to date may be read from etcd while much is written, with every object of the kind to be decoded;
-/// this one never is.
+/// If many objects are being written, the API server may serve a consistent list from etcd and decode every object of the
+/// kind. It never does so for this list.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -380,7 +387,7 @@ pub async fn recall<K: Object>(api: &Api<K>, fields: &str, version: u64) -> Resu
     }
 }
 
-/// The names of every object of a kind, page by page, without their content.
+/// Lists the names of all objects of a kind, page by page, without their content.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -420,7 +427,7 @@ impl Cluster {
         }
     }
 
-    /// The labels that the namespace `name` has now; none if there is no such namespace.
+    /// The current labels of the namespace `name`, or `None` if there is no such namespace.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -429,7 +436,7 @@ impl Cluster {
         Ok(namespace.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
     }
 
-    /// The addresses that are objects of the node called `node`.
+    /// Lists the address objects of the node called `node`.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -437,7 +444,7 @@ impl Cluster {
         list(&self.addresses, &format!("spec.node.node={node}")).await
     }
 
-    /// The addresses that belong, or belonged, to pods of this name, whichever pool they are of.
+    /// Lists the addresses, of all pools, whose holder is this pod or was an earlier pod of the same name.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -446,7 +453,7 @@ impl Cluster {
         list(&self.addresses, &fields).await
     }
 
-    /// The `StatefulSet` of this name; none if there is none.
+    /// The `StatefulSet` of this name, or `None` if there is no such object.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -458,7 +465,7 @@ impl Cluster {
         .await
     }
 
-    /// The pod of this name; none if there is none.
+    /// The pod of this name, or `None` if there is no such pod.
     ///
     /// # Errors
     /// [`Trouble`].

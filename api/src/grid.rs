@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The blocks of a pool: an address space is cut into blocks of one size, and those of them that hold an address to give
-//! are numbered.
+//! The blocks of a pool. An address space is cut into blocks of one size. Blocks with at least one usable address are
+//! numbered.
 //!
-//! Holds always: a block is aligned to its size, so that two pools with one block size cut the same blocks whatever their
-//! ranges are; the name of a block says which addresses it has; nothing walks over addresses or over blocks.
+//! Invariant: a block is aligned to its size, so two pools with the same block size cut the same blocks, whatever their
+//! ranges are.
+//!
+//! Invariant: the name of a block determines its addresses.
+//!
+//! Invariant: no function here iterates over addresses or over blocks.
 
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};
@@ -15,27 +19,27 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cell(IpNetwork);
 
-/// The blocks of one family of a pool that have at least one address to give.
+/// The blocks of one address family of a pool that have at least one usable address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     family: Family,
-    /// The number of bits that addresses of one block differ in.
+    /// The number of low bits in which the addresses of one block differ.
     shift: u32,
     usable: IntervalSet,
     runs: Vec<Run>,
 }
 
-/// Blocks that follow one another.
+/// A run of consecutive blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
-    /// The index of the first of them among all blocks of the grid.
+    /// The index of the first block of the run among all blocks of the grid.
     index: u128,
-    /// Their numbers: first address divided by block size.
+    /// The numbers of the blocks: first address divided by block size.
     numbers: Interval,
 }
 
 impl Cell {
-    /// The block of `2^shift` addresses that `ip` lies in.
+    /// The block of `2^shift` addresses that contains `ip`.
     pub fn around(ip: IpAddr, shift: u32) -> Option<Self> {
         let family = Family::of(ip);
         let prefix = width(family).checked_sub(shift)?;
@@ -43,7 +47,7 @@ impl Cell {
         IpNetwork::new(network.network(), network.prefix()).ok().map(Self)
     }
 
-    /// The block with these addresses; none if `cidr` has host bits.
+    /// The block with these addresses, or `None` if `cidr` has host bits.
     pub fn of(cidr: IpNetwork) -> Option<Self> {
         (cidr.ip() == cidr.network()).then_some(Self(cidr))
     }
@@ -61,7 +65,7 @@ impl Cell {
         Self::of(IpNetwork::new(family.address(first), prefix).ok()?)
     }
 
-    /// How many bits its addresses differ in.
+    /// The number of low bits in which the addresses of the block differ.
     pub fn shift(self) -> u32 {
         width(Family::of(self.0.ip())) - u32::from(self.0.prefix())
     }
@@ -79,7 +83,7 @@ impl Cell {
         }
     }
 
-    /// The name of its object in `space`: the claim is to be the one who creates this name.
+    /// The name of the block's object in `space`. The node that creates the object of this name has claimed the block.
     pub fn name(self, space: &str) -> String {
         let (family, digits) = match self.0 {
             IpNetwork::V4(_) => (4, 8),
@@ -109,14 +113,15 @@ fn width(family: Family) -> u32 {
     }
 }
 
-/// How many bits the addresses of a block of `size` differ in; none unless `size` is a power of two that fits the family.
+/// The number of low bits in which the addresses of a block of `size` differ. `None` if `size` is not a power of two or
+/// too large for the family.
 pub fn shift_of(size: u64, family: Family) -> Option<u32> {
     let shift = size.checked_ilog2()?;
     (size.is_power_of_two() && shift <= width(family)).then_some(shift)
 }
 
 impl Grid {
-    /// The blocks of `2^shift` addresses that hold a member of `usable`.
+    /// The blocks of `2^shift` addresses that contain a member of `usable`.
     pub fn new(family: Family, shift: u32, usable: IntervalSet) -> Self {
         let number = |address: u128| address.checked_shr(shift).unwrap_or(0);
         let numbers: IntervalSet = usable
@@ -144,12 +149,12 @@ impl Grid {
         }
     }
 
-    /// The family of its addresses.
+    /// The address family.
     pub fn family(&self) -> Family {
         self.family
     }
 
-    /// How many bits the addresses of a block differ in.
+    /// The number of low bits in which the addresses of a block differ.
     pub fn shift(&self) -> u32 {
         self.shift
     }
@@ -161,7 +166,7 @@ impl Grid {
             .map_or(0, |run| run.index.saturating_add(run.numbers.count()))
     }
 
-    /// How many addresses all blocks together can give.
+    /// The number of usable addresses of all blocks together.
     pub fn addresses(&self) -> u128 {
         self.usable.count()
     }
@@ -178,7 +183,7 @@ impl Grid {
         Cell::around(self.family.address(first), self.shift)
     }
 
-    /// The addresses of `cell` that may be given.
+    /// The usable addresses of `cell`.
     pub fn usable(&self, cell: Cell) -> IntervalSet {
         if Family::of(cell.cidr().ip()) != self.family {
             return IntervalSet::default();
@@ -186,17 +191,17 @@ impl Grid {
         self.usable.both(&[cell.interval()].into_iter().collect())
     }
 
-    /// Whether `cell` is one of its blocks.
+    /// Whether `cell` is a block of this grid.
     pub fn has(&self, cell: Cell) -> bool {
         u32::from(cell.cidr().prefix()) + self.shift == width(self.family) && !self.usable(cell).is_empty()
     }
 
-    /// The first block, in ascending order, that `taken` does not hold.
+    /// The first block, in ascending order, with a usable address that is not in `taken`.
     pub fn first_missing(&self, taken: &IntervalSet) -> Option<Cell> {
         self.missing_from(taken, 0)
     }
 
-    /// The first block from the address `start` on that `taken` does not hold.
+    /// The first block from the address `start` on with a usable address that is not in `taken`.
     pub fn missing_from(&self, taken: &IntervalSet, start: u128) -> Option<Cell> {
         let free = self.usable.minus(taken).first_from(start)?;
         Cell::around(self.family.address(free), self.shift)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A pool as it was accepted: its blocks, and what a node's file says of it.
+//! A pool as it was accepted: its blocks, and the content of a node's pool file.
 
 use crate::grid::{Cell, Grid, shift_of};
 use crate::pool::Allocation as Mode;
@@ -21,9 +21,9 @@ pub struct Ground {
     pub name: PoolName,
     /// `metadata.uid`.
     pub uid: String,
-    /// The number of the accepted spec (`status.acceptedGeneration`): another spec has another number.
+    /// The number of the accepted spec (`status.acceptedGeneration`). Each spec has a different number.
     pub generation: i64,
-    /// What was accepted.
+    /// The accepted spec.
     pub spec: IpPoolSpec,
     /// Its ranges.
     pub ranges: PoolRanges,
@@ -32,22 +32,22 @@ pub struct Ground {
     file: PoolFile,
 }
 
-/// Who writes a node's file.
+/// The node that writes a pool file.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// The node as it is registered.
+    /// Name and UID of the registered Node.
     pub owner: Owner,
-    /// This boot.
+    /// The ID of the current boot.
     pub boot_id: String,
-    /// How long others wait.
+    /// How long other nodes wait before they reuse what this node leaves.
     pub quarantine: Duration,
 }
 
 impl Ground {
-    /// The accepted spec of `pool`; none if nothing was accepted yet.
+    /// The accepted spec of `pool`, or `None` if no spec was accepted yet.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] if it cannot be used after all.
+    /// [`Code::INVALID_CONFIG`] if the accepted spec turns out to be unusable.
     pub fn accepted(pool: &IpPool) -> Result<Option<Self>, Error> {
         let Some(status) = &pool.status else {
             return Ok(None);
@@ -58,10 +58,10 @@ impl Ground {
         Self::new(pool, spec, status.number_in_force()).map(Some)
     }
 
-    /// `pool` with `spec` in force.
+    /// Describes `pool` with `spec` in force.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`], naming the member that is wrong.
+    /// [`Code::INVALID_CONFIG`]. The message names the wrong member.
     pub fn new(pool: &IpPool, spec: &IpPoolSpec, generation: i64) -> Result<Self, Error> {
         let name = PoolName::try_from(pool.name_any())?;
         let file = file(&name, &pool.uid().unwrap_or_default(), generation, spec)?;
@@ -105,7 +105,7 @@ impl Ground {
         self.grids.iter().find(|grid| grid.family() == family)
     }
 
-    /// The block that `ip` lies in; where each address is an object, it is a block of its own.
+    /// The block that contains `ip`. If the pool has no blocks, each address is a block of one.
     pub fn cell_of(&self, ip: IpAddr) -> Option<Cell> {
         let shift = if self.has_blocks() {
             self.grid(Family::of(ip))?.shift()
@@ -115,18 +115,19 @@ impl Ground {
         Cell::around(ip, shift)
     }
 
-    /// Whether `cell` is a block of it.
+    /// Whether `cell` is a block of this pool.
     pub fn has(&self, cell: Cell) -> bool {
         self.grid(Family::of(cell.cidr().ip()))
             .is_some_and(|grid| grid.has(cell))
     }
 
-    /// Whether an address of `cell` lies between the first and the last one of a range, whether that is given or not.
+    /// Whether an address of `cell` lies between the first and the last address of a range. Excluded and reserved
+    /// addresses count too.
     pub fn reaches(&self, cell: Cell) -> bool {
         self.ranges.reach(Family::of(cell.cidr().ip()), cell.interval())
     }
 
-    /// Whether nodes have blocks of it.
+    /// Whether nodes claim blocks of this pool, instead of single addresses.
     pub fn has_blocks(&self) -> bool {
         self.spec.allocation == Mode::Blocks
     }
@@ -136,7 +137,7 @@ impl Ground {
         self.spec.sticky == Sticky::StatefulSet
     }
 
-    /// Whether plugins ask the agent about `pod`, `namespace/name`.
+    /// Whether the plugin asks the agent about `pod` (`namespace/name`).
     pub fn asks_agent(&self, pod: Option<&str>) -> bool {
         PoolFile {
             allocation: Allocation::Sticky,
@@ -145,7 +146,7 @@ impl Ground {
         .asks_agent(pod)
     }
 
-    /// The addresses that pods may keep: those that no node gives by itself.
+    /// The addresses that pods may keep: those that no node allocates from its own blocks.
     pub fn kept(&self, family: Family) -> IntervalSet {
         let reserved = self.ranges.reserved(family);
         if self.has_blocks() {
@@ -160,7 +161,7 @@ impl Ground {
             .collect()
     }
 
-    /// How many addresses are to be free on this node without a request: half a block for each that is kept warm.
+    /// How many addresses this node keeps free without a pending request: half a block for each warm block.
     pub fn wanted(&self, family: Family) -> u64 {
         let size = self
             .grid(family)
@@ -169,7 +170,7 @@ impl Ground {
         (size / 2).max(1).saturating_mul(warm)
     }
 
-    /// All addresses that it could give.
+    /// The number of addresses that the pool can allocate, reserved ones included.
     pub fn size(&self) -> u128 {
         self.ranges.families().iter().fold(0, |sum: u128, family| {
             let all = self.ranges.usable(*family).count();
@@ -178,7 +179,7 @@ impl Ground {
         })
     }
 
-    /// What the file of a node says, blocks aside.
+    /// The content of a node's pool file, without blocks.
     pub fn file(&self, writer: &Writer, namespaces: Option<Vec<String>>, counters: Counters) -> PoolFile {
         PoolFile {
             node: writer.owner.node.to_string(),

@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// What a daemon says of itself.
+/// The metrics and the readiness of a daemon.
 pub trait Health: Send + Sync + 'static {
-    /// The text that Prometheus reads.
+    /// The metrics in the text format of Prometheus.
     fn metrics(&self) -> String;
 
-    /// Whether it does its work.
+    /// Whether the daemon is ready.
     ///
     /// # Errors
-    /// What is missing, a sentence a line.
+    /// What is missing, one sentence per line.
     fn ready(&self) -> Result<(), String>;
 }
 
@@ -49,7 +49,7 @@ pub async fn run(listener: TcpListener, daemon: Arc<impl Health>, supervisor: Su
                 .timer(TokioTimer::new())
                 .header_read_timeout(Duration::from_secs(5))
                 .serve_connection(TokioIo::new(stream), service);
-            // Scrapers come and go as they like.
+            // A client may close its connection at any time.
             let _ = connection.await;
         });
     }
@@ -58,7 +58,7 @@ pub async fn run(listener: TcpListener, daemon: Arc<impl Health>, supervisor: Su
 fn respond(daemon: &impl Health, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let (status, body) = match request.uri().path() {
         "/metrics" => (StatusCode::OK, daemon.metrics()),
-        // A process that answers lives; without the API server it is of use still.
+        // A process that responds is alive. It is useful even without the API server.
         "/healthz" => (StatusCode::OK, "ok\n".to_owned()),
         "/readyz" => match daemon.ready() {
             Ok(()) => (StatusCode::OK, "ok\n".to_owned()),

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The objects of API group `rdmanet.io`, all cluster scoped, and what the agent, the controller, the command and the tests share
-//! about them. The manifests in `conf/crds` are made from these types.
+//! The objects of API group `rdmanet.io`, all cluster scoped, and the code about them that the agent, the controller, the
+//! command and the tests share. The manifests in `conf/crds` are generated from these types.
 //!
-//! The root has the types. `grid`, `ground`, `listing`, `sticky` and `object` are pure; `cluster` makes requests, each with its
-//! precondition; `client`, `http`, `process`, `recorder`, `requests` and `supervisor` serve
-//! both daemons.
+//! The root module exports the types. `grid`, `ground`, `listing`, `sticky` and `object` are pure. `cluster` sends
+//! requests, each with its precondition. `client`, `http`, `process`, `recorder`, `requests` and `supervisor` serve both
+//! daemons.
 //!
-//! Invariant: what the API server stores has passed the rules that stand beside each type, so the objects of a healthy
-//! cluster need no second look; who creates the name of a block or of an address has it.
+//! Invariant: every stored object has passed the rules beside its type, so code need not validate it again.
+//!
+//! Invariant: the client that creates the object of a block or of an address has claimed it.
 
 #![allow(
     unreachable_pub,
@@ -63,8 +64,8 @@ pub fn definitions() -> [CustomResourceDefinition; 4] {
     ]
 }
 
-/// An object that no controller has looked at says so: tools that wait for `Ready` take an object without any status for done
-/// (kstatus, `status.Compute`).
+/// Sets the default status that marks an object as not yet seen by a controller. Tools that wait for `Ready` treat an
+/// object without any status as ready (kstatus, `status.Compute`).
 fn unobserved(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let schemas = definition
         .spec
@@ -79,7 +80,7 @@ fn unobserved(mut definition: CustomResourceDefinition) -> CustomResourceDefinit
     definition
 }
 
-/// Limits the name of an object: a rule that reads it needs a bound for its cost.
+/// Limits the length of an object's name. The API server needs a bound to compute the cost of a rule that reads the name.
 fn bounded(mut definition: CustomResourceDefinition, length: i64) -> CustomResourceDefinition {
     let name = JSONSchemaProps {
         type_: Some("string".to_owned()),

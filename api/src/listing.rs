@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which pools of an address space may be cut into blocks.
 //!
-//! Holds always: two pools that are listed and have addresses in common cut them into the same blocks, so that the name of
-//! a block decides who has it. A stretch leaves the list only when no block of its pool lies in it.
+//! Invariant: two listed pools with addresses in common cut them into the same blocks, so creating the name of a block
+//! claims it for both pools. A stretch leaves the list only when no block of its pool lies in it.
 
 use crate::grid::{Cell, Grid};
 use crate::ground::Ground;
@@ -14,12 +14,12 @@ use ipnetwork::IpNetwork;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Whether a pool may be listed as it is.
+/// Whether a pool may be listed in its address space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// It may; with these pools it has addresses in common.
+    /// The pool may be listed. It has addresses in common with these pools.
     Accepted(Vec<String>),
-    /// It may not: this pool has some of the addresses and cuts them otherwise.
+    /// The pool may not be listed: another pool has some of its addresses and cuts them into other blocks.
     Conflict {
         /// The other pool.
         pool: String,
@@ -28,11 +28,11 @@ pub enum Listing {
     },
 }
 
-/// How `ground` is listed.
+/// The entry of `ground` in its address space.
 pub fn entry(ground: &Ground) -> Listed {
     let shift = |family| {
         let grid = ground.grid(family).map_or(0, Grid::shift);
-        // A pool without blocks has a CREATE for each address, which is a block of one.
+        // A pool without blocks creates one object for each address, which is a block of one.
         let shift = if ground.spec.allocation == Allocation::PerAddress {
             0
         } else {
@@ -67,7 +67,7 @@ fn stretches(ground: &Ground) -> Vec<Stretch> {
         .collect()
 }
 
-/// An address that both specs have, if there is one: the first of the first subnet that they share.
+/// An address that both specs contain, if there is one: the first address of the first common subnet.
 pub fn common_address(one: &IpPoolSpec, other: &IpPoolSpec) -> Option<IpAddr> {
     let subnets = |spec: &IpPoolSpec| -> Vec<IpNetwork> {
         let all = spec.ranges.iter();
@@ -75,7 +75,7 @@ pub fn common_address(one: &IpPoolSpec, other: &IpPoolSpec) -> Option<IpAddr> {
     };
     let others = subnets(other);
     subnets(one).into_iter().find_map(|subnet| {
-        // Of two networks that meet, one contains the other.
+        // If two networks overlap, one contains the other.
         let other = others
             .iter()
             .find(|other| subnet.contains(other.network()) || other.contains(subnet.network()))?;
@@ -87,7 +87,7 @@ pub fn common_address(one: &IpPoolSpec, other: &IpPoolSpec) -> Option<IpAddr> {
     })
 }
 
-/// The addresses of `family` that a pool is listed with.
+/// The addresses of `family` in the entry of a pool.
 pub fn addresses(listed: &Listed, family: Family) -> IntervalSet {
     let ends = listed
         .stretches
@@ -112,14 +112,14 @@ pub fn listed<'s>(space: &'s AddressSpaceSpec, ground: &Ground) -> Option<&'s Li
 }
 
 impl Listed {
-    /// Takes over what a controller has noted of the pool in its earlier entry.
+    /// Takes over from the earlier entry of the pool what a controller wrote there.
     pub fn carry_over(&mut self, before: &Self) {
         self.later.clone_from(&before.later);
         self.probe |= before.probe && before.uid == self.uid;
     }
 }
 
-/// Whether `pool` may be listed beside the others of `space`.
+/// Whether `pool` may be listed together with the other pools of `space`.
 pub fn judge(space: &AddressSpaceSpec, pool: &Listed) -> Listing {
     let mut shared = Vec::new();
     for other in space.pools.iter().filter(|other| other.name != pool.name) {
@@ -140,7 +140,7 @@ pub fn judge(space: &AddressSpaceSpec, pool: &Listed) -> Listing {
     Listing::Accepted(shared)
 }
 
-/// `pool` as it is to be listed while `kept`, the blocks that it had, are there still.
+/// The entry of `pool` while the blocks in `kept`, which the pool has already, still exist.
 #[must_use]
 pub fn widened(mut pool: Listed, kept: &[Cell]) -> Listed {
     for cell in kept {
@@ -157,7 +157,7 @@ pub fn widened(mut pool: Listed, kept: &[Cell]) -> Listed {
     pool
 }
 
-/// Whether the space lists the pool with this block, and no newer edit of it than `ground`.
+/// Whether the space lists the pool with this block, from no newer spec than that of `ground`.
 pub fn admits(space: &AddressSpaceSpec, ground: &Ground, grid: &Grid, cell: Cell) -> bool {
     listed(space, ground).is_some_and(|listed| {
         listed.generation <= ground.generation

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks as objects and as the state machine has them.
+//! Converts blocks and addresses between API objects and the state machine (crate `block`).
 
 use crate::grid::{Cell, address_name};
 use crate::{AddressState, BlockState, IpAddress, IpBlock, IpBlockSpec, NodeRef, Orphaned};
@@ -16,12 +16,12 @@ pub const LEASES: &str = "rdmanet.io/leases";
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
-/// Now, for an object.
+/// The current time, for a field of an object.
 pub fn now() -> Time {
     Time(Timestamp::now())
 }
 
-/// What the state machine looks at.
+/// The fields of a block that the state machine uses.
 pub fn seen(block: &IpBlock) -> Seen {
     Seen {
         owner: owner(&block.spec.owner),
@@ -35,13 +35,13 @@ pub fn seen(block: &IpBlock) -> Seen {
     }
 }
 
-/// Whether the owner's last report had addresses in use.
+/// Whether addresses were in use in the owner's last report.
 pub fn in_use(block: &IpBlock) -> bool {
     block.status.as_ref().is_some_and(|status| status.used > 0)
 }
 
-/// What the state machine looks at of an address that is an object: it passes on as a block does. One that is kept has nobody
-/// whose end could matter.
+/// The fields of an address object that the state machine uses. An address passes on as a block does. A kept address has
+/// no user, so it counts as orphaned.
 pub fn seen_address(address: &IpAddress) -> Seen {
     Seen {
         owner: owner(&address.spec.node),
@@ -53,22 +53,23 @@ pub fn seen_address(address: &IpAddress) -> Seen {
     }
 }
 
-/// An object of an address that is to get a new version, so that a deletion of it that is on its way misses. An API server
-/// writes nothing that changes nothing, and times are whole seconds there: two renewals in one second must differ.
+/// Changes an address object so that a write gives it a new version and a DELETE in flight fails its precondition. The
+/// API server ignores a write that changes nothing, and its times are whole seconds. So two renewals in one second must
+/// differ.
 pub fn renewed(mut address: IpAddress) -> IpAddress {
     let after = |Time(since): Time| Time(since.saturating_add(SECOND).unwrap_or(since));
     address.spec.since = address.spec.since.map(after).max(Some(now()));
     address
 }
 
-/// The address that an object stands for, if it belongs to address space `space`. The whole name is compared: `fab-2` is another
-/// address space than `fab`.
+/// The address of an object, if the object belongs to the address space `space`. The whole name is compared: `fab-2` is
+/// another address space than `fab`.
 pub fn ip_in(address: &IpAddress, space: &str) -> Option<IpAddr> {
     let ip: IpAddr = address.spec.address.parse().ok()?;
     (address.metadata.name.as_deref() == Some(address_name(space, ip).as_str())).then_some(ip)
 }
 
-/// A node as the state machine has it.
+/// A node in the form of the state machine.
 pub fn owner(node: &NodeRef) -> Owner {
     Owner {
         node: node.node.as_str().into(),
@@ -76,7 +77,7 @@ pub fn owner(node: &NodeRef) -> Owner {
     }
 }
 
-/// A node as objects have it.
+/// A node in the form of the API objects.
 pub fn reference(owner: &Owner) -> NodeRef {
     NodeRef {
         node: owner.node.to_string(),
@@ -84,7 +85,7 @@ pub fn reference(owner: &Owner) -> NodeRef {
     }
 }
 
-/// The object of a claim.
+/// The object that claims a block.
 pub fn claim(space: &str, pool: &str, cell: Cell, by: &Owner) -> IpBlock {
     let seen = Seen::claimed(by);
     let spec = IpBlockSpec {
@@ -101,7 +102,8 @@ pub fn claim(space: &str, pool: &str, cell: Cell, by: &Owner) -> IpBlock {
     block
 }
 
-/// `block` changed into `to`, by the agent of the node called `by`; its version stays, as the precondition.
+/// `block` with the fields of `to`, changed by the agent of the node called `by`. The version stays: it is the
+/// precondition.
 pub fn changed(block: &IpBlock, to: &Seen, by: &str) -> IpBlock {
     let mut block = block.clone();
     block.spec.owner = reference(&to.owner);
@@ -120,8 +122,8 @@ pub fn changed(block: &IpBlock, to: &Seen, by: &str) -> IpBlock {
     block
 }
 
-/// Gives a block with an owner its finalizer, and takes it from a shared one, whose addresses are objects. The API server refuses a new
-/// finalizer on an object that is being deleted.
+/// Adds the finalizer to a block with an owner. Removes it from a shared block, whose addresses are objects of their own.
+/// The API server refuses a new finalizer on an object that is being deleted.
 fn finalize(block: &mut IpBlock) {
     let has = block.finalizers().iter().any(|name| name == LEASES);
     if block.spec.state == BlockState::Shared {
@@ -131,12 +133,12 @@ fn finalize(block: &mut IpBlock) {
     }
 }
 
-/// The addresses of a block; none if its object says nothing readable, which the API server's rules prevent.
+/// The addresses of a block, or `None` if its `cidr` is unreadable, which the rules of the API server prevent.
 pub fn cell(block: &IpBlock) -> Option<Cell> {
     Cell::of(block.spec.cidr.parse::<IpNetwork>().ok()?)
 }
 
-/// The version of an object as a number, to tell the newer of two (Kubernetes API concepts, "Resource versions").
+/// The version of an object as a number, to find the newer of two (Kubernetes API concepts, "Resource versions").
 pub fn version(object: &impl Resource) -> u64 {
     let text = object.meta().resource_version.as_deref();
     text.and_then(|text| text.parse().ok()).unwrap_or_default()

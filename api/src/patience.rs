@@ -1,62 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a request to the API server may take, by who waits for its answer.
+//! Time limits of requests to the API server. The limit depends on whether a plugin waits for the result.
 //!
-//! Nobody waits for most of what an agent asks. Such a request gets as long as an API server that is short of time lets it wait
-//! in its queue: who gives up sooner and comes again only makes the queue longer, and thousands of agents start at once. For a
-//! plugin there is one end, that of its question, for all requests together. And work that nobody waits for may turn out to be
-//! in somebody's way: then it has [`GRACE`] left.
+//! Most requests are background work. Such a request gets as much time as an overloaded API server may keep it in its
+//! queue. A client that times out earlier and retries only makes that queue longer, and thousands of agents start at
+//! once. If a plugin waits, one deadline covers all requests for its question. If background work turns out to delay a
+//! plugin or a shutdown, [`GRACE`] remains for it.
 //!
-//! The patience belongs to the task and not to each call, so no function in between can lose it. Without a word nobody waits.
+//! The limit belongs to the task and not to each call, so no function in between can lose it. A task without a limit is
+//! background work.
 //!
-//! Holds always: a request that is given up is what one is whose answer is lost. It may have taken effect, may do so yet, or
-//! never; whoever sees an [`crate::cluster::Trouble`] goes on from what the API server says next. So it may be given up at any
-//! moment, and the model in `agent/block` has a sender give up wherever it waits.
+//! Invariant: a timed-out request is indistinguishable from one whose response was lost. It may have taken effect, may do
+//! so later, or never. After a [`crate::cluster::Trouble`], the caller continues from the state that the API server
+//! returns next. So a request may be abandoned at any moment, and the model in `agent/block` abandons requests wherever
+//! they wait.
 
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How long a request may take that nobody waits for. The API server keeps one in its queue for a quarter of its
-/// `--request-timeout` of 60 s, says 429 then, and kube's client asks again when it was told to; all of that is one request here.
+/// The limit of a background request. The API server keeps a request in its queue for a quarter of its
+/// `--request-timeout` of 60 s and then returns 429. kube's client retries after the time in `Retry-After`. Here all of
+/// that is one request.
 pub const ALONE: Duration = Duration::from_secs(30);
 
-/// How long all requests for one question may take, from when it was asked: less than [`ipam::agent::LIMIT`], so that the
-/// plugin hears why there is no address.
+/// The limit of all requests for one question of a plugin together, counted from when the plugin sent it. It is shorter
+/// than [`ipam::agent::LIMIT`], so that the plugin still receives the reason why there is no address.
 pub const QUESTION: Duration = Duration::from_secs(4);
 
-/// What is left for work that turns out to be in somebody's way: enough for an API server that is well, and little of
-/// [`QUESTION`].
+/// The time left for background work once a plugin or a shutdown waits for it. A healthy API server answers in that time,
+/// and it is a small part of [`QUESTION`].
 pub const GRACE: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     static PATIENCE: Patience;
 }
 
-/// That of a task.
+/// The limit of a task.
 #[derive(Clone)]
 enum Patience {
-    /// Somebody waits until then.
+    /// A plugin waits until this deadline.
     Until(Instant),
-    /// Nobody waits, unless and until this says by when all is to be over.
+    /// Background work. The channel carries a deadline once [`Hurry::tell`] was called.
     Unless(watch::Receiver<Option<Instant>>),
 }
 
-/// Why a request has no answer.
+/// Why a request has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Impatience {
-    /// No time was left to ask.
+    /// The deadline had passed before the request was sent.
     Unasked,
-    /// It was given up after this time.
+    /// The request timed out after this time.
     GivenUp(Duration),
 }
 
-/// Does `work`, whose requests have time until `end`, all together.
+/// Runs `work`. All its requests together have time until `end`.
 pub fn until<T>(end: Instant, work: impl Future<Output = T>) -> impl Future<Output = T> {
     PATIENCE.scope(Patience::Until(end), Box::pin(work))
 }
 
-/// Does `work` that nobody waits for; it has [`GRACE`] left from `stop` on.
+/// Runs background `work`. Once `stop` is cancelled, [`GRACE`] remains for it.
 pub async fn until_stopped<T>(stop: &CancellationToken, work: impl Future<Output = T>) -> T {
     let hurry = Hurry::default();
     let mut work = std::pin::pin!(hurry.concerning(work));
@@ -68,7 +71,7 @@ pub async fn until_stopped<T>(stop: &CancellationToken, work: impl Future<Output
     work.await
 }
 
-/// Tells work that nobody waited for that somebody does.
+/// Signals background work that a plugin request or a shutdown is waiting for it.
 pub struct Hurry(watch::Sender<Option<Instant>>);
 
 impl Default for Hurry {
@@ -78,12 +81,12 @@ impl Default for Hurry {
 }
 
 impl Hurry {
-    /// Does `work` that nobody waits for, until [`Hurry::tell`].
+    /// Runs `work` as background work until [`Hurry::tell`] is called.
     pub fn concerning<T>(&self, work: impl Future<Output = T>) -> impl Future<Output = T> {
         PATIENCE.scope(Patience::Unless(self.0.subscribe()), Box::pin(work))
     }
 
-    /// All requests of the work, the one under way and those to come, have [`GRACE`] left; from the first call on.
+    /// Limits all requests of the work, the current one and later ones, to [`GRACE`] from the first call on.
     pub fn tell(&self) {
         self.0.send_if_modified(|end| {
             let first = end.is_none();
@@ -92,7 +95,7 @@ impl Hurry {
         });
     }
 
-    /// Whether it was told.
+    /// Whether [`Hurry::tell`] was called.
     pub fn is_told(&self) -> bool {
         self.0.borrow().is_some()
     }
@@ -125,7 +128,7 @@ impl Patience {
     }
 }
 
-/// What becomes of `request`, if that is known in time.
+/// Returns the result of `request`, or why it came too late.
 pub async fn limited<T>(request: impl Future<Output = T>) -> Result<T, Impatience> {
     let patience = PATIENCE
         .try_with(Clone::clone)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `IPPool`: what addresses there are, and who may have them. Written by people, seldom changed.
+//! `IPPool`: which addresses there are, and which pods may have them. People write it, and seldom change it.
 
 mod range;
 mod rules;

@@ -9,8 +9,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Logs one JSON document a line to stderr: what `program` (the name of its library) and this crate log from `level` on, and of
-/// other libraries warnings alone.
+/// Logs to stderr, one JSON document per line. `program` (the name of its library) and this crate log from `level` on;
+/// other libraries log only warnings and errors.
 pub fn start_logging(program: &str, level: &str) {
     let level = level.parse().unwrap_or(LevelFilter::INFO);
     let lines = tracing_subscriber::fmt::layer()
@@ -24,7 +24,7 @@ pub fn start_logging(program: &str, level: &str) {
     tracing_subscriber::registry().with(lines).with(wanted).init();
 }
 
-/// Runs `work` on two threads, which wait for others nearly all the time, and logs why it failed.
+/// Runs `work` on two threads and logs why it failed. Two are enough, since tasks wait for I/O nearly all the time.
 pub fn run(work: impl Future<Output = Result<(), String>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -46,7 +46,7 @@ pub fn run(work: impl Future<Output = Result<(), String>>) -> ExitCode {
 /// Waits for SIGTERM or SIGINT.
 ///
 /// # Errors
-/// A sentence, if the kernel refuses to tell of signals.
+/// A sentence, if a signal handler cannot be installed.
 pub fn ended() -> Result<impl Future<Output = ()>, String> {
     let mut terminate =
         signal(SignalKind::terminate()).map_err(|e| format!("cannot wait for SIGTERM: {e}"))?;
@@ -60,7 +60,7 @@ pub fn ended() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
-/// Is cancelled on SIGTERM or SIGINT.
+/// Returns a token that SIGTERM or SIGINT cancels.
 ///
 /// # Errors
 /// Those of [`ended`].

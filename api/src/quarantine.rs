@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long nobody is given what a gone node has left. Agent and controller have the same flags.
+//! How long the addresses of a gone node stay unused. Agent and controller have the same flags.
 //!
 //! Invariant: a process that judges an object waits for the longer of its own quarantine and of the one in force when the object's
 //! owner claimed it.
@@ -8,16 +8,16 @@ use block::orphan::Quarantine;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The shortest quarantine. A request to the API server may take effect a minute after its sender gave up, and answers are used for up
-/// to a quarter of the quarantine.
+/// The shortest quarantine. A request to the API server may take effect a minute after its sender timed out, and
+/// responses are used for up to a quarter of the quarantine.
 const SHORTEST: Duration = Duration::from_secs(120);
 
-/// What a process was told.
+/// The quarantines from the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Quarantines {
-    /// `--quarantine`: for what had no address in use.
+    /// `--quarantine`: for blocks and addresses of which none was in use.
     pub unused: Duration,
-    /// `--quarantine-in-use`: for what had some.
+    /// `--quarantine-in-use`: for blocks and addresses that were in use.
     pub in_use: AfterUse,
     /// `--short-quarantine-for-tests`.
     pub short_for_tests: bool,
@@ -46,7 +46,7 @@ impl FromStr for AfterUse {
 }
 
 impl Quarantines {
-    /// Whether they are long enough to be safe.
+    /// Checks that the quarantines are long enough to be safe.
     ///
     /// # Errors
     /// A sentence that names the flag, its value, the cause and the remedy.
@@ -75,8 +75,8 @@ impl Quarantines {
         }
     }
 
-    /// How long an object of a gone node must stay unchanged; `claimed`: the quarantine in force when its owner claimed it, in seconds.
-    /// The longer one counts, since the owner's file may go by it still.
+    /// How long an object of a gone node must stay unchanged. `claimed` is the quarantine in seconds that was in force
+    /// when the owner claimed the object. The longer one counts, because the owner's file may still carry the old one.
     pub fn of(&self, claimed: Option<i64>) -> Quarantine {
         let claimed = claimed.and_then(|seconds| u64::try_from(seconds).ok());
         let unused = self.unused.max(Duration::from_secs(claimed.unwrap_or_default()));

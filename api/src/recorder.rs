@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events, as people read them on an object.
+//! Publishes Kubernetes Events about objects.
 //!
-//! Invariant: an Event that is published again is counted on the earlier one, and a different sentence is an Event of its own.
-//! `kube`'s recorder compares reason and object alone: the second link that a node lost would be published under the name of the
-//! first.
+//! Invariant: a repeated Event increases the count of the earlier one, and a different message makes a new Event.
+//! `kube`'s recorder compares only reason and object: it would publish the second link that a node lost under the name of
+//! the first.
 //!
 //! Invariant: about one object, `BURST` Events are published at once and one more each `REFILL` after that. `kube`'s recorder has no
 //! limit; client-go's has one of this kind for each source and object (`tools/events`, `EventCorrelator`: 25, then one in 5 minutes).
@@ -15,13 +15,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// For longer than this `kube`'s recorder does not count on an Event.
+/// After this time `kube`'s recorder no longer increases the count of an Event.
 const COUNTED: Duration = Duration::from_secs(6 * 60);
 
-/// Events about one object at once: each of eight rails may go down and come back.
+/// The burst for one object: each of eight rails may go down and come back.
 const BURST: u32 = 16;
 
-/// How long until one more may be published about it.
+/// How long until one more Event may be published about the object.
 const REFILL: Duration = Duration::from_secs(60);
 
 /// Publishes Events.
@@ -36,10 +36,10 @@ pub struct Events {
 #[derive(Default)]
 struct Limits(HashMap<String, Bucket>);
 
-/// What is left for one object.
+/// The remaining Events for one object.
 struct Bucket {
     left: u32,
-    /// When `left` was counted last.
+    /// When `left` was last updated.
     at: Instant,
 }
 
@@ -72,7 +72,7 @@ impl Limits {
     }
 }
 
-/// The object, for its limit.
+/// The key of an object in [`Limits`].
 fn key(what: &ObjectReference) -> String {
     let part = |part: &Option<String>| part.clone().unwrap_or_default();
     format!(
@@ -84,7 +84,7 @@ fn key(what: &ObjectReference) -> String {
 }
 
 impl Events {
-    /// Makes them as `reporter`.
+    /// Publishes Events in the name of `reporter`.
     pub fn new(client: Client, reporter: Reporter) -> Self {
         Self {
             client,
@@ -94,7 +94,8 @@ impl Events {
         }
     }
 
-    /// Publishes one about `what`, or counts it on an earlier one. Returns whether it was published: the limit of the object may be reached.
+    /// Publishes an Event about `what`, or increases the count of an earlier one. Returns false if the limit of the
+    /// object is reached and nothing was published.
     ///
     /// # Errors
     /// Those of the request.

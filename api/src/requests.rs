@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers about the requests that this process makes, for Prometheus.
+//! Prometheus metrics about the requests of this process.
 //!
 //! Invariant: names follow Prometheus' conventions (base units, `_total` on counters alone), and labels have few values.
 
@@ -29,7 +29,7 @@ pub struct OfError {
 /// A histogram of seconds for each verb.
 pub type Durations = Family<OfVerb, Histogram, fn() -> Histogram>;
 
-/// Upper bounds in seconds: from a millisecond to the time of a plugin's question (4) and of a request that nobody waits for (30).
+/// Upper bounds in seconds: from a millisecond to the limits of a plugin's question (4) and of a background request (30).
 const SECONDS: [f64; 12] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 4.0, 30.0,
 ];
@@ -41,20 +41,20 @@ pub fn durations() -> Durations {
 
 /// Requests to the API server.
 pub struct Requests {
-    /// How long they took, those that were given up included.
+    /// Durations of requests, timed-out ones included.
     pub durations: Durations,
-    /// Those without a result.
+    /// Requests without a result, by verb and reason.
     pub errors: Family<OfError, Counter>,
 }
 
-/// Those of this process: a request knows of no daemon.
+/// The metrics of this process. They are global, because a request has no reference to its daemon.
 pub static REQUESTS: LazyLock<Requests> = LazyLock::new(|| Requests {
     durations: durations(),
     errors: Family::default(),
 });
 
 impl Requests {
-    /// A request took so long. `what` begins with its verb; `error` says how it failed.
+    /// Records a request and its duration. `what` begins with the verb; `error` is the reason of a failure.
     pub(crate) fn took(&self, what: &str, time: Duration, error: Option<&'static str>) {
         let verb = what.split(' ').next().unwrap_or_default().to_lowercase();
         let of = OfVerb { verb: verb.clone() };

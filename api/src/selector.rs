@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Label selectors with the limits that Kubernetes' own schema leaves out, so that a wrong one is refused when it is
-//! written and not when it is used.
+//! Label selectors with the limits that Kubernetes' own schema leaves out. The API server then refuses a wrong selector
+//! when it is written and not when it is used.
 
 use super::cel;
 use kube::core::Rule;
@@ -55,7 +55,8 @@ const KEY: &str = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]
 const VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
 const SPELLING: &str = "a key is a name such as rail or example.com/rail, and key and value are made of letters, digits, -, _ and ., beginning and ending with a letter or digit";
 
-/// What no object can be labelled with would select nothing, or have the API server refuse every list.
+/// Rejects keys and values that no label can have. Such a selector would select nothing, or the API server would refuse
+/// every list that uses it.
 fn labels_are_labels() -> Rule {
     cel::plain(
         format!(

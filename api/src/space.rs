@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `AddressSpace`: the pools of one space that may be cut into blocks. One small object per space, changed only when a
-//! pool is, and only from the version that was read.
+//! `AddressSpace`: the pools of one space that may be cut into blocks. There is one small object for each space. The
+//! controller changes it only when a pool changes, and only from the version that it read.
 //!
-//! Holds always: pools that are listed here and have addresses in common cut them into the same blocks.
+//! Invariant: listed pools with addresses in common cut them into the same blocks.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;

@@ -1,32 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When the address of a pod of a `StatefulSet` passes from one incarnation of that pod to the next, and when it comes free.
+//! When the address of a pod of a `StatefulSet` passes from one incarnation of the pod to the next, and when it is freed.
 //!
-//! Holds always: it passes on only when nobody has it, or when the earlier pod is gone from the cluster and the machine
-//! that it was on either says by its store that nothing there has the address, or cannot be heard any more. A `StatefulSet`
-//! makes a pod anew only once the earlier one is gone; what is left is a pod that was deleted by force, whose machine is then asked.
+//! Invariant: the address passes on only if no pod has it, or if the earlier pod is gone from the cluster and one of two
+//! things holds: the store of its node shows that no pod there has the address, or the node is unreachable or gone.
+//!
+//! A `StatefulSet` creates a pod again only after the earlier one is gone. What remains is a pod that was deleted by
+//! force; then its node decides.
 
 use crate::{Holder, IpPool, Sticky};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use std::time::Duration;
 
-/// What is known of whoever the object names.
+/// What is known of the pod that the address object names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// Nobody has the address.
+    /// No pod has the address.
     Nobody,
-    /// Somebody on this node.
+    /// A pod on this node has the address.
     Here {
-        /// The store has a lease of it.
+        /// The store has a lease of the address.
         held: bool,
     },
-    /// Somebody on another node, or on an earlier registration of this one.
+    /// A pod on another node has the address, or a pod on an earlier registration of this node.
     There {
-        /// It is the pod that asks: one pod cannot be on two nodes, so something is not what it seems.
+        /// The named pod is the one that requests the address. One pod cannot be on two nodes, so some object is out of
+        /// date.
         same_pod: bool,
-        /// That node.
+        /// The state of that node.
         node: NodeState,
-        /// For how long this process has seen the object as it is.
+        /// For how long this process has seen the object unchanged.
         unchanged: Option<Duration>,
     },
 }
@@ -34,45 +37,45 @@ pub enum Before {
 /// A node as the cluster sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// It lives, so its agent will say when the address is let go.
+    /// The node is Ready, so its agent will report the release of the address.
     Lives,
-    /// Its kubelet is not heard.
+    /// The node is not Ready: its kubelet does not report, or cannot run pods.
     Lost,
-    /// It is not registered any more.
+    /// The Node object is gone, or has been registered anew.
     Gone,
 }
 
 /// Whether the address passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does.
+    /// The address passes on.
     Pass,
-    /// It may, if it stays as it is: remember when it was seen.
+    /// The address may pass on if the object stays unchanged. The caller records when it saw the object.
     Watch,
     /// Not yet.
     Wait(Wait),
 }
 
-/// What is waited for.
+/// What the request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The DEL of an earlier sandbox here.
     Sandbox,
-    /// That the cluster agrees with itself.
+    /// Consistent objects: the pod is recorded on two nodes.
     SamePod,
-    /// The agent of the node that the earlier pod was on.
+    /// The agent of the earlier pod's node.
     Agent,
     /// The second observation.
     Observation,
-    /// The quarantine: the node is gone, and its machine may still run.
+    /// The quarantine: the Node object is gone, and its machine may still run.
     Quarantine,
 }
 
-/// Whether the address passes to a new incarnation; `observe`: how far apart two observations are.
+/// Decides whether the address passes to a new incarnation. `observe` is the time between two observations.
 ///
-/// If the node is not heard, a person has deleted the earlier pod by force, which states that it is dead: two observations are enough.
-/// If the Node object is gone, the garbage collector has deleted the pod, and nobody stated anything: then the `quarantine` must
-/// pass, as for a block.
+/// If the node is not Ready, a person has deleted the earlier pod by force, which states that the pod is dead. Two
+/// observations are then enough. If the Node object is gone, the garbage collector has deleted the pod, and that states
+/// nothing. Then the `quarantine` must pass, as for a block.
 pub fn verdict(before: Before, observe: Duration, quarantine: Duration) -> Verdict {
     match before {
         Before::Here { held: true } => Verdict::Wait(Wait::Sandbox),
@@ -95,7 +98,7 @@ pub fn verdict(before: Before, observe: Duration, quarantine: Duration) -> Verdi
     }
 }
 
-/// The `StatefulSet` that made `pod`, if one did.
+/// The name of the `StatefulSet` that created `pod`, if there is one.
 pub fn set_of(pod: &Pod) -> Option<&str> {
     let owners = pod.metadata.owner_references.iter().flatten();
     owners
@@ -104,7 +107,7 @@ pub fn set_of(pod: &Pod) -> Option<&str> {
         .map(|owner| owner.name.as_str())
 }
 
-/// Why nobody will ask for an address that is kept for `holder` any more; none if somebody may.
+/// Reason why the reservation of `holder` can be freed, or `None` if a pod may still request the address.
 pub fn is_over(holder: &Holder, pool: Option<&IpPool>, set: Option<&StatefulSet>) -> Option<String> {
     let Some(pool) = pool else {
         return Some("its pool is gone".to_owned());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Starts the agent's tasks and ends the process when one of them fails.
 //!
-//! A task that panics takes its part of the agent with it: the worker of a pool, the plugin socket, a watch. The process
-//! would go on, and its probes would call it healthy. So the process ends, and the kubelet restarts it. Every step of the agent
-//! may be its last one, so nothing is lost.
+//! A task that panics takes its part of the agent with it: the worker of a pool, the plugin socket, a watch. Without this
+//! module the process would go on, and its probes would report it healthy. With it, the process ends and the kubelet
+//! restarts it. The agent may stop after any step, so nothing is lost.
 //!
 //! Invariant: while [`Supervisor::stop`] is not cancelled, every task that was started with [`Supervisor::spawn`] runs, and no
 //! task has panicked.
@@ -20,7 +20,7 @@ pub struct Supervisor {
     failed: Arc<Mutex<Option<TaskEnded>>>,
 }
 
-/// A task of the agent has ended although nothing asked it to.
+/// A task of the agent has ended before the agent was stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("task {task:?} of the agent has {how}; the process ends, so that it is started again")]
 pub struct TaskEnded {
@@ -39,8 +39,9 @@ struct Guard {
 }
 
 impl Guard {
-    /// The task has ended by itself. As a method it keeps the whole guard in the task: a task that named the field would take the field
-    /// alone, and drop the rest before it begins.
+    /// Marks the task as ended by itself. Because this is a method, the task captures the whole guard. If the task
+    /// assigned the field, it would capture only the field, and the rest of the guard would be dropped before the task
+    /// begins.
     fn finish(&mut self) {
         self.ended = true;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pools for the tests of this crate and of those that link it.
+//! Pools for the tests of this crate and of the crates that link it.
 
 #![allow(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// A pool called `name` of generation 3.
 ///
 /// # Panics
-/// If `spec` is no spec of a pool.
+/// If `spec` is not the spec of a pool.
 pub fn pool(name: &str, spec: &Value) -> IpPool {
     serde_json::from_value(json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool",
@@ -20,7 +20,7 @@ pub fn pool(name: &str, spec: &Value) -> IpPool {
     .unwrap()
 }
 
-/// What nodes do with such a pool.
+/// Such a pool in the form that nodes use.
 ///
 /// # Errors
 /// Those of [`Ground::new`].
@@ -32,7 +32,7 @@ pub fn of(name: &str, spec: &Value) -> Result<Ground, Error> {
 /// A pool of a /24 in blocks of 16.
 ///
 /// # Panics
-/// Never: the spec is a good one.
+/// Never: the spec is valid.
 pub fn ground() -> Ground {
     of(
         "rail0",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Wishes for addresses of pools without a block to claim (`status.requests`), as the API server tells of them: they end waits on
-//! this node, the keeper's before it looks at them and that of plugins for what comes of them.
+//! Tracks open requests for addresses of pools without a block to claim (`status.requests`), from watch events. A change
+//! wakes tasks on this node: the controller's pause before it handles requests, and plugins that wait for an address.
 //!
-//! Holds always: it only says when to look. Who looks earlier or later finds the same.
+//! Invariant: this module only decides when a task looks at the objects. A task that looks earlier or later finds the
+//! same.
 
 use crate::{BlockState, IpBlock, IpPool, IpPoolStatus};
 use kube::ResourceExt;
@@ -11,17 +12,17 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// What is known of wishes.
+/// The open requests, and the notifications about them.
 #[derive(Debug, Default)]
 pub struct Wishes {
-    /// The pools with a wish.
+    /// The names of pools with an open request.
     standing: Mutex<HashSet<String>>,
     news: Notify,
     ends: Notify,
 }
 
 impl Wishes {
-    /// A pool is as told.
+    /// Records the state of a pool from a watch event.
     pub fn hear(&self, pool: &IpPool) {
         let name = pool.name_any();
         let stands = pool.status.as_ref().is_some_and(IpPoolStatus::is_wanted);
@@ -37,7 +38,8 @@ impl Wishes {
         }
     }
 
-    /// A block of `pool` is as told: one that is shared, or was asked for, is news where there is a wish.
+    /// Records the state of a block of `pool` from a watch event. If the pool has an open request, the controller is
+    /// woken for a block that is shared or that the controller asked the owner to share.
     pub fn hear_block(&self, block: &IpBlock, pool: &IpPool) {
         let Some(status) = &pool.status else { return };
         let asked = || status.sharing.contains(&block.name_any());
@@ -46,12 +48,12 @@ impl Wishes {
         }
     }
 
-    /// Until there is news of a wish that stands; for one who waits.
+    /// Waits until an open request needs attention. For a single waiter.
     pub async fn news(&self) {
         self.news.notified().await;
     }
 
-    /// Until a wish has ended: something is shared, or nothing can be.
+    /// Waits until the requests of a pool have ended: a block is shared, or no block can be.
     pub fn ends(&self) -> Notified<'_> {
         self.ends.notified()
     }

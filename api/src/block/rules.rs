@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the API server keeps true of every `IPBlock`, whoever writes it.
+//! Validation rules that the API server enforces for every `IPBlock`, whichever client writes it.
 
 use crate::cel::{about, masked, plain, spelled};
 use kube::core::Rule;

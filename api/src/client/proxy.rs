@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which HTTP proxy stands before the API server.
+//! Chooses the HTTP proxy for the API server.
 //!
-//! As with programs made with client-go: `proxy-url` of a kubeconfig counts always; without it `HTTPS_PROXY` does for a server that
-//! speaks TLS, unless `NO_PROXY` names the server. kube 5.0.0 compares `NO_PROXY` with the name of the proxy instead.
+//! The rules are those of client-go. `proxy-url` of a kubeconfig always counts. Without it, `HTTPS_PROXY` counts for a
+//! server that speaks TLS, unless `NO_PROXY` names the server. kube 5.0.0 compares `NO_PROXY` with the name of the proxy
+//! instead.
 
 use super::tunnel::Blocked;
 use hyper::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::config::Kubeconfig;
 
-/// The proxy that a kubeconfig, if there is one, and the environment mean for `server`; none if there is a direct way. `context`
-/// is the one that is used, if it is not the kubeconfig's own choice.
+/// The proxy for `server` from the kubeconfig, if there is one, and from the environment. `None` means a direct
+/// connection. `context` is the context in use, if it is not the current context of the kubeconfig.
 ///
 /// # Errors
 /// [`Blocked::Unknown`].
@@ -44,7 +45,7 @@ fn of_environment(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Op
     let proxy = first(["HTTPS_PROXY", "https_proxy"])?;
     let exempt = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
     let port = server.port_u16().unwrap_or(443).to_string();
-    // A matcher knows hosts, domains and networks, but no ports, and by `*` means no addresses.
+    // A matcher supports hosts, domains and networks, but no ports, and its `*` does not match addresses.
     let hosts = exempt.split(',').map(|part| match part.trim().split_once(':') {
         Some((host, its)) if its == port => host,
         _ => part.trim(),

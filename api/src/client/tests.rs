@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 
-/// A configuration for an API server that nobody can reach but by way of `proxy`.
+/// A configuration for an API server that is reachable only through `proxy`.
 async fn behind(proxy: &str) -> Config {
     let kubeconfig: Kubeconfig = serde_json::from_value(serde_json::json!({
         "clusters": [{ "name": "c", "cluster": { "server": "http://api.invalid:6443", "proxy-url": proxy } }],
@@ -26,7 +26,8 @@ fn head(stream: &TcpStream) -> Vec<String> {
     lines.take_while(|line| !line.is_empty()).collect()
 }
 
-/// A proxy that says `answer` to the first CONNECT and goes on with `then`; its URL, and what it was asked.
+/// Starts a proxy that returns `answer` to the first CONNECT and goes on with `then`. Returns its URL and the request
+/// that it received.
 fn proxy(
     answer: &'static str,
     then: impl FnOnce(TcpStream) + Send + 'static,
@@ -43,7 +44,7 @@ fn proxy(
     (format!("http://agent:p%40ss@127.0.0.1:{port}"), asked)
 }
 
-/// The API server's part.
+/// Plays the part of the API server.
 fn tell_version(mut stream: TcpStream) {
     let asked = head(&stream);
     assert!(asked[0].starts_with("GET /version "), "{asked:?}");
@@ -72,7 +73,7 @@ async fn an_api_server_behind_a_proxy_is_reached_through_it() {
     }
 }
 
-/// What a person reads whose proxy says `answer`; `PROXY` stands for its URL.
+/// The error message if the proxy returns `answer`. `PROXY` stands for the URL of the proxy.
 async fn sentence(answer: &'static str) -> String {
     let (url, asked) = proxy(answer, drop);
     let client = new(behind(&url).await).unwrap();

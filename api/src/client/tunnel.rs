@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way through an HTTP proxy: CONNECT (RFC 9110, section 9.3.6), after which it carries what it cannot read.
+//! Connects through an HTTP proxy with CONNECT (RFC 9110, section 9.3.6). The proxy then carries data that it cannot
+//! read.
 
 use http_body_util::Empty;
 use hyper::body::Bytes;
@@ -12,48 +13,48 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tower::{BoxError, Service};
 
-/// Why a proxy is no way to the API server.
+/// Why a connection through a proxy failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Blocked {
-    /// Of a kind that we do not speak with.
+    /// The scheme of the proxy URL is neither http nor https.
     #[error(
         "the proxy {0} is not of a known kind: proxy-url of the kubeconfig, or HTTPS_PROXY, must begin with http:// or https://"
     )]
     Unknown(String),
-    /// No connection to the proxy itself.
+    /// The connection to the proxy itself failed.
     #[error(
         "the proxy {proxy} cannot be reached; is it the right one in proxy-url of the kubeconfig, or HTTPS_PROXY?"
     )]
     Unreachable {
         /// Its URL.
         proxy: String,
-        /// What there is instead.
+        /// The cause.
         source: BoxError,
     },
-    /// It has answered.
+    /// The proxy refused CONNECT.
     #[error("the proxy {proxy} refuses the way to {server}: {status}; {}", remedy(*.status))]
     Refused {
         /// Its URL.
         proxy: String,
         /// Host and port of the API server.
         server: String,
-        /// What it has answered with.
+        /// The status of its response.
         status: StatusCode,
     },
-    /// It has not answered as an HTTP proxy does.
+    /// The response of the proxy is not that of an HTTP proxy.
     #[error("the proxy {proxy} does not answer CONNECT {server} as an HTTP proxy does")]
     Silent {
         /// Its URL.
         proxy: String,
         /// Host and port of the API server.
         server: String,
-        /// What there is instead.
+        /// The cause.
         source: BoxError,
     },
 }
 
 impl Blocked {
-    /// A proxy at this `url`, which may have a password in it.
+    /// The error about a proxy at this `url`. The user information of the URL is left out, since it may hold a password.
     pub(super) fn unknown(url: &str) -> Self {
         let (kind, place) = url.split_once("://").unwrap_or(("", url));
         let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
@@ -71,7 +72,7 @@ fn remedy(status: StatusCode) -> &'static str {
     }
 }
 
-/// A connector to whatever lies behind the proxy.
+/// A connector that opens connections through the proxy.
 #[derive(Clone)]
 pub(super) struct Tunnel<C> {
     proxy: Intercept,
@@ -79,7 +80,7 @@ pub(super) struct Tunnel<C> {
 }
 
 impl<C> Tunnel<C> {
-    /// By way of the proxy at `url`, with the name and password that stand there; `connector` makes connections to the proxy.
+    /// Uses the proxy at `url`, with the user name and password in that URL. `connector` opens connections to the proxy.
     pub(super) fn new(url: &Uri, connector: C) -> Result<Self, Blocked> {
         let proxy = Matcher::builder().all(url.to_string()).build().intercept(url);
         match proxy {
@@ -122,7 +123,7 @@ fn unreachable(proxy: &Intercept, source: BoxError) -> Blocked {
     }
 }
 
-/// Asks the proxy at the other end of `stream` to carry it on to `server`.
+/// Asks the proxy at the other end of `stream` to open a tunnel to `server`.
 async fn ask<S>(stream: S, proxy: &Intercept, server: &Uri) -> Result<S, Blocked>
 where
     S: Read + Write + Send + Unpin + 'static,
@@ -140,7 +141,7 @@ where
         source,
     };
     let (mut sender, connection) = http1::handshake(stream).await.map_err(|e| silent(e.into()))?;
-    // It ends with the answer, or when nobody waits for one any more.
+    // The task ends with the response, or when the request is dropped.
     tokio::spawn(connection.with_upgrades());
     let request = connect(&server, proxy.basic_auth()).map_err(|e| silent(e.into()))?;
     let answer = sender.send_request(request).await.map_err(|e| silent(e.into()))?;
@@ -153,7 +154,7 @@ where
     }
     let carried = hyper::upgrade::on(answer).await.map_err(|e| silent(e.into()))?;
     match carried.downcast::<S>() {
-        // Neither TLS nor HTTP has a server speak first.
+        // In TLS and in HTTP the client speaks first.
         Ok(parts) if parts.read_buf.is_empty() => Ok(parts.io),
         _ => Err(silent("it speaks without having been asked".into())),
     }

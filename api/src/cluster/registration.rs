@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes: whether a machine is registered, what pods are bound to it, and the one condition that its agent tells of it.
+//! Node objects: whether a node is registered, which pods are bound to it, and the one condition that its agent writes.
 
 use super::{Cluster, MANAGER, Trouble, get, limited, list, refused, request};
 use crate::NodeRef;
@@ -12,31 +12,31 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use std::collections::BTreeMap;
 
-/// A Node as far as the agent needs to know it.
+/// The part of a Node object that the agent needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// Name and UID.
     pub owner: Owner,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Its kubelet has not been heard of for a while, or says that it cannot run pods.
+    /// The Node is not Ready: its kubelet has not reported for a while, or reports that it cannot run pods.
     pub lost: bool,
     /// Its conditions, by type.
     pub conditions: BTreeMap<String, NodeCondition>,
 }
 
-/// What a condition of a Node says, its times apart.
+/// A condition of a Node, without its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCondition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// One word for programs.
+    /// The reason: one word for programs.
     pub reason: String,
-    /// A sentence for people.
+    /// The message: a sentence for people.
     pub message: String,
 }
 
-/// What has become of the registration that `named` names, where `node` is what has its name now.
+/// The state of the registration that `named` names. `node` is the Node object that has this name now.
 pub fn state_of(node: Option<&Registration>, named: &NodeRef) -> NodeState {
     match node {
         Some(node) if *node.owner.uid != named.node_uid => NodeState::Gone,
@@ -63,8 +63,8 @@ pub fn conditions(node: &Node) -> BTreeMap<String, NodeCondition> {
     .collect()
 }
 
-/// The patch that makes one condition say this, or takes it away, and touches no other. The server keeps members that are
-/// not in it, such as the time of the last turn.
+/// The patch that sets or deletes one condition and leaves all others alone. The API server keeps members that are absent
+/// from the patch, such as the time of the last transition.
 fn condition_patch(kind: &str, says: Option<&NodeCondition>, turned: bool) -> serde_json::Value {
     let mut condition = match says {
         None => serde_json::json!({ "type": kind, "$patch": "delete" }),
@@ -79,7 +79,7 @@ fn condition_patch(kind: &str, says: Option<&NodeCondition>, turned: bool) -> se
 }
 
 impl Cluster {
-    /// The Node called `name`, if there is one.
+    /// Reads the Node called `name`, if there is one.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -92,7 +92,7 @@ impl Cluster {
                     node: name.into(),
                     uid: node.uid().unwrap_or_default().into(),
                 },
-                // One of which nobody has said anything yet is not lost.
+                // A Node without a Ready condition does not count as lost.
                 lost: conditions
                     .get("Ready")
                     .is_some_and(|ready| ready.status != "True"),
@@ -102,11 +102,11 @@ impl Cluster {
         }))
     }
 
-    /// Makes the condition `kind` of the Node called `name` say this, or takes it away; `turned` if its status is another one
-    /// than before.
+    /// Sets or deletes the condition `kind` of the Node called `name`. `turned` is true if its status differs from the
+    /// one before.
     ///
     /// # Errors
-    /// [`Trouble`]; a Node that is gone is none.
+    /// [`Trouble`]. A Node that is gone is not an error.
     pub async fn tell_node(
         &self,
         name: &str,
@@ -127,7 +127,7 @@ impl Cluster {
         }
     }
 
-    /// What there is, read now, of a node that may be gone.
+    /// Reads now what remains in the cluster of a node that may be gone.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -141,7 +141,7 @@ impl Cluster {
         })
     }
 
-    /// Whether a pod with a network of its own is bound to the node called `node` and has not ended.
+    /// Whether a pod without `hostNetwork` is bound to the node called `node` and has not ended.
     ///
     /// # Errors
     /// [`Trouble`].

@@ -16,7 +16,7 @@ fn a_pool_has_what_its_ranges_leave() {
         }),
     )
     .unwrap();
-    // 254 hosts less the gateway, 17 that are excluded and 10 that are reserved; those count as part of the pool.
+    // 254 hosts minus the gateway and 17 excluded addresses. The 10 reserved ones count as part of the pool.
     assert_eq!(ground.grid(Family::V4).unwrap().addresses(), 254 - 1 - 17 - 10);
     assert_eq!(ground.grid(Family::V6).unwrap().addresses(), 256);
     assert_eq!(ground.size(), 254 - 1 - 17 + 256);
@@ -95,7 +95,7 @@ fn two_accepted_specs_never_have_one_number() {
         5,
         "of the first one that is accepted"
     );
-    // As a controller wrote it that knew one number only: generation 6 was refused, that of generation 5 is in force.
+    // Status from a controller that knew only one number: generation 6 was refused, and that of generation 5 is in force.
     status.accepted = Some(first.clone());
     status.observed_generation = Some(6);
     assert_eq!(status.number_in_force(), 6);

@@ -70,7 +70,7 @@ fn an_edit_of_a_pool_keeps_what_was_noted_of_its_gone_nodes() {
     let mut edited = entry(&ground("one", "10.1.0.0/25", 16));
     edited.carry_over(&before);
     assert!(edited.probe);
-    // Another pool of that name has no gone nodes yet.
+    // A different pool of the same name has no gone nodes yet.
     let mut another = entry(&ground("one", "10.1.0.0/24", 16));
     another.uid = "another".to_owned();
     another.carry_over(&before);

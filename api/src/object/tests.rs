@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Objects that must change.
+//! Writes that must change the object.
 
 use super::*;
 use crate::IpAddressSpec;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What makes an `IPPool` wrong, each with the sentence that its author reads.
+//! Validation rules of an `IPPool`, each with the message for its author.
 //!
-//! A rule that reads a network or an address holds when that is malformed: another rule says so, and only that one shall.
+//! A rule that parses a network or an address passes if that text is malformed. Another rule reports malformed text, so
+//! the author reads only one message.
 
 use crate::cel::{about, address, before, contains, entry, masked, plain, within};
 use kube::core::Rule;
@@ -112,7 +113,7 @@ pub(super) fn reserved_are_readable() -> Rule {
     readable("reserved")
 }
 
-/// Says which entry is wrong.
+/// A rule whose message names the wrong entry.
 fn readable(member: &str) -> Rule {
     let entry = entry("e");
     about(
@@ -144,7 +145,7 @@ pub(super) fn reserved_lie_in_ranges() -> Rule {
     )
 }
 
-/// No node gives these by itself, so they can go with a pod from node to node.
+/// Nodes do not allocate reserved addresses from their blocks, so these can follow a pod from node to node.
 pub(super) fn sticky_needs_reserved() -> Rule {
     plain(
         "self.sticky != 'StatefulSet' || self.allocation == 'PerAddress' || (has(self.reserved) && size(self.reserved) > 0)",

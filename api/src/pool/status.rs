@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is told of a pool.
+//! The status of a pool.
 
 use super::IpPoolSpec;
 use ipam::range::Family;

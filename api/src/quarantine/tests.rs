@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Quarantines that are refused, and the one that counts.
+//! Which quarantines are rejected, and which of two counts.
 
 use super::*;
 
-/// Both as on a command line.
+/// Both quarantines, as on a command line.
 fn told(unused: &str, in_use: &str) -> Quarantines {
     Quarantines {
         unused: humantime::parse_duration(unused).unwrap(),

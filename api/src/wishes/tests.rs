@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What ends which wait.
+//! Which event ends which wait.
 
 use super::*;
 use futures::FutureExt;

@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::json;
 
-/// What an environment with these variables means for the server at `url`.
+/// The proxy for the server at `url` in an environment with these variables.
 fn proxy_of(url: &str, variables: &[(&str, &str)]) -> Option<String> {
     of_environment(&url.parse().unwrap(), |name| {
         let value = variables.iter().find(|(its, _)| *its == name)?.1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all tasks of a controller share.
+//! The state that all tasks of a controller share.
 
 use crate::config::Config;
 use crate::metrics::Metrics;
@@ -17,28 +17,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A controller.
 pub struct Context {
-    /// What it was told.
+    /// The configuration.
     pub config: Config,
     /// The API server.
     pub cluster: Cluster,
-    /// All pools, as the API server last told.
+    /// All pools, from the watch.
     pub pools: Store<IpPool>,
-    /// What is heard of requests for addresses.
+    /// The open requests for addresses, from the watches.
     pub wishes: Wishes,
-    /// Numbers for Prometheus.
+    /// Metrics for Prometheus.
     pub metrics: Metrics,
     events: Events,
-    /// The API server has told of pools.
+    /// Whether the watch has delivered pools.
     has_heard: AtomicBool,
 }
 
-/// Why something is not done now.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The API server.
+    /// A request to the API server failed.
     #[error(transparent)]
     Cluster(#[from] Trouble),
-    /// A pool that cannot be used.
+    /// The pool is unusable.
     #[error("{0}")]
     Pool(#[from] Error),
 }
@@ -57,7 +57,7 @@ impl Health for Context {
 }
 
 impl Context {
-    /// A controller with nothing done yet.
+    /// A controller that has not started.
     pub fn new(config: Config, cluster: Cluster, pools: Store<IpPool>) -> Self {
         let reporter = Reporter {
             controller: "rdmanet-controller".to_owned(),
@@ -74,12 +74,12 @@ impl Context {
         }
     }
 
-    /// The API server has told of pools.
+    /// Records that the watch has delivered pools.
     pub(crate) fn heard(&self) {
         self.has_heard.store(true, Ordering::Relaxed);
     }
 
-    /// Tells people about a pool with an Event; a failure to do so is only logged.
+    /// Publishes an Event about a pool. If that fails, the failure is only logged.
     pub(crate) async fn tell(&self, about: &ObjectReference, is_warning: bool, reason: &str, note: String) {
         let event = Event {
             type_: if is_warning {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller as a whole: its tasks, started and ended together.
+//! The tasks of the controller, which start and stop together.
 
 use crate::config::Config;
 use crate::context::Context;
@@ -18,34 +18,34 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// How long tasks have to end: a request under way has a moment left.
+/// How long tasks may take to stop. A pending request has a moment left.
 const LAST: Duration = Duration::from_secs(10);
 
 /// Why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Start {
-    /// Metrics and health.
+    /// The port for metrics and health cannot be opened.
     #[error("cannot listen on {address}: {source}; --listen chooses another address")]
     Listen {
         /// The address.
         address: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
-/// Why the controller ends by itself.
+/// Why the controller stops by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// It cannot start.
+    /// The controller cannot start.
     #[error(transparent)]
     Start(#[from] Start),
-    /// One of its tasks has ended.
+    /// A task of the controller has ended.
     #[error(transparent)]
     Task(#[from] TaskEnded),
 }
 
-/// Runs a controller until `stop`, and lets it finish what it has begun. If one of its tasks fails, it cancels `stop`.
+/// Runs a controller until `stop`, and lets it finish pending work. If a task fails, `stop` is cancelled.
 ///
 /// # Errors
 /// [`Failed`].
@@ -69,7 +69,7 @@ pub async fn run(config: Config, clients: impl Into<Clients>, stop: Cancellation
     Ok(supervisor.outcome()?)
 }
 
-/// Starts what a controller does with the API server, without metrics and health.
+/// Starts the tasks of a controller that use the API server, without metrics and health.
 pub fn begin(config: Config, clients: impl Into<Clients>, supervisor: &Supervisor) -> Arc<Context> {
     let cluster = Cluster::new(clients);
     let stop = supervisor.stop();

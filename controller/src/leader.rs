@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The work that one process does for all: accepting pools, telling their numbers, and ending what gone nodes have left.
+//! The work that one replica does for the whole cluster: it accepts pools, counts them, and collects the blocks and
+//! addresses of gone nodes.
 //!
-//! Invariant: nothing here is unsafe if two processes do it at once. Which of them does is settled by a Lease, and whatever
-//! it writes carries the version that it read. Pools wait for pools alone: the Lease is renewed, and what gone nodes have left is
-//! ended, beside them.
+//! Invariant: two replicas may do this work at once without harm. A Lease decides which of them does it, and each write
+//! carries the version that was read.
+//!
+//! A slow pool only delays other pools. The Lease is renewed, and the orphan collector runs, in tasks of their own.
 
 mod accept;
 mod election;
@@ -34,10 +36,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// How long the keeper waits after wishes were answered, before it hears of others: they come in crowds.
+/// The pause after requests of nodes were answered, before the controller handles new ones. Requests come in bursts.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// What only the keeper watches.
+/// The watches that only the leader has.
 struct Sight {
     blocks: Store<IpBlock>,
     nodes: Store<PartialObjectMeta<Node>>,
@@ -46,29 +48,30 @@ struct Sight {
 }
 
 impl Sight {
-    /// Whether the watch says that there is no such node; only a reason to ask. Before it has told of any, it says nothing.
+    /// Whether the watch has no such Node. That is only a reason to ask the API server. An empty cache is no evidence, so
+    /// the result is then false.
     fn seems_gone(&self, node: &NodeRef) -> bool {
         self.nodes.get(&ObjectRef::new(&node.node)).is_none() && !self.nodes.is_empty()
     }
 }
 
-/// The keeper's role.
+/// The leader's work.
 pub(crate) struct Keeper {
     context: Arc<Context>,
     /// Whether this process has the Lease.
     elected: watch::Receiver<bool>,
     sight: Option<Arc<Sight>>,
     addresses: Vec<Arc<IpAddress>>,
-    /// What there is to go by for whoever ends what gone nodes have left.
+    /// Input of the orphan collector.
     scene: watch::Sender<Option<Scene>>,
-    /// Changes when that has changed addresses.
+    /// Changes when the orphan collector has changed addresses.
     swept: watch::Receiver<()>,
     told: HashMap<String, Instant>,
     selected: fewer::Selected,
     listed: Option<Instant>,
-    /// The version of an address that seems to be kept for nobody, and since when this process has known it.
+    /// The version of an address whose reservation seems obsolete, and since when this process has known it.
     forsaken: HashMap<String, (String, Instant)>,
-    /// The version of an address that a node asks for, and since when this process has known it.
+    /// The version of an address whose release a node requests, and since when this process has known it.
     passing: HashMap<String, (String, Instant)>,
     asked: share::Asked,
     /// Shared blocks without addresses, and since when.
@@ -94,7 +97,7 @@ impl Keeper {
         }
     }
 
-    /// Works whenever the Lease is this process's, until `stop`.
+    /// Works while this process holds the Lease, until `stop`.
     pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
         let (says, elected) = watch::channel(false);
         let (sweeps, swept) = watch::channel(());
@@ -135,7 +138,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Waits for the next round, and answers wishes meanwhile if that is for this agent to do. Returns whether to stop.
+    /// Waits for the next round. While this process leads, it answers requests of nodes meanwhile. Returns whether to
+    /// stop.
     async fn heed_wishes(&mut self, stop: &CancellationToken) -> bool {
         let context = self.context.clone();
         let mut breath = tokio::time::Instant::now();
@@ -199,7 +203,7 @@ impl Keeper {
         unlisted
     }
 
-    /// Whether addresses are to be listed anew.
+    /// Whether the addresses must be listed again.
     fn is_list_old(&mut self) -> bool {
         if self.swept.has_changed().unwrap_or(false) {
             self.swept.mark_unchanged();
@@ -209,7 +213,7 @@ impl Keeper {
             .is_none_or(|at| at.elapsed() >= self.context.config.mirror)
     }
 
-    /// Says what there is to go by for whoever ends what gone nodes have left.
+    /// Updates the input of the orphan collector.
     fn set_scene(&self) {
         let Some(sight) = self.sight.clone() else { return };
         let all = self.addresses.iter();
@@ -224,7 +228,8 @@ impl Keeper {
         self.sight.as_ref().is_some_and(|sight| sight.seems_gone(node))
     }
 
-    /// Reads the addresses of a pool anew if that makes a difference: whether some of its shared blocks are free.
+    /// Lists the addresses of a pool again if the pool has shared blocks: the list shows which of their addresses are
+    /// free.
     async fn look_again(&mut self, pool: &IpPool) -> Result<(), Failure> {
         let name = pool.name_any();
         let is_shared =
@@ -267,7 +272,7 @@ impl Keeper {
             let _ = nodes.wait_until_ready().await;
             let _ = spaces.wait_until_ready().await;
         };
-        // Without them there is nothing to go by; the next round looks again.
+        // If the caches are not ready in time, this round works with what they have, and the next round looks again.
         let _ = tokio::time::timeout(Duration::from_secs(10), patience::limited(ready)).await;
         Sight {
             blocks,
@@ -277,7 +282,7 @@ impl Keeper {
         }
     }
 
-    /// The address spaces, as the API server last told.
+    /// The address spaces, from the watch.
     fn spaces(&self) -> Vec<Arc<AddressSpace>> {
         self.sight
             .as_ref()

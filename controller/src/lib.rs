@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one process does for the whole cluster: accepting pools, counting them, asking nodes to share blocks, and ending what
-//! gone nodes have left.
+//! The controller runs once per cluster. It accepts pools, counts them, asks nodes to share blocks, and frees the blocks
+//! and addresses of gone nodes.
 //!
-//! Invariant: nothing here is unsafe if two processes do it at once. Which one does it is settled by a Lease; each write carries
-//! the version that was read. Nodes go on with the addresses that they have while no controller runs.
+//! Invariant: two controllers may work at once without harm. A Lease decides which of them does; each write carries the
+//! version that was read.
+//!
+//! While no controller runs, nodes go on with the addresses that they have.
 
 pub mod config;
 pub mod context;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process: flags.
+//! The process: parses flags and starts the controller.
 
 use api::{client, process};
 use clap::Parser;

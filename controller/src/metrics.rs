@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers for Prometheus.
+//! Metrics for Prometheus.
 //!
-//! Invariant: a pool has numbers only while it exists. Each replica serves them, from what the API server last sent: take `max by (pool)`.
+//! Invariant: a pool has metrics only while it exists. Every replica serves them from what the API server last sent, so
+//! queries take `max by (pool)`.
 
 use api::IpPool;
 use api::requests::REQUESTS;
@@ -26,7 +27,7 @@ struct OfCondition {
     condition: String,
 }
 
-/// All of them.
+/// All metrics of the controller.
 #[derive(Default)]
 pub struct Metrics {
     leader: Gauge,
@@ -40,7 +41,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers everything under the names that are served.
+    /// Registers all metrics under the names that are served.
     #[must_use]
     pub fn registered(self) -> Self {
         {
@@ -101,7 +102,7 @@ impl Metrics {
         );
     }
 
-    /// The text that Prometheus reads.
+    /// The metrics in the text format of Prometheus.
     pub fn text(&self) -> String {
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
@@ -118,7 +119,7 @@ impl Metrics {
         self.watch_errors.inc();
     }
 
-    /// The pool is as the API server says.
+    /// Updates the metrics of a pool from its object.
     pub(crate) fn pool_is(&self, pool: &IpPool) {
         let of = OfPool {
             pool: pool.name_any(),
@@ -140,7 +141,8 @@ impl Metrics {
         }
     }
 
-    /// All pools are about to be listed: some may have gone while the watch was away.
+    /// Removes the metrics of all pools before they are listed again: some may have been deleted while the watch was
+    /// interrupted.
     pub(crate) fn forget_pools(&self) {
         for numbers in [&self.size, &self.used, &self.free, &self.blocks] {
             numbers.clear();
@@ -148,7 +150,7 @@ impl Metrics {
         self.conditions.clear();
     }
 
-    /// There is no such pool any more.
+    /// Removes the metrics of a deleted pool.
     pub(crate) fn pool_gone(&self, pool: &IpPool) {
         let of = OfPool {
             pool: pool.name_any(),

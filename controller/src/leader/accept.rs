@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Accepting pools: what a person wrote takes effect when it can be used and the address space has room for it.
+//! Accepts pools. A spec takes effect if it is usable and its address space has room for it.
 
 use super::Keeper;
 use crate::context::Failure;
@@ -14,23 +14,23 @@ use ipam::interval::IntervalSet;
 use ipam::range::Family;
 use kube::ResourceExt;
 
-/// Keeps the pool while nodes have blocks or addresses of it.
+/// The finalizer that keeps a pool while nodes have blocks or addresses of it.
 pub(super) const FINALIZER: &str = "rdmanet.io/addresses-in-use";
 
-/// What became of a spec.
+/// Whether a spec was accepted.
 pub(super) enum Accepted {
-    /// It is in force, and has addresses in common with these pools.
+    /// The spec is in force. It has addresses in common with these pools.
     Yes(Box<Ground>, Vec<String>),
-    /// It cannot be used.
+    /// The spec is unusable.
     Invalid(Error),
-    /// Another pool has some of its addresses and cuts them otherwise.
+    /// Another pool has some of its addresses and cuts them into other blocks.
     Conflict(String),
-    /// Somebody else has changed something meanwhile: later.
+    /// Another client has changed the address space meanwhile. The next round tries again.
     Later,
 }
 
 impl Keeper {
-    /// Sees to one pool.
+    /// Reconciles one pool.
     pub(super) async fn keep(&mut self, pool: &IpPool) -> Result<(), Failure> {
         if pool.metadata.deletion_timestamp.is_some() {
             return self.bid_farewell(pool).await;
@@ -52,8 +52,8 @@ impl Keeper {
         self.tell(pool, accepted).await
     }
 
-    /// Whether the watch says that the pool is listed as it is now: then nothing is to be asked or written. A watch that is
-    /// late does no harm, since a node reads the address space after each claim.
+    /// Whether the watch shows the pool listed exactly as its spec requires. Then no request is needed. A late watch does
+    /// no harm, because a node reads the address space after each claim.
     fn is_listed(&self, ground: &Ground) -> Option<Vec<String>> {
         let spaces = self.spaces();
         let space = spaces
@@ -118,8 +118,8 @@ impl Keeper {
             .collect()
     }
 
-    /// A block of another size that lies where the pool would be listed anew, read past every cache: a pool that was taken
-    /// off the list may have left one.
+    /// Searches for a block of another size in the addresses that would be listed anew. The names are read past every
+    /// cache, because a pool that was removed from the list may have left a block.
     async fn blocks_in_the_way(
         &self,
         space: &str,
@@ -153,7 +153,7 @@ impl Keeper {
         Ok(None)
     }
 
-    /// A pool that is being deleted goes when nobody has an address of it.
+    /// Finalizes a pool that is being deleted: its finalizer is removed once no block and no address of the pool is left.
     async fn bid_farewell(&mut self, pool: &IpPool) -> Result<(), Failure> {
         let fields = format!("spec.pool={}", pool.name_any());
         let blocks: Vec<IpBlock> = list(&self.context.cluster.blocks, &fields).await?;
@@ -173,7 +173,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes pools off the lists that are gone and have no blocks.
+    /// Removes pools from the address spaces that are gone and have no blocks.
     pub(super) async fn unlist(&self) -> Result<(), Failure> {
         for space in self.spaces() {
             let mut wanted = AddressSpace::clone(&space);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which replica works: the one that holds the Lease.
+//! Leader election: the replica that holds the Lease does the work.
 //!
-//! Invariant: safety does not hang on it. Two replicas may both hold the Lease for a moment, as after a clock that jumped or an
-//! API server that was silent; each write of the leader carries the version that was read.
+//! Invariant: safety does not depend on the Lease. Two replicas may both hold it for a moment, for instance after a clock
+//! jump or an outage of the API server. Each write of the leader carries the version that was read.
 
 use crate::context::Context;
 use api::patience::{QUESTION, until_stopped};
@@ -18,13 +18,13 @@ const NAME: &str = "rdmanet-controller";
 /// Seconds after which another replica may take a Lease that was not renewed.
 const DURATION: u64 = 15;
 
-/// The leader renews so many seconds before that.
+/// The leader renews the Lease this many seconds before it expires.
 const GRACE: u64 = 7;
 
 /// How long a replica waits after a request about the Lease that failed.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Takes part until `stop`, and releases the Lease then. Tells whenever this replica becomes the leader or is it no more.
+/// Takes part in the election until `stop`, and then releases the Lease. Reports each change of leadership to `leads`.
 pub(super) async fn run(context: &Context, leads: watch::Sender<bool>, stop: &CancellationToken) {
     loop {
         let failed = tokio::select! {
@@ -59,7 +59,7 @@ async fn join(context: &Context) -> Result<LeaseManager, LeaseManagerError> {
 /// Waits for the Lease and renews it, until `stop`.
 ///
 /// # Errors
-/// The API server was silent or refused: whether this replica holds the Lease is not known.
+/// The API server did not respond or refused a request: it is unknown whether this replica holds the Lease.
 async fn hold(
     manager: &LeaseManager,
     leads: &watch::Sender<bool>,
@@ -72,7 +72,7 @@ async fn hold(
         }
     }
     tell(leads, false);
-    // If that is lost, the other replica waits out the duration.
+    // If the release is lost, the other replica waits until the Lease expires.
     if let Ok(Err(error)) = until_stopped(stop, timeout(QUESTION, manager.release())).await {
         tracing::debug!(%error, lease = NAME, "releasing the Lease failed");
     }

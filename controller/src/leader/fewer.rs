@@ -17,8 +17,8 @@ use kube::core::{Selector, SelectorExt};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How many nodes pools select, each with the number of the spec and the time of the count. To count means to compare a selector with
-/// the labels of all nodes.
+/// The number of nodes that each pool selects, with the number of the spec and the time of the count. Counting compares a
+/// selector with the labels of all nodes.
 #[derive(Default)]
 pub(super) struct Selected(HashMap<String, (i64, Instant, u128)>);
 
@@ -53,7 +53,7 @@ impl Keeper {
             let Some(selector) = ground.spec.node_selector.clone() else {
                 return all.len() as u128;
             };
-            // Agents take a selector that cannot be read for one that selects nothing, too.
+            // If a selector cannot be parsed, it selects nothing. Agents treat it the same way.
             Selector::try_from(selector).map_or(0, |selector| {
                 let selected = all.iter().filter(|node| selector.matches(node.labels()));
                 selected.count() as u128
@@ -63,7 +63,7 @@ impl Keeper {
     }
 }
 
-/// The condition [`FEW_BLOCKS`] of a pool that selects so many `nodes`.
+/// The condition [`FEW_BLOCKS`] of a pool that selects this many `nodes`.
 fn few_blocks(ground: &Ground, nodes: u128) -> Finding {
     let short = ground.grids.iter().filter(|grid| grid.blocks() < nodes);
     let Some(grid) = short

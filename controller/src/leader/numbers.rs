@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far a pool is used, by its blocks and by the addresses that are objects, as they were told last.
+//! The utilization of a pool, from the last reports about its blocks and from its address objects.
 //!
-//! Holds always: an address counts once. The store of a node counts all that its pods have in a block of its own, objects or not; whatever
-//! else is an object is counted here.
+//! Invariant: each address counts once. The store of a node counts all addresses that its pods have in the node's own
+//! blocks, whether they are objects or not. All other address objects are counted here.
 
 use api::grid::{Cell, Grid};
 use api::ground::Ground;
@@ -20,9 +20,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Numbers {
     pub(super) counters: Counters,
-    /// No address is left in blocks, and none outside.
+    /// No free address is left, neither in blocks nor outside.
     pub(super) is_exhausted: bool,
-    /// Attachments with addresses that are excluded now.
+    /// Attachments whose addresses are excluded now.
     pub(super) excluded: u64,
     /// Blocks outside the ranges.
     pub(super) outside: u64,
@@ -33,9 +33,9 @@ pub(super) struct Numbers {
 struct OfBlocks {
     blocks: i64,
     used: i64,
-    /// Addresses of them that can be given now.
+    /// Free addresses in these blocks.
     free: i64,
-    /// Addresses that the pool could give and that lie in them.
+    /// Usable addresses of the pool that lie in these blocks.
     claimed: u128,
     excluded: i64,
     outside: u64,
@@ -45,14 +45,14 @@ struct OfBlocks {
 /// The objects of a pool's addresses.
 #[derive(Default)]
 struct OfObjects {
-    /// Those that no block's owner counts.
+    /// Address objects that no block's owner counts.
     used: i64,
-    /// Those that could have been given to any pod.
+    /// Address objects that take a usable address of a pool without blocks.
     taken: u128,
     oldest: Option<Time>,
 }
 
-/// The `addresses` of `cell` in an address space that are objects, whichever pool made them.
+/// The address objects of an address space that lie in `cell`, whichever pool created them.
 pub(super) fn objects_in(addresses: &[impl Borrow<IpAddress>], space: &str, cell: Cell) -> IntervalSet {
     let block = cell.cidr().to_string();
     let inside = addresses
@@ -65,7 +65,7 @@ pub(super) fn objects_in(addresses: &[impl Borrow<IpAddress>], space: &str, cell
         .collect()
 }
 
-/// The addresses of a shared block that nobody has.
+/// The number of free addresses of a shared block.
 pub(super) fn free_of_shared(ground: &Ground, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) -> u128 {
     let Some(cell) = cell(block) else { return 0 };
     let Some(grid) = ground.grid(Family::of(cell.cidr().ip())) else {
@@ -76,7 +76,7 @@ pub(super) fn free_of_shared(ground: &Ground, block: &IpBlock, addresses: &[impl
 }
 
 impl Numbers {
-    /// Those of the pool in force, of which these are the `blocks`; `addresses` may be of other pools too.
+    /// The numbers of the pool in force with its `blocks`. `addresses` may contain objects of other pools.
     pub(super) fn of(ground: &Ground, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
         let (inside, objects) = (
             OfBlocks::of(ground, blocks, addresses),
@@ -115,7 +115,7 @@ impl OfBlocks {
     fn add(&mut self, ground: &Ground, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) {
         self.blocks = self.blocks.saturating_add(1);
         let is_shared = block.spec.state == BlockState::Shared;
-        // What a shared block has told last is of the time when it had an owner.
+        // The last report about a shared block may be from the time when it had an owner.
         if let Some(status) = block.status.as_ref().filter(|_| !is_shared) {
             self.used = self.used.saturating_add(status.used);
             self.oldest = self.oldest.take().into_iter().chain(status.oldest.clone()).min();
@@ -128,7 +128,7 @@ impl OfBlocks {
         let excluded = block.status.as_ref().map_or(0, |status| status.excluded);
         self.excluded = self.excluded.saturating_add(excluded);
         if !ground.has(cell) {
-            // Exclusions cover all of it.
+            // Exclusions cover the whole block.
             return;
         }
         let grid = ground.grid(Family::of(cell.cidr().ip()));
@@ -137,7 +137,7 @@ impl OfBlocks {
         let free = match (&block.status, block.spec.state) {
             (_, BlockState::Shared) => clip(free_of_shared(ground, block, addresses)),
             (Some(status), BlockState::Active) => status.free,
-            // Not told yet: nobody had any when it was claimed.
+            // There is no report yet. All usable addresses were free when the block was claimed.
             (None, BlockState::Active) => clip(usable),
             (_, BlockState::Draining | BlockState::Orphaned) => 0,
         };
@@ -174,14 +174,14 @@ impl OfObjects {
     }
 }
 
-/// Whether the pool gives the address to whoever asks for any.
+/// Whether the address is a usable one, which the pool allocates to any pod, and not a reserved one.
 fn is_for_any(ground: &Ground, address: &str) -> bool {
     address
         .parse()
         .is_ok_and(|ip: IpAddr| ground.ranges.usable(Family::of(ip)).contains(bits(ip)))
 }
 
-/// As an object has it.
+/// The number in the type of an object's field.
 pub(super) fn clip(number: u128) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ends what gone nodes have left, beside the keeper's other work: where thousands of nodes are gone, pools are kept all the same.
+//! The orphan collector. It frees the blocks and addresses of gone nodes in a task of its own, so pools are reconciled
+//! even while thousands of nodes are gone.
 //!
-//! Holds always: a node is looked at after everything was read that the look is to judge, and what follows is written with the version
-//! that was read. So one look serves several objects, and a write that comes some time after it is a request that comes late, of
-//! which the model in `agent/block` has every one.
+//! Invariant: a node is read after the objects that are judged by that read, and each write carries the version of the
+//! object that was read. So one read serves several objects. A write some time later is a late request, and the model in
+//! `agent/block` explores every late request.
 
 mod left;
 
@@ -25,10 +26,11 @@ use std::time::Instant;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Objects that are judged by the same looks and written at the same time. So no look is older than one request.
+/// The number of objects that are judged by the same reads and written at the same time. It bounds the age of a read to
+/// one request.
 const AT_ONCE: usize = 16;
 
-/// What there is to go by.
+/// The input of the orphan collector.
 #[derive(Clone)]
 pub(super) struct Scene {
     pub(super) sight: Arc<Sight>,
@@ -36,31 +38,31 @@ pub(super) struct Scene {
     pub(super) addresses: Vec<Arc<IpAddress>>,
 }
 
-/// Ends what gone nodes have left, while this agent is the keeper.
+/// Frees the blocks and addresses of gone nodes while this replica leads.
 pub(super) struct Orphans {
     context: Arc<Context>,
     elected: watch::Receiver<bool>,
     /// The version of an orphan, and since when this process has seen it.
     watched: HashMap<String, (String, Instant)>,
-    /// The version of what this process has changed or deleted since, and has not been told of yet.
+    /// The last known version of each object that this process has changed or deleted, until the watch shows the change.
     past: HashMap<String, String>,
-    /// The node at which the API server was silent.
+    /// The last node of the batch in which the API server did not respond.
     silent_at: Option<String>,
-    /// Addresses were changed since that was told.
+    /// Whether addresses were changed since the last message to `sweeps`.
     has_changed: bool,
-    /// Tells of addresses that were changed.
+    /// Signals that addresses were changed.
     sweeps: watch::Sender<()>,
 }
 
-/// What became of one object.
+/// The result for one object.
 enum Done {
-    /// Nothing, now.
+    /// Nothing was done in this round.
     Nothing,
-    /// It is watched from now on.
+    /// The object is watched from now on.
     Watched,
-    /// It is marked, and watched in this version.
+    /// The object is marked as orphaned, and is watched in this version.
     Marked(String),
-    /// It is gone, or was changed by somebody else. True if it was this process.
+    /// The object was freed, or another client changed it first. True if this process freed it.
     Ended(bool),
 }
 
@@ -81,7 +83,7 @@ impl Orphans {
         }
     }
 
-    /// Works whenever there is a scene, until `stop`.
+    /// Sweeps while there is a scene, until `stop`.
     pub(super) async fn run(mut self, mut scenes: watch::Receiver<Option<Scene>>, stop: CancellationToken) {
         loop {
             let scene = scenes.borrow_and_update().clone();
@@ -109,13 +111,14 @@ impl Orphans {
         }
     }
 
-    /// Looks at everything that gone nodes have left, once.
+    /// Judges all objects of gone nodes once.
     async fn sweep(&mut self, scene: &Scene) -> Result<(), Failure> {
         let mut left = Left::all(scene);
         self.forget(scene, &left);
         self.welcome(scene).await;
         left.retain(|left| self.is_due(left));
-        // Whoever comes after a node about which the API server is silent waits for that only once.
+        // The next sweep begins after the node at which the API server did not respond, so one bad node delays the others
+        // only once.
         if let Some(node) = self.silent_at.take() {
             let before = left.partition_point(|left| left.node().node <= node);
             left.rotate_left(before);
@@ -133,7 +136,7 @@ impl Orphans {
         Ok(())
     }
 
-    /// Forgets what is there no more, and addresses whose nodes are back.
+    /// Forgets objects that are gone, and addresses whose nodes are back.
     fn forget(&mut self, scene: &Scene, left: &[Left]) {
         let told: HashMap<String, String> = left.iter().map(|left| (left.name(), left.version())).collect();
         let block = |name: &str| scene.sight.blocks.get(&ObjectRef::new(name));
@@ -152,7 +155,7 @@ impl Orphans {
         })
     }
 
-    /// Whether something may be to be done. While an orphan is only waited for, nothing is asked.
+    /// Whether the object may need an action. While an orphan is in quarantine, no request is sent about it.
     fn is_due(&self, left: &Left) -> bool {
         let (name, version) = (left.name(), left.version());
         let quarantine = left.waits(&self.context.config);
@@ -166,12 +169,12 @@ impl Orphans {
         }
     }
 
-    /// A node that comes back and goes again has a quarantine anew. Whoever waits for one of its blocks has perhaps not seen it
-    /// come back, but sees a new version.
+    /// Renews the orphaned blocks of nodes that are back. If such a node goes again, its quarantine begins anew. Another
+    /// process that waits for one of the blocks may not have seen the node come back, but it sees the new version.
     async fn welcome(&mut self, scene: &Scene) {
         let there = |name: &String| scene.sight.blocks.get(&ObjectRef::new(name));
         let is_back = |block: &Arc<IpBlock>| !scene.sight.seems_gone(&block.spec.owner);
-        // One that is not told as it is now comes next time.
+        // If the watch does not show the current version yet, the block is renewed in a later round.
         let is_told =
             |block: &Arc<IpBlock>| self.past.get(&block.name_any()) != block.resource_version().as_ref();
         let blocks = self.watched.keys().filter_map(there);
@@ -196,7 +199,7 @@ impl Orphans {
         }
     }
 
-    /// Gives an orphan a new version. Returns whether there is nothing more to be done.
+    /// Writes an orphan to give it a new version. Returns whether nothing remains to be done.
     async fn renew(&self, block: &IpBlock) -> Result<bool, Trouble> {
         let seen = seen(block);
         if seen.phase != Phase::Orphaned {
@@ -215,12 +218,12 @@ impl Orphans {
         Ok(is_done)
     }
 
-    /// Marks and ends some of it.
+    /// Marks or frees some objects.
     ///
     /// # Errors
-    /// [`Failure`] if the API server is silent. What it refuses is logged.
+    /// [`Failure`] if the API server does not respond. Refused requests are only logged.
     async fn end(&mut self, scene: &Scene, some: &[Left]) -> Result<(), Failure> {
-        // Before the looks.
+        // This is read before the nodes are.
         let known: Vec<Option<Watched>> = some.iter().map(|left| self.watched(&left.name())).collect();
         let (sights, mut end) = self.look(some.iter().map(Left::node)).await;
         let mut judged: Vec<(&Left, Verdict)> = some
@@ -252,10 +255,11 @@ impl Orphans {
         end
     }
 
-    /// Has nodes probe the addresses of blocks of `pools` that they claim from now on. Returns whether the address spaces say so.
+    /// Makes nodes probe the addresses of blocks of `pools` that they claim from now on. Returns whether all address
+    /// spaces are up to date.
     ///
-    /// Invariant: an address space says so before a block of the pool is marked as `Orphaned` or deleted, and nodes read it after
-    /// each claim.
+    /// Invariant: the address space asks for probes before a block of the pool is marked as `Orphaned` or deleted. Nodes
+    /// read the address space after each claim.
     async fn ask_for_probes(&self, scene: &Scene, pools: &BTreeSet<&str>) -> Result<bool, Trouble> {
         for space in scene.sight.spaces.state() {
             let mut wanted = AddressSpace::clone(&space);
@@ -270,7 +274,8 @@ impl Orphans {
         Ok(true)
     }
 
-    /// What there is of these nodes, each read once and now; and whether the API server is silent about one.
+    /// Reads each of these nodes once. Returns what was read, and an error if the API server did not respond about one of
+    /// them.
     async fn look(
         &self,
         nodes: impl Iterator<Item = &NodeRef>,
@@ -322,7 +327,7 @@ impl Orphans {
     }
 }
 
-/// Logs what the API server has refused about what `node` has left, which holds up nobody else.
+/// Logs a request about an object of `node` that the API server refused. It does not delay other objects.
 ///
 /// # Errors
 /// Any other failure.

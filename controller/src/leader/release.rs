@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Releases addresses of pods of a `StatefulSet` that a node asks for: the pod has started there again, and the node of its
-//! earlier incarnation does not answer or is gone.
+//! Releases addresses of `StatefulSet` pods on request of a node. The pod has started again on that node, and the node of
+//! its earlier incarnation does not respond or is gone.
 //!
-//! Invariant: an address is released from the version that was watched, after the pod and the node were read. A node that is
-//! ready keeps what it has: its own agent releases that after DEL.
+//! Invariant: an address is released only in the version that was watched, after the pod and the node were read. If the
+//! node is Ready, the address is not released here: the node's own agent releases it after DEL.
 
 use super::Keeper;
 use crate::context::Failure;
@@ -14,19 +14,19 @@ use kube::ResourceExt;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Addresses of one pool that are looked at in one round.
+/// The most addresses of one pool that one round looks at.
 const AT_ONCE: usize = 64;
 
-/// What becomes of a request.
+/// Whether a request is done.
 enum Answer {
-    /// It stands.
+    /// The request stays.
     Later,
-    /// There is nothing to do, or it is done.
+    /// The request is fulfilled, or there is nothing to do.
     Done,
 }
 
 impl Keeper {
-    /// Looks at the addresses that nodes ask for in `status`, and removes the requests that are answered.
+    /// Handles the addresses whose release nodes request in `status`, and removes the finished requests.
     pub(super) async fn release_asked(
         &mut self,
         pool: &IpPool,
@@ -42,7 +42,7 @@ impl Keeper {
                 }
                 Ok(Answer::Later) => {}
                 Err(Failure::Cluster(trouble)) if trouble.is_silence() => return Err(trouble.into()),
-                // It holds up no other request.
+                // A refused request does not delay the others.
                 Err(failure) => {
                     tracing::warn!(address = name, error = %failure, "releasing an address failed");
                 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Shared blocks: which is to be shared when nodes find no address, how far the shared ones are used, and when they end.
+//! Shared blocks: which blocks to share when nodes find no free address, how full the shared ones are, and when they are
+//! freed.
 //!
-//! Holds always: nothing here decides about an address. A block becomes shared by its owner alone, and whoever claims one that
-//! was ended looks for objects of its addresses.
+//! Invariant: this module decides about no address. Only its owner makes a block shared. A node that claims a block which
+//! was freed here first looks for objects of its addresses.
 
 mod batch;
 
@@ -22,27 +23,27 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// For how many observations an owner that was asked has time to begin.
+/// An owner that was asked has this many observation periods to begin.
 const PATIENCE: u32 = 2;
 
-/// For how many it is not asked again.
+/// An owner that was asked is not asked again for this many observation periods.
 const PAUSE: u32 = 20;
 
-/// For how many rounds of the keeper others are not asked meanwhile.
+/// While owners that were asked have this many rounds of the controller, no other owners are asked.
 const HASTE: u32 = 3;
 
-/// Who was asked to share what.
+/// The blocks whose owners were asked to share them.
 #[derive(Default)]
 pub(super) struct Asked {
     /// Blocks whose owners were asked to share them, and when.
     blocks: HashMap<String, Instant>,
-    /// What was asked for last, by pool.
+    /// The last batch of blocks that were asked for, by pool and family.
     last: HashMap<(String, Family), Batch>,
 }
 
-/// Blocks that were asked for at the same time.
+/// Blocks whose owners were asked at the same time.
 struct Batch {
-    /// With the addresses to spare that they were said to have.
+    /// Each block with the free addresses that its owner had reported.
     blocks: Vec<(String, u64)>,
     at: Instant,
 }
@@ -53,7 +54,7 @@ impl Asked {
         self.last.retain(|_, batch| batch.at.elapsed() < than);
     }
 
-    /// Those blocks may be asked for again at any time.
+    /// Allows these blocks to be asked for again at any time.
     fn withdraw(&mut self, candidates: &[Candidate]) {
         for one in candidates {
             self.blocks.remove(&one.name);
@@ -61,12 +62,12 @@ impl Asked {
     }
 }
 
-/// A family of a pool in numbers.
+/// The free addresses of one family of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Left {
-    /// Addresses in no block.
+    /// Addresses that are in no block.
     pub(super) unclaimed: u128,
-    /// Addresses of shared blocks that nobody has.
+    /// Free addresses of shared blocks.
     pub(super) shared: u128,
 }
 
@@ -91,8 +92,8 @@ impl Keeper {
         left
     }
 
-    /// Answers the wishes of nodes: asks the owners of blocks with addresses to spare to share them, a few at first, until there
-    /// are some to share. Whoever was asked may take his time.
+    /// Handles the requests of nodes. It asks the owners of blocks with free addresses to share them, a few at first,
+    /// until shared addresses are free. An owner may take its time.
     pub(super) fn share(&mut self, ground: &Ground, blocks: &[Arc<IpBlock>], status: &mut IpPoolStatus) {
         self.asked.forget_older(self.context.config.observe * PAUSE);
         let before = std::mem::take(&mut status.sharing);
@@ -111,7 +112,7 @@ impl Keeper {
         }
     }
 
-    /// Those of `candidates` that are asked for now. Ends the `wish` once it has come true, or cannot.
+    /// The `candidates` that are asked for now. Ends the `wish` once it is fulfilled or cannot be.
     fn ask(
         &mut self,
         ground: &Ground,
@@ -158,7 +159,7 @@ impl Keeper {
         let candidate = |block: &Arc<IpBlock>| {
             let name = block.name_any();
             if before.contains(&name) {
-                // An earlier keeper may have asked.
+                // An earlier leader may have asked.
                 self.asked.blocks.entry(name.clone()).or_insert_with(Instant::now);
             }
             let free = block.status.as_ref().map_or(0, |status| status.free);
@@ -195,7 +196,7 @@ impl Keeper {
         chosen.into_iter().map(|one| one.name.clone()).collect()
     }
 
-    /// Tells how far shared blocks are used, and ends those that nobody has had an address of for a while.
+    /// Reports how full shared blocks are, and frees those that have been empty for a while.
     pub(super) async fn tend_shared(
         &mut self,
         ground: &Ground,
@@ -249,7 +250,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Ends a shared block without addresses, once it has been so for as long as one rests.
+    /// Frees a shared block that has been empty for the cooldown of the pool, or for one observation period if that is
+    /// longer.
     async fn end_shared(&mut self, ground: &Ground, block: &IpBlock, cell: Cell) -> Result<(), Failure> {
         let name = block.name_any();
         let since = *self.empty.entry(name.clone()).or_insert_with(Instant::now);

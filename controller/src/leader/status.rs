@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What people get to read of a pool: its conditions, and its numbers (`super::numbers`).
+//! Writes the status of a pool: its conditions, and its numbers (`super::numbers`).
 
 use super::Keeper;
 use super::accept::Accepted;
@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Names that a sentence has.
+/// The most names in one sentence.
 const NAMED: usize = 5;
 
 /// A condition without its times.
@@ -34,7 +34,7 @@ pub(super) struct Finding {
 }
 
 impl Keeper {
-    /// Tells what became of the spec, and the numbers of what is in force.
+    /// Writes whether the spec was accepted, and the numbers of the spec in force.
     pub(super) async fn tell(&mut self, pool: &IpPool, accepted: Accepted) -> Result<(), Failure> {
         let before = pool.status.clone().unwrap_or_default();
         let mut status = before.clone();
@@ -80,7 +80,7 @@ impl Keeper {
         self.write(pool, &before, status, findings).await
     }
 
-    /// Answers the wish for addresses of a pool before its turn has come. What else is told of it waits for that.
+    /// Handles a wish for addresses between the rounds. The other parts of the status wait for the next round.
     pub(super) async fn answer_wish(&mut self, pool: &IpPool) -> Result<(), Failure> {
         let Some(ground) = Ground::accepted(pool)? else {
             return Ok(());
@@ -95,7 +95,7 @@ impl Keeper {
         self.write(pool, &before, status, findings).await
     }
 
-    /// A pool that is being deleted says who keeps it.
+    /// Writes to the status of a pool that is being deleted which nodes still have its blocks.
     pub(super) async fn tell_farewell(
         &mut self,
         pool: &IpPool,
@@ -110,7 +110,7 @@ impl Keeper {
             let blocks: Vec<Arc<IpBlock>> = blocks.into_iter().map(Arc::new).collect();
             let numbers = Numbers::of(&ground, &blocks, addresses);
             status.counters = Some(numbers.counters);
-            // They have no owner who would return them.
+            // Shared blocks have no owner that would return them.
             self.tend_shared(&ground, &blocks).await?;
         }
         let ready = finding(READY, false, reason::DELETING, &message);
@@ -146,7 +146,8 @@ impl Keeper {
         if status == *before {
             return Ok(());
         }
-        // Numbers alone wait their turn: every agent watches pools, and where there are many the numbers come in slowly.
+        // If only numbers have changed, the write is delayed: every agent watches pools, and in a large cluster the
+        // numbers arrive slowly.
         let numbers_only = changes.is_empty()
             && status.accepted == before.accepted
             && status.accepted_generation == before.accepted_generation
@@ -163,7 +164,7 @@ impl Keeper {
         let mut wanted = pool.clone();
         wanted.status = Some(status);
         if swap_status(&self.context.cluster.pools, &wanted).await? == Written::Late {
-            // Somebody has written meanwhile, such as a node its wish: the watch tells.
+            // Another client has written meanwhile, for instance a node its wish. The watch delivers the new version.
             return Ok(());
         }
         self.told.insert(name, Instant::now());
@@ -173,7 +174,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Tells in the log that a condition has turned, and by an Event if something has begun that people should know of.
+    /// Logs that a condition has changed. Publishes an Event if people should know about it.
     async fn announce(&self, pool: &IpPool, change: &Finding) {
         let Finding {
             kind,
@@ -190,7 +191,7 @@ impl Keeper {
         );
         let is_good = [READY, SERVING].contains(kind);
         let is_warning = *holds != is_good;
-        // What Serving says beside Ready is news only if the two differ; a spec that is not in force is announced as Degraded.
+        // Serving is only announced if it differs from Ready. A spec that is not in force is announced as Degraded.
         let is_news = match *kind {
             SERVING => *reason == reason::EARLIER_SPEC,
             READY => *holds || *reason == reason::DELETING,
@@ -205,8 +206,9 @@ impl Keeper {
     }
 }
 
-/// Whether addresses are given while `ready` says whether the spec is in force. Tools that wait for `Ready` (kubectl, Flux, Argo CD, Helm)
-/// must not take an edit for done that has no effect; people must see that pods get addresses all the same.
+/// The condition Serving: whether addresses are allocated. `ready` tells whether the current spec is in force. Tools that
+/// wait for `Ready` (kubectl, Flux, Argo CD, Helm) must not treat an edit without effect as done. People must see that
+/// pods still get addresses.
 fn serving(in_force: bool, ready: &Finding) -> Finding {
     match (in_force, ready.holds) {
         (true, true) => finding(SERVING, true, reason::ACCEPTED, &ready.message),
@@ -229,7 +231,7 @@ pub(super) fn finding(kind: &'static str, holds: bool, reason: &'static str, mes
     }
 }
 
-/// One that holds while `count` of something are there.
+/// A condition that is True while `count` is above zero.
 fn counted(kind: &'static str, count: u64, reason: &'static str, what: &str) -> Finding {
     let reason = if count > 0 { reason } else { reason::NONE };
     finding(kind, count > 0, reason, &format!("{count} {what}"))
@@ -248,7 +250,7 @@ fn overlap(others: &[String]) -> Finding {
     finding(OVERLAP, holds, reason, if holds { &message } else { "" })
 }
 
-/// A spec that does not take effect: what was accepted before stays in force.
+/// The findings for a spec that does not take effect. The spec that was accepted before stays in force.
 fn refused(
     status: &mut IpPoolStatus,
     generation: Option<i64>,
@@ -274,8 +276,8 @@ fn refused(
     )
 }
 
-/// Puts a finding among the conditions. Returns whether it holds now and did not, or the other way round, or for another
-/// reason.
+/// Sets the condition of a finding. Returns whether its status or reason has changed. A new condition counts as changed
+/// if it is True.
 fn set(conditions: &mut Vec<Condition>, finding: &Finding, generation: Option<i64>) -> bool {
     let status = if finding.holds { "True" } else { "False" };
     let before = conditions
@@ -310,7 +312,7 @@ fn set(conditions: &mut Vec<Condition>, finding: &Finding, generation: Option<i6
     }
 }
 
-/// The conditions that follow from what lives.
+/// The conditions that follow from the numbers.
 fn live(numbers: &Numbers) -> Vec<Finding> {
     let counters = &numbers.counters;
     let message = format!(
@@ -339,8 +341,8 @@ fn live(numbers: &Numbers) -> Vec<Finding> {
     ]
 }
 
-/// Pools of other address spaces that have addresses of this one. Right where the two spaces are separate networks; otherwise, for
-/// instance after a slip of the pen in `addressSpace`, two pods get one address.
+/// Reports a pool of another address space with addresses of this one. That is right if the two spaces are separate
+/// networks. Otherwise, for instance after a typing error in `addressSpace`, two pods get the same address.
 fn elsewhere(ground: &Ground, pools: &[Arc<IpPool>]) -> Finding {
     let meets = |pool: &&Arc<IpPool>| {
         pool.spec.address_space != ground.spec.address_space
@@ -360,7 +362,7 @@ fn elsewhere(ground: &Ground, pools: &[Arc<IpPool>]) -> Finding {
     finding(OVERLAP_ELSEWHERE, true, reason::OTHER_SPACE, &message)
 }
 
-/// Pools that `spec.fallback` names and that `is_there` does not know.
+/// The pools that `spec.fallback` names and that do not exist according to `is_there`.
 fn missing(ground: &Ground, is_there: impl Fn(&str) -> bool) -> Finding {
     let missing: BTreeSet<&str> = ground
         .spec
@@ -379,7 +381,7 @@ fn missing(ground: &Ground, is_there: impl Fn(&str) -> bool) -> Finding {
     finding(FALLBACK_MISSING, true, reason::NO_SUCH_POOL, &message)
 }
 
-/// Who keeps a pool that is being deleted.
+/// Which nodes and addresses keep a pool that is being deleted.
 fn farewell(pool: &str, blocks: &[IpBlock], addresses: &[IpAddress]) -> String {
     let told = blocks.iter().filter_map(|block| block.status.as_ref());
     let used: i64 = told.map(|status| status.used).sum();
@@ -395,7 +397,7 @@ fn farewell(pool: &str, blocks: &[IpBlock], addresses: &[IpAddress]) -> String {
     )
 }
 
-/// `names` for a sentence: of many only the first few.
+/// Joins `names` for a sentence. Of many names, only the first few appear.
 fn some_of(names: &BTreeSet<&str>) -> String {
     let first: Vec<&str> = names.iter().copied().take(NAMED).collect();
     match (first.as_slice(), names.len().saturating_sub(NAMED)) {

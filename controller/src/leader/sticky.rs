@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What was read in one round: each object once, however many addresses hang on it.
+/// The objects that were read in one round. Each is read once, however many addresses depend on it.
 #[derive(Default)]
 struct Read {
     sets: HashMap<(String, String), Option<StatefulSet>>,
@@ -20,7 +20,7 @@ struct Read {
 }
 
 impl Keeper {
-    /// Frees what nobody will ask for, on the second observation.
+    /// Frees kept addresses that no pod will request, on the second observation.
     pub(super) async fn end_kept(&mut self) -> Result<(), Failure> {
         let kept: Vec<(Arc<IpAddress>, Holder)> = self
             .addresses

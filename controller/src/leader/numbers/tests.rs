@@ -47,16 +47,16 @@ fn an_address_counts_once_whether_its_node_tells_of_it_or_not() {
     let status = json!({ "used": 3, "free": 12, "oldest": LATE });
     let blocks = [block("10.1.0.0/28", "a", "Active", &status)];
     let addresses = [
-        // In the store of the block's own node, and so among the three.
+        // In the store of the block's own node, so one of the three.
         address("10.1.0.9", "10.1.0.0/28", "a", "Bound"),
-        // Of nobody's block, kept for a pod, of a node that is gone.
+        // In no node's block, of pods whose node is gone.
         address("10.1.0.250", "10.1.0.240/28", "b", "Bound"),
         address("10.1.0.251", "10.1.0.240/28", "a", "Kept"),
         address("10.1.0.252", "10.1.0.240/28", "c", "Orphaned"),
     ];
     let numbers = Numbers::of(&ground, &blocks, &addresses);
     assert_eq!(numbers.counters.used, 3 + 2);
-    // The same address on another node is in no store that counts for this block.
+    // The same address on another node is not in the store that counts for this block.
     let elsewhere = [address("10.1.0.9", "10.1.0.0/28", "b", "Bound")];
     assert_eq!(Numbers::of(&ground, &blocks, &elsewhere).counters.used, 3 + 1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A block or an address of a node that is gone: both pass on the same way.
+//! A block or an address of a gone node. Both pass on the same way.
 
 use super::Scene;
 use crate::config::Config;
@@ -13,14 +13,14 @@ use kube::ResourceExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Something that a gone node has left.
+/// A block or an address of a gone node.
 pub(super) enum Left {
     Block(Arc<IpBlock>),
     Address(Arc<IpAddress>),
 }
 
 impl Left {
-    /// Everything that nodes have left which seem gone, node by node in the order of their names.
+    /// All blocks and addresses of nodes that seem gone, sorted by the name of the node.
     pub(super) fn all(scene: &Scene) -> Vec<Self> {
         let blocks = scene.sight.blocks.state().into_iter().map(Self::Block);
         let addresses = scene.addresses.iter().cloned().map(Self::Address);
@@ -39,7 +39,7 @@ impl Left {
         }
     }
 
-    /// The pool of a block; none of an address.
+    /// The pool of a block; `None` for an address.
     pub(super) fn pool_of_block(&self) -> Option<&str> {
         match self {
             Self::Block(block) => Some(&block.spec.pool),
@@ -47,7 +47,7 @@ impl Left {
         }
     }
 
-    /// The node that has left it.
+    /// The gone node.
     pub(super) fn node(&self) -> &NodeRef {
         match self {
             Self::Block(block) => &block.spec.owner,
@@ -70,7 +70,7 @@ impl Left {
         }
     }
 
-    /// How long it must have been orphaned before it is ended.
+    /// How long the object must have been orphaned before it is freed.
     pub(super) fn quarantine(&self, config: &Config) -> Quarantine {
         let of_block = match self {
             Self::Block(block) => block.spec.quarantine_seconds,
@@ -79,7 +79,7 @@ impl Left {
         config.quarantines().of(of_block)
     }
 
-    /// Whether a pod had it when the node was last heard of.
+    /// Whether the object was in use in the last report of the node.
     pub(super) fn in_use(&self) -> bool {
         match self {
             Self::Block(block) => in_use(block),
@@ -87,7 +87,7 @@ impl Left {
         }
     }
 
-    /// How long it must be unchanged before it may be ended; none if only a person may end it.
+    /// How long the object must be unchanged before it may be freed; `None` if only a person may free it.
     pub(super) fn waits(&self, config: &Config) -> Option<Duration> {
         let quarantine = self.quarantine(config);
         if self.in_use() {
@@ -97,7 +97,7 @@ impl Left {
         }
     }
 
-    /// Marks it as orphaned, if it is the version that was read. Returns the new one.
+    /// Marks the object as orphaned, if the API server still has the version that was read. Returns the new version.
     pub(super) async fn mark(&self, context: &Context) -> Result<Written<String>, Trouble> {
         let node = &self.node().node;
         let version = match self {
@@ -134,7 +134,8 @@ impl Left {
         Ok(Written::Done(version.unwrap_or_default()))
     }
 
-    /// Deletes it, or keeps an address for whom it is kept, if it is the version that was read.
+    /// Deletes the object, if the API server still has the version that was read. An address with a holder becomes `Kept`
+    /// instead.
     pub(super) async fn end(&self, context: &Context) -> Result<Written<()>, Trouble> {
         let node = &self.node().node;
         match self {

@@ -1,53 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many blocks are asked for at once.
+//! Decides how many blocks to ask for at once.
 //!
-//! An owner that has shared a block gives none of it by itself any more: each address costs every node requests from then on. So
-//! a wish is answered with one block, and those that follow with what lasts for [`LASTS`] at the rate at which the last ones
-//! went, and at most twice as much. Each wish says that all that was shared before is used up, so what is shared for nothing is
-//! about as much as was needed. What owners have not shared, since they had nothing to share or take their time, is no measure.
+//! Once a block is shared, its owner no longer allocates from it locally, and each address costs every node requests to
+//! the API server. So few blocks are shared at a time:
+//!
+//! - The first wish is answered with one block.
+//! - Each later wish is answered with the addresses that last for [`LASTS`] at the rate at which the last batch was used
+//!   up, but with at most twice that batch.
+//!
+//! Each wish shows that all addresses shared before are used up. So the addresses that are shared in vain are about as
+//! many as the needed ones. Blocks that were asked for and not shared do not count for the rate: their owners had nothing
+//! to share, or take their time.
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// How long what is asked for is to last: about as long as kubelet waits before it tries a pod again.
+/// How long a batch should last: about as long as the kubelet waits before it retries a pod.
 const LASTS: Duration = Duration::from_secs(10);
 
 /// A block that its owner can share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) name: String,
-    /// The node that has it.
+    /// The node that owns the block.
     pub(super) node: String,
-    /// The addresses of it that nobody has, as its owner told last.
+    /// The free addresses of the block, from its owner's last report.
     pub(super) free: u64,
-    /// For how long its owner has been asked to share it.
+    /// For how long the owner has been asked to share the block.
     pub(super) asked: Option<Duration>,
 }
 
 impl Candidate {
-    /// Whether its owner may be about to share it: it has been asked for no longer than `patience`, and has not said since that
-    /// there is nothing to share.
+    /// Whether the owner may still share the block: it has been asked for less than `patience`, and its last report shows
+    /// free addresses.
     pub(super) fn is_awaited(&self, patience: Duration) -> bool {
         self.free > 0 && self.asked.is_some_and(|asked| asked < patience)
     }
 }
 
-/// What was asked for last, and how long ago.
+/// The last batch that was asked for, and its age.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Last<'a> {
-    /// The blocks, with the addresses to spare that they were said to have.
+    /// The blocks, each with the free addresses that its owner had reported.
     pub(super) blocks: &'a [(String, u64)],
     pub(super) age: Duration,
 }
 
-/// What has become of it, in addresses.
+/// The result of a batch, in addresses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
-    /// Their owners share them, or are gone.
+    /// The blocks are shared, or their owners are gone.
     shared: u64,
-    /// Their owners could still.
+    /// The owners may still share the blocks.
     due: u64,
-    /// Their owners have said that there is nothing to share.
+    /// The owners have reported that no address is free.
     declined: u64,
 }
 
@@ -66,9 +72,9 @@ impl Last<'_> {
     }
 }
 
-/// The blocks to ask for in answer to a wish that stands while no shared address is left: those with most addresses to spare
-/// first. None while owners who were asked less than `haste` ago have most of what was asked for; who takes longer holds up
-/// nobody else.
+/// The blocks to ask for if there is a wish and no shared address is left, those with the most free addresses first.
+/// Returns none while most of the last batch is still expected from owners that were asked less than `haste` ago. An
+/// owner that takes longer does not delay the others.
 pub(super) fn next<'c>(
     candidates: &'c [Candidate],
     last: Option<&Last<'_>>,
@@ -104,7 +110,7 @@ pub(super) fn next<'c>(
         .collect()
 }
 
-/// How many addresses last for [`LASTS`], where so many were used up in this time: at most twice as many as those.
+/// The number of addresses that last for [`LASTS`] if `addresses` were used up in `age`: at most twice `addresses`.
 fn lasting(addresses: u64, age: Duration) -> u64 {
     let wanted = u128::from(addresses) * LASTS.as_millis() / age.as_millis().max(1);
     let most = addresses.saturating_mul(2);

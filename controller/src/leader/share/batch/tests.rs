@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much is asked for.
+//! How many blocks one batch asks for.
 
 use super::*;
 
@@ -26,10 +26,10 @@ fn blocks(count: usize, free: u64) -> Vec<Candidate> {
     (0..count).map(|i| block(&format!("b{i:03}"), free)).collect()
 }
 
-/// What was asked for last.
+/// The last batch: blocks with their free addresses, and the age.
 type Batch = (Vec<(String, u64)>, Duration);
 
-/// So many addresses of one block, which is shared and used up by now.
+/// A batch with this many addresses in one block, which is shared and used up by now.
 fn used_up(addresses: u64, millis: u64) -> Batch {
     asked_for(&[("shared", addresses)], millis)
 }
@@ -57,7 +57,7 @@ fn what_is_used_up_in_no_time_is_followed_by_twice_as_much() {
     let candidates = blocks(64, 16);
     assert_eq!(names(&candidates, used_up(16, 300)).len(), 2);
     assert_eq!(names(&candidates, used_up(64, 300)).len(), 8);
-    // It is addresses that are wanted: of blocks with few it takes more.
+    // The batch is measured in addresses: of blocks with few, it takes more.
     assert_eq!(names(&blocks(64, 2), used_up(16, 300)).len(), 16);
 }
 
@@ -76,7 +76,7 @@ fn nobody_else_is_asked_while_half_is_on_its_way() {
     candidates.push(asked("y", 16, 1));
     let batch = asked_for(&[("v", 16), ("w", 16), ("x", 16), ("y", 16)], 1000);
     assert!(names(&candidates, batch.clone()).is_empty());
-    // Of another keeper's asking nothing is known but that it was asked.
+    // Of a batch of another leader, only the fact that it was asked for is known.
     assert!(names(&candidates, None).is_empty());
     // Three of four were shared and are used up.
     candidates.pop();
@@ -92,7 +92,7 @@ fn an_owner_that_takes_its_time_holds_up_nobody_and_is_no_reason_for_more() {
     assert!(!candidates[8].is_awaited(Duration::from_secs(7)));
 }
 
-/// What owners told may be half a minute old, and a pool fills up in less.
+/// An owner's report may be half a minute old, and a pool fills up in less time.
 #[test]
 fn an_owner_that_turns_out_to_have_nothing_is_not_waited_for_and_no_reason_for_more() {
     let mut candidates = blocks(8, 16);
@@ -100,7 +100,7 @@ fn an_owner_that_turns_out_to_have_nothing_is_not_waited_for_and_no_reason_for_m
     let batch = asked_for(&[("full", 16)], 100);
     assert_eq!(names(&candidates, batch), ["b000"]);
     assert!(!candidates[8].is_awaited(Duration::from_secs(60)));
-    // One of two was shared: that is what was used up.
+    // One of two blocks was shared and is used up.
     let batch = asked_for(&[("full", 16), ("shared", 16)], 100);
     assert_eq!(names(&candidates, batch).len(), 2);
 }
@@ -112,7 +112,7 @@ fn a_pool_with_nothing_to_spare_has_nobody_to_ask() {
     assert!(names(&[], None).is_empty());
 }
 
-/// Pods come one after another, as fast as addresses are there, and suddenly no more.
+/// Pods arrive one after another, as fast as addresses are available, and then stop.
 #[test]
 fn no_more_is_shared_for_nothing_than_was_needed() {
     for needed in 1..=1000_u64 {

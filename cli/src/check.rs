@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet check`: does what the cluster says of its addresses fit together?
+//! `rdmanet check`: finds contradictions in what the cluster reports about its addresses.
 //!
-//! Holds always: what is reported was seen twice, since lists that are read one after the other contradict each other while pods come
-//! and go; this command repairs nothing.
+//! Invariant: every reported problem was seen twice, because lists that are read one after the other contradict each
+//! other while pods come and go.
+//!
+//! Invariant: this command changes nothing.
 
 use crate::answer::{Answer, Failure, Outcome};
 use crate::cluster::pods::PodFacts;
@@ -21,42 +23,42 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How bad it is.
+/// The severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Two may have one address.
+    /// Two pods may have the same address.
     Fail,
-    /// Something is left behind, or a pool does not do what it should.
+    /// Something was left behind, or a pool does not work as it should.
     Warn,
-    /// It takes its course.
+    /// It resolves by itself.
     Info,
 }
 
-/// Something that does not fit.
+/// A contradiction or a fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
-    /// What kind: `duplicate`, `overlap`, `foreign-block`, `unclaimed`, `outside`, `leak`, `orphan`, `homeless`, `deserted`,
-    /// `pool`, `links`.
+    /// The kind: `duplicate`, `overlap`, `foreign-block`, `unclaimed`, `outside`, `leak`, `orphan`, `homeless`,
+    /// `deserted`, `pool`, `links`.
     pub kind: &'static str,
-    /// Of what: an address, a block or a pool.
+    /// The subject: an address, a block or a pool.
     pub subject: String,
-    /// What is the case.
+    /// The description.
     pub text: String,
     /// What to do.
     pub remedy: String,
 }
 
 impl Problem {
-    /// What makes it the same problem in two looks.
+    /// The key that identifies the same problem in both reads.
     fn about(&self) -> (&str, &str) {
         (self.kind, &self.subject)
     }
 }
 
-/// Looks twice, `pause` apart, and reports what was there both times.
+/// Reads the cluster twice, `pause` apart, and reports the problems that both reads show.
 ///
 /// # Errors
 /// As [`crate::cluster::explain`].
@@ -128,7 +130,7 @@ fn answer(snapshot: &Snapshot, found: &[Problem]) -> Answer {
     }
 }
 
-/// Everything that does not fit, the worst first.
+/// All problems, the worst first.
 pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
     let all = holders(snapshot, &[], None);
     let mut found = duplicates(snapshot, &all);
@@ -178,7 +180,7 @@ fn describe(holder: &Holder) -> String {
     )
 }
 
-/// Addresses that two have within one address space.
+/// Addresses with two holders in one address space.
 fn duplicates(snapshot: &Snapshot, all: &[Holder]) -> Vec<Problem> {
     let mut by: BTreeMap<(String, IpAddr), Vec<&Holder>> = BTreeMap::new();
     for holder in all {
@@ -204,10 +206,10 @@ fn duplicates(snapshot: &Snapshot, all: &[Holder]) -> Vec<Problem> {
     twice.map(tell).collect()
 }
 
-/// An address that a pod has and that its node has no right to, as far as the cluster tells.
+/// An address of a pod that its node has no right to allocate, according to the objects of the cluster.
 fn misplaced(snapshot: &Snapshot, holder: &Holder) -> Option<Problem> {
     let ip = holder.address;
-    // An object says itself whose the address is.
+    // An address object itself names the holder.
     if holder.told_by != [Witness::NetworkStatus] {
         return None;
     }
@@ -252,7 +254,7 @@ fn misplaced_in(snapshot: &Snapshot, pool: &Pool, holder: &Holder) -> Option<Pro
             ),
             "delete the pod; if it comes again, look at the agents of both nodes",
         )),
-        // Whoever is moving in from another system has such pods for a while.
+        // During an import from another plugin, such pods exist for a while.
         None if !given => Some(problem(
             Level::Info,
             "excluded",
@@ -282,7 +284,7 @@ fn overlaps(snapshot: &Snapshot) -> Vec<Problem> {
     let mut found = Vec::new();
     let blocks = snapshot.blocks();
     for (i, one) in blocks.iter().enumerate() {
-        // They are in the order of their addresses.
+        // The blocks are sorted by address.
         let family = Family::of(one.cidr.ip());
         let reach = bits(one.cidr.broadcast());
         let near = blocks[i + 1..]
@@ -389,10 +391,10 @@ fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
     leaked.collect()
 }
 
-/// Blocks of nodes on which no agent runs any more, such as after a narrower `nodeSelector` of the `DaemonSet`. The plugin of such a node
-/// goes on giving their addresses, so nothing but its agent can return them.
+/// Blocks of nodes on which no agent runs any more, for instance after the `nodeSelector` of the `DaemonSet` was
+/// narrowed. The plugin of such a node still allocates from these blocks, so only the node's agent can return them.
 fn deserted(snapshot: &Snapshot) -> Vec<Problem> {
-    // A cluster without any agent is one that is being set up or removed, or has agents by another name.
+    // If no agent is found, the cluster is being set up or removed, or its agents have another label.
     if snapshot.agents.is_empty() {
         return Vec::new();
     }
@@ -432,7 +434,7 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
             .any(|one| one.type_ == condition::SERVING && one.status == "True");
         for one in conditions {
             let level = match (one.type_.as_str(), one.status.as_str()) {
-                // Pods get addresses by an earlier spec.
+                // Pods get addresses according to an earlier spec.
                 (condition::READY, "False") if serves => Level::Warn,
                 (condition::READY, "False") => Level::Fail,
                 (condition::DEGRADED | condition::EXHAUSTED | condition::FALLBACK_MISSING, "True") => {
@@ -460,9 +462,9 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
     found
 }
 
-/// Nodes whose pods are cut off, or will be when the next cable goes, and nodes whose condition no agent updates.
+/// Nodes whose pods have lost a link or will lose it with the next failure, and nodes whose condition no agent updates.
 fn links(snapshot: &Snapshot) -> impl Iterator<Item = Problem> {
-    // As for `deserted`: without any agent the cluster is being set up or removed, or has agents by another name.
+    // As for `deserted`: if no agent is found, the cluster is being set up or removed, or its agents have another label.
     let updated = |node: &str| snapshot.agents.is_empty() || snapshot.agents.contains(node);
     snapshot.links.iter().filter_map(move |(node, says)| {
         if !updated(node) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who has which address. Three witnesses tell: the leases of this node, the cluster's address objects, and what Multus wrote at
-//! each pod. An address in a node's block is no object, so that on any other node the pod itself is the witness.
+//! Finds the holder of each address. There are three sources: the leases of this node, the address objects of the
+//! cluster, and the status that Multus wrote to each pod. An address in a node's block has no object, so for other nodes
+//! the pod is the only source.
 
 use crate::cluster::snapshot::{Pool, Snapshot};
 use crate::leases::Held;
@@ -10,17 +11,17 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Somebody who has an address.
+/// The holder of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
     /// The address.
     pub address: IpAddr,
-    /// The pool it is of; none for a network with ranges of its own, or for nobody's address.
+    /// The pool of the address; `None` for a network with its own ranges, or if no pool has the address.
     pub pool: Option<String>,
     /// The node.
     pub node: Option<String>,
-    /// `namespace/name` of the pod, if anybody said.
+    /// `namespace/name` of the pod, if a source names it.
     pub pod: Option<String>,
     /// The name of the interface in the pod.
     pub interface: Option<String>,
@@ -29,15 +30,15 @@ pub struct Holder {
     /// `CNI_CONTAINERID`.
     #[serde(rename = "containerID")]
     pub container_id: Option<String>,
-    /// Since when: the lease's time, or the object's, or else when the pod began.
+    /// Since when: the time of the lease or of the object, otherwise the start of the pod.
     pub since: Option<String>,
-    /// Nobody has it, and it waits for this pod.
+    /// No pod has the address, and it is kept for this pod.
     pub kept: bool,
-    /// Who says so.
+    /// The sources that report this holder.
     pub told_by: Vec<Witness>,
 }
 
-/// Who says that an address is held.
+/// A source that reports the holder of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Witness {
@@ -50,7 +51,7 @@ pub enum Witness {
 }
 
 impl Witness {
-    /// For people.
+    /// The name of the source for people.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lease => "lease",
@@ -60,7 +61,7 @@ impl Witness {
     }
 }
 
-/// Everybody who has an address of a pool, by address; `here` is the node whose `leases` are given.
+/// The holders of all pool addresses, sorted by address. `here` is the node that has the `leases`.
 pub fn holders(snapshot: &Snapshot, leases: &[Held], here: Option<&str>) -> Vec<Holder> {
     let mut by_address: HashMap<IpAddr, Vec<Holder>> = HashMap::new();
     let leases = leases.iter().flat_map(|held| of_lease(held, here));
@@ -116,7 +117,7 @@ fn of_lease(held: &Held, here: Option<&str>) -> Vec<Holder> {
     lease.addresses().map(one).collect()
 }
 
-/// What pods say of addresses that pools have.
+/// The holders according to the status of pods, for addresses of pools.
 fn of_pods(snapshot: &Snapshot) -> Vec<Holder> {
     let mut all = Vec::new();
     for pod in snapshot.pods.iter().filter(|pod| pod.lives) {
@@ -145,7 +146,8 @@ fn of_pods(snapshot: &Snapshot) -> Vec<Holder> {
     all
 }
 
-/// Adds a holder to those of the same address. Two witnesses of one holding are one entry; of two that contradict each other both stay.
+/// Adds a holder to those of the same address. Two reports of one holder become one entry. Contradicting reports both
+/// stay.
 fn merge(all: &mut Vec<Holder>, new: Holder) {
     let same = |known: &&mut Holder| {
         (known.pool == new.pool || known.pool.is_none() || new.pool.is_none())
@@ -159,7 +161,7 @@ fn merge(all: &mut Vec<Holder>, new: Holder) {
         all.push(new);
         return;
     };
-    // A lease's time is the attachment's own; a pod's is only when its node began with it.
+    // The time of a lease is that of the attachment. The time of a pod is only when its node started it.
     if new.told_by == [Witness::Lease] {
         known.since = new.since.or_else(|| known.since.take());
     }
@@ -172,7 +174,7 @@ fn merge(all: &mut Vec<Holder>, new: Holder) {
     known.told_by.sort_unstable();
 }
 
-/// What `ip` is to the pools, for whoever found nobody who has it.
+/// Describes an address without a holder: excluded, reserved or free, and in which node's block.
 pub fn standing(snapshot: &Snapshot, ip: IpAddr) -> String {
     let covering: Vec<&Pool> = snapshot.pools.iter().filter(|pool| pool.covers(ip)).collect();
     if covering.is_empty() {

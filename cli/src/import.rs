@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet import`: moves the pools of another IPAM plugin in, under living pods.
+//! `rdmanet import`: imports the pools of another IPAM plugin while their pods keep running.
 //!
 //! ```text
 //! source (CRs, networks, files) ─▶ Reading ─┐
 //! our pools, pods ───────────────▶ Snapshot ┴─▶ plan (pure): steps ─▶ apply
 //! ```
 //!
-//! A pool moves in in three steps, each of which this command finds out by itself when it is run again:
-//! 1. The pool is made, *closed*: no node may have it. The addresses of living pods are excluded.
-//! 2. The networks that use it are switched to it. A pod that starts now waits.
-//! 3. Once no network names the old plugin and its last ADD must have ended, what lives is read again and the pool is opened. From
-//!    then on each run gives back the addresses of pods that have ended.
+//! A pool is imported in three steps. Each run of this command finds out which step is next: 1. The pool is created
+//! *closed*, so no node may use it. The addresses in use are excluded. 2. The networks that use it are switched to it. A
+//! pod that starts now waits. 3. Once no network names the old plugin and its last ADD must have ended, the addresses in
+//! use are read again and the pool is opened. From then on, each run returns the addresses of ended pods to the pool.
 //!
-//! Holds always: at no time do both systems give addresses of one range; nothing of the old system is changed; what cannot be read
-//! is named and moves nothing; each step can be run again.
+//! Invariant: the two plugins never allocate from one range at the same time.
+//!
+//! Invariant: nothing of the old plugin is changed.
+//!
+//! Input that cannot be parsed is reported and not imported. Each step can be repeated.
 
 pub mod apply;
 pub mod group;
@@ -34,10 +36,10 @@ use plan::{Outlook, Step, plan};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Does the next step of every pool that is to move in.
+/// Does the next step of every pool that is imported.
 ///
 /// # Errors
-/// The cluster does not answer, or a pool has changed in between.
+/// The cluster does not respond, or a pool has changed in between.
 pub async fn run(client: &Client, options: &Import) -> Result<Answer, Failure> {
     let mut reading = match options.source {
         Source::Whereabouts => whereabouts::read(client).await?,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet map`: a pool as a picture: who owns which part, what is excluded, what is free.
+//! `rdmanet map`: draws a pool: which node owns which part, what is excluded, and what is free.
 //!
-//! Holds always: the parts of a range follow one another without gap or overlap, and nothing walks over addresses.
+//! Invariant: the parts of a range are consecutive, without gap or overlap.
+//!
+//! Invariant: no function here iterates over addresses.
 
 pub mod svg;
 pub mod text;
@@ -19,7 +21,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What a part of a range is.
+/// The use of a part of a range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Part {
@@ -31,21 +33,21 @@ pub enum Part {
     Reserved,
     /// In a node's block.
     Block {
-        /// The node; of a shared block, whose it was.
+        /// The node. For a shared block, its former owner.
         node: String,
-        /// What the node does with it.
+        /// The state of the block.
         state: String,
     },
-    /// Nobody's yet.
+    /// Not claimed by any node.
     Free,
 }
 
-/// Addresses that follow one another and are the same.
+/// Consecutive addresses with the same use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Which.
+    /// The addresses.
     pub at: Interval,
-    /// What they are.
+    /// Their use.
     pub part: Part,
 }
 
@@ -56,7 +58,7 @@ pub struct Land {
     pub subnet: IpNetwork,
     /// Its parts, in order, from the subnet's first address to its last.
     pub segments: Vec<Segment>,
-    /// The addresses that somebody has.
+    /// The addresses in use.
     pub held: Vec<u128>,
 }
 
@@ -67,7 +69,8 @@ pub struct Map {
     pub pool: String,
     /// Its ranges.
     pub lands: Vec<Land>,
-    /// The nodes that have blocks of it: how many addresses, and how many of them are used as far as their agents told.
+    /// The nodes with blocks of the pool: the number of their addresses, and how many are in use by their agents' last
+    /// reports.
     pub nodes: BTreeMap<String, (u128, i64)>,
 }
 
@@ -77,7 +80,7 @@ impl Land {
         Family::of(self.subnet.ip())
     }
 
-    /// All of it.
+    /// All addresses of the subnet.
     pub fn whole(&self) -> Interval {
         Interval {
             first: bits(self.subnet.network()),
@@ -86,10 +89,10 @@ impl Land {
     }
 }
 
-/// The map of the pool called `name`, as text, and as SVG in `file` if there is one.
+/// Draws the pool called `name` as text, and as SVG into `file` if one is given.
 ///
 /// # Errors
-/// There is no such pool, its ranges cannot be read, or the file cannot be written.
+/// There is no such pool, its ranges cannot be parsed, or the file cannot be written.
 pub fn run(snapshot: &Snapshot, name: &str, file: Option<&Path>) -> Result<Answer, Failure> {
     let map = draw(snapshot, found(snapshot, name)?)?;
     let mut text = text::render(&map);
@@ -108,7 +111,7 @@ pub fn run(snapshot: &Snapshot, name: &str, file: Option<&Path>) -> Result<Answe
 /// Finds the parts of every range of `pool`.
 ///
 /// # Errors
-/// A range cannot be read, as no stored one's can.
+/// A range cannot be parsed. A stored range always can.
 pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, Failure> {
     let name = pool.name();
     let all = holders(snapshot, &[], None);
@@ -169,7 +172,7 @@ pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, Failure> {
     })
 }
 
-/// What is never given: the edges of the subnet, the gateway, and what lies outside the limits.
+/// Addresses that are never allocated: the edges of the subnet, the gateway, and addresses outside the limits.
 fn never(range: &api::Range, subnet: IpNetwork) -> IntervalSet {
     let (first, last) = (bits(subnet.network()), bits(subnet.broadcast()));
     let mut all = Vec::new();
@@ -219,7 +222,7 @@ fn blocks(snapshot: &Snapshot, pool: &str, subnet: IpNetwork) -> Vec<Segment> {
     all
 }
 
-/// What lies over what, the uppermost first.
+/// The layers of the map, the topmost first.
 struct Layers {
     never: IntervalSet,
     excluded: IntervalSet,

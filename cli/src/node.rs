@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet node`: one node in one table, what to take as master, and what is wrong.
+//! `rdmanet node`: shows one node in one table, which link to use as master, and what is wrong.
 //!
 //! ```text
 //! sysfs, netlink, journal, leases ─▶ look (Facts, read once) ─▶ advice, check (pure) ─▶ show
@@ -14,10 +14,10 @@ use crate::answer::{Answer, Failure, Outcome};
 use crate::args;
 use check::Level;
 
-/// Looks at the node.
+/// Reads and describes the node.
 ///
 /// # Errors
-/// The node, or its record, cannot be read.
+/// The node or its record cannot be read.
 pub fn run(options: &args::Node) -> Result<Answer, Failure> {
     let facts = look::facts(options)?;
     let advice = advice::advise(&facts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Does a step: each write has the version of what was read as its precondition, so that a run that raced another fails and can be
-//! repeated.
+//! Applies a step. Each write has the version that was read as its precondition, so one of two concurrent runs fails and
+//! can be repeated.
 
 use super::group::Network;
 use super::plan::{Action, Step, annotation};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// Writes the pool, and then switches its networks if that is part of the step.
 ///
 /// # Errors
-/// The cluster refuses or does not answer, or something has changed since it was read.
+/// The cluster refuses or does not respond, or an object has changed since it was read.
 pub async fn apply(client: &Client, step: &Step) -> Result<(), Failure> {
     let api: Api<IpPool> = Api::all(client.clone());
     let (key, record) = annotation(&step.record);
@@ -39,7 +39,7 @@ pub async fn apply(client: &Client, step: &Step) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How often a pool is written again because an agent has noted something in it meanwhile.
+/// How often the write of a pool is retried because the controller or an agent changed the pool meanwhile.
 const ATTEMPTS: usize = 5;
 
 async fn write(

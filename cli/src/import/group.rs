@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a source has, in words that all sources share.
+//! The networks, ranges and allocations of a source, in types that all sources share.
 
 use crate::answer::Failure;
 use crate::cluster::list_if_known;
@@ -15,35 +15,35 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Everything that a source has.
+/// Everything that was read from a source.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// Networks that still name the source, by the ranges that they share.
+    /// Networks that still name the source, grouped by the ranges that they share.
     pub groups: Vec<Group>,
-    /// What the source says is given, by the name of the range.
+    /// The allocations of the source, by the name of the range.
     pub allocations: BTreeMap<String, Vec<Allocation>>,
     /// Every network of the cluster.
     pub networks: Vec<Network>,
-    /// What cannot be moved in, with the reason.
+    /// Networks and pools that cannot be imported, with the reason.
     pub refused: Vec<Refusal>,
-    /// From how many files of nodes the allocations were read; none where the API server has them.
+    /// The number of node files that the allocations were read from; `None` if the API server has the allocations.
     pub files: Option<usize>,
 }
 
-/// Networks that take their addresses from the same ranges.
+/// Networks that allocate from the same ranges.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// The names that the source has for the ranges, in order.
     pub keys: Vec<String>,
-    /// The ranges, without any living pod's address in `exclude`.
+    /// The ranges, without the addresses of running pods in `exclude`.
     pub ranges: Vec<Range>,
     /// Routes for every attachment.
     pub routes: Vec<Route>,
-    /// The address space; none for the usual one.
+    /// The address space; `None` for the default one.
     pub space: Option<String>,
     /// The nodes that may have addresses.
     pub nodes: Option<LabelSelector>,
-    /// The addresses of a node's part, where the source has such.
+    /// The number of addresses in a node's part, if the source has such parts.
     pub block_size: Option<u64>,
     /// The networks.
     pub networks: Vec<Network>,
@@ -58,11 +58,11 @@ pub struct Network {
     pub object: DynamicObject,
     /// The first `ipam` section of its configuration.
     pub ipam: Value,
-    /// When it was changed last; none if the API server does not tell.
+    /// The time of its last change; `None` if the API server does not report it.
     pub changed: Option<Timestamp>,
 }
 
-/// An address that the source says is given.
+/// An address that the source has allocated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Allocation {
@@ -70,21 +70,21 @@ pub struct Allocation {
     pub address: IpAddr,
     /// `namespace/name` of the pod, if the source knows it.
     pub pod: Option<String>,
-    /// Who says so.
+    /// Where the allocation was read.
     pub told_by: String,
 }
 
-/// Something that cannot be moved in.
+/// A network or pool that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
-    /// What.
+    /// The network or pool.
     pub what: String,
-    /// Why, and what to do.
+    /// The reason and the remedy.
     pub why: String,
 }
 
 impl Refusal {
-    /// `what` is not moved in because of `why`.
+    /// `what` is not imported because of `why`.
     pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -100,7 +100,8 @@ impl fmt::Display for Refusal {
 }
 
 impl Network {
-    /// The network of `definition`; none if its configuration cannot be read, or no plugin of it has an `ipam` section.
+    /// The network of `definition`; `None` if its configuration cannot be parsed, or none of its plugins has an `ipam`
+    /// section.
     pub fn of(definition: DynamicObject) -> Option<Self> {
         let ipam = ipam_of(&definition)?;
         let fields = definition.metadata.managed_fields.iter().flatten();
@@ -128,7 +129,7 @@ impl Network {
     }
 }
 
-/// Every network of the cluster that has an IPAM plugin, and a refusal for each that cannot be read and seems to be of `source`.
+/// All networks of the cluster with an IPAM plugin, and a refusal for each unreadable one that seems to use `source`.
 ///
 /// # Errors
 /// As [`crate::cluster::explain`].
@@ -158,7 +159,7 @@ fn unreadable(definition: &DynamicObject, source: &str) -> Option<Refusal> {
     })
 }
 
-/// What the networks of a source want, as `group` reads each of them, and which of them cannot be moved in.
+/// Reads each network of a source with `group`. Returns the groups and the networks that cannot be imported.
 pub fn gather(
     networks: &[Network],
     source: &str,
@@ -175,7 +176,8 @@ pub fn gather(
     (groups, refused)
 }
 
-/// Puts networks with the same ranges together, and refuses those that share only some, or want different things of one range.
+/// Merges networks with the same ranges. Refuses networks that share only some ranges, or have different settings for one
+/// range.
 fn together(all: Vec<Group>, refused: &mut Vec<Refusal>) -> Vec<Group> {
     let mut groups: Vec<(Group, Option<String>)> = Vec::new();
     for one in all {
@@ -221,7 +223,7 @@ impl Group {
     }
 }
 
-/// What a group asks of its ranges, to be compared.
+/// The settings of a group, for comparison.
 fn wants(group: &Group) -> Value {
     serde_json::json!([group.ranges, group.routes, group.space, group.nodes])
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! host-local (containernetworking/plugins): networks whose `ipam` names it, and the files of its nodes, `DIR/<network>/<address>` with the
-//! container's id in them. Its addresses are unique on one node only, so two nodes may have given one twice; both keep it.
+//! Reads host-local (containernetworking/plugins): networks whose `ipam` section names it, and the files of its nodes,
+//! `DIR/<network>/<address>`, which contain the container's ID. Its addresses are unique only on one node. If two nodes
+//! have allocated the same address, both pods keep it.
 
 use super::group::{Allocation, Group, Network, Reading, gather, networks};
 use crate::answer::Failure;
@@ -15,10 +16,10 @@ use std::path::{Path, PathBuf};
 /// The type of its configurations.
 pub const TYPE: &str = "host-local";
 
-/// Reads what it has; `folders` are the data folders of its nodes (`/var/lib/cni/networks`).
+/// Reads the networks of host-local; `folders` are the data folders of its nodes (`/var/lib/cni/networks`).
 ///
 /// # Errors
-/// As [`crate::cluster::explain`]; a folder cannot be listed.
+/// As [`crate::cluster::explain`], or a folder cannot be listed.
 pub async fn read(client: &Client, folders: &[PathBuf]) -> Result<Reading, Failure> {
     let mut allocations: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
     for folder in folders {
@@ -33,7 +34,7 @@ pub async fn read(client: &Client, folders: &[PathBuf]) -> Result<Reading, Failu
     Ok(reading)
 }
 
-/// What these networks say.
+/// Interprets these networks.
 pub fn reading(networks: Vec<Network>, allocations: BTreeMap<String, Vec<Allocation>>) -> Reading {
     let (groups, refused) = gather(&networks, TYPE, group);
     Reading {
@@ -45,7 +46,7 @@ pub fn reading(networks: Vec<Network>, allocations: BTreeMap<String, Vec<Allocat
     }
 }
 
-/// What the files of a node say, by network. An address whose file is empty, as a power loss leaves it, counts as given.
+/// The allocations in the files of a node, by network. An empty file, as after a power loss, counts as an allocation.
 fn stored(folder: &Path) -> Result<BTreeMap<String, Vec<Allocation>>, Failure> {
     let list = |dir: &Path| -> Result<Vec<PathBuf>, Failure> {
         let unread = |e| {
@@ -65,7 +66,7 @@ fn stored(folder: &Path) -> Result<BTreeMap<String, Vec<Allocation>>, Failure> {
             .to_string_lossy()
             .into_owned();
         for file in list(&network)? {
-            // Beside them lie `lock` and `last_reserved_ip.0`.
+            // The folder also has `lock` and `last_reserved_ip.0`.
             let address = file
                 .file_name()
                 .and_then(|name| name.to_str())
@@ -82,7 +83,7 @@ fn stored(folder: &Path) -> Result<BTreeMap<String, Vec<Allocation>>, Failure> {
     Ok(all)
 }
 
-/// The group of one network: its ranges are its own, under the name that the configuration has.
+/// The group of one network. Its ranges belong to this network alone, under the name in the configuration.
 fn group(network: &Network) -> Result<Group, String> {
     let config = network
         .object
@@ -150,7 +151,7 @@ fn range(entry: &Value) -> Result<Range, String> {
         subnet: format!("{}/{}", subnet.network(), subnet.prefix()),
         start: text("rangeStart"),
         end: text("rangeEnd"),
-        // Without one it takes the first address, and so do we.
+        // Without a gateway, host-local uses the first address, and so do we.
         gateway: text("gateway"),
         exclude: Vec::new(),
     })

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which addresses of the old system somebody still has.
+//! Finds which addresses of the old plugin are still in use.
 //!
-//! Holds always: an address counts as living if anybody says so, the old system or a pod; it ends only when the pod that the old
-//! system names does not exist and no living pod says it has the address.
+//! Invariant: an address is in use if the old plugin or a pod reports it. It has ended only if the pod that the old
+//! plugin names does not exist and no running pod reports the address.
 
 use super::group::Allocation;
 use crate::cluster::pods::PodFacts;
@@ -12,20 +12,20 @@ use ipnetwork::IpNetwork;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// What an allocation that a pod itself tells of begins its witness with.
+/// The prefix of `told_by` for an allocation that a pod's own status reports.
 pub const NETWORK_STATUS: &str = "network-status of";
 
-/// The addresses of a pool's old system.
+/// The addresses that the old plugin allocated in a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Those that somebody has.
+    /// The allocations in use.
     pub living: Vec<Allocation>,
-    /// Those whose pods are gone.
+    /// The allocations whose pods are gone.
     pub ended: Vec<Allocation>,
 }
 
-/// Tells the living from those that have ended, in `subnets`; if the pool is open, only of addresses that were `known` when it was
-/// opened: every other one is given by ourselves.
+/// Separates the allocations in `subnets` that are in use from those that have ended. If the pool is open, only addresses
+/// that were `known` when it was opened count: our own plugin allocates all others.
 pub fn held(
     allocations: &[Allocation],
     pods: &[PodFacts],
@@ -55,7 +55,7 @@ pub fn held(
             }
         }
     }
-    // One that has ended may have its namespace for a moment yet; the old system's own DEL takes its word back.
+    // An ended pod may keep its namespace for a moment. The DEL of the old plugin removes its allocation.
     let exists = |name: &str| pods.iter().any(|pod| pod.name == name);
     let mut ended = Vec::new();
     for one in allocations.iter().filter(|one| meant(one.address)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! nv-ipam (NVIDIA's `nvidia-k8s-ipam`): networks whose `ipam` names it, its `IPPool`s, and the files in which each node keeps what it has
-//! given (`/var/lib/cni/nv-ipam/store`), where they are at hand. Without them the pods tell what they have.
+//! Reads nv-ipam (NVIDIA's `nvidia-k8s-ipam`): networks whose `ipam` section names it, its `IPPool`s, and, if given, the
+//! files in which each node stores its allocations (`/var/lib/cni/nv-ipam/store`). Without these files, the status of the
+//! pods shows their addresses.
 
 use super::group::{Allocation, Group, Network, Reading, gather, networks};
 use crate::answer::Failure;
@@ -18,10 +19,10 @@ use std::path::PathBuf;
 /// The type of its configurations.
 pub const TYPE: &str = "nv-ipam";
 
-/// Reads what it has; `files` are stores of its nodes.
+/// Reads the objects of nv-ipam and its networks; `files` are stores of its nodes.
 ///
 /// # Errors
-/// As [`crate::cluster::explain`]; a file cannot be read or is none of its stores.
+/// As [`crate::cluster::explain`], or a file cannot be read or is not one of its stores.
 pub async fn read(client: &Client, files: &[PathBuf]) -> Result<Reading, Failure> {
     let kind = GroupVersionKind::gvk("nv-ipam.nvidia.com", "v1alpha1", "IPPool");
     let api: Api<DynamicObject> = Api::all_with(
@@ -45,7 +46,7 @@ pub async fn read(client: &Client, files: &[PathBuf]) -> Result<Reading, Failure
     Ok(reading)
 }
 
-/// What these objects say.
+/// Interprets these objects.
 pub fn reading(
     networks: Vec<Network>,
     pools: &[DynamicObject],
@@ -61,7 +62,7 @@ pub fn reading(
     }
 }
 
-/// What a node's file says is given, by pool.
+/// The allocations in the file of a node, by pool.
 fn stored(text: &str, told: &str) -> Result<BTreeMap<String, Vec<Allocation>>, String> {
     let root: Value = serde_json::from_str(text)
         .map_err(|e| format!("is damaged: {e}; leave the file away, and the pods tell what they have"))?;
@@ -70,7 +71,7 @@ fn stored(text: &str, told: &str) -> Result<BTreeMap<String, Vec<Allocation>>, S
         .ok_or("has no pools: is it the store of nv-ipam (/var/lib/cni/nv-ipam/store)?")?;
     let mut all: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
     for (pool, content) in pools {
-        // Since dual stack a pool's name may have its kind before it.
+        // Since its support for dual stack, the kind may precede the name of a pool.
         let name = pool.rsplit('/').next().unwrap_or(pool).to_owned();
         for (key, entry) in content["entries"].as_object().into_iter().flatten() {
             let address = entry["ip_address"].as_str().and_then(|ip| ip.parse().ok());
@@ -190,7 +191,7 @@ fn add(group: &mut Group, pool: &DynamicObject) -> Result<(), String> {
     Ok(())
 }
 
-/// A selector of node terms as one of labels, where one can say the same.
+/// Converts a selector of node terms into a label selector, if that can express it.
 fn selector(value: &Value) -> Result<LabelSelector, String> {
     let by_hand = |what: &str| {
         format!("spec.nodeSelector {what}, which a label selector cannot say; make the pool by hand")

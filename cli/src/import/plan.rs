@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The next step of each pool: pure, from what the source, the pools and the pods say now.
+//! Plans the next step of each pool. The plan is pure: its input is what the source, the pools and the pods report now.
 
 use super::group::{Allocation, Group, Network, Reading, Refusal};
 use super::living::{Held, NETWORK_STATUS, held};
@@ -16,30 +16,30 @@ use kube::ResourceExt;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The most entries that `exclude` of a range has (conf/crds/ippools.yaml).
+/// The most entries in `exclude` of a range (conf/crds/ippools.yaml).
 const EXCLUSIONS: usize = 32;
 
-/// How the step is to be found.
+/// The parameters of the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Outlook {
-    /// The old system.
+    /// The name of the old IPAM plugin.
     pub source: &'static str,
-    /// How long after a network was switched an ADD of the old plugin may still be under way.
+    /// How long an ADD of the old plugin may still be running after its network was switched.
     pub grace: Duration,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
-    /// Networks are to be switched.
+    /// Whether to switch networks.
     pub switch: bool,
 }
 
-/// What is done to a pool.
+/// What the step does to the pool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// It is made, closed.
+    /// The pool is created, closed to all nodes.
     Create,
-    /// It is written again.
+    /// The pool is updated.
     Write,
-    /// Nothing.
+    /// The pool stays as it is.
     Keep,
 }
 
@@ -48,32 +48,33 @@ pub enum Action {
 pub struct Step {
     /// The pool.
     pub pool: String,
-    /// What the source calls its ranges.
+    /// The names that the source has for the ranges of the pool.
     pub keys: Vec<String>,
-    /// What is done.
+    /// The action.
     pub action: Action,
-    /// The pool afterwards.
+    /// The spec of the pool after the step.
     pub spec: IpPoolSpec,
-    /// What it remembers afterwards.
+    /// The record in the pool's annotation after the step.
     pub record: Record,
-    /// The pool as it is.
+    /// The pool before the step.
     pub object: Option<IpPool>,
-    /// Addresses that somebody has of the old system.
+    /// Addresses of the old plugin that are still in use.
     pub living: Vec<Allocation>,
-    /// Addresses whose pods are gone.
+    /// Addresses of the old plugin whose pods are gone.
     pub ended: Vec<Allocation>,
-    /// Networks that still name the old system.
+    /// Networks that still name the old plugin.
     pub networks: Vec<Network>,
-    /// Those are switched now.
+    /// Whether this step switches those networks.
     pub switch: bool,
-    /// Seconds until it can be opened.
+    /// Seconds until the pool can be opened.
     pub wait: Option<u64>,
-    /// More addresses than the living ones' are excluded, since a range has so many entries and no more.
+    /// The number of addresses that are excluded besides the ones in use, because a range has a limited number of
+    /// entries.
     pub rounded: u128,
 }
 
 impl Step {
-    /// What the pool is afterwards.
+    /// The state of the pool after the step.
     pub fn state(&self) -> &'static str {
         match (
             self.spec.node_selector.as_ref() == Some(&closed()),
@@ -85,12 +86,12 @@ impl Step {
         }
     }
 
-    /// Whether something is left to be done by a person or a later run.
+    /// Whether a person or a later run still has to do something.
     pub fn is_unfinished(&self) -> bool {
         self.state() != "open"
     }
 
-    /// What is done, and what comes next.
+    /// Describes the step and what comes next.
     pub fn tell(&self, dry: bool) -> String {
         let mut text = self.done(dry);
         if self.rounded > 0 {
@@ -152,7 +153,7 @@ impl Step {
     }
 }
 
-/// All that a step is found from.
+/// The input of a step.
 #[derive(Clone, Copy)]
 struct World<'w> {
     reading: &'w Reading,
@@ -160,7 +161,7 @@ struct World<'w> {
     outlook: &'w Outlook,
 }
 
-/// The next step of every pool that moves in; what cannot go on is added to `refused`.
+/// Plans the next step of every pool that is imported. Adds pools that cannot go on to `refused`.
 pub fn plan(reading: &Reading, snapshot: &Snapshot, outlook: &Outlook) -> (Vec<Step>, Vec<Refusal>) {
     let world = World {
         reading,
@@ -198,7 +199,7 @@ pub fn plan(reading: &Reading, snapshot: &Snapshot, outlook: &Outlook) -> (Vec<S
         if left {
             continue;
         }
-        // One that was refused may be of these ranges, and gives addresses of them.
+        // A refused network may use these ranges and still allocate from them.
         if !reading.refused.is_empty() {
             refused.push(Refusal::new(
                 format!("pool {}", pool.name()),
@@ -214,7 +215,7 @@ pub fn plan(reading: &Reading, snapshot: &Snapshot, outlook: &Outlook) -> (Vec<S
     (steps, refused)
 }
 
-/// A pool that is not here yet.
+/// The first step of a pool that does not exist yet.
 fn first(world: &World<'_>, group: &Group) -> Result<Step, String> {
     let World {
         reading,
@@ -255,7 +256,7 @@ fn first(world: &World<'_>, group: &Group) -> Result<Step, String> {
     finish(step, reading.files)
 }
 
-/// A pool that has begun to move in; `left` are networks that still name the old system.
+/// The next step of a pool whose import has begun. `left` are networks that still name the old plugin.
 fn again(world: &World<'_>, pool: &IpPool, record: &Record, left: Vec<Network>) -> Result<Step, String> {
     let World {
         reading,
@@ -302,7 +303,7 @@ fn again(world: &World<'_>, pool: &IpPool, record: &Record, left: Vec<Network>) 
     Ok(step)
 }
 
-/// For how many seconds an ADD that began before a network was switched may still be under way.
+/// For how many seconds an ADD that began before the last network was switched may still be running.
 fn still(reading: &Reading, outlook: &Outlook, pool: &str) -> Option<u64> {
     let own = reading
         .networks
@@ -318,7 +319,7 @@ fn still(reading: &Reading, outlook: &Outlook, pool: &str) -> Option<u64> {
         .filter(|left| *left > 0)
 }
 
-/// Writes the living addresses into `exclude`.
+/// Excludes the addresses in use from the ranges.
 fn finish(mut step: Step, files: Option<usize>) -> Result<Step, String> {
     step.record.living.clear();
     let by_pods = |one: &&Allocation| one.told_by.starts_with(NETWORK_STATUS);
@@ -357,8 +358,9 @@ fn finish(mut step: Step, files: Option<usize>) -> Result<Step, String> {
     Ok(step)
 }
 
-/// What the old system says is given. Files that were named in an earlier run and not in this one are believed still; of those that are
-/// named now, whatever they have no word of any more has ended, unless it is of a pod that is not to be seen to have ended.
+/// The allocations of the old plugin. Allocations from files given in earlier runs stay valid. If files are given now, an
+/// earlier allocation that these files do not contain has ended, unless it names a pod. An allocation that names a pod
+/// stays, and ends with its pod ([`held`]).
 fn given(reading: &Reading, record: &Record) -> Vec<Allocation> {
     let mut all: Vec<Allocation> = record
         .from
@@ -387,7 +389,7 @@ fn subnets(spec: &IpPoolSpec) -> Vec<IpNetwork> {
         .collect()
 }
 
-/// The network's own name if it is the only one, else one made of its ranges'.
+/// The name of the network if it is the only one, otherwise a name made from the names of its ranges.
 fn name(group: &Group, source: &str) -> String {
     let plain = match group.networks.as_slice() {
         [one] => one.plain_name().to_owned(),
@@ -421,7 +423,8 @@ fn spec(group: &Group) -> IpPoolSpec {
     }
 }
 
-/// Sizes the blocks so that every node gets one and most stay free; a range that is too small for that gives single addresses.
+/// Chooses the block size so that every node gets a block and most blocks stay free. If a range is too small for that,
+/// the pool allocates single addresses.
 fn size(name: &str, spec: &mut IpPoolSpec, told: Option<u64>, nodes: usize) -> Result<(), String> {
     spec.block_size = BlockSize { v4: 1, v6: 1 };
     let pool = IpPool::new(name, spec.clone());
@@ -447,7 +450,7 @@ fn size(name: &str, spec: &mut IpPoolSpec, told: Option<u64>, nodes: usize) -> R
     Ok(())
 }
 
-/// The annotation of a pool.
+/// The annotation of a pool: key and value.
 pub fn annotation(record: &Record) -> (String, String) {
     (KEY.to_owned(), serde_json::to_string(record).unwrap_or_default())
 }

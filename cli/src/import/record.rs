@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a pool remembers of its move, in an annotation.
+//! The record of a pool's import, in an annotation.
 
 use super::group::Allocation;
 use api::IpPool;
@@ -10,24 +10,24 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The annotation, and the label that no node has.
+/// The key of the annotation, and of a label that no node has.
 pub const KEY: &str = "rdmanet.io/import";
 
-/// What a network's configuration was before it was switched.
+/// The annotation with the configuration of a network before it was switched.
 pub const BEFORE: &str = "rdmanet.io/before-import";
 
-/// What a pool remembers.
+/// The record of an import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// The old system.
+    /// The name of the old IPAM plugin.
     pub source: String,
-    /// What that called the ranges.
+    /// The names that the old plugin has for the ranges.
     pub from: Vec<String>,
-    /// The entries of `exclude` that stand for living pods.
+    /// The entries of `exclude` for addresses of running pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub living: Vec<String>,
-    /// What files of nodes said of them, which nobody else may know.
+    /// Allocations from the files of nodes. No other source may have them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<Allocation>,
     /// The nodes that may have addresses once the pool is open.
@@ -36,12 +36,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// What `pool` remembers; none if it did not move in.
+    /// The record of `pool`; `None` if the pool was not imported.
     pub fn of(pool: &IpPool) -> Option<Self> {
         serde_json::from_str(pool.annotations().get(KEY)?).ok()
     }
 
-    /// The addresses that stood for living pods when it was written.
+    /// The addresses of running pods when the record was written.
     pub fn known(&self) -> BTreeMap<Family, IntervalSet> {
         let mut all: BTreeMap<Family, Vec<Interval>> = BTreeMap::new();
         for (family, at) in self
@@ -57,7 +57,7 @@ impl Record {
     }
 }
 
-/// The selector of a pool that no node may have.
+/// The node selector of a closed pool. It matches no node.
 pub fn closed() -> LabelSelector {
     LabelSelector {
         match_labels: Some([(KEY.to_owned(), "closed".to_owned())].into()),
@@ -65,7 +65,7 @@ pub fn closed() -> LabelSelector {
     }
 }
 
-/// Whether no node may have `pool` yet.
+/// Whether `pool` is still closed to all nodes.
 pub fn is_closed(pool: &IpPool) -> bool {
     pool.spec.node_selector.as_ref() == Some(&closed())
 }

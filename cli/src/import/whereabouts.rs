@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! whereabouts: networks whose `ipam` names it, `IPPool`s whose `allocations` are counted from the first address of `range`, and
-//! `OverlappingRangeIPReservation`s (whereabouts v0.9.4, `pkg/storage/kubernetes/ipam.go`, `pkg/config/config.go`).
+//! Reads whereabouts: networks whose `ipam` section names it, `IPPool`s whose `allocations` are offsets from the first
+//! address of `range`, and `OverlappingRangeIPReservation`s (whereabouts v0.9.4, `pkg/storage/kubernetes/ipam.go`,
+//! `pkg/config/config.go`).
 
 use super::group::{Allocation, Group, Network, Reading, Refusal, gather, networks};
 use crate::answer::Failure;
@@ -17,7 +18,7 @@ use std::net::IpAddr;
 /// The type of its configurations.
 pub const TYPE: &str = "whereabouts";
 
-/// Reads what it has.
+/// Reads the objects of whereabouts and its networks.
 ///
 /// # Errors
 /// As [`crate::cluster::explain`].
@@ -42,7 +43,7 @@ pub async fn read(client: &Client) -> Result<Reading, Failure> {
     Ok(reading)
 }
 
-/// What these objects say.
+/// Interprets these objects.
 pub fn reading(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[DynamicObject]) -> Reading {
     let mut allocations: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
     let mut damaged: BTreeMap<String, String> = BTreeMap::new();
@@ -95,7 +96,7 @@ pub fn reading(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[Dyna
     }
 }
 
-/// The addresses that a pool has given.
+/// The allocations of a pool.
 fn given(pool: &DynamicObject) -> Result<Vec<Allocation>, String> {
     let range = pool
         .data
@@ -117,7 +118,7 @@ fn given(pool: &DynamicObject) -> Result<Vec<Allocation>, String> {
         pool.name_any()
     );
     let one = |(offset, entry): (&String, &Value)| {
-        // Counted from the address as it is written, host bits included.
+        // The offset counts from the address as it is written, host bits included.
         let number = offset
             .parse::<u64>()
             .ok()
@@ -140,7 +141,7 @@ fn given(pool: &DynamicObject) -> Result<Vec<Allocation>, String> {
     entries.iter().map(one).collect()
 }
 
-/// `[network_name-]10.0.0.5` or `fd00--5`: the address is what the name ends with.
+/// Parses a name such as `[network_name-]10.0.0.5` or `fd00--5`. The name ends with the address.
 fn reservation(object: &DynamicObject) -> Option<Allocation> {
     let name = object.name_any();
     let v4 = name
@@ -249,7 +250,7 @@ fn range(entry: &Value, gateway: Option<&str>, space: Option<&str>) -> Result<(S
     {
         return Err(format!("exclude {wrong:?} is no address and no network"));
     }
-    // One gateway is written for all ranges; it is that of the range that it lies in.
+    // The configuration has one gateway for all ranges. It belongs to the range that contains it.
     let gateway = gateway.filter(|text| text.parse().is_ok_and(|ip| subnet.contains(ip)));
     Ok((
         key(&subnet.to_string(), space),
@@ -263,13 +264,13 @@ fn range(entry: &Value, gateway: Option<&str>, space: Option<&str>) -> Result<(S
     ))
 }
 
-/// What whereabouts calls the pool of a range.
+/// The name that whereabouts gives to the pool of a range.
 fn key(range: &str, space: Option<&str>) -> String {
     let plain = range.replace([':', '/'], "-");
     space.map_or_else(|| plain.clone(), |space| format!("{space}-{plain}"))
 }
 
-/// Routes as CNI writes them.
+/// Parses routes in the format of CNI.
 pub(super) fn routes(value: &Value) -> Vec<Route> {
     let one = |route: &Value| {
         Some(Route {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The map as a drawing that stands alone: no script, no font of its own, light and dark by the reader's setting.
+//! The map as a self-contained SVG drawing: no script, no embedded font, light and dark according to the reader's
+//! setting.
 
 use super::{Land, Map, Part, Segment};
 use std::collections::BTreeMap;
@@ -12,9 +13,9 @@ const ROW: f64 = 22.0;
 const ROWS: u128 = 16;
 /// A block is drawn at least this wide.
 const LEAST: f64 = 2.0;
-/// An address that somebody has is drawn by itself from this width on.
+/// From this width on, each address in use is drawn separately.
 const SINGLE: f64 = 3.0;
-/// Nodes that the legend names.
+/// The most nodes in the legend.
 const NAMED: usize = 40;
 const COLUMNS: usize = 4;
 
@@ -59,14 +60,14 @@ pub fn render(map: &Map) -> String {
     )
 }
 
-/// A node's colour: hues as far apart as they go, in three shades, so that neighbours in the list differ.
+/// The colour of a node. The hues are as far apart as possible, in three shades, so that neighbours in the list differ.
 fn colour(index: usize) -> String {
     let hue = (212 + index * 137) % 360;
     let lightness = [42, 34, 50][index / 12 % 3];
     format!("hsl({hue} 58% {lightness}%)")
 }
 
-/// One range, a row for each sixteenth of it; returns where it ends.
+/// Draws one range, with a row for each sixteenth of it. Returns the position of its end.
 fn draw(body: &mut String, land: &Land, hues: &BTreeMap<&str, usize>, top: f64) -> f64 {
     let (whole, family) = (land.whole(), land.family());
     let row = whole
@@ -102,7 +103,7 @@ fn draw(body: &mut String, land: &Land, hues: &BTreeMap<&str, usize>, top: f64) 
             let to = share(last.min(end) - start + 1, row);
             (LEFT + x, to - x)
         };
-        // What is wide first, so that a block of which less than a pixel is left is seen on top.
+        // Wide parts are drawn first, so that a block narrower than a pixel stays visible on top.
         let (blocks, ground): (Vec<&Segment>, Vec<&Segment>) = inside
             .into_iter()
             .partition(|segment| matches!(segment.part, Part::Block { .. }));
@@ -131,7 +132,7 @@ fn draw(body: &mut String, land: &Land, hues: &BTreeMap<&str, usize>, top: f64) 
     }
 }
 
-/// The part of a row that `addresses` take, in pixels.
+/// The width of `addresses` in a row, in pixels.
 #[expect(clippy::cast_precision_loss, reason = "a drawing has a thousand pixels")]
 fn share(addresses: u128, row: u128) -> f64 {
     addresses as f64 / row as f64 * WIDTH
@@ -227,7 +228,7 @@ fn legend(body: &mut String, map: &Map, hues: &BTreeMap<&str, usize>, top: f64) 
     y + 12.0
 }
 
-/// A number of addresses; the large ones of IPv6 as powers of two.
+/// Formats a number of addresses. The large ones of IPv6 are powers of two.
 fn amount(addresses: u128) -> String {
     if addresses.is_power_of_two() && addresses > 1 << 20 {
         format!("2^{}", addresses.ilog2())

@@ -41,7 +41,7 @@ fn each_part_is_what_the_pool_says() {
     assert_eq!(
         told,
         [
-            // Network address and gateway, which is the first one where nothing is written.
+            // Network address and gateway. Without an entry, the gateway is the first address.
             (0, &Part::Never),
             (2, &Part::Free),
             (16, &a),
@@ -110,7 +110,7 @@ fn the_drawing_stands_alone_and_has_no_name_unescaped() {
     assert_eq!(svg.matches("http").count(), 1, "the namespace only");
 }
 
-/// What docs/cli.md shows: blocks of 16 by their number, whose they are, and how many of its addresses each has given.
+/// The example in docs/cli.md: blocks of 16 by number, with owner and number of addresses in use.
 const EXAMPLE: [(u8, &str, u8); 8] = [
     (1, "gpu-01", 16),
     (2, "gpu-02", 9),
@@ -122,7 +122,7 @@ const EXAMPLE: [(u8, &str, u8); 8] = [
     (14, "gpu-02", 0),
 ];
 
-/// The pods say what the agents say.
+/// The pods report the same addresses as the agents.
 fn example() -> Map {
     let mut pods = Vec::new();
     let blocks = EXAMPLE.map(|(number, node, used)| {

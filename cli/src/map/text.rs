@@ -10,7 +10,7 @@ use std::fmt::Write;
 const WIDTH: u128 = 64;
 const ROWS: u128 = 16;
 
-/// Letters for the nodes; beyond them, one for all.
+/// The letters of the nodes. The remaining nodes share one mark.
 const LETTERS: &str = "abcdefghijklmnopqstuvwyz";
 
 /// The whole map.
@@ -49,7 +49,7 @@ pub fn render(map: &Map) -> String {
     text
 }
 
-/// How many addresses a character stands for: a power of two.
+/// The number of addresses for each character: a power of two.
 fn cell_size(addresses: u128) -> u128 {
     addresses
         .div_ceil(WIDTH * ROWS)
@@ -83,7 +83,7 @@ fn rows(land: &Land, cell: u128, letters: &BTreeMap<&str, char>) -> String {
     }
 }
 
-/// What a cell shows: a node's letter if any of it is in a block, else what most of it is.
+/// The mark of a cell: the letter of a node if any of its addresses are in a block, otherwise the mark of most of them.
 fn mark(land: &Land, cell: Interval, letters: &BTreeMap<&str, char>) -> char {
     let from = land
         .segments

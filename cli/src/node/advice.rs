@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which link to give to pods, and why not the others: the plugin's own choice, asked for every link.
+//! Which link to use for pods, and why not the others. The plugin's own selection decides about every link.
 
 use super::look::{Facts, PortFacts};
 use cni_ipoib::select::{Aside, Candidate};
 use common::netlink::LinkLayer;
 use serde::Serialize;
 
-/// What to write into a configuration.
+/// What to write into a network configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Advice {
-    /// Links that pods can be given, the fastest first.
+    /// Links that pods can use, the fastest first.
     pub masters: Vec<Master>,
-    /// What finds them by description, on this node and on others; none where only a name does.
+    /// A selector that matches these links on this node and on others; `None` if only their names do.
     pub describe: Option<String>,
 }
 
-/// A link that pods can be given.
+/// A link that pods can use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Master {
@@ -30,20 +30,20 @@ pub struct Master {
     pub rate_mbps: Option<u32>,
 }
 
-/// Whether pods can be given a port's link, and if not, why.
+/// Whether pods can use the link of a port, and the reason if not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They can.
+    /// Pods can use it.
     Use,
-    /// It would work, and is kept for what the node itself does with it.
+    /// It would work, but the node itself uses it in this way.
     Kept(String),
-    /// Nothing goes over it now.
+    /// It carries no traffic now, for this reason.
     Trouble(String),
-    /// There is nothing to give.
+    /// There is no usable link.
     Nothing(String),
 }
 
-/// What becomes of a port's link.
+/// Decides about the link of a port.
 pub fn verdict(facts: &Facts, port: &PortFacts) -> Verdict {
     let Some(netdev) = &port.netdev else {
         return Verdict::Nothing("has no link".to_owned());
@@ -63,7 +63,7 @@ pub fn verdict(facts: &Facts, port: &PortFacts) -> Verdict {
     }
 }
 
-/// What to write into a configuration of this node.
+/// What to write into a network configuration for this node.
 pub fn advise(facts: &Facts) -> Advice {
     let fits = |candidate: &&Candidate| candidate.aside.is_none() && candidate.trouble.is_none();
     let rdma = facts
@@ -87,7 +87,7 @@ pub fn advise(facts: &Facts) -> Advice {
             Some((candidate.layer, master))
         })
         .collect();
-    // InfiniBand first: whoever has both built it for this.
+    // InfiniBand first: a node with both was built for InfiniBand.
     masters.sort_by_key(|(layer, master)| {
         let rate = std::cmp::Reverse(master.rate_mbps);
         (*layer != LinkLayer::Infiniband, rate, master.name.clone())

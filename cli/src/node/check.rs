@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is wrong with a node, the cause before its consequences, each with what to do.
+//! Finds what is wrong with a node, each cause before its consequences, with a remedy.
 
 use super::advice::{Advice, Verdict, verdict};
 use super::look::{Facts, Live, PortFacts};
@@ -7,26 +7,26 @@ use super::show::gbits;
 use common::rdma::{PortLayer, PortState};
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// It keeps pods from what they were promised.
+    /// Pods do not get what the configuration promises.
     Fail,
-    /// It may do so, or costs something.
+    /// Pods may not get it, or get it more slowly.
     Warn,
-    /// It is well to know.
+    /// For information.
     Info,
 }
 
-/// One thing about the node.
+/// A finding about the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
-    /// Of what.
+    /// The subject.
     pub subject: String,
-    /// What is the case, and why it matters.
+    /// The description, and why it matters.
     pub text: String,
     /// What to do.
     pub remedy: String,
@@ -46,7 +46,7 @@ fn finding(
     }
 }
 
-/// Everything, the worst first.
+/// All findings, the worst first.
 pub fn findings(facts: &Facts, advice: &Advice) -> Vec<Finding> {
     let mut all = Vec::new();
     if facts.ports.is_empty() {
@@ -238,12 +238,12 @@ fn is_routable(gid: &common::rdma::Gid) -> bool {
     !gid.gid.is_unicast_link_local() && gid.roce_version() != Some(1)
 }
 
-/// A port whose link the node needs itself.
+/// A port whose link the node itself uses.
 fn kept(facts: &Facts, port: &PortFacts) -> Option<Finding> {
     let Verdict::Kept(why) = verdict(facts, port) else {
         return None;
     };
-    // Whoever bonds InfiniBand ports gives the bond to pods.
+    // A bond of InfiniBand ports is meant for pods.
     if port.port.layer == PortLayer::Infiniband {
         return None;
     }

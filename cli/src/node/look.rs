@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the node has, read once.
+//! Reads the facts about a node, once.
 
 use crate::answer::Failure;
 use crate::args;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub struct Facts {
     /// Its host name, or the folder that it was recorded in.
     pub name: String,
-    /// Whether all namespaces see all RDMA devices; none where the kernel does not tell.
+    /// Whether all namespaces see all RDMA devices; `None` if the kernel does not report it.
     pub shared: Option<bool>,
     /// Every port of every RDMA device.
     pub ports: Vec<PortFacts>,
@@ -33,7 +33,7 @@ pub struct Facts {
     pub bonds: Vec<BondFacts>,
     /// Which of the kernel modules that pods need are not loaded.
     pub missing_modules: Vec<&'static str>,
-    /// What only the node itself can tell; none of a record.
+    /// Facts that only the live node has; `None` for a record.
     pub live: Option<Live>,
 }
 
@@ -54,15 +54,15 @@ pub struct PortFacts {
     pub pkeys: Vec<Pkey>,
     /// The NUMA node.
     pub numa_node: Option<u32>,
-    /// What its slot carries in Mbit/s.
+    /// The throughput of its slot in Mbit/s.
     pub slot_mbps: Option<u64>,
-    /// The link that stands for it: the bond of a LAG device, else the link on the port.
+    /// The link of the port: the bond of a LAG device, otherwise the link on the port.
     pub netdev: Option<String>,
     /// The bond that the link is, or is a port of.
     pub bond: Option<String>,
-    /// How the link's `IPoIB` children get into pods; none on Ethernet, and where no link is on the port.
+    /// How the `IPoIB` children of the link get into pods; `None` on Ethernet, and if the port has no link.
     pub way: Option<Way>,
-    /// Who has something on it.
+    /// What uses the port.
     pub users: Vec<User>,
 }
 
@@ -72,19 +72,19 @@ pub struct PortFacts {
 pub struct BondFacts {
     /// Its name.
     pub name: String,
-    /// Its mode; none if this program does not know it, or the record does not tell.
+    /// The bonding mode; `None` if this program does not know it, or the record lacks it.
     pub mode: Option<String>,
     /// The port that carries the traffic.
     pub active_slave: Option<String>,
     /// Its ports.
     pub slaves: Vec<String>,
-    /// Milliseconds between two looks at carrier; 0: nobody looks.
+    /// Milliseconds between two checks of carrier; 0 means no checks.
     pub miimon: Option<u32>,
     /// Whether its ports are InfiniBand.
     pub infiniband: bool,
 }
 
-/// Who has something on a port.
+/// A user of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum User {
@@ -97,7 +97,7 @@ pub enum User {
         container_id: String,
         /// `CNI_IFNAME`.
         ifname: String,
-        /// The pod, if rdma-ipam was told.
+        /// The pod, if the runtime named it to rdma-ipam.
         pod: Option<String>,
     },
     /// A link of the host on top of it.
@@ -107,25 +107,25 @@ pub enum User {
     },
 }
 
-/// What only the node itself can tell.
+/// Facts that only the live node has.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
     /// The device files that are missing.
     pub missing_files: Vec<String>,
-    /// How many bytes a container may lock by default; none: any number, or no runtime was found.
+    /// How many bytes a container may lock by default; `None` if there is no limit, or no runtime was found.
     pub memlock: Option<(String, u64)>,
     /// Our plugins that are not in `/opt/cni/bin`.
     pub missing_plugins: Vec<&'static str>,
-    /// Pools have files here, and the agent's socket is not there.
+    /// Pools have files on this node, but the agent's socket is missing.
     pub agent_away: bool,
     /// Leases that cannot be read.
     pub damaged: Vec<String>,
 }
 
-/// Reads the node that `options` mean.
+/// Reads the live node, or the record that `options` name.
 ///
 /// # Errors
-/// The record cannot be read, or the kernel does not answer.
+/// The record cannot be read, or the kernel does not respond.
 pub fn facts(options: &args::Node) -> Result<Facts, Failure> {
     if let Some(folder) = &options.from {
         let scratch =
@@ -236,7 +236,7 @@ struct Machine<'m> {
     links: &'m [Link],
     devices: &'m [Device],
     users: &'m BTreeMap<String, Vec<User>>,
-    /// Whether this is the node itself, and no record of it.
+    /// Whether this is the live node and not a record.
     live: bool,
 }
 
@@ -254,7 +254,7 @@ impl Machine<'_> {
             let found = self.sysfs.port_of(self.devices, link);
             found.is_some_and(|(d, p)| d.name == device.name && p.number == port.number)
         };
-        // Children share their parent's port, and a pod's child may lie about under any name.
+        // Children share the port of their parent, and a child of a pod may exist on the host under any name.
         let own: Vec<&Link> = self
             .links
             .iter()
@@ -298,7 +298,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A record does not say what the link's driver calls itself, so its children are shown as moved.
+    /// A record lacks the name of the link's driver, so its children are shown as moved.
     fn way(&self, link: &Link) -> Way {
         let told = if self.live {
             ethtool::driver(&link.name).ok()
@@ -351,8 +351,8 @@ fn is_bond(link: &Link) -> bool {
     link.kind.as_deref() == Some("bond")
 }
 
-/// What a PCI Express slot carries, from `current_link_speed` (`16.0 GT/s PCIe`) and `current_link_width`. Since 8 GT/s
-/// 128 of 130 bits are data, before that 8 of 10.
+/// The throughput of a PCI Express slot, from `current_link_speed` (`16.0 GT/s PCIe`) and `current_link_width`. From 8
+/// GT/s on, 128 of 130 bits are data; below that, 8 of 10.
 fn slot_mbps(device: &Path) -> Option<u64> {
     let text = |file: &str| fs::read_to_string(device.join(file)).ok();
     let speed: f64 = text("current_link_speed")?.split(' ').next()?.parse().ok()?;
@@ -417,7 +417,7 @@ fn memlock() -> Option<(String, u64)> {
         let line = limits
             .lines()
             .find(|line| line.starts_with("Max locked memory"))?;
-        // `unlimited` is no number.
+        // `unlimited` is not a number.
         Some((name, line.split_whitespace().nth(3)?.parse().ok()?))
     };
     runtimes.find_map(limit)

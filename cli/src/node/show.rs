@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The node as text, in the words of `ibstat`, `ibdev2netdev` and `show_gids`, and as JSON.
+//! Shows the node as text, with the terms of `ibstat`, `ibdev2netdev` and `show_gids`, and as JSON.
 
 use super::advice::{Advice, Verdict, verdict};
 use super::check::{Finding, Level};
@@ -13,7 +13,7 @@ use std::fmt::Write;
 /// How wide a line of prose is.
 const WIDTH: usize = 110;
 
-/// Mbit/s as people say it.
+/// Formats Mbit/s as Gb/s.
 pub fn gbits(mbps: u32) -> String {
     match (mbps / 1000, mbps % 1000 / 100) {
         (whole, 0) => format!("{whole} Gb/s"),
@@ -28,7 +28,7 @@ impl PortFacts {
     }
 }
 
-/// As `ibstat` has it.
+/// The spelling of `ibstat`.
 fn state(state: PortState) -> &'static str {
     match state {
         PortState::Down => "Down",
@@ -40,7 +40,7 @@ fn state(state: PortState) -> &'static str {
     }
 }
 
-/// The whole answer.
+/// The whole text.
 pub fn text(facts: &Facts, advice: &Advice, findings: &[Finding], all_gids: bool) -> String {
     let mut text = String::new();
     let devices: BTreeSet<&str> = facts.ports.iter().map(|port| port.device.name.as_str()).collect();
@@ -201,7 +201,7 @@ fn gids(facts: &Facts, all: bool) -> Table {
     table
 }
 
-/// As sysfs spells it, since people compare.
+/// The spelling of sysfs, so that people can compare it.
 fn spelled(gid: &Gid) -> String {
     let groups: Vec<String> = gid
         .gid
@@ -246,7 +246,7 @@ fn advised(advice: &Advice) -> Option<String> {
         .iter()
         .map(|master| master.port.replace('/', ":"))
         .collect();
-    // Programs take the name for the beginning of one: mlx5_1 would be mlx5_10 as well.
+    // Programs match the name as a prefix: without `=`, mlx5_1 would match mlx5_10 as well.
     let _ = write!(text, "\n      RDMA programs: NCCL_IB_HCA=={}", devices.join(","));
     let _ = writeln!(
         text,
@@ -256,7 +256,7 @@ fn advised(advice: &Advice) -> Option<String> {
     Some(text)
 }
 
-/// The whole answer for programs.
+/// The whole document for programs.
 pub fn json(facts: &Facts, advice: &Advice, findings: &[Finding]) -> Value {
     json!({
         "version": 1,

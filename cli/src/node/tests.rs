@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes that people have, put together from what their owner published (`ibstat`, `ibdev2netdev`) in the layout that the
-//! mlx5 driver gives them; the A100 node is the one that `cni-ipoib` chooses a master on.
+//! Real nodes, rebuilt from what their owners published (`ibstat`, `ibdev2netdev`) in the layout of the mlx5 driver. The
+//! A100 node is the one on which the tests of `cni-ipoib` choose a master.
 
 use crate::answer::{Answer, Outcome};
 use crate::args::Args;
@@ -22,7 +22,7 @@ fn look(folder: &Path) -> Answer {
     crate::run(&Args::parse_from(args)).unwrap()
 }
 
-/// The node of `folder` with lines of its record replaced; none of `with` takes the line away.
+/// The node of `folder` with lines of its record replaced. If `with` is `None`, the line is removed.
 fn changed(folder: &Path, changes: &[(&str, Option<&str>)]) -> Answer {
     let copy = tempfile::tempdir().unwrap();
     for file in ["sysfs", "address.json", "route.json"] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet addresses`: who has which address, on which node, since when.
+//! `rdmanet addresses`: lists the holder of each address, its node, and since when.
 
 use crate::answer::{Answer, Failure, Outcome};
 use crate::args;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// What is asked about.
+/// The subject of the query.
 enum Wanted {
     Everything,
     Address(IpAddr),
@@ -22,10 +22,10 @@ enum Wanted {
     Pod(String),
 }
 
-/// Asks the cluster, and this node's leases if it has any.
+/// Reads the cluster, and the leases of this node if it has any.
 ///
 /// # Errors
-/// As [`crate::cluster::explain`]; the leases cannot be listed.
+/// As [`crate::cluster::explain`], or the leases cannot be listed.
 pub async fn run(client: &Client, options: &args::Addresses) -> Result<Answer, Failure> {
     let wanted = match &options.what {
         None => Wanted::Everything,
@@ -91,7 +91,8 @@ impl Wanted {
     }
 }
 
-/// The pods of one node are enough for an address of its block: a cluster has a hundred thousand.
+/// Selects the pods to list. For an address in a node's block, the pods of that node are enough. A cluster may have a
+/// hundred thousand pods.
 fn pods_to_ask(snapshot: &Snapshot, wanted: &Wanted, options: &args::Addresses) -> ListParams {
     let all = ListParams::default();
     if let Some(node) = &options.node {
@@ -116,7 +117,8 @@ fn pods_to_ask(snapshot: &Snapshot, wanted: &Wanted, options: &args::Addresses) 
     }
 }
 
-/// The name that the cluster has for the node that this runs on: the host's, if it is one of a Node. Without leases nobody asks.
+/// The name of the Node object for this host: the host name, if there is a Node of that name. Without leases the name is
+/// not needed.
 fn this_node(snapshot: &Snapshot, held: &[leases::Held], told: Option<&str>) -> Option<String> {
     if held.is_empty() {
         return None;
@@ -150,7 +152,7 @@ fn table(all: &[Holder]) -> Table {
             one.interface.clone().unwrap_or_default(),
             one.network.clone().unwrap_or_default(),
             match one.told_by.as_slice() {
-                // When the pod began, not when it was given the address.
+                // This is the start of the pod, not the time of the allocation.
                 [Witness::NetworkStatus] if !since.is_empty() => format!("{since} (pod)"),
                 _ if one.kept => format!("kept, {since}"),
                 _ => since,

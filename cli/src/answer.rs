@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a command has to say, and the process' exit status.
+//! The output of a command, and the exit status of the process.
 
 use serde_json::Value;
 
-/// What a command found.
+/// The output of a command.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// For people.
+    /// The text for people.
     pub text: String,
     /// The same for programs.
     pub json: Value,
-    /// What the exit status tells.
+    /// The meaning of the exit status.
     pub outcome: Outcome,
 }
 
-/// What the exit status tells; that of a [`Failure`] is 2.
+/// The meaning of the exit status. A [`Failure`] has exit status 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// 0: done, nothing is wrong.
@@ -23,7 +23,7 @@ pub enum Outcome {
     Found,
 }
 
-/// Why a command could not do its work.
+/// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(pub String);
@@ -45,7 +45,7 @@ impl From<common::cni::Error> for Failure {
     }
 }
 
-/// The status of the process.
+/// The exit status of the process.
 pub fn exit_status(outcome: &Result<Answer, Failure>) -> u8 {
     match outcome {
         Ok(answer) if answer.outcome == Outcome::Fine => 0,

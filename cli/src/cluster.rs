@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way to the API server: whose credentials, and a sentence for each way in which it can fail.
+//! Connects to the API server: chooses the credentials, and has one sentence for each kind of failure.
 
 pub mod pods;
 pub mod snapshot;
@@ -16,16 +16,16 @@ use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// How long a connection, and an answer on it, may take.
+/// The time limit for a connection, and for a response.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Objects on one page of a list.
 const PAGE: u32 = 500;
 
-/// A client for the cluster that `access` means.
+/// Makes a client for the cluster that `access` names.
 ///
 /// # Errors
-/// There is no kubeconfig, or it is no usable one: a sentence that says which and what to do.
+/// There is no kubeconfig, or it is unusable. The sentence names the file and the remedy.
 pub async fn connect(access: &Access) -> Result<Client, Failure> {
     let options = KubeConfigOptions {
         context: access.context.clone(),
@@ -53,7 +53,7 @@ pub async fn connect(access: &Access) -> Result<Client, Failure> {
     Client::try_from(config).map_err(|e| Failure(format!("{}: {}", place(access), causes(&e))))
 }
 
-/// The file that is meant; none if this may be a pod.
+/// Reads the kubeconfig; `None` if this may be a pod.
 fn kubeconfig(access: &Access) -> Result<Option<Kubeconfig>, Failure> {
     if let Some(file) = &access.kubeconfig {
         return Kubeconfig::read_from(file)
@@ -79,14 +79,14 @@ fn kubeconfig(access: &Access) -> Result<Option<Kubeconfig>, Failure> {
 
 fn unread(file: &str, error: &KubeconfigError) -> Failure {
     let why = causes(error);
-    // What follows is the file with an arrow in it.
+    // The lines that follow show the file with an arrow in it.
     let why = why.lines().next().unwrap_or_default();
     Failure(format!(
         "{file} cannot be used: {why}; name a file with your credentials by --kubeconfig or KUBECONFIG"
     ))
 }
 
-/// What to call the credentials in a sentence.
+/// The name of the credentials in a sentence.
 fn place(access: &Access) -> String {
     let named = access
         .kubeconfig
@@ -98,7 +98,7 @@ fn place(access: &Access) -> String {
         .unwrap_or_else(|| "your kubeconfig".to_owned())
 }
 
-/// What a failed request means to a person; `doing` is what could not be done, such as `list IPPools`.
+/// Explains a failed request to a person. `doing` is the failed operation, such as `list IPPools`.
 pub fn explain(doing: &str, error: &kube::Error) -> Failure {
     let text = match error {
         kube::Error::Api(status) => refused(doing, status),
@@ -130,7 +130,7 @@ fn refused(doing: &str, status: &Status) -> String {
     }
 }
 
-/// Every object of `api`, page by page.
+/// Lists all objects of `api`, page by page.
 ///
 /// # Errors
 /// As [`explain`].
@@ -154,7 +154,7 @@ pub async fn list<K: Clone + DeserializeOwned + Debug>(
     }
 }
 
-/// The same; nothing where the cluster does not have such objects.
+/// The same as [`list`]; `None` if the cluster does not have this kind of object.
 ///
 /// # Errors
 /// As [`explain`].

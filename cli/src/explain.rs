@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet explain`: the error of a plugin in whatever text it arrived in, with its meaning and remedy.
+//! `rdmanet explain`: finds the error of a plugin in any text, and prints its meaning and remedy.
 //!
-//! Multus answers each refusal of a network with code 999 and puts the plugin's words into its own message, so the code
-//! that the tables explain is lost. Each error of ours therefore ends with `rdmanet error N` (`common::cni::error`).
+//! Multus returns code 999 for each failed network and puts the plugin's message into its own. So the code in the tables
+//! is lost. Therefore each error of ours ends with `rdmanet error N` (`common::cni::error`).
 //!
-//! Invariant: the meaning and the remedy are those of `docs/operate.md`, which is compiled in.
+//! Invariant: the meanings and remedies are those of `docs/operate.md`, which is compiled in.
 
 use crate::answer::{Answer, Failure, Outcome};
 use common::cni::error::MARK;
@@ -19,7 +19,7 @@ const OPERATE: &str = include_str!("../../docs/operate.md");
 /// The heading of that table.
 const HEADING: &str = "\n## Error codes\n";
 
-/// What precedes a plugin's words in the messages of libcni (`invoke` and `libcni/api.go`) and of Multus.
+/// The text before a plugin's message in the messages of libcni (`invoke` and `libcni/api.go`) and of Multus.
 const PREFIXES: [&str; 5] = [
     "failed (add): ",
     "failed (delete): ",
@@ -35,11 +35,11 @@ const TEXT_MAX: u64 = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Found {
     code: u32,
-    /// The plugin's sentence, where the text has it.
+    /// The plugin's message, if the text has it.
     message: String,
 }
 
-/// What the table says of a code.
+/// A row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row<'t> {
     from: &'t str,
@@ -47,7 +47,7 @@ struct Row<'t> {
     remedy: &'t str,
 }
 
-/// Explains what `words` say, or else what stdin says.
+/// Explains the errors in `words`, or else those on stdin.
 ///
 /// # Errors
 /// Stdin is a terminal or cannot be read.
@@ -75,7 +75,7 @@ fn stdin() -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Every error in `text`, explained.
+/// Explains all errors in `text`.
 pub fn explain(text: &str) -> Answer {
     let table = table(OPERATE);
     let found = find(text);
@@ -162,7 +162,7 @@ fn of_line(line: &str) -> Vec<Found> {
     found
 }
 
-/// The plugin's words at the end of `before`.
+/// The plugin's message at the end of `before`.
 fn message(before: &str) -> String {
     let start = PREFIXES
         .iter()

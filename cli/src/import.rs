@@ -6,10 +6,11 @@
 //! our pools, pods ───────────────▶ Snapshot ┴─▶ plan (pure): steps ─▶ apply
 //! ```
 //!
-//! A pool is imported in three steps. Each run of this command finds out which step is next: 1. The pool is created
-//! *closed*, so no node may use it. The addresses in use are excluded. 2. The networks that use it are switched to it. A
-//! pod that starts now waits. 3. Once no network names the old plugin and its last ADD must have ended, the addresses in
-//! use are read again and the pool is opened. From then on, each run returns the addresses of ended pods to the pool.
+//! A pool is imported in three steps. Each run of this command finds out which step is next:
+//! 1. The pool is created *closed*, so no node may use it. The addresses in use are excluded.
+//! 2. The networks that use it are switched to it. A pod that starts now waits.
+//! 3. Once no network names the old plugin and its last ADD must have ended, the addresses in use are read again and the
+//!    pool is opened. From then on, each run returns the addresses of ended pods to the pool.
 //!
 //! Invariant: the two plugins never allocate from one range at the same time.
 //!

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses as people write them, `10.0.0.1`, `10.0.0.0/28` and `10.0.0.1-10.0.0.9`, as numbers and back.
+//! Converts addresses between text (`10.0.0.1`, `10.0.0.0/28` and `10.0.0.1-10.0.0.9`) and numbers.
 
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;
 
-/// The addresses of an entry; none if it is no such.
+/// The addresses of an entry; `None` if the entry cannot be parsed.
 pub fn parse(entry: &str) -> Option<(Family, Interval)> {
     let (first, last): (IpAddr, IpAddr) = if let Some((first, last)) = entry.split_once('-') {
         (first.trim().parse().ok()?, last.trim().parse().ok()?)
@@ -29,7 +29,7 @@ pub fn written(family: Family, interval: Interval) -> String {
     }
 }
 
-/// `set` in at most `most` entries: where there are more, those with the smallest gaps between them become one.
+/// `set` as at most `most` intervals. If there are more, the intervals with the smallest gaps between them are merged.
 pub fn bounded(set: &IntervalSet, most: usize) -> Vec<Interval> {
     let mut all: Vec<Interval> = set.intervals().to_vec();
     while all.len() > most.max(1) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The leases that `rdma-ipam` keeps on this node, looked at without its locks: each file appears and goes whole.
+//! Reads the leases that `rdma-ipam` stores on this node, without its locks. That is safe, because each file appears and
+//! disappears as a whole.
 
 use crate::Failure;
 use ipam::clock::KernelClock;
@@ -13,16 +14,16 @@ use std::time::Duration;
 /// A lease and the store it is in.
 #[derive(Clone, Debug)]
 pub struct Held {
-    /// The pool; none for a network with ranges of its own.
+    /// The pool; `None` for a network with its own ranges.
     pub pool: Option<PoolName>,
     /// The lease.
     pub lease: Lease,
 }
 
-/// Every lease below `data_dir`, and a sentence about each that cannot be read.
+/// All leases below `data_dir`, and a sentence about each one that cannot be read.
 ///
 /// # Errors
-/// A folder cannot be listed, or the kernel does not tell which boot this is.
+/// A folder cannot be listed, or the kernel does not return the boot ID.
 #[expect(
     clippy::redundant_closure_for_method_calls,
     reason = "the method alone has one lifetime too few"
@@ -44,10 +45,10 @@ pub fn all(data_dir: &Path) -> Result<(Vec<Held>, Vec<String>), Failure> {
     Ok((held, damaged))
 }
 
-/// Does `work` on the store at `place`.
+/// Runs `work` on the store at `place`.
 ///
 /// # Errors
-/// Those of `work`, and the kernel does not tell which boot this is.
+/// The errors of `work`, or the kernel does not return the boot ID.
 pub fn with_store<T>(
     place: &Place,
     work: impl FnOnce(&Store<'_>) -> Result<T, common::cni::Error>,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet`: what a node and a cluster have of RDMA and of addresses, for the person who has to know.
+//! `rdmanet`: shows what a node and a cluster have of RDMA and of addresses, for the person who operates them.
 //!
-//! Holds always: a command prints one document, a table or JSON, whose data are the same; looking changes nothing.
-//! `selftest` attaches pods of its own and removes them.
+//! Invariant: a command prints one document, a table or JSON, with the same data.
+//!
+//! Invariant: commands that only look change nothing. `selftest` attaches its own pods and removes them.
 
 #[cfg(feature = "cluster")]
 pub mod addresses;
@@ -36,7 +37,7 @@ pub use answer::{Answer, Failure, Outcome};
 use args::{Args, Command};
 use clap::CommandFactory;
 
-/// Does what the command line says.
+/// Runs the command in `args`.
 ///
 /// # Errors
 /// A sentence for a person, with its remedy.
@@ -51,7 +52,7 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
     }
 }
 
-/// The commands that ask a cluster.
+/// The commands that need a cluster.
 #[cfg(feature = "cluster")]
 mod asking {
     use crate::args::{Access, Ask};

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Err(failure) => writeln!(std::io::stderr(), "rdmanet: {failure}"),
     };
     match written {
-        // Whoever reads, such as `head`, has seen enough.
+        // A closed pipe is not an error: the reader, such as `head`, needs no more.
         Err(e) if e.kind() != ErrorKind::BrokenPipe => ExitCode::from(2),
         _ => ExitCode::from(exit_status(&outcome)),
     }

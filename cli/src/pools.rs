@@ -8,7 +8,7 @@ use api::condition;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Every pool in a line, or one with everything about it.
+/// Shows all pools, one per line, or one pool with all details.
 ///
 /// # Errors
 /// There is no pool of that name.
@@ -70,10 +70,10 @@ pub fn pools(snapshot: &Snapshot, name: Option<&str>) -> Result<Answer, Failure>
     })
 }
 
-/// The pool of a name.
+/// The pool of this name.
 ///
 /// # Errors
-/// There is none; the sentence lists those that there are.
+/// There is no such pool. The sentence lists the existing ones.
 pub fn found<'s>(snapshot: &'s Snapshot, name: &str) -> Result<&'s Pool, Failure> {
     snapshot.pool(name).ok_or_else(|| {
         let names: Vec<&str> = snapshot.pools.iter().map(Pool::name).collect();
@@ -99,7 +99,7 @@ fn readiness(pool: &Pool) -> (&str, &str) {
         })
 }
 
-/// The conditions that hold and tell of something to look at.
+/// The conditions that are in force and need attention.
 fn standing(pool: &Pool) -> Vec<String> {
     let conditions = pool.object.status.iter().flat_map(|status| &status.conditions);
     let held = conditions.filter(|one| {
@@ -125,7 +125,7 @@ fn one(snapshot: &Snapshot, pool: &Pool) -> Answer {
     }
 }
 
-/// What people wrote of a pool.
+/// The spec of a pool, as text.
 fn written(pool: &Pool) -> String {
     let (mut text, spec) = (String::new(), &pool.object.spec);
     for range in &spec.ranges {
@@ -157,7 +157,7 @@ fn written(pool: &Pool) -> String {
     text
 }
 
-/// What became of it.
+/// The status of a pool, as text.
 fn known(pool: &Pool) -> String {
     let mut text = String::new();
     let status = pool.object.status.as_ref();
@@ -203,7 +203,7 @@ fn json_pool(pool: &Pool) -> Value {
     })
 }
 
-/// Every block, or those of a pool or of a node.
+/// Shows all blocks, or those of a pool or of a node.
 ///
 /// # Errors
 /// There is no pool of that name.

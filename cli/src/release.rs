@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet release`: ends the hold of an address that nobody uses any more, or of all that a gone node has left.
+//! `rdmanet release`: releases an address that is no longer in use, or all blocks and addresses of a gone node.
 //!
-//! Holds always: an address is freed only on evidence that its holder is gone: the pod is not there, and its network namespace is not
-//! either, as far as this machine sees it, or the whole node is not. What was looked at is what is freed (UID and version of the
-//! object, inode of the lease), or nothing is.
+//! Invariant: an address is freed only on evidence that its holder is gone. Either the pod does not exist and this
+//! machine finds no network namespace of it, or the whole node is gone.
+//!
+//! Invariant: the command frees exactly the object or lease that it inspected (UID and version of the object, inode of
+//! the lease), or nothing.
 
 mod gone;
 
@@ -23,16 +25,16 @@ use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 
-/// Something that holds the address.
+/// An object or a lease that holds the address.
 enum Hold {
     Object(Box<IpAddress>),
     Lease(Place, Box<HeldLease>),
 }
 
-/// Releases the address after a question, unless `yes` was said.
+/// Releases the address after a confirmation. With `yes` there is no question.
 ///
 /// # Errors
-/// Somebody may still use it, nobody was asked, or the cluster does not answer.
+/// The address may still be in use, there was no confirmation, or the cluster does not respond.
 pub async fn run(client: &Client, options: &args::Release) -> Result<Answer, Failure> {
     let snapshot = Snapshot::read(client).await?;
     match (options.address, &options.node) {
@@ -119,7 +121,7 @@ fn holds(snapshot: &Snapshot, ip: IpAddr, options: &args::Release) -> Result<Vec
     Ok(all)
 }
 
-/// The pod that says it has the address.
+/// The running pod whose status lists the address.
 fn living<'s>(snapshot: &'s Snapshot, ip: IpAddr, options: &args::Release) -> Option<&'s PodFacts> {
     let has = |pod: &&PodFacts| {
         let interface = pod.interface_with(ip);
@@ -131,7 +133,7 @@ fn living<'s>(snapshot: &'s Snapshot, ip: IpAddr, options: &args::Release) -> Op
     snapshot.pods.iter().filter(|pod| pod.lives).find(has)
 }
 
-/// The evidence that nobody uses the address, in a sentence.
+/// The evidence that the address is not in use, in a sentence.
 fn unused(snapshot: &Snapshot, hold: &Hold, all: &[Hold], ip: IpAddr) -> Result<String, Failure> {
     match hold {
         Hold::Object(object) => object_unused(snapshot, object, all, ip),
@@ -183,7 +185,7 @@ fn object_unused(
             node.node
         ));
     }
-    // The node lives. Whether the namespace does can be seen there only.
+    // The node exists. Only that node can see whether the namespace exists.
     if all.iter().any(|hold| matches!(hold, Hold::Lease(..))) {
         return Ok(format!("pod {name} does not exist"));
     }

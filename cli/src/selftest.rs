@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet selftest`: tries the installed plugins on a spare port of this node, as a runtime calls them, and compares the node
-//! before and after. Its report has what a bug report needs.
+//! `rdmanet selftest`: tests the installed plugins on a spare port of this node. It calls them as a runtime does, and
+//! compares the node before and after. Its report has what a bug report needs.
 //!
 //! ```text
 //! what a killed run left is removed ─▶ port (refuses one in use) ─▶ steps (bench: namespaces, plugins) ─▶ report

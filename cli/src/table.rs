@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of text: columns as wide as their widest cell, two spaces apart, nothing behind the last.
+//! Tables of text. Each column is as wide as its widest cell. Columns are two spaces apart, and lines have no trailing
+//! spaces.
 
 /// A table.
 #[derive(Clone, Debug, Default)]
@@ -15,14 +16,14 @@ impl Table {
         }
     }
 
-    /// Adds a row; an empty cell is shown as `-`.
+    /// Adds a row. An empty cell is shown as `-`.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) -> &mut Self {
         let shown = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell };
         self.rows.push(cells.into_iter().map(shown).collect());
         self
     }
 
-    /// Whether there is nothing but titles.
+    /// Whether the table has only its titles.
     pub fn is_empty(&self) -> bool {
         self.rows.len() == 1
     }
@@ -47,7 +48,7 @@ impl Table {
     }
 }
 
-/// `text` with its lines moved to the right and none longer than `width` if words allow it.
+/// Wraps `text` at `width` columns where words allow it, and indents the lines.
 pub fn wrapped(text: &str, indent: usize, width: usize) -> String {
     let mut lines: Vec<String> = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A cluster for tests, written as its objects are.
+//! A cluster for tests, built from its objects.
 
 #![allow(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
@@ -35,7 +35,7 @@ pub(crate) fn block(pool: &str, cidr: &str, node: &str) -> Value {
     })
 }
 
-/// An address that `pod` has as an object.
+/// The address object of `pod`.
 pub(crate) fn address(pool: &str, ip: &str, node: &str, pod: &str) -> Value {
     json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": format!("default-{ip}") },
@@ -67,7 +67,7 @@ pub(crate) fn cluster() -> Snapshot {
     with(&[], &[])
 }
 
-/// The same with these blocks and addresses besides.
+/// The same cluster with these additional blocks and addresses.
 pub(crate) fn with(blocks: &[Value], addresses: &[Value]) -> Snapshot {
     let ranges = json!([{ "subnet": "10.1.0.0/24", "exclude": ["10.1.0.200-10.1.0.209"] }]);
     let own = [

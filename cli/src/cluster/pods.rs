@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pods as far as addresses are concerned: where they run, and what Multus says they have (`k8s.v1.cni.cncf.io/network-status`,
-//! written once ADD has succeeded; the specification of the Network Plumbing Working Group, § 5).
+//! The parts of pods that concern addresses: their nodes, and their addresses according to Multus
+//! (`k8s.v1.cni.cncf.io/network-status`, written once ADD has succeeded; the specification of the Network Plumbing
+//! Working Group, § 5).
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -21,11 +22,11 @@ pub struct PodFacts {
     pub node: Option<String>,
     /// Whether it may hold addresses: a pod that has ended holds none, though its annotation stays.
     pub lives: bool,
-    /// When its node began with it.
+    /// When its node started it.
     pub since: Option<String>,
-    /// What `networks` asks for, unread.
+    /// The text of its `networks` annotation, not parsed.
     pub asks: Option<String>,
-    /// Its interfaces besides those of the cluster's own network.
+    /// Its interfaces, without those of the cluster's default network.
     pub interfaces: Vec<Interface>,
 }
 
@@ -41,15 +42,15 @@ pub struct Interface {
     /// Its addresses.
     #[serde(default)]
     pub ips: Vec<String>,
-    /// It is of the cluster's own network.
+    /// Whether it belongs to the cluster's default network.
     #[serde(default)]
     pub default: bool,
 }
 
 impl Interface {
-    /// Those of its addresses that are such.
+    /// Its addresses, without entries that cannot be parsed.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        // Some plugins put the prefix length behind.
+        // Some plugins append the prefix length.
         self.ips
             .iter()
             .filter_map(|ip| ip.split('/').next()?.parse().ok())

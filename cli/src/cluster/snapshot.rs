@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the cluster says of addresses, read once. Everything that is asked of it afterwards is pure.
+//! A snapshot of everything in the cluster about addresses. All questions about the snapshot are pure.
 //!
-//! The lists are read one after the other while pods come and go: what contradicts itself is looked at a second time before
-//! anybody is told (`check`).
+//! The lists are read one after the other while pods come and go. So `check` reads a second snapshot before it reports a
+//! contradiction.
 
 use super::pods::PodFacts;
 use super::{list, list_if_known};
@@ -18,7 +18,7 @@ use kube::{Api, Client, ResourceExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// The cluster.
+/// A snapshot of the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Pools, by name.
@@ -27,17 +27,17 @@ pub struct Snapshot {
     blocks: Vec<Block>,
     /// The prefix lengths of the blocks, by family: whether it is IPv6, and the length in bits.
     prefixes: BTreeSet<(bool, u8)>,
-    /// Addresses that are objects, by address.
+    /// Address objects, by address.
     pub addresses: Vec<(IpAddr, IpAddress)>,
     /// The UID of each node, by name.
     pub nodes: BTreeMap<String, String>,
-    /// What the agent of each node says of its links, by name; nodes without such links are not here.
+    /// The condition about links that the agent of each node wrote, by node. Nodes without such links are missing.
     pub links: BTreeMap<String, NodeCondition>,
-    /// The nodes on which an agent's pod is, by the label of our manifests.
+    /// The nodes with a pod of the agent, found by the label in our manifests.
     pub agents: BTreeSet<String>,
-    /// All pods, with or without networks: one that is not here does not exist.
+    /// All pods, with or without networks. A pod that is missing here does not exist.
     pub pods: Vec<PodFacts>,
-    /// The pools that each network (`namespace/name`) takes addresses from.
+    /// The pools that each network (`namespace/name`) allocates from.
     pub networks: BTreeMap<String, Vec<String>>,
 }
 
@@ -46,9 +46,9 @@ pub struct Snapshot {
 pub struct Pool {
     /// The object.
     pub object: IpPool,
-    /// Its ranges and blocks as the spec has them; the sentence if that is wrong.
+    /// Its ranges and blocks according to the spec, or a sentence if the spec is wrong.
     pub ground: Result<Ground, String>,
-    /// The subnets of its ranges, given or not.
+    /// The whole subnets of its ranges.
     subnets: Vec<IpNetwork>,
 }
 
@@ -62,7 +62,7 @@ pub struct Block {
 }
 
 impl Pool {
-    /// The pool of `object`: what was accepted, or else what is written.
+    /// The pool of `object`, with the accepted spec if there is one, otherwise with the current spec.
     pub fn of(object: IpPool) -> Self {
         let accepted = Ground::accepted(&object).ok().flatten();
         let ground = accepted.map_or_else(|| Ground::new(&object, &object.spec, 0).map_err(|e| e.msg), Ok);
@@ -85,14 +85,14 @@ impl Pool {
         &self.object.spec.address_space
     }
 
-    /// Whether `ip` lies in one of its subnets, given or not.
+    /// Whether `ip` lies in one of its subnets, usable or not.
     pub fn covers(&self, ip: IpAddr) -> bool {
         self.subnets.iter().any(|subnet| subnet.contains(ip))
     }
 }
 
 impl Block {
-    /// What blocks are sorted by: whether it is IPv6, and its first address.
+    /// The sort key of blocks: whether the block is IPv6, and its first address.
     fn start(&self) -> (bool, IpAddr) {
         (self.cidr.is_ipv6(), self.cidr.network())
     }
@@ -102,13 +102,13 @@ impl Block {
         self.object.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// The address space, which its name begins with.
+    /// The address space, from the beginning of its name.
     pub fn space(&self) -> &str {
         self.name().rsplitn(4, '-').nth(3).unwrap_or_default()
     }
 }
 
-/// What a network attachment definition of Multus is to the API server.
+/// The API resource of Multus' network attachment definitions.
 pub fn definition() -> ApiResource {
     let kind = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
     ApiResource::from_gvk_with_plural(&kind, "network-attachment-definitions")
@@ -119,7 +119,8 @@ pub fn definitions(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &definition())
 }
 
-/// The `ipam` section of a definition's configuration, be it a list of plugins or one: that of the first plugin that has one.
+/// The `ipam` section of a definition's configuration, which is one plugin or a list. In a list, it is that of the first
+/// plugin that has one.
 pub fn ipam_of(definition: &DynamicObject) -> Option<serde_json::Value> {
     let config = definition.data.pointer("/spec/config")?.as_str()?;
     let config: serde_json::Value = serde_json::from_str(config).ok()?;
@@ -155,7 +156,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// The same without pods and networks.
+    /// Reads pools, blocks, addresses and nodes, without pods and networks.
     ///
     /// # Errors
     /// As [`super::explain`].
@@ -177,7 +178,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// A cluster with these objects and no others.
+    /// A snapshot with these objects and no others.
     pub fn of(pools: Vec<IpPool>, blocks: Vec<IpBlock>, addresses: Vec<IpAddress>) -> Self {
         let mut snapshot = Self {
             pools: pools.into_iter().map(Pool::of).collect(),
@@ -234,12 +235,12 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The pool of a name.
+    /// The pool of this name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.pools.iter().find(|pool| pool.name() == name)
     }
 
-    /// The blocks of a pool.
+    /// The blocks of this pool.
     pub fn blocks_of<'s>(&'s self, pool: &'s str) -> impl Iterator<Item = &'s Block> {
         self.blocks
             .iter()
@@ -251,8 +252,8 @@ impl Snapshot {
         &self.blocks
     }
 
-    /// The blocks that have `ip`, one for each address space at most, the largest first. Costs one binary search for each block
-    /// size in use.
+    /// The blocks that contain `ip`, at most one for each address space, the largest first. Costs one binary search for
+    /// each block size in use.
     pub fn blocks_with(&self, ip: IpAddr) -> impl Iterator<Item = &Block> {
         let sizes = self.prefixes.iter().filter(move |(v6, _)| *v6 == ip.is_ipv6());
         sizes.flat_map(move |(v6, prefix)| {
@@ -265,8 +266,8 @@ impl Snapshot {
         })
     }
 
-    /// The pool that an address on an interface of `network` on `node` is of. The network's definition says so; without one,
-    /// the block that the node has, or else the only pool with such an address.
+    /// The pool of an address on an interface of `network` on `node`. The network's definition decides. Without one, the
+    /// node's block decides, or else the only pool with such an address.
     pub fn pool_of(&self, ip: IpAddr, network: &str, node: Option<&str>) -> Option<&Pool> {
         if let Some(named) = self.networks.get(network) {
             return self

@@ -2,7 +2,8 @@
 use super::*;
 use common::cni::{Code, Error, Version};
 
-/// As `kubectl describe pod` shows what kubelet, containerd, Multus and libcni made of an error.
+/// The text that `kubectl describe pod` shows after an error has passed through libcni, Multus, containerd and the
+/// kubelet.
 fn event(error: &Error) -> String {
     let document = error.to_json(Version::V1_1_0);
     let (msg, details) = (

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is read from the objects of others, and the step that follows; `cli/tests/cluster/import.rs` moves whole pools in.
+//! Tests what is read from foreign objects, and the step that follows. `cli/tests/cluster/import.rs` imports whole pools.
 
 use super::group::{Group, Network, Reading};
 use super::plan::{Outlook, Step, plan};
@@ -50,7 +50,7 @@ fn steps(reading: &Reading, snapshot: &Snapshot) -> Vec<Step> {
 #[test]
 fn a_range_means_what_it_means_to_whereabouts() {
     for (ipam, subnet, start, end) in [
-        // Host bits are dropped: this one begins at .129, whatever its author thought.
+        // Host bits are dropped: this range begins at .129.
         (
             json!({ "range": "192.168.5.152/27" }),
             "192.168.5.128/27",

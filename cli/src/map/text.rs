@@ -83,7 +83,8 @@ fn rows(land: &Land, cell: u128, letters: &BTreeMap<&str, char>) -> String {
     }
 }
 
-/// The mark of a cell: the letter of a node if any of its addresses are in a block, otherwise the mark of most of them.
+/// The mark of a cell. If any address of the cell is in a block, it is the letter of the block's node; otherwise it is
+/// the mark of what most addresses of the cell are.
 fn mark(land: &Land, cell: Interval, letters: &BTreeMap<&str, char>) -> char {
     let from = land
         .segments

@@ -35,7 +35,7 @@ pub struct Master {
 pub enum Verdict {
     /// Pods can use it.
     Use,
-    /// It would work, but the node itself uses it in this way.
+    /// Pods could use it, but it is reserved for the node's own use, for this reason.
     Kept(String),
     /// It carries no traffic now, for this reason.
     Trouble(String),

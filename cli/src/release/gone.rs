@@ -14,10 +14,10 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use std::time::{Duration, SystemTime};
 
-/// What is waited for if the block does not say what its owner waited for.
+/// The quarantine if the block does not record that of its owner.
 const QUARANTINE: Duration = Duration::from_secs(600);
 
-/// What a gone node has left.
+/// The blocks and addresses of a gone node.
 struct Left<'s> {
     blocks: Vec<&'s IpBlock>,
     addresses: Vec<&'s IpAddress>,
@@ -39,7 +39,7 @@ impl<'s> Left<'s> {
         }
     }
 
-    /// What there is, in sentences for the person who decides.
+    /// Describes the blocks and addresses for the person who decides.
     fn describe(&self) -> Vec<String> {
         let block = |block: &&IpBlock| {
             let used = block.status.as_ref().map_or(0, |status| status.used);
@@ -62,10 +62,11 @@ impl<'s> Left<'s> {
     }
 }
 
-/// Frees what `node` has left, after a question unless `yes` was said.
+/// Frees the blocks and addresses of `node` after a confirmation. With `yes` there is no question.
 ///
 /// # Errors
-/// The node is there, pods are bound to it, the quarantine is not over, nobody was asked, or the cluster does not answer.
+/// The node exists, pods are bound to it, the quarantine is not over, there was no confirmation, or the cluster does not
+/// respond.
 pub(super) async fn release(
     client: &Client,
     snapshot: &Snapshot,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The namespaces of the self-test, and the plugins as a runtime calls them: an environment, a configuration on stdin, one document
-//! on stdout (CNI specification, section 2).
+//! The namespaces of the self-test, and the plugins, called as a runtime does: an environment, a configuration on stdin,
+//! one document on stdout (CNI specification, section 2).
 //!
-//! Invariant: everything that is made here has a name of the self-test's own, by which `remove_everything` finds it.
+//! Invariant: everything that the self-test makes has a name of its own. `remove_everything` finds it by that name.
 
 use super::port::Port;
 use super::program::{bounded, run};
@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 const IFNAME: &str = "net1";
-/// Addresses for measurements between hosts (RFC 2544, appendix C.2.2): no network of a node has them.
+/// Addresses for measurements between hosts (RFC 2544, appendix C.2.2). No network of a node uses them.
 const SUBNET: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
 /// How many addresses of its slot a self-test uses.
 const ADDRESSES: u32 = 99;
-/// The names of the pods that there are at most.
+/// The names of all pods of the self-test.
 const PODS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// Which side of a self-test this is. Both can run on one node.
@@ -43,13 +43,13 @@ impl Role {
         }
     }
 
-    /// Where its leases and its lock are.
+    /// The folder of its leases and its lock.
     fn folder(self) -> PathBuf {
         Path::new("/run").join(self.network())
     }
 }
 
-/// The means of the steps.
+/// What the steps work with.
 #[derive(Debug)]
 pub struct Bench {
     role: Role,
@@ -112,7 +112,7 @@ impl Bench {
         })
     }
 
-    /// Makes pods from now on with `port`.
+    /// Uses `port` for all pods from now on.
     pub fn aim(&mut self, port: &Port) {
         let infiniband = port.layer == LinkLayer::Infiniband;
         self.conf["mode"] = json!(if infiniband { "ipoib" } else { "macvlan" });
@@ -145,7 +145,7 @@ impl Bench {
     /// Runs a program in the namespace of `pod`; returns what it printed.
     ///
     /// # Errors
-    /// It fails or does not end; with what it printed.
+    /// The program fails or times out. The error has its output.
     pub fn inside(&self, pod: &Pod, program: &str, words: &[&str]) -> Result<String, String> {
         run(&mut self.command_inside(pod, program, words))
     }
@@ -223,7 +223,7 @@ impl Bench {
         leases_below(&self.role.folder().join("leases"))
     }
 
-    /// Removes pods and attachments, of this run and of one that was killed; returns what could not be removed, with the reason.
+    /// Removes pods and attachments of this run and of a killed one. Returns what could not be removed, with the reason.
     pub fn remove_everything(&self) -> Vec<String> {
         let mut left = Vec::new();
         for id in PODS.map(|name| self.id(name)) {
@@ -237,10 +237,10 @@ impl Bench {
         left
     }
 
-    /// Removes the folder, if it has no lease: the next self-test needs those of pods that could not be removed.
+    /// Removes the folder if it has no lease. The next self-test needs the leases of pods that could not be removed.
     pub fn close(self) {
         if self.leases() == 0 {
-            // If a file stays, the next run writes over it.
+            // The next run overwrites a file that stays.
             let _ = fs::remove_dir_all(self.role.folder());
         }
     }
@@ -281,7 +281,7 @@ impl Bench {
             .spawn()
             .map_err(|e| format!("cannot start cni-ipoib: {e}"))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A plugin that ends before it has read everything gives the reason in its answer.
+            // A plugin that exits before it has read its whole input gives the reason in its output.
             let _ = stdin.write_all(conf.to_string().as_bytes());
         }
         Ok(child)

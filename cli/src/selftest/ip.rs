@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The answers of `ip -json`.
+//! Runs `ip -json` and parses its output.
 //!
 //! Invariant: nothing here changes the node.
 

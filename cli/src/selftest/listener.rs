@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The other side of `--peer`: one pod that answers until a line, or the end of the input, is read from stdin.
+//! The other side of `--peer`: one pod that responds until stdin has a line or ends.
 //!
-//! Invariant: no server outlives the listener's own end.
+//! Invariant: no server outlives the listener.
 
 use super::bench::{Bench, Pod};
 use super::log::Log;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-/// How long a client may find no server between two measurements.
+/// The longest time without a server between two measurements.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Attaches a pod, prints its address to stderr, and serves it.
@@ -43,12 +43,12 @@ fn announce(address: &str) -> io::Result<()> {
     )
 }
 
-/// How many measurements were made.
+/// Serves measurements and returns their number.
 fn serve(bench: &Bench, pod: &Pod) -> Result<u32, String> {
     let done = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&done);
     thread::spawn(move || {
-        // The end of the input ends the listener too.
+        // The listener also ends at the end of stdin.
         let _ = io::stdin().read_line(&mut String::new());
         end.store(true, Ordering::Relaxed);
     });
@@ -67,7 +67,7 @@ fn serve(bench: &Bench, pod: &Pod) -> Result<u32, String> {
         sleep(PAUSE);
     }
     if let Some(mut server) = server {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ = server.kill();
         let _ = server.wait();
     }

@@ -10,11 +10,11 @@ use std::time::Instant;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "result", content = "why")]
 pub enum Outcome {
-    /// It held.
+    /// The step passed.
     Ok,
-    /// It did not.
+    /// The step failed.
     Failed(String),
-    /// It was not run.
+    /// The step was not run.
     NotRun(String),
 }
 
@@ -22,15 +22,15 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// What was tried, as a sentence that is true if the step held.
+    /// What was tested, as a sentence that is true if the step passed.
     pub name: String,
     /// The result.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// What was seen, e.g. a bandwidth.
+    /// A measured value, e.g. a bandwidth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
-    /// Milliseconds.
+    /// The duration in milliseconds.
     pub millis: u128,
 }
 
@@ -42,7 +42,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Runs `work`; returns its value if the step held.
+    /// Runs `work`. Returns its value if the step passed.
     pub fn step<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T, String>) -> Option<T> {
         let start = Instant::now();
         let result = work();
@@ -55,12 +55,12 @@ impl Log {
         value
     }
 
-    /// Notes a step that was not run.
+    /// Records a step that was not run.
     pub fn not_run(&mut self, name: &str, why: impl Into<String>) {
         self.push(name, Outcome::NotRun(why.into()), 0);
     }
 
-    /// Adds to the last step what was seen in it.
+    /// Adds a measured value to the last step.
     pub fn seen(&mut self, what: impl Into<String>) {
         if let Some(step) = self.steps.last_mut() {
             step.seen = Some(what.into());

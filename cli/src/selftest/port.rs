@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which port may be used. Pure.
+//! Chooses a port that may be used. This module is pure.
 //!
 //! Invariant: a port is chosen only if it carries traffic and neither the node nor a pod uses it.
 
@@ -15,15 +15,16 @@ use common::netlink::LinkLayer;
 pub struct Port {
     /// Its link.
     pub master: String,
-    /// What the link speaks.
+    /// The link layer.
     pub layer: LinkLayer,
     /// Its RDMA device.
     pub device: Option<String>,
-    /// How its `IPoIB` children get into pods; none on Ethernet.
+    /// How its `IPoIB` children get into pods; `None` on Ethernet.
     pub way: Option<Way>,
     /// Whether all namespaces see all RDMA devices.
     pub shared: bool,
-    /// One of 512 networks of 256 addresses: ports differ, so that two nodes can run self-tests at one time.
+    /// One of 512 networks of 256 addresses. Different ports have different networks, so two nodes can run self-tests at
+    /// the same time.
     pub slot: u32,
 }
 
@@ -92,7 +93,7 @@ fn chosen(facts: &Facts, candidate: &Candidate, uses: &Uses) -> Port {
     }
 }
 
-/// The last nine bits of a hardware address: in these the ports of a card and the cards of a delivery differ.
+/// The last nine bits of a hardware address. The ports of one card, and the cards of one delivery, differ in these bits.
 fn slot(address: &str) -> u32 {
     let bytes = address.split(':').map(|byte| u32::from_str_radix(byte, 16));
     bytes.fold(0, |slot, byte| (slot << 8 | byte.unwrap_or(0)) & 0x1ff)

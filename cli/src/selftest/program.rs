@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs that the self-test runs.
 //!
-//! Invariant: none is waited for longer than `LIMIT`.
+//! Invariant: no program runs longer than `LIMIT`.
 
 use std::env;
 use std::process::{Child, Command, Output, Stdio};
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// Runs `command`; returns what it printed.
 ///
 /// # Errors
-/// It cannot be started, fails, or does not end; with what it printed.
+/// The program cannot be started, fails, or times out. The error has its output.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let shown = format!("{command:?}").replace('"', "");
     let pipes = command.stdin(Stdio::null());
@@ -26,13 +26,13 @@ pub fn run(command: &mut Command) -> Result<String, String> {
 /// Waits for `child`; returns what it printed. `what` names it in errors.
 ///
 /// # Errors
-/// It fails or does not end; with what it printed.
+/// The program fails or times out. The error has its output.
 pub fn bounded(mut child: Child, what: &str) -> Result<String, String> {
     let start = Instant::now();
     let failed = |e: std::io::Error| format!("{what}: {e}");
     while child.try_wait().map_err(failed)?.is_none() {
         if start.elapsed() > LIMIT {
-            // It may have ended just now; then there is nothing to kill.
+            // The program may have ended just now. Then there is nothing to kill.
             let _ = child.kill();
             let _ = child.wait();
             return Err(format!("{what}: did not end within {} s", LIMIT.as_secs()));
@@ -46,7 +46,7 @@ pub fn bounded(mut child: Child, what: &str) -> Result<String, String> {
     Err(format!("{what}: {}: {}", output.status, last_lines(&output)))
 }
 
-/// The path of an installed program is in `PATH`.
+/// Whether the program is installed in a folder of `PATH`.
 pub fn installed(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
@@ -62,7 +62,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// A CNI error is several lines of JSON.
+/// The last lines of the output, since a CNI error has several lines of JSON.
 fn last_lines(output: &Output) -> String {
     let both = format!("{}\n{}", text(&output.stdout), text(&output.stderr));
     let lines: Vec<_> = both

@@ -21,7 +21,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of the steps in `log` on `port`.
+    /// Makes the report of the steps in `log` on `port`.
     pub fn of(port: &Port, options: &args::Selftest, log: Log) -> Self {
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -48,7 +48,7 @@ impl Report {
         self.log.failed()
     }
 
-    /// For people.
+    /// The report for people.
     pub fn text(&self) -> String {
         let mut facts = Table::new(&["WHAT", "HERE"]);
         for (name, value) in &self.facts {
@@ -76,7 +76,7 @@ impl Report {
         format!("{}\n{}\n{end}\n", facts.render(), steps.render())
     }
 
-    /// For programs.
+    /// The report for programs.
     pub fn json(&self) -> Value {
         let facts = self.facts.iter();
         let facts: serde_json::Map<String, Value> = facts
@@ -86,7 +86,7 @@ impl Report {
     }
 }
 
-/// The version line that the plugin prints to a person who calls it by hand.
+/// The version line that the plugin prints if a person calls it by hand.
 fn plugin(folder: &Path) -> String {
     let output = Command::new(folder.join("cni-ipoib"))
         .env_remove("CNI_COMMAND")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the node has: links, addresses, routes, RDMA devices, namespaces, journal, leases.
+//! A snapshot of the node: links, addresses, routes, RDMA devices, namespaces, journal, leases.
 //!
-//! Invariant: only facts that do not change by themselves are kept: no counters, no lifetimes, and no routes that the kernel
-//! derives from addresses.
+//! Invariant: the snapshot has only facts that do not change by themselves: no counters, no lifetimes, and no routes that
+//! the kernel derives from addresses.
 
 use super::ip::{field, list};
 use super::uses::NAMESPACES;
@@ -15,10 +15,10 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The kernel returns the links of a dead namespace some time after it died.
+/// The kernel returns the links of a dead namespace with some delay.
 const SETTLING: Duration = Duration::from_secs(15);
 
-/// A node, one line a fact.
+/// The facts about a node, one per line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot(BTreeSet<String>);
 
@@ -54,10 +54,10 @@ impl Snapshot {
         Ok(Self(lines))
     }
 
-    /// Waits until the node is as it was.
+    /// Waits until the node equals this snapshot again.
     ///
     /// # Errors
-    /// What is new and what is missing.
+    /// A list of the new and the missing facts.
     pub fn still_holds(&self, options: &args::Selftest) -> Result<(), String> {
         let start = Instant::now();
         loop {
@@ -91,8 +91,8 @@ fn of_link(link: &Value) -> String {
     )
 }
 
-/// None of the kernel's own: a route of table `local` appears when the address of its link has been checked for duplicates, which
-/// can be seconds after the link came up.
+/// The line of a route; `None` for the kernel's own routes. A route of table `local` appears when the duplicate address
+/// detection for its link has finished, which can be seconds after the link came up.
 fn of_route(route: &Value) -> Option<String> {
     let keys = ["type", "dst", "gateway", "dev", "table"];
     (route["table"] != "local").then(|| words("route", route, &keys))

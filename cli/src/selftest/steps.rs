@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How many ADDs are killed, each at another moment.
+/// The number of ADDs that are killed, each at another moment.
 const KILLS: u32 = 6;
 
 /// A pod with the result of its ADD.
@@ -95,7 +95,7 @@ fn talk(bench: &Bench, log: &mut Log, first: &Attached, second: &Attached) {
     }
 }
 
-/// The same with the pod of a listener on another node, which has a server of its own.
+/// Runs the same tests with the pod of a listener on another node, which has its own server.
 fn reach(bench: &Bench, log: &mut Log, first: &Attached, peer: &str) {
     ping(bench, log, "the peer answers", first, peer);
     let name = "ib_write_bw moves data to the peer";
@@ -112,7 +112,7 @@ fn ping(bench: &Bench, log: &mut Log, name: &str, from: &Attached, to: &str) {
     }
 }
 
-/// The device to measure with; if there is none, the log has the reason.
+/// The device for measurements. If there is none, the reason is logged.
 fn can_measure<'b>(bench: &'b Bench, log: &mut Log, name: &str) -> Option<&'b str> {
     let Some(device) = &bench.device else {
         log.not_run(
@@ -155,7 +155,7 @@ fn measure(
     let printed = log.step(name, || {
         let mut listens = serve()?;
         let mut last = Err("the server was not reached".to_owned());
-        // The server needs a moment until it listens.
+        // The server needs a moment before it listens.
         for _ in 0..10 {
             sleep(Duration::from_millis(700));
             let words: Vec<_> = bandwidth_words(device).into_iter().chain([server]).collect();
@@ -166,7 +166,7 @@ fn measure(
         }
         if let Some(server) = &mut listens {
             if last.is_err() {
-                // It may have ended by itself.
+                // The server may have ended by itself.
                 let _ = server.kill();
             }
             let _ = server.wait();
@@ -184,7 +184,7 @@ fn average_bandwidth(printed: &str) -> Option<&str> {
     lines.skip(1).find_map(|line| line.split_whitespace().nth(3))
 }
 
-/// Kills ADDs at moments spread over the time that one takes; DEL then leaves nothing of them.
+/// Kills ADDs at moments spread over the duration of one ADD. DEL must then remove everything.
 fn kill(bench: &Bench, log: &mut Log, living: &Attached, add_takes: Duration) {
     let name = format!("after each of {KILLS} kills in the middle of ADD, DEL leaves nothing");
     let met = log.step(&name, || {
@@ -219,7 +219,7 @@ fn kill_add(bench: &Bench, pod: &Pod, after: Duration) -> Result<bool, String> {
     Ok(status.signal().is_some())
 }
 
-/// Namespaces that end without DEL: DEL cleans up after one, GC after another.
+/// Removes namespaces without DEL. DEL cleans up after one, GC after the other.
 fn die(bench: &Bench, log: &mut Log, living: &Attached, dying: &Attached) {
     log.step("after a namespace is gone, DEL leaves nothing", || {
         bench.end(&dying.pod)?;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the node, and pods of other plugins, use a link for.
+//! Finds which links the node itself or pods of other plugins use.
 //!
-//! Invariant: link-local addresses and their routes are no use; any other address, route, upper link or child is one.
+//! Invariant: link-local addresses and their routes do not count as uses. Any other address, route, upper link or child
+//! does.
 
 use super::ip::{field, list};
 use crate::answer::Failure;
@@ -10,12 +11,12 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Where runtimes and `ip netns` keep the names of namespaces.
+/// The folder in which runtimes and `ip netns` keep the names of namespaces.
 pub const NAMESPACES: &str = "/run/netns";
 /// Kinds of links that sit on another one.
 const CHILDREN: [&str; 5] = ["ipoib", "macvlan", "macvtap", "ipvlan", "vlan"];
 
-/// The answers of the kernel that this looks at.
+/// The output of `ip` that this module evaluates.
 #[derive(Clone, Debug, Default)]
 struct Listing {
     links: Vec<Value>,
@@ -25,7 +26,7 @@ struct Listing {
     others: Vec<(String, Vec<Value>)>,
 }
 
-/// Every use of every link.
+/// All uses of all links.
 #[derive(Clone, Debug, Default)]
 pub struct Uses {
     uses: Vec<(String, String)>,
@@ -33,7 +34,7 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// Asks the kernel.
+    /// Reads the uses from the kernel.
     ///
     /// # Errors
     /// `ip` is missing or fails.
@@ -48,7 +49,7 @@ impl Uses {
         }))
     }
 
-    /// Why the link is in use; none if it is spare.
+    /// Why the link is in use; `None` if it is spare.
     pub fn of_link(&self, link: &str) -> Option<&str> {
         let found = self.uses.iter().find(|(name, _)| name == link);
         found.map(|(_, why)| why.as_str())
@@ -97,7 +98,7 @@ impl Uses {
     }
 }
 
-/// The links of every other namespace that has a name. One that ends meanwhile has none.
+/// The links of every other named namespace. A namespace that ends meanwhile has none.
 fn others() -> Vec<(String, Vec<Value>)> {
     let names = fs::read_dir(Path::new(NAMESPACES))
         .into_iter()
@@ -159,8 +160,8 @@ fn of_route(route: &Value) -> Vec<(String, String)> {
 
 /// The link of this namespace that `child`, one of another namespace's `siblings`, sits on.
 ///
-/// Of an `IPoIB` child the kernel does not say which namespace its parent is in (it has no `get_link_net`), so `ip` looks the
-/// parent's number up among the siblings. The parent is taken for one of this namespace.
+/// The kernel does not report the parent's namespace of an `IPoIB` child (it has no `get_link_net`). So `ip` looks up the
+/// parent's number among the siblings. This function treats the parent as a link of this namespace.
 fn parent_of(child: &Value, siblings: &[Value], links: &[Value]) -> Option<String> {
     let kind = child["linkinfo"]["info_kind"].as_str()?;
     let index = child["link_index"].as_u64().or_else(|| {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One clear sentence for each way in which credentials can be wrong.
+//! There is one clear sentence for each kind of wrong credentials.
 
 use crate::{kubeconfig, person, rdmanet};
 use agents::Site;
 use std::path::Path;
 
-/// Asserts that the command could not do its work and says each of `pieces` in one line.
+/// Asserts that the command fails and prints each of `pieces` in one line.
 #[track_caller]
 fn says(kubeconfig: Option<&Path>, args: &[&str], pieces: &[&str]) {
     let run = rdmanet(kubeconfig, args);

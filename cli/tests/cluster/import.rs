@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pools move in under living pods: no address is given twice, nobody is restarted, nothing is lost on the way.
+//! Pools are imported while pods run: no two pods get one address, no pod restarts, and no address is lost.
 
 use crate::whereabouts::{self, reservations};
 use crate::{Run, person, pod_with, rdmanet};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// A cluster that knows the objects of others.
+/// A cluster with the custom resources of other IPAM plugins.
 async fn site() -> Site {
     let site = Site::new().await;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/peers.yaml");
@@ -102,7 +102,7 @@ fn import(file: &Path, args: &[&str]) -> Run {
     rdmanet(Some(file), &all)
 }
 
-/// What the network `rail0` has before it moves.
+/// The `ipam` section of the network `rail0` before the import.
 fn rail0() -> Value {
     json!({
         "type": "whereabouts", "range": "10.5.0.0/24", "range_start": "10.5.0.10", "range_end": "10.5.0.59",
@@ -110,8 +110,9 @@ fn rail0() -> Value {
     })
 }
 
-/// Range 10.5.0.0/24 of network `rail0`, of which whereabouts itself has given .10 to `one`, .11 to `two` and .12 to a pod that is gone
-/// without its DEL; `late` has .13, whose allocation is lost, so that only the pod itself and a reservation know of it.
+/// Sets up range 10.5.0.0/24 of network `rail0`. whereabouts itself has allocated .10 to `one`, .11 to `two` and .12 to a
+/// pod that is gone without its DEL. Pod `late` has .13, whose allocation is lost, so only the pod's own status and a
+/// reservation show it.
 async fn moved_from() -> (Site, Member) {
     let site = site().await;
     let node = Member::running(&site.server, "a", &[]).await;
@@ -128,7 +129,7 @@ async fn moved_from() -> (Site, Member) {
     (site, node)
 }
 
-/// Changes what whereabouts has written down of the range of `rail0`.
+/// Changes the allocations in whereabouts' object for the range of `rail0`.
 async fn change(site: &Site, change: impl FnOnce(&mut serde_json::Map<String, Value>)) {
     let pools = whereabouts::pools(site);
     let mut pool = pools.get("10.5.0.0-24").await.unwrap();
@@ -137,7 +138,7 @@ async fn change(site: &Site, change: impl FnOnce(&mut serde_json::Map<String, Va
     pools.replace("10.5.0.0-24", &plain, &pool).await.unwrap();
 }
 
-/// What whereabouts has written down, by version.
+/// The objects of whereabouts, with their versions.
 async fn versions(site: &Site) -> Vec<(String, Option<String>)> {
     let all = ListParams::default();
     let mut objects = whereabouts::pools(site).list(&all).await.unwrap().items;
@@ -146,7 +147,7 @@ async fn versions(site: &Site) -> Vec<(String, Option<String>)> {
     objects.iter().map(version).collect()
 }
 
-/// Takes every address that the node gives.
+/// Allocates all addresses that the node can allocate.
 fn all_of(node: &Member, pool: &str) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for i in 0..100 {
@@ -175,7 +176,7 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
     let operator = person(&site, "operator", Some("rdmanet-operator")).await;
     let file = operator.path().join("config");
 
-    // What would be done is told, and nothing is done.
+    // A dry run reports the step and changes nothing.
     let dry = import(&file, &["whereabouts", "--dry-run"]);
     assert_eq!(dry.status, 1, "{dry:?}");
     let step = dry.json()["pools"][0].clone();
@@ -195,7 +196,7 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
     assert_eq!(addresses(&step, "ended"), ["10.5.0.12"]);
     assert!(site.has_no_pool().await);
 
-    // The pool is made, and gives nothing as long as whereabouts may give addresses too.
+    // The pool is created, and allocates nothing while whereabouts may still allocate.
     let made = import(&file, &["whereabouts"]);
     assert!(made.status == 1 && made.tells().contains("--switch"), "{made:?}");
     let pool = site.pools().get("rail0").await.unwrap();
@@ -219,7 +220,7 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
     let again = import(&file, &["whereabouts"]);
     assert!(again.tells().starts_with("nothing is to be changed"), "{again:?}");
 
-    // The network is switched; an ADD that began before may still take an address.
+    // The network is switched. An ADD that began before may still allocate an address.
     let switched = import(&file, &["whereabouts", "--switch"]);
     assert_eq!(switched.status, 1, "{switched:?}");
     assert_eq!(
@@ -252,7 +253,8 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
 
     assert_eq!(versions(&site).await, before, "nothing of whereabouts is changed");
 
-    // Pods of whereabouts end one after the other: the runtime calls the plugin that made them, and their addresses become the pool's.
+    // Pods of whereabouts end one after the other. The runtime calls the plugin that attached them, and the pool gets
+    // their addresses.
     site.remove_pod("one").await;
     whereabouts::call(&site, "DEL", &rail0(), "one").done();
     let back = import(&file, &["whereabouts"]);
@@ -266,7 +268,7 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
             .contains("10.5.0.10/24")
     })
     .await;
-    // Also when the command is faster than that call, which then takes nothing away.
+    // The same holds if this command runs before that call, which then removes nothing.
     for pod in ["two", "late", "last"] {
         site.remove_pod(pod).await;
     }
@@ -305,7 +307,7 @@ async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
     let import = |args: &[&str]| import(&file, args);
     let refused = |run: &Run| run.json()["refused"].to_string();
 
-    // An entry that cannot be read could be any address.
+    // An entry that cannot be parsed could be any address.
     let odd = json!({ "id": "c", "podref": "default/odd" });
     change(&site, |allocations| {
         allocations.insert("x".to_owned(), odd);
@@ -323,7 +325,7 @@ async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
     })
     .await;
 
-    // Two networks on one range, of which one is switched: the pool stays closed.
+    // Of two networks on one range, only one is switched: the pool stays closed.
     let ipam = rail0();
     network(&site, "rail0-b", &ipam).await;
     let run = import(&["whereabouts", "--switch"]);
@@ -344,7 +346,7 @@ async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
         (&json!("closed"), 1),
         "{run:?}"
     );
-    // A damaged network, in the middle of the move, keeps it closed as well.
+    // A damaged network in the middle of the import keeps the pool closed as well.
     networks(&site).delete("rail0-b", &delete).await.unwrap();
     create(
         &networks(&site),
@@ -372,7 +374,7 @@ async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
         "{run:?}"
     );
 
-    // Somebody goes back to whereabouts afterwards.
+    // A network is switched back to whereabouts afterwards.
     network(&site, "rail0-b", &ipam).await;
     let run = import(&["whereabouts"]);
     assert_eq!(

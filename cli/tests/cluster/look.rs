@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is told of a cluster in which agents and plugins work.
+//! What the commands print about a cluster with running agents and plugins.
 
 use crate::{pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
@@ -29,7 +29,7 @@ async fn who_has_an_address_is_told_by_the_pod_by_the_node_and_by_the_object() {
     };
     let ips = node.add("rail0", &attachment);
     let address = ips[0].as_str();
-    // Only the node itself knows so far.
+    // So far only the node itself has this fact.
     let elsewhere = ask(&["addresses", address]);
     assert!(
         elsewhere.out.contains("node a gives it to its pods (pool rail0"),
@@ -176,7 +176,7 @@ async fn pools_blocks_and_check_tell_what_is_there_and_what_does_not_fit() {
         "{}",
         well.out
     );
-    // Another pod that says it has the same address, on a node that the block does not belong to.
+    // Another pod reports the same address, on a node that does not own the block.
     Member::new(&site.server, "b", &[]).await;
     pod_with(&site, "q", "b", "default/rail0", &ips).await;
     let wrong = ask(&["-o", "json", "check", "--pause", "1"]);

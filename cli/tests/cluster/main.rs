@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// What a run of the command left.
+/// The result of a run of the command.
 #[derive(Debug)]
 struct Run {
     status: i32,
@@ -38,13 +38,13 @@ impl Run {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// What an import tells of its first pool.
+    /// The text of an import about its first pool.
     fn tells(&self) -> String {
         self.json()["pools"][0]["tell"].as_str().unwrap().to_owned()
     }
 }
 
-/// Runs `rdmanet` with the credentials in `kubeconfig`, or with none at all.
+/// Runs `rdmanet` with the credentials in `kubeconfig`, or without any.
 fn rdmanet(kubeconfig: Option<&Path>, args: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rdmanet"));
     command
@@ -62,7 +62,7 @@ fn rdmanet(kubeconfig: Option<&Path>, args: &[&str]) -> Run {
     }
 }
 
-/// A folder with the kubeconfig of somebody who has the rights of `role` and no others.
+/// A folder with the kubeconfig of a user who has exactly the rights of `role`.
 async fn person(site: &Site, name: &str, role: Option<&str>) -> TempDir {
     let accounts = site.admin.clone();
     let api: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> = kube::Api::default_namespaced(accounts);
@@ -98,7 +98,7 @@ fn kubeconfig(config: &Kubeconfig) -> TempDir {
     folder
 }
 
-/// Makes pod `default/NAME` on `node`, and writes down what Multus would: that `net1` of `network` has `ips`.
+/// Creates pod `default/NAME` on `node`, and writes the status that Multus would write: `net1` of `network` has `ips`.
 async fn pod_with(site: &Site, name: &str, node: &str, network: &str, ips: &[String]) -> String {
     let uid = site.pod(name, node).await;
     let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::default_namespaced(site.admin.clone());

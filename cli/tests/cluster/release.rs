@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An address is released when nobody uses it, and not before.
+//! An address is released only when it is not in use.
 
 use crate::{person, pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::path::PathBuf;
 
 async fn site() -> (Site, Member) {
-    // An agent and a controller that take their time, so that the command is first.
+    // The agent and the controller act late, so that the command is first.
     let flags = ["--observe", "1h"];
     let site = Site::with(&flags).await;
     let node = Member::running(&site.server, "a", &flags).await;
@@ -36,7 +36,7 @@ async fn a_lease_is_released_once_pod_and_namespace_are_gone() {
         all.extend(args);
         rdmanet(Some(&file), &all)
     };
-    // A file that stands for a network namespace, and can go.
+    // A file that replaces a network namespace and can be removed.
     let netns = tempfile::tempdir().unwrap();
     let path: PathBuf = netns.path().join("ns");
     std::fs::write(&path, "").unwrap();
@@ -117,7 +117,7 @@ async fn an_object_is_released_where_its_node_is_seen_or_gone() {
     let operator = person(&site, "operator", Some("rdmanet-operator")).await;
     let config = operator.path().join("config");
     let mut done = rdmanet(Some(&config), &["release", "--yes", "10.1.0.250"]);
-    // The agents see as well that the node is gone, and write so while this is asked and answered.
+    // The controller also sees that the node is gone, and may write that while the command runs.
     while done.err.contains("has just changed hands") {
         done = rdmanet(Some(&config), &["release", "--yes", "10.1.0.250"]);
     }
@@ -147,7 +147,7 @@ async fn what_a_dead_node_had_in_use_is_released_with_one_command() {
         refused.status == 2 && refused.err.contains("node dead is registered"),
         "{refused:?}"
     );
-    // A cluster without any Node says nothing of nodes that are gone.
+    // If a cluster has no Node at all, no node counts as gone.
     join(&site.admin, "bystander").await.unwrap();
     node.kill();
     node.identity.leave(&site.admin).await;

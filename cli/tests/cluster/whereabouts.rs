@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! whereabouts itself, of tests/go: its program, as a runtime calls it on a node, with its pools in the API server.
+//! Runs the real whereabouts, from tests/go, as a runtime calls it on a node. Its pools are in the API server.
 
 use agents::Site;
 use kube::Api;
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use tests::{Answer, Call, programs};
 
-/// The pools, which it keeps in its own namespace.
+/// The pools of whereabouts, which are in its own namespace.
 pub(crate) fn pools(site: &Site) -> Api<DynamicObject> {
     api(site, "IPPool", "ippools")
 }
 
-/// The addresses that no two of its ranges may give.
+/// The reservations of whereabouts, which prevent two of its ranges from allocating one address.
 pub(crate) fn reservations(site: &Site) -> Api<DynamicObject> {
     api(
         site,
@@ -28,7 +28,7 @@ fn api(site: &Site, kind: &str, plural: &str) -> Api<DynamicObject> {
     Api::namespaced_with(site.admin.clone(), "kube-system", &resource)
 }
 
-/// A call for `net1` of pod `default/POD`, whose sandbox is called after it.
+/// Calls the plugin for `net1` of pod `default/POD`. The sandbox is named after the pod.
 pub(crate) fn call(site: &Site, verb: &str, ipam: &Value, pod: &str) -> Answer {
     let mut ipam = ipam.clone();
     ipam["configuration_path"] = json!(settings(site));
@@ -37,7 +37,7 @@ pub(crate) fn call(site: &Site, verb: &str, ipam: &Value, pod: &str) -> Answer {
         .env("CNI_COMMAND", verb)
         .env("CNI_CONTAINERID", format!("c-{pod}"))
         .env("CNI_IFNAME", "net1")
-        // As in the agents' tests a sandbox is the namespace of the test.
+        // As in the agents' tests, the namespace of the test serves as sandbox.
         .env("CNI_NETNS", "/proc/self/ns/net")
         .env("CNI_NETNS_OVERRIDE", "1")
         .env("CNI_PATH", "/opt/cni/bin")
@@ -49,14 +49,14 @@ pub(crate) fn call(site: &Site, verb: &str, ipam: &Value, pod: &str) -> Answer {
         .run()
 }
 
-/// ADD, which gives one address.
+/// Runs ADD and returns its one address.
 pub(crate) fn add(site: &Site, ipam: &Value, pod: &str) -> String {
     let result = call(site, "ADD", ipam, pod).result();
     let address = result["ips"][0]["address"].as_str().unwrap();
     address.split('/').next().unwrap().to_owned()
 }
 
-/// The file that its installation leaves on a node.
+/// The settings file that an installation of whereabouts leaves on a node.
 fn settings(site: &Site) -> PathBuf {
     let path = site.server.dir().join("whereabouts.conf");
     let settings =

@@ -10,8 +10,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Resource, ResourceExt};
 use std::net::IpAddr;
 
-/// The finalizer of a block that has an owner. A person who deletes the block asks its owner to return it: it stays until no pod has an
-/// address of it.
+/// The finalizer of a block that has an owner. If a person deletes the block, the owner returns it. Until then the block
+/// stays, as long as a pod has an address of it.
 pub const LEASES: &str = "rdmanet.io/leases";
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);

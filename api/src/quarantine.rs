@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long the addresses of a gone node stay unused. Agent and controller have the same flags.
 //!
-//! Invariant: a process that judges an object waits for the longer of its own quarantine and of the one in force when the object's
-//! owner claimed it.
+//! Invariant: a process that judges an object waits for the longer one of two quarantines: its own, and the one in force
+//! when the object's owner claimed it.
 
 use block::orphan::Quarantine;
 use std::str::FromStr;

@@ -5,8 +5,9 @@
 //! `kube`'s recorder compares only reason and object: it would publish the second link that a node lost under the name of
 //! the first.
 //!
-//! Invariant: about one object, `BURST` Events are published at once and one more each `REFILL` after that. `kube`'s recorder has no
-//! limit; client-go's has one of this kind for each source and object (`tools/events`, `EventCorrelator`: 25, then one in 5 minutes).
+//! Invariant: about one object, `BURST` Events are published at once, and one more after each `REFILL`. `kube`'s recorder
+//! has no limit. client-go has a limit of this kind for each source and object (`tools/events`, `EventCorrelator`: 25,
+//! then one in 5 minutes).
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;

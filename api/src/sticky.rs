@@ -37,7 +37,7 @@ pub enum Before {
 /// A node as the cluster sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// The node is Ready, so its agent will report the release of the address.
+    /// The node is registered and not lost. Its agent will report the release of the address.
     Lives,
     /// The node is not Ready: its kubelet does not report, or cannot run pods.
     Lost,

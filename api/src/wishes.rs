@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tracks open requests for addresses of pools without a block to claim (`status.requests`), from watch events. A change
-//! wakes tasks on this node: the controller's pause before it handles requests, and plugins that wait for an address.
+//! wakes the controller, which handles the requests, and the plugin requests on this node that wait for an address.
 //!
 //! Invariant: this module only decides when a task looks at the objects. A task that looks earlier or later finds the
 //! same.

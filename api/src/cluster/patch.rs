@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a write sends: a JSON merge patch (RFC 7386) of the members that this version of the program knows.
+//! Builds the body of a write: a JSON merge patch (RFC 7386) of the members that this version of the program knows.
 //!
-//! An UPDATE replaces the whole object. A field that a newer version of the definitions has, and that this program does not know, would
-//! be lost. A merge patch leaves such fields alone. It carries `metadata.resourceVersion`, so the API server refuses it with
-//! 409 if the object has changed since it was read.
+//! An UPDATE replaces the whole object. It would lose a field of a newer version of the definitions that this program
+//! does not know. A merge patch leaves such fields alone. It carries `metadata.resourceVersion`, so the API server
+//! returns 409 if the object has changed since it was read.
 //!
-//! Invariant: a member that this program knows becomes what the object says. A member that is absent there is sent as null, which
-//! deletes it. Any other member stays.
+//! Invariant: a member that this program knows gets the value that the object has. If the object lacks the member, the
+//! patch has null, which deletes it. All other members stay.
 //!
 //! Lists are replaced as a whole. The items of lists that this program writes have no members that a newer version may add, or
 //! they keep them (`crate::space::Listed`).
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The members of an object that this program knows, and theirs.
+/// The members of an object that this program knows, with their own members.
 #[derive(Debug, Default)]
 struct Shape(BTreeMap<String, Shape>);
 

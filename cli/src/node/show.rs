@@ -246,7 +246,8 @@ fn advised(advice: &Advice) -> Option<String> {
         .iter()
         .map(|master| master.port.replace('/', ":"))
         .collect();
-    // Programs match the name as a prefix: without `=`, mlx5_1 would match mlx5_10 as well.
+    // Programs match a plain name as a prefix, so mlx5_1 would match mlx5_10 as well. The second `=` asks for exact
+    // names.
     let _ = write!(text, "\n      RDMA programs: NCCL_IB_HCA=={}", devices.join(","));
     let _ = writeln!(
         text,

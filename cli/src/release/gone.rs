@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rdmanet release --node`: frees the blocks and addresses of a machine that is off.
 //!
-//! Invariant: a block is freed only if its Node object is gone, no pod is bound to a node of that name, and the quarantine has passed
-//! since it was orphaned. After that time the machine allocates nothing from the block if it starts again.
-//! Safety: only the person who runs the command knows that the machine is off.
+//! Invariant: a block is freed only if its Node object is gone, no pod is bound to a node of that name, and the
+//! quarantine has passed since it was orphaned. After that time the machine allocates nothing from the block if it starts
+//! again.
 
 use super::confirmed;
 use crate::answer::{Answer, Failure, Outcome};

@@ -117,7 +117,7 @@ async fn an_object_is_released_where_its_node_is_seen_or_gone() {
     let operator = person(&site, "operator", Some("rdmanet-operator")).await;
     let config = operator.path().join("config");
     let mut done = rdmanet(Some(&config), &["release", "--yes", "10.1.0.250"]);
-    // The controller also sees that the node is gone, and may write that while the command runs.
+    // The controller and other agents also see that the node is gone, and may write that while the command runs.
     while done.err.contains("has just changed hands") {
         done = rdmanet(Some(&config), &["release", "--yes", "10.1.0.250"]);
     }

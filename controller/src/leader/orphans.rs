@@ -44,7 +44,8 @@ pub(super) struct Orphans {
     elected: watch::Receiver<bool>,
     /// The version of an orphan, and since when this process has seen it.
     watched: HashMap<String, (String, Instant)>,
-    /// The last known version of each object that this process has changed or deleted, until the watch shows the change.
+    /// For each object that this process has changed or deleted: the version before the change, until the watch shows a
+    /// newer one.
     past: HashMap<String, String>,
     /// The last node of the batch in which the API server did not respond.
     silent_at: Option<String>,

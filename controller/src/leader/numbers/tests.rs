@@ -49,7 +49,7 @@ fn an_address_counts_once_whether_its_node_tells_of_it_or_not() {
     let addresses = [
         // In the store of the block's own node, so one of the three.
         address("10.1.0.9", "10.1.0.0/28", "a", "Bound"),
-        // In no node's block, of pods whose node is gone.
+        // In no node's block: one in use, one kept for a pod, and one of a gone node.
         address("10.1.0.250", "10.1.0.240/28", "b", "Bound"),
         address("10.1.0.251", "10.1.0.240/28", "a", "Kept"),
         address("10.1.0.252", "10.1.0.240/28", "c", "Orphaned"),

@@ -76,7 +76,7 @@ fn nobody_else_is_asked_while_half_is_on_its_way() {
     candidates.push(asked("y", 16, 1));
     let batch = asked_for(&[("v", 16), ("w", 16), ("x", 16), ("y", 16)], 1000);
     assert!(names(&candidates, batch.clone()).is_empty());
-    // Of a batch of another leader, only the fact that it was asked for is known.
+    // About a batch of another leader, this process only knows that its blocks were asked for.
     assert!(names(&candidates, None).is_empty());
     // Three of four were shared and are used up.
     candidates.pop();

@@ -116,9 +116,9 @@ async fn limited<T>(
         what: what.to_owned(),
         why,
     };
-    // kube's client retries by itself on 429, 503 and 504. Such a request may take effect twice in the API server's eyes.
-    // The second attempt then fails: the name is taken, or the version has changed. The result is `Written::Late`, and
-    // the caller reads the object again.
+    // kube's client retries by itself on 429, 503 and 504. To the API server, such a request may arrive twice. The second
+    // attempt then fails: the name is taken, or the version has changed. The result is `Written::Late`, and the caller
+    // reads the object again.
     let begun = std::time::Instant::now();
     let (result, error) = match patience::limited(request).await {
         Err(Impatience::Unasked) => {
@@ -155,7 +155,7 @@ fn refused(what: &str, status: &kube::core::Status) -> Trouble {
     }
 }
 
-/// The precondition that the object has not changed since it was read.
+/// Delete parameters with the precondition that the object has not changed since it was read.
 fn unchanged<K: Resource>(object: &K) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions {

@@ -11,8 +11,8 @@
 //!
 //! Invariant: a timed-out request is indistinguishable from one whose response was lost. It may have taken effect, may do
 //! so later, or never. After a [`crate::cluster::Trouble`], the caller continues from the state that the API server
-//! returns next. So a request may be abandoned at any moment, and the model in `agent/block` abandons requests wherever
-//! they wait.
+//! returns next. So a request may be abandoned at any moment. In the model in `agent/block`, a sender may abandon its
+//! request wherever it waits.
 
 use std::time::Duration;
 use tokio::sync::watch;
@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 /// that is one request.
 pub const ALONE: Duration = Duration::from_secs(30);
 
-/// The limit of all requests for one question of a plugin together, counted from when the plugin sent it. It is shorter
-/// than [`ipam::agent::LIMIT`], so that the plugin still receives the reason why there is no address.
+/// The limit of all requests for one question of a plugin together, counted from when the agent accepted the connection.
+/// It is shorter than [`ipam::agent::LIMIT`], so that the plugin still receives the reason why there is no address.
 pub const QUESTION: Duration = Duration::from_secs(4);
 
 /// The time left for background work once a plugin or a shutdown waits for it. A healthy API server answers in that time,

@@ -173,7 +173,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Removes pools from the address spaces that are gone and have no blocks.
+    /// Removes deleted pools without blocks from the address spaces.
     pub(super) async fn unlist(&self) -> Result<(), Failure> {
         for space in self.spaces() {
             let mut wanted = AddressSpace::clone(&space);

@@ -95,7 +95,7 @@ impl Keeper {
         self.write(pool, &before, status, findings).await
     }
 
-    /// Writes to the status of a pool that is being deleted which nodes still have its blocks.
+    /// Reports which nodes and addresses still keep a pool that is being deleted.
     pub(super) async fn tell_farewell(
         &mut self,
         pool: &IpPool,
@@ -164,7 +164,8 @@ impl Keeper {
         let mut wanted = pool.clone();
         wanted.status = Some(status);
         if swap_status(&self.context.cluster.pools, &wanted).await? == Written::Late {
-            // Another client has written meanwhile, for instance a node its wish. The watch delivers the new version.
+            // Another client has written meanwhile, for instance a node that adds its request. The watch delivers the new
+            // version.
             return Ok(());
         }
         self.told.insert(name, Instant::now());

@@ -8,9 +8,9 @@
 //! - Each later wish is answered with the addresses that last for [`LASTS`] at the rate at which the last batch was used
 //!   up, but with at most twice that batch.
 //!
-//! Each wish shows that all addresses shared before are used up. So the addresses that are shared in vain are about as
-//! many as the needed ones. Blocks that were asked for and not shared do not count for the rate: their owners had nothing
-//! to share, or take their time.
+//! Each wish shows that all addresses shared before are used up. So about as many addresses are shared in vain as were
+//! needed. Blocks that were asked for and not shared do not count for the rate: their owners had nothing to share, or
+//! take their time.
 
 use std::cmp::Reverse;
 use std::time::Duration;

@@ -140,7 +140,7 @@ fn ends(there: &Value) -> Vec<Try> {
     vec![end("", &plain), end("", &exact), end("/status", &plain)]
 }
 
-/// Tries everything with the token of the node [`THIEF`], whose agents' namespace is `namespace`. Returns how many requests
+/// Tries everything with the token of the node `THIEF`, whose agents' namespace is `namespace`. Returns how many requests
 /// that were.
 ///
 /// # Panics

@@ -75,6 +75,10 @@ fn ib0() -> Link {
         mtu: 65520,
         addr_gen_mode: Some(AddrGenMode::None),
         device: Some("pci/0000:3b:00.0".to_owned()),
+        // A link in connected mode has the flag RC in its address.
+        address: "80:00:10:49:fe:80:00:00:00:00:00:00:24:8a:07:03:00:b4:0c:5e"
+            .parse()
+            .unwrap(),
         info: LinkInfo::Ipoib {
             pkey: Pkey(0xffff),
             mode: IpoibMode::Connected,

@@ -4,7 +4,7 @@
 use super::kernel::{Model, errno};
 use super::start::link;
 use crate::kernel::Side;
-use common::netlink::{Error, HwAddress, Link, LinkInfo, NewLink, NewLinkKind};
+use common::netlink::{Error, HwAddress, IpoibMode, Link, LinkInfo, NewLink, NewLinkKind};
 use nix::errno::Errno;
 
 impl Model {
@@ -36,7 +36,15 @@ impl Model {
         }
         if made.kind.as_deref() == Some("ipoib") {
             made.address = queue_pair(&parent.address, made.index);
-            if parent.parent.is_some() {
+            // A link whose address lacks the flag RC has only datagram mode.
+            let connected = matches!(
+                made.info,
+                LinkInfo::Ipoib {
+                    mode: IpoibMode::Connected,
+                    ..
+                }
+            );
+            if parent.parent.is_some() || connected && !parent.address.takes_connections() {
                 return errno(Errno::EINVAL);
             }
             self.accelerate(&parent, target)?;

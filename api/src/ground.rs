@@ -201,16 +201,10 @@ fn require_sticky_room(spec: &IpPoolSpec, ranges: &PoolRanges) -> Result<(), Err
         .find(|family| ranges.reserved(*family).is_empty());
     match without.filter(|_| needed) {
         None => Ok(()),
-        Some(family) => {
-            let family = match family {
-                Family::V4 => "IPv4",
-                Family::V6 => "IPv6",
-            };
-            Err(invalid(format!(
-                "spec.sticky: pods of a StatefulSet keep one {family} address each, and spec.reserved has none in {}; list some there",
-                ranges.describe()
-            )))
-        }
+        Some(family) => Err(invalid(format!(
+            "spec.sticky: pods of a StatefulSet keep one {family} address each, and spec.reserved has none in {}; list some there",
+            ranges.describe()
+        ))),
     }
 }
 

@@ -21,6 +21,15 @@ pub enum Family {
     V6,
 }
 
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
+}
+
 /// The settings of one range, parsed but not checked against each other.
 #[derive(Clone, Debug)]
 pub struct RangeSpec {

@@ -73,10 +73,7 @@ fn few_blocks(ground: &Ground, nodes: u128) -> Finding {
         return finding(FEW_BLOCKS, false, reason::NONE, "");
     };
     let (blocks, size) = (grid.blocks(), 1_u128 << grid.shift());
-    let family = match grid.family() {
-        Family::V4 => "IPv4",
-        Family::V6 => "IPv6",
-    };
+    let family = grid.family();
     let message = format!(
         "spec.ranges have {blocks} {family} blocks of {size} addresses, and the pool selects {nodes} nodes, so {} nodes have no block of their own and ask the API server for each address; {}",
         nodes - blocks,

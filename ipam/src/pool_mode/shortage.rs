@@ -59,10 +59,7 @@ impl Local {
     }
 
     fn describe(&self) -> String {
-        let family = match self.family {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
-        };
+        let family = self.family;
         let Shortage {
             size, taken, resting, ..
         } = self.shortage;

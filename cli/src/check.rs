@@ -394,16 +394,12 @@ fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
 /// Blocks of nodes on which no agent runs any more, for instance after the `nodeSelector` of the `DaemonSet` was
 /// narrowed. The plugin of such a node still allocates from these blocks, so only the node's agent can return them.
 fn deserted(snapshot: &Snapshot) -> Vec<Problem> {
-    // If no agent is found, the cluster is being set up or removed, or its agents have another label.
-    if snapshot.agents.is_empty() {
-        return Vec::new();
-    }
     let mut by_node: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
     for block in snapshot.blocks() {
         let spec = &block.object.spec;
         let owned = matches!(spec.state, BlockState::Active | BlockState::Draining);
         let node = spec.owner.node.as_str();
-        if owned && snapshot.nodes.contains_key(node) && !snapshot.agents.contains(node) {
+        if owned && snapshot.nodes.contains_key(node) && !snapshot.has_agent(node) {
             by_node.entry(node).or_default().push(block);
         }
     }
@@ -464,10 +460,8 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
 
 /// Nodes whose pods have lost a link or will lose it with the next failure, and nodes whose condition no agent updates.
 fn links(snapshot: &Snapshot) -> impl Iterator<Item = Problem> {
-    // As for `deserted`: if no agent is found, the cluster is being set up or removed, or its agents have another label.
-    let updated = |node: &str| snapshot.agents.is_empty() || snapshot.agents.contains(node);
-    snapshot.links.iter().filter_map(move |(node, says)| {
-        if !updated(node) {
+    snapshot.links.iter().filter_map(|(node, says)| {
+        if !snapshot.has_agent(node) {
             return Some(problem(
                 Level::Warn,
                 "links",

@@ -235,6 +235,12 @@ impl Snapshot {
         Ok(())
     }
 
+    /// Whether an agent runs on `node`, as far as is known. A cluster without any agent is being set up or removed, or has
+    /// agents under another name: its nodes are not reported.
+    pub fn has_agent(&self, node: &str) -> bool {
+        self.agents.is_empty() || self.agents.contains(node)
+    }
+
     /// The pool of this name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.pools.iter().find(|pool| pool.name() == name)

@@ -81,6 +81,13 @@ impl NodeRequest {
         }
     }
 
+    fn since(&self, family: Family) -> Option<&Time> {
+        match family {
+            Family::V4 => self.v4.as_ref(),
+            Family::V6 => self.v6.as_ref(),
+        }
+    }
+
     /// Whether the node found no address.
     pub fn wants(&self) -> bool {
         self.v4.is_some() || self.v6.is_some()
@@ -108,8 +115,9 @@ impl IpPoolStatus {
     /// When a node last found no address of `family`.
     pub fn wanted_since(&self, family: Family) -> Option<Time> {
         self.asked()
-            .filter_map(|request| request.clone().of(family).take())
+            .filter_map(|request| request.since(family))
             .max()
+            .cloned()
     }
 
     /// All requests for addresses of `family` are answered.

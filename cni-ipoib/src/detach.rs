@@ -144,7 +144,7 @@ pub fn delete_answered(kernel: &mut dyn Kernel, ifname: &IfName, prev: &CniResul
 
 /// Deletes the link `ifname` in the pod, if it is a child with a parent outside of the pod and without any
 /// attachment's mark. For a namespace in which that name was free before ADD, and for a peer whose name this
-/// binary has taken: the peer's own DEL goes by the name.
+/// binary has taken: the peer's own DEL uses the name.
 pub fn delete_named(kernel: &mut dyn Kernel, ifname: &IfName) -> Result<bool, Error> {
     let link = pod_link(kernel, ifname.as_str())?;
     // IPoIB does not report the parent's namespace. A pod has no IPoIB parents, except one that was moved

@@ -142,7 +142,7 @@ impl Left {
             Self::Block(block) => {
                 let written = remove(&context.cluster.blocks, block).await?;
                 if written == Written::Done(()) {
-                    let evidence = "its Node is gone, no pod is bound to a node of that name, and nobody has changed it for a quarantine";
+                    let evidence = "its Node is gone, no pod is bound to a node of that name, and no client has changed it for a quarantine";
                     let seconds = self.waits(&context.config).map(|time| time.as_secs());
                     tracing::warn!(
                         block = block.name_any(),

@@ -15,7 +15,7 @@ use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A controller.
+/// The state of a controller.
 pub struct Context {
     /// The configuration.
     pub config: Config,
@@ -28,13 +28,13 @@ pub struct Context {
     /// Metrics for Prometheus.
     pub metrics: Metrics,
     events: Events,
-    /// Whether the watch has delivered pools.
-    has_heard: AtomicBool,
+    /// Whether the watch has delivered all pools once.
+    is_ready: AtomicBool,
 }
 
-/// Why an operation failed.
+/// Why the work for a pool failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum ReconcileError {
     /// A request to the API server failed.
     #[error(transparent)]
     Cluster(#[from] Trouble),
@@ -49,7 +49,7 @@ impl Health for Context {
     }
 
     fn ready(&self) -> Result<(), String> {
-        if self.has_heard.load(Ordering::Relaxed) {
+        if self.is_ready.load(Ordering::Relaxed) {
             return Ok(());
         }
         Err("the controller has not read the pools (ippools.rdmanet.io) from the API server yet".to_owned())
@@ -67,20 +67,26 @@ impl Context {
             events: Events::new(cluster.client.clone(), reporter),
             wishes: Wishes::default(),
             metrics: Metrics::default().registered(),
-            has_heard: AtomicBool::new(false),
+            is_ready: AtomicBool::new(false),
             config,
             cluster,
             pools,
         }
     }
 
-    /// Records that the watch has delivered pools.
-    pub(crate) fn heard(&self) {
-        self.has_heard.store(true, Ordering::Relaxed);
+    /// Records that the watch has delivered all pools.
+    pub(crate) fn set_ready(&self) {
+        self.is_ready.store(true, Ordering::Relaxed);
     }
 
     /// Publishes an Event about a pool. If that fails, the failure is only logged.
-    pub(crate) async fn tell(&self, about: &ObjectReference, is_warning: bool, reason: &str, note: String) {
+    pub(crate) async fn publish_event(
+        &self,
+        about: &ObjectReference,
+        is_warning: bool,
+        reason: &str,
+        note: String,
+    ) {
         let event = Event {
             type_: if is_warning {
                 EventType::Warning

@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use crate::context::Context;
-use crate::leader::Keeper;
+use crate::leader::Leader;
 use api::client::Clients;
 use api::cluster::Cluster;
 use api::http;
@@ -18,12 +18,12 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// How long tasks may take to stop. A pending request has a moment left.
-const LAST: Duration = Duration::from_secs(10);
+/// How long tasks may take to stop, so that pending requests can complete.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
-pub enum Start {
+pub enum StartError {
     /// The port for metrics and health cannot be opened.
     #[error("cannot listen on {address}: {source}; --listen chooses another address")]
     Listen {
@@ -36,10 +36,10 @@ pub enum Start {
 
 /// Why the controller stops by itself.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
+pub enum RunError {
     /// The controller cannot start.
     #[error(transparent)]
-    Start(#[from] Start),
+    Start(#[from] StartError),
     /// A task of the controller has ended.
     #[error(transparent)]
     Task(#[from] TaskEnded),
@@ -48,60 +48,67 @@ pub enum Failed {
 /// Runs a controller until `stop`, and lets it finish pending work. If a task fails, `stop` is cancelled.
 ///
 /// # Errors
-/// [`Failed`].
-pub async fn run(config: Config, clients: impl Into<Clients>, stop: CancellationToken) -> Result<(), Failed> {
-    let listen = |source| Start::Listen {
+/// [`RunError`].
+pub async fn run(
+    config: Config,
+    clients: impl Into<Clients>,
+    stop: CancellationToken,
+) -> Result<(), RunError> {
+    let listen = |source| StartError::Listen {
         address: config.listen.to_string(),
         source,
     };
     let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
     if let Ok(address) = listener.local_addr() {
-        tracing::info!(identity = config.identity, %address, "the controller listens");
+        tracing::info!(identity = config.identity, %address, "serving metrics and health");
     }
     let supervisor = Supervisor::new(stop.clone());
-    let context = begin(config, clients, &supervisor);
+    let context = start(config, clients, &supervisor);
     let http = http::run(listener, context, supervisor.clone());
     supervisor.spawn("metrics and health", http);
     stop.cancelled().await;
-    if tokio::time::timeout(LAST, supervisor.wait()).await.is_err() {
-        tracing::warn!("a task did not end in time; the next leader goes on with its work");
+    if tokio::time::timeout(STOP_TIMEOUT, supervisor.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!("stopping without waiting for a task that did not end in time");
     }
     Ok(supervisor.outcome()?)
 }
 
 /// Starts the tasks of a controller that use the API server, without metrics and health.
-pub fn begin(config: Config, clients: impl Into<Clients>, supervisor: &Supervisor) -> Arc<Context> {
+pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Supervisor) -> Arc<Context> {
     let cluster = Cluster::new(clients);
     let stop = supervisor.stop();
     let (pools, writer) = store();
     let stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
     let context = Arc::new(Context::new(config, cluster, pools));
-    let heard_by = context.clone();
+    let watcher_context = context.clone();
     let events = reflector(writer, stream).for_each(move |event| {
         match event {
             Ok(Event::Apply(pool) | Event::InitApply(pool)) => {
-                heard_by.metrics.pool_is(&pool);
-                heard_by.wishes.hear(&pool);
+                watcher_context.metrics.set_pool(&pool);
+                watcher_context.wishes.hear(&pool);
             }
-            Ok(Event::Delete(pool)) => heard_by.metrics.pool_gone(&pool),
-            Ok(Event::Init) => heard_by.metrics.forget_pools(),
+            Ok(Event::Delete(pool)) => watcher_context.metrics.remove_pool(&pool),
+            Ok(Event::Init) => watcher_context.metrics.clear_pools(),
             Ok(Event::InitDone) => {}
             Err(e) => {
-                heard_by.metrics.watch_failed();
-                tracing::warn!(error = causes(&e), "the watch of pools failed and begins anew");
+                watcher_context.metrics.watch_failed();
+                tracing::warn!(error = causes(&e), "watching pools failed; trying again");
             }
         }
         std::future::ready(())
     });
     supervisor.spawn("watch of pools", until(stop.clone(), events));
     supervisor.spawn_brief("first list", until(stop.clone(), ready(context.clone())));
-    supervisor.spawn("leader", Keeper::run(context.clone(), stop.clone()));
+    supervisor.spawn("leader", Leader::run(context.clone(), stop.clone()));
     context
 }
 
 async fn ready(context: Arc<Context>) {
     if context.pools.wait_until_ready().await.is_ok() {
-        context.heard();
+        context.set_ready();
     }
 }
 

@@ -9,15 +9,15 @@
 
 mod accept;
 mod election;
-mod fewer;
-mod numbers;
+mod few_blocks;
 mod orphans;
 mod release;
+mod reservations;
 mod share;
 mod status;
-mod sticky;
+mod usage;
 
-use crate::context::{Context, Failure};
+use crate::context::{Context, ReconcileError};
 use api::cluster::list;
 use api::patience::{self, until_stopped};
 use api::{AddressSpace, AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
@@ -28,7 +28,7 @@ use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt, reflector};
 use kube::{Api, ResourceExt};
-use orphans::{Orphans, Scene};
+use orphans::{Inputs, OrphanCollector};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,18 +36,18 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// The pause after requests of nodes were answered, before the controller handles new ones. Requests come in bursts.
-const BREATH: Duration = Duration::from_millis(100);
+/// The pause between handling requests of nodes and handling newer ones. Requests come in bursts.
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The watches that only the leader has.
-struct Sight {
+/// The objects that only the leader watches.
+struct Caches {
     blocks: Store<IpBlock>,
     nodes: Store<PartialObjectMeta<Node>>,
     spaces: Store<AddressSpace>,
     _watches: JoinSet<()>,
 }
 
-impl Sight {
+impl Caches {
     /// Whether the watch has no such Node. That is only a reason to ask the API server. An empty cache is no evidence, so
     /// the result is then false.
     fn seems_gone(&self, node: &NodeRef) -> bool {
@@ -56,157 +56,166 @@ impl Sight {
 }
 
 /// The leader's work.
-pub(crate) struct Keeper {
+pub(crate) struct Leader {
     context: Arc<Context>,
     /// Whether this process has the Lease.
     elected: watch::Receiver<bool>,
-    sight: Option<Arc<Sight>>,
+    caches: Option<Arc<Caches>>,
     addresses: Vec<Arc<IpAddress>>,
     /// Input of the orphan collector.
-    scene: watch::Sender<Option<Scene>>,
+    orphan_inputs: watch::Sender<Option<Inputs>>,
     /// Changes when the orphan collector has changed addresses.
-    swept: watch::Receiver<()>,
-    told: HashMap<String, Instant>,
-    selected: fewer::Selected,
+    addresses_changed: watch::Receiver<()>,
+    written_at: HashMap<String, Instant>,
+    node_counts: few_blocks::NodeCounts,
     listed: Option<Instant>,
     /// The version of an address whose reservation seems obsolete, and since when this process has known it.
-    forsaken: HashMap<String, (String, Instant)>,
+    obsolete: HashMap<String, (String, Instant)>,
     /// The version of an address whose release a node requests, and since when this process has known it.
-    passing: HashMap<String, (String, Instant)>,
-    asked: share::Asked,
+    releasing: HashMap<String, (String, Instant)>,
+    share_requests: share::ShareRequests,
     /// Shared blocks without addresses, and since when.
     empty: HashMap<String, Instant>,
 }
 
-impl Keeper {
-    fn new(context: Arc<Context>, elected: watch::Receiver<bool>, swept: watch::Receiver<()>) -> Self {
+impl Leader {
+    fn new(
+        context: Arc<Context>,
+        elected: watch::Receiver<bool>,
+        addresses_changed: watch::Receiver<()>,
+    ) -> Self {
         Self {
             context,
             elected,
-            swept,
-            scene: watch::Sender::new(None),
-            sight: None,
+            addresses_changed,
+            orphan_inputs: watch::Sender::new(None),
+            caches: None,
             addresses: Vec::new(),
-            told: HashMap::new(),
-            selected: fewer::Selected::default(),
+            written_at: HashMap::new(),
+            node_counts: few_blocks::NodeCounts::default(),
             listed: None,
-            forsaken: HashMap::new(),
-            passing: HashMap::new(),
-            asked: share::Asked::default(),
+            obsolete: HashMap::new(),
+            releasing: HashMap::new(),
+            share_requests: share::ShareRequests::default(),
             empty: HashMap::new(),
         }
     }
 
     /// Works while this process holds the Lease, until `stop`.
     pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
-        let (says, elected) = watch::channel(false);
-        let (sweeps, swept) = watch::channel(());
-        let orphans = Orphans::new(context.clone(), elected.clone(), sweeps);
-        let keeper = Self::new(context.clone(), elected, swept);
-        let scene = keeper.scene.subscribe();
+        let (leads, elected) = watch::channel(false);
+        let (changed_addresses, addresses_changed) = watch::channel(());
+        let orphans = OrphanCollector::new(context.clone(), elected.clone(), changed_addresses);
+        let leader = Self::new(context.clone(), elected, addresses_changed);
+        let inputs = leader.orphan_inputs.subscribe();
         tokio::join!(
-            Box::pin(election::run(&context, says, &stop)),
-            Box::pin(orphans.run(scene, stop.clone())),
-            Box::pin(keeper.work_until(stop.clone())),
+            Box::pin(election::run(&context, leads, &stop)),
+            Box::pin(orphans.run(inputs, stop.clone())),
+            Box::pin(leader.run_loop(stop.clone())),
         );
     }
 
-    async fn work_until(mut self, stop: CancellationToken) {
+    async fn run_loop(mut self, stop: CancellationToken) {
         loop {
-            if let Err(failure) = until_stopped(&stop, Box::pin(self.round())).await
+            if let Err(error) = until_stopped(&stop, Box::pin(self.round())).await
                 && !stop.is_cancelled()
             {
-                tracing::warn!(error = %failure, "the keeper's work is not done");
+                tracing::warn!(%error, "reconciling all pools failed; trying again");
             }
-            if self.heed_wishes(&stop).await {
+            if self.wait_for_round(&stop).await {
                 break;
             }
         }
     }
 
-    async fn round(&mut self) -> Result<(), Failure> {
-        let is_keeper = *self.elected.borrow();
-        self.context.metrics.leads(is_keeper);
-        if is_keeper {
-            return self.work().await;
+    async fn round(&mut self) -> Result<(), ReconcileError> {
+        let is_leader = *self.elected.borrow();
+        self.context.metrics.set_leader(is_leader);
+        if is_leader {
+            return self.reconcile_all().await;
         }
-        self.sight = None;
-        self.scene.send_replace(None);
-        self.forsaken.clear();
-        self.passing.clear();
+        self.caches = None;
+        self.orphan_inputs.send_replace(None);
+        self.obsolete.clear();
+        self.releasing.clear();
         self.empty.clear();
         Ok(())
     }
 
     /// Waits for the next round. While this process leads, it answers requests of nodes meanwhile. Returns whether to
     /// stop.
-    async fn heed_wishes(&mut self, stop: &CancellationToken) -> bool {
+    async fn wait_for_round(&mut self, stop: &CancellationToken) -> bool {
         let context = self.context.clone();
-        let mut breath = tokio::time::Instant::now();
-        let next = breath + context.config.tick;
+        let mut earliest = tokio::time::Instant::now();
+        let next = earliest + context.config.tick;
         loop {
             let news = async {
-                tokio::time::sleep_until(breath).await;
+                tokio::time::sleep_until(earliest).await;
                 context.wishes.news().await;
             };
             tokio::select! {
                 () = stop.cancelled() => return true,
                 () = tokio::time::sleep_until(next) => return false,
-                () = news, if self.sight.is_some() => {}
+                () = news, if self.caches.is_some() => {}
             }
-            until_stopped(stop, Box::pin(self.answer_wishes())).await;
-            breath = tokio::time::Instant::now() + BREATH;
+            until_stopped(stop, Box::pin(self.handle_requests())).await;
+            earliest = tokio::time::Instant::now() + DEBOUNCE;
         }
     }
 
-    async fn answer_wishes(&mut self) {
-        for pool in self.wanted_pools() {
-            if let Err(failure) = self.answer_wish(&pool).await {
-                tracing::warn!(pool = pool.metadata.name, error = %failure, "a wish for addresses is not answered");
+    async fn handle_requests(&mut self) {
+        for pool in self.pools_with_requests() {
+            if let Err(error) = self.handle_request(&pool).await {
+                tracing::warn!(pool = pool.metadata.name, %error, "handling requests for addresses failed; trying again");
             }
         }
     }
 
-    fn wanted_pools(&self) -> Vec<Arc<IpPool>> {
-        let is_wanted = |pool: &Arc<IpPool>| {
-            let lives = pool.metadata.deletion_timestamp.is_none();
+    fn pools_with_requests(&self) -> Vec<Arc<IpPool>> {
+        let has_requests = |pool: &Arc<IpPool>| {
+            let is_live = pool.metadata.deletion_timestamp.is_none();
             let status = pool.status.as_ref();
-            lives && status.is_some_and(|status| status.asked().next().is_some())
+            is_live && status.is_some_and(|status| status.asked().next().is_some())
         };
-        self.context.pools.state().into_iter().filter(is_wanted).collect()
+        self.context
+            .pools
+            .state()
+            .into_iter()
+            .filter(has_requests)
+            .collect()
     }
 
-    async fn work(&mut self) -> Result<(), Failure> {
-        if self.sight.is_none() {
-            self.sight = Some(Arc::new(self.watch().await));
+    async fn reconcile_all(&mut self) -> Result<(), ReconcileError> {
+        if self.caches.is_none() {
+            self.caches = Some(Arc::new(self.watch().await));
         }
-        let list_anew = self.is_list_old();
-        if list_anew {
-            let there: Vec<IpAddress> = list(&self.context.cluster.addresses, "").await?;
-            self.addresses = there.into_iter().map(Arc::new).collect();
+        let relist = self.is_list_old();
+        if relist {
+            let listed: Vec<IpAddress> = list(&self.context.cluster.addresses, "").await?;
+            self.addresses = listed.into_iter().map(Arc::new).collect();
             self.listed = Some(Instant::now());
         } else {
-            for pool in self.wanted_pools() {
-                self.look_again(&pool).await?;
+            for pool in self.pools_with_requests() {
+                self.relist_shared(&pool).await?;
             }
         }
-        self.set_scene();
+        self.send_orphan_inputs();
         for pool in self.context.pools.state() {
-            if let Err(failure) = self.keep(&pool).await {
-                tracing::warn!(pool = pool.metadata.name, error = %failure, "the pool is not kept");
+            if let Err(error) = self.reconcile(&pool).await {
+                tracing::warn!(pool = pool.metadata.name, %error, "reconciling a pool failed; trying again");
             }
         }
         let unlisted = self.unlist().await;
-        if list_anew {
-            self.end_kept().await?;
+        if relist {
+            self.free_reservations().await?;
         }
         unlisted
     }
 
     /// Whether the addresses must be listed again.
     fn is_list_old(&mut self) -> bool {
-        if self.swept.has_changed().unwrap_or(false) {
-            self.swept.mark_unchanged();
+        if self.addresses_changed.has_changed().unwrap_or(false) {
+            self.addresses_changed.mark_unchanged();
             self.listed = None;
         }
         self.listed
@@ -214,36 +223,37 @@ impl Keeper {
     }
 
     /// Updates the input of the orphan collector.
-    fn set_scene(&self) {
-        let Some(sight) = self.sight.clone() else { return };
+    fn send_orphan_inputs(&self) {
+        let Some(caches) = self.caches.clone() else { return };
         let all = self.addresses.iter();
-        let left = all.filter(|address| {
-            address.spec.state != AddressState::Kept && sight.seems_gone(&address.spec.node)
+        let orphaned = all.filter(|address| {
+            address.spec.state != AddressState::Kept && caches.seems_gone(&address.spec.node)
         });
-        let addresses = left.cloned().collect();
-        self.scene.send_replace(Some(Scene { sight, addresses }));
+        let addresses = orphaned.cloned().collect();
+        self.orphan_inputs
+            .send_replace(Some(Inputs { caches, addresses }));
     }
 
     fn seems_gone(&self, node: &NodeRef) -> bool {
-        self.sight.as_ref().is_some_and(|sight| sight.seems_gone(node))
+        self.caches.as_ref().is_some_and(|caches| caches.seems_gone(node))
     }
 
     /// Lists the addresses of a pool again if the pool has shared blocks: the list shows which of their addresses are
     /// free.
-    async fn look_again(&mut self, pool: &IpPool) -> Result<(), Failure> {
+    async fn relist_shared(&mut self, pool: &IpPool) -> Result<(), ReconcileError> {
         let name = pool.name_any();
         let is_shared =
             |block: &Arc<IpBlock>| block.spec.pool == name && block.spec.state == BlockState::Shared;
         if self.blocks().iter().any(is_shared) {
-            let there: Vec<IpAddress> =
+            let listed: Vec<IpAddress> =
                 list(&self.context.cluster.addresses, &format!("spec.pool={name}")).await?;
             self.addresses.retain(|address| address.spec.pool != name);
-            self.addresses.extend(there.into_iter().map(Arc::new));
+            self.addresses.extend(listed.into_iter().map(Arc::new));
         }
         Ok(())
     }
 
-    async fn watch(&self) -> Sight {
+    async fn watch(&self) -> Caches {
         let ((blocks, writer), (nodes, node_writer)) = (store(), store());
         let (spaces, space_writer) = store();
         let mut watches = JoinSet::new();
@@ -274,7 +284,7 @@ impl Keeper {
         };
         // If the caches are not ready in time, this round works with what they have, and the next round looks again.
         let _ = tokio::time::timeout(Duration::from_secs(10), patience::limited(ready)).await;
-        Sight {
+        Caches {
             blocks,
             nodes,
             spaces,
@@ -284,16 +294,16 @@ impl Keeper {
 
     /// The address spaces, from the watch.
     fn spaces(&self) -> Vec<Arc<AddressSpace>> {
-        self.sight
+        self.caches
             .as_ref()
-            .map(|sight| sight.spaces.state())
+            .map(|caches| caches.spaces.state())
             .unwrap_or_default()
     }
 
     fn blocks(&self) -> Vec<Arc<IpBlock>> {
-        self.sight
+        self.caches
             .as_ref()
-            .map(|sight| sight.blocks.state())
+            .map(|caches| caches.blocks.state())
             .unwrap_or_default()
     }
 }

@@ -7,7 +7,7 @@ use controller::config::Config;
 use controller::daemon;
 use std::process::ExitCode;
 
-/// Does for a cluster what is done once: accepts pools, counts them, and ends what gone nodes have left.
+/// Runs once per cluster: accepts pools, counts addresses, and frees the blocks and addresses of gone nodes.
 #[derive(Parser)]
 #[command(name = "rdmanet-controller", version)]
 struct Cli {
@@ -24,8 +24,9 @@ fn main() -> ExitCode {
 async fn run(config: Config) -> Result<(), String> {
     config.quarantines().require()?;
     let stop = process::stop_on_signal()?;
-    let found = client::configuration().await?;
-    let client =
-        client::new(found).map_err(|e| format!("cannot speak to the API server with what was found: {e}"))?;
+    let configuration = client::configuration().await?;
+    let client = client::new(configuration).map_err(|e| {
+        format!("cannot create a client for the API server from the configuration found: {e}")
+    })?;
     daemon::run(config, client, stop).await.map_err(|e| e.to_string())
 }

@@ -17,12 +17,12 @@ use prometheus_client::registry::Registry;
 use std::sync::{Mutex, PoisonError};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfPool {
+struct PoolLabels {
     pool: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfCondition {
+struct ConditionLabels {
     pool: String,
     condition: String,
 }
@@ -32,11 +32,11 @@ struct OfCondition {
 pub struct Metrics {
     leader: Gauge,
     watch_errors: Counter,
-    size: Family<OfPool, Gauge>,
-    used: Family<OfPool, Gauge>,
-    free: Family<OfPool, Gauge>,
-    blocks: Family<OfPool, Gauge>,
-    conditions: Family<OfCondition, Gauge>,
+    size: Family<PoolLabels, Gauge>,
+    used: Family<PoolLabels, Gauge>,
+    free: Family<PoolLabels, Gauge>,
+    blocks: Family<PoolLabels, Gauge>,
+    conditions: Family<ConditionLabels, Gauge>,
     registry: Mutex<Registry>,
 }
 
@@ -61,12 +61,12 @@ impl Metrics {
             );
             all.register(
                 "api_request_duration_seconds",
-                "Time of requests to the API server, those that were given up included",
+                "Time of requests to the API server, including those that timed out",
                 REQUESTS.durations.clone(),
             );
             all.register(
                 "api_errors",
-                "Requests to the API server without a result",
+                "Requests to the API server that failed or timed out",
                 REQUESTS.errors.clone(),
             );
             self.register_pools(all);
@@ -77,17 +77,17 @@ impl Metrics {
     fn register_pools(&self, all: &mut Registry) {
         all.register(
             "pool_addresses",
-            "Addresses that the pool could give",
+            "Addresses that the pool can allocate",
             self.size.clone(),
         );
         all.register(
             "pool_addresses_used",
-            "Addresses of the pool that attachments hold",
+            "Addresses of the pool that attachments use",
             self.used.clone(),
         );
         all.register(
             "pool_addresses_free",
-            "Addresses of the pool that any pod could be given",
+            "Addresses of the pool that can be allocated to any pod",
             self.free.clone(),
         );
         all.register(
@@ -111,7 +111,7 @@ impl Metrics {
         text
     }
 
-    pub(crate) fn leads(&self, is_leader: bool) {
+    pub(crate) fn set_leader(&self, is_leader: bool) {
         self.leader.set(i64::from(is_leader));
     }
 
@@ -120,47 +120,47 @@ impl Metrics {
     }
 
     /// Updates the metrics of a pool from its object.
-    pub(crate) fn pool_is(&self, pool: &IpPool) {
-        let of = OfPool {
+    pub(crate) fn set_pool(&self, pool: &IpPool) {
+        let labels = PoolLabels {
             pool: pool.name_any(),
         };
         let status = pool.status.clone().unwrap_or_default();
         if let Some(counters) = status.counters {
-            self.size.get_or_create(&of).set(counters.size);
-            self.used.get_or_create(&of).set(counters.used);
-            self.free.get_or_create(&of).set(counters.free);
-            self.blocks.get_or_create(&of).set(counters.blocks);
+            self.size.get_or_create(&labels).set(counters.size);
+            self.used.get_or_create(&labels).set(counters.used);
+            self.free.get_or_create(&labels).set(counters.free);
+            self.blocks.get_or_create(&labels).set(counters.blocks);
         }
         for condition in status.conditions {
-            let of = OfCondition {
-                pool: of.pool.clone(),
+            let labels = ConditionLabels {
+                pool: labels.pool.clone(),
                 condition: condition.type_,
             };
             let holds = i64::from(condition.status == "True");
-            self.conditions.get_or_create(&of).set(holds);
+            self.conditions.get_or_create(&labels).set(holds);
         }
     }
 
     /// Removes the metrics of all pools before they are listed again: some may have been deleted while the watch was
     /// interrupted.
-    pub(crate) fn forget_pools(&self) {
-        for numbers in [&self.size, &self.used, &self.free, &self.blocks] {
-            numbers.clear();
+    pub(crate) fn clear_pools(&self) {
+        for gauge in [&self.size, &self.used, &self.free, &self.blocks] {
+            gauge.clear();
         }
         self.conditions.clear();
     }
 
     /// Removes the metrics of a deleted pool.
-    pub(crate) fn pool_gone(&self, pool: &IpPool) {
-        let of = OfPool {
+    pub(crate) fn remove_pool(&self, pool: &IpPool) {
+        let labels = PoolLabels {
             pool: pool.name_any(),
         };
-        for numbers in [&self.size, &self.used, &self.free, &self.blocks] {
-            numbers.remove(&of);
+        for gauge in [&self.size, &self.used, &self.free, &self.blocks] {
+            gauge.remove(&labels);
         }
         for condition in pool.status.iter().flat_map(|status| &status.conditions) {
-            self.conditions.remove(&OfCondition {
-                pool: of.pool.clone(),
+            self.conditions.remove(&ConditionLabels {
+                pool: labels.pool.clone(),
                 condition: condition.type_.clone(),
             });
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Accepts pools. A spec takes effect if it is usable and its address space has room for it.
 
-use super::Keeper;
-use crate::context::Failure;
+use super::Leader;
+use crate::context::ReconcileError;
 use api::cluster::{Written, create, get, list, names, swap, swap_metadata};
 use api::grid::Cell;
 use api::ground::Ground;
@@ -29,17 +29,17 @@ pub(super) enum Accepted {
     Later,
 }
 
-impl Keeper {
+impl Leader {
     /// Reconciles one pool.
-    pub(super) async fn keep(&mut self, pool: &IpPool) -> Result<(), Failure> {
+    pub(super) async fn reconcile(&mut self, pool: &IpPool) -> Result<(), ReconcileError> {
         if pool.metadata.deletion_timestamp.is_some() {
-            return self.bid_farewell(pool).await;
+            return self.finalize(pool).await;
         }
         let generation = pool.metadata.generation.unwrap_or_default();
         let status = pool.status.clone().unwrap_or_default();
         let number = status.number_of(&pool.spec, generation);
         let ground = match Ground::new(pool, &pool.spec, number) {
-            Err(error) => return self.tell(pool, Accepted::Invalid(error)).await,
+            Err(error) => return self.write_status(pool, Accepted::Invalid(error)).await,
             Ok(ground) => ground,
         };
         if !pool.finalizers().iter().any(|name| name == FINALIZER) {
@@ -49,7 +49,7 @@ impl Keeper {
             return Ok(());
         }
         let accepted = self.accept(ground).await?;
-        self.tell(pool, accepted).await
+        self.write_status(pool, accepted).await
     }
 
     /// Whether the watch shows the pool listed exactly as its spec requires. Then no request is needed. A late watch does
@@ -68,7 +68,7 @@ impl Keeper {
         }
     }
 
-    async fn accept(&self, ground: Ground) -> Result<Accepted, Failure> {
+    async fn accept(&self, ground: Ground) -> Result<Accepted, ReconcileError> {
         if let Some(others) = self.is_listed(&ground) {
             return Ok(Accepted::Yes(Box::new(ground), others));
         }
@@ -83,7 +83,7 @@ impl Keeper {
             Listing::Accepted(others) => others,
             Listing::Conflict { pool, ip } => {
                 return Ok(Accepted::Conflict(format!(
-                    "pool {pool} has {ip} as well and cuts it into blocks of another size; give both the same blockSize and allocation, or put one into another addressSpace"
+                    "pool {pool} also has {ip}, in blocks of another size; give both pools the same blockSize and allocation, or put one into another addressSpace"
                 )));
             }
         };
@@ -95,7 +95,7 @@ impl Keeper {
             return Ok(Accepted::Yes(Box::new(ground), others));
         }
         let old = before.map(|at| wanted.spec.pools.remove(at));
-        if let Some(conflict) = self.blocks_in_the_way(&name, &listed, old.as_ref()).await? {
+        if let Some(conflict) = self.conflicting_block(&name, &listed, old.as_ref()).await? {
             return Ok(Accepted::Conflict(conflict));
         }
         wanted.spec.pools.push(listed);
@@ -120,12 +120,12 @@ impl Keeper {
 
     /// Searches for a block of another size in the addresses that would be listed anew. The names are read past every
     /// cache, because a pool that was removed from the list may have left a block.
-    async fn blocks_in_the_way(
+    async fn conflicting_block(
         &self,
         space: &str,
         listed: &Listed,
         old: Option<&Listed>,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, ReconcileError> {
         let new = |family| {
             let old = old.map(|old| addresses(old, family)).unwrap_or_default();
             addresses(listed, family).minus(&old)
@@ -135,18 +135,18 @@ impl Keeper {
         }
         let prefix = format!("{space}-");
         for name in names(&self.context.cluster.blocks).await? {
-            let Some(there) = name.strip_prefix(&prefix).and_then(Cell::named) else {
+            let Some(cell) = name.strip_prefix(&prefix).and_then(Cell::named) else {
                 continue;
             };
-            let (family, shift) = (Family::of(there.cidr().ip()), there.shift());
+            let (family, shift) = (Family::of(cell.cidr().ip()), cell.shift());
             let own = match family {
                 Family::V4 => listed.shift_v4,
                 Family::V6 => listed.shift_v6,
             };
-            let both = new(family).both(&[there.interval()].into_iter().collect::<IntervalSet>());
+            let both = new(family).both(&[cell.interval()].into_iter().collect::<IntervalSet>());
             if shift != u32::from(own) && !both.is_empty() {
                 return Ok(Some(format!(
-                    "block {name}, of another size, lies in its addresses; it goes once its pods have"
+                    "block {name} has another size and contains addresses of this pool; the conflict ends when the pods with addresses of the block are deleted"
                 )));
             }
         }
@@ -154,12 +154,12 @@ impl Keeper {
     }
 
     /// Finalizes a pool that is being deleted: its finalizer is removed once no block and no address of the pool is left.
-    async fn bid_farewell(&mut self, pool: &IpPool) -> Result<(), Failure> {
+    async fn finalize(&mut self, pool: &IpPool) -> Result<(), ReconcileError> {
         let fields = format!("spec.pool={}", pool.name_any());
         let blocks: Vec<IpBlock> = list(&self.context.cluster.blocks, &fields).await?;
         let addresses: Vec<IpAddress> = list(&self.context.cluster.addresses, &fields).await?;
         if !blocks.is_empty() || !addresses.is_empty() {
-            return self.tell_farewell(pool, blocks, &addresses).await;
+            return self.report_deletion(pool, blocks, &addresses).await;
         }
         if pool.finalizers().iter().any(|name| name == FINALIZER) {
             let mut wanted = pool.clone();
@@ -167,17 +167,17 @@ impl Keeper {
             swap_metadata(&self.context.cluster.pools, &wanted).await?;
             tracing::info!(
                 pool = pool.name_any(),
-                "nobody has an address of the pool any more: it may go"
+                "removed the finalizer of a deleted pool: no block and no address of it is left"
             );
         }
         Ok(())
     }
 
     /// Removes deleted pools without blocks from the address spaces.
-    pub(super) async fn unlist(&self) -> Result<(), Failure> {
+    pub(super) async fn unlist(&self) -> Result<(), ReconcileError> {
         for space in self.spaces() {
             let mut wanted = AddressSpace::clone(&space);
-            let mut gone = Vec::new();
+            let mut deleted = Vec::new();
             for listed in &space.spec.pools {
                 let known = self
                     .context
@@ -186,12 +186,12 @@ impl Keeper {
                 if known.is_some() || !self.blocks_of(&listed.name).is_empty() {
                     continue;
                 }
-                let there: Option<IpPool> = get(&self.context.cluster.pools, &listed.name).await?;
-                if there.is_none_or(|pool| pool.uid().as_deref() != Some(&listed.uid)) {
-                    gone.push(listed.name.clone());
+                let found: Option<IpPool> = get(&self.context.cluster.pools, &listed.name).await?;
+                if found.is_none_or(|pool| pool.uid().as_deref() != Some(&listed.uid)) {
+                    deleted.push(listed.name.clone());
                 }
             }
-            wanted.spec.pools.retain(|listed| !gone.contains(&listed.name));
+            wanted.spec.pools.retain(|listed| !deleted.contains(&listed.name));
             if wanted != *space {
                 swap(&self.context.cluster.spaces, &wanted).await?;
             }

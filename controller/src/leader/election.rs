@@ -27,16 +27,16 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Takes part in the election until `stop`, and then releases the Lease. Reports each change of leadership to `leads`.
 pub(super) async fn run(context: &Context, leads: watch::Sender<bool>, stop: &CancellationToken) {
     loop {
-        let failed = tokio::select! {
+        let error = tokio::select! {
             () = stop.cancelled() => return,
             joined = join(context) => match joined {
                 Ok(manager) => hold(&manager, &leads, stop).await.err(),
                 Err(error) => Some(error),
             },
         };
-        tell(&leads, false);
-        let Some(error) = failed else { return };
-        tracing::warn!(%error, lease = NAME, "a request about the Lease failed; trying again");
+        set_leadership(&leads, false);
+        let Some(error) = error else { return };
+        tracing::warn!(%error, lease = NAME, "taking part in the leader election failed; trying again");
         tokio::select! {
             () = stop.cancelled() => return,
             () = sleep(PAUSE) => {}
@@ -68,10 +68,10 @@ async fn hold(
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            changed = manager.changed() => tell(leads, changed?),
+            changed = manager.changed() => set_leadership(leads, changed?),
         }
     }
-    tell(leads, false);
+    set_leadership(leads, false);
     // If the release is lost, the other replica waits until the Lease expires.
     if let Ok(Err(error)) = until_stopped(stop, timeout(QUESTION, manager.release())).await {
         tracing::debug!(%error, lease = NAME, "releasing the Lease failed");
@@ -79,9 +79,9 @@ async fn hold(
     Ok(())
 }
 
-fn tell(leads: &watch::Sender<bool>, is_leader: bool) {
-    let turned = leads.send_if_modified(|told| std::mem::replace(told, is_leader) != is_leader);
-    if turned {
+fn set_leadership(leads: &watch::Sender<bool>, is_leader: bool) {
+    let changed = leads.send_if_modified(|before| std::mem::replace(before, is_leader) != is_leader);
+    if changed {
         tracing::info!(is_leader, "leadership changed");
     }
 }

@@ -6,10 +6,10 @@
 //! object that was read. So one read serves several objects. A write some time later is a late request, and the model in
 //! `agent/block` explores every late request.
 
-mod left;
+mod orphan;
 
-use super::Sight;
-use crate::context::{Context, Failure};
+use super::Caches;
+use crate::context::{Context, ReconcileError};
 use api::cluster::{Trouble, Written, swap};
 use api::object::{changed, seen};
 use api::patience::until_stopped;
@@ -19,7 +19,7 @@ use block::orphan::{NodeSight, Verdict, Watched, judge};
 use futures::future::join_all;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
-use left::Left;
+use orphan::Orphan;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,84 +28,84 @@ use tokio_util::sync::CancellationToken;
 
 /// The number of objects that are judged by the same reads and written at the same time. It bounds the age of a read to
 /// one request.
-const AT_ONCE: usize = 16;
+const BATCH: usize = 16;
 
 /// The input of the orphan collector.
 #[derive(Clone)]
-pub(super) struct Scene {
-    pub(super) sight: Arc<Sight>,
+pub(super) struct Inputs {
+    pub(super) caches: Arc<Caches>,
     /// The addresses of nodes that seem gone.
     pub(super) addresses: Vec<Arc<IpAddress>>,
 }
 
 /// Frees the blocks and addresses of gone nodes while this replica leads.
-pub(super) struct Orphans {
+pub(super) struct OrphanCollector {
     context: Arc<Context>,
     elected: watch::Receiver<bool>,
     /// The version of an orphan, and since when this process has seen it.
     watched: HashMap<String, (String, Instant)>,
     /// For each object that this process has changed or deleted: the version before the change, until the watch shows a
     /// newer one.
-    past: HashMap<String, String>,
+    outdated: HashMap<String, String>,
     /// The last node of the batch in which the API server did not respond.
-    silent_at: Option<String>,
-    /// Whether addresses were changed since the last message to `sweeps`.
+    timed_out_at: Option<String>,
+    /// Whether addresses were changed since the last message to `changed_addresses`.
     has_changed: bool,
     /// Signals that addresses were changed.
-    sweeps: watch::Sender<()>,
+    changed_addresses: watch::Sender<()>,
 }
 
-/// The result for one object.
-enum Done {
+/// What was done with one orphan.
+enum Outcome {
     /// Nothing was done in this round.
-    Nothing,
+    Unchanged,
     /// The object is watched from now on.
     Watched,
     /// The object is marked as orphaned, and is watched in this version.
     Marked(String),
     /// The object was freed, or another client changed it first. True if this process freed it.
-    Ended(bool),
+    Freed(bool),
 }
 
-impl Orphans {
+impl OrphanCollector {
     pub(super) fn new(
         context: Arc<Context>,
         elected: watch::Receiver<bool>,
-        sweeps: watch::Sender<()>,
+        changed_addresses: watch::Sender<()>,
     ) -> Self {
         Self {
             context,
             elected,
             watched: HashMap::new(),
-            past: HashMap::new(),
-            silent_at: None,
+            outdated: HashMap::new(),
+            timed_out_at: None,
             has_changed: false,
-            sweeps,
+            changed_addresses,
         }
     }
 
-    /// Sweeps while there is a scene, until `stop`.
-    pub(super) async fn run(mut self, mut scenes: watch::Receiver<Option<Scene>>, stop: CancellationToken) {
+    /// Collects orphans while this replica leads, until `stop`.
+    pub(super) async fn run(mut self, mut updates: watch::Receiver<Option<Inputs>>, stop: CancellationToken) {
         loop {
-            let scene = scenes.borrow_and_update().clone();
-            let is_keeper = scene.is_some();
-            match scene {
-                None => (self.watched, self.past) = Default::default(),
-                Some(scene) => {
-                    if let Err(failure) = until_stopped(&stop, Box::pin(self.sweep(&scene))).await
+            let inputs = updates.borrow_and_update().clone();
+            let is_leader = inputs.is_some();
+            match inputs {
+                None => (self.watched, self.outdated) = Default::default(),
+                Some(inputs) => {
+                    if let Err(error) = until_stopped(&stop, Box::pin(self.collect(&inputs))).await
                         && !stop.is_cancelled()
                     {
-                        tracing::warn!(error = %failure, "what gone nodes have left is not ended");
+                        tracing::warn!(%error, "orphan collection failed; trying again");
                     }
                     if std::mem::take(&mut self.has_changed) {
-                        self.sweeps.send_replace(());
+                        self.changed_addresses.send_replace(());
                     }
                 }
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(self.context.config.tick), if is_keeper => {}
-                told = scenes.changed(), if !is_keeper => if told.is_err() {
+                () = tokio::time::sleep(self.context.config.tick), if is_leader => {}
+                changed = updates.changed(), if !is_leader => if changed.is_err() {
                     return;
                 },
             }
@@ -113,39 +113,42 @@ impl Orphans {
     }
 
     /// Judges all objects of gone nodes once.
-    async fn sweep(&mut self, scene: &Scene) -> Result<(), Failure> {
-        let mut left = Left::all(scene);
-        self.forget(scene, &left);
-        self.welcome(scene).await;
-        left.retain(|left| self.is_due(left));
-        // The next sweep begins after the node at which the API server did not respond, so one bad node delays the others
+    async fn collect(&mut self, inputs: &Inputs) -> Result<(), ReconcileError> {
+        let mut orphans = Orphan::all(inputs);
+        self.forget(inputs, &orphans);
+        self.renew_returned(inputs).await;
+        orphans.retain(|orphan| self.is_due(orphan));
+        // The next round begins after the node at which the API server did not respond, so one bad node delays the others
         // only once.
-        if let Some(node) = self.silent_at.take() {
-            let before = left.partition_point(|left| left.node().node <= node);
-            left.rotate_left(before);
+        if let Some(node) = self.timed_out_at.take() {
+            let before = orphans.partition_point(|orphan| orphan.node().node <= node);
+            orphans.rotate_left(before);
         }
-        for some in left.chunks(AT_ONCE) {
+        for batch in orphans.chunks(BATCH) {
             if !*self.elected.borrow() {
                 break;
             }
-            if let Err(silence) = self.end(scene, some).await {
-                self.silent_at = some.last().map(|left| left.node().node.clone());
-                return Err(silence);
+            if let Err(error) = self.process(inputs, batch).await {
+                self.timed_out_at = batch.last().map(|orphan| orphan.node().node.clone());
+                return Err(error);
             }
-            self.welcome(scene).await;
+            self.renew_returned(inputs).await;
         }
         Ok(())
     }
 
     /// Forgets objects that are gone, and addresses whose nodes are back.
-    fn forget(&mut self, scene: &Scene, left: &[Left]) {
-        let told: HashMap<String, String> = left.iter().map(|left| (left.name(), left.version())).collect();
-        let block = |name: &str| scene.sight.blocks.get(&ObjectRef::new(name));
+    fn forget(&mut self, inputs: &Inputs, orphans: &[Orphan]) {
+        let versions: HashMap<String, String> = orphans
+            .iter()
+            .map(|orphan| (orphan.name(), orphan.version()))
+            .collect();
+        let block = |name: &str| inputs.caches.blocks.get(&ObjectRef::new(name));
         self.watched
-            .retain(|name, _| told.contains_key(name) || block(name).is_some());
-        self.past.retain(|name, past| {
-            let told = told.get(name).cloned();
-            told.or_else(|| block(name)?.resource_version()).as_ref() == Some(past)
+            .retain(|name, _| versions.contains_key(name) || block(name).is_some());
+        self.outdated.retain(|name, outdated| {
+            let version = versions.get(name).cloned();
+            version.or_else(|| block(name)?.resource_version()).as_ref() == Some(outdated)
         });
     }
 
@@ -157,44 +160,44 @@ impl Orphans {
     }
 
     /// Whether the object may need an action. While an orphan is in quarantine, no request is sent about it.
-    fn is_due(&self, left: &Left) -> bool {
-        let (name, version) = (left.name(), left.version());
-        let quarantine = left.waits(&self.context.config);
+    fn is_due(&self, orphan: &Orphan) -> bool {
+        let (name, version) = (orphan.name(), orphan.version());
+        let quarantine = orphan.wait(&self.context.config);
         let waits = |watched: Watched| {
             watched.version == version && quarantine.is_none_or(|quarantine| watched.unchanged < quarantine)
         };
-        match left.seen().phase {
+        match orphan.seen().phase {
             Phase::Shared => false,
             Phase::Orphaned if self.watched(&name).is_some_and(waits) => false,
-            _ => self.past.get(&name) != Some(&version),
+            _ => self.outdated.get(&name) != Some(&version),
         }
     }
 
     /// Renews the orphaned blocks of nodes that are back. If such a node goes again, its quarantine begins anew. Another
     /// process that waits for one of the blocks may not have seen the node come back, but it sees the new version.
-    async fn welcome(&mut self, scene: &Scene) {
-        let there = |name: &String| scene.sight.blocks.get(&ObjectRef::new(name));
-        let is_back = |block: &Arc<IpBlock>| !scene.sight.seems_gone(&block.spec.owner);
+    async fn renew_returned(&mut self, inputs: &Inputs) {
+        let cached = |name: &String| inputs.caches.blocks.get(&ObjectRef::new(name));
+        let is_back = |block: &Arc<IpBlock>| !inputs.caches.seems_gone(&block.spec.owner);
         // If the watch does not show the current version yet, the block is renewed in a later round.
-        let is_told =
-            |block: &Arc<IpBlock>| self.past.get(&block.name_any()) != block.resource_version().as_ref();
-        let blocks = self.watched.keys().filter_map(there);
-        let back: Vec<Arc<IpBlock>> = blocks.filter(is_back).filter(is_told).collect();
-        for some in back.chunks(AT_ONCE) {
-            let renewed = join_all(some.iter().map(|block| self.renew(block))).await;
-            let mut is_silent = false;
-            for (block, renewed) in some.iter().zip(renewed) {
+        let is_current =
+            |block: &Arc<IpBlock>| self.outdated.get(&block.name_any()) != block.resource_version().as_ref();
+        let blocks = self.watched.keys().filter_map(cached);
+        let back: Vec<Arc<IpBlock>> = blocks.filter(is_back).filter(is_current).collect();
+        for batch in back.chunks(BATCH) {
+            let renewed = join_all(batch.iter().map(|block| self.renew(block))).await;
+            let mut timed_out = false;
+            for (block, renewed) in batch.iter().zip(renewed) {
                 let name = block.name_any();
                 match renewed {
                     Ok(true) => drop(self.watched.remove(&name)),
                     Ok(false) => {}
                     Err(trouble) => {
-                        tracing::warn!(block = name, error = %trouble, "the quarantine of the block does not begin anew yet");
-                        is_silent |= trouble.is_silence();
+                        tracing::warn!(block = name, error = %trouble, "restarting the quarantine of a block failed; trying again");
+                        timed_out |= trouble.is_silence();
                     }
                 }
             }
-            if is_silent {
+            if timed_out {
                 break;
             }
         }
@@ -213,47 +216,49 @@ impl Orphans {
             tracing::info!(
                 block = block.name_any(),
                 node = block.spec.owner.node,
-                "the node of the block is back: its quarantine begins anew if it goes again"
+                "the node of an orphaned block has returned; the quarantine of the block restarts"
             );
         }
         Ok(is_done)
     }
 
-    /// Marks or frees some objects.
+    /// Marks or frees a batch of orphans.
     ///
     /// # Errors
-    /// [`Failure`] if the API server does not respond. Refused requests are only logged.
-    async fn end(&mut self, scene: &Scene, some: &[Left]) -> Result<(), Failure> {
+    /// [`ReconcileError`] if the API server does not respond. Refused requests are only logged.
+    async fn process(&mut self, inputs: &Inputs, batch: &[Orphan]) -> Result<(), ReconcileError> {
         // This is read before the nodes are.
-        let known: Vec<Option<Watched>> = some.iter().map(|left| self.watched(&left.name())).collect();
-        let (sights, mut end) = self.look(some.iter().map(Left::node)).await;
-        let mut judged: Vec<(&Left, Verdict)> = some
+        let known: Vec<Option<Watched>> = batch.iter().map(|orphan| self.watched(&orphan.name())).collect();
+        let (nodes, mut result) = self.read_nodes(batch.iter().map(Orphan::node)).await;
+        let mut judged: Vec<(&Orphan, Verdict)> = batch
             .iter()
             .zip(&known)
-            .filter_map(|(left, watched)| {
-                let sight = sights.get(&left.node().node)?;
-                let quarantine = left.quarantine(&self.context.config);
-                let (seen, in_use, version) = (left.seen(), left.in_use(), left.version());
-                let verdict = judge(&seen, in_use, &version, sight, watched.as_ref(), quarantine);
-                Some((left, verdict))
+            .filter_map(|(orphan, watched)| {
+                let node = nodes.get(&orphan.node().node)?;
+                let quarantine = orphan.quarantine(&self.context.config);
+                let (seen, in_use, version) = (orphan.seen(), orphan.in_use(), orphan.version());
+                let verdict = judge(&seen, in_use, &version, node, watched.as_ref(), quarantine);
+                Some((orphan, verdict))
             })
             .collect();
-        let acts = |verdict: &Verdict| matches!(verdict, Verdict::Orphan | Verdict::End);
-        let about = judged.iter().filter(|(_, verdict)| acts(verdict));
-        let pools: BTreeSet<&str> = about.filter_map(|(left, _)| left.pool_of_block()).collect();
-        if !self.ask_for_probes(scene, &pools).await? {
-            // Another process writes the address spaces; the next round looks again.
-            judged.retain(|(left, verdict)| left.pool_of_block().is_none() || !acts(verdict));
+        let is_write = |verdict: &Verdict| matches!(verdict, Verdict::Orphan | Verdict::End);
+        let writes = judged.iter().filter(|(_, verdict)| is_write(verdict));
+        let pools: BTreeSet<&str> = writes.filter_map(|(orphan, _)| orphan.pool_of_block()).collect();
+        if !self.enable_probes(inputs, &pools).await? {
+            // Another process has changed the address space. The next round tries again.
+            judged.retain(|(orphan, verdict)| orphan.pool_of_block().is_none() || !is_write(verdict));
         }
-        let writes = judged.iter().map(|(left, verdict)| self.write(left, *verdict));
-        let written = join_all(writes).await;
-        for ((left, _), done) in judged.iter().zip(written) {
-            match done {
-                Ok(done) => self.note(left, done),
-                Err(trouble) => end = end.and(complain(&left.node().node, trouble.into())),
+        let writes = judged
+            .iter()
+            .map(|(orphan, verdict)| self.write(orphan, *verdict));
+        let outcomes = join_all(writes).await;
+        for ((orphan, _), outcome) in judged.iter().zip(outcomes) {
+            match outcome {
+                Ok(outcome) => self.record(orphan, outcome),
+                Err(error) => result = result.and(log_refusal(&orphan.node().node, error.into())),
             }
         }
-        end
+        result
     }
 
     /// Makes nodes probe the addresses of blocks of `pools` that they claim from now on. Returns whether all address
@@ -261,8 +266,8 @@ impl Orphans {
     ///
     /// Invariant: the address space asks for probes before a block of the pool is marked as `Orphaned` or deleted. Nodes
     /// read the address space after each claim.
-    async fn ask_for_probes(&self, scene: &Scene, pools: &BTreeSet<&str>) -> Result<bool, Trouble> {
-        for space in scene.sight.spaces.state() {
+    async fn enable_probes(&self, inputs: &Inputs, pools: &BTreeSet<&str>) -> Result<bool, Trouble> {
+        for space in inputs.caches.spaces.state() {
             let mut wanted = AddressSpace::clone(&space);
             let listed = wanted.spec.pools.iter_mut();
             for listed in listed.filter(|listed| pools.contains(listed.name.as_str())) {
@@ -277,51 +282,51 @@ impl Orphans {
 
     /// Reads each of these nodes once. Returns what was read, and an error if the API server did not respond about one of
     /// them.
-    async fn look(
+    async fn read_nodes(
         &self,
         nodes: impl Iterator<Item = &NodeRef>,
-    ) -> (HashMap<String, NodeSight>, Result<(), Failure>) {
+    ) -> (HashMap<String, NodeSight>, Result<(), ReconcileError>) {
         let nodes: BTreeMap<&str, &NodeRef> = nodes.map(|node| (node.node.as_str(), node)).collect();
-        let looks = join_all(nodes.values().map(|node| self.context.cluster.sight_of(node))).await;
-        let (mut sights, mut end) = (HashMap::new(), Ok(()));
-        for (node, look) in nodes.keys().zip(looks) {
-            match look {
-                Ok(sight) => {
-                    sights.insert((*node).to_owned(), sight);
+        let answers = join_all(nodes.values().map(|node| self.context.cluster.sight_of(node))).await;
+        let (mut found, mut result) = (HashMap::new(), Ok(()));
+        for (name, answer) in nodes.keys().zip(answers) {
+            match answer {
+                Ok(node) => {
+                    found.insert((*name).to_owned(), node);
                 }
-                Err(failure) => end = end.and(complain(node, failure.into())),
+                Err(error) => result = result.and(log_refusal(name, error.into())),
             }
         }
-        (sights, end)
+        (found, result)
     }
 
-    async fn write(&self, left: &Left, verdict: Verdict) -> Result<Done, Trouble> {
+    async fn write(&self, orphan: &Orphan, verdict: Verdict) -> Result<Outcome, Trouble> {
         Ok(match verdict {
-            Verdict::Leave | Verdict::Hold => Done::Nothing,
-            Verdict::Watch => Done::Watched,
-            Verdict::Orphan => match left.mark(&self.context).await? {
-                Written::Done(version) => Done::Marked(version),
-                Written::Late => Done::Nothing,
+            Verdict::Leave | Verdict::Hold => Outcome::Unchanged,
+            Verdict::Watch => Outcome::Watched,
+            Verdict::Orphan => match orphan.mark(&self.context).await? {
+                Written::Done(version) => Outcome::Marked(version),
+                Written::Late => Outcome::Unchanged,
             },
-            Verdict::End => Done::Ended(left.end(&self.context).await? == Written::Done(())),
+            Verdict::End => Outcome::Freed(orphan.free(&self.context).await? == Written::Done(())),
         })
     }
 
-    fn note(&mut self, left: &Left, done: Done) {
-        let (name, now) = (left.name(), Instant::now());
-        if matches!(done, Done::Marked(_) | Done::Ended(true)) {
-            self.past.insert(name.clone(), left.version());
-            self.has_changed |= matches!(left, Left::Address(_));
+    fn record(&mut self, orphan: &Orphan, outcome: Outcome) {
+        let (name, now) = (orphan.name(), Instant::now());
+        if matches!(outcome, Outcome::Marked(_) | Outcome::Freed(true)) {
+            self.outdated.insert(name.clone(), orphan.version());
+            self.has_changed |= matches!(orphan, Orphan::Address(_));
         }
-        match done {
-            Done::Nothing => {}
-            Done::Watched => {
-                self.watched.insert(name, (left.version(), now));
+        match outcome {
+            Outcome::Unchanged => {}
+            Outcome::Watched => {
+                self.watched.insert(name, (orphan.version(), now));
             }
-            Done::Marked(version) => {
+            Outcome::Marked(version) => {
                 self.watched.insert(name, (version, now));
             }
-            Done::Ended(_) => {
+            Outcome::Freed(_) => {
                 self.watched.remove(&name);
             }
         }
@@ -332,12 +337,12 @@ impl Orphans {
 ///
 /// # Errors
 /// Any other failure.
-fn complain(node: &str, failure: Failure) -> Result<(), Failure> {
-    match failure {
-        Failure::Cluster(trouble) if !trouble.is_silence() => {
-            tracing::warn!(node, error = %trouble, "what the node has left is not ended");
+fn log_refusal(node: &str, error: ReconcileError) -> Result<(), ReconcileError> {
+    match error {
+        ReconcileError::Cluster(trouble) if !trouble.is_silence() => {
+            tracing::warn!(node, error = %trouble, "collecting an orphan failed; trying again");
             Ok(())
         }
-        failure => Err(failure),
+        error => Err(error),
     }
 }

@@ -5,8 +5,8 @@
 //! Invariant: an address is released only in the version that was watched, after the pod and the node were read. If the
 //! node is Ready, the address is not released here: the node's own agent releases it after DEL.
 
-use super::Keeper;
-use crate::context::Failure;
+use super::Leader;
+use crate::context::ReconcileError;
 use api::cluster::{Written, get, let_go, state_of};
 use api::sticky::{Before, Verdict, Wait, verdict};
 use api::{AddressState, IpAddress, IpPool, IpPoolStatus};
@@ -14,82 +14,82 @@ use kube::ResourceExt;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// The most addresses of one pool that one round looks at.
-const AT_ONCE: usize = 64;
+/// The most addresses of one pool that one round handles.
+const BATCH: usize = 64;
 
-/// Whether a request is done.
-enum Answer {
+/// Whether a request can be removed.
+enum Progress {
     /// The request stays.
-    Later,
+    Pending,
     /// The request is fulfilled, or there is nothing to do.
     Done,
 }
 
-impl Keeper {
+impl Leader {
     /// Handles the addresses whose release nodes request in `status`, and removes the finished requests.
-    pub(super) async fn release_asked(
+    pub(super) async fn release_requested(
         &mut self,
         pool: &IpPool,
         status: &mut IpPoolStatus,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         let requests = status.asked();
-        let asked: BTreeSet<String> = requests.flat_map(|one| one.addresses.iter().cloned()).collect();
-        for name in asked.into_iter().take(AT_ONCE) {
+        let names: BTreeSet<String> = requests.flat_map(|one| one.addresses.iter().cloned()).collect();
+        for name in names.into_iter().take(BATCH) {
             match self.release_one(&pool.name_any(), &name).await {
-                Ok(Answer::Done) => {
-                    self.passing.remove(&name);
+                Ok(Progress::Done) => {
+                    self.releasing.remove(&name);
                     status.answer_for(&name);
                 }
-                Ok(Answer::Later) => {}
-                Err(Failure::Cluster(trouble)) if trouble.is_silence() => return Err(trouble.into()),
+                Ok(Progress::Pending) => {}
+                Err(ReconcileError::Cluster(trouble)) if trouble.is_silence() => return Err(trouble.into()),
                 // A refused request does not delay the others.
-                Err(failure) => {
-                    tracing::warn!(address = name, error = %failure, "releasing an address failed");
+                Err(error) => {
+                    tracing::warn!(address = name, %error, "releasing an address failed");
                 }
             }
         }
         Ok(())
     }
 
-    async fn release_one(&mut self, pool: &str, name: &str) -> Result<Answer, Failure> {
+    async fn release_one(&mut self, pool: &str, name: &str) -> Result<Progress, ReconcileError> {
         let cluster = &self.context.cluster;
-        let there: Option<IpAddress> = get(&cluster.addresses, name).await?;
-        let Some(address) = there.filter(|address| address.spec.pool == pool) else {
-            return Ok(Answer::Done);
+        let found: Option<IpAddress> = get(&cluster.addresses, name).await?;
+        let Some(address) = found.filter(|address| address.spec.pool == pool) else {
+            return Ok(Progress::Done);
         };
         if address.spec.holder.is_none() || address.spec.state == AddressState::Kept {
-            return Ok(Answer::Done);
+            return Ok(Progress::Done);
         }
         let before = self.before(&address).await?;
         let config = &self.context.config;
         match verdict(before, config.observe, config.quarantine) {
             Verdict::Watch => {
                 let version = address.resource_version().unwrap_or_default();
-                self.passing.insert(name.to_owned(), (version, Instant::now()));
-                Ok(Answer::Later)
+                self.releasing.insert(name.to_owned(), (version, Instant::now()));
+                Ok(Progress::Pending)
             }
-            Verdict::Wait(Wait::Observation | Wait::Quarantine) => Ok(Answer::Later),
-            Verdict::Wait(_) => Ok(Answer::Done),
+            Verdict::Wait(Wait::Observation | Wait::Quarantine) => Ok(Progress::Pending),
+            Verdict::Wait(_) => Ok(Progress::Done),
             Verdict::Pass => self.release(&address).await,
         }
     }
 
-    async fn release(&self, address: &IpAddress) -> Result<Answer, Failure> {
+    async fn release(&self, address: &IpAddress) -> Result<Progress, ReconcileError> {
         if let_go(&self.context.cluster.addresses, address).await? == Written::Late {
-            return Ok(Answer::Later);
+            return Ok(Progress::Pending);
         }
         tracing::warn!(
             address = address.name_any(),
             ip = address.spec.address,
             node = address.spec.node.node,
             pod = address.spec.holder.as_ref().map(|holder| &holder.pod),
-            "released an address of an earlier pod whose node does not answer"
+            "released the address of an earlier pod: its node is not Ready or is gone"
         );
-        Ok(Answer::Done)
+        Ok(Progress::Done)
     }
 
     /// What is known of the pod that has the address, read now.
-    async fn before(&self, address: &IpAddress) -> Result<Before, Failure> {
+    async fn before(&self, address: &IpAddress) -> Result<Before, ReconcileError> {
         let cluster = &self.context.cluster;
         let spec = &address.spec;
         let now = match &spec.holder {
@@ -99,7 +99,7 @@ impl Keeper {
         let theirs = spec.pod.as_ref().and_then(|pod| pod.uid.clone());
         let node = cluster.registration(&spec.node.node).await?;
         let version = address.resource_version().unwrap_or_default();
-        let watched = self.passing.get(&address.name_any());
+        let watched = self.releasing.get(&address.name_any());
         let unchanged = watched.filter(|(seen, _)| *seen == version);
         Ok(Before::There {
             same_pod: now.is_some_and(|now| now.uid() == theirs),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes the status of a pool: its conditions, and its numbers (`super::numbers`).
+//! Writes the status of a pool: its conditions, and its utilization (`super::usage`).
 
-use super::Keeper;
+use super::Leader;
 use super::accept::Accepted;
-use super::numbers::Numbers;
-use crate::context::Failure;
+use super::usage::Usage;
+use crate::context::ReconcileError;
 use api::cluster::{Written, swap_status};
 use api::ground::Ground;
 use api::listing::common_address;
@@ -22,20 +22,24 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most names in one sentence.
-const NAMED: usize = 5;
+/// The most names in one message.
+const MAX_NAMES: usize = 5;
 
 /// A condition without its times.
-pub(super) struct Finding {
+pub(super) struct ConditionState {
     kind: &'static str,
     pub(super) holds: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-impl Keeper {
+impl Leader {
     /// Writes whether the spec was accepted, and the numbers of the spec in force.
-    pub(super) async fn tell(&mut self, pool: &IpPool, accepted: Accepted) -> Result<(), Failure> {
+    pub(super) async fn write_status(
+        &mut self,
+        pool: &IpPool,
+        accepted: Accepted,
+    ) -> Result<(), ReconcileError> {
         let before = pool.status.clone().unwrap_or_default();
         let mut status = before.clone();
         let generation = pool.metadata.generation;
@@ -46,74 +50,74 @@ impl Keeper {
                 status.accepted_generation = Some(ground.generation);
                 status.observed_generation = generation;
                 (
-                    finding(
+                    condition(
                         READY,
                         true,
                         reason::ACCEPTED,
-                        "addresses are given as the spec says",
+                        "addresses are allocated as the spec says",
                     ),
-                    finding(DEGRADED, false, reason::ACCEPTED, ""),
+                    condition(DEGRADED, false, reason::ACCEPTED, ""),
                     overlap(others),
                 )
             }
-            Accepted::Invalid(error) => refused(&mut status, generation, reason::INVALID_SPEC, &error.msg),
-            Accepted::Conflict(why) => refused(&mut status, generation, reason::CONFLICT, why),
+            Accepted::Invalid(error) => rejected(&mut status, generation, reason::INVALID_SPEC, &error.msg),
+            Accepted::Conflict(why) => rejected(&mut status, generation, reason::CONFLICT, why),
         };
         let in_force = match accepted {
             Accepted::Yes(ground, _) => Some(*ground),
             _ => Ground::accepted(pool)?,
         };
         let serving = serving(in_force.is_some(), &ready);
-        let mut findings = vec![ready, serving, degraded, overlap];
+        let mut conditions = vec![ready, serving, degraded, overlap];
         if let Some(ground) = in_force {
             let blocks = self.of_pool(ground.name.as_str());
-            findings.extend(self.numbers(&blocks, &ground, &mut status));
-            findings.push(missing(&ground, |name| {
+            conditions.extend(self.set_usage(&blocks, &ground, &mut status));
+            conditions.push(missing_fallback(&ground, |name| {
                 self.context.pools.get(&ObjectRef::new(name)).is_some()
             }));
-            findings.push(elsewhere(&ground, &self.context.pools.state()));
-            findings.extend(self.compare_with_nodes(&ground));
+            conditions.push(overlap_elsewhere(&ground, &self.context.pools.state()));
+            conditions.extend(self.compare_with_nodes(&ground));
             self.share(&ground, &blocks, &mut status);
-            self.tend_shared(&ground, &blocks).await?;
+            self.reconcile_shared(&ground, &blocks).await?;
         }
-        self.release_asked(pool, &mut status).await?;
-        self.write(pool, &before, status, findings).await
+        self.release_requested(pool, &mut status).await?;
+        self.write(pool, &before, status, conditions).await
     }
 
-    /// Handles a wish for addresses between the rounds. The other parts of the status wait for the next round.
-    pub(super) async fn answer_wish(&mut self, pool: &IpPool) -> Result<(), Failure> {
+    /// Handles requests for addresses between the rounds. The other parts of the status wait for the next round.
+    pub(super) async fn handle_request(&mut self, pool: &IpPool) -> Result<(), ReconcileError> {
         let Some(ground) = Ground::accepted(pool)? else {
             return Ok(());
         };
-        self.look_again(pool).await?;
+        self.relist_shared(pool).await?;
         let blocks = self.of_pool(ground.name.as_str());
         let before = pool.status.clone().unwrap_or_default();
         let mut status = before.clone();
-        let findings = self.numbers(&blocks, &ground, &mut status);
+        let conditions = self.set_usage(&blocks, &ground, &mut status);
         self.share(&ground, &blocks, &mut status);
-        self.release_asked(pool, &mut status).await?;
-        self.write(pool, &before, status, findings).await
+        self.release_requested(pool, &mut status).await?;
+        self.write(pool, &before, status, conditions).await
     }
 
     /// Reports which nodes and addresses still keep a pool that is being deleted.
-    pub(super) async fn tell_farewell(
+    pub(super) async fn report_deletion(
         &mut self,
         pool: &IpPool,
         blocks: Vec<IpBlock>,
         addresses: &[IpAddress],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         let before = pool.status.clone().unwrap_or_default();
         let mut status = before.clone();
-        let message = farewell(&pool.name_any(), &blocks, addresses);
-        self.selected.forget(&pool.name_any());
+        let message = deletion_message(&pool.name_any(), &blocks, addresses);
+        self.node_counts.forget(&pool.name_any());
         if let Some(ground) = Ground::accepted(pool)? {
             let blocks: Vec<Arc<IpBlock>> = blocks.into_iter().map(Arc::new).collect();
-            let numbers = Numbers::of(&ground, &blocks, addresses);
-            status.counters = Some(numbers.counters);
+            let usage = Usage::of(&ground, &blocks, addresses);
+            status.counters = Some(usage.counters);
             // Shared blocks have no owner that would return them.
-            self.tend_shared(&ground, &blocks).await?;
+            self.reconcile_shared(&ground, &blocks).await?;
         }
-        let ready = finding(READY, false, reason::DELETING, &message);
+        let ready = condition(READY, false, reason::DELETING, &message);
         let serving = serving(false, &ready);
         self.write(pool, &before, status, vec![ready, serving]).await
     }
@@ -123,11 +127,16 @@ impl Keeper {
         blocks.filter(|block| block.spec.pool == name).collect()
     }
 
-    fn numbers(&self, blocks: &[Arc<IpBlock>], ground: &Ground, status: &mut IpPoolStatus) -> Vec<Finding> {
-        let numbers = Numbers::of(ground, blocks, &self.addresses);
-        let findings = live(&numbers);
-        status.counters = Some(numbers.counters);
-        findings
+    fn set_usage(
+        &self,
+        blocks: &[Arc<IpBlock>],
+        ground: &Ground,
+        status: &mut IpPoolStatus,
+    ) -> Vec<ConditionState> {
+        let usage = Usage::of(ground, blocks, &self.addresses);
+        let conditions = usage_conditions(&usage);
+        status.counters = Some(usage.counters);
+        conditions
     }
 
     async fn write(
@@ -135,12 +144,12 @@ impl Keeper {
         pool: &IpPool,
         before: &IpPoolStatus,
         mut status: IpPoolStatus,
-        findings: Vec<Finding>,
-    ) -> Result<(), Failure> {
+        conditions: Vec<ConditionState>,
+    ) -> Result<(), ReconcileError> {
         let mut changes = Vec::new();
-        for finding in findings {
-            if set(&mut status.conditions, &finding, pool.metadata.generation) {
-                changes.push(finding);
+        for condition in conditions {
+            if set(&mut status.conditions, &condition, pool.metadata.generation) {
+                changes.push(condition);
             }
         }
         if status == *before {
@@ -156,8 +165,8 @@ impl Keeper {
             && status.observed_generation == before.observed_generation;
         let name = pool.name_any();
         let blocks = status.counters.as_ref().map_or(0, |counters| counters.blocks);
-        let every = self.context.config.tell_every(blocks);
-        let recent = self.told.get(&name).is_some_and(|at| at.elapsed() < every);
+        let every = self.context.config.write_interval(blocks);
+        let recent = self.written_at.get(&name).is_some_and(|at| at.elapsed() < every);
         if numbers_only && recent {
             return Ok(());
         }
@@ -168,16 +177,16 @@ impl Keeper {
             // version.
             return Ok(());
         }
-        self.told.insert(name, Instant::now());
+        self.written_at.insert(name, Instant::now());
         for change in changes {
             self.announce(pool, &change).await;
         }
         Ok(())
     }
 
-    /// Logs that a condition has changed. Publishes an Event if people should know about it.
-    async fn announce(&self, pool: &IpPool, change: &Finding) {
-        let Finding {
+    /// Logs that a condition has changed. Publishes an Event if administrators should know about it.
+    async fn announce(&self, pool: &IpPool, change: &ConditionState) {
+        let ConditionState {
             kind,
             holds,
             reason,
@@ -188,43 +197,49 @@ impl Keeper {
             condition = kind,
             holds,
             reason,
-            "{message}"
+            details = message,
+            "a condition of a pool has changed"
         );
         let is_good = [READY, SERVING].contains(kind);
         let is_warning = *holds != is_good;
         // Serving is only announced if it differs from Ready. A spec that is not in force is announced as Degraded.
-        let is_news = match *kind {
+        let is_announced = match *kind {
             SERVING => *reason == reason::EARLIER_SPEC,
             READY => *holds || *reason == reason::DELETING,
             _ => true,
         };
-        if is_news && (is_warning || is_good) {
+        if is_announced && (is_warning || is_good) {
             let note = format!("{kind}: {message}");
             self.context
-                .tell(&pool.object_ref(&()), is_warning, reason, note)
+                .publish_event(&pool.object_ref(&()), is_warning, reason, note)
                 .await;
         }
     }
 }
 
 /// The condition Serving: whether addresses are allocated. `ready` tells whether the current spec is in force. Tools that
-/// wait for `Ready` (kubectl, Flux, Argo CD, Helm) must not treat an edit without effect as done. People must see that
+/// wait for `Ready` (kubectl, Flux, Argo CD, Helm) must not treat an edit without effect as done. Serving shows that
 /// pods still get addresses.
-fn serving(in_force: bool, ready: &Finding) -> Finding {
+fn serving(in_force: bool, ready: &ConditionState) -> ConditionState {
     match (in_force, ready.holds) {
-        (true, true) => finding(SERVING, true, reason::ACCEPTED, &ready.message),
-        (true, false) => finding(
+        (true, true) => condition(SERVING, true, reason::ACCEPTED, &ready.message),
+        (true, false) => condition(
             SERVING,
             true,
             reason::EARLIER_SPEC,
-            "addresses are given as the spec said before its last edit",
+            "addresses are allocated as the spec said before its last edit",
         ),
-        (false, _) => finding(SERVING, false, ready.reason, &ready.message),
+        (false, _) => condition(SERVING, false, ready.reason, &ready.message),
     }
 }
 
-pub(super) fn finding(kind: &'static str, holds: bool, reason: &'static str, message: &str) -> Finding {
-    Finding {
+pub(super) fn condition(
+    kind: &'static str,
+    holds: bool,
+    reason: &'static str,
+    message: &str,
+) -> ConditionState {
+    ConditionState {
         kind,
         holds,
         reason,
@@ -233,14 +248,14 @@ pub(super) fn finding(kind: &'static str, holds: bool, reason: &'static str, mes
 }
 
 /// A condition that is True while `count` is above zero.
-fn counted(kind: &'static str, count: u64, reason: &'static str, what: &str) -> Finding {
+fn counter_condition(kind: &'static str, count: u64, reason: &'static str, subject: &str) -> ConditionState {
     let reason = if count > 0 { reason } else { reason::NONE };
-    finding(kind, count > 0, reason, &format!("{count} {what}"))
+    condition(kind, count > 0, reason, &format!("{count} {subject}"))
 }
 
-fn overlap(others: &[String]) -> Finding {
+fn overlap(others: &[String]) -> ConditionState {
     let message = format!(
-        "has addresses in common with {}; whoever claims a block first has it",
+        "shares addresses with {}; a block belongs to the pool that claims it first",
         others.join(", ")
     );
     let (holds, reason) = if others.is_empty() {
@@ -248,23 +263,23 @@ fn overlap(others: &[String]) -> Finding {
     } else {
         (true, reason::SAME_BLOCKS)
     };
-    finding(OVERLAP, holds, reason, if holds { &message } else { "" })
+    condition(OVERLAP, holds, reason, if holds { &message } else { "" })
 }
 
-/// The findings for a spec that does not take effect. The spec that was accepted before stays in force.
-fn refused(
+/// The conditions for a spec that does not take effect. The spec that was accepted before stays in force.
+fn rejected(
     status: &mut IpPoolStatus,
     generation: Option<i64>,
     reason: &'static str,
     why: &str,
-) -> (Finding, Finding, Finding) {
+) -> (ConditionState, ConditionState, ConditionState) {
     status.observed_generation = generation;
-    let ready = finding(READY, false, reason, why);
+    let ready = condition(READY, false, reason, why);
     let conflict = reason == reason::CONFLICT;
     (
         ready,
-        finding(DEGRADED, true, reason, why),
-        finding(
+        condition(DEGRADED, true, reason, why),
+        condition(
             OVERLAP,
             conflict,
             if conflict {
@@ -277,25 +292,25 @@ fn refused(
     )
 }
 
-/// Sets the condition of a finding. Returns whether its status or reason has changed. A new condition counts as changed
+/// Sets a condition. Returns whether its status or reason has changed. A new condition counts as changed
 /// if it is True.
-fn set(conditions: &mut Vec<Condition>, finding: &Finding, generation: Option<i64>) -> bool {
-    let status = if finding.holds { "True" } else { "False" };
+fn set(conditions: &mut Vec<Condition>, state: &ConditionState, generation: Option<i64>) -> bool {
+    let status = if state.holds { "True" } else { "False" };
     let before = conditions
         .iter_mut()
-        .find(|condition| condition.type_ == finding.kind);
+        .find(|condition| condition.type_ == state.kind);
     let new = Condition {
-        type_: finding.kind.to_owned(),
+        type_: state.kind.to_owned(),
         status: status.to_owned(),
-        reason: finding.reason.to_owned(),
-        message: finding.message.clone(),
+        reason: state.reason.to_owned(),
+        message: state.message.clone(),
         observed_generation: generation,
         last_transition_time: now(),
     };
     match before {
         None => {
             conditions.push(new);
-            finding.holds
+            state.holds
         }
         Some(before) => {
             let changed = before.status != new.status || before.reason != new.reason;
@@ -313,58 +328,58 @@ fn set(conditions: &mut Vec<Condition>, finding: &Finding, generation: Option<i6
     }
 }
 
-/// The conditions that follow from the numbers.
-fn live(numbers: &Numbers) -> Vec<Finding> {
-    let counters = &numbers.counters;
+/// The conditions that follow from the utilization.
+fn usage_conditions(usage: &Usage) -> Vec<ConditionState> {
+    let counters = &usage.counters;
     let message = format!(
         "{} of {} addresses are in use, {} blocks, {} addresses in no block",
         counters.used, counters.size, counters.blocks, counters.unclaimed
     );
-    let reason = if numbers.is_exhausted {
+    let reason = if usage.is_exhausted {
         reason::NO_ADDRESS_LEFT
     } else {
         reason::ROOM
     };
     vec![
-        finding(EXHAUSTED, numbers.is_exhausted, reason, &message),
-        counted(
+        condition(EXHAUSTED, usage.is_exhausted, reason, &message),
+        counter_condition(
             EXCLUSION_OVER_LIVE,
-            numbers.excluded,
+            usage.excluded,
             reason::IN_USE,
-            "attachments have addresses that are not given any more; each is kept until its pod ends",
+            "attachments use excluded addresses; each pod keeps its address until it is deleted",
         ),
-        counted(
+        counter_condition(
             SHRINK_PENDING,
-            numbers.outside,
+            usage.outside,
             reason::BLOCKS_IN_USE,
-            "blocks lie outside the ranges and go when nothing in them is in use",
+            "blocks lie outside the ranges; each is freed when none of its addresses is in use",
         ),
     ]
 }
 
 /// Reports a pool of another address space with addresses of this one. That is right if the two spaces are separate
 /// networks. Otherwise, for instance after a typing error in `addressSpace`, two pods get the same address.
-fn elsewhere(ground: &Ground, pools: &[Arc<IpPool>]) -> Finding {
-    let meets = |pool: &&Arc<IpPool>| {
+fn overlap_elsewhere(ground: &Ground, pools: &[Arc<IpPool>]) -> ConditionState {
+    let overlaps = |pool: &&Arc<IpPool>| {
         pool.spec.address_space != ground.spec.address_space
             && common_address(&ground.spec, &pool.spec).is_some()
     };
-    let Some(other) = pools.iter().filter(meets).min_by_key(|pool| pool.name_any()) else {
-        return finding(OVERLAP_ELSEWHERE, false, reason::NONE, "");
+    let Some(other) = pools.iter().filter(overlaps).min_by_key(|pool| pool.name_any()) else {
+        return condition(OVERLAP_ELSEWHERE, false, reason::NONE, "");
     };
     let ip = common_address(&ground.spec, &other.spec);
     let message = format!(
-        "pool {} of address space {} has {} as well, and this pool is in address space {}: pods of both may get one address, which is right only if the two spaces are separate networks",
+        "pool {} of address space {} also has {}, and this pool is in address space {}: two pods may get the same address, which is correct only if the two spaces are separate networks",
         other.name_any(),
         other.spec.address_space,
         ip.map(|ip| ip.to_string()).unwrap_or_default(),
         ground.spec.address_space
     );
-    finding(OVERLAP_ELSEWHERE, true, reason::OTHER_SPACE, &message)
+    condition(OVERLAP_ELSEWHERE, true, reason::OTHER_SPACE, &message)
 }
 
 /// The pools that `spec.fallback` names and that do not exist according to `is_there`.
-fn missing(ground: &Ground, is_there: impl Fn(&str) -> bool) -> Finding {
+fn missing_fallback(ground: &Ground, is_there: impl Fn(&str) -> bool) -> ConditionState {
     let missing: BTreeSet<&str> = ground
         .spec
         .fallback
@@ -373,35 +388,35 @@ fn missing(ground: &Ground, is_there: impl Fn(&str) -> bool) -> Finding {
         .filter(|name| !is_there(name))
         .collect();
     if missing.is_empty() {
-        return finding(FALLBACK_MISSING, false, reason::NONE, "");
+        return condition(FALLBACK_MISSING, false, reason::NONE, "");
     }
     let message = format!(
-        "spec.fallback names pools that are not there: {}; pods that come to one of them are refused",
-        some_of(&missing)
+        "spec.fallback names pools that do not exist: {}; ADD fails for pods that need one of them",
+        first_names(&missing)
     );
-    finding(FALLBACK_MISSING, true, reason::NO_SUCH_POOL, &message)
+    condition(FALLBACK_MISSING, true, reason::NO_SUCH_POOL, &message)
 }
 
 /// Which nodes and addresses keep a pool that is being deleted.
-fn farewell(pool: &str, blocks: &[IpBlock], addresses: &[IpAddress]) -> String {
-    let told = blocks.iter().filter_map(|block| block.status.as_ref());
-    let used: i64 = told.map(|status| status.used).sum();
+fn deletion_message(pool: &str, blocks: &[IpBlock], addresses: &[IpAddress]) -> String {
+    let reports = blocks.iter().filter_map(|block| block.status.as_ref());
+    let used: i64 = reports.map(|status| status.used).sum();
     let nodes: BTreeSet<&str> = blocks
         .iter()
         .map(|block| block.spec.owner.node.as_str())
         .collect();
     format!(
-        "being deleted; it goes once no pod has an address of it: {used} addresses are in use in {} blocks (nodes: {}), {} are IPAddress objects; `rdmanet addresses --pool {pool}` names the pods",
+        "being deleted; the pool is removed once no pod has an address of it: {used} addresses are in use in {} blocks (nodes: {}), {} are IPAddress objects; `rdmanet addresses --pool {pool}` names the pods",
         blocks.len(),
-        some_of(&nodes),
+        first_names(&nodes),
         addresses.len()
     )
 }
 
-/// Joins `names` for a sentence. Of many names, only the first few appear.
-fn some_of(names: &BTreeSet<&str>) -> String {
-    let first: Vec<&str> = names.iter().copied().take(NAMED).collect();
-    match (first.as_slice(), names.len().saturating_sub(NAMED)) {
+/// Joins `names` for a message. Of many names, only the first few appear.
+fn first_names(names: &BTreeSet<&str>) -> String {
+    let first: Vec<&str> = names.iter().copied().take(MAX_NAMES).collect();
+    match (first.as_slice(), names.len().saturating_sub(MAX_NAMES)) {
         ([], _) => "none".to_owned(),
         (first, 0) => first.join(", "),
         (first, more) => format!("{} and {more} more", first.join(", ")),

@@ -21,7 +21,7 @@ fn pool() -> IpPool {
 #[test]
 fn the_size_and_the_free_addresses_of_a_pool_are_served_while_it_exists() {
     let metrics = Metrics::default().registered();
-    metrics.pool_is(&pool());
+    metrics.set_pool(&pool());
     let text = metrics.text();
     for line in [
         "rdmanet_pool_addresses{pool=\"rail0\"} 254",
@@ -32,10 +32,10 @@ fn the_size_and_the_free_addresses_of_a_pool_are_served_while_it_exists() {
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
-    metrics.forget_pools();
+    metrics.clear_pools();
     assert!(!metrics.text().contains("rail0"));
-    metrics.pool_is(&pool());
-    metrics.pool_gone(&pool());
+    metrics.set_pool(&pool());
+    metrics.remove_pool(&pool());
     let text = metrics.text();
     assert!(!text.contains("rail0"), "{text}");
     assert!(text.contains("rdmanet_build_info{version="), "{text}");

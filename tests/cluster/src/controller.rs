@@ -99,7 +99,7 @@ impl Controller {
 
     /// How often it has logged that it listens.
     fn starts(&self) -> usize {
-        self.log().matches("the controller listens").count()
+        self.log().matches("serving metrics and health").count()
     }
 
     /// Its name among the replicas.

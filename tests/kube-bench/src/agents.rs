@@ -34,7 +34,7 @@ pub async fn controller(server: &Server, more: &[&str], supervisor: &Supervisor)
     let token = cluster::identity::controller_token(&server.admin().await, "rdmanet-controller-bench").await;
     let flags = ["rdmanet-controller", "--identity", "bench"];
     let config = ControllerFlags::parse_from(flags.iter().chain(more)).config;
-    controller::daemon::begin(config, client(server.config_with(&token)).await, supervisor);
+    controller::daemon::start(config, client(server.config_with(&token)).await, supervisor);
 }
 
 /// A client of the administrator's that outlasts long pauses: kube's own breaks where it is used again after five minutes.

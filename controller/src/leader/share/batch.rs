@@ -4,11 +4,11 @@
 //! Once a block is shared, its owner no longer allocates from it locally, and each address costs every node requests to
 //! the API server. So few blocks are shared at a time:
 //!
-//! - The first wish is answered with one block.
-//! - Each later wish is answered with the addresses that last for [`LASTS`] at the rate at which the last batch was used
+//! - The first request is answered with one block.
+//! - Each later request is answered with the addresses that last for [`BATCH_DURATION`] at the rate at which the last batch was used
 //!   up, but with at most twice that batch.
 //!
-//! Each wish shows that all addresses shared before are used up. So about as many addresses are shared in vain as were
+//! Each request shows that all addresses shared before are used up. So about as many addresses are shared in vain as were
 //! needed. Blocks that were asked for and not shared do not count for the rate: their owners had nothing to share, or
 //! take their time.
 
@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 /// How long a batch should last: about as long as the kubelet waits before it retries a pod.
-const LASTS: Duration = Duration::from_secs(10);
+const BATCH_DURATION: Duration = Duration::from_secs(10);
 
 /// A block that its owner can share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,16 +31,16 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Whether the owner may still share the block: it has been asked for less than `patience`, and its last report shows
+    /// Whether the owner may still share the block: it was asked less than `timeout` ago, and its last report shows
     /// free addresses.
-    pub(super) fn is_awaited(&self, patience: Duration) -> bool {
-        self.free > 0 && self.asked.is_some_and(|asked| asked < patience)
+    pub(super) fn is_awaited(&self, timeout: Duration) -> bool {
+        self.free > 0 && self.asked.is_some_and(|asked| asked < timeout)
     }
 }
 
 /// The last batch that was asked for, and its age.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Last<'a> {
+pub(super) struct LastBatch<'a> {
     /// The blocks, each with the free addresses that its owner had reported.
     pub(super) blocks: &'a [(String, u64)],
     pub(super) age: Duration,
@@ -52,19 +52,19 @@ struct Outcome {
     /// The blocks are shared, or their owners are gone.
     shared: u64,
     /// The owners may still share the blocks.
-    due: u64,
+    pending: u64,
     /// The owners have reported that no address is free.
     declined: u64,
 }
 
-impl Last<'_> {
+impl LastBatch<'_> {
     fn outcome(&self, candidates: &[Candidate]) -> Outcome {
         let mut outcome = Outcome::default();
         for (name, addresses) in self.blocks {
             let part = match candidates.iter().find(|one| one.name == *name) {
                 None => &mut outcome.shared,
                 Some(one) if one.free == 0 => &mut outcome.declined,
-                Some(_) => &mut outcome.due,
+                Some(_) => &mut outcome.pending,
             };
             *part = part.saturating_add(*addresses);
         }
@@ -72,26 +72,26 @@ impl Last<'_> {
     }
 }
 
-/// The blocks to ask for if there is a wish and no shared address is left, those with the most free addresses first.
-/// Returns none while most of the last batch is still expected from owners that were asked less than `haste` ago. An
+/// The blocks to ask for if there is a request and no shared address is left, those with the most free addresses first.
+/// Returns none while most of the last batch is still expected from owners that were asked less than `timeout` ago. An
 /// owner that takes longer does not delay the others.
 pub(super) fn next<'c>(
     candidates: &'c [Candidate],
-    last: Option<&Last<'_>>,
-    haste: Duration,
+    last: Option<&LastBatch<'_>>,
+    timeout: Duration,
 ) -> Vec<&'c Candidate> {
     let outcome = last.map(|last| last.outcome(candidates)).unwrap_or_default();
-    let coming = candidates.iter().filter(|one| one.is_awaited(haste));
+    let coming = candidates.iter().filter(|one| one.is_awaited(timeout));
     let coming = coming.map(|one| one.free).fold(0, u64::saturating_add);
     if coming > 0 && coming >= outcome.shared {
         return Vec::new();
     }
     let wanted = match last {
         None => 1,
-        Some(last) if outcome.shared > outcome.due => lasting(outcome.shared, last.age),
+        Some(last) if outcome.shared > outcome.pending => addresses_for_duration(outcome.shared, last.age),
         Some(_) => outcome
             .shared
-            .saturating_add(outcome.due)
+            .saturating_add(outcome.pending)
             .saturating_add(outcome.declined),
     };
     let mut fresh: Vec<&Candidate> = candidates
@@ -110,9 +110,9 @@ pub(super) fn next<'c>(
         .collect()
 }
 
-/// The number of addresses that last for [`LASTS`] if `addresses` were used up in `age`: at most twice `addresses`.
-fn lasting(addresses: u64, age: Duration) -> u64 {
-    let wanted = u128::from(addresses) * LASTS.as_millis() / age.as_millis().max(1);
+/// The number of addresses that last for [`BATCH_DURATION`] if `addresses` were used up in `age`: at most twice `addresses`.
+fn addresses_for_duration(addresses: u64, age: Duration) -> u64 {
+    let wanted = u128::from(addresses) * BATCH_DURATION.as_millis() / age.as_millis().max(1);
     let most = addresses.saturating_mul(2);
     u64::try_from(wanted).unwrap_or(u64::MAX).clamp(1, most.max(1))
 }

@@ -6,17 +6,17 @@ use serde_json::json;
 fn a_fallback_that_is_not_there_is_named() {
     let spec = json!({ "ranges": [{ "subnet": "10.1.0.0/24" }], "fallback": ["spare", "misspelt"] });
     let ground = api::testing::of("rail0", &spec).unwrap();
-    let found = missing(&ground, |name| name == "spare");
+    let found = missing_fallback(&ground, |name| name == "spare");
     assert!(found.holds && found.reason == reason::NO_SUCH_POOL);
     assert!(found.message.contains("spec.fallback"), "{}", found.message);
     assert!(found.message.contains(": misspelt;"), "{}", found.message);
-    assert!(!missing(&ground, |_| true).holds);
+    assert!(!missing_fallback(&ground, |_| true).holds);
 }
 
 #[test]
 fn of_many_names_a_sentence_has_the_first_few() {
     let names = ["a", "b", "c", "d", "e", "f", "g"];
-    let some = |count: usize| some_of(&names[..count].iter().copied().collect());
+    let some = |count: usize| first_names(&names[..count].iter().copied().collect());
     assert_eq!(some(0), "none");
     assert_eq!(some(5), "a, b, c, d, e");
     assert_eq!(some(7), "a, b, c, d, e and 2 more");
@@ -26,13 +26,13 @@ fn of_many_names_a_sentence_has_the_first_few() {
 fn a_condition_keeps_the_time_of_its_last_turn() {
     let mut conditions = Vec::new();
     assert!(
-        !set(&mut conditions, &finding(READY, false, "A", ""), Some(1)),
+        !set(&mut conditions, &condition(READY, false, "A", ""), Some(1)),
         "nothing begins"
     );
-    assert!(set(&mut conditions, &finding(READY, true, "B", ""), Some(2)));
+    assert!(set(&mut conditions, &condition(READY, true, "B", ""), Some(2)));
     let turned = conditions[0].last_transition_time.clone();
     assert!(
-        set(&mut conditions, &finding(READY, true, "C", "more"), Some(3)),
+        set(&mut conditions, &condition(READY, true, "C", "more"), Some(3)),
         "another reason"
     );
     assert_eq!(conditions.len(), 1);
@@ -40,7 +40,7 @@ fn a_condition_keeps_the_time_of_its_last_turn() {
     assert_eq!(conditions[0].observed_generation, Some(3));
     assert!(!set(
         &mut conditions,
-        &finding(READY, true, "C", "other words"),
+        &condition(READY, true, "C", "other words"),
         Some(3)
     ));
 }

@@ -41,7 +41,9 @@ fn asked_for(blocks: &[(&str, u64)], millis: u64) -> Batch {
 
 fn names(candidates: &[Candidate], batch: impl Into<Option<Batch>>) -> Vec<String> {
     let batch = batch.into();
-    let last = batch.as_ref().map(|(blocks, age)| Last { blocks, age: *age });
+    let last = batch
+        .as_ref()
+        .map(|(blocks, age)| LastBatch { blocks, age: *age });
     let chosen = next(candidates, last.as_ref(), HASTE);
     chosen.into_iter().map(|one| one.name.clone()).collect()
 }

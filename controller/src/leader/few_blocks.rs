@@ -5,8 +5,8 @@
 //!
 //! Invariant: the numbers of a finding are those of the spec in force. The count of nodes is at most `--mirror` old.
 
-use super::Keeper;
-use super::status::{Finding, finding};
+use super::Leader;
+use super::status::{ConditionState, condition};
 use api::grid::Grid;
 use api::ground::Ground;
 use api::pool::condition::FEW_BLOCKS;
@@ -20,20 +20,20 @@ use std::time::{Duration, Instant};
 /// The number of nodes that each pool selects, with the number of the spec and the time of the count. Counting compares a
 /// selector with the labels of all nodes.
 #[derive(Default)]
-pub(super) struct Selected(HashMap<String, (i64, Instant, u128)>);
+pub(super) struct NodeCounts(HashMap<String, (i64, Instant, u128)>);
 
-impl Selected {
+impl NodeCounts {
     /// Forgets a pool.
     pub(super) fn forget(&mut self, pool: &str) {
         self.0.remove(pool);
     }
 
-    /// The number of nodes for the spec in force, counted again if the last count is older than `most`.
-    fn of(&mut self, ground: &Ground, most: Duration, count: impl FnOnce() -> u128) -> u128 {
+    /// The number of nodes for the spec in force, counted again if the last count is older than `max_age`.
+    fn of(&mut self, ground: &Ground, max_age: Duration, count: impl FnOnce() -> u128) -> u128 {
         let name = ground.name.as_str();
         let known = self.0.get(name);
         if let Some((_, _, nodes)) =
-            known.filter(|(number, at, _)| *number == ground.generation && at.elapsed() < most)
+            known.filter(|(number, at, _)| *number == ground.generation && at.elapsed() < max_age)
         {
             return *nodes;
         }
@@ -44,12 +44,12 @@ impl Selected {
     }
 }
 
-impl Keeper {
+impl Leader {
     /// What [`few_blocks`] finds; none before the API server has sent any Node.
-    pub(super) fn compare_with_nodes(&mut self, ground: &Ground) -> Option<Finding> {
-        let sight = self.sight.clone().filter(|sight| !sight.nodes.is_empty())?;
-        let nodes = self.selected.of(ground, self.context.config.mirror, || {
-            let all = sight.nodes.state();
+    pub(super) fn compare_with_nodes(&mut self, ground: &Ground) -> Option<ConditionState> {
+        let caches = self.caches.clone().filter(|caches| !caches.nodes.is_empty())?;
+        let nodes = self.node_counts.of(ground, self.context.config.mirror, || {
+            let all = caches.nodes.state();
             let Some(selector) = ground.spec.node_selector.clone() else {
                 return all.len() as u128;
             };
@@ -64,13 +64,13 @@ impl Keeper {
 }
 
 /// The condition [`FEW_BLOCKS`] of a pool that selects this many `nodes`.
-fn few_blocks(ground: &Ground, nodes: u128) -> Finding {
+fn few_blocks(ground: &Ground, nodes: u128) -> ConditionState {
     let short = ground.grids.iter().filter(|grid| grid.blocks() < nodes);
     let Some(grid) = short
         .min_by_key(|grid| grid.blocks())
         .filter(|_| ground.has_blocks())
     else {
-        return finding(FEW_BLOCKS, false, reason::NONE, "");
+        return condition(FEW_BLOCKS, false, reason::NONE, "");
     };
     let (blocks, size) = (grid.blocks(), 1_u128 << grid.shift());
     let family = grid.family();
@@ -79,7 +79,7 @@ fn few_blocks(ground: &Ground, nodes: u128) -> Finding {
         nodes - blocks,
         remedy(ground, grid, nodes)
     );
-    finding(FEW_BLOCKS, true, reason::FEWER_BLOCKS_THAN_NODES, &message)
+    condition(FEW_BLOCKS, true, reason::FEWER_BLOCKS_THAN_NODES, &message)
 }
 
 fn remedy(ground: &Ground, grid: &Grid, nodes: u128) -> String {

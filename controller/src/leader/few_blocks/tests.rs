@@ -2,7 +2,7 @@
 use super::*;
 use serde_json::{Value, json};
 
-fn found(spec: &Value, nodes: u128) -> Finding {
+fn found(spec: &Value, nodes: u128) -> ConditionState {
     few_blocks(&api::testing::of("rail0", spec).unwrap(), nodes)
 }
 
@@ -66,11 +66,11 @@ fn nodes_are_counted_again_after_an_edit_and_after_a_while() {
     let ground = api::testing::ground();
     let mut edited = ground.clone();
     edited.generation = 4;
-    let (mut selected, hour) = (Selected::default(), Duration::from_secs(3600));
-    assert_eq!(selected.of(&ground, hour, || 5), 5);
-    assert_eq!(selected.of(&ground, hour, || 6), 5);
-    assert_eq!(selected.of(&edited, hour, || 7), 7);
-    assert_eq!(selected.of(&edited, Duration::ZERO, || 8), 8);
-    selected.forget("rail0");
-    assert_eq!(selected.of(&edited, hour, || 9), 9);
+    let (mut counts, hour) = (NodeCounts::default(), Duration::from_secs(3600));
+    assert_eq!(counts.of(&ground, hour, || 5), 5);
+    assert_eq!(counts.of(&ground, hour, || 6), 5);
+    assert_eq!(counts.of(&edited, hour, || 7), 7);
+    assert_eq!(counts.of(&edited, Duration::ZERO, || 8), 8);
+    counts.forget("rail0");
+    assert_eq!(counts.of(&edited, hour, || 9), 9);
 }

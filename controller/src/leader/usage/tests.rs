@@ -54,11 +54,11 @@ fn an_address_counts_once_whether_its_node_tells_of_it_or_not() {
         address("10.1.0.251", "10.1.0.240/28", "a", "Kept"),
         address("10.1.0.252", "10.1.0.240/28", "c", "Orphaned"),
     ];
-    let numbers = Numbers::of(&ground, &blocks, &addresses);
+    let numbers = Usage::of(&ground, &blocks, &addresses);
     assert_eq!(numbers.counters.used, 3 + 2);
     // The same address on another node is not in the store that counts for this block.
     let elsewhere = [address("10.1.0.9", "10.1.0.0/28", "b", "Bound")];
-    assert_eq!(Numbers::of(&ground, &blocks, &elsewhere).counters.used, 3 + 1);
+    assert_eq!(Usage::of(&ground, &blocks, &elsewhere).counters.used, 3 + 1);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn the_oldest_attachment_may_have_an_object() {
         &json!({ "used": 1, "free": 14, "oldest": LATE }),
     )];
     let oldest = |addresses: &[IpAddress]| {
-        let numbers = Numbers::of(&ground, &blocks, addresses);
+        let numbers = Usage::of(&ground, &blocks, addresses);
         serde_json::to_value(numbers.counters.oldest).unwrap()
     };
     assert_eq!(oldest(&NOBODY), LATE);
@@ -95,11 +95,11 @@ fn reserved_addresses_in_use_exhaust_no_pool_without_blocks() {
         address(&ip, &format!("{ip}/32"), "a", "Bound")
     };
     let mut addresses: Vec<IpAddress> = [1, 2, 3, 4].map(bound).into();
-    let numbers = Numbers::of(&ground, &[], &addresses);
+    let numbers = Usage::of(&ground, &[], &addresses);
     assert_eq!((numbers.counters.used, numbers.counters.free), (4, 2));
     assert!(!numbers.is_exhausted);
     addresses.extend([5, 6].map(bound));
-    assert!(Numbers::of(&ground, &[], &addresses).is_exhausted);
+    assert!(Usage::of(&ground, &[], &addresses).is_exhausted);
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn a_block_that_exclusions_cover_is_not_outside_the_ranges() {
     }));
     let living = || json!({ "used": 2, "free": 0, "excluded": 2 });
     let covered = [block("10.1.0.0/28", "a", "Draining", &living())];
-    let numbers = Numbers::of(&ground, &covered, &NOBODY);
+    let numbers = Usage::of(&ground, &covered, &NOBODY);
     assert_eq!((numbers.excluded, numbers.outside), (2, 0));
     let outside = [block("10.2.0.0/28", "a", "Draining", &living())];
-    let numbers = Numbers::of(&ground, &outside, &NOBODY);
+    let numbers = Usage::of(&ground, &outside, &NOBODY);
     assert_eq!((numbers.excluded, numbers.outside), (0, 1));
 }
 
@@ -123,7 +123,7 @@ fn what_is_left_is_in_no_block_in_active_ones_or_in_shared_ones() {
     }));
     let full = || json!({ "used": 15, "free": 0 });
     let active = block("10.1.0.0/28", "a", "Active", &full());
-    let one = Numbers::of(&ground, std::slice::from_ref(&active), &NOBODY);
+    let one = Usage::of(&ground, std::slice::from_ref(&active), &NOBODY);
     assert_eq!(
         (one.counters.size, one.counters.free, one.counters.blocks),
         (30, 15, 1)
@@ -134,16 +134,16 @@ fn what_is_left_is_in_no_block_in_active_ones_or_in_shared_ones() {
         .map(|last| address(&format!("10.1.0.{last}"), "10.1.0.16/28", "b", "Bound"))
         .collect();
     let both = [active.clone(), shared];
-    let all = Numbers::of(&ground, &both, &taken);
+    let all = Usage::of(&ground, &both, &taken);
     assert_eq!((all.counters.used, all.counters.free), (30, 0));
     let with_room = block("10.1.0.0/28", "a", "Active", &json!({ "used": 5, "free": 10 }));
-    let room = Numbers::of(&ground, &[with_room], &NOBODY);
+    let room = Usage::of(&ground, &[with_room], &NOBODY);
     assert_eq!((room.counters.free, room.counters.unclaimed), (25, 15));
     assert!(all.is_exhausted);
-    assert!(!Numbers::of(&ground, &both, &taken[1..]).is_exhausted);
+    assert!(!Usage::of(&ground, &both, &taken[1..]).is_exhausted);
     let untold = [active, block("10.1.0.16/28", "b", "Active", &Value::Null)];
     assert!(
-        !Numbers::of(&ground, &untold, &NOBODY).is_exhausted,
+        !Usage::of(&ground, &untold, &NOBODY).is_exhausted,
         "it may have some"
     );
 }

@@ -16,9 +16,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A pool in numbers.
+/// The utilization of a pool.
 #[derive(Debug)]
-pub(super) struct Numbers {
+pub(super) struct Usage {
     pub(super) counters: Counters,
     /// No free address is left, neither in blocks nor outside.
     pub(super) is_exhausted: bool,
@@ -30,7 +30,7 @@ pub(super) struct Numbers {
 
 /// The blocks of a pool.
 #[derive(Default)]
-struct OfBlocks {
+struct BlockTotals {
     blocks: i64,
     used: i64,
     /// Free addresses in these blocks.
@@ -44,7 +44,7 @@ struct OfBlocks {
 
 /// The objects of a pool's addresses.
 #[derive(Default)]
-struct OfObjects {
+struct AddressTotals {
     /// Address objects that no block's owner counts.
     used: i64,
     /// Address objects that take a usable address of a pool without blocks.
@@ -75,12 +75,12 @@ pub(super) fn free_of_shared(ground: &Ground, block: &IpBlock, addresses: &[impl
     grid.usable(cell).minus(&taken).count()
 }
 
-impl Numbers {
-    /// The numbers of the pool in force with its `blocks`. `addresses` may contain objects of other pools.
+impl Usage {
+    /// The utilization of the pool in force with its `blocks`. `addresses` may contain objects of other pools.
     pub(super) fn of(ground: &Ground, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
         let (inside, objects) = (
-            OfBlocks::of(ground, blocks, addresses),
-            OfObjects::of(ground, blocks, addresses),
+            BlockTotals::of(ground, blocks, addresses),
+            AddressTotals::of(ground, blocks, addresses),
         );
         let all = ground.grids.iter().map(Grid::addresses);
         let unclaimed = all
@@ -89,10 +89,10 @@ impl Numbers {
             .saturating_sub(objects.taken);
         Self {
             counters: Counters {
-                size: clip(ground.size()),
+                size: saturate(ground.size()),
                 used: inside.used.saturating_add(objects.used),
-                free: clip(unclaimed).saturating_add(inside.free),
-                unclaimed: clip(unclaimed),
+                free: saturate(unclaimed).saturating_add(inside.free),
+                unclaimed: saturate(unclaimed),
                 blocks: inside.blocks,
                 oldest: inside.oldest.into_iter().chain(objects.oldest).min(),
             },
@@ -103,7 +103,7 @@ impl Numbers {
     }
 }
 
-impl OfBlocks {
+impl BlockTotals {
     fn of(ground: &Ground, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
         let mut all = Self::default();
         for block in blocks {
@@ -135,17 +135,17 @@ impl OfBlocks {
         let usable = grid.map_or(0, |grid| grid.usable(cell).count());
         self.claimed = self.claimed.saturating_add(usable);
         let free = match (&block.status, block.spec.state) {
-            (_, BlockState::Shared) => clip(free_of_shared(ground, block, addresses)),
+            (_, BlockState::Shared) => saturate(free_of_shared(ground, block, addresses)),
             (Some(status), BlockState::Active) => status.free,
             // There is no report yet. All usable addresses were free when the block was claimed.
-            (None, BlockState::Active) => clip(usable),
+            (None, BlockState::Active) => saturate(usable),
             (_, BlockState::Draining | BlockState::Orphaned) => 0,
         };
         self.free = self.free.saturating_add(free);
     }
 }
 
-impl OfObjects {
+impl AddressTotals {
     fn of(ground: &Ground, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
         let unshared = blocks
             .iter()
@@ -168,21 +168,21 @@ impl OfObjects {
                 continue;
             }
             all.used = all.used.saturating_add(1);
-            all.taken += u128::from(!ground.has_blocks() && is_for_any(ground, &spec.address));
+            all.taken += u128::from(!ground.has_blocks() && is_allocatable(ground, &spec.address));
         }
         all
     }
 }
 
-/// Whether the address is a usable one, which the pool allocates to any pod, and not a reserved one.
-fn is_for_any(ground: &Ground, address: &str) -> bool {
+/// Whether the pool allocates the address to any pod. Reserved and excluded addresses are not allocatable.
+fn is_allocatable(ground: &Ground, address: &str) -> bool {
     address
         .parse()
         .is_ok_and(|ip: IpAddr| ground.ranges.usable(Family::of(ip)).contains(bits(ip)))
 }
 
-/// The number in the type of an object's field.
-pub(super) fn clip(number: u128) -> i64 {
+/// The number in the type of an object's field; too large numbers become the maximum.
+pub(super) fn saturate(number: u128) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A block or an address of a gone node. Both pass on the same way.
+//! An orphan: a block or an address of a gone node. Both are marked, wait for the quarantine, and are freed.
 
-use super::Scene;
+use super::Inputs;
 use crate::config::Config;
 use crate::context::Context;
 use api::cluster::{Trouble, Written, let_go, remove, swap};
@@ -14,19 +14,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A block or an address of a gone node.
-pub(super) enum Left {
+pub(super) enum Orphan {
     Block(Arc<IpBlock>),
     Address(Arc<IpAddress>),
 }
 
-impl Left {
+impl Orphan {
     /// All blocks and addresses of nodes that seem gone, sorted by the name of the node.
-    pub(super) fn all(scene: &Scene) -> Vec<Self> {
-        let blocks = scene.sight.blocks.state().into_iter().map(Self::Block);
-        let addresses = scene.addresses.iter().cloned().map(Self::Address);
+    pub(super) fn all(inputs: &Inputs) -> Vec<Self> {
+        let blocks = inputs.caches.blocks.state().into_iter().map(Self::Block);
+        let addresses = inputs.addresses.iter().cloned().map(Self::Address);
         let mut all: Vec<Self> = blocks
             .chain(addresses)
-            .filter(|left| scene.sight.seems_gone(left.node()))
+            .filter(|orphan| inputs.caches.seems_gone(orphan.node()))
             .collect();
         all.sort_by(|a, b| a.node().node.cmp(&b.node().node));
         all
@@ -87,8 +87,8 @@ impl Left {
         }
     }
 
-    /// How long the object must be unchanged before it may be freed; `None` if only a person may free it.
-    pub(super) fn waits(&self, config: &Config) -> Option<Duration> {
+    /// How long the object must be unchanged before it may be freed; `None` if only an administrator may free it.
+    pub(super) fn wait(&self, config: &Config) -> Option<Duration> {
         let quarantine = self.quarantine(config);
         if self.in_use() {
             quarantine.in_use
@@ -113,7 +113,7 @@ impl Left {
                 tracing::warn!(
                     block = after.name_any(),
                     node,
-                    "the node of the block is gone: it is given to nobody for the quarantine"
+                    "a block is orphaned: its node is gone; the quarantine begins"
                 );
                 after.resource_version()
             }
@@ -126,7 +126,7 @@ impl Left {
                 tracing::warn!(
                     address = after.name_any(),
                     node,
-                    "the node of the address is gone: it is given to nobody for the quarantine"
+                    "an address is orphaned: its node is gone; the quarantine begins"
                 );
                 after.resource_version()
             }
@@ -136,20 +136,20 @@ impl Left {
 
     /// Deletes the object, if the API server still has the version that was read. An address with a holder becomes `Kept`
     /// instead.
-    pub(super) async fn end(&self, context: &Context) -> Result<Written<()>, Trouble> {
+    pub(super) async fn free(&self, context: &Context) -> Result<Written<()>, Trouble> {
         let node = &self.node().node;
         match self {
             Self::Block(block) => {
                 let written = remove(&context.cluster.blocks, block).await?;
                 if written == Written::Done(()) {
                     let evidence = "its Node is gone, no pod is bound to a node of that name, and no client has changed it for a quarantine";
-                    let seconds = self.waits(&context.config).map(|time| time.as_secs());
+                    let seconds = self.wait(&context.config).map(|time| time.as_secs());
                     tracing::warn!(
                         block = block.name_any(),
                         node,
                         seconds,
                         evidence,
-                        "the block is free"
+                        "freed an orphaned block"
                     );
                 }
                 Ok(written)
@@ -162,7 +162,7 @@ impl Left {
                         address = address.name_any(),
                         node,
                         kept,
-                        "the node of the address is gone for a quarantine: nobody has it"
+                        "freed an orphaned address"
                     );
                 }
                 Ok(written)

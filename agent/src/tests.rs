@@ -46,7 +46,7 @@ fn constants(source: &str, module: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_condition_and_its_reasons_are_explained() {
+fn the_docs_explain_every_pool_condition_and_its_reasons() {
     let source = include_str!("../../api/src/pool/status.rs");
     assert_eq!(
         column(OPERATE, "Conditions of a pool", 0),
@@ -59,7 +59,7 @@ fn every_condition_and_its_reasons_are_explained() {
 }
 
 #[test]
-fn the_condition_of_a_node_and_its_reasons_are_explained() {
+fn the_docs_explain_the_node_condition_and_its_reasons() {
     let source = include_str!("../../api/src/links.rs");
     let heading = "Condition of a node";
     assert_eq!(column(OPERATE, heading, 0), constants(source, "kind"));
@@ -67,7 +67,7 @@ fn the_condition_of_a_node_and_its_reasons_are_explained() {
 }
 
 #[test]
-fn every_event_is_explained() {
+fn the_docs_explain_every_event() {
     let mut reasons = constants(include_str!("../../api/src/pool/status.rs"), "reason");
     // Reasons of conditions that have ended; no Event has them.
     for quiet in ["None", "Room"] {
@@ -78,7 +78,7 @@ fn every_event_is_explained() {
 }
 
 #[test]
-fn every_metric_is_explained() {
+fn the_docs_explain_every_metric() {
     let served = |source: &str, prefix: &str| -> Vec<String> {
         let registered = source.split("all.register(").skip(1);
         registered
@@ -93,7 +93,7 @@ fn every_metric_is_explained() {
 }
 
 #[test]
-fn every_error_code_is_explained() {
+fn the_docs_explain_every_error_code() {
     let source = include_str!("../../common/src/cni/error.rs");
     let codes: BTreeSet<String> = source
         .lines()
@@ -109,7 +109,7 @@ fn every_error_code_is_explained() {
 }
 
 #[test]
-fn every_key_of_a_pool_is_explained() {
+fn the_docs_explain_every_key_of_a_pool() {
     let definition = serde_json::to_value(IpPool::crd()).unwrap();
     let spec = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     let mut keys = BTreeSet::new();

@@ -15,7 +15,7 @@ fn manifest(definition: &CustomResourceDefinition) -> (PathBuf, String) {
 }
 
 #[test]
-fn the_manifests_are_what_the_types_say() {
+fn the_crd_manifests_match_the_rust_types() {
     for (path, text) in definitions().iter().map(manifest) {
         if std::env::var_os("RDMANET_WRITE").is_some() {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -47,7 +47,7 @@ fn an_absent_member_of_a_pool_has_its_default() {
 }
 
 #[test]
-fn a_spec_that_was_accepted_reads_back_as_it_was() {
+fn an_accepted_spec_reads_back_unchanged() {
     let spec: IpPoolSpec = serde_json::from_value(serde_json::json!({
         "addressSpace": "rails",
         "ranges": [{ "subnet": "10.0.0.0/16", "start": "10.0.1.0", "gateway": "none", "exclude": ["10.0.2.0/24"] }],

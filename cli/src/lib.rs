@@ -109,12 +109,12 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn the_command_line_is_one_that_clap_accepts() {
+    fn the_command_line_definition_is_valid_for_clap() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn each_shell_gets_a_script_that_knows_the_commands() {
+    fn the_completion_script_of_each_shell_contains_the_commands() {
         for shell in ["bash", "zsh", "fish"] {
             let script = run(&Args::parse_from(["rdmanet", "completion", shell]))
                 .unwrap()

@@ -11,7 +11,7 @@ struct Line {
 }
 
 #[test]
-fn an_agent_looks_at_its_node_before_the_pod_garbage_collector_acts() {
+fn the_agent_reads_its_node_before_the_pod_garbage_collector_acts() {
     for flags in [&[][..], &["--quarantine", "24h"]] {
         let line = ["agent", "--node", "a"].iter().chain(flags);
         let config = Line::try_parse_from(line).unwrap().config;

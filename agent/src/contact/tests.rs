@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_agent_is_ready_when_pools_blocks_and_its_node_were_read() {
+fn the_agent_is_ready_once_it_has_read_pools_blocks_and_its_node() {
     let contact = Contact::default();
     assert_eq!(contact.complaints().len(), 3);
     contact.read(Source::Node);
@@ -20,7 +20,7 @@ fn an_agent_is_ready_when_pools_blocks_and_its_node_were_read() {
 }
 
 #[test]
-fn one_error_is_no_loss_and_errors_that_repeat_are() {
+fn a_source_counts_as_lost_only_after_repeated_errors() {
     let begun = Instant::now();
     let mut state = State {
         read: true,
@@ -36,7 +36,7 @@ fn one_error_is_no_loss_and_errors_that_repeat_are() {
 }
 
 #[test]
-fn a_source_without_errors_for_a_while_is_not_lost_any_more() {
+fn a_lost_source_recovers_after_a_period_without_errors() {
     let begun = Instant::now();
     let mut state = State {
         read: true,

@@ -3,14 +3,14 @@
 use super::*;
 
 #[test]
-fn a_pod_that_is_there_keeps_its_address_until_its_del() {
+fn an_existing_pod_keeps_its_address_until_its_del() {
     for namespace in [Namespace::Gone, Namespace::Replaced] {
         assert!(matches!(finding(namespace, &PodSight::There), Finding::Kept(_)));
     }
 }
 
 #[test]
-fn a_namespace_that_is_gone_tells_all_when_nobody_can_be_asked() {
+fn a_missing_netns_proves_an_address_unused_without_the_api_server() {
     let unknown = PodSight::Unknown("timeout".to_owned());
     let Finding::Unused(why) = finding(Namespace::Gone, &unknown) else {
         panic!("kept")
@@ -19,7 +19,7 @@ fn a_namespace_that_is_gone_tells_all_when_nobody_can_be_asked() {
 }
 
 #[test]
-fn the_evidence_names_namespace_and_pod() {
+fn the_reason_for_an_unused_address_names_the_netns_and_the_pod() {
     for (pod, word) in [
         (PodSight::Gone, "Pod object"),
         (PodSight::Another("uid-2".to_owned()), "uid-2"),

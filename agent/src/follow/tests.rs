@@ -36,7 +36,7 @@ fn meanings(events: &[Event<IpBlock>]) -> Vec<Meaning> {
 }
 
 #[test]
-fn a_block_that_is_not_there_when_its_watch_begins_is_gone() {
+fn a_block_missing_at_the_start_of_its_watch_is_gone() {
     assert_eq!(
         meanings(&[Event::Init, Event::InitDone]),
         [Meaning::Nothing, Meaning::Gone]
@@ -44,7 +44,7 @@ fn a_block_that_is_not_there_when_its_watch_begins_is_gone() {
 }
 
 #[test]
-fn a_block_is_there_until_it_is_deleted_and_there_again_when_it_is_made_again() {
+fn a_block_is_gone_once_deleted_and_exists_again_once_recreated() {
     let (init, done) = (Event::Init, Event::InitDone);
     let events = [
         init,
@@ -68,7 +68,7 @@ fn a_block_is_there_until_it_is_deleted_and_there_again_when_it_is_made_again() 
 }
 
 #[test]
-fn a_block_that_is_gone_when_its_watch_begins_anew_is_gone() {
+fn a_block_missing_after_a_restart_of_its_watch_is_gone() {
     let events = [
         Event::Init,
         Event::InitApply(block("n")),
@@ -80,7 +80,7 @@ fn a_block_that_is_gone_when_its_watch_begins_anew_is_gone() {
 }
 
 #[test]
-fn a_block_that_another_node_has_is_gone_for_this_one() {
+fn a_block_of_another_node_is_gone_for_this_node() {
     assert_eq!(
         meanings(&[
             Event::Init,
@@ -94,7 +94,7 @@ fn a_block_that_another_node_has_is_gone_for_this_one() {
 }
 
 #[test]
-fn a_cluster_that_grows_puts_off_the_next_list_of_all_its_nodes() {
+fn the_pause_between_lists_grows_with_the_cluster() {
     let (small, large) = (Duration::from_secs(600), Duration::from_secs(2000));
     let due = Due::by_and_by();
     let wait = |period| due.at(period).duration_since(due.last);
@@ -106,7 +106,7 @@ fn a_cluster_that_grows_puts_off_the_next_list_of_all_its_nodes() {
 }
 
 #[test]
-fn a_list_that_failed_is_made_again_soon_however_large_the_cluster() {
+fn a_failed_list_is_retried_soon_in_a_cluster_of_any_size() {
     let due = Due::in_about(Duration::from_secs(2));
     let wait = due.at(Duration::from_secs(3600)).duration_since(due.last);
     assert!(wait >= Duration::from_secs(1) && wait <= Duration::from_secs(3));
@@ -127,7 +127,7 @@ fn watches_leave_room_for_requests_on_their_connection() {
 }
 
 #[test]
-fn the_watch_of_a_deleted_block_is_over_once_no_claim_can_arrive_any_more() {
+fn the_watch_of_a_deleted_block_ends_once_no_claim_can_be_in_flight() {
     let mut watch = watch();
     let later = Instant::now() + UNSEEN;
     watch.meaning(&Event::Apply(block("n")), "n");

@@ -50,7 +50,7 @@ fn notes(before: &Link, now: &Link) -> Vec<(bool, &'static str, String)> {
 }
 
 #[test]
-fn ports_and_bonds_are_watched_and_what_pods_hang_on_them_is_not() {
+fn ports_and_bonds_are_watched_and_links_of_pods_are_not() {
     let ether = LinkLayerType::Ether;
     let infiniband = LinkLayerType::Infiniband;
     let watched = |layer, kind| read(&message("a", layer, kind, true), &Scope::Rdma).is_some();
@@ -80,7 +80,7 @@ fn the_active_port_of_a_bond_is_read() {
 }
 
 #[test]
-fn a_port_that_loses_carrier_is_a_warning_and_one_that_has_it_again_is_none() {
+fn a_lost_carrier_is_a_warning_event_and_a_returned_carrier_is_not() {
     let up = read(
         &message("ib0", LinkLayerType::Infiniband, None, true),
         &Scope::Rdma,
@@ -102,7 +102,7 @@ fn a_port_that_loses_carrier_is_a_warning_and_one_that_has_it_again_is_none() {
 }
 
 #[test]
-fn a_bond_that_fails_over_names_both_ports_and_one_without_a_port_says_so() {
+fn a_bond_event_names_the_ports_before_and_after_a_failover() {
     assert_eq!(
         notes(&bond(Some(4)), &bond(Some(5))),
         [(
@@ -123,12 +123,12 @@ fn a_bond_that_fails_over_names_both_ports_and_one_without_a_port_says_so() {
 }
 
 #[test]
-fn what_is_told_again_is_no_change() {
+fn a_repeated_link_state_is_no_change() {
     assert_eq!(notes(&bond(Some(4)), &bond(Some(4))), []);
 }
 
 #[test]
-fn a_link_that_is_set_down_has_lost_nothing() {
+fn a_link_set_down_by_an_administrator_causes_no_event() {
     let infiniband = LinkLayerType::Infiniband;
     let up = read(&message("ib0", infiniband, None, true), &Scope::Rdma).unwrap();
     let mut told = message("ib0", infiniband, None, false);
@@ -138,7 +138,7 @@ fn a_link_that_is_set_down_has_lost_nothing() {
 }
 
 #[test]
-fn a_link_that_is_named_is_watched_whatever_it_is() {
+fn a_link_that_matches_a_pattern_is_watched_whatever_its_kind() {
     let scope = "rail*".parse().unwrap();
     let watched = |name| {
         read(

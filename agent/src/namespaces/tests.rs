@@ -32,7 +32,7 @@ async fn names_are_returned_only_after_a_complete_list() {
 }
 
 #[tokio::test]
-async fn a_namespace_is_selected_by_the_labels_it_has_now() {
+async fn a_namespace_is_selected_by_its_current_labels() {
     let namespaces = Namespaces::default();
     for event in [
         Event::Init,

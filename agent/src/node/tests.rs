@@ -95,7 +95,7 @@ async fn write(stores: &Stores, wanted: PoolFile) -> Result<bool, Error> {
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_at_any_step_leaves_the_file_as_it_was_or_as_it_is_to_be() {
+async fn a_disk_error_at_any_step_leaves_the_old_or_the_new_pool_file() {
     let (before, after) = (file(&["10.1.0.0/28"]), file(&["10.1.0.0/28", "10.1.0.16/28"]));
     let mut failures = 0;
     for step in 0..100 {
@@ -141,7 +141,7 @@ async fn a_disk_that_fails_at_any_step_leaves_the_file_as_it_was_or_as_it_is_to_
 }
 
 #[tokio::test]
-async fn a_change_that_is_called_off_writes_nothing() {
+async fn a_cancelled_edit_of_the_pool_file_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let stores = Stores::new(dir.path().to_owned());
     let before = file(&["10.1.0.0/28"]);

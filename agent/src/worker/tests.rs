@@ -21,7 +21,7 @@ fn noted(version: u64, there: bool) -> Noted {
 }
 
 #[test]
-fn what_was_written_is_news_until_the_watch_tells_it() {
+fn a_written_block_overrides_the_watch_until_the_watch_reports_it() {
     assert!(noted(7, true).is_news(Some(6), MOMENT));
     assert!(noted(7, true).is_news(None, MOMENT));
     assert!(!noted(7, true).is_news(Some(7), MOMENT));
@@ -33,6 +33,6 @@ fn what_was_written_is_news_until_the_watch_tells_it() {
 /// The watch had reported the block and its deletion before this worker's next round. In a chaos run the block then stayed in a
 /// file without an object for ever.
 #[test]
-fn a_block_that_the_watch_never_tells_of_is_not_believed_in_for_ever() {
+fn a_written_block_that_the_watch_never_reports_is_forgotten() {
     assert!(!noted(7, true).is_news(None, TELLING));
 }

@@ -84,7 +84,7 @@ async fn sentence(answer: &'static str) -> String {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_is_named_with_its_reason_and_what_to_do() {
+async fn a_proxy_that_rejects_a_request_is_reported_with_reason_and_remedy() {
     let no = sentence("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno").await;
     let words = "the proxy PROXY/ refuses the way to api.invalid:6443: 403 Forbidden; let the proxy allow it";
     assert!(no.contains(words), "{no}");
@@ -107,7 +107,7 @@ async fn a_proxy_that_refuses_is_named_with_its_reason_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_is_not_there_is_named() {
+async fn an_unreachable_proxy_is_named_in_the_error() {
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -123,7 +123,7 @@ async fn a_proxy_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_cannot_be_used_is_named_before_anything_is_asked() {
+async fn an_unsupported_proxy_is_rejected_before_the_first_request() {
     let refused = new(behind("socks5://agent:secret@127.0.0.1:1080").await);
     let error = common::cni::error::causes(&refused.err().unwrap());
     assert!(error.contains("the proxy socks5://127.0.0.1:1080"), "{error}");

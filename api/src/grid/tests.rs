@@ -31,7 +31,7 @@ fn pairs() -> impl Strategy<Value = Vec<(u8, u8)>> {
 
 proptest! {
     #[test]
-    fn a_grid_has_the_blocks_that_dividing_each_address_finds(
+    fn a_grid_has_exactly_the_blocks_of_its_addresses(
         base in prop::sample::select(&BASES[..]), pairs in pairs(), shift in 0_u32..8
     ) {
         let grid = Grid::new(Family::V6, shift, usable(base, &pairs));
@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn the_blocks_share_out_every_address_once(
+    fn the_blocks_of_a_grid_contain_every_address_once(
         base in prop::sample::select(&BASES[..]), pairs in pairs(), shift in 0_u32..8
     ) {
         let usable = usable(base, &pairs);
@@ -83,7 +83,7 @@ fn a_block_is_named_after_its_space_its_first_address_and_its_size() {
 }
 
 #[test]
-fn an_address_is_named_after_its_space_and_itself() {
+fn an_address_object_is_named_after_its_space_and_its_address() {
     assert_eq!(
         address_name("default", "10.0.0.77".parse().unwrap()),
         "default-0a00004d"
@@ -95,7 +95,7 @@ fn an_address_is_named_after_its_space_and_itself() {
 }
 
 #[test]
-fn two_pools_with_one_block_size_cut_the_same_blocks() {
+fn two_pools_with_the_same_block_size_have_the_same_block_boundaries() {
     let grid =
         |first: u128, last: u128| Grid::new(Family::V4, 6, [Interval { first, last }].into_iter().collect());
     let (one, other) = (grid(10, 200), grid(70, 300));
@@ -107,7 +107,7 @@ fn two_pools_with_one_block_size_cut_the_same_blocks() {
 }
 
 #[test]
-fn a_whole_family_is_one_block_or_as_many_as_there_are_addresses() {
+fn a_whole_address_family_is_one_block_or_one_block_per_address() {
     let all = |last| [Interval { first: 0, last }].into_iter().collect::<IntervalSet>();
     let whole = Grid::new(Family::V6, 128, all(u128::MAX));
     assert_eq!(whole.blocks(), 1);

@@ -4,7 +4,7 @@ use crate::testing::{ground, of, pool};
 use serde_json::json;
 
 #[test]
-fn a_pool_has_what_its_ranges_leave() {
+fn a_pool_has_the_addresses_of_its_ranges_without_the_excluded_ones() {
     let ground = of(
         "rail0",
         &json!({
@@ -32,7 +32,7 @@ fn a_pool_has_what_its_ranges_leave() {
 }
 
 #[test]
-fn what_is_wrong_is_named_by_its_member() {
+fn the_error_of_an_invalid_pool_names_the_invalid_member() {
     for (spec, words) in [
         (
             json!({ "ranges": [{ "subnet": "10.1.0.0/40" }] }),
@@ -71,7 +71,7 @@ fn what_is_wrong_is_named_by_its_member() {
 }
 
 #[test]
-fn only_what_was_accepted_is_in_force() {
+fn only_the_accepted_spec_of_a_pool_is_in_force() {
     let mut edited = pool("rail0", &json!({ "ranges": [{ "subnet": "10.9.0.0/24" }] }));
     assert!(Ground::accepted(&edited).unwrap().is_none());
     let before = ground();
@@ -86,7 +86,7 @@ fn only_what_was_accepted_is_in_force() {
 }
 
 #[test]
-fn two_accepted_specs_never_have_one_number() {
+fn two_accepted_specs_never_have_the_same_generation() {
     let other = pool("rail0", &json!({ "ranges": [{ "subnet": "10.9.0.0/24" }] })).spec;
     let first = ground().spec;
     let mut status = crate::IpPoolStatus::default();
@@ -117,7 +117,7 @@ fn two_accepted_specs_never_have_one_number() {
 }
 
 #[test]
-fn a_node_keeps_half_a_block_free_for_each_that_is_warm() {
+fn a_node_keeps_half_a_block_of_free_addresses_for_each_warm_block() {
     let wanted = |size: i64, warm: i64| {
         let spec = json!({
             "ranges": [{ "subnet": "10.1.0.0/16" }], "blockSize": { "v4": size }, "warmBlocks": warm,
@@ -136,7 +136,7 @@ fn a_node_keeps_half_a_block_free_for_each_that_is_warm() {
 }
 
 #[test]
-fn the_file_says_what_the_plugin_goes_by() {
+fn the_pool_file_contains_the_settings_for_the_plugin() {
     let ground = of(
         "rail0",
         &json!({

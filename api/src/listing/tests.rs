@@ -22,7 +22,7 @@ fn cell(cidr: &str) -> Cell {
 }
 
 #[test]
-fn pools_that_cut_what_they_share_alike_are_both_listed() {
+fn overlapping_pools_with_the_same_block_size_are_both_listed() {
     let (one, two) = (ground("one", "10.1.0.0/24", 16), ground("two", "10.1.0.0/25", 16));
     let apart = ground("apart", "10.2.0.0/24", 32);
     let listing = judge(&space(&[&one, &apart]), &entry(&two));
@@ -32,7 +32,7 @@ fn pools_that_cut_what_they_share_alike_are_both_listed() {
 }
 
 #[test]
-fn a_pool_that_cuts_anothers_addresses_otherwise_is_not_listed() {
+fn an_overlapping_pool_with_another_block_size_is_not_listed() {
     let one = ground("one", "10.1.0.0/24", 16);
     let conflict = Listing::Conflict {
         pool: "one".to_owned(),
@@ -52,7 +52,7 @@ fn a_pool_that_cuts_anothers_addresses_otherwise_is_not_listed() {
 }
 
 #[test]
-fn a_stretch_stays_listed_while_a_block_lies_in_it() {
+fn a_removed_range_stays_listed_while_it_contains_a_block() {
     let shrunk = entry(&ground("one", "10.1.0.0/25", 16));
     let (inside, outside) = (cell("10.1.0.16/28"), cell("10.1.0.240/28"));
     assert_eq!(widened(shrunk.clone(), &[inside]), shrunk);
@@ -64,7 +64,7 @@ fn a_stretch_stays_listed_while_a_block_lies_in_it() {
 }
 
 #[test]
-fn an_edit_of_a_pool_keeps_what_was_noted_of_its_gone_nodes() {
+fn an_edited_pool_still_requires_probes_for_addresses_of_gone_nodes() {
     let mut before = entry(&ground("one", "10.1.0.0/24", 16));
     before.probe = true;
     let mut edited = entry(&ground("one", "10.1.0.0/25", 16));
@@ -78,7 +78,7 @@ fn an_edit_of_a_pool_keeps_what_was_noted_of_its_gone_nodes() {
 }
 
 #[test]
-fn a_claim_counts_only_as_the_space_lists_the_pool() {
+fn a_claim_counts_only_if_it_matches_the_listed_pool() {
     let one = ground("one", "10.1.0.0/24", 16);
     let grid = one.grid(Family::V4).unwrap();
     let admitted = |space: &AddressSpaceSpec| admits(space, &one, grid, cell("10.1.0.16/28"));
@@ -106,7 +106,7 @@ fn a_claim_counts_only_as_the_space_lists_the_pool() {
 }
 
 #[test]
-fn pools_have_addresses_in_common_where_a_subnet_of_one_lies_in_one_of_the_other() {
+fn two_pools_overlap_if_a_subnet_of_one_contains_a_subnet_of_the_other() {
     let spec = |subnets: &[&str]| -> IpPoolSpec {
         let ranges: Vec<_> = subnets
             .iter()

@@ -27,7 +27,7 @@ fn written(address: &IpAddress) -> serde_json::Value {
 }
 
 #[test]
-fn each_of_many_renewals_in_one_second_changes_what_the_api_server_stores() {
+fn each_of_many_renewals_in_one_second_changes_the_stored_object() {
     let mut now = address(None);
     for _ in 0..5 {
         let before = written(&now);
@@ -37,20 +37,20 @@ fn each_of_many_renewals_in_one_second_changes_what_the_api_server_stores() {
 }
 
 #[test]
-fn a_renewal_by_a_clock_that_is_behind_changes_it_too() {
+fn a_renewal_by_a_slow_clock_changes_the_stored_object() {
     let ahead = address(Some(Time(Timestamp::now() + SignedDuration::from_hours(1))));
     assert_ne!(written(&renewed(ahead.clone())), written(&ahead));
 }
 
 #[test]
-fn a_renewal_long_after_tells_the_time() {
+fn a_late_renewal_stores_the_current_time() {
     let long_ago = Timestamp::now() - SignedDuration::from_hours(1);
     let after = renewed(address(Some(Time(long_ago)))).spec.since.unwrap();
     assert!(Timestamp::now().duration_since(after.0) < SignedDuration::from_secs(5));
 }
 
 #[test]
-fn an_address_belongs_to_the_space_that_its_whole_name_says() {
+fn an_address_belongs_to_the_space_in_its_full_name() {
     let ip: IpAddr = "10.0.0.9".parse().unwrap();
     let mut address = address(None);
     for (space, other) in [

@@ -14,13 +14,13 @@ async fn later() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_there_counts_even_at_the_last_moment() {
+async fn a_response_just_before_the_deadline_still_counts() {
     let asked = until(Instant::now() + MOMENT, limited(async { 7 })).await;
     assert_eq!(asked, Ok(7));
 }
 
 #[tokio::test]
-async fn a_request_for_a_question_is_given_up_when_its_time_is_over() {
+async fn an_api_request_for_a_plugin_times_out_at_the_deadline_of_the_plugin() {
     let begun = Instant::now();
     let asked = until(begun + GRACE, limited(pending::<()>())).await;
     assert!(matches!(asked, Err(Impatience::GivenUp(_))), "{asked:?}");
@@ -28,7 +28,7 @@ async fn a_request_for_a_question_is_given_up_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn all_requests_for_a_question_have_one_end() {
+async fn all_api_requests_for_one_plugin_request_share_one_deadline() {
     let asked = AtomicU32::new(0);
     let request = || {
         limited(async {
@@ -46,7 +46,7 @@ async fn all_requests_for_a_question_have_one_end() {
 }
 
 #[tokio::test]
-async fn work_that_nobody_waits_for_is_not_given_up_before_its_time() {
+async fn background_work_does_not_time_out_early() {
     let asked = limited(async {
         later().await;
         7
@@ -58,7 +58,7 @@ async fn work_that_nobody_waits_for_is_not_given_up_before_its_time() {
 }
 
 #[tokio::test]
-async fn who_is_in_the_way_has_a_moment_left_for_everything() {
+async fn background_work_has_one_grace_period_once_a_plugin_waits() {
     let hurry = Hurry::default();
     let begun = Instant::now();
     let work = hurry.concerning(async { (limited(pending::<()>()).await, limited(later()).await) });
@@ -80,14 +80,14 @@ async fn who_is_in_the_way_has_a_moment_left_for_everything() {
 }
 
 #[tokio::test]
-async fn what_an_api_server_that_is_well_answers_is_heard_though_somebody_waits() {
+async fn a_healthy_api_server_is_used_while_a_plugin_waits() {
     let hurry = Hurry::default();
     hurry.tell();
     assert_eq!(hurry.concerning(limited(later())).await, Ok(()));
 }
 
 #[tokio::test]
-async fn an_agent_that_stops_waits_a_moment_for_what_is_under_way() {
+async fn a_stopping_agent_waits_a_moment_for_requests_in_flight() {
     let stop = CancellationToken::new();
     stop.cancel();
     assert_eq!(until_stopped(&stop, limited(later())).await, Ok(()));

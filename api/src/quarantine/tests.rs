@@ -27,7 +27,7 @@ fn a_quarantine_below_two_minutes_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn tests_may_be_quick_and_even_they_need_a_quarantine() {
+fn a_test_may_shorten_the_quarantine_but_not_to_zero() {
     let quick = |time| {
         let short_for_tests = true;
         Quarantines {
@@ -41,7 +41,7 @@ fn tests_may_be_quick_and_even_they_need_a_quarantine() {
 }
 
 #[test]
-fn what_was_in_use_is_not_free_before_what_was_not() {
+fn a_shorter_quarantine_for_blocks_in_use_is_rejected() {
     let why = told("10m", "5m").require().unwrap_err();
     assert!(why.contains("--quarantine-in-use 5m is too short"), "{why}");
     assert_eq!(told("10m", "24h").require(), Ok(()));

@@ -7,14 +7,14 @@ fn taken(limits: &mut Limits, object: &str, tries: u32, now: Instant) -> u32 {
 }
 
 #[test]
-fn events_about_one_object_are_bounded_and_those_about_another_are_not_held_up() {
+fn the_event_limit_of_one_object_does_not_affect_another_object() {
     let (mut limits, now) = (Limits::default(), Instant::now());
     assert_eq!(taken(&mut limits, "Pod/default/a", 1000, now), BURST);
     assert_eq!(taken(&mut limits, "Pod/default/b", 1, now), 1);
 }
 
 #[test]
-fn an_object_may_have_another_event_after_a_minute_and_all_of_them_after_a_while() {
+fn the_event_limit_of_an_object_refills_by_one_event_a_minute() {
     let (mut limits, begun) = (Limits::default(), Instant::now());
     taken(&mut limits, "a", BURST, begun);
     let mut now = begun + REFILL / 2;
@@ -26,7 +26,7 @@ fn an_object_may_have_another_event_after_a_minute_and_all_of_them_after_a_while
 }
 
 #[test]
-fn an_object_that_is_not_spoken_of_any_more_is_forgotten() {
+fn an_object_without_recent_events_is_forgotten() {
     let (mut limits, now) = (Limits::default(), Instant::now());
     for i in 0..100 {
         limits.take(&format!("Pod/default/{i}"), now);

@@ -14,14 +14,14 @@ fn there(node: NodeState, seconds: Option<u64>) -> Before {
 }
 
 #[test]
-fn an_address_that_nobody_has_passes_on_at_once() {
+fn a_kept_address_without_a_pod_passes_on_at_once() {
     for before in [Before::Nobody, Before::Here { held: false }] {
         assert_eq!(verdict(before, OBSERVE, QUARANTINE), Verdict::Pass);
     }
 }
 
 #[test]
-fn a_lease_of_this_node_keeps_the_address() {
+fn a_kept_address_waits_for_the_end_of_a_lease_on_this_node() {
     assert_eq!(
         verdict(Before::Here { held: true }, OBSERVE, QUARANTINE),
         Verdict::Wait(Wait::Sandbox)
@@ -29,7 +29,7 @@ fn a_lease_of_this_node_keeps_the_address() {
 }
 
 #[test]
-fn a_node_that_lives_is_waited_for_however_long_it_takes() {
+fn a_kept_address_waits_for_the_agent_of_a_live_node_without_limit() {
     assert_eq!(
         verdict(there(NodeState::Lives, Some(1_000_000)), OBSERVE, QUARANTINE),
         Verdict::Wait(Wait::Agent)
@@ -46,7 +46,7 @@ fn a_deleted_node_loses_the_address_after_the_quarantine() {
 }
 
 #[test]
-fn a_node_that_is_not_heard_loses_the_address_on_the_second_look() {
+fn a_node_that_is_not_ready_loses_the_address_on_the_second_observation() {
     let lost = |seconds| verdict(there(NodeState::Lost, seconds), OBSERVE, QUARANTINE);
     assert_eq!(lost(None), Verdict::Watch);
     assert_eq!(lost(Some(29)), Verdict::Wait(Wait::Observation));
@@ -54,7 +54,7 @@ fn a_node_that_is_not_heard_loses_the_address_on_the_second_look() {
 }
 
 #[test]
-fn one_pod_on_two_nodes_is_waited_out() {
+fn a_kept_address_waits_while_its_pod_is_recorded_on_two_nodes() {
     let before = Before::There {
         same_pod: true,
         node: NodeState::Gone,
@@ -64,7 +64,7 @@ fn one_pod_on_two_nodes_is_waited_out() {
 }
 
 #[test]
-fn only_a_stateful_set_makes_a_pod_keep_its_address() {
+fn only_a_pod_of_a_stateful_set_keeps_its_address() {
     let pod = |kind: &str, version: &str, controller: bool| -> Pod {
         serde_json::from_value(json!({ "metadata": { "name": "db-0", "ownerReferences": [
             { "apiVersion": version, "kind": kind, "name": "db", "uid": "u", "controller": controller },
@@ -105,7 +105,7 @@ fn set(spec: &serde_json::Value) -> StatefulSet {
 }
 
 #[test]
-fn an_address_is_kept_for_each_replica_and_no_other() {
+fn an_address_is_kept_only_for_a_replica_of_the_stateful_set() {
     let selector = json!({ "matchLabels": {} });
     let two = set(&json!({ "replicas": 2, "serviceName": "db", "selector": selector, "template": {} }));
     let later = set(
@@ -126,7 +126,7 @@ fn an_address_is_kept_for_each_replica_and_no_other() {
 }
 
 #[test]
-fn what_ends_a_kept_address_is_said() {
+fn the_reason_why_a_kept_address_is_freed_is_reported() {
     let set = StatefulSet::default();
     let kept = pool("StatefulSet");
     let mut leaving = kept.clone();

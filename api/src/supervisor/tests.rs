@@ -30,7 +30,7 @@ async fn a_task_that_ends_too_early_stops_the_agent() {
 }
 
 #[tokio::test]
-async fn a_brief_task_may_end_and_may_not_panic() {
+async fn a_brief_task_may_end_but_must_not_panic() {
     let supervisor = Supervisor::default();
     let (done, heard) = tokio::sync::oneshot::channel();
     supervisor.spawn_brief("request", async move {

@@ -33,7 +33,7 @@ fn has_news(wishes: &Wishes) -> bool {
 }
 
 #[test]
-fn a_wish_is_news_and_so_is_what_comes_of_it() {
+fn an_open_request_and_a_newly_shared_block_wake_the_controller() {
     let (wishes, pool_with_wish) = (Wishes::default(), pool("rail0", &wanted()));
     assert!(!has_news(&wishes));
     wishes.hear(&pool_with_wish);
@@ -50,7 +50,7 @@ fn a_wish_is_news_and_so_is_what_comes_of_it() {
 }
 
 #[test]
-fn who_waits_is_told_when_the_wish_ends_and_not_before() {
+fn a_waiting_plugin_wakes_up_only_once_the_requests_of_a_pool_have_ended() {
     let wishes = Wishes::default();
     wishes.hear(&pool("rail0", &wanted()));
     let mut ends = pin!(wishes.ends());

@@ -10,7 +10,7 @@ fn kinds(snapshot: &Snapshot) -> Vec<(Level, &'static str, String)> {
 }
 
 #[test]
-fn a_cluster_that_is_well_has_no_problem() {
+fn a_healthy_cluster_has_no_problem() {
     let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "q")]);
     cluster.pods = vec![pod("p", "a", "10.1.0.18"), pod("q", "a", "10.1.0.100")];
     assert_eq!(problems(&cluster), []);
@@ -18,7 +18,7 @@ fn a_cluster_that_is_well_has_no_problem() {
 }
 
 #[test]
-fn one_address_of_two_pods_is_a_duplicate() {
+fn one_address_of_two_pods_is_reported_as_a_duplicate() {
     let mut cluster = cluster();
     cluster.pods = vec![pod("p", "a", "10.1.0.18"), pod("q", "b", "10.1.0.18")];
     let found = kinds(&cluster);
@@ -33,7 +33,7 @@ fn one_address_of_two_pods_is_a_duplicate() {
 }
 
 #[test]
-fn a_pod_that_has_ended_holds_nothing() {
+fn a_pod_that_has_ended_holds_no_address() {
     let mut cluster = cluster();
     let ended = PodFacts {
         lives: false,
@@ -44,7 +44,7 @@ fn a_pod_that_has_ended_holds_nothing() {
 }
 
 #[test]
-fn an_address_that_nobody_claimed_and_one_that_is_excluded_are_told_apart() {
+fn an_unclaimed_and_an_excluded_address_are_different_problems() {
     let mut cluster = cluster();
     cluster.pods = vec![pod("p", "a", "10.1.0.99"), pod("q", "a", "10.1.0.203")];
     let found = kinds(&cluster);
@@ -58,7 +58,7 @@ fn an_address_that_nobody_claimed_and_one_that_is_excluded_are_told_apart() {
 }
 
 #[test]
-fn an_address_outside_the_pools_of_its_network_is_told() {
+fn an_address_outside_the_pools_of_its_network_is_reported() {
     let mut cluster = cluster();
     cluster.networks.insert("ml/rail0".into(), vec!["rail0".into()]);
     cluster.pods = vec![pod("p", "a", "172.16.0.1")];
@@ -66,7 +66,7 @@ fn an_address_outside_the_pools_of_its_network_is_told() {
 }
 
 #[test]
-fn an_object_whose_pod_is_gone_or_another_is_a_leak() {
+fn an_address_object_of_a_gone_or_replaced_pod_is_a_leak() {
     let mut cluster = with(
         &[],
         &[
@@ -86,7 +86,7 @@ fn an_object_whose_pod_is_gone_or_another_is_a_leak() {
 }
 
 #[test]
-fn blocks_without_node_or_pool_are_told() {
+fn blocks_without_a_node_or_a_pool_are_reported() {
     let mut cluster = with(
         &[
             block("gone", "10.2.0.0/28", "a"),
@@ -107,7 +107,7 @@ fn blocks_without_node_or_pool_are_told() {
 }
 
 #[test]
-fn blocks_that_share_an_address_are_told_once() {
+fn overlapping_blocks_are_reported_once() {
     let cluster = with(&[block("rail0", "10.1.0.0/26", "b")], &[]);
     let found: Vec<Problem> = problems(&cluster)
         .into_iter()
@@ -120,7 +120,7 @@ fn blocks_that_share_an_address_are_told_once() {
 }
 
 #[test]
-fn a_pool_that_is_not_ready_is_told_with_its_reason() {
+fn a_pool_that_is_not_ready_is_reported_with_its_reason() {
     let mut cluster = cluster();
     let status = cluster.pools[0].object.status.as_mut().unwrap();
     status.conditions[0].status = "False".to_owned();
@@ -135,7 +135,7 @@ fn a_pool_that_is_not_ready_is_told_with_its_reason() {
 }
 
 #[test]
-fn a_node_whose_rail_has_no_carrier_is_wrong_and_one_whose_bond_lacks_a_port_is_told_of() {
+fn a_rail_without_carrier_is_a_warning_and_a_degraded_bond_is_info() {
     let mut cluster = cluster();
     let says = |status: &str, reason: &str| api::cluster::NodeCondition {
         status: status.to_owned(),

@@ -19,7 +19,7 @@ fn event(error: &Error) -> String {
 }
 
 #[test]
-fn an_error_that_multus_wrapped_is_found_with_its_code_and_its_sentence() {
+fn an_error_wrapped_by_multus_is_found_with_its_code_and_its_message() {
     let down = Error::new(
         Code::NO_CARRIER,
         "ib0 carries nothing: mlx5_0 port 1 is down (Polling); check cable",
@@ -57,7 +57,7 @@ fn an_error_that_multus_wrapped_is_found_with_its_code_and_its_sentence() {
 }
 
 #[test]
-fn a_code_alone_and_a_cni_answer_are_explained_too() {
+fn a_bare_code_and_a_cni_error_are_explained_too() {
     let codes = |text: &str| {
         let answer = explain(text);
         let errors = answer.json["errors"].as_array().unwrap().clone();
@@ -79,7 +79,7 @@ fn a_code_alone_and_a_cni_answer_are_explained_too() {
 }
 
 #[test]
-fn a_text_without_an_error_of_ours_is_said_to_have_none() {
+fn a_text_without_an_rdmanet_error_is_reported_as_such() {
     for text in [
         "",
         "code 999",
@@ -96,7 +96,7 @@ fn a_text_without_an_error_of_ours_is_said_to_have_none() {
 
 /// `agent/src/tests.rs` compares the table's codes with the constants.
 #[test]
-fn every_row_of_the_table_is_read() {
+fn every_row_of_the_error_code_table_is_parsed() {
     let rows = OPERATE.split_once(HEADING).unwrap().1;
     let rows = rows.split("\n## ").next().unwrap();
     let lines = rows

@@ -7,7 +7,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn a_pod_tells_of_its_address_in_the_block_of_its_node() {
+fn the_status_of_a_pod_shows_the_holder_of_an_address_in_a_block() {
     let mut cluster = cluster();
     cluster.pods.push(pod("p", "a", "10.1.0.18"));
     let all = holders(&cluster, &[], None);
@@ -21,7 +21,7 @@ fn a_pod_tells_of_its_address_in_the_block_of_its_node() {
 }
 
 #[test]
-fn two_witnesses_of_one_holding_are_one_holder() {
+fn two_sources_of_one_attachment_are_reported_as_one_holder() {
     let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "p")]);
     cluster.pods.push(pod("p", "a", "10.1.0.100"));
     let all = holders(&cluster, &[], None);
@@ -35,14 +35,14 @@ fn two_witnesses_of_one_holding_are_one_holder() {
 }
 
 #[test]
-fn two_pods_with_one_address_stay_two() {
+fn two_pods_with_one_address_are_two_holders() {
     let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "p")]);
     cluster.pods.push(pod("q", "a", "10.1.0.100"));
     assert_eq!(holders(&cluster, &[], None).len(), 2);
 }
 
 #[test]
-fn addresses_of_other_networks_are_nobodys_business() {
+fn addresses_of_other_networks_are_ignored() {
     let mut cluster = cluster();
     cluster.pods.push(pod("p", "a", "172.16.0.1"));
     assert_eq!(holders(&cluster, &[], None), []);
@@ -55,7 +55,7 @@ fn addresses_of_other_networks_are_nobodys_business() {
 }
 
 #[test]
-fn of_pools_in_two_spaces_the_network_says_which_is_meant() {
+fn the_network_selects_the_pool_of_an_address_in_two_address_spaces() {
     let mut cluster = cluster();
     let other = crate::testing::pool("other", &serde_json::json!([{ "subnet": "10.1.0.0/24" }]));
     let mut other: api::IpPool = serde_json::from_value(other).unwrap();
@@ -77,7 +77,7 @@ fn of_pools_in_two_spaces_the_network_says_which_is_meant() {
 }
 
 #[test]
-fn an_address_that_nobody_has_is_explained() {
+fn an_unallocated_address_is_explained() {
     let cluster = cluster();
     for (address, sentence) in [
         ("10.9.9.9", "10.9.9.9 is in no pool"),

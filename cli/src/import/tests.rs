@@ -48,7 +48,7 @@ fn steps(reading: &Reading, snapshot: &Snapshot) -> Vec<Step> {
 }
 
 #[test]
-fn a_range_means_what_it_means_to_whereabouts() {
+fn a_range_of_whereabouts_keeps_its_bounds() {
     for (ipam, subnet, start, end) in [
         // Host bits are dropped: this range begins at .129.
         (
@@ -97,7 +97,7 @@ fn a_range_means_what_it_means_to_whereabouts() {
 }
 
 #[test]
-fn two_families_are_one_pool_and_the_gateway_goes_to_its_range() {
+fn two_address_families_become_one_pool_with_the_gateway_in_its_range() {
     let ipam = json!({
         "type": "whereabouts", "gateway": "10.0.0.1", "network_name": "blue",
         "ipRanges": [{ "range": "10.0.0.0/24" }, { "range": "fd00::/64" }], "routes": [{ "dst": "10.0.0.0/8" }],
@@ -117,7 +117,7 @@ fn two_families_are_one_pool_and_the_gateway_goes_to_its_range() {
 }
 
 #[test]
-fn what_a_pool_cannot_do_is_refused_with_the_network_and_a_reason() {
+fn an_unsupported_ipam_option_is_rejected_with_network_and_reason() {
     for (ipam, reason) in [
         (
             json!({ "range": "10.0.0.0/24", "node_slice_size": "/28" }),
@@ -156,7 +156,7 @@ fn what_a_pool_cannot_do_is_refused_with_the_network_and_a_reason() {
 }
 
 #[test]
-fn networks_that_want_different_parts_of_one_range_are_refused() {
+fn networks_with_different_parts_of_one_range_are_rejected() {
     let of = |start: &str| json!({ "type": "whereabouts", "range": "10.0.0.0/24", "range_start": start });
     let reading = of_whereabouts(&[of("10.0.0.9"), of("10.0.0.99")], &[]);
     assert!(
@@ -177,7 +177,7 @@ fn networks_that_want_different_parts_of_one_range_are_refused() {
 }
 
 #[test]
-fn more_living_addresses_than_a_range_has_entries_are_covered_by_fewer() {
+fn many_addresses_in_use_are_excluded_with_few_entries() {
     let ipam = json!({ "type": "whereabouts", "range": "10.0.0.0/24" });
     let given = |n: u32| (n.to_string(), json!({ "id": "c", "podref": "ml/p" }));
     let allocations: BTreeMap<String, Value> = (0..100).map(|i| given(2 * i + 1)).collect();
@@ -207,7 +207,7 @@ fn more_living_addresses_than_a_range_has_entries_are_covered_by_fewer() {
 }
 
 #[test]
-fn blocks_are_small_enough_for_every_node_and_small_ranges_have_none() {
+fn an_imported_pool_has_a_block_for_each_node_or_no_blocks() {
     let block = |range: &str, nodes: usize| {
         let reading = of_whereabouts(&[json!({ "type": "whereabouts", "range": range })], &[]);
         let mut snapshot = Snapshot::default();
@@ -221,7 +221,7 @@ fn blocks_are_small_enough_for_every_node_and_small_ranges_have_none() {
 }
 
 #[test]
-fn a_pool_of_the_same_name_from_elsewhere_is_not_touched() {
+fn an_import_does_not_change_an_unrelated_pool_of_the_same_name() {
     let reading = of_whereabouts(&[json!({ "type": "whereabouts", "range": "10.0.0.0/24" })], &[]);
     let object = crate::testing::pool("net0", &json!([{ "subnet": "10.9.0.0/24" }]));
     let snapshot = Snapshot::of(vec![serde_json::from_value(object).unwrap()], vec![], vec![]);
@@ -239,7 +239,7 @@ fn a_pool_of_the_same_name_from_elsewhere_is_not_touched() {
 }
 
 #[test]
-fn pools_of_nv_ipam_that_a_pool_cannot_be_are_refused() {
+fn unsupported_pools_of_nv_ipam_are_rejected() {
     for (spec, reason) in [
         (json!({ "subnet": "x" }), "is no network"),
         (
@@ -265,7 +265,7 @@ fn pools_of_nv_ipam_that_a_pool_cannot_be_are_refused() {
 }
 
 #[test]
-fn host_local_keeps_its_first_address_for_a_gateway_and_so_do_we() {
+fn an_imported_host_local_range_keeps_its_default_gateway() {
     let networks = vec![network(
         "n",
         &json!({ "type": "host-local", "ranges": [[{ "subnet": "10.0.0.0/24" }], [{ "subnet": "fd00::/64" }]] }),
@@ -277,7 +277,7 @@ fn host_local_keeps_its_first_address_for_a_gateway_and_so_do_we() {
 }
 
 #[test]
-fn a_configuration_is_switched_and_keeps_the_rest() {
+fn a_switched_network_configuration_keeps_its_other_settings() {
     let before = json!({ "name": "n", "plugins": [
         { "type": "macvlan", "master": "eth0", "ipam": { "type": "whereabouts", "range": "10.0.0.0/24", "dns": { "nameservers": ["10.0.0.1"] } } },
         { "type": "tuning", "mtu": 9000 },

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_entry_reads_as_it_is_written() {
+fn an_interval_entry_is_printed_as_it_was_parsed() {
     for entry in ["10.0.0.1", "10.0.0.1-10.0.0.9", "fd00::1-fd00::ff"] {
         let (family, interval) = parse(entry).unwrap();
         assert_eq!(written(family, interval), entry);
@@ -18,7 +18,7 @@ fn an_entry_reads_as_it_is_written() {
 }
 
 #[test]
-fn too_many_entries_become_fewer_that_cover_them() {
+fn too_many_intervals_are_merged_into_fewer_larger_ones() {
     let set: IntervalSet = [1_u128, 3, 100, 104, 500]
         .into_iter()
         .map(|n| Interval { first: n, last: n })

@@ -10,7 +10,7 @@ fn map() -> Map {
 }
 
 #[test]
-fn the_parts_of_a_range_follow_one_another_and_are_all_of_it() {
+fn the_segments_of_a_range_cover_it_without_gaps() {
     let map = map();
     let land = &map.lands[0];
     let mut next = land.whole().first;
@@ -24,7 +24,7 @@ fn the_parts_of_a_range_follow_one_another_and_are_all_of_it() {
 }
 
 #[test]
-fn each_part_is_what_the_pool_says() {
+fn each_segment_of_the_map_matches_the_pool_and_its_blocks() {
     let map = map();
     let land = &map.lands[0];
     let first = land.whole().first;
@@ -58,7 +58,7 @@ fn each_part_is_what_the_pool_says() {
 }
 
 #[test]
-fn a_terminal_shows_a_letter_for_each_node_and_a_capital_for_an_address_that_is_held() {
+fn the_text_map_shows_a_letter_for_each_node_and_capitals_for_used_addresses() {
     let text = text::render(&map());
     let row = text.lines().find(|line| line.contains("10.1.0.0 ")).unwrap();
     assert_eq!(
@@ -70,7 +70,7 @@ fn a_terminal_shows_a_letter_for_each_node_and_a_capital_for_an_address_that_is_
 }
 
 #[test]
-fn a_large_range_is_as_many_rows_and_a_block_in_it_is_seen() {
+fn the_map_of_a_large_range_stays_small_and_shows_its_blocks() {
     for subnet in ["10.0.0.0/8", "fd00::/64", "10.1.0.0/31", "::/0"] {
         let ranges = serde_json::json!([{ "subnet": subnet, "gateway": "none" }]);
         let object = serde_json::from_value(crate::testing::pool("big", &ranges)).unwrap();
@@ -101,7 +101,7 @@ fn a_large_range_is_as_many_rows_and_a_block_in_it_is_seen() {
 }
 
 #[test]
-fn the_drawing_stands_alone_and_has_no_name_unescaped() {
+fn the_svg_map_is_self_contained_and_escapes_names() {
     let mut map = map();
     map.pool = "<script>&\"".to_owned();
     let svg = svg::render(&map);
@@ -142,7 +142,7 @@ fn example() -> Map {
 }
 
 #[test]
-fn what_the_example_of_the_docs_says_of_its_nodes_is_what_it_draws() {
+fn the_example_map_draws_the_used_addresses_of_each_node() {
     let (map, mut told) = (example(), BTreeMap::<&str, i64>::new());
     for (_, node, used) in EXAMPLE {
         *told.entry(node).or_default() += i64::from(used);
@@ -157,7 +157,7 @@ fn what_the_example_of_the_docs_says_of_its_nodes_is_what_it_draws() {
 }
 
 #[test]
-fn the_drawing_in_the_docs_is_what_the_command_draws() {
+fn the_map_in_the_docs_matches_the_output_of_the_command() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/map.svg");
     let drawn = svg::render(&example());
     if std::env::var_os("RDMANET_WRITE").is_some() {

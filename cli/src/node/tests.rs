@@ -62,7 +62,7 @@ fn row<'t>(answer: &'t Answer, port: &str) -> Vec<&'t str> {
 }
 
 #[test]
-fn on_the_a100_node_it_says_what_its_owner_had_to_find_out() {
+fn the_report_of_the_a100_node_names_the_only_usable_infiniband_port() {
     let answer = look(&a100());
     let rows = [
         "mlx5_0/1|MT4123|InfiniBand|Down|Disabled|10 Gb/s|65535|ibp27s0|-|0xffff|0|moved|-|no: down",
@@ -102,7 +102,7 @@ fn on_the_a100_node_it_says_what_its_owner_had_to_find_out() {
 }
 
 #[test]
-fn on_the_v100_node_both_ports_are_to_be_used() {
+fn the_report_of_the_v100_node_names_both_ports_as_usable() {
     let answer = look(&v100());
     assert_eq!(findings(&answer, "warn"), Vec::<String>::new());
     let masters: Vec<&Value> = answer.json["use"]["masters"]
@@ -117,7 +117,7 @@ fn on_the_v100_node_both_ports_are_to_be_used() {
 }
 
 #[test]
-fn the_gids_are_listed_as_show_gids_does() {
+fn the_gids_are_listed_in_the_format_of_show_gids() {
     let answer = look(&a100());
     assert!(
         answer.text.contains(
@@ -166,7 +166,7 @@ fn fault(changes: &[(&str, Option<&str>)], level: &str, sentence: &str) {
 }
 
 #[test]
-fn what_a_port_lacks_is_said_of_the_port() {
+fn a_fault_of_a_port_is_reported_for_that_port() {
     let polling = [
         (
             "mlx5_1/ports/1/phys_state = 5: LinkUp",
@@ -209,7 +209,7 @@ fn what_a_port_lacks_is_said_of_the_port() {
 }
 
 #[test]
-fn what_the_node_lacks_is_said_of_the_node() {
+fn a_missing_module_or_link_of_the_node_is_reported_as_a_fault() {
     fault(
         &[("module/ib_ipoib", None)],
         "fail",
@@ -232,7 +232,7 @@ fn what_the_node_lacks_is_said_of_the_node() {
 }
 
 #[test]
-fn a_bond_of_infiniband_ports_is_told_with_the_port_that_carries() {
+fn a_bond_of_infiniband_ports_is_reported_with_its_active_port() {
     let bond = r#"[{"ifindex": 9, "ifname": "bond0", "link_type": "infiniband", "address": "00:00:10:49:fe:80:00:00:00:00:00:00:50:6b:4b:03:00:aa:10:01",
         "flags": ["UP", "LOWER_UP"], "linkinfo": {"info_kind": "bond", "info_data": {"mode": "active-backup", "active_slave": "ibp59s0f1", "miimon": 0}}},"#;
     let bond = bond.replace('\n', " ");
@@ -265,7 +265,7 @@ fn a_bond_of_infiniband_ports_is_told_with_the_port_that_carries() {
 }
 
 #[test]
-fn a_record_that_is_not_whole_is_refused_with_the_file() {
+fn an_incomplete_record_of_a_node_is_rejected_with_the_missing_file() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["rdmanet", "node", "--from", folder.path().to_str().unwrap()];
     let error = crate::run(&Args::parse_from(args)).unwrap_err().to_string();
@@ -276,7 +276,7 @@ fn a_record_that_is_not_whole_is_refused_with_the_file() {
 }
 
 #[test]
-fn a_node_without_rdma_says_so_and_is_well() {
+fn a_node_without_rdma_is_reported_without_a_fault() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("sysfs"), "").unwrap();
     for file in ["address.json", "route.json"] {

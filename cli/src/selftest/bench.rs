@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_slot_has_addresses_of_its_own_in_one_network() {
+    fn every_benchmark_slot_has_its_own_addresses_in_one_network() {
         let first = range(0);
         assert_eq!(
             (&first["rangeStart"], &first["rangeEnd"]),

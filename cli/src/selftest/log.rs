@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_that_was_not_run_is_no_failure_and_a_failed_one_is() {
+    fn a_skipped_step_does_not_fail_the_selftest_and_a_failed_step_does() {
         let mut log = Log::default();
         assert_eq!(log.step("one", || Ok(1)), Some(1));
         log.seen("1 of 1");

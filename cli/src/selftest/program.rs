@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_fails_is_named_with_its_output() {
+    fn a_failed_program_is_reported_with_its_output() {
         let error = run(Command::new("sh").args(["-c", "echo one; echo two >&2; exit 3"])).unwrap_err();
         assert!(
             error.contains("sh -c") && error.ends_with("exit status: 3: one two"),

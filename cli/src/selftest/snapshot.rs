@@ -123,7 +123,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_new_and_what_is_gone_is_named() {
+    fn new_and_removed_links_are_reported_as_differences() {
         let of = |lines: &[&str]| Snapshot(lines.iter().map(|line| (*line).to_owned()).collect());
         let before = of(&["link ib0", "link ib1"]);
         assert!(before.differences(&before).is_empty());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_was_made_anew_or_set_down_is_a_difference_and_its_queue_is_none() {
+    fn a_recreated_link_is_a_difference_and_a_changed_queue_length_is_not() {
         let link = |index: u32, flags: &[&str], queue: u32| {
             of_link(&json!({"ifindex": index, "ifname": "ib0", "mtu": 2044, "txqlen": queue, "flags": flags}))
         };

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_average_bandwidth_is_read_from_what_ib_write_bw_prints() {
+    fn the_average_bandwidth_is_parsed_from_the_output_of_ib_write_bw() {
         let printed = " RDMA_Write BW Test\n #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n 65536      200              105.14             98.02              0.001568\n---\n";
         assert_eq!(average_bandwidth(printed), Some("98.02"));
         assert_eq!(average_bandwidth("no table"), None);

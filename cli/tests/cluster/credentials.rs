@@ -18,7 +18,7 @@ fn says(kubeconfig: Option<&Path>, args: &[&str], pieces: &[&str]) {
 }
 
 #[test]
-fn without_a_kubeconfig_it_says_which_ones_it_looked_for() {
+fn a_missing_kubeconfig_is_reported_with_the_places_that_were_searched() {
     says(
         None,
         &["pools"],
@@ -45,7 +45,7 @@ fn without_a_kubeconfig_it_says_which_ones_it_looked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_a_forbidden_and_a_permitted_person_are_told_apart() {
+async fn an_unknown_user_and_a_forbidden_user_get_different_errors() {
     let site = Site::new().await;
     let unknown = kubeconfig(&site.server.config_with("expired"));
     let file = unknown.path().join("config");
@@ -93,7 +93,7 @@ async fn an_unknown_a_forbidden_and_a_permitted_person_are_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_without_our_definitions_is_told_what_to_apply() {
+async fn a_cluster_without_the_crds_is_reported_with_the_command_to_apply_them() {
     let server = cluster::Server::start();
     says(
         Some(&server.kubeconfig()),

@@ -170,7 +170,7 @@ fn all_of(node: &Member, pool: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pools_of_whereabouts_move_in_under_living_pods() {
+async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
     let (site, node) = moved_from().await;
     let before = versions(&site).await;
     let operator = person(&site, "operator", Some("rdmanet-operator")).await;
@@ -301,7 +301,7 @@ async fn pools_of_whereabouts_move_in_under_living_pods() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
+async fn a_damaged_or_incomplete_import_is_reported_and_the_pool_stays_closed() {
     let (site, _node) = moved_from().await;
     let file = site.server.kubeconfig();
     let import = |args: &[&str]| import(&file, args);
@@ -386,7 +386,7 @@ async fn what_is_damaged_or_half_moved_is_named_and_nothing_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pools_of_nv_ipam_and_host_local_move_in_too() {
+async fn pools_of_nv_ipam_and_host_local_are_imported_too() {
     let site = site().await;
     let node = Member::running(&site.server, "a", &[]).await;
     let file = site.server.kubeconfig();

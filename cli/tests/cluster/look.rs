@@ -7,7 +7,7 @@ use cluster::install::until;
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_an_address_is_told_by_the_pod_by_the_node_and_by_the_object() {
+async fn the_addresses_command_finds_a_holder_by_pod_status_lease_or_object() {
     let site = Site::new().await;
     let file = site.server.kubeconfig();
     let node = Member::running(&site.server, "a", &[]).await;
@@ -105,7 +105,7 @@ async fn who_has_an_address_is_told_by_the_pod_by_the_node_and_by_the_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pools_blocks_and_check_tell_what_is_there_and_what_does_not_fit() {
+async fn the_commands_report_pools_blocks_and_a_duplicate_address() {
     let site = Site::new().await;
     let file = site.server.kubeconfig();
     let ask = |args: &[&str]| rdmanet(Some(&file), args);

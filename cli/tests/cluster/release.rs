@@ -79,7 +79,7 @@ async fn a_lease_is_released_once_pod_and_namespace_are_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_is_released_where_its_node_is_seen_or_gone() {
+async fn an_address_object_is_released_only_once_its_pod_and_node_are_gone() {
     let (site, node) = site().await;
     let file = site.server.kubeconfig();
     let uid = site.pod("r", "a").await;
@@ -127,7 +127,7 @@ async fn an_object_is_released_where_its_node_is_seen_or_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_dead_node_had_in_use_is_released_with_one_command() {
+async fn one_command_releases_the_used_blocks_of_a_dead_node() {
     let flags = ["--quarantine", "4s"];
     let site = Site::with(&flags).await;
     let mut node = Member::running(&site.server, "dead", &flags).await;

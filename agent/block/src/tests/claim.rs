@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 proptest! {
     #[test]
-    fn an_order_has_every_number_once(size in 0_u128..3000, seed in any::<u64>()) {
+    fn a_claim_order_contains_each_number_once(size in 0_u128..3000, seed in any::<u64>()) {
         let order = Order::new(size, seed);
         let all: BTreeSet<u128> = (0..size).filter_map(|position| order.at(position)).collect();
         prop_assert_eq!(all, (0..size).collect::<BTreeSet<_>>());
@@ -13,14 +13,14 @@ proptest! {
     }
 
     #[test]
-    fn an_order_of_any_size_stays_below_it(size in 1_u128.., seed in any::<u64>(), position in any::<u128>()) {
+    fn a_claim_order_stays_below_its_size(size in 1_u128.., seed in any::<u64>(), position in any::<u128>()) {
         let order = Order::new(size, seed);
         prop_assert!(order.at(position % size).is_some_and(|number| number < size));
     }
 }
 
 #[test]
-fn nodes_that_start_together_rarely_want_the_same_block() {
+fn nodes_that_start_together_rarely_try_the_same_block() {
     let first = |node: u32| {
         Order::new(10_000, seed(&format!("uid-{node}"), "rail0", 0))
             .at(0)
@@ -32,7 +32,7 @@ fn nodes_that_start_together_rarely_want_the_same_block() {
 }
 
 #[test]
-fn another_attempt_and_another_pool_have_another_order() {
+fn each_attempt_and_each_pool_has_its_own_claim_order() {
     let order = |pool, attempt| {
         let order = Order::new(10_000, seed("uid", pool, attempt));
         (0..20)
@@ -45,7 +45,7 @@ fn another_attempt_and_another_pool_have_another_order() {
 }
 
 #[test]
-fn as_long_as_tries_cost_less_than_a_list_a_claim_tries_until_it_finds_one() {
+fn a_claim_tries_more_blocks_while_tries_cost_less_than_a_list() {
     // With so few blocks, a list is one page.
     assert_eq!(tries(64, 60, 64), 8);
     // In a pool that is at most half full, eight tries are enough.
@@ -63,7 +63,7 @@ fn as_long_as_tries_cost_less_than_a_list_a_claim_tries_until_it_finds_one() {
 
 /// With the number of tries that [`tries`] returns, nineteen of twenty claims need no list.
 #[test]
-fn tries_find_a_block_in_nineteen_of_twenty_claims() {
+fn nineteen_of_twenty_claims_find_a_free_block_without_a_list() {
     let (blocks, free) = (8192_u128, 200_u128);
     let most = tries(blocks, blocks - free, 100_000);
     assert!(most < 256);

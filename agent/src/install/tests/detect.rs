@@ -52,7 +52,7 @@ const NODES: [(&str, &str, &str, &str); 8] = [
 ];
 
 #[test]
-fn every_distribution_is_known_by_what_it_leaves_on_a_node() {
+fn every_distribution_is_detected_by_its_files_on_the_node() {
     for (name, sign, content, dir) in NODES {
         let node = Node::new();
         node.write("/etc/os-release", "ID=debian\n");
@@ -64,7 +64,7 @@ fn every_distribution_is_known_by_what_it_leaves_on_a_node() {
 }
 
 #[test]
-fn a_distribution_that_is_set_is_not_looked_for() {
+fn a_configured_distribution_overrides_the_detected_one() {
     for (name, _, _, dir) in NODES {
         let node = Node::new();
         node.write("/var/lib/k0s/bin/containerd", "");
@@ -75,7 +75,7 @@ fn a_distribution_that_is_set_is_not_looked_for() {
 }
 
 #[test]
-fn a_directory_that_is_set_goes_before_everything() {
+fn a_configured_plugin_directory_overrides_the_detected_one() {
     let node = Node::usual();
     let mut target = node.target();
     target.bin_dir = Some("/home/kubernetes/bin".into());
@@ -83,7 +83,7 @@ fn a_directory_that_is_set_goes_before_everything() {
 }
 
 #[test]
-fn an_unknown_node_is_refused_with_what_to_set() {
+fn an_unknown_distribution_is_rejected_with_the_variable_to_set() {
     let node = Node::new();
     node.write("/etc/os-release", "ID=debian\n");
     let said = refusal(node.target().find());
@@ -92,7 +92,7 @@ fn an_unknown_node_is_refused_with_what_to_set() {
 }
 
 #[test]
-fn a_node_with_the_remains_of_another_distribution_is_not_guessed_at() {
+fn a_node_with_files_of_two_distributions_is_rejected() {
     let node = Node::usual();
     node.write("/var/lib/rancher/k3s/agent/old", "");
     let said = refusal(node.target().find());
@@ -103,7 +103,7 @@ fn a_node_with_the_remains_of_another_distribution_is_not_guessed_at() {
 }
 
 #[test]
-fn a_misspelt_distribution_is_refused_with_the_known_ones() {
+fn a_misspelt_distribution_is_rejected_with_the_valid_names() {
     let said = "openshift4".parse::<Choice>().unwrap_err();
     assert_says(
         &said,
@@ -112,7 +112,7 @@ fn a_misspelt_distribution_is_refused_with_the_known_ones() {
 }
 
 #[test]
-fn the_word_of_the_container_runtime_goes_before_the_usual_place() {
+fn the_plugin_directory_of_the_runtime_overrides_the_default_one() {
     let version_2 = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/srv/cni\"\n";
     let version_3 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\nbin_dir = ''\nbin_dirs = ['/none', '/srv/cni']\n";
     let crio = "[crio.network]\nplugin_dirs = [\"/srv/cni\", \"/opt/cni/bin/\"]\n";
@@ -131,7 +131,7 @@ fn the_word_of_the_container_runtime_goes_before_the_usual_place() {
 }
 
 #[test]
-fn what_a_runtimes_file_says_counts_only_if_it_is_a_directory_of_the_node() {
+fn an_invalid_plugin_directory_in_the_runtime_configuration_is_ignored() {
     let cni = "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = ";
     for content in [
         format!("{cni}\"/gone\""),
@@ -152,7 +152,7 @@ fn what_a_runtimes_file_says_counts_only_if_it_is_a_directory_of_the_node() {
 }
 
 #[test]
-fn an_older_k3s_has_its_plugins_in_a_folder_of_its_release() {
+fn an_older_k3s_gets_the_plugins_in_the_directory_of_its_release() {
     let node = Node::new();
     node.write("/var/lib/rancher/k3s/data/6e54/bin/loopback", "");
     symlink(
@@ -172,7 +172,7 @@ fn an_older_k3s_has_its_plugins_in_a_folder_of_its_release() {
 }
 
 #[test]
-fn a_link_on_the_node_leads_to_a_place_on_the_node() {
+fn a_symlink_of_the_node_is_followed_inside_the_node() {
     let node = Node::usual();
     node.write("/var/lib/plugins/loopback", "");
     fs::remove_dir_all(node.at("/opt/cni/bin")).unwrap();

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 const BIN: &str = "/opt/cni/bin";
 
 #[test]
-fn both_plugins_are_installed_for_everybody_to_run() {
+fn both_plugins_are_installed_as_executables_for_all_users() {
     let node = Node::usual();
     let said = node.install("0.1.0").unwrap();
     assert_eq!(node.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
@@ -24,7 +24,7 @@ fn both_plugins_are_installed_for_everybody_to_run() {
 }
 
 #[test]
-fn what_is_there_already_is_not_touched() {
+fn an_installed_plugin_of_the_same_version_is_not_rewritten() {
     let node = Node::usual();
     node.install("0.1.0").unwrap();
     let inode = || fs::metadata(node.at("/opt/cni/bin/cni-ipoib")).unwrap().ino();
@@ -37,7 +37,7 @@ fn what_is_there_already_is_not_touched() {
 }
 
 #[test]
-fn a_plugin_that_was_made_unreadable_is_made_readable() {
+fn the_installation_restores_the_permissions_of_a_plugin() {
     let node = Node::usual();
     node.install("0.1.0").unwrap();
     let path = node.at("/opt/cni/bin/cni-ipoib");
@@ -47,7 +47,7 @@ fn a_plugin_that_was_made_unreadable_is_made_readable() {
 }
 
 #[test]
-fn an_upgrade_and_a_rollback_are_installations() {
+fn an_upgrade_and_a_rollback_replace_both_plugins() {
     let node = Node::usual();
     for (version, before) in [
         ("0.1.0", "there was none"),
@@ -62,7 +62,7 @@ fn an_upgrade_and_a_rollback_are_installations() {
 }
 
 #[test]
-fn a_program_of_another_origin_keeps_both_plugins_from_being_installed() {
+fn a_foreign_program_prevents_the_installation_of_both_plugins() {
     let node = Node::usual();
     node.write("/opt/cni/bin/cni-ipoib", "#!/bin/sh\necho mine\n");
     let said = refusal(node.install("0.1.0"));
@@ -76,14 +76,14 @@ fn a_program_of_another_origin_keeps_both_plugins_from_being_installed() {
 }
 
 #[test]
-fn the_other_plugin_under_this_ones_name_is_of_another_origin() {
+fn rdma_ipam_under_the_name_of_cni_ipoib_counts_as_foreign() {
     let node = Node::usual();
     node.write("/opt/cni/bin/cni-ipoib", &program("rdma-ipam", "0.1.0"));
     assert_says(&refusal(node.install("0.1.0")), "is not rdmanet's");
 }
 
 #[test]
-fn a_link_or_a_folder_under_a_plugins_name_is_of_another_origin() {
+fn a_symlink_or_a_directory_under_the_name_of_a_plugin_counts_as_foreign() {
     let node = Node::usual();
     symlink("loopback", node.at("/opt/cni/bin/cni-ipoib")).unwrap();
     assert_says(&refusal(node.install("0.1.0")), "(a symbolic link to loopback)");
@@ -93,7 +93,7 @@ fn a_link_or_a_folder_under_a_plugins_name_is_of_another_origin() {
 }
 
 #[test]
-fn a_program_of_another_origin_is_kept_if_it_is_to_be_replaced_and_comes_back() {
+fn a_replaced_foreign_program_is_kept_and_restored_by_the_uninstallation() {
     let node = Node::usual();
     node.write("/opt/cni/bin/cni-ipoib", "mine");
     let mut wanted = node.wanted("0.1.0");
@@ -113,7 +113,7 @@ fn a_program_of_another_origin_is_kept_if_it_is_to_be_replaced_and_comes_back() 
 }
 
 #[test]
-fn a_plugin_that_does_not_run_replaces_nothing() {
+fn a_plugin_that_does_not_run_does_not_replace_an_installed_plugin() {
     let node = Node::usual();
     node.install("0.1.0").unwrap();
     for broken in [
@@ -133,7 +133,7 @@ fn a_plugin_that_does_not_run_replaces_nothing() {
 }
 
 #[test]
-fn an_image_without_a_plugin_is_named() {
+fn an_image_without_a_valid_rdma_ipam_is_rejected() {
     let node = Node::usual();
     let wanted = node.wanted("0.1.0");
     fs::write(wanted.plugins.join("rdma-ipam"), "something else").unwrap();
@@ -148,7 +148,7 @@ fn an_image_without_a_plugin_is_named() {
 }
 
 #[test]
-fn what_a_killed_installation_left_goes_with_the_next() {
+fn the_next_installation_removes_the_files_of_a_killed_one() {
     let node = Node::usual();
     node.write("/opt/cni/bin/.cni-ipoib.new", "half");
     node.write("/opt/cni/bin/.rdma-ipam.gone", "old");
@@ -157,7 +157,7 @@ fn what_a_killed_installation_left_goes_with_the_next() {
 }
 
 #[test]
-fn a_node_without_the_directory_is_told_which_one_was_looked_for() {
+fn a_missing_plugin_directory_is_reported_with_its_path() {
     let node = Node::usual();
     fs::remove_dir_all(node.at(BIN)).unwrap();
     assert_says(
@@ -172,7 +172,7 @@ fn a_node_without_the_directory_is_told_which_one_was_looked_for() {
 }
 
 #[test]
-fn a_directory_without_any_other_plugin_is_told() {
+fn a_plugin_directory_without_other_plugins_causes_a_warning() {
     let node = Node::usual();
     fs::remove_file(node.at("/opt/cni/bin/loopback")).unwrap();
     assert_says(
@@ -191,7 +191,7 @@ fn with_ipoib(node: &Node, version: &str) -> Result<String, Error> {
 }
 
 #[test]
-fn cni_ipoib_gets_a_peers_name_only_where_that_is_asked_for() {
+fn cni_ipoib_gets_a_peer_name_only_on_request() {
     let node = Node::usual();
     node.install("0.1.0").unwrap();
     assert_eq!(node.names(BIN), ["cni-ipoib", "loopback", "rdma-ipam"]);
@@ -211,7 +211,7 @@ fn cni_ipoib_gets_a_peers_name_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_peers_name_is_kept_up_to_date_and_goes_with_the_plugins() {
+fn a_peer_name_is_upgraded_and_removed_with_the_plugins() {
     let node = Node::usual();
     with_ipoib(&node, "0.1.0").unwrap();
     assert_says(
@@ -225,7 +225,7 @@ fn a_peers_name_is_kept_up_to_date_and_goes_with_the_plugins() {
 }
 
 #[test]
-fn another_projects_plugin_is_never_replaced_under_its_own_name() {
+fn a_foreign_plugin_under_a_peer_name_is_never_replaced() {
     let node = Node::usual();
     node.write("/opt/cni/bin/ipoib", "#!/bin/sh\necho theirs\n");
     for replace_foreign in [false, true] {
@@ -245,7 +245,7 @@ fn another_projects_plugin_is_never_replaced_under_its_own_name() {
 }
 
 #[test]
-fn rdma_ipam_under_a_peers_name_is_of_another_origin() {
+fn rdma_ipam_under_a_peer_name_counts_as_foreign() {
     let node = Node::usual();
     node.write("/opt/cni/bin/ipoib", &program("rdma-ipam", "0.1.0"));
     assert_says(&refusal(with_ipoib(&node, "0.1.0")), "is not rdmanet's");

@@ -39,7 +39,7 @@ fn assert_kept(node: &Node) {
 }
 
 #[test]
-fn a_node_whose_pods_do_not_use_them_loses_both_plugins_and_nothing_else() {
+fn the_uninstallation_removes_both_unused_plugins_and_nothing_else() {
     let node = Node::installed();
     let said = node.uninstall().unwrap();
     assert_says(&said, "cni-ipoib 0.1.0 removed");
@@ -48,7 +48,7 @@ fn a_node_whose_pods_do_not_use_them_loses_both_plugins_and_nothing_else() {
 }
 
 #[test]
-fn an_attachment_that_is_written_down_keeps_both() {
+fn a_recorded_attachment_prevents_the_uninstallation() {
     let node = Node::installed();
     node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
     let said = refusal(node.uninstall());
@@ -58,7 +58,7 @@ fn an_attachment_that_is_written_down_keeps_both() {
 }
 
 #[test]
-fn a_lease_keeps_both_and_says_whose_it_is() {
+fn a_lease_prevents_the_uninstallation_and_the_error_names_its_pod() {
     for store in ["rail0", "pools/rail0"] {
         let node = Node::installed();
         node.lease(store, "training/worker-3");
@@ -71,7 +71,7 @@ fn a_lease_keeps_both_and_says_whose_it_is() {
 }
 
 #[test]
-fn a_lease_of_an_earlier_boot_keeps_nothing() {
+fn a_lease_of_an_earlier_boot_does_not_prevent_the_uninstallation() {
     let node = Node::installed();
     node.write("/var/lib/cni/rdma-ipam/rail0/boot-earlier/leases/c1@net1", "{}");
     node.uninstall().unwrap();
@@ -79,7 +79,7 @@ fn a_lease_of_an_earlier_boot_keeps_nothing() {
 }
 
 #[test]
-fn a_lease_that_cannot_be_read_is_one() {
+fn an_unreadable_lease_prevents_the_uninstallation() {
     let node = Node::installed();
     node.lease("rail0", "a/b");
     let boot = KernelClock.boot_id().unwrap();
@@ -92,7 +92,7 @@ fn a_lease_that_cannot_be_read_is_one() {
 }
 
 #[test]
-fn force_removes_them_and_says_who_is_left_without() {
+fn a_forced_uninstallation_warns_about_pods_that_use_the_plugins() {
     let node = Node::installed();
     node.write("/run/rdmanet/attachments/rail0/c1@net1", "");
     let mut removal = node.removal();
@@ -103,7 +103,7 @@ fn force_removes_them_and_says_who_is_left_without() {
 }
 
 #[test]
-fn what_is_not_mounted_is_no_evidence_that_nothing_is_there() {
+fn the_uninstallation_is_rejected_if_the_node_directories_are_not_mounted() {
     let node = Node::usual();
     node.install("0.1.0").unwrap();
     let said = refusal(node.uninstall());
@@ -118,7 +118,7 @@ fn what_is_not_mounted_is_no_evidence_that_nothing_is_there() {
 }
 
 #[test]
-fn a_program_of_another_origin_stays() {
+fn the_uninstallation_keeps_a_foreign_program() {
     let node = Node::installed();
     node.write("/opt/cni/bin/cni-ipoib", "mine");
     assert_says(&node.uninstall().unwrap(), "cni-ipoib is not rdmanet's and stays");
@@ -126,7 +126,7 @@ fn a_program_of_another_origin_stays() {
 }
 
 #[test]
-fn a_removal_that_was_killed_half_way_is_begun_anew() {
+fn a_killed_uninstallation_is_repeated_from_the_start() {
     let node = Node::installed();
     fs::rename(
         node.at("/opt/cni/bin/cni-ipoib"),
@@ -147,7 +147,7 @@ fn a_removal_that_was_killed_half_way_is_begun_anew() {
 }
 
 #[test]
-fn a_pod_that_is_attached_while_the_plugins_go_has_them_back() {
+fn both_plugins_are_restored_for_a_pod_attached_during_the_uninstallation() {
     let node = Node::installed();
     let late = node.at("/run/rdmanet/attachments/rail0/c1@net1");
     fs::create_dir_all(late.parent().unwrap()).unwrap();

@@ -14,7 +14,7 @@ fn status(scope: &Scope, verdict: Option<Verdict>, is_told: bool) -> Option<Stri
 }
 
 #[test]
-fn true_is_the_good_news_and_false_the_bad() {
+fn the_links_condition_is_true_for_healthy_links_and_false_otherwise() {
     let rdma = Scope::Rdma;
     assert_eq!(status(&rdma, Some(verdict(true)), false).as_deref(), Some("True"));
     assert_eq!(
@@ -24,7 +24,7 @@ fn true_is_the_good_news_and_false_the_bad() {
 }
 
 #[test]
-fn a_node_without_links_has_no_condition_and_one_that_loses_them_says_so() {
+fn the_links_condition_of_a_node_that_lost_all_links_is_unknown() {
     assert_eq!(wanted(&Scope::Rdma, None, false), None);
     let lost = wanted(&Scope::Rdma, None, true).unwrap();
     assert_eq!(
@@ -35,7 +35,7 @@ fn a_node_without_links_has_no_condition_and_one_that_loses_them_says_so() {
 }
 
 #[test]
-fn a_refusal_is_tried_again_ever_more_rarely_and_told_once() {
+fn a_rejected_write_of_the_condition_is_retried_after_growing_pauses() {
     let refused = Failure::Cluster(Trouble::Refused {
         what: "PATCH".to_owned(),
         why: "forbidden".to_owned(),

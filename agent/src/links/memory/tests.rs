@@ -6,7 +6,7 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn what_had_carrier_once_is_known_to_the_next_agent() {
+fn a_restarted_agent_remembers_links_that_had_carrier() {
     let dir = tempfile::tempdir().unwrap();
     let mut memory = Memory::read(dir.path());
     assert!(memory.seen().is_empty());
@@ -24,7 +24,7 @@ fn what_had_carrier_once_is_known_to_the_next_agent() {
 }
 
 #[test]
-fn a_damaged_file_is_begun_anew() {
+fn a_damaged_file_of_remembered_links_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(".links.json"), "{").unwrap();
     let mut memory = Memory::read(dir.path());
@@ -34,7 +34,7 @@ fn a_damaged_file_is_begun_anew() {
 }
 
 #[test]
-fn what_cannot_be_written_is_known_all_the_same() {
+fn the_agent_remembers_a_link_even_if_the_write_fails() {
     let dir = tempfile::tempdir().unwrap();
     let mut memory = Memory::read(&dir.path().join("absent"));
     memory.add(names(&["ib0"]));

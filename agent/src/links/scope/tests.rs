@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn words_and_names_are_told_apart_and_written_back_as_they_were() {
+fn a_link_scope_is_printed_as_it_was_parsed() {
     for text in ["rdma", "none", "ib*", "ib0,bond[01]"] {
         assert_eq!(text.parse::<Scope>().unwrap().to_string(), text);
     }
@@ -11,7 +11,7 @@ fn words_and_names_are_told_apart_and_written_back_as_they_were() {
 }
 
 #[test]
-fn patterns_name_links_and_words_name_none() {
+fn link_patterns_match_names_and_keywords_match_none() {
     let named: Scope = "ib*, bond0".parse().unwrap();
     assert!(named.names(["ib7"]) && named.names(["bond0"]) && named.names(["eth0", "ib7"]));
     assert!(!named.names(["eth0"]) && !named.names(["bond01"]));
@@ -19,7 +19,7 @@ fn patterns_name_links_and_words_name_none() {
 }
 
 #[test]
-fn what_no_link_can_be_called_is_refused_with_the_word() {
+fn an_impossible_link_name_is_rejected_and_quoted() {
     for (text, word) in [
         ("", "\"\""),
         ("ib0,,ib1", "\"\""),

@@ -117,19 +117,19 @@ fn bonded() -> Machine {
 }
 
 #[test]
-fn all_is_well_while_every_link_has_carrier() {
+fn a_node_is_healthy_while_every_link_has_carrier() {
     rails().is("rdma", true, "LinksUp", "carrier on ib0, ib1");
     bonded().is("rdma", true, "LinksUp", "carrier on bond0 over ib0");
 }
 
 #[test]
-fn a_rail_that_lost_its_cable_is_named_with_its_port() {
+fn a_rail_without_a_cable_is_reported_with_its_port() {
     let sentence = "ib1 has no carrier: mlx5_3 port 1 is down: cable or switch port";
     rails().pulled(3).is("rdma", false, "LinkDown", sentence);
 }
 
 #[test]
-fn a_port_that_nobody_sets_up_sends_people_to_the_subnet_manager() {
+fn the_message_about_a_port_that_is_not_set_up_names_the_subnet_manager() {
     let port = |state| rails().pulled(3).state(3, PortLayer::Infiniband, state);
     let sentence = "ib1 has no carrier: mlx5_3 port 1 has a cable, and no subnet manager has set it up";
     port(PortState::Init).is("rdma", false, "LinkDown", sentence);
@@ -138,7 +138,7 @@ fn a_port_that_nobody_sets_up_sends_people_to_the_subnet_manager() {
 }
 
 #[test]
-fn a_port_that_never_had_carrier_or_is_set_down_is_missed_by_nobody() {
+fn a_port_that_never_had_carrier_or_is_set_down_does_not_count() {
     let never = rails().pulled(3).unseen("ib1");
     never.is("rdma", true, "LinksUp", "carrier on ib0");
     rails().set_down(3).is("rdma", true, "LinksUp", "carrier on ib0");
@@ -146,7 +146,7 @@ fn a_port_that_never_had_carrier_or_is_set_down_is_missed_by_nobody() {
 }
 
 #[test]
-fn a_bond_without_one_of_its_ports_goes_on() {
+fn a_bond_without_one_of_its_ports_is_degraded() {
     let sentence = "bond bond0 over ib0 goes on without ib1 (mlx5_3 port 1 is down: cable or switch port)";
     bonded().pulled(3).is("rdma", true, "BondDegraded", sentence);
     let unused = bonded().pulled(3).unseen("ib1");
@@ -154,21 +154,21 @@ fn a_bond_without_one_of_its_ports_goes_on() {
 }
 
 #[test]
-fn a_bond_without_all_of_its_ports_is_down_and_stands_for_them() {
+fn a_bond_without_a_working_port_is_down_and_lists_its_ports() {
     let dead = bonded().pulled(2).pulled(3).pulled(9);
     let sentence = "bond0 has no carrier on any of its ports: ib0 (mlx5_2 port 1 is down: cable or switch port), ib1 (mlx5_3 port 1 is down: cable or switch port)";
     dead.is("rdma", false, "LinkDown", sentence);
 }
 
 #[test]
-fn one_sentence_has_a_lost_rail_and_a_degraded_bond() {
+fn one_message_reports_a_lost_rail_and_a_degraded_bond() {
     let both = bonded().pulled(3).port(4, "ib2").pulled(4);
     let sentence = "ib2 has no carrier: mlx5_4 port 1 is down: cable or switch port; bond bond0 over ib0 goes on without ib1 (mlx5_3 port 1 is down: cable or switch port)";
     both.is("rdma", false, "LinkDown", sentence);
 }
 
 #[test]
-fn ethernet_counts_where_it_carries_rdma() {
+fn an_ethernet_link_counts_only_if_it_carries_rdma() {
     let node = Machine::default()
         .ethernet(2, "roce0", true)
         .ethernet(3, "lom0", false);
@@ -181,7 +181,7 @@ fn ethernet_counts_where_it_carries_rdma() {
 }
 
 #[test]
-fn a_bond_counts_where_one_of_its_ports_carries_rdma() {
+fn a_bond_counts_if_one_of_its_ports_carries_rdma() {
     let mut node = Machine::default()
         .ethernet(2, "eth0", true)
         .ethernet(3, "eth1", true)
@@ -191,14 +191,14 @@ fn a_bond_counts_where_one_of_its_ports_carries_rdma() {
 }
 
 #[test]
-fn a_pods_child_that_came_back_to_the_host_is_not_the_hosts() {
+fn a_child_that_returned_from_a_pod_does_not_count() {
     let mut node = rails().port(8, "net1").pulled(8);
     node.link(8).parent = Some(2);
     node.is("rdma", true, "LinksUp", "carrier on ib0, ib1");
 }
 
 #[test]
-fn links_that_are_named_count_whatever_they_are_and_were() {
+fn links_that_match_a_pattern_count_whatever_their_kind_or_past_state() {
     let mut node = rails().ethernet(4, "lom0", false).pulled(4).unseen("lom0");
     node.link(4).kind = Some("veth".to_owned());
     node.is(
@@ -219,7 +219,7 @@ fn links_that_are_named_count_whatever_they_are_and_were() {
 }
 
 #[test]
-fn what_is_remembered_is_what_could_count_and_has_carrier() {
+fn only_rdma_links_with_carrier_are_remembered() {
     let node = rails().pulled(3).ethernet(4, "lom0", false);
     let judge = Judge {
         sight: &node.sight,

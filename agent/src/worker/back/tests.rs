@@ -26,7 +26,7 @@ fn block(noted: Option<i64>) -> IpBlock {
 }
 
 #[test]
-fn a_reservation_ends_when_every_block_tells_so_and_not_before() {
+fn a_reservation_ends_only_once_every_block_has_observed_the_edit() {
     let noted = |blocks: &[IpBlock]| noted_by_all(blocks, &owner("a"), 4);
     assert!(noted(&[block(Some(4)), block(Some(4))]));
     assert!(!noted(&[block(Some(4)), block(Some(3))]));
@@ -36,7 +36,7 @@ fn a_reservation_ends_when_every_block_tells_so_and_not_before() {
 }
 
 #[test]
-fn blocks_that_the_node_does_not_give_from_need_not_tell() {
+fn shared_and_foreign_blocks_do_not_delay_the_end_of_a_reservation() {
     let mut shared = block(None);
     shared.spec.state = BlockState::Shared;
     let mut another = block(None);

@@ -29,17 +29,17 @@ fn at_rest() -> Suspects {
 }
 
 #[test]
-fn an_agent_that_has_just_started_asks_for_its_addresses() {
+fn an_agent_that_has_just_started_lists_its_addresses() {
     assert!(Suspects::default().may_be(&registered("1"), OBSERVE));
 }
 
 #[test]
-fn an_agent_at_rest_does_not_ask() {
+fn an_idle_agent_does_not_list_its_addresses() {
     assert!(!at_rest().may_be(&registered("1"), OBSERVE));
 }
 
 #[test]
-fn an_agent_whose_node_is_gone_asks_each_time() {
+fn an_agent_of_a_deleted_node_lists_its_addresses_each_time() {
     let suspects = Suspects {
         kept_as: Some(gone()),
         ..at_rest()
@@ -48,7 +48,7 @@ fn an_agent_whose_node_is_gone_asks_each_time() {
 }
 
 #[test]
-fn a_node_that_was_registered_anew_asks_until_its_addresses_say_so() {
+fn an_agent_lists_its_addresses_until_they_name_its_new_node() {
     assert!(at_rest().may_be(&registered("2"), OBSERVE));
     let late = Suspects {
         kept_as: None,
@@ -58,14 +58,14 @@ fn a_node_that_was_registered_anew_asks_until_its_addresses_say_so() {
 }
 
 #[test]
-fn an_agent_that_has_written_an_address_asks() {
+fn an_agent_that_has_written_an_address_lists_its_addresses() {
     let mut suspects = at_rest();
     suspects.wrote();
     assert!(suspects.may_be(&registered("1"), OBSERVE));
 }
 
 #[test]
-fn what_is_suspect_is_looked_at_again() {
+fn an_agent_with_a_suspect_address_lists_its_addresses_again() {
     let mut suspects = at_rest();
     suspects
         .addresses
@@ -74,7 +74,7 @@ fn what_is_suspect_is_looked_at_again() {
 }
 
 #[test]
-fn what_was_done_behind_its_back_is_found_by_and_by() {
+fn an_idle_agent_lists_its_addresses_again_after_a_long_pause() {
     let observe = Duration::from_millis(1);
     let suspects = at_rest();
     std::thread::sleep(observe * SELDOM);
@@ -104,7 +104,7 @@ fn lease(pod: Option<&str>, container: &str, ifname: &str, since: u64) -> HeldLe
 }
 
 #[test]
-fn only_the_newest_sandbox_of_a_pod_is_not_replaced() {
+fn only_an_older_sandbox_of_the_same_pod_and_interface_is_replaced() {
     let all = [
         lease(Some("default/a"), "c1", "net1", 10),
         lease(Some("default/a"), "c2", "net1", 20),
@@ -120,7 +120,7 @@ fn only_the_newest_sandbox_of_a_pod_is_not_replaced() {
 }
 
 #[test]
-fn an_address_rests_from_the_end_of_its_lease_in_this_boot() {
+fn an_address_rests_after_a_lease_that_ended_in_this_boot() {
     let seconds = Duration::from_secs;
     let rested = |ended, now| has_rested(ended, seconds(now), seconds(30));
     assert!(!rested(Some(seconds(100)), 129));
@@ -130,7 +130,7 @@ fn an_address_rests_from_the_end_of_its_lease_in_this_boot() {
 }
 
 #[test]
-fn the_object_of_a_lease_that_ended_is_that_of_its_own_attachment() {
+fn an_ended_lease_matches_only_the_object_of_its_own_attachment() {
     let object = |container: &str| -> IpAddress {
         serde_json::from_value(serde_json::json!({
             "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": "default-4-0a010003" },

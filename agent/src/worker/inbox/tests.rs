@@ -24,7 +24,7 @@ fn inbox() -> (mpsc::Sender<Message>, Inbox) {
 }
 
 #[tokio::test]
-async fn questions_keep_their_order_and_are_no_news() {
+async fn plugin_requests_keep_their_order_and_start_no_round() {
     let (sender, mut inbox) = inbox();
     let (first, _waits) = ask("status");
     let (second, _waits_too) = ask("claim");
@@ -43,7 +43,7 @@ async fn questions_keep_their_order_and_are_no_news() {
 }
 
 #[tokio::test]
-async fn a_release_is_work_for_a_round_and_nobody_waits_for_it() {
+async fn a_release_is_answered_at_once_and_handled_in_the_next_round() {
     let (sender, mut inbox) = inbox();
     let (release, mut told) = ask("release");
     sender.send(release).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_release_is_work_for_a_round_and_nobody_waits_for_it() {
 }
 
 #[tokio::test]
-async fn news_that_come_while_a_round_is_under_way_call_for_one_more() {
+async fn changes_during_a_round_start_one_more_round() {
     let (sender, mut inbox) = inbox();
     assert!(!inbox.begin_round());
     for _ in 0..3 {
@@ -68,7 +68,7 @@ async fn news_that_come_while_a_round_is_under_way_call_for_one_more() {
 }
 
 #[tokio::test]
-async fn an_inbox_that_nobody_can_reach_says_so() {
+async fn an_inbox_without_senders_is_closed() {
     let (sender, mut inbox) = inbox();
     assert!(inbox.is_open());
     drop(sender);

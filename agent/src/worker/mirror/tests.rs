@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn ten_thousand_nodes_note_an_edit_one_after_another_and_within_two_minutes() {
+fn ten_thousand_nodes_observe_an_edit_one_after_another_in_two_minutes() {
     let mut in_second = [0_u32; 120];
     for i in 0..10_000_u32 {
         let wait = wait(10_000, f64::from(i) / 10_000.0);
@@ -20,7 +20,7 @@ fn notes(mirrored: &mut Mirrored, generation: i64, blocks: i64, now: Instant) ->
 }
 
 #[test]
-fn a_few_nodes_note_an_edit_at_once() {
+fn a_few_nodes_observe_an_edit_at_once() {
     let (mut mirrored, now) = (Mirrored::default(), Instant::now());
     assert!(notes(&mut mirrored, 1, 99, now));
     assert!(notes(&mut mirrored, 2, 99, now));
@@ -28,7 +28,7 @@ fn a_few_nodes_note_an_edit_at_once() {
 }
 
 #[test]
-fn a_turn_is_come_back_for_when_it_comes_and_does_not_go() {
+fn a_worker_wakes_up_at_its_turn_and_then_observes_the_edit() {
     let (mut mirrored, now) = (Mirrored::default(), Instant::now());
     let turn = mirrored.turn_to_note(1, 10_000, now);
     assert!(turn <= now + Duration::from_secs(100));
@@ -43,7 +43,7 @@ fn a_turn_is_come_back_for_when_it_comes_and_does_not_go() {
 }
 
 #[test]
-fn of_several_turns_the_first_is_come_back_for() {
+fn a_worker_wakes_up_at_the_earliest_of_several_turns() {
     let (mut mirrored, now) = (Mirrored::default(), Instant::now());
     for seconds in [30, 10, 20] {
         assert!(!mirrored.has_come(now + Duration::from_secs(seconds), now));
@@ -53,7 +53,7 @@ fn of_several_turns_the_first_is_come_back_for() {
 
 /// Otherwise nodes whose requests timed out would retry together.
 #[test]
-fn what_got_no_answer_comes_at_another_turn() {
+fn a_failed_report_gets_another_turn() {
     let again = |_| {
         let (mut mirrored, mut told) = (Mirrored::default(), told_long_ago());
         let first = mirrored.turn_to_note(1, 10_000, told.at);
@@ -72,7 +72,7 @@ fn what_got_no_answer_comes_at_another_turn() {
 }
 
 #[test]
-fn a_reserved_address_in_use_takes_nothing_from_what_the_node_gives() {
+fn a_reserved_address_in_use_does_not_reduce_the_free_addresses_of_a_block() {
     let spec = serde_json::json!({
         "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
         "reserved": ["10.1.0.16-10.1.0.23"],
@@ -109,7 +109,7 @@ fn told_long_ago() -> Told {
 /// A thousand pods start at once on a thousand nodes. No node has reported for a long time, so all would report at the same
 /// moment.
 #[test]
-fn what_changes_everywhere_at_once_is_told_by_turns() {
+fn a_change_on_every_node_is_reported_by_one_node_after_another() {
     let due = |blocks| {
         let (mut told, now) = (told_long_ago(), Instant::now());
         let mut turn = |used, every| told.turn(used, Duration::from_secs(every), blocks, now);

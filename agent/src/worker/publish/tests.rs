@@ -27,7 +27,7 @@ fn lease(inode: u64, api: Vec<IpAddr>) -> HeldLease {
 }
 
 #[test]
-fn an_object_that_was_found_is_nobodys_until_it_is_renewed() {
+fn an_existing_address_object_belongs_to_no_lease_until_it_is_renewed() {
     let mut published = Published::default();
     assert!(!published.has(IP, &lease(1, Vec::new())));
     published.note(IP, &lease(1, Vec::new()));
@@ -35,13 +35,13 @@ fn an_object_that_was_found_is_nobodys_until_it_is_renewed() {
 }
 
 #[test]
-fn the_object_of_an_earlier_lease_is_not_that_of_the_next_one() {
+fn the_object_of_an_earlier_lease_does_not_belong_to_the_next_lease() {
     let mut published = Published::default();
     published.note(IP, &lease(1, Vec::new()));
     assert!(!published.has(IP, &lease(2, Vec::new())));
 }
 
 #[test]
-fn a_lease_that_came_by_way_of_the_api_server_has_its_object() {
+fn a_lease_allocated_through_the_api_server_has_an_address_object() {
     assert!(Published::default().has(IP, &lease(1, vec![IP])));
 }

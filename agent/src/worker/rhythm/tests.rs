@@ -6,7 +6,7 @@ use super::*;
 const TICK: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_round_that_goes_well_is_followed_by_the_next_after_a_tick() {
+fn a_successful_round_is_followed_by_the_next_after_one_tick() {
     let mut rhythm = Rhythm::new(TICK);
     assert_eq!(rhythm.after(Round::Well, 0.7), TICK);
     rhythm.after(Round::Badly, 1.0);
@@ -14,7 +14,7 @@ fn a_round_that_goes_well_is_followed_by_the_next_after_a_tick() {
 }
 
 #[test]
-fn failures_in_a_row_wait_longer_up_to_half_a_minute() {
+fn pauses_after_repeated_failures_grow_up_to_half_a_minute() {
     let mut rhythm = Rhythm::new(TICK);
     let pauses: Vec<u64> = (0..70)
         .map(|_| rhythm.after(Round::Badly, 0.5).as_secs())
@@ -24,7 +24,7 @@ fn failures_in_a_row_wait_longer_up_to_half_a_minute() {
 }
 
 #[test]
-fn a_hundred_agents_that_fail_together_come_again_one_after_another() {
+fn a_hundred_agents_that_fail_together_retry_one_after_another() {
     let mut pauses: Vec<Duration> = (0..100)
         .map(|i| Rhythm::new(TICK).after(Round::Badly, f64::from(i) / 100.0))
         .collect();
@@ -34,7 +34,7 @@ fn a_hundred_agents_that_fail_together_come_again_one_after_another() {
 }
 
 #[test]
-fn news_ends_a_pause_but_not_that_after_a_failure() {
+fn a_change_ends_a_pause_but_not_after_a_failed_round() {
     let mut rhythm = Rhythm::new(TICK);
     assert!(rhythm.hears_news());
     rhythm.after(Round::Badly, 0.5);
@@ -44,7 +44,7 @@ fn news_ends_a_pause_but_not_that_after_a_failure() {
 }
 
 #[test]
-fn a_round_that_was_in_the_way_of_a_plugin_comes_again_soon() {
+fn a_round_cut_short_for_a_plugin_runs_again_soon() {
     let mut rhythm = Rhythm::new(TICK);
     assert_eq!(rhythm.after(Round::Cut, 0.5), SOON);
     assert!(rhythm.hears_news());
@@ -57,7 +57,7 @@ fn a_round_that_was_in_the_way_of_a_plugin_comes_again_soon() {
 }
 
 #[test]
-fn a_round_that_was_in_the_way_of_a_plugin_neither_adds_to_failures_nor_ends_them() {
+fn a_round_cut_short_for_a_plugin_does_not_change_the_failure_count() {
     let mut rhythm = Rhythm::new(TICK);
     assert_eq!(rhythm.after(Round::Badly, 0.5).as_secs(), 4);
     assert_eq!(rhythm.after(Round::Cut, 0.5).as_secs(), 4);

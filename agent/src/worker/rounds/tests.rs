@@ -109,7 +109,7 @@ fn code(answer: Answer) -> Code {
 }
 
 #[tokio::test]
-async fn a_plugin_hears_in_time_why_there_is_no_answer_though_a_round_hangs() {
+async fn a_plugin_gets_an_error_in_time_while_a_round_hangs() {
     let deaf = Deaf::new();
     deaf.told.cancel();
     // The round has already begun.
@@ -126,7 +126,7 @@ async fn a_plugin_hears_in_time_why_there_is_no_answer_though_a_round_hangs() {
 }
 
 #[tokio::test]
-async fn of_those_that_wait_together_each_is_answered_in_time() {
+async fn plugins_that_wait_together_all_get_an_answer_in_time() {
     let deaf = Deaf::new();
     deaf.told.cancel();
     let begun = Instant::now();
@@ -142,7 +142,7 @@ async fn of_those_that_wait_together_each_is_answered_in_time() {
 }
 
 #[tokio::test]
-async fn a_question_is_not_worked_off_when_its_plugin_has_given_up() {
+async fn the_request_of_a_timed_out_plugin_is_skipped() {
     let deaf = Deaf::new();
     drop(deaf.ask(Duration::from_secs(6)).await);
     deaf.told.cancel();
@@ -153,7 +153,7 @@ async fn a_question_is_not_worked_off_when_its_plugin_has_given_up() {
 }
 
 #[tokio::test]
-async fn who_asks_before_pools_are_told_waits_its_time_and_hears_why() {
+async fn a_plugin_that_calls_before_pools_are_listed_gets_an_error_in_time() {
     let deaf = Deaf::new();
     let begun = Instant::now();
     let answer = deaf.ask(all_but(300)).await;
@@ -163,7 +163,7 @@ async fn who_asks_before_pools_are_told_waits_its_time_and_hears_why() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_told_to_stop_leaves_a_hanging_round_soon() {
+async fn a_stopped_worker_leaves_a_hanging_round_soon() {
     let deaf = Deaf::new();
     deaf.told.cancel();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -175,7 +175,7 @@ async fn a_worker_that_is_told_to_stop_leaves_a_hanging_round_soon() {
 }
 
 #[test]
-fn each_part_of_a_round_comes_first_in_its_turn() {
+fn each_part_of_a_round_runs_first_in_turn() {
     let mut firsts = Vec::new();
     let mut first = Part::Settle;
     for _ in 0..4 {

@@ -38,7 +38,7 @@ fn a_pool_that_stays_full_is_searched_less_and_less_often() {
 }
 
 #[test]
-fn a_pool_that_was_enlarged_or_whose_address_came_back_is_searched_at_once() {
+fn a_full_pool_is_searched_at_once_after_an_edit_or_a_release() {
     let (all, now) = (addresses(6), Instant::now());
     let mut exhausted = Exhausted::default();
     exhausted.note(Family::V4, &all, now, 0.0);

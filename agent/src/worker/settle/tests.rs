@@ -14,7 +14,7 @@ fn spare(name: &str, free: u64) -> Spare<'_> {
 }
 
 #[test]
-fn a_node_gives_up_only_what_leaves_it_enough() {
+fn a_node_returns_only_blocks_that_leave_it_enough_free_addresses() {
     let blocks = [spare("a", 16), spare("b", 16), spare("c", 16)];
     assert_eq!(without(&blocks, 16), ["a", "b"]);
     assert_eq!(without(&blocks, 17), ["a"]);
@@ -49,7 +49,7 @@ fn cell_of(cidr: &str) -> Option<Cell> {
 }
 
 #[test]
-fn what_is_wanted_of_a_block_follows_from_the_pool_first() {
+fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
     let wish = |target: &Target, cidr, surplus| {
         Worker::wish_for(target, "b", cell_of(cidr), Use::default(), surplus)
     };
@@ -84,7 +84,7 @@ fn what_is_wanted_of_a_block_follows_from_the_pool_first() {
 }
 
 #[test]
-fn a_round_that_was_cut_goes_on_behind_the_block_it_was_cut_at() {
+fn the_round_after_an_interruption_starts_behind_the_interrupted_block() {
     let names = || {
         ["a", "b", "c"]
             .map(str::to_owned)

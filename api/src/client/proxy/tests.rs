@@ -12,7 +12,7 @@ fn proxy_of(url: &str, variables: &[(&str, &str)]) -> Option<String> {
 }
 
 #[test]
-fn a_server_that_no_proxy_names_is_asked_directly() {
+fn a_server_in_the_no_proxy_list_is_reached_directly() {
     for exempt in [
         "*",
         "10.96.0.1",
@@ -40,7 +40,7 @@ fn a_server_that_no_proxy_names_is_asked_directly() {
 }
 
 #[test]
-fn any_other_server_is_behind_the_proxy_even_if_no_proxy_names_that() {
+fn a_server_outside_the_no_proxy_list_is_reached_through_the_proxy() {
     for exempt in [
         "",
         "p",
@@ -55,7 +55,7 @@ fn any_other_server_is_behind_the_proxy_even_if_no_proxy_names_that() {
 }
 
 #[test]
-fn what_is_not_said_or_not_meant_for_the_server_is_no_proxy() {
+fn an_empty_proxy_variable_or_one_for_another_scheme_is_ignored() {
     assert_eq!(proxy_of("https://api", &[]), None);
     assert_eq!(proxy_of("https://api", &[("HTTPS_PROXY", "")]), None);
     assert_eq!(proxy_of("http://api", &[("HTTPS_PROXY", "http://p")]), None);
@@ -64,7 +64,7 @@ fn what_is_not_said_or_not_meant_for_the_server_is_no_proxy() {
 }
 
 #[test]
-fn a_kubeconfig_has_a_proxy_for_each_cluster() {
+fn the_context_of_a_kubeconfig_selects_the_proxy_of_its_cluster() {
     let kubeconfig: Kubeconfig = serde_json::from_value(json!({
         "clusters": [
             { "name": "near", "cluster": { "server": "https://near" } },

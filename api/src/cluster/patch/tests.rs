@@ -23,7 +23,7 @@ fn block() -> IpBlock {
 }
 
 #[test]
-fn a_patch_carries_the_version_that_was_read_and_nothing_is_sent_without_one() {
+fn a_patch_requires_the_resource_version_of_the_object_that_was_read() {
     let patch = of(&block(), Part::Main).unwrap();
     assert_eq!(patch["metadata"]["resourceVersion"], "7");
     let mut unread = block();
@@ -32,7 +32,7 @@ fn a_patch_carries_the_version_that_was_read_and_nothing_is_sent_without_one() {
 }
 
 #[test]
-fn members_that_an_object_lacks_are_deleted_and_unknown_ones_are_not_named() {
+fn a_patch_deletes_absent_members_and_omits_unknown_ones() {
     let patch = of(&block(), Part::Main).unwrap();
     let spec = patch["spec"].as_object().unwrap();
     assert_eq!(spec.get("orphaned"), Some(&Value::Null));
@@ -53,7 +53,7 @@ fn members_that_an_object_lacks_are_deleted_and_unknown_ones_are_not_named() {
 }
 
 #[test]
-fn every_optional_member_of_an_address_can_be_taken_away() {
+fn a_patch_can_delete_every_optional_member_of_an_address() {
     let spec = IpAddressSpec {
         pool: "p".to_owned(),
         address: "10.0.0.1".to_owned(),
@@ -74,7 +74,7 @@ fn every_optional_member_of_an_address_can_be_taken_away() {
 }
 
 #[test]
-fn an_accepted_spec_without_a_selector_takes_the_earlier_one_away() {
+fn an_accepted_spec_without_a_selector_deletes_the_earlier_selector() {
     let mut pool: IpPool = serde_json::from_value(json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "p", "resourceVersion": "7" },
         "spec": { "ranges": [{ "subnet": "10.0.0.0/24" }] },

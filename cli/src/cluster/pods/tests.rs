@@ -13,7 +13,7 @@ fn pod(status: &str, phase: &str) -> PodFacts {
 }
 
 #[test]
-fn the_interfaces_of_multus_are_told_without_the_clusters_own() {
+fn only_additional_interfaces_are_read_from_the_status_of_multus() {
     let status = r#"[{"name": "cbr0", "ips": ["10.244.0.2"], "default": true, "dns": {}},
         {"name": "ml/rail0", "interface": "net1", "ips": ["10.20.0.130", "fd00::1/64"], "mac": "x"}]"#;
     let pod = pod(status, "Running");
@@ -27,7 +27,7 @@ fn the_interfaces_of_multus_are_told_without_the_clusters_own() {
 }
 
 #[test]
-fn a_pod_that_has_ended_holds_nothing_and_a_damaged_annotation_tells_nothing() {
+fn a_pod_that_has_ended_is_not_alive_and_a_damaged_annotation_is_ignored() {
     assert!(!pod("[]", "Succeeded").lives);
     assert!(pod("[]", "Pending").lives);
     assert_eq!(pod("{", "Running").interfaces, []);

@@ -16,7 +16,7 @@ fn orphan(quarantine: Option<i64>) -> IpBlock {
 }
 
 #[test]
-fn a_block_is_released_only_after_the_quarantine_that_its_owner_went_by() {
+fn a_block_is_released_only_after_the_quarantine_of_its_owner() {
     let at = |seconds| UNIX_EPOCH + Duration::from_secs(600 + seconds);
     for (quarantine, seconds) in [(None, 600_u64), (Some(120), 120), (Some(3600), 3600)] {
         let block = orphan(quarantine);

@@ -32,7 +32,7 @@ fn spare() -> Listing {
 }
 
 #[test]
-fn a_link_with_link_local_addresses_alone_is_spare() {
+fn a_link_with_only_link_local_addresses_is_spare() {
     let uses = Uses::of(&spare());
     assert_eq!(uses.of_link("ib0"), None);
     assert_eq!(uses.hardware_address("ib1"), Some("80:00:00:00:02"));

@@ -7,7 +7,7 @@ fn found(spec: &Value, nodes: u128) -> ConditionState {
 }
 
 #[test]
-fn a_pool_with_fewer_blocks_than_nodes_says_so_with_both_numbers_and_the_remedy() {
+fn a_pool_with_fewer_blocks_than_nodes_reports_both_numbers_and_the_remedy() {
     let usual = json!({ "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }] });
     let few = found(&usual, 36);
     assert!(few.holds && few.reason == reason::FEWER_BLOCKS_THAN_NODES);
@@ -24,7 +24,7 @@ fn a_pool_with_fewer_blocks_than_nodes_says_so_with_both_numbers_and_the_remedy(
 }
 
 #[test]
-fn the_block_size_that_is_advised_gives_each_node_a_block() {
+fn the_advised_block_size_gives_each_node_a_block() {
     for nodes in 1..=254 {
         for prefix in [24, 27] {
             let subnet = format!("10.1.0.0/{prefix}");
@@ -45,7 +45,7 @@ fn the_block_size_that_is_advised_gives_each_node_a_block() {
 }
 
 #[test]
-fn the_family_with_the_fewest_blocks_counts_and_addresses_that_are_objects_do_not() {
+fn the_family_with_the_fewest_blocks_is_compared_with_the_nodes() {
     let mut spec = json!({
         "ranges": [{ "subnet": "10.1.0.0/16", "gateway": "none" }, { "subnet": "fd00::/118", "gateway": "none" }],
         "blockSize": { "v4": 16, "v6": 256 },

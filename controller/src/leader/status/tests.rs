@@ -3,7 +3,7 @@ use super::*;
 use serde_json::json;
 
 #[test]
-fn a_fallback_that_is_not_there_is_named() {
+fn a_missing_fallback_pool_is_named() {
     let spec = json!({ "ranges": [{ "subnet": "10.1.0.0/24" }], "fallback": ["spare", "misspelt"] });
     let ground = api::testing::of("rail0", &spec).unwrap();
     let found = missing_fallback(&ground, |name| name == "spare");
@@ -14,7 +14,7 @@ fn a_fallback_that_is_not_there_is_named() {
 }
 
 #[test]
-fn of_many_names_a_sentence_has_the_first_few() {
+fn a_message_with_many_names_contains_only_the_first_five() {
     let names = ["a", "b", "c", "d", "e", "f", "g"];
     let some = |count: usize| first_names(&names[..count].iter().copied().collect());
     assert_eq!(some(0), "none");
@@ -23,7 +23,7 @@ fn of_many_names_a_sentence_has_the_first_few() {
 }
 
 #[test]
-fn a_condition_keeps_the_time_of_its_last_turn() {
+fn a_condition_keeps_the_time_of_its_last_transition() {
     let mut conditions = Vec::new();
     assert!(
         !set(&mut conditions, &condition(READY, false, "A", ""), Some(1)),

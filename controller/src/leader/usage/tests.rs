@@ -42,7 +42,7 @@ fn address(ip: &str, block: &str, node: &str, state: &str) -> IpAddress {
 }
 
 #[test]
-fn an_address_counts_once_whether_its_node_tells_of_it_or_not() {
+fn an_address_in_both_a_block_report_and_an_object_counts_once() {
     let ground = static_pool();
     let status = json!({ "used": 3, "free": 12, "oldest": LATE });
     let blocks = [block("10.1.0.0/28", "a", "Active", &status)];
@@ -62,7 +62,7 @@ fn an_address_counts_once_whether_its_node_tells_of_it_or_not() {
 }
 
 #[test]
-fn the_oldest_attachment_may_have_an_object() {
+fn the_oldest_attachment_is_found_in_block_reports_and_address_objects() {
     let ground = static_pool();
     let blocks = [block(
         "10.1.0.0/28",
@@ -86,7 +86,7 @@ fn the_oldest_attachment_may_have_an_object() {
 }
 
 #[test]
-fn reserved_addresses_in_use_exhaust_no_pool_without_blocks() {
+fn reserved_addresses_in_use_do_not_exhaust_a_pool_without_blocks() {
     let ground = pool(&json!({
         "ranges": [{ "subnet": "10.1.0.0/29", "gateway": "none" }], "allocation": "PerAddress", "reserved": ["10.1.0.1-10.1.0.3"],
     }));
@@ -103,7 +103,7 @@ fn reserved_addresses_in_use_exhaust_no_pool_without_blocks() {
 }
 
 #[test]
-fn a_block_that_exclusions_cover_is_not_outside_the_ranges() {
+fn an_excluded_block_is_not_counted_as_outside_the_ranges() {
     let ground = pool(&json!({
         "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0/28"] }], "blockSize": { "v4": 16 },
     }));
@@ -117,7 +117,7 @@ fn a_block_that_exclusions_cover_is_not_outside_the_ranges() {
 }
 
 #[test]
-fn what_is_left_is_in_no_block_in_active_ones_or_in_shared_ones() {
+fn free_addresses_are_counted_in_unclaimed_active_and_shared_blocks() {
     let ground = pool(&json!({
         "ranges": [{ "subnet": "10.1.0.0/27", "gateway": "none" }], "blockSize": { "v4": 16 },
     }));

@@ -128,13 +128,13 @@ fn one_failure_while_a_block_is_shared() -> [Story; 4] {
 }
 
 #[test]
-fn what_is_forgotten_of_requests_makes_no_difference() {
+fn merging_request_states_keeps_the_result_of_the_model() {
     assert!(!assert_nothing_is_left_out(requests()));
 }
 
 #[test]
 #[ignore = "minutes: run it by hand with more_faults"]
-fn more_faults_what_is_forgotten_while_a_block_is_shared_makes_no_difference() {
+fn more_faults_merging_states_during_sharing_keeps_the_result_of_the_model() {
     for story in one_failure_while_a_block_is_shared() {
         assert!(!assert_nothing_is_left_out(story));
     }
@@ -142,7 +142,7 @@ fn more_faults_what_is_forgotten_while_a_block_is_shared_makes_no_difference() {
 
 #[test]
 #[ignore = "half a minute: run it by hand with more_faults"]
-fn more_faults_what_is_forgotten_hides_nothing_that_goes_wrong_while_a_block_is_shared() {
+fn more_faults_merging_states_during_sharing_hides_no_duplicate_address() {
     let rules = Rules {
         next: |me, seen, held, mut usage, wish| {
             usage.unpublished = 0;
@@ -159,7 +159,7 @@ fn more_faults_what_is_forgotten_hides_nothing_that_goes_wrong_while_a_block_is_
 
 #[test]
 #[ignore = "minutes: run it by hand with more_faults"]
-fn more_faults_what_is_forgotten_hides_nothing_that_goes_wrong_when_a_node_is_lost_while_a_block_is_shared() {
+fn more_faults_merging_states_after_a_node_deletion_hides_no_duplicate_address() {
     let rules = Rules {
         keep: |_, _, _| address::Step::Rest,
         ..trusting()
@@ -173,7 +173,7 @@ fn more_faults_what_is_forgotten_hides_nothing_that_goes_wrong_when_a_node_is_lo
 
 #[test]
 #[ignore = "minutes: run it by hand with more_faults"]
-fn more_faults_what_is_forgotten_of_machines_makes_no_difference() {
+fn more_faults_merging_machine_states_keeps_the_result_of_the_model() {
     let twice = Story {
         epochs: 1,
         faults: 2,

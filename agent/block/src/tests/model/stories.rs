@@ -12,7 +12,7 @@ pub(super) fn requests() -> Story {
 }
 
 #[test]
-fn lost_and_late_answers_and_a_crash_leave_an_address_with_one_pod() {
+fn two_pods_never_share_an_address_after_lost_responses_and_a_crash() {
     let story = Story {
         ends: true,
         ..requests()
@@ -22,7 +22,7 @@ fn lost_and_late_answers_and_a_crash_leave_an_address_with_one_pod() {
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
-fn sharing_a_block_leaves_an_address_with_one_pod() {
+fn two_pods_never_share_an_address_of_a_shared_block() {
     let story = Story {
         sharing: true,
         ends: true,
@@ -34,7 +34,7 @@ fn sharing_a_block_leaves_an_address_with_one_pod() {
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
-fn a_machine_that_fails_leaves_an_address_with_one_pod() {
+fn two_pods_never_share_an_address_after_a_machine_failure() {
     let story = Story {
         ends: true,
         ..Story::default()
@@ -44,7 +44,7 @@ fn a_machine_that_fails_leaves_an_address_with_one_pod() {
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
-fn two_keepers_leave_an_address_with_one_pod() {
+fn two_pods_never_share_an_address_while_two_controllers_run() {
     let story = Story {
         keepers: 2,
         ends: true,
@@ -56,7 +56,7 @@ fn two_keepers_leave_an_address_with_one_pod() {
 /// The response to the swap that takes a block back is lost, and then the Node is lost again.
 #[test]
 #[ignore = "seconds: tests/all runs it"]
-fn a_node_that_loses_its_registration_twice_keeps_what_lives() {
+fn two_pods_never_share_an_address_after_a_node_is_deleted_twice() {
     let story = Story {
         faults: 2,
         failures: &[Failure::Registration],
@@ -77,7 +77,7 @@ pub(super) fn a_block_is_lost() -> Story {
 /// The API server loses the block of a machine, with and without another failure before or after that.
 #[test]
 #[ignore = "seconds: tests/all runs it"]
-fn a_block_that_the_api_server_lost_leaves_an_address_with_one_pod() {
+fn two_pods_never_share_an_address_after_the_api_server_loses_a_block() {
     let story = Story {
         ends: true,
         ..a_block_is_lost()
@@ -104,7 +104,7 @@ pub(super) fn sharing_while_a_machine_fails() -> Story {
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
-fn a_machine_that_fails_while_a_block_is_shared_leaves_an_address_with_one_pod() {
+fn two_pods_never_share_an_address_after_a_machine_failure_during_sharing() {
     let story = Story {
         ends: true,
         epochs: 2,
@@ -125,7 +125,7 @@ pub(super) fn both_machines_fail(failures: &'static [Failure]) -> Story {
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
-fn two_machines_that_fail_leave_an_address_with_one_pod() {
+fn two_pods_never_share_an_address_after_both_machines_fail() {
     let story = Story {
         ends: true,
         epochs: 1,
@@ -136,7 +136,7 @@ fn two_machines_that_fail_leave_an_address_with_one_pod() {
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
-fn two_machines_that_fail_while_a_block_is_shared_leave_an_address_with_one_pod() {
+fn two_pods_never_share_an_address_after_both_machines_fail_during_sharing() {
     let story = Story {
         ends: true,
         both_fail: true,
@@ -157,7 +157,7 @@ mod more_faults {
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn two_crashes_and_two_requests_on_their_way() {
+    fn two_crashes_with_two_requests_in_flight_never_duplicate_an_address() {
         assert_safe(Story {
             faults: 2,
             wire: 2,
@@ -167,7 +167,7 @@ mod more_faults {
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn two_requests_on_their_way_while_a_block_is_shared() {
+    fn two_requests_in_flight_during_sharing_never_duplicate_an_address() {
         assert_safe(Story {
             sharing: true,
             wire: 2,
@@ -177,7 +177,7 @@ mod more_faults {
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn two_failures_of_a_machine() {
+    fn two_failures_of_one_machine_never_duplicate_an_address() {
         assert_safe(Story {
             faults: 2,
             ends: true,
@@ -195,13 +195,13 @@ mod more_faults {
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn two_machines_that_fail_in_any_way() {
+    fn any_failures_of_both_machines_never_duplicate_an_address() {
         assert_safe(both_machines_fail(ANY));
     }
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn a_machine_that_fails_while_each_may_share() {
+    fn a_machine_failure_while_both_machines_share_never_duplicates_an_address() {
         assert_safe(Story {
             one_owner: false,
             ..sharing_while_a_machine_fails()
@@ -210,7 +210,7 @@ mod more_faults {
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn two_failures_of_a_machine_while_a_block_is_shared() {
+    fn two_failures_of_one_machine_during_sharing_never_duplicate_an_address() {
         assert_safe(Story {
             faults: 2,
             ..sharing_while_a_machine_fails()
@@ -219,7 +219,7 @@ mod more_faults {
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn a_machine_that_fails_while_a_block_is_shared_and_two_requests_are_on_their_way() {
+    fn a_lost_node_with_two_requests_in_flight_never_duplicates_a_shared_address() {
         assert_safe(Story {
             wire: 2,
             failures: &[Failure::Registration, Failure::Death],
@@ -229,7 +229,7 @@ mod more_faults {
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn two_machines_that_fail_in_any_way_while_a_block_is_shared() {
+    fn any_failures_of_both_machines_during_sharing_never_duplicate_an_address() {
         assert_safe(Story {
             both_fail: true,
             faults: 2,
@@ -241,7 +241,7 @@ mod more_faults {
     /// The machines also take back blocks that were not shared yet.
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
-    fn two_machines_that_lose_their_nodes_while_a_block_is_shared() {
+    fn two_deleted_nodes_during_sharing_never_duplicate_an_address() {
         assert_safe(Story {
             both_fail: true,
             faults: 2,

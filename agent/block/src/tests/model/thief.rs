@@ -155,7 +155,7 @@ fn a_stolen_token_takes_nothing_from_another_node_while_blocks_are_shared() {
 
 /// The policies of 4c1f4ba: any node's agent can orphan a block, and then any node can take it.
 #[test]
-fn the_model_notices_policies_that_let_any_agent_orphan_a_block() {
+fn the_model_detects_policies_that_let_any_agent_orphan_a_block() {
     let rules = Rules {
         admits: |world, op| {
             let was = world.block.as_ref().map(|block| (&block.seen, block.seen.phase));

@@ -30,7 +30,7 @@ const NONE: Quarantine = Quarantine {
 };
 
 #[test]
-fn the_swap_before_a_block_comes_back_into_the_file() {
+fn the_model_detects_a_block_restored_to_the_file_without_a_swap() {
     let rules = Rules {
         next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
             Step::Swap { then: Some(_), .. } if held.is_none() => {
@@ -44,7 +44,7 @@ fn the_swap_before_a_block_comes_back_into_the_file() {
 }
 
 #[test]
-fn preconditions() {
+fn the_model_detects_requests_without_preconditions() {
     assert_noticed(
         Rules {
             preconditions: false,
@@ -55,7 +55,7 @@ fn preconditions() {
 }
 
 #[test]
-fn a_look_at_the_leases_before_a_block_is_returned() {
+fn the_model_detects_a_block_returned_without_a_check_of_its_leases() {
     let rules = Rules {
         idle_check: false,
         next: |me, seen, held, _, wish| next(me, seen, held, Use::default(), wish),
@@ -65,7 +65,7 @@ fn a_look_at_the_leases_before_a_block_is_returned() {
 }
 
 #[test]
-fn a_look_at_whose_a_block_is_that_was_there_before() {
+fn the_model_detects_a_claim_that_ignores_the_owner_of_an_existing_block() {
     assert_noticed(
         Rules {
             claim_check: false,
@@ -76,7 +76,7 @@ fn a_look_at_whose_a_block_is_that_was_there_before() {
 }
 
 #[test]
-fn an_object_for_each_address_before_a_block_is_shared() {
+fn the_model_detects_a_block_shared_before_its_addresses_have_objects() {
     let rules = Rules {
         next: |me, seen, held, mut usage, wish| {
             usage.unpublished = 0;
@@ -94,7 +94,7 @@ fn an_object_for_each_address_before_a_block_is_shared() {
 }
 
 #[test]
-fn the_end_of_giving_before_addresses_become_objects() {
+fn the_model_detects_a_block_shared_while_its_owner_still_allocates() {
     let rules = Rules {
         next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
             Step::Hold(Held {
@@ -124,7 +124,7 @@ fn sharing() -> Story {
 }
 
 #[test]
-fn a_look_for_objects_after_a_claim() {
+fn the_model_detects_a_claim_without_a_list_of_address_objects() {
     let rules = Rules {
         list_after_claim: false,
         ..Rules::default()
@@ -134,7 +134,7 @@ fn a_look_for_objects_after_a_claim() {
 }
 
 #[test]
-fn a_look_at_the_block_after_an_address_of_it_was_made() {
+fn the_model_detects_a_block_not_read_again_after_an_address_is_created() {
     let rules = Rules {
         check_shared: false,
         ..Rules::default()
@@ -143,7 +143,7 @@ fn a_look_at_the_block_after_an_address_of_it_was_made() {
 }
 
 #[test]
-fn a_new_version_of_an_object_that_was_there_already() {
+fn the_model_detects_an_existing_address_object_used_without_renewal() {
     let rules = Rules {
         touch_found: false,
         ..Rules::default()
@@ -158,7 +158,7 @@ fn a_new_version_of_an_object_that_was_there_already() {
 
 #[test]
 #[ignore = "a million states: run it by hand with more_faults"]
-fn more_faults_a_new_version_of_an_object_before_it_counts_as_that_of_a_lease() {
+fn more_faults_the_model_detects_a_lease_published_without_renewal() {
     let rules = Rules {
         renew_published: false,
         ..Rules::default()
@@ -173,7 +173,7 @@ fn more_faults_a_new_version_of_an_object_before_it_counts_as_that_of_a_lease() 
 }
 
 #[test]
-fn the_quarantine() {
+fn the_model_detects_a_missing_quarantine() {
     let rules = Rules {
         judge: |seen, in_use, node, watched| {
             let watched = watched.cloned().map(|mut watched| {
@@ -194,7 +194,7 @@ fn the_quarantine() {
 }
 
 #[test]
-fn the_question_to_the_agent_after_a_reboot() {
+fn the_model_detects_an_add_after_a_reboot_without_a_check_by_the_agent() {
     assert_noticed(
         Rules {
             reboot_guard: false,
@@ -208,7 +208,7 @@ fn the_question_to_the_agent_after_a_reboot() {
 }
 
 #[test]
-fn a_time_limit_on_what_an_answer_is_good_for() {
+fn the_model_detects_an_agent_that_acts_on_an_outdated_response() {
     assert_noticed(
         Rules {
             fresh_answers: false,
@@ -219,7 +219,7 @@ fn a_time_limit_on_what_an_answer_is_good_for() {
 }
 
 #[test]
-fn a_wait_for_the_pods_of_a_node_whose_block_is_ended() {
+fn the_model_detects_a_block_deleted_while_its_node_has_pods() {
     let rules = Rules {
         judge: |seen, _, node, watched| {
             let node = NodeSight {
@@ -239,7 +239,7 @@ fn a_wait_for_the_pods_of_a_node_whose_block_is_ended() {
 }
 
 #[test]
-fn a_word_from_a_node_that_lives_about_its_addresses_that_are_objects() {
+fn the_model_detects_a_live_node_that_never_rebinds_its_orphaned_addresses() {
     let rules = Rules {
         keep: |_, _, _| address::Step::Rest,
         ..trusting()
@@ -248,7 +248,7 @@ fn a_word_from_a_node_that_lives_about_its_addresses_that_are_objects() {
 }
 
 #[test]
-fn a_new_version_of_a_block_with_pods_whose_node_is_gone() {
+fn the_model_detects_a_deleted_node_that_does_not_renew_its_used_blocks() {
     let rules = Rules {
         next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
             Step::Touch => Step::Rest,
@@ -261,7 +261,7 @@ fn a_new_version_of_a_block_with_pods_whose_node_is_gone() {
 
 /// The pod garbage collector deletes the agent's Pod, and its token becomes invalid, while the node's pods continue to run.
 #[test]
-fn the_last_report_of_an_agent_that_lost_its_token() {
+fn the_model_detects_an_ignored_last_report_of_an_agent_without_a_token() {
     assert_noticed(
         trusting(),
         Story {
@@ -272,7 +272,7 @@ fn the_last_report_of_an_agent_that_lost_its_token() {
 }
 
 #[test]
-fn the_version_that_a_report_was_made_from() {
+fn the_model_detects_a_report_without_a_resource_version() {
     let rules = Rules {
         report_versions: false,
         ..Rules::default()
@@ -288,7 +288,7 @@ fn the_version_that_a_report_was_made_from() {
 }
 
 #[test]
-fn a_claim_of_a_lost_block_before_anything_of_it_is_given_again() {
+fn the_model_detects_a_lost_block_that_its_owner_does_not_claim_again() {
     let rules = Rules {
         next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
             Step::Claim { .. } => Step::Forfeit,
@@ -301,7 +301,7 @@ fn a_claim_of_a_lost_block_before_anything_of_it_is_given_again() {
 
 /// After a restore of etcd, no node may claim a block that another node's pods use until that node has claimed it again.
 #[test]
-fn the_order_of_claims_after_a_restore() {
+fn the_model_detects_a_foreign_claim_of_a_used_block_after_a_restore() {
     let story = Story {
         orderly: false,
         ..a_block_is_lost()
@@ -311,7 +311,7 @@ fn the_order_of_claims_after_a_restore() {
 
 /// The one failure that no agent can guard against (`crate::orphan`).
 #[test]
-fn the_promise_that_a_deleted_node_is_dead() {
+fn the_model_detects_a_deleted_node_that_still_runs_pods() {
     assert_noticed(
         Rules::default(),
         Story {

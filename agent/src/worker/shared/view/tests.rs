@@ -50,7 +50,7 @@ fn grid(family: Family, first: &str) -> Grid {
 
 /// When a pool became full while agents answered too late, each late answer made an address unusable for a minute.
 #[test]
-fn an_attachment_that_asks_again_has_the_address_that_it_was_given_before() {
+fn a_repeated_add_gets_the_address_of_the_first_add() {
     let there = [
         given("10.1.0.3", "other", "n"),
         given("10.1.0.4", "pod", "m"),
@@ -71,7 +71,7 @@ fn an_attachment_that_asks_again_has_the_address_that_it_was_given_before() {
 }
 
 #[test]
-fn what_somebody_has_is_not_free_whoever_found_out_and_when() {
+fn an_address_taken_after_the_list_is_not_free() {
     let (v4, v6) = (grid(Family::V4, "10.1.0.0"), grid(Family::V6, "fd00::"));
     let mut view = view(&[given("10.1.0.1", "a", "n")]);
     assert_eq!((view.free(&v4).count(), view.free(&v6).count()), (3, 4));
@@ -85,7 +85,7 @@ fn what_somebody_has_is_not_free_whoever_found_out_and_when() {
 }
 
 #[test]
-fn a_list_with_nothing_left_is_old_as_soon_as_the_pool_has_changed() {
+fn a_list_without_free_addresses_expires_once_the_pool_changes() {
     let v4 = grid(Family::V4, "10.1.0.0");
     let mut view = view(&[]);
     let later = |millis| view.at + Duration::from_millis(millis);

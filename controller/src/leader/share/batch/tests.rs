@@ -49,13 +49,13 @@ fn names(candidates: &[Candidate], batch: impl Into<Option<Batch>>) -> Vec<Strin
 }
 
 #[test]
-fn the_first_wish_is_answered_with_the_block_that_has_most_to_spare() {
+fn the_first_request_asks_for_the_block_with_the_most_free_addresses() {
     let candidates = [block("a", 3), block("c", 9), block("b", 9), block("d", 0)];
     assert_eq!(names(&candidates, None), ["b"]);
 }
 
 #[test]
-fn what_is_used_up_in_no_time_is_followed_by_twice_as_much() {
+fn a_batch_that_is_used_up_quickly_is_followed_by_twice_as_much() {
     let candidates = blocks(64, 16);
     assert_eq!(names(&candidates, used_up(16, 300)).len(), 2);
     assert_eq!(names(&candidates, used_up(64, 300)).len(), 8);
@@ -64,7 +64,7 @@ fn what_is_used_up_in_no_time_is_followed_by_twice_as_much() {
 }
 
 #[test]
-fn what_has_lasted_is_followed_by_less() {
+fn a_batch_that_lasted_long_is_followed_by_a_smaller_one() {
     let candidates = blocks(64, 16);
     assert_eq!(names(&candidates, used_up(64, 10_000)).len(), 4);
     assert_eq!(names(&candidates, used_up(64, 20_000)).len(), 2);
@@ -72,7 +72,7 @@ fn what_has_lasted_is_followed_by_less() {
 }
 
 #[test]
-fn nobody_else_is_asked_while_half_is_on_its_way() {
+fn no_other_owner_is_asked_while_half_of_the_batch_is_expected() {
     let mut candidates = blocks(8, 16);
     candidates.push(asked("x", 16, 1));
     candidates.push(asked("y", 16, 1));
@@ -86,7 +86,7 @@ fn nobody_else_is_asked_while_half_is_on_its_way() {
 }
 
 #[test]
-fn an_owner_that_takes_its_time_holds_up_nobody_and_is_no_reason_for_more() {
+fn a_slow_owner_does_not_delay_the_others_or_enlarge_the_next_batch() {
     let mut candidates = blocks(8, 16);
     candidates.push(asked("slow", 16, 7));
     assert_eq!(names(&candidates, asked_for(&[("slow", 16)], 7000)), ["b000"]);
@@ -96,7 +96,7 @@ fn an_owner_that_takes_its_time_holds_up_nobody_and_is_no_reason_for_more() {
 
 /// An owner's report may be half a minute old, and a pool fills up in less time.
 #[test]
-fn an_owner_that_turns_out_to_have_nothing_is_not_waited_for_and_no_reason_for_more() {
+fn an_owner_without_free_addresses_is_skipped_without_a_larger_batch() {
     let mut candidates = blocks(8, 16);
     candidates.push(asked("full", 0, 1));
     let batch = asked_for(&[("full", 16)], 100);
@@ -108,7 +108,7 @@ fn an_owner_that_turns_out_to_have_nothing_is_not_waited_for_and_no_reason_for_m
 }
 
 #[test]
-fn a_pool_with_nothing_to_spare_has_nobody_to_ask() {
+fn no_owner_of_a_pool_without_free_addresses_is_asked() {
     let candidates = [block("a", 0), asked("b", 0, 1)];
     assert!(names(&candidates, used_up(16, 10)).is_empty());
     assert!(names(&[], None).is_empty());
@@ -116,7 +116,7 @@ fn a_pool_with_nothing_to_spare_has_nobody_to_ask() {
 
 /// Pods arrive one after another, as fast as addresses are available, and then stop.
 #[test]
-fn no_more_is_shared_for_nothing_than_was_needed() {
+fn at_most_twice_as_many_addresses_as_needed_are_shared() {
     for needed in 1..=1000_u64 {
         let (mut left, mut shared, mut last) = (blocks(1000, 1), 0, None);
         while shared < needed {

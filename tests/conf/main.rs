@@ -89,7 +89,7 @@ fn networks() -> Vec<(String, Value, Value, String)> {
 }
 
 #[test]
-fn every_file_of_conf_is_a_configuration_that_both_plugins_accept() {
+fn both_plugins_accept_every_file_of_conf() {
     assert!(files().len() >= 5, "{:?}", files());
     for file in files() {
         let place = file.file_name().unwrap().to_str().unwrap();
@@ -105,7 +105,7 @@ fn every_file_of_conf_is_a_configuration_that_both_plugins_accept() {
 }
 
 #[test]
-fn every_file_of_conf_has_a_line_that_says_when_to_choose_it() {
+fn the_readme_of_conf_names_every_file_and_its_network() {
     let readme = fs::read_to_string(root().join("conf/README.md")).unwrap();
     for file in files() {
         let name = file.file_name().unwrap().to_str().unwrap();
@@ -123,7 +123,7 @@ fn every_file_of_conf_has_a_line_that_says_when_to_choose_it() {
 }
 
 #[test]
-fn every_network_attachment_definition_is_a_configuration_that_both_plugins_accept() {
+fn both_plugins_accept_every_network_attachment_definition() {
     assert!(networks().len() >= 12);
     for (name, object, config, _) in networks() {
         assert_eq!(object["kind"], "NetworkAttachmentDefinition", "{name}");
@@ -137,7 +137,7 @@ fn every_network_attachment_definition_is_a_configuration_that_both_plugins_acce
 
 /// A key of `runtimeConfig` reaches a plugin only if its configuration has the capability.
 #[test]
-fn a_network_with_the_resource_of_a_device_plugin_takes_the_device_that_was_chosen() {
+fn networks_with_a_device_plugin_resource_take_the_chosen_device() {
     let with_resource = networks().into_iter().filter(|(_, object, ..)| {
         !object["metadata"]["annotations"]["k8s.v1.cni.cncf.io/resourceName"].is_null()
     });
@@ -154,7 +154,7 @@ fn a_network_with_the_resource_of_a_device_plugin_takes_the_device_that_was_chos
 }
 
 #[test]
-fn every_pool_that_a_network_names_is_one_that_we_hand_out() {
+fn every_pool_named_by_a_network_of_conf_exists_in_conf() {
     let name = |file: PathBuf| {
         let pool: Value = serde_norway::from_str(&fs::read_to_string(file).unwrap()).unwrap();
         pool["metadata"]["name"].as_str().unwrap().to_owned()
@@ -261,7 +261,7 @@ fn with_addresses() -> Vec<(String, String, Map<String, Value>, bool)> {
 
 /// Whereabouts' networks came with the promise that no two nodes give one address.
 #[test]
-fn no_network_that_we_hand_out_gives_one_address_on_two_nodes_unless_it_says_so() {
+fn no_network_of_conf_allocates_an_address_on_two_nodes_without_per_node() {
     let (mut of_pools, mut per_node) = (0, 0);
     for (place, network, plugin, for_a_cluster) in with_addresses() {
         let nodes = TwoNodes::new();
@@ -313,7 +313,7 @@ fn no_network_that_we_hand_out_gives_one_address_on_two_nodes_unless_it_says_so(
 }
 
 #[test]
-fn every_network_attachment_definition_says_when_to_choose_it_and_so_does_the_document() {
+fn every_network_comment_and_docs_row_give_the_same_reason_to_choose_it() {
     let document = fs::read_to_string(root().join("docs/networks.md")).unwrap();
     for (name, _, _, comment) in networks() {
         assert!(comment.starts_with("Choose it "), "{name}: {comment}");
@@ -349,7 +349,7 @@ fn the_network_attachment_definition_of_the_readme_is_accepted() {
 }
 
 #[test]
-fn the_seeds_own_block_is_read_word_for_word() {
+fn the_whereabouts_example_sets_range_exclusion_datastore_and_per_node() {
     let file = root().join("conf/from-whereabouts.conflist");
     let list: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let ipam = &list["plugins"][0]["ipam"];
@@ -364,7 +364,7 @@ fn the_seeds_own_block_is_read_word_for_word() {
 }
 
 #[test]
-fn networks_that_give_whole_ports_away_say_what_becomes_of_the_last_one() {
+fn networks_in_device_mode_set_keep_last_false_and_document_it() {
     let mut whole = Vec::new();
     for (name, _, config, comment) in networks() {
         if config["mode"] == "device" && !name.ends_with("-vf") {

@@ -283,8 +283,8 @@ holds "a kernel panic is an error with the console's last lines" panic
 holds "a VM that dies is an error" dead_vm
 holds "/opt/cni/bin has our plugins and those of --bin, the last wins, and is writable" plugins
 holds "options reach the fabric, RDMANET_FABRIC_ARGS first" options
-holds "bad use is told in one line" bad_use
-holds "a parameter that the module refuses is an error with the module's words" bad_parameter
+holds "an invalid option is reported in one line" bad_use
+holds "a parameter that the module refuses is reported with the module's message" bad_parameter
 holds "a child that takes a wrong link for its accelerated parent fails the run" wrong_parent
 holds "TERM ends the VM and leaves nothing behind" ended_by_signal
 holds "three VMs run side by side, and each script's exit status is its command's" side_by_side

@@ -115,7 +115,7 @@ device_cases() {
 		all '[[ $(rdma -j link | jq -c "[.[] | [.ifname, .lid, .sm_lid]]") == "[[\"softib0\",2,1],[\"softib1\",3,1],[\"softib2\",4,1]]" ]]'
 	holds "a port whose cable is in is ACTIVE, one whose cable is out is DOWN" \
 		all 'port_state softib0 ACTIVE' 'port_state softib2 DOWN'
-	holds "the rate that was asked for is the one that sysfs and ibstat tell" \
+	holds "sysfs and ibstat report the requested rate" \
 		all '[[ $(< /sys/class/infiniband/softib0/ports/1/rate) == "100 Gb/sec (4X EDR)" ]]' 'ibstat softib0 | grep -q "Rate: 100"'
 	holds "ibv_devinfo reads transport, GUID and active MTU" \
 		all 'ibv_devinfo -d softib1 | grep -q "InfiniBand (0)"' 'ibv_devinfo -d softib1 | grep -q "node_guid:.*5254:00ff:fe00:0002"' \
@@ -153,17 +153,17 @@ ipoib_cases() {
 	holds "a group exists from the first join on, and is forgotten with the last leave" \
 		all 'soon eval "groups | grep -q 601b:ffff:.*:0001:ff00:0033.*softib1:full"' 'ip -n c link set net1 down' \
 		'soon no eval "groups | grep -q 601b:ffff:.*:0001:ff00:0033"' 'ip -n c link set net1 up'
-	holds "the port's counters tell of the traffic" \
+	holds "the port's counters count the traffic" \
 		all '(( $(< /sys/class/infiniband/softib1/ports/1/counters/port_rcv_packets) > 3 ))'
 	holds "perfquery finds a port of another HCA by its GUID and reads its counters" \
 		all 'perfquery -C softib0 -G 0x525400fffe000002 | grep -q "PortXmitPkts:[.]*[1-9]"'
 	holds "smpquery reads what a port is, by LID and by directed route" \
 		all 'smpquery -C softib0 nodedesc 3 | grep -q "[.]softib1"' 'smpquery -C softib0 -D nodeinfo 0 | grep -q 0x525400fffe000001' \
 		'smpquery -C softib0 portinfo 3 1 | grep -q "LinkState.*Active"'
-	holds "the SA refuses what it does not know as unsupported" \
+	holds "the SA refuses unknown requests as unsupported" \
 		all '{ saquery -C softib0 -s 2>&1 || true; } | grep -q "Method/Attribute combination is not supported"'
 	ip netns del b
-	holds "a child whose pod died is thrown back into the host under the pod's name" \
+	holds "the child of a dead pod returns to the host under the pod's name" \
 		all 'soon eval "ip -j link show net1 | jq -e \".[0].link == \\\"ib0\\\"\""' 'ip link del net1'
 	drop_pods a c
 }
@@ -198,9 +198,9 @@ link_cases() {
 	holds "putting the cable back brings port, carrier, memberships and traffic back" \
 		all 'soon port_state softib1 ACTIVE' 'soon carrier b net1' 'soon eval "groups | grep -q softib1:full"' 'soon pings a 10.0.0.2'
 	echo 77 >"$(hca 1)/lid"
-	holds "a new LID is seen by the port, and traffic follows it" \
+	holds "a port takes a new LID, and traffic follows it" \
 		all 'soon eval "[[ \$(rdma -j link show softib1/1 | jq .[0].lid) == 77 ]]"' 'ip -n a neigh flush all' 'soon pings a 10.0.0.2'
-	holds "a LID that another port has is refused" no eval "echo 2 >$(hca 1)/lid"
+	holds "the LID of another port is refused" no eval "echo 2 >$(hca 1)/lid"
 	drop_pods a b
 }
 
@@ -213,29 +213,29 @@ pkey_cases() {
 	pod one0 ib0 10.0.0.2/24 pkey 0x8001
 	pod one1 ib1 10.0.0.3/24 pkey 0x8001
 	holds "two pods in partition 0x8001 reach each other" soon pings one0 10.0.0.3
-	holds "a pod in 0x8001 and one in 0xffff do not, in either direction" \
+	holds "pods in partitions 0x8001 and 0xffff do not reach each other in either direction" \
 		all 'no pings one0 10.0.0.1' 'no pings a 10.0.0.2'
 	pod two0 ib0 10.0.2.1/24 pkey 0x8002
 	pod two1 ib1 10.0.2.2/24 pkey 0x8002
 	pod two2 ib2 10.0.2.3/24 pkey 0x8002
 	holds "a full and a limited member of one partition reach each other" \
 		all 'soon pings two0 10.0.2.2' 'soon pings two2 10.0.2.1'
-	holds "two limited members of one partition do not" no pings two1 10.0.2.3
+	holds "two limited members of one partition do not reach each other" no pings two1 10.0.2.3
 	pod none ib2 10.0.1.9/24 pkey 0x8001
 	sleep 1
 	holds "a child whose P_Key the port lacks gets no carrier and no membership" \
 		all 'no carrier none net1' 'no eval "groups | grep 401b:8001 | grep -q softib2"'
 	echo 0xffff,0x0002,0x8001 >"$(hca 2)/pkeys"
 	ip -n one1 addr add 10.0.1.3/24 dev net1
-	holds "it gets both when the P_Key appears in the table" \
+	holds "a child gets carrier and membership when its P_Key appears in the table" \
 		all 'soon carrier none net1' 'soon pings none 10.0.1.3'
-	holds "the group of a partition is told with that partition's P_Key" \
+	holds "the group of a partition is listed with that partition's P_Key" \
 		eval 'groups | grep -q "^ff12:401b:8001:.*pkey 0x8001.*softib0:full"'
 	drop_pods a one0 one1 two0 two1 two2 none
 	server_options=(--pkey_index 0) client_options=(--pkey_index 1)
 	holds "an RC queue pair gets no data from another partition" \
 		all 'no perf ib_write_bw -n 5' 'grep -qi "status 12\|retry" /tmp/client'
-	holds "neither does a UD queue pair" \
+	holds "a UD queue pair gets no data from another partition" \
 		no eval 'timeout 8 ib_send_bw -d softib0 -F -c UD -n 5 --pkey_index 0 & sleep 0.7; timeout 8 ib_send_bw -d softib1 -F -c UD -n 5 --pkey_index 1 localhost; wait %%'
 	server_options=(--pkey_index 1)
 	holds "UD queue pairs of one partition exchange datagrams" perf ib_send_bw -c UD -n 50
@@ -256,7 +256,7 @@ verbs_cases() {
 	pod b ib1 10.0.0.2/24
 	soon pings a 10.0.0.2
 	holds "the RDMA connection manager connects two pods by their IPoIB addresses" rping_between_pods
-	holds "and exchanges datagrams between them" udaddy_between_pods
+	holds "the RDMA connection manager exchanges datagrams between two pods" udaddy_between_pods
 	holds "multicast over the RDMA connection manager reaches a pod on another HCA" mckey_between_pods
 	drop_pods a b
 }
@@ -316,11 +316,11 @@ mtu_cases() {
 	child a ib0 net1
 	holds "a child starts with the port's MTU" all '[[ $(ip -n a -j link show net1 | jq ".[0].mtu") == 4092 ]]'
 	ip -n a link set net1 up
-	holds "and takes the group's when it has joined" \
+	holds "a child takes the group's MTU after it has joined" \
 		soon eval '[[ $(ip -n a -j link show net1 | jq ".[0].mtu") == 2044 ]]'
 	drop_pods a
 	fabric devices=1 mtu=2048
-	holds "a port of active MTU 2048 says so" all 'ibv_devinfo -d softib0 | grep -q "active_mtu:.*2048"'
+	holds "ibv_devinfo reports an active MTU of 2048" all 'ibv_devinfo -d softib0 | grep -q "active_mtu:.*2048"'
 }
 
 bond_cases() {
@@ -336,7 +336,7 @@ bond_cases() {
 	ip -n a link set bond0 up
 	holds "two children bonded in a pod reach a pod on a third HCA" soon pings a 10.0.0.9
 	echo 0 >"$(hca 0)/link"
-	holds "and still do when the cable of the active one is pulled" \
+	holds "bonded children still reach the pod when the active cable is pulled" \
 		all 'soon eval "[[ \$(in_pod a cat /sys/class/net/bond0/bonding/active_slave) == s1 ]]"' 'soon pings a 10.0.0.9'
 	echo 1 >"$(hca 0)/link"
 	ip -n a link del bond0
@@ -380,14 +380,14 @@ namespace_cases() {
 	ip -n a link set v0 up
 	ip -n b link set v1 up
 	holds "an HCA moves into a namespace" all 'rdma dev set softib1 netns a' 'rdma dev set softib2 netns b'
-	holds "and is seen only there" all 'no rdma dev show softib1' 'in_pod a rdma dev show softib1' 'no in_pod b rdma dev show softib1'
-	holds "its netdev reappears" soon eval '[[ -n $(netdev_of_softib1)$(netdev_of_softib1 -n a) ]]'
+	holds "an HCA in a namespace is visible only there" all 'no rdma dev show softib1' 'in_pod a rdma dev show softib1' 'no in_pod b rdma dev show softib1'
+	holds "the netdev of a moved HCA reappears" soon eval '[[ -n $(netdev_of_softib1)$(netdev_of_softib1 -n a) ]]'
 	if [[ -n $(netdev_of_softib1 -n a) ]]; then
 		echo "# kernel $(uname -r): the IPoIB netdev follows the HCA into the namespace, as $(netdev_of_softib1 -n a)"
 	else
 		echo "# kernel $(uname -r): the IPoIB netdev reappears in the host's namespace, as $(netdev_of_softib1)"
 	fi
-	holds "a process in it cannot be robbed of the device: it sees a fatal event, the move succeeds" move_while_open
+	holds "a device in use can be moved, and its user gets a fatal event" move_while_open
 	holds "RDMA writes go from namespace to namespace" write_between_namespaces
 	ip netns del a
 	holds "an HCA comes back to the host when its namespace dies, netdev and all" \
@@ -440,9 +440,9 @@ accelerated_cases() {
 	holds "an accelerated HCA's link has the driver name that mlx5's has, a plain one's has its own" \
 		all '[[ $(driver ib0) == "mlx5_core[ib_ipoib]" ]]' '[[ $(driver ib2) == ib_ipoib ]]'
 	ip netns add a
-	holds "an accelerated child cannot be born in a namespace that lacks its parent" \
+	holds "an accelerated child cannot be created in a namespace without its parent" \
 		fails_with 'Invalid argument' ip link add link ib0 name net1 netns a type ipoib
-	holds "and leaves nothing behind in either namespace" \
+	holds "a failed creation of an accelerated child leaves nothing in either namespace" \
 		all 'no ip -n a link show net1' 'no ip link show net1' 'dmesg | grep -q "its namespace has no link with index"'
 	ip netns del a
 	holds "an accelerated link has no connected mode" \
@@ -456,33 +456,33 @@ accelerated_cases() {
 	holds "an accelerated and a plain HCA reach each other, in both directions" all 'soon pings a 10.0.0.4' 'soon pings d 10.0.0.3'
 	holds "a broadcast reaches the pods of both kinds" broadcast_from_a
 	holds "TCP carries a megabyte from an accelerated pod to a plain one" megabyte a d 10.0.0.4
-	holds "and back" megabyte d a 10.0.0.1
+	holds "TCP carries a megabyte from a plain pod to an accelerated one" megabyte d a 10.0.0.1
 	pod e ib0 10.0.1.1/24 pkey 0x8001
 	pod f ib1 10.0.1.2/24 pkey 0x8001
 	holds "accelerated children of a partition reach each other" soon pings e 10.0.1.2
 	ip -n f addr add 10.0.0.6/24 dev net1
-	holds "and nothing outside of it" no pings a 10.0.0.6
+	holds "accelerated children of a partition reach no pod outside of it" no pings a 10.0.0.6
 	holds "a link's channels cannot be changed while it has children" \
 		all 'fails_with "Invalid argument" ethtool -L ib0 combined 2' 'dmesg | grep -q "keeps its number of channels"'
 	ip link set ib1 down
 	holds "a child receives nothing while its parent is down" all 'ip -n c link set net1 up' 'no pings a 10.0.0.3'
 	ip link set ib1 up
-	holds "and does again when its parent is up" soon pings a 10.0.0.3
+	holds "a child receives again when its parent is up" soon pings a 10.0.0.3
 	index=$(ip -n b -j link show net1 | jq '.[0].ifindex')
 	ip netns del b
 	holds "the child of a dead namespace comes back to the host, down, under the pod's name" \
 		all 'soon ip link show net1' '[[ $(ip -j link show net1 | jq -r ".[0].flags | index(\"UP\")") == null ]]'
-	holds "with its index and its parent" \
+	holds "the child of a dead namespace keeps its index and its parent" \
 		all "[[ \$(ip -j link show net1 | jq '.[0].ifindex') == $index ]]" '[[ $(ip -j link show net1 | jq -r ".[0].link") == ib0 ]]'
-	holds "a child that came back moves into another pod and works there" \
+	holds "a returned child moves into another pod and works there" \
 		all 'ip netns add b' 'ip link set net1 netns b' 'ip -n b addr add 10.0.0.2/24 dev net1' 'ip -n b link set net1 up' 'soon pings a 10.0.0.2'
 	drop_pods a b c d e f
-	holds "its channels can be changed when the children are gone" ethtool -L ib0 combined 2
-	holds "nothing of them is left in the groups" soon no eval 'groups | grep -q "401b:8001.*softib"'
+	holds "a link's channels can be changed when the children are gone" ethtool -L ib0 combined 2
+	holds "deleted children leave no membership in the groups" soon no eval 'groups | grep -q "401b:8001.*softib"'
 	fabric devices=2 rx_queues=64
 	holds "a netlink child with fewer RX queues than its parent is refused" \
 		all 'fails_with "Invalid argument" ip link add link ib0 name c0 type ipoib' 'dmesg | grep -q "fewer than the 64 of its parent"'
-	holds "one by sysfs has enough" all 'echo 0x8001 >/sys/class/net/ib0/create_child' 'ip link show ib0.8001' 'echo 0x8001 >/sys/class/net/ib0/delete_child'
+	holds "a child created by sysfs has as many RX queues as its parent needs" all 'echo 0x8001 >/sys/class/net/ib0/create_child' 'ip link show ib0.8001' 'echo 0x8001 >/sys/class/net/ib0/delete_child'
 }
 
 broadcast_from_a() {
@@ -510,9 +510,9 @@ megabyte() {
 
 unload_cases() {
 	holds "the module unloads and loads again, five times, with children and traffic" reload_under_load
-	holds "nothing of it is left behind" \
+	holds "an unloaded module leaves nothing behind" \
 		all 'modprobe -r softib' 'no test -e /sys/class/infiniband/softib0' 'no test -e /sys/class/net/ib0' 'no test -e /sys/kernel/debug/softib'
-	holds "the kernel made no complaint about the module" no complaints
+	holds "the kernel logged no error about the module" no complaints
 }
 
 # Prints what the kernel complained of that names the module, and what came before it.

@@ -8,7 +8,7 @@ use crate::fabric::{address, network, pings, reaches, run_accelerated, soon};
 use tests::{json, traces::assert_same};
 
 #[test]
-fn a_pod_whose_link_has_the_parents_index_gets_a_child_of_its_parent() {
+fn a_pod_link_with_the_index_of_the_parent_is_not_mistaken_for_the_parent() {
     run_accelerated("all", |node| {
         let parent = node.link("ib0").index;
         let pods = [node.pod(), node.pod()];
@@ -48,7 +48,7 @@ fn pods_on_an_accelerated_and_on_a_plain_hca_reach_each_other() {
 }
 
 #[test]
-fn a_pod_is_reached_again_when_its_parent_was_down() {
+fn a_pod_is_reachable_again_after_its_parent_was_down() {
     run_accelerated("all", |node| {
         let pods = [node.pod(), node.pod()];
         let confs = ["ib0", "ib1"].map(|master| network(node, &json!({"master": master})));

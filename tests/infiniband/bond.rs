@@ -145,7 +145,7 @@ fn out_and_back(node: &Node, pods: &[Pod<'_>; 2], conf: &Conf, target: &str) -> 
 }
 
 #[test]
-fn a_pulled_cable_costs_less_than_a_second_and_so_does_the_next_one() {
+fn a_bond_repeatedly_fails_over_in_less_than_a_second() {
     run(|node| {
         bonded(node, || {
             let pods = [node.pod(), node.pod()];
@@ -176,7 +176,7 @@ fn a_pulled_cable_costs_less_than_a_second_and_so_does_the_next_one() {
 }
 
 #[test]
-fn a_pod_on_a_plain_port_follows_the_failover_of_a_bonded_one() {
+fn a_pod_on_a_plain_port_follows_the_failover_of_a_bonded_pod() {
     run(|node| {
         bonded(node, || {
             let pods = [node.pod(), node.pod()];
@@ -197,7 +197,7 @@ fn a_pod_on_a_plain_port_follows_the_failover_of_a_bonded_one() {
 }
 
 #[test]
-fn a_port_that_is_down_at_add_stands_in_as_soon_as_it_is_back() {
+fn a_bond_port_that_was_down_at_add_carries_traffic_after_it_returns() {
     run(|node| {
         bonded(node, || {
             cable(0, false);
@@ -221,7 +221,7 @@ fn a_port_that_is_down_at_add_stands_in_as_soon_as_it_is_back() {
 }
 
 #[test]
-fn a_bond_whose_ports_are_all_down_is_refused_and_each_port_is_told() {
+fn a_bond_without_an_active_port_is_refused_and_each_port_is_named() {
     run(|node| {
         bonded(node, || {
             let pod = node.pod();
@@ -250,7 +250,7 @@ fn a_bond_whose_ports_are_all_down_is_refused_and_each_port_is_told() {
 }
 
 #[test]
-fn the_children_are_in_the_partition_that_was_asked_for() {
+fn bond_children_are_in_the_requested_partition() {
     run(|node| {
         bonded(node, || {
             let pods = [node.pod(), node.pod()];
@@ -271,7 +271,7 @@ fn the_children_are_in_the_partition_that_was_asked_for() {
 }
 
 #[test]
-fn the_bond_has_the_mtu_of_its_partition_or_the_one_that_was_asked_for() {
+fn a_bond_uses_the_requested_mtu_or_that_of_its_partition() {
     run_with("group_mtu=2048", |node| {
         bonded(node, || {
             for (keys, mtu) in [(json!({}), 2044), (json!({"mtu": 1400}), 1400)] {
@@ -297,7 +297,7 @@ fn the_bond_has_the_mtu_of_its_partition_or_the_one_that_was_asked_for() {
 }
 
 #[test]
-fn bond_active_takes_the_active_port_and_check_says_when_that_one_failed() {
+fn bond_active_uses_the_active_port_and_check_reports_its_failure() {
     run(|node| {
         bonded(node, || {
             let pod = node.pod();
@@ -340,7 +340,7 @@ fn bond_refuse_names_the_ports() {
 }
 
 #[test]
-fn check_tells_a_port_that_is_gone_or_out_of_the_bond() {
+fn check_reports_a_port_that_is_gone_or_left_the_bond() {
     run(|node| {
         bonded(node, || {
             let pod = node.pod();
@@ -359,7 +359,7 @@ fn check_tells_a_port_that_is_gone_or_out_of_the_bond() {
 }
 
 #[test]
-fn a_bond_that_is_restarted_on_the_node_leaves_the_pods_alone() {
+fn pods_keep_their_bond_when_the_bond_of_the_node_is_recreated() {
     run(|node| {
         let pod = node.pod();
         let conf = on_bond(node, &json!({}));
@@ -387,7 +387,7 @@ fn a_bond_that_is_restarted_on_the_node_leaves_the_pods_alone() {
 }
 
 #[test]
-fn the_name_of_a_port_may_be_taken_on_the_node_and_not_in_the_pod() {
+fn a_port_name_may_exist_on_the_node_but_not_in_the_pod() {
     run(|node| {
         bonded(node, || {
             node.ip("link add net1p0 type dummy");

@@ -56,7 +56,7 @@ fn pods_are_spread_over_the_ports_that_fit_and_reach_each_other() {
 }
 
 #[test]
-fn nine_pods_at_once_are_three_to_a_port() {
+fn nine_concurrent_adds_put_three_pods_on_each_port() {
     run(|node| {
         let conf = any(node);
         let pods: Vec<Pod<'_>> = (0..9).map(|_| node.pod()).collect();
@@ -82,7 +82,7 @@ fn nine_pods_at_once_are_three_to_a_port() {
 }
 
 #[test]
-fn a_pod_that_died_loads_no_port() {
+fn a_dead_pod_does_not_count_towards_the_load_of_a_port() {
     run(|node| {
         let conf = any(node);
         let (dead, living) = (node.pod(), node.pod());
@@ -96,7 +96,7 @@ fn a_pod_that_died_loads_no_port() {
 }
 
 #[test]
-fn a_port_without_cable_is_passed_over_and_when_none_is_left_each_is_named() {
+fn ports_without_a_cable_are_skipped_and_all_are_named_if_none_is_left() {
     run(|node| {
         let conf = any(node);
         let pod = node.pod();
@@ -129,7 +129,7 @@ fn a_port_without_cable_is_passed_over_and_when_none_is_left_each_is_named() {
 }
 
 #[test]
-fn what_is_asked_for_decides_and_a_list_is_followed_in_its_order() {
+fn the_master_selector_chooses_the_port_and_a_list_is_tried_in_order() {
     run(|node| {
         let pod = node.pod();
         for (master, port) in [
@@ -176,7 +176,7 @@ fn what_is_asked_for_decides_and_a_list_is_followed_in_its_order() {
 }
 
 #[test]
-fn a_roce_bond_with_the_nodes_address_is_never_offered_and_without_it_is() {
+fn a_roce_bond_is_chosen_only_if_it_has_no_address_of_the_node() {
     run(|node| {
         node.cable("eth9");
         node.ip("link add bond9 type bond mode active-backup");

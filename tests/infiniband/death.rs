@@ -20,7 +20,7 @@ fn dead<'n>(node: &'n Node, conf: &Conf) -> tests::Pod<'n> {
 }
 
 #[test]
-fn del_removes_the_child_that_the_kernel_put_back() {
+fn del_removes_the_child_that_the_kernel_returned_to_the_node() {
     run(|node| {
         let conf = network(node, &json!({}));
         let before = node.traces(&[]);
@@ -32,7 +32,7 @@ fn del_removes_the_child_that_the_kernel_put_back() {
 }
 
 #[test]
-fn del_without_anything_but_the_name_removes_it_too() {
+fn del_removes_a_returned_child_without_netns_result_or_state_files() {
     run(|node| {
         let conf = network(node, &json!({}));
         let before = node.traces(&[]);
@@ -48,7 +48,7 @@ fn del_without_anything_but_the_name_removes_it_too() {
 }
 
 #[test]
-fn gc_removes_it_and_keeps_what_is_valid() {
+fn gc_removes_the_child_of_a_dead_pod_and_keeps_valid_attachments() {
     run(|node| {
         let conf = network(node, &json!({}));
         let living = node.pod();
@@ -63,7 +63,7 @@ fn gc_removes_it_and_keeps_what_is_valid() {
 }
 
 #[test]
-fn gc_finds_it_by_its_alias_when_what_add_wrote_down_is_lost() {
+fn gc_finds_the_child_of_a_dead_pod_by_alias_without_state_files() {
     run(|node| {
         let conf = network(node, &json!({}));
         let before = node.traces(&[]);
@@ -94,7 +94,7 @@ fn a_foreign_link_of_the_same_name_survives_del_and_gc() {
 }
 
 #[test]
-fn the_children_of_other_dead_pods_and_of_other_networks_are_not_taken() {
+fn del_keeps_children_of_other_pods_and_gc_those_of_other_networks() {
     run(|node| {
         let conf = network(node, &json!({}));
         let other = conf.clone().named("net-b");
@@ -123,7 +123,7 @@ fn the_children_of_other_dead_pods_and_of_other_networks_are_not_taken() {
 }
 
 #[test]
-fn the_next_pod_is_attached_while_a_dead_ones_child_lies_about() {
+fn a_new_pod_is_attached_while_the_child_of_a_dead_pod_remains() {
     run(|node| {
         let conf = network(node, &json!({}));
         let dead = dead(node, &conf);
@@ -137,7 +137,7 @@ fn the_next_pod_is_attached_while_a_dead_ones_child_lies_about() {
 }
 
 #[test]
-fn del_that_comes_before_the_kernel_puts_the_child_back_waits_for_it() {
+fn del_waits_until_the_kernel_returns_the_child_of_a_dead_pod() {
     run(|node| {
         let conf = network(node, &json!({}));
         let before = node.settled_snapshot(&[]);
@@ -165,7 +165,7 @@ fn dead_on_bond<'n>(node: &'n Node, conf: &Conf) -> tests::Pod<'n> {
 }
 
 #[test]
-fn both_ports_of_a_dead_pods_bond_are_removed_by_del() {
+fn del_removes_both_ports_of_a_dead_pods_bond() {
     run(|node| {
         bonded(node, || {
             let conf = on_bond(node, &json!({}));
@@ -178,7 +178,7 @@ fn both_ports_of_a_dead_pods_bond_are_removed_by_del() {
 }
 
 #[test]
-fn both_ports_of_a_dead_pods_bond_are_removed_by_gc_even_without_what_add_wrote_down() {
+fn gc_removes_both_ports_of_a_dead_pods_bond_even_without_state_files() {
     run(|node| {
         bonded(node, || {
             let conf = on_bond(node, &json!({}));
@@ -195,7 +195,7 @@ fn both_ports_of_a_dead_pods_bond_are_removed_by_gc_even_without_what_add_wrote_
 }
 
 #[test]
-fn a_port_that_is_put_back_does_not_disturb_a_bond_of_the_node_or_of_another_pod() {
+fn a_returned_port_does_not_disturb_bonds_of_the_node_or_of_other_pods() {
     run(|node| {
         bonded(node, || {
             let conf = on_bond(node, &json!({}));
@@ -212,7 +212,7 @@ fn a_port_that_is_put_back_does_not_disturb_a_bond_of_the_node_or_of_another_pod
 }
 
 #[test]
-fn a_child_whose_alias_and_group_the_pod_changed_is_found_when_it_came_back() {
+fn del_and_gc_find_a_returned_child_with_a_changed_alias_and_group() {
     run(|node| {
         let conf = network(node, &json!({}));
         let before = node.traces(&[]);

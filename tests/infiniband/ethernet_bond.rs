@@ -53,7 +53,7 @@ fn device_told(node: &Node, pod: &Pod<'_>, conf: &Conf) -> Value {
 }
 
 #[test]
-fn a_child_of_an_ethernet_bond_outlives_a_port_and_the_active_ports_device_is_told() {
+fn an_ethernet_bond_child_survives_a_failover_and_records_the_active_device() {
     run(|node| {
         bonded(node, || {
             let pods = [node.pod(), node.pod()];
@@ -99,7 +99,7 @@ fn a_vlan_on_a_bond_carries_macvlan_and_ipvlan() {
 }
 
 #[test]
-fn a_bond_that_is_restarted_under_living_children_is_told_by_check_and_status() {
+fn check_and_status_report_a_bond_restarted_under_its_children() {
     run(|node| {
         bonded(node, || {
             let pod = node.pod();
@@ -130,7 +130,7 @@ fn a_bond_that_is_restarted_under_living_children_is_told_by_check_and_status() 
 }
 
 #[test]
-fn a_bond_is_refused_and_its_ports_are_not_offered_as_a_way_out() {
+fn a_refused_ethernet_bond_does_not_suggest_its_ports() {
     run(|node| {
         bonded(node, || {
             let pod = node.pod();

@@ -78,7 +78,7 @@ fn conf(node: &Node) -> Conf {
 }
 
 #[test]
-fn rdma_writes_go_from_pod_to_pod_and_neither_sees_the_others_device() {
+fn rdma_writes_work_between_pods_that_see_only_their_own_devices() {
     run_exclusive(|node| {
         let pods = [node.pod(), node.pod()];
         // The programs meet over a cable; the data goes over InfiniBand.
@@ -106,7 +106,7 @@ fn rdma_writes_go_from_pod_to_pod_and_neither_sees_the_others_device() {
 }
 
 #[test]
-fn the_ipoib_link_of_a_moved_device_is_found_wherever_this_kernel_puts_it() {
+fn the_ipoib_link_of_a_moved_device_is_found_in_the_pod_or_on_the_node() {
     run_exclusive(|node| {
         let pod = node.pod();
         let (grant, guid) = granted("ib1", None);
@@ -131,7 +131,7 @@ fn the_ipoib_link_of_a_moved_device_is_found_wherever_this_kernel_puts_it() {
 }
 
 #[test]
-fn del_gives_a_device_whose_pod_died_its_name_again() {
+fn del_restores_the_name_of_a_dead_pods_rdma_device() {
     run_exclusive(|node| {
         let pod = node.pod();
         give(node, &pod, "ib1", Some("rdma0"));
@@ -145,7 +145,7 @@ fn del_gives_a_device_whose_pod_died_its_name_again() {
 }
 
 #[test]
-fn gc_brings_the_device_back_from_a_pod_that_lives_and_from_one_that_died() {
+fn gc_returns_the_rdma_device_of_a_running_and_of_a_dead_pod() {
     run_exclusive(|node| {
         for dies in [false, true] {
             let pod = node.pod();
@@ -194,7 +194,7 @@ fn an_ipoib_child_leaves_its_parents_device_on_the_host() {
 }
 
 #[test]
-fn a_driver_that_cannot_let_go_is_named_and_everything_is_taken_back() {
+fn a_driver_that_cannot_move_its_device_is_reported_and_add_is_undone() {
     run_exclusive(|node| {
         for name in ["eth8", "eth9"] {
             node.cable(name);

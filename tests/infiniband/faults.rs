@@ -84,12 +84,12 @@ macro_rules! modes {
             use super::*;
 
             #[test]
-            fn add_killed_before_any_change_leaves_nothing_that_is_not_put_right() {
+            fn add_killed_at_any_step_leaves_nothing_after_cleanup() {
                 killed_everywhere(&$mode, Verb::Add);
             }
 
             #[test]
-            fn del_killed_before_any_change_leaves_nothing_that_is_not_put_right() {
+            fn del_killed_at_any_step_leaves_nothing_after_cleanup() {
                 killed_everywhere(&$mode, Verb::Del);
             }
         }

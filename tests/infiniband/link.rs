@@ -6,7 +6,7 @@ use common::netlink::{IpoibMode, LinkInfo};
 use tests::json;
 
 #[test]
-fn a_link_of_the_node_may_bear_the_pods_interface_name() {
+fn a_node_link_may_have_the_interface_name_of_the_pod() {
     run(|node| {
         node.ip("link add net1 type dummy");
         let foreign = node.link("net1");
@@ -89,7 +89,7 @@ fn a_port_in_the_container_can_be_the_master() {
 }
 
 #[test]
-fn under_the_name_ipoib_the_configuration_of_ipoib_cni_holds() {
+fn installed_as_ipoib_the_plugin_accepts_ipoib_cni_configurations() {
     run(|node| {
         node.install_as("ipoib");
         let pods = [node.pod(), node.pod()];
@@ -109,7 +109,7 @@ fn under_the_name_ipoib_the_configuration_of_ipoib_cni_holds() {
 }
 
 #[test]
-fn a_second_add_is_refused_and_the_first_stays_whole() {
+fn a_second_add_is_refused_and_the_first_attachment_stays_intact() {
     run(|node| {
         let pod = node.pod();
         let conf = network(node, &json!({}));

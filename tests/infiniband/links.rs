@@ -84,7 +84,7 @@ impl Drop for Agent {
 
 #[test]
 #[ignore = "started by the suite `fabric` of tests/multus"]
-fn a_pulled_cable_and_a_bond_that_fails_over_are_told_to_the_cluster() {
+fn a_node_condition_reports_a_pulled_cable_and_a_bond_failover() {
     run(|node| {
         let agent = Agent::start(node);
         agent.says("True", "LinksUp", "carrier on ib0, ib1, ib2");

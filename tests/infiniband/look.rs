@@ -31,7 +31,7 @@ fn masters(answer: &Answer) -> Vec<&Value> {
 }
 
 #[test]
-fn rdmanet_node_tells_ports_partitions_and_who_uses_them() {
+fn rdmanet_node_lists_ports_partitions_and_their_pods() {
     run(|node| {
         let pod = node.pod();
         let conf = network(node, &json!({"master": "ib1"}));
@@ -55,7 +55,7 @@ fn rdmanet_node_tells_ports_partitions_and_who_uses_them() {
 }
 
 #[test]
-fn rdmanet_node_tells_a_port_without_cable_from_one_to_use() {
+fn rdmanet_node_reports_ports_without_a_cable_as_unusable() {
     run(|node| {
         cable(1, false);
         let answer = look(node);
@@ -85,7 +85,7 @@ fn rdmanet_node_tells_a_port_without_cable_from_one_to_use() {
 }
 
 #[test]
-fn rdmanet_node_tells_the_active_port_of_a_bond_and_children_of_the_host() {
+fn rdmanet_node_shows_the_active_port_of_a_bond_and_host_children() {
     run(|node| {
         node.ip("link add link ib2 name ib2.8001 type ipoib pkey 0x8001");
         bonded(node, || {
@@ -113,7 +113,7 @@ fn recording() -> &'static str {
 }
 
 #[test]
-fn a_node_that_was_recorded_as_the_docs_say_looks_as_it_does() {
+fn a_recorded_node_shows_the_same_ports_as_the_live_node() {
     run(|node| {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("record");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tests::json;
 
 #[test]
-fn without_an_mtu_the_child_has_the_ports_and_the_result_says_so() {
+fn without_an_mtu_the_child_and_the_result_have_the_mtu_of_the_port() {
     run(|node| {
         let pod = node.pod();
         let conf = network(node, &json!({}));
@@ -22,7 +22,7 @@ fn without_an_mtu_the_child_has_the_ports_and_the_result_says_so() {
 }
 
 #[test]
-fn a_lower_mtu_is_in_effect_after_the_join_too_and_check_finds_a_change() {
+fn a_lower_mtu_stays_after_the_multicast_join_and_check_detects_a_change() {
     run(|node| {
         let pod = node.pod();
         let conf = network(node, &json!({"mtu": 2044}));
@@ -39,7 +39,7 @@ fn a_lower_mtu_is_in_effect_after_the_join_too_and_check_finds_a_change() {
 }
 
 #[test]
-fn an_mtu_that_the_mode_cannot_carry_is_refused_with_the_most_it_can() {
+fn an_mtu_above_the_limit_of_the_mode_is_refused_with_that_limit() {
     run_accelerated("", |node| {
         let pod = node.pod();
         for (keys, max) in [
@@ -86,7 +86,7 @@ fn connected_mode_carries_60000_bytes_in_one_packet() {
 }
 
 #[test]
-fn a_group_with_a_small_mtu_lowers_the_childs_and_the_result_says_so() {
+fn a_multicast_group_with_a_small_mtu_lowers_the_mtu_of_child_and_result() {
     run_with("group_mtu=2048", |node| {
         let pod = node.pod();
         let conf = network(node, &json!({}));
@@ -101,7 +101,7 @@ fn a_group_with_a_small_mtu_lowers_the_childs_and_the_result_says_so() {
 }
 
 #[test]
-fn an_mtu_that_the_group_does_not_allow_is_refused_and_nothing_is_left() {
+fn an_mtu_above_that_of_the_multicast_group_is_refused_without_a_trace() {
     run_with("group_mtu=2048", |node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);

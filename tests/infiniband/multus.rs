@@ -78,7 +78,7 @@ fn pods_that_name_a_network_reach_each_other_over_infiniband() {
 
 #[test]
 #[ignore = "started by the suite `fabric` of tests/multus"]
-fn the_ports_own_guid_may_be_asked_for_and_no_other() {
+fn a_pod_may_request_only_the_guid_of_the_port() {
     on_a_node(|node| {
         let multus = thin(node);
         let sandbox = node.pod();
@@ -103,7 +103,7 @@ fn the_ports_own_guid_may_be_asked_for_and_no_other() {
 /// device of the shared plugin too, and another pod the other card; the checkpoint is of yesterday.
 #[test]
 #[ignore = "started by the suite `fabric` of tests/multus"]
-fn the_device_that_a_device_plugin_chose_is_the_master() {
+fn the_device_chosen_by_a_device_plugin_becomes_the_master() {
     on_a_node(|node| {
         let multus = thin(node);
         let sandbox = node.pod();
@@ -132,7 +132,7 @@ fn the_device_that_a_device_plugin_chose_is_the_master() {
 
 #[test]
 #[ignore = "started by the suite `fabric` of tests/multus"]
-fn devices_of_one_resource_go_to_the_networks_in_the_order_of_their_addresses_and_come_back() {
+fn devices_of_one_resource_are_attached_in_pci_address_order_and_returned() {
     on_a_node(|node| {
         let multus = thin(node);
         let sandbox = node.pod();
@@ -161,7 +161,7 @@ fn devices_of_one_resource_go_to_the_networks_in_the_order_of_their_addresses_an
 /// interface's.
 #[test]
 #[ignore = "started by the suite `fabric` of tests/multus"]
-fn the_status_names_the_rdma_device_whose_uverbs_file_the_pod_is_to_open() {
+fn the_network_status_names_the_rdma_device_that_the_pod_opens() {
     on_a_node(|node| {
         node.ip("link set eth0 up");
         let made = node.exec("rdma", "link add rxe0 type rxe netdev eth0");

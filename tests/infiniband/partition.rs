@@ -26,7 +26,7 @@ fn without_a_pkey_the_child_is_in_its_parents_partition() {
 }
 
 #[test]
-fn pods_of_one_partition_reach_each_other_and_nobody_else_does() {
+fn pods_reach_only_pods_of_their_own_partition() {
     run(|node| {
         let pods = [node.pod(), node.pod(), node.pod()];
         // A text and a number name the same partition.
@@ -62,7 +62,7 @@ fn pods_of_one_partition_reach_each_other_and_nobody_else_does() {
 }
 
 #[test]
-fn a_pkey_that_the_port_lacks_is_refused_with_its_table_before_anything_is_made() {
+fn a_pkey_that_the_port_lacks_is_refused_with_the_pkey_table_of_the_port() {
     run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -82,7 +82,7 @@ fn a_pkey_that_the_port_lacks_is_refused_with_its_table_before_anything_is_made(
 }
 
 #[test]
-fn the_child_of_a_child_is_asked_of_the_root() {
+fn a_child_of_a_child_is_created_on_the_root_port() {
     run(|node| {
         node.ip("link add link ib0 name ib0.8001 type ipoib pkey 0x8001");
         node.ip("link set ib0.8001 up");

@@ -5,7 +5,7 @@ use crate::fabric::{address, cable, network, pings, reaches, run, soon};
 use tests::{json, traces::assert_same};
 
 #[test]
-fn a_port_that_is_down_is_refused_and_status_says_who_else_suffers() {
+fn a_port_that_is_down_is_refused_by_add_and_reported_by_status() {
     run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -24,7 +24,7 @@ fn a_port_that_is_down_is_refused_and_status_says_who_else_suffers() {
 }
 
 #[test]
-fn a_pod_outlives_a_pulled_cable_and_can_be_removed_without_one() {
+fn a_pod_survives_a_pulled_cable_and_can_be_detached_without_it() {
     run(|node| {
         let pods = [node.pod(), node.pod()];
         let confs = ["ib1", "ib2"].map(|master| network(node, &json!({"master": master})));

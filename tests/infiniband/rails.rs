@@ -223,12 +223,12 @@ fn two_pods_on_eight_rails(one_subnet: bool) {
 }
 
 #[test]
-fn eight_rails_of_one_subnet_talk_pair_by_pair_and_none_crosses() {
+fn eight_rails_of_one_subnet_exchange_traffic_without_crossing() {
     two_pods_on_eight_rails(true);
 }
 
 #[test]
-fn eight_rails_of_different_subnets_talk_pair_by_pair_over_a_router_and_none_crosses() {
+fn eight_routed_rails_of_different_subnets_exchange_traffic_without_crossing() {
     two_pods_on_eight_rails(false);
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn record(node: &Node, pod: &Pod<'_>) -> Value {
 }
 
 #[test]
-fn rdma_writes_go_from_pod_to_pod_over_the_devices_that_are_written_down() {
+fn rdma_writes_work_over_the_devices_in_the_rdma_records_of_the_pods() {
     run(|node| {
         let (client, server) = (node.pod(), node.pod());
         let confs = ["ib0", "ib2"]
@@ -41,7 +41,7 @@ fn rdma_writes_go_from_pod_to_pod_over_the_devices_that_are_written_down() {
 }
 
 #[test]
-fn a_child_of_a_roce_link_is_told_its_device_and_a_vlan_child_too() {
+fn children_of_a_roce_link_and_of_its_vlan_record_the_rdma_device() {
     run(|node| {
         node.cable("eth9");
         node.ip("addr add 10.9.0.1/24 dev eth9");
@@ -77,7 +77,7 @@ fn a_child_of_a_roce_link_is_told_its_device_and_a_vlan_child_too() {
 }
 
 #[test]
-fn a_pattern_picks_among_the_devices_of_the_link_and_never_another_links() {
+fn rdma_device_patterns_select_only_devices_of_the_parent_link() {
     run(|node| {
         let pod = node.pod();
         let conf = |device: &str| network(node, &json!({"master": "ib1", "rdma": {"device": device}}));
@@ -94,7 +94,7 @@ fn a_pattern_picks_among_the_devices_of_the_link_and_never_another_links() {
 }
 
 #[test]
-fn what_cannot_work_while_devices_are_shared_is_refused_before_anything_is_touched() {
+fn exclusive_rdma_settings_are_refused_while_devices_are_shared() {
     run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -110,7 +110,7 @@ fn what_cannot_work_while_devices_are_shared_is_refused_before_anything_is_touch
 }
 
 #[test]
-fn a_node_that_lost_the_device_is_told_by_check() {
+fn check_reports_that_the_rdma_device_is_gone_from_the_node() {
     run(|node| {
         node.cable("eth9");
         assert!(

@@ -56,7 +56,7 @@ fn two_pods_on_two_hcas_reach_each_other_over_ipv4_ipv6_and_link_local_addresses
 }
 
 #[test]
-fn the_result_tells_the_childs_address_mtu_and_namespace() {
+fn the_result_contains_the_address_mtu_and_netns_of_the_child() {
     run(|node| {
         let pod = node.pod();
         let conf = network(node, &json!({}));
@@ -74,7 +74,7 @@ fn the_result_tells_the_childs_address_mtu_and_namespace() {
 }
 
 #[test]
-fn after_del_no_port_is_a_member_of_a_pods_groups() {
+fn after_del_no_port_is_a_member_of_the_pods_multicast_groups() {
     run(|node| {
         let before = groups();
         let pod = node.pod();

@@ -31,7 +31,7 @@ fn narrow(node: &Node, number: usize) -> Conf {
 
 #[test]
 #[ignore = "reboots the VM: tests/fabric/run --reboots 1 (job `reboot` of tests/all)"]
-fn after_a_reboot_no_address_is_blocked_and_the_dels_of_old_pods_take_nothing_of_new_ones() {
+fn after_a_reboot_addresses_are_free_and_old_dels_leave_new_pods_intact() {
     let boot = std::env::var_os("FABRIC_BOOT").expect("FABRIC_BOOT, which the fabric's VM sets");
     run(|node| match boot.to_str() {
         Some("1") => before_the_reboot(node),

@@ -48,7 +48,7 @@ fn keys_of_ethernet_children_are_refused_on_infiniband() {
 }
 
 #[test]
-fn a_hardware_address_that_is_not_the_ports_is_refused() {
+fn a_hardware_address_other_than_that_of_the_port_is_refused() {
     run(|node| {
         let foreign = "00:00:10:49:fe:80:00:00:00:00:00:00:00:11:22:33:44:55:66:77";
         for mac in ["02:00:00:00:00:01", foreign] {
@@ -65,7 +65,7 @@ fn a_hardware_address_that_is_not_the_ports_is_refused() {
 }
 
 #[test]
-fn a_guid_that_is_not_the_ports_is_refused_and_the_ports_own_is_taken() {
+fn a_foreign_guid_is_refused_and_the_guid_of_the_port_is_accepted() {
     run(|node| {
         let guid = |guid: &str| json!({"runtimeConfig": {"infinibandGUID": guid}});
         refused(
@@ -88,7 +88,7 @@ fn a_guid_that_is_not_the_ports_is_refused_and_the_ports_own_is_taken() {
 }
 
 #[test]
-fn an_infiniband_bond_carries_no_macvlan_and_its_port_carries_children_of_its_own() {
+fn an_infiniband_bond_refuses_macvlan_and_its_port_still_carries_children() {
     run(|node| {
         bonded(node, || {
             refused(
@@ -110,7 +110,7 @@ fn an_infiniband_bond_carries_no_macvlan_and_its_port_carries_children_of_its_ow
 }
 
 #[test]
-fn dhcp_is_refused_before_it_is_asked() {
+fn dhcp_is_refused_before_the_dhcp_plugin_runs() {
     run(|node| {
         node.install_script("dhcp", "touch \"$RDMANET_STATE.dhcp-was-called\"; exit 1");
         refused(

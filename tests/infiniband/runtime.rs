@@ -51,7 +51,7 @@ fn first_address(result: &str) -> String {
 }
 
 #[test]
-fn cnitool_adds_checks_and_deletes_and_excluded_addresses_are_skipped_across_pods() {
+fn pods_added_with_cnitool_get_no_excluded_address_and_can_be_deleted() {
     run(|node| {
         forget_released();
         let pods = [node.pod(), node.pod(), node.pod()];
@@ -80,7 +80,7 @@ fn cnitool_adds_checks_and_deletes_and_excluded_addresses_are_skipped_across_pod
 }
 
 #[test]
-fn a_tenants_partition_has_both_families_and_a_route() {
+fn pods_of_a_tenant_partition_reach_each_other_over_both_families() {
     run(|node| {
         let pods = [node.pod(), node.pod()];
         for pod in &pods {
@@ -103,7 +103,7 @@ fn a_tenants_partition_has_both_families_and_a_route() {
 }
 
 #[test]
-fn cnitool_gc_removes_what_its_cache_has_though_it_gives_the_plugin_no_list() {
+fn cnitool_gc_removes_cached_attachments_although_it_sends_no_valid_list() {
     run(|node| {
         let pod = node.pod();
         cnitool("add", "rail0", &pod);

@@ -48,7 +48,7 @@ fn assert_sound(output: &Output) -> Value {
 }
 
 #[test]
-fn every_step_holds_on_a_sound_node_and_the_node_is_as_it_was() {
+fn the_self_test_passes_on_a_healthy_node_and_leaves_it_unchanged() {
     for (hcas, driver, children) in [
         ("", "ib_ipoib", "direct"),
         ("all", "mlx5_core[ib_ipoib]", "moved"),
@@ -65,7 +65,7 @@ fn every_step_holds_on_a_sound_node_and_the_node_is_as_it_was() {
 }
 
 #[test]
-fn a_port_that_the_node_or_a_pod_uses_is_refused() {
+fn the_self_test_refuses_a_port_that_the_node_or_a_pod_uses() {
     run_accelerated("", |node| {
         let pod = node.pod();
         let conf = network(node, &json!({"master": "ib2"}));
@@ -110,7 +110,7 @@ fn a_port_that_the_node_or_a_pod_uses_is_refused() {
 }
 
 #[test]
-fn a_port_of_a_bond_is_refused() {
+fn the_self_test_refuses_a_port_of_a_bond() {
     run(|node| {
         node.ip("link add bond7 type bond mode active-backup fail_over_mac active miimon 100");
         node.ip("link set ib1 down");
@@ -127,7 +127,7 @@ fn a_port_of_a_bond_is_refused() {
 }
 
 #[test]
-fn a_plugin_that_does_not_detach_is_reported_and_the_next_run_removes_what_it_left() {
+fn a_failed_detach_is_reported_and_cleaned_up_by_the_next_self_test() {
     run_accelerated("", |node| {
         let before = node.traces(&[]);
         let folder = node.path("broken");
@@ -150,7 +150,7 @@ fn a_plugin_that_does_not_detach_is_reported_and_the_next_run_removes_what_it_le
 }
 
 #[test]
-fn a_self_test_after_one_that_was_killed_removes_what_is_left() {
+fn a_self_test_cleans_up_after_a_killed_self_test() {
     run(|node| {
         let before = node.traces(&[]);
         let mut killed = command(node, &["--master", "ib2"])

@@ -7,7 +7,7 @@ use tests::json;
 use tests::storm::{Size, seed, storm};
 
 #[test]
-fn a_storm_of_attachments_leaves_nothing_and_gives_no_address_twice() {
+fn a_storm_of_attachments_leaves_nothing_and_allocates_no_address_twice() {
     run(|node| {
         node.cable("eth9");
         let networks = [

@@ -14,7 +14,7 @@ fn driver(node: &Node, port: &str) -> String {
 }
 
 #[test]
-fn rdmanet_node_shows_the_way_of_each_port() {
+fn rdmanet_node_shows_how_each_port_creates_children() {
     run(|node| {
         let answer = crate::look::look(node);
         for (hca, port) in [("softib0", "ib0"), ("softib1", "ib1"), ("softib2", "ib2")] {
@@ -30,7 +30,7 @@ fn rdmanet_node_shows_the_way_of_each_port() {
 }
 
 #[test]
-fn a_pods_link_with_the_number_of_the_parent_does_no_harm() {
+fn a_pod_link_with_the_index_of_the_parent_does_not_disturb_add() {
     run(|node| {
         let conf = network(node, &json!({}));
         let (first, second) = (node.pod(), node.pod());

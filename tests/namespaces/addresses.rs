@@ -21,7 +21,7 @@ fn attached<'n>(node: &'n Node, result: &Value) -> (Pod<'n>, Value) {
 }
 
 #[test]
-fn both_families_are_in_the_pod_and_usable_at_once() {
+fn addresses_of_both_families_are_usable_right_after_add() {
     Node::run(|node| {
         let mut ipam = node.rdma_ipam("10.7.0.0/24");
         ipam["ranges"] = json!([[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:7::/64"}]]);
@@ -47,7 +47,7 @@ fn both_families_are_in_the_pod_and_usable_at_once() {
 }
 
 #[test]
-fn ipv6_is_switched_on_where_the_image_forbids_it() {
+fn ipv6_is_enabled_on_the_interface_although_the_pod_disables_it() {
     Node::run(|node| {
         let pod = node.pod();
         let off = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
@@ -61,7 +61,7 @@ fn ipv6_is_switched_on_where_the_image_forbids_it() {
 }
 
 #[test]
-fn a_default_route_of_the_network_does_not_share_the_pods_own() {
+fn a_default_route_of_the_network_takes_no_traffic_from_the_pods_own() {
     Node::run(|node| {
         let result = json!({
             "cniVersion": "1.1.0",
@@ -162,7 +162,7 @@ fn a_link_scoped_route_without_gateway_leads_to_the_link() {
 }
 
 #[test]
-fn a_host_route_address_reaches_its_gateway_over_the_link() {
+fn a_host_prefix_address_gets_an_on_link_route_to_its_gateway() {
     Node::run(|node| {
         let (pod, _) = attached(
             node,
@@ -191,7 +191,7 @@ fn a_host_route_address_reaches_its_gateway_over_the_link() {
 }
 
 #[test]
-fn two_routes_to_one_destination_stand_side_by_side() {
+fn two_routes_to_one_destination_are_both_installed() {
     Node::run(|node| {
         let (pod, _) = attached(
             node,
@@ -211,7 +211,7 @@ fn two_routes_to_one_destination_stand_side_by_side() {
 }
 
 #[test]
-fn a_route_that_the_kernel_refuses_undoes_everything_and_is_named() {
+fn a_route_that_the_kernel_refuses_is_named_and_add_is_undone() {
     Node::run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -255,7 +255,7 @@ fn without_ipam_the_link_is_up_and_has_no_address() {
 }
 
 #[test]
-fn name_resolution_comes_from_the_configuration_before_the_ipam_plugin() {
+fn dns_of_the_configuration_takes_precedence_over_the_ipam_plugin() {
     Node::run(|node| {
         let result = json!({
             "cniVersion": "1.1.0",
@@ -282,7 +282,7 @@ fn probed<'n>(node: &'n Node, holder: &str, address: &str) -> (Pod<'n>, Pod<'n>,
 }
 
 #[test]
-fn an_address_that_another_pod_answers_for_is_refused_with_that_pods_mac() {
+fn a_probe_refuses_an_address_of_another_pod_and_names_its_mac() {
     Node::run(|node| {
         for address in ["10.7.0.2/24", "fd00:7::2/64"] {
             let (holder, pod, conf) = probed(node, address, address);
@@ -296,7 +296,7 @@ fn an_address_that_another_pod_answers_for_is_refused_with_that_pods_mac() {
 }
 
 #[test]
-fn a_probed_address_that_no_host_answers_for_is_given() {
+fn a_probed_address_without_an_answer_is_assigned() {
     Node::run(|node| {
         for (holder, address) in [("10.7.0.2/24", "10.7.0.3/24"), ("fd00:7::2/64", "fd00:7::3/64")] {
             let (_holder, pod, conf) = probed(node, holder, address);
@@ -310,7 +310,7 @@ fn a_probed_address_that_no_host_answers_for_is_given() {
 }
 
 #[test]
-fn a_resting_address_is_given_at_once_when_no_other_is_left() {
+fn an_address_in_cooldown_is_allocated_when_no_other_is_free() {
     Node::run(|node| {
         // The subnet has one address beside the gateway's.
         let mut ipam = node.rdma_ipam("10.7.0.0/30");

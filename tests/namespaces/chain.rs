@@ -19,7 +19,7 @@ fn chained(node: &Node) -> Conf {
 }
 
 #[test]
-fn the_result_before_is_passed_on_with_ours_behind_it() {
+fn prev_result_is_passed_on_with_our_result_appended() {
     Node::run(|node| {
         let pod = node.pod();
         let result = pod.attach(&chained(node), "net1");
@@ -35,7 +35,7 @@ fn the_result_before_is_passed_on_with_ours_behind_it() {
 }
 
 #[test]
-fn check_looks_at_our_part_of_a_chained_result_only() {
+fn check_compares_only_our_part_of_a_chained_result() {
     Node::run(|node| {
         let pod = node.pod();
         let conf = chained(node);
@@ -47,7 +47,7 @@ fn check_looks_at_our_part_of_a_chained_result_only() {
 }
 
 #[test]
-fn a_chained_plugin_may_tune_the_pod_and_check_still_holds() {
+fn check_passes_after_a_chained_plugin_tuned_the_pod() {
     Node::run(|node| {
         let pod = node.pod();
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
@@ -69,7 +69,7 @@ fn a_chained_plugin_may_tune_the_pod_and_check_still_holds() {
 }
 
 #[test]
-fn a_result_before_that_is_none_is_refused_with_its_path() {
+fn an_invalid_prev_result_is_refused_with_its_path() {
     Node::run(|node| {
         let pod = node.pod();
         for (prev, piece) in [

@@ -24,7 +24,7 @@ fn network(node: &Node) -> Conf {
 }
 
 #[test]
-fn another_mtu_is_found() {
+fn check_detects_a_changed_mtu() {
     found(
         |_, pod| drop(pod.ip("link set net1 mtu 1300")),
         &["MTU is 1300, was 1500"],
@@ -32,7 +32,7 @@ fn another_mtu_is_found() {
 }
 
 #[test]
-fn another_hardware_address_is_found() {
+fn check_detects_a_changed_hardware_address() {
     found(
         |_, pod| drop(pod.ip("link set net1 address 02:00:00:00:00:77")),
         &["its address is 02:00:00:00:00:77"],
@@ -40,7 +40,7 @@ fn another_hardware_address_is_found() {
 }
 
 #[test]
-fn a_missing_address_of_either_family_is_found() {
+fn check_detects_a_missing_address_of_either_family() {
     for family in ["-4", "-6"] {
         found(
             |_, pod| {
@@ -55,7 +55,7 @@ fn a_missing_address_of_either_family_is_found() {
 }
 
 #[test]
-fn a_missing_route_in_any_table_is_found() {
+fn check_detects_a_missing_route_in_any_table() {
     found(
         |_, pod| drop(pod.ip("route del 10.8.0.0/16 dev net1")),
         &["route to 10.8.0.0/16 is gone"],
@@ -67,7 +67,7 @@ fn a_missing_route_in_any_table_is_found() {
 }
 
 #[test]
-fn a_link_that_is_down_is_found_with_all_that_went_with_it() {
+fn check_reports_a_link_that_is_down_and_its_lost_routes() {
     found(
         |_, pod| drop(pod.ip("link set net1 down")),
         &["it is down", "route to 10.8.0.0/16 is gone"],
@@ -75,12 +75,12 @@ fn a_link_that_is_down_is_found_with_all_that_went_with_it() {
 }
 
 #[test]
-fn a_missing_link_is_found() {
+fn check_detects_a_missing_link() {
     found(|_, pod| drop(pod.ip("link del net1")), &["it is gone"]);
 }
 
 #[test]
-fn a_foreign_link_of_the_same_name_is_found() {
+fn check_detects_a_foreign_link_of_the_same_name() {
     found(
         |_, pod| {
             pod.ip("link del net1");
@@ -91,7 +91,7 @@ fn a_foreign_link_of_the_same_name_is_found() {
 }
 
 #[test]
-fn another_mode_is_found() {
+fn check_detects_a_changed_macvlan_mode() {
     found(
         |_, pod| drop(pod.ip("link set net1 type macvlan mode private")),
         &["macvlan mode is private, want bridge"],
@@ -99,7 +99,7 @@ fn another_mode_is_found() {
 }
 
 #[test]
-fn a_lease_that_is_gone_is_found_by_the_ipam_plugin() {
+fn check_reports_a_missing_lease_found_by_the_ipam_plugin() {
     found(
         |node, _| {
             // The lease's name carries its owner; the store's layout is told in docs/store.md.
@@ -112,7 +112,7 @@ fn a_lease_that_is_gone_is_found_by_the_ipam_plugin() {
 }
 
 #[test]
-fn everything_is_reported_at_once() {
+fn check_names_every_difference_in_one_error() {
     found(
         |_, pod| {
             pod.ip("link set net1 mtu 1300");
@@ -134,7 +134,7 @@ fn check_without_the_result_of_add_is_refused() {
 }
 
 #[test]
-fn a_namespace_that_is_gone_is_told_by_its_code() {
+fn check_reports_a_missing_netns_with_its_own_code() {
     Node::run(|node| {
         let pod = node.pod();
         let conf = network(node);

@@ -47,7 +47,7 @@ fn at_once<'n>(pods: &[Pod<'n>], work: impl Fn(&Pod<'n>) + Sync) {
 }
 
 #[test]
-fn add_and_del_of_one_attachment_at_once_end_in_one_of_the_two_orders() {
+fn concurrent_add_and_del_of_one_attachment_act_as_if_in_sequence() {
     Node::run(|node| {
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
         for _ in 0..20 {
@@ -74,7 +74,7 @@ fn add_and_del_of_one_attachment_at_once_end_in_one_of_the_two_orders() {
 }
 
 #[test]
-fn of_two_adds_of_one_attachment_at_once_exactly_one_succeeds() {
+fn exactly_one_of_two_concurrent_adds_of_one_attachment_succeeds() {
     Node::run(|node| {
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
         for _ in 0..20 {
@@ -97,7 +97,7 @@ fn of_two_adds_of_one_attachment_at_once_exactly_one_succeeds() {
 }
 
 #[test]
-fn gc_at_the_same_time_as_adds_takes_no_valid_attachment() {
+fn gc_during_adds_removes_no_valid_attachment() {
     Node::run(|node| {
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
         let pods: Vec<Pod<'_>> = (0..8).map(|_| node.pod()).collect();
@@ -113,7 +113,7 @@ fn gc_at_the_same_time_as_adds_takes_no_valid_attachment() {
 }
 
 #[test]
-fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_at_work() {
+fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
     Node::run(|node| {
         let ours = node.plugin("rdma-ipam");
         // As one that asks a server far away.
@@ -141,7 +141,7 @@ fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_at_work() {
 }
 
 #[test]
-fn what_an_ipam_plugin_leaves_behind_delays_no_del() {
+fn a_process_that_an_ipam_plugin_leaves_behind_delays_no_del() {
     Node::run(|node| {
         let ours = node.plugin("rdma-ipam");
         let pids = node.path("pids");
@@ -184,7 +184,7 @@ fn what_an_ipam_plugin_leaves_behind_delays_no_del() {
 }
 
 #[test]
-fn gc_that_knows_of_no_add_at_work_takes_nothing_of_it() {
+fn gc_with_an_outdated_list_never_leaves_a_pod_half_attached() {
     Node::run(|node| {
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
         let pods: Vec<Pod<'_>> = (0..12).map(|_| node.pod()).collect();

@@ -32,7 +32,7 @@ fn ten_mebibytes_of_input_are_refused_without_reading_them_all() {
 }
 
 #[test]
-fn input_that_is_not_json_is_refused_with_its_place() {
+fn input_that_is_not_json_is_refused_with_line_and_column() {
     refused(
         b"{\"cniVersion\": \"1.1.0\",\n \"name\": }",
         6,
@@ -42,7 +42,7 @@ fn input_that_is_not_json_is_refused_with_its_place() {
 }
 
 #[test]
-fn brackets_without_end_are_refused_and_not_a_crash() {
+fn deeply_nested_json_is_refused_without_a_crash() {
     refused(&vec![b'['; 1 << 20], 6, &["not JSON", "recursion"]);
 }
 
@@ -54,7 +54,7 @@ fn json_of_the_wrong_shape_is_refused() {
 
 /// But by DEL: what ADD refuses has nothing to take away, and a pod whose DEL fails stays for ever.
 #[test]
-fn a_network_without_a_name_that_can_be_is_refused_and_deleted() {
+fn a_network_with_an_invalid_name_is_refused_except_by_del() {
     Node::run(|node| {
         let pod = node.pod();
         for (bytes, code, piece) in [
@@ -97,7 +97,7 @@ fn a_value_of_a_wrong_type_is_refused_with_its_path() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_the_nearest_known_one() {
+fn an_unknown_key_is_refused_with_the_nearest_known_key() {
     Node::run(|node| {
         let pod = node.pod();
         for (key, nearest) in [
@@ -115,7 +115,7 @@ fn an_unknown_key_is_refused_with_the_nearest_known_one() {
 }
 
 #[test]
-fn keys_of_cni_and_of_multus_are_no_unknown_ones() {
+fn keys_of_cni_and_of_multus_are_accepted() {
     Node::run(|node| {
         let pod = node.pod();
         let conf = node.conf(json!({
@@ -128,7 +128,7 @@ fn keys_of_cni_and_of_multus_are_no_unknown_ones() {
 }
 
 #[test]
-fn values_that_cannot_be_right_are_refused_with_what_would_be() {
+fn invalid_values_are_refused_with_the_key_and_a_suggestion() {
     Node::run(|node| {
         let pod = node.pod();
         for (keys, code, pieces) in [

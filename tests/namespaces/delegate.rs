@@ -19,7 +19,7 @@ fn refused(script: &str, code: u64, pieces: &[&str]) {
 }
 
 #[test]
-fn one_that_is_missing_is_named_with_the_path_that_was_searched() {
+fn a_missing_ipam_plugin_is_named_with_the_searched_path() {
     Node::run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -34,7 +34,7 @@ fn one_that_is_missing_is_named_with_the_path_that_was_searched() {
 }
 
 #[test]
-fn one_that_went_missing_keeps_del_failing_until_it_is_back_so_that_no_address_is_lost() {
+fn del_fails_and_keeps_the_attachment_while_the_ipam_plugin_is_missing() {
     Node::run(|node| {
         let answer = r#"{"cniVersion":"1.1.0","ips":[{"address":"10.7.0.5/24"}]}"#;
         let script = format!("[ $CNI_COMMAND = DEL ] || echo '{answer}'");
@@ -54,7 +54,7 @@ fn one_that_went_missing_keeps_del_failing_until_it_is_back_so_that_no_address_i
 }
 
 #[test]
-fn one_whose_type_is_a_path_is_refused() {
+fn an_ipam_type_that_is_a_path_is_refused() {
     Node::run(|node| {
         for plugin in ["../bin/sh", "/bin/sh", ".."] {
             let conf = node.conf(json!({"ipam": {"type": plugin}}));
@@ -64,7 +64,7 @@ fn one_whose_type_is_a_path_is_refused() {
 }
 
 #[test]
-fn its_own_code_and_message_reach_the_runtime() {
+fn the_ipam_plugins_code_and_message_reach_the_runtime() {
     refused(
         r#"[ $CNI_COMMAND = DEL ] || { echo '{"code":133,"msg":"no address left","details":"pool 7"}'; exit 1; }"#,
         133,
@@ -73,7 +73,7 @@ fn its_own_code_and_message_reach_the_runtime() {
 }
 
 #[test]
-fn one_that_fails_without_a_word_is_named_with_its_status() {
+fn a_silently_failing_ipam_plugin_is_reported_with_its_exit_status() {
     refused(
         "[ $CNI_COMMAND = DEL ] || exit 3",
         103,
@@ -82,12 +82,12 @@ fn one_that_fails_without_a_word_is_named_with_its_status() {
 }
 
 #[test]
-fn one_that_dies_by_a_signal_is_named() {
+fn an_ipam_plugin_killed_by_a_signal_is_reported_with_the_signal() {
     refused("[ $CNI_COMMAND = DEL ] || kill -9 $$", 103, &["ADD", "signal: 9"]);
 }
 
 #[test]
-fn garbage_is_shown_and_refused() {
+fn garbage_from_an_ipam_plugin_is_refused_and_shown() {
     refused(
         "[ $CNI_COMMAND = DEL ] || echo 'panic: runtime error'",
         103,
@@ -101,7 +101,7 @@ fn garbage_is_shown_and_refused() {
 }
 
 #[test]
-fn an_answer_without_an_address_is_refused() {
+fn an_ipam_result_without_an_address_is_refused() {
     refused(
         "[ $CNI_COMMAND = DEL ] || echo '{\"cniVersion\":\"1.1.0\"}'",
         103,
@@ -110,7 +110,7 @@ fn an_answer_without_an_address_is_refused() {
 }
 
 #[test]
-fn a_flood_is_cut_off() {
+fn endless_output_of_an_ipam_plugin_is_cut_off() {
     refused(
         "[ $CNI_COMMAND = DEL ] || while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done",
         103,
@@ -119,7 +119,7 @@ fn a_flood_is_cut_off() {
 }
 
 #[test]
-fn one_that_hangs_is_killed_with_its_children_at_the_time_limit() {
+fn a_hanging_ipam_plugin_is_killed_with_its_children_at_the_time_limit() {
     refused(
         "[ $CNI_COMMAND = DEL ] || { sleep 600 & sleep 600; }",
         103,
@@ -128,7 +128,7 @@ fn one_that_hangs_is_killed_with_its_children_at_the_time_limit() {
 }
 
 #[test]
-fn one_that_hangs_after_it_allocated_is_told_to_release() {
+fn an_ipam_plugin_that_times_out_in_add_gets_a_del() {
     Node::run(|node| {
         let told = node.path("told");
         let script = format!(
@@ -143,7 +143,7 @@ fn one_that_hangs_after_it_allocated_is_told_to_release() {
 }
 
 #[test]
-fn one_that_cannot_release_keeps_the_attachment_written_down_until_it_can() {
+fn del_keeps_the_attachment_record_until_the_ipam_plugin_can_release() {
     Node::run(|node| {
         let answer = r#"{"cniVersion":"1.1.0","ips":[{"address":"10.7.0.5/24"}]}"#;
         let broken = format!(
@@ -168,7 +168,7 @@ fn one_that_cannot_release_keeps_the_attachment_written_down_until_it_can() {
 }
 
 #[test]
-fn it_gets_the_environment_unchanged_and_one_member_more_in_the_configuration() {
+fn the_ipam_plugin_gets_the_same_environment_and_one_added_config_key() {
     Node::run(|node| {
         let seen = node.path("seen");
         let script = format!(

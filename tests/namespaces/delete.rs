@@ -67,7 +67,7 @@ fn del_with_a_damaged_result_of_add_leaves_nothing() {
 }
 
 #[test]
-fn del_without_a_namespace_finds_the_link_by_what_add_wrote_down() {
+fn del_without_a_netns_finds_the_link_by_the_state_of_add() {
     Node::run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -155,7 +155,7 @@ fn after_a_refused_add_the_foreign_link_of_that_name_survives_del() {
 }
 
 #[test]
-fn a_macvlan_of_somebody_else_with_our_name_survives_del() {
+fn a_foreign_macvlan_with_the_interface_name_survives_del() {
     Node::run(|node| {
         let pod = node.pod();
         pod.ip("link add base type veth peer name base-far");
@@ -171,7 +171,7 @@ fn a_macvlan_of_somebody_else_with_our_name_survives_del() {
 }
 
 #[test]
-fn a_second_add_of_an_attachment_is_refused_and_the_first_one_stays_whole() {
+fn a_second_add_of_an_attachment_is_refused_and_changes_nothing() {
     Node::run(|node| {
         let pod = node.pod();
         let [conf, _] = networks(node);
@@ -198,7 +198,7 @@ fn the_released_address_is_free_for_the_next_pod() {
 }
 
 #[test]
-fn an_interface_that_the_pod_renamed_does_not_keep_del_from_succeeding() {
+fn del_deletes_an_interface_that_the_pod_renamed() {
     Node::run(|node| {
         for forgotten in [false, true] {
             let pod = node.pod();
@@ -217,7 +217,7 @@ fn an_interface_that_the_pod_renamed_does_not_keep_del_from_succeeding() {
 }
 
 #[test]
-fn an_interface_whose_alias_and_address_the_pod_changed_is_still_deleted() {
+fn del_deletes_an_interface_after_the_pod_changed_addresses_and_mtu() {
     Node::run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -231,7 +231,7 @@ fn an_interface_whose_alias_and_address_the_pod_changed_is_still_deleted() {
 }
 
 #[test]
-fn a_late_del_takes_nothing_of_the_pod_that_has_the_path_and_the_address_now() {
+fn a_late_del_takes_nothing_from_a_pod_that_reuses_the_netns_and_address() {
     Node::run(|node| {
         let mut ipam = node.rdma_ipam("10.7.0.0/24");
         ipam["ranges"] =
@@ -273,7 +273,7 @@ const CHANGES: [&[&str]; 5] = [
 ];
 
 #[test]
-fn an_address_is_released_only_when_the_link_is_gone_whatever_the_pod_changed_about_it() {
+fn an_address_is_released_only_after_the_link_is_gone_despite_pod_changes() {
     Node::run(|node| {
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.9.0/30")}));
         for changes in CHANGES {
@@ -298,7 +298,7 @@ fn an_address_is_released_only_when_the_link_is_gone_whatever_the_pod_changed_ab
 }
 
 #[test]
-fn a_pods_own_macvlan_with_the_name_and_number_of_ours_survives_del() {
+fn a_macvlan_of_the_pod_with_our_name_and_index_survives_del() {
     Node::run(|node| {
         let pod = node.pod();
         let [conf, _] = networks(node);
@@ -317,7 +317,7 @@ fn a_pods_own_macvlan_with_the_name_and_number_of_ours_survives_del() {
 }
 
 #[test]
-fn under_a_peers_name_a_link_that_the_peer_made_is_deleted_without_the_result_of_add() {
+fn installed_as_macvlan_del_removes_a_reference_link_without_prev_result() {
     Node::run(|node| {
         let pod = node.pod();
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));

@@ -12,7 +12,7 @@ fn info_file(node: &Node) -> PathBuf {
 }
 
 #[test]
-fn a_parent_without_a_pci_device_writes_no_file_and_claims_no_pci_address() {
+fn a_parent_without_pci_device_yields_no_device_info_and_no_pci_id() {
     Node::run(|node| {
         let file = info_file(node);
         let pod = node.pod();
@@ -24,7 +24,7 @@ fn a_parent_without_a_pci_device_writes_no_file_and_claims_no_pci_address() {
 }
 
 #[test]
-fn a_file_that_a_device_plugin_wrote_survives_the_attachment() {
+fn a_device_info_file_of_a_device_plugin_survives_add_and_del() {
     Node::run(|node| {
         let file = info_file(node);
         fs::create_dir_all(file.parent().unwrap()).unwrap();

@@ -4,7 +4,7 @@
 use tests::{Node, json, traces::assert_same};
 
 #[test]
-fn every_missing_variable_is_named_at_once() {
+fn all_missing_variables_are_named_in_one_error() {
     Node::run(|node| {
         let pod = node.pod();
         let conf = node.conf(json!({}));
@@ -21,7 +21,7 @@ fn every_missing_variable_is_named_at_once() {
 }
 
 #[test]
-fn a_missing_or_unknown_command_is_refused_with_the_known_ones() {
+fn a_missing_or_unknown_command_is_refused_with_the_known_commands() {
     Node::run(|node| {
         for plugin in ["cni-ipoib", "rdma-ipam"] {
             let call = tests::Call::new(&node.plugin(plugin));
@@ -39,7 +39,7 @@ fn a_missing_or_unknown_command_is_refused_with_the_known_ones() {
 }
 
 #[test]
-fn an_interface_name_that_the_kernel_refuses_is_refused_first() {
+fn an_interface_name_that_the_kernel_would_refuse_is_refused_early() {
     Node::run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -69,7 +69,7 @@ fn an_interface_name_that_the_kernel_refuses_is_refused_first() {
 }
 
 #[test]
-fn a_container_id_that_is_none_is_refused() {
+fn an_invalid_container_id_is_refused() {
     Node::run(|node| {
         let pod = node.pod();
         let conf = node.conf(json!({}));
@@ -93,7 +93,7 @@ fn an_existing_interface_is_refused_by_name() {
 }
 
 #[test]
-fn a_namespace_that_is_gone_a_file_or_the_nodes_own_is_told_apart() {
+fn a_missing_netns_a_plain_file_and_the_host_netns_get_distinct_errors() {
     Node::run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -111,7 +111,7 @@ fn a_namespace_that_is_gone_a_file_or_the_nodes_own_is_told_apart() {
 }
 
 #[test]
-fn the_override_of_the_cni_project_allows_the_nodes_own_namespace() {
+fn cni_netns_override_allows_the_netns_of_the_node() {
     Node::run(|node| {
         let pod = node.pod();
         let add = pod
@@ -123,7 +123,7 @@ fn the_override_of_the_cni_project_allows_the_nodes_own_namespace() {
 }
 
 #[test]
-fn unknown_arguments_are_refused_unless_the_runtime_says_otherwise() {
+fn unknown_cni_args_are_refused_unless_ignore_unknown_is_set() {
     Node::run(|node| {
         let pod = node.pod();
         let add = pod.call("ADD", &node.conf(json!({})), "net1");

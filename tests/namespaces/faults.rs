@@ -18,21 +18,21 @@ fn killed_everywhere(verb: Verb, signal: Signal, limit: Option<usize>) {
 }
 
 #[test]
-fn add_killed_before_any_change_leaves_nothing_that_is_not_put_right() {
+fn add_killed_at_any_step_leaves_nothing_after_cleanup() {
     killed_everywhere(Verb::Add, Signal::SIGKILL, None);
 }
 
 #[test]
-fn del_killed_before_any_change_leaves_nothing_that_is_not_put_right() {
+fn del_killed_at_any_step_leaves_nothing_after_cleanup() {
     killed_everywhere(Verb::Del, Signal::SIGKILL, None);
 }
 
 #[test]
-fn add_terminated_before_any_change_leaves_nothing_that_is_not_put_right() {
+fn add_terminated_at_any_step_leaves_nothing_after_cleanup() {
     killed_everywhere(Verb::Add, Signal::SIGTERM, Some(60));
 }
 
 #[test]
-fn del_terminated_before_any_change_leaves_nothing_that_is_not_put_right() {
+fn del_terminated_at_any_step_leaves_nothing_after_cleanup() {
     killed_everywhere(Verb::Del, Signal::SIGTERM, Some(60));
 }

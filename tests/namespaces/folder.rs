@@ -6,7 +6,7 @@ use std::fs;
 use tests::Node;
 
 #[test]
-fn a_nodes_folder_goes_and_what_was_mounted_in_it_stays() {
+fn removing_a_test_node_keeps_the_contents_of_its_mounts() {
     let outside = tempfile::tempdir().unwrap();
     let file = outside.path().join("somebody-elses");
     fs::write(&file, "").unwrap();

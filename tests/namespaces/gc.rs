@@ -9,7 +9,7 @@ fn networks(node: &Node) -> [Conf; 2] {
 }
 
 #[test]
-fn what_is_not_valid_is_removed_with_its_lease_and_what_is_valid_stays() {
+fn gc_removes_stale_attachments_with_their_leases_and_keeps_valid_ones() {
     Node::run(|node| {
         for conf in networks(node) {
             let (kept, stale) = (node.pod(), node.pod());
@@ -27,7 +27,7 @@ fn what_is_not_valid_is_removed_with_its_lease_and_what_is_valid_stays() {
 }
 
 #[test]
-fn one_of_two_interfaces_of_a_pod_can_be_stale() {
+fn gc_removes_only_the_stale_one_of_two_interfaces_of_a_pod() {
     Node::run(|node| {
         let [conf, _] = networks(node);
         let pod = node.pod();
@@ -40,7 +40,7 @@ fn one_of_two_interfaces_of_a_pod_can_be_stale() {
 }
 
 #[test]
-fn an_empty_list_removes_all_and_a_missing_one_nothing() {
+fn gc_with_an_empty_list_removes_all_and_without_a_list_nothing() {
     Node::run(|node| {
         let [conf, _] = networks(node);
         let pod = node.pod();
@@ -56,7 +56,7 @@ fn an_empty_list_removes_all_and_a_missing_one_nothing() {
 
 /// libcni marshals the empty list of a network without pods as null.
 #[test]
-fn a_null_list_removes_all_as_an_empty_one_does() {
+fn gc_treats_a_null_list_as_an_empty_list() {
     Node::run(|node| {
         let [conf, _] = networks(node);
         let pod = node.pod();
@@ -68,7 +68,7 @@ fn a_null_list_removes_all_as_an_empty_one_does() {
 }
 
 #[test]
-fn attachments_of_other_networks_are_not_touched() {
+fn gc_keeps_attachments_of_other_networks() {
     Node::run(|node| {
         let [conf, _] = networks(node);
         let other = conf.clone().named("net-b");
@@ -82,7 +82,7 @@ fn attachments_of_other_networks_are_not_touched() {
 }
 
 #[test]
-fn the_lease_of_a_pod_that_died_is_released() {
+fn gc_releases_the_lease_of_a_dead_pod() {
     Node::run(|node| {
         for conf in networks(node) {
             let pod = node.pod();
@@ -95,7 +95,7 @@ fn the_lease_of_a_pod_that_died_is_released() {
 }
 
 #[test]
-fn a_lease_without_an_attachment_is_released_by_the_ipam_plugins_own_gc() {
+fn gc_of_the_ipam_plugin_releases_a_lease_without_an_attachment() {
     Node::run(|node| {
         let [conf, _] = networks(node);
         let pod = node.pod();
@@ -109,7 +109,7 @@ fn a_lease_without_an_attachment_is_released_by_the_ipam_plugins_own_gc() {
 }
 
 #[test]
-fn every_failure_is_reported_and_none_stops_the_rest() {
+fn gc_reports_every_failure_and_still_removes_the_other_attachments() {
     Node::run(|node| {
         // Releases nothing for pod-1 and pod-2, so that two attachments fail and the third is still removed.
         node.install_script(
@@ -150,7 +150,7 @@ fn gc_with_nothing_to_do_succeeds() {
 }
 
 #[test]
-fn another_container_at_the_path_of_a_dead_one_is_not_touched() {
+fn gc_keeps_a_container_that_reuses_the_netns_path_of_a_dead_pod() {
     Node::run(|node| {
         let [conf, _] = networks(node);
         let (dead, living) = (node.pod(), node.pod());
@@ -166,7 +166,7 @@ fn another_container_at_the_path_of_a_dead_one_is_not_touched() {
 }
 
 #[test]
-fn a_link_whose_group_and_alias_the_pod_changed_is_removed_with_its_lease() {
+fn gc_removes_a_link_after_the_pod_changed_its_group_and_alias() {
     Node::run(|node| {
         let [conf, _] = networks(node);
         let pod = node.pod();

@@ -104,7 +104,7 @@ fn asked<'n>(node: &'n Node, keys: &tests::Value, args: &str) -> (Pod<'n>, tests
 }
 
 #[test]
-fn an_address_asked_for_in_any_of_three_places_is_given() {
+fn a_pod_can_request_an_address_in_any_of_three_places() {
     Node::run(|node| {
         for (keys, args, want) in [
             (
@@ -127,7 +127,7 @@ fn an_address_asked_for_in_any_of_three_places_is_given() {
 }
 
 #[test]
-fn an_address_that_belongs_to_another_pod_is_refused_by_the_owners_name() {
+fn a_requested_address_of_another_pod_is_refused_with_its_owner() {
     Node::run(|node| {
         let keys = json!({"runtimeConfig": {"ips": ["10.7.0.50"]}});
         let (owner, answer) = asked(node, &keys, "");
@@ -139,7 +139,7 @@ fn an_address_that_belongs_to_another_pod_is_refused_by_the_owners_name() {
 }
 
 #[test]
-fn an_address_outside_excluded_or_asked_twice_is_refused() {
+fn a_requested_address_must_be_in_range_not_excluded_and_named_once() {
     Node::run(|node| {
         for (address, code) in [
             ("10.99.0.1", 112),
@@ -158,7 +158,7 @@ fn an_address_outside_excluded_or_asked_twice_is_refused() {
 }
 
 #[test]
-fn a_whereabouts_configuration_works_once_it_says_that_it_is_for_one_node() {
+fn a_whereabouts_configuration_works_after_it_sets_per_node() {
     Node::run(|node| {
         let mut ipam = json!({
             "type": "rdma-ipam", "dataDir": node.path("rdma-ipam"),

@@ -21,7 +21,7 @@ fn every_macvlan_mode_reaches_the_kernel() {
 }
 
 #[test]
-fn passthru_takes_the_parent_for_itself() {
+fn passthru_reserves_the_parent_for_one_child() {
     Node::run(|node| {
         let pod = node.pod();
         let conf = node.conf(json!({"macvlanMode": "passthru"}));
@@ -42,7 +42,7 @@ fn passthru_takes_the_parent_for_itself() {
 }
 
 #[test]
-fn bridge_is_the_mode_of_an_ethernet_parent_when_none_is_named() {
+fn bridge_is_the_default_mode_on_an_ethernet_parent() {
     Node::run(|node| {
         let pod = node.pod();
         pod.attach(&node.conf(json!({})), "net1");
@@ -56,7 +56,7 @@ fn bridge_is_the_mode_of_an_ethernet_parent_when_none_is_named() {
 }
 
 #[test]
-fn an_unknown_mode_is_refused_with_the_known_ones() {
+fn an_unknown_mode_is_refused_with_the_known_modes() {
     Node::run(|node| {
         let pod = node.pod();
         for (keys, code, pieces) in [
@@ -90,7 +90,7 @@ fn mtu_is_applied_and_reported() {
 }
 
 #[test]
-fn the_parents_mtu_is_taken_when_none_is_set() {
+fn the_mtu_of_the_parent_is_the_default() {
     Node::run(|node| {
         node.ip("link set eth0 mtu 9000");
         for keys in [json!({}), json!({"mtu": 0})] {
@@ -103,7 +103,7 @@ fn the_parents_mtu_is_taken_when_none_is_set() {
 }
 
 #[test]
-fn a_larger_mtu_than_the_parents_is_refused_before_anything_is_made() {
+fn an_mtu_above_that_of_the_parent_is_refused_without_a_trace() {
     Node::run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -120,7 +120,7 @@ fn a_larger_mtu_than_the_parents_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn a_pod_chooses_no_hardware_address_unless_the_network_offers_that() {
+fn a_pod_can_choose_a_mac_only_if_the_network_has_the_capability() {
     Node::run(|node| {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
@@ -138,7 +138,7 @@ fn a_pod_chooses_no_hardware_address_unless_the_network_offers_that() {
 }
 
 #[test]
-fn the_hardware_address_comes_from_the_first_of_four_places() {
+fn the_hardware_address_has_four_sources_in_a_fixed_order() {
     Node::run(|node| {
         let all = json!({
             "capabilities": {"mac": true},
@@ -167,7 +167,7 @@ fn the_hardware_address_comes_from_the_first_of_four_places() {
 }
 
 #[test]
-fn a_hardware_address_that_cannot_be_one_is_refused() {
+fn an_invalid_hardware_address_is_refused() {
     Node::run(|node| {
         let pod = node.pod();
         let group = "01:00:5e:00:00:01";
@@ -202,7 +202,7 @@ fn two_children_with_one_hardware_address_are_refused_by_the_kernel() {
 }
 
 #[test]
-fn the_broadcast_queue_is_as_long_as_asked() {
+fn bcqueuelen_sets_the_length_of_the_broadcast_queue() {
     Node::run(|node| {
         let pod = node.pod();
         pod.attach(&node.conf(json!({"bcqueuelen": 4321})), "net1");

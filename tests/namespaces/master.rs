@@ -5,7 +5,7 @@ use common::netlink::{LinkInfo, MacvlanMode};
 use tests::{Node, json};
 
 #[test]
-fn an_altname_is_as_good_as_a_name() {
+fn the_master_can_be_given_by_an_altname() {
     Node::run(|node| {
         node.ip("link property add dev eth0 altname enp59s0f0np0-the-first-port-of-the-card");
         let pod = node.pod();
@@ -63,7 +63,7 @@ fn a_loopback_or_an_ethernet_master_carries_no_ipoib_child() {
 }
 
 #[test]
-fn a_port_of_a_bridge_is_refused_by_the_bridges_name() {
+fn a_port_of_a_bridge_is_refused_with_the_name_of_the_bridge() {
     Node::run(|node| {
         node.ip("link add br0 type bridge");
         node.ip("link set eth0 master br0");
@@ -74,7 +74,7 @@ fn a_port_of_a_bridge_is_refused_by_the_bridges_name() {
 }
 
 #[test]
-fn under_the_name_macvlan_the_default_route_is_the_master() {
+fn installed_as_macvlan_the_default_route_selects_the_master() {
     Node::run(|node| {
         node.install_as("macvlan");
         node.cable("eth1");
@@ -99,7 +99,7 @@ fn under_the_name_macvlan_the_default_route_is_the_master() {
 }
 
 #[test]
-fn without_a_default_route_the_name_macvlan_asks_for_a_master() {
+fn installed_as_macvlan_a_master_is_required_without_a_default_route() {
     Node::run(|node| {
         node.install_as("macvlan");
         let conf = node.conf(json!({"type": "macvlan"})).without("master");
@@ -110,7 +110,7 @@ fn without_a_default_route_the_name_macvlan_asks_for_a_master() {
 }
 
 #[test]
-fn under_the_name_macvlan_the_reference_plugins_configuration_holds() {
+fn installed_as_macvlan_the_plugin_accepts_reference_configurations() {
     Node::run(|node| {
         node.install_as("macvlan");
         let pod = node.pod();
@@ -136,7 +136,7 @@ fn under_the_name_macvlan_the_reference_plugins_configuration_holds() {
 }
 
 #[test]
-fn a_link_of_the_reference_macvlan_is_deleted_after_our_binary_took_its_name() {
+fn installed_as_macvlan_del_removes_a_link_of_the_reference_plugin() {
     Node::run(|node| {
         let pod = node.pod();
         let conf = node.conf(json!({"type": "macvlan", "ipam": node.host_local("10.7.0.0/24")}));
@@ -154,7 +154,7 @@ fn a_link_of_the_reference_macvlan_is_deleted_after_our_binary_took_its_name() {
 }
 
 #[test]
-fn under_the_name_ipoib_an_ethernet_master_is_refused() {
+fn installed_as_ipoib_an_ethernet_master_is_refused() {
     Node::run(|node| {
         node.install_as("ipoib");
         let conf = node.conf(json!({"type": "ipoib", "ipam": node.host_local("10.7.0.0/24")}));
@@ -186,7 +186,7 @@ fn a_link_in_the_container_can_be_the_master() {
 }
 
 #[test]
-fn a_link_of_the_node_may_bear_the_pods_interface_name() {
+fn a_node_link_may_have_the_interface_name_of_the_pod() {
     Node::run(|node| {
         node.cable("net1");
         let host_link = node.link("net1");

@@ -52,13 +52,13 @@ fn a_range_that_begins_outside_its_subnet_is_refused() {
 }
 
 #[test]
-fn an_unknown_key_of_a_range_is_refused_with_the_nearest_one() {
+fn an_unknown_key_of_a_range_is_refused_with_the_nearest_known_key() {
     let ranges = json!([[{"subnet": "10.7.0.0/24", "rangStart": "10.7.0.9"}]]);
     refused(&ranges, 7, &["rangStart", "rangeStart"]);
 }
 
 #[test]
-fn a_used_up_pool_says_so_and_serves_again_after_a_release() {
+fn an_exhausted_pool_is_reported_and_serves_again_after_a_release() {
     Node::run(|node| {
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/29")}));
         // Network, broadcast and the gateway are not given.
@@ -77,7 +77,7 @@ fn a_used_up_pool_says_so_and_serves_again_after_a_release() {
 }
 
 #[test]
-fn a_released_address_rests_while_another_is_free() {
+fn a_released_address_is_in_cooldown_while_another_is_free() {
     Node::run(|node| {
         let mut ipam = node.rdma_ipam("10.7.0.0/29");
         ipam["cooldown"] = json!(60);
@@ -94,7 +94,7 @@ fn a_released_address_rests_while_another_is_free() {
 }
 
 #[test]
-fn excluded_addresses_are_never_given() {
+fn excluded_addresses_are_never_allocated() {
     Node::run(|node| {
         let mut ipam = node.rdma_ipam("10.7.0.0/28");
         ipam["ranges"] = json!([[{

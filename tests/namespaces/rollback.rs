@@ -76,7 +76,7 @@ fn a_failure_at_any_request_to_the_kernel_leaves_nothing() {
 }
 
 #[test]
-fn a_kernel_that_refuses_everything_from_some_request_on_leaves_what_del_finds() {
+fn del_cleans_up_after_a_kernel_that_refuses_every_later_request() {
     Node::run(|node| {
         let conf = network(node);
         for number in 1.. {
@@ -110,7 +110,7 @@ fn a_kernel_that_refuses_everything_from_some_request_on_leaves_what_del_finds()
 }
 
 #[test]
-fn what_could_not_be_taken_back_is_found_by_gc_and_by_the_next_add() {
+fn gc_and_the_next_add_clean_up_after_a_failed_rollback() {
     Node::run(|node| {
         let conf = network(node);
         let mut left = 0;
@@ -139,7 +139,7 @@ fn what_could_not_be_taken_back_is_found_by_gc_and_by_the_next_add() {
 }
 
 #[test]
-fn a_state_directory_that_cannot_be_written_refuses_add_before_anything_is_made_and_lets_del_through() {
+fn an_unwritable_state_directory_makes_add_fail_early_and_del_succeed() {
     Node::run(|node| {
         let conf = network(node);
         let pod = node.pod();

@@ -5,7 +5,7 @@ use std::fs;
 use tests::Node;
 
 #[test]
-fn a_snapshot_shows_whatever_is_left_or_changed() {
+fn a_snapshot_shows_every_change_of_links_addresses_routes_and_rules() {
     Node::run(|node| {
         let pod = node.pod();
         let before = node.settled_snapshot(&[&pod]);
@@ -61,7 +61,7 @@ fn a_snapshot_shows_whatever_is_left_or_changed() {
 }
 
 #[test]
-fn a_snapshot_shows_settings_files_and_what_is_in_the_pod() {
+fn a_snapshot_shows_settings_state_files_and_the_netns_of_the_pod() {
     Node::run(|node| {
         let pod = node.pod();
         let before = node.settled_snapshot(&[&pod]);

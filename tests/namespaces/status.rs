@@ -4,7 +4,7 @@
 use tests::{Node, json};
 
 #[test]
-fn a_node_that_can_serve_says_so() {
+fn status_succeeds_on_a_node_that_can_serve() {
     Node::run(|node| {
         for ipam in [
             json!({}),
@@ -17,7 +17,7 @@ fn a_node_that_can_serve_says_so() {
 }
 
 #[test]
-fn a_parent_that_is_down_or_unplugged_limits_pods_that_are_attached() {
+fn status_reports_limited_connectivity_when_the_parent_is_down() {
     Node::run(|node| {
         let conf = node.conf(json!({}));
         node.ip("link set eth0-far down");
@@ -29,7 +29,7 @@ fn a_parent_that_is_down_or_unplugged_limits_pods_that_are_attached() {
 }
 
 #[test]
-fn whatever_add_would_refuse_makes_the_plugin_unavailable() {
+fn status_reports_unavailable_if_add_would_refuse_the_network() {
     Node::run(|node| {
         for (keys, piece) in [
             (json!({"master": "ib7"}), "ib7"),
@@ -44,7 +44,7 @@ fn whatever_add_would_refuse_makes_the_plugin_unavailable() {
 }
 
 #[test]
-fn a_pool_without_a_free_address_makes_the_plugin_unavailable() {
+fn status_reports_unavailable_if_the_pool_has_no_free_address() {
     Node::run(|node| {
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/30")}));
         node.status(&conf).done();
@@ -55,7 +55,7 @@ fn a_pool_without_a_free_address_makes_the_plugin_unavailable() {
 }
 
 #[test]
-fn a_failing_ipam_plugin_is_unavailable_unless_it_says_limited() {
+fn a_failing_ipam_plugin_is_unavailable_unless_it_reports_limited() {
     Node::run(|node| {
         for (says, code) in [(50, 50), (51, 51), (999, 50)] {
             node.install_script(
@@ -69,7 +69,7 @@ fn a_failing_ipam_plugin_is_unavailable_unless_it_says_limited() {
 }
 
 #[test]
-fn a_parent_that_only_the_pod_or_a_device_plugin_knows_is_not_judged() {
+fn status_ignores_a_parent_that_only_the_pod_or_a_device_plugin_knows() {
     Node::run(|node| {
         node.status(&node.conf(json!({"master": "inner", "linkInContainer": true})))
             .done();

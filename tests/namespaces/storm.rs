@@ -6,7 +6,7 @@ use tests::storm::{Size, seed, storm};
 use tests::{Node, json};
 
 #[test]
-fn a_storm_of_attachments_leaves_nothing_and_gives_no_address_twice() {
+fn a_storm_of_attachments_leaves_nothing_and_allocates_no_address_twice() {
     Node::run(|node| {
         let confs = [("net-a", "10.7.0.0/24"), ("net-b", "10.8.0.0/24")].map(|(name, subnet)| {
             let ipam = node.rdma_ipam(subnet);

@@ -13,7 +13,7 @@ fn keys(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn add_answers_in_the_shape_of_the_version_asked_for() {
+fn add_returns_the_result_format_of_the_requested_version() {
     every_version(|node, version| {
         let pod = node.pod();
         let conf = node
@@ -101,7 +101,7 @@ fn del_succeeds_in_every_version() {
 }
 
 #[test]
-fn version_needs_nothing_and_lists_all_versions() {
+fn version_needs_no_input_and_lists_all_versions() {
     Node::run(|node| {
         for plugin in ["cni-ipoib", "rdma-ipam"] {
             let call = tests::Call::new(&node.plugin(plugin)).env("CNI_COMMAND", "VERSION");

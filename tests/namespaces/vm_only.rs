@@ -6,7 +6,7 @@ use common::netlink::{IpvlanMode, LinkInfo};
 use tests::{Node, json, traces::assert_same};
 
 #[test]
-fn every_ipvlan_mode_reaches_the_kernel_and_the_child_lives_its_life() {
+fn every_ipvlan_mode_reaches_the_kernel_and_passes_add_check_and_del() {
     Node::run(|node| {
         for (word, mode) in [
             ("l2", IpvlanMode::L2),
@@ -101,7 +101,7 @@ fn a_vlan_a_dummy_and_a_bond_carry_children() {
 }
 
 #[test]
-fn a_link_of_the_node_with_the_pods_interface_name_forces_no_move() {
+fn a_node_link_with_the_interface_name_does_not_disturb_ethernet_children() {
     Node::run(|node| {
         node.ip("link add net1 type dummy");
         let pod = node.pod();

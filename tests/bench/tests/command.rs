@@ -101,7 +101,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_plugin_that_fails_ends_the_run_with_its_own_words() {
+fn a_failing_plugin_ends_the_run_with_its_error_message() {
     let scene = Scene::new("echo 'the pool is exhausted' >&2; exit 1");
     let told = failure(&scene.run());
     assert!(
@@ -113,7 +113,7 @@ fn a_plugin_that_fails_ends_the_run_with_its_own_words() {
 }
 
 #[test]
-fn the_state_of_a_plugin_lies_in_the_runs_own_folder() {
+fn plugin_state_is_kept_in_the_folder_of_the_run() {
     let scene = Scene::new(r#"echo "state $RDMANET_STATE" >&2; exit 1"#);
     let told = failure(&scene.run());
     assert!(
@@ -123,7 +123,7 @@ fn the_state_of_a_plugin_lies_in_the_runs_own_folder() {
 }
 
 #[test]
-fn a_plugin_that_claims_a_link_it_has_not_made_is_found_out() {
+fn a_plugin_that_reports_a_link_it_did_not_create_fails_the_run() {
     let scene = Scene::new(GOOD_ANSWER);
     let told = failure(&scene.run());
     assert!(
@@ -157,7 +157,7 @@ fn an_interrupted_run_ends_the_plugin_and_leaves_nothing() {
 }
 
 #[test]
-fn a_missing_plugin_is_one_line_with_the_remedy() {
+fn a_missing_plugin_is_reported_in_one_line_with_the_remedy() {
     let scene = Scene::new(GOOD_ANSWER);
     fs::remove_file(scene.dir.path().join("host-local")).unwrap();
     let told = failure(&scene.run());

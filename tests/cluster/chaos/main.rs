@@ -85,7 +85,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_address_is_given_twice_and_none_is_lost() {
+async fn no_address_is_allocated_twice_or_leaked_under_chaos() {
     let seed = number("RDMANET_CHAOS_SEED", fastrand::u64(..));
     let machines = number("RDMANET_CHAOS_MACHINES", 6);
     let wanted = number("RDMANET_CHAOS_OPERATIONS", 2000);

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reserved_address_is_given_to_one_pod_of_all_nodes() {
+async fn a_reserved_address_has_one_pod_across_all_nodes() {
     let site = Site::new().await;
     let nodes = [
         Member::running(&site.server, "a", &[]).await,
@@ -50,7 +50,7 @@ async fn a_reserved_address_is_given_to_one_pod_of_all_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_of_a_block_that_nobody_has_brings_that_block() {
+async fn a_requested_address_of_an_unclaimed_block_claims_that_block() {
     let site = Site::new().await;
     let nodes = [
         Member::running(&site.server, "a", &[]).await,
@@ -95,7 +95,7 @@ async fn an_address_of_a_block_that_nobody_has_brings_that_block() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_is_reserved_while_a_pod_has_it_stays_that_pods() {
+async fn a_pod_keeps_its_address_when_the_pool_reserves_it() {
     let site = Site::new().await;
     let nodes = [
         Member::running(&site.server, "a", &[]).await,
@@ -139,7 +139,7 @@ async fn an_address_that_is_reserved_while_a_pod_has_it_stays_that_pods() {
 /// One edit reserves an address that a pod has and adds addresses that another pool cuts otherwise. It is refused, and takes effect
 /// under the same generation once the other pool is gone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reservation_that_was_refused_first_takes_no_address_from_a_living_pod() {
+async fn a_pod_keeps_its_address_when_a_refused_reservation_takes_effect() {
     let site = Site::new().await;
     let nodes = [
         Member::running(&site.server, "a", &[]).await,
@@ -184,7 +184,7 @@ async fn a_reservation_that_was_refused_first_takes_no_address_from_a_living_pod
 /// Another node asks for the address in the moment in which its owner learns that it is reserved. The object of that request is there
 /// for a moment only, since the owner has not noted the reservation yet; here it is there for as long as the test wants.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reservation_is_not_noted_while_another_nodes_object_stands_in_the_way() {
+async fn an_agent_defers_a_reservation_while_another_node_has_the_address_object() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     let other = join(&site.admin, "other").await.unwrap();
@@ -234,7 +234,7 @@ async fn a_reservation_is_not_noted_while_another_nodes_object_stands_in_the_way
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_asked_for_by_name_claims_no_more_blocks_than_a_node_may_have() {
+async fn a_requested_address_claims_no_block_beyond_max_blocks_per_node() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     let mut spec = simple("10.1.0.0/24");
@@ -255,7 +255,7 @@ async fn an_address_asked_for_by_name_claims_no_more_blocks_than_a_node_may_have
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_without_blocks_is_used_to_its_last_address() {
+async fn a_per_address_pool_is_usable_to_its_last_address() {
     let site = Site::new().await;
     let nodes = [
         Member::running(&site.server, "a", &[]).await,

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_exclusion_over_a_living_address_lets_it_live_and_gives_it_to_nobody_else() {
+async fn a_pod_keeps_an_excluded_address_and_no_other_pod_gets_it() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
@@ -63,7 +63,7 @@ async fn an_exclusion_over_a_living_address_lets_it_live_and_gives_it_to_nobody_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_shrinks_takes_blocks_back_when_their_pods_have_ended() {
+async fn blocks_outside_a_shrunk_pool_are_returned_after_their_pods_end() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.pool("rail0", json!({
@@ -120,7 +120,7 @@ async fn kstatus(site: &Site, pool: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_edit_changes_nothing_but_a_condition() {
+async fn an_invalid_edit_changes_only_the_conditions_of_a_pool() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
@@ -192,7 +192,7 @@ async fn a_pool_in_use_is_deleted_when_its_last_pod_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pools_that_cut_one_range_otherwise_are_not_both_accepted() {
+async fn overlapping_pools_with_different_block_sizes_are_not_both_accepted() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
@@ -222,7 +222,7 @@ async fn pools_that_cut_one_range_otherwise_are_not_both_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mistyped_address_space_over_used_addresses_is_reported() {
+async fn a_mistyped_address_space_of_an_overlapping_pool_is_reported() {
     let site = Site::new().await;
     site.simple("rail0", "10.1.0.0/24").await;
     site.wait_condition("rail0", "OverlapElsewhere", "False").await;
@@ -241,7 +241,7 @@ async fn a_mistyped_address_space_over_used_addresses_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_with_fewer_blocks_than_selected_nodes_says_so() {
+async fn a_pool_with_fewer_blocks_than_selected_nodes_has_a_condition() {
     let site = Site::new().await;
     let nodes: Api<Node> = Api::all(site.admin.clone());
     for (name, rail) in [("a", "0"), ("b", "0"), ("c", "1")] {
@@ -271,7 +271,7 @@ async fn a_pool_with_fewer_blocks_than_selected_nodes_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_not_selected_any_more_keeps_its_pods_and_returns_the_rest() {
+async fn a_deselected_node_drains_its_block_and_returns_it_after_the_last_pod() {
     let flags = ["--quarantine", "5s"];
     let site = Site::with(&flags).await;
     let node = Member::running(&site.server, "a", &flags).await;
@@ -348,7 +348,7 @@ async fn refuse_changes(site: &Site, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_block_whose_changes_the_api_server_refuses_holds_up_no_other_block() {
+async fn a_block_update_that_the_api_server_refuses_does_not_delay_other_blocks() {
     let flags = ["--quarantine", "5s"];
     let site = Site::with(&flags).await;
     let _node = Member::running(&site.server, "a", &flags).await;

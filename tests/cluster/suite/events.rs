@@ -31,7 +31,7 @@ pub(crate) async fn events(site: &Site, kind: &str, name: &str, reason: &str) ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_pod_has_an_event_with_the_sentence_that_the_runtime_gets() {
+async fn the_event_of_a_refused_pod_repeats_the_error_that_the_runtime_gets() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     let mut spec = simple("10.1.0.0/24");
@@ -55,7 +55,7 @@ async fn a_refused_pod_has_an_event_with_the_sentence_that_the_runtime_gets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_has_an_event_for_each_condition_that_begins() {
+async fn a_pool_gets_an_event_for_each_condition_that_becomes_true() {
     let site = Site::new().await;
     let _node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;

@@ -8,7 +8,7 @@ use cluster::install::until;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_of_a_full_pool_costs_no_request() {
+async fn a_full_pool_refuses_a_pod_without_a_request_to_the_api_server() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &["--mirror", "1h", "--observe", "1h"]).await;
     let mut spec = simple("10.1.0.0/29");
@@ -35,7 +35,7 @@ async fn a_refusal_of_a_full_pool_costs_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pools_that_do_not_exist_leave_no_trace_in_the_agent() {
+async fn requests_for_nonexistent_pools_add_no_metric_labels() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     until("the agent listens", async || node.socket().exists()).await;
@@ -52,7 +52,7 @@ async fn pools_that_do_not_exist_leave_no_trace_in_the_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_is_refused_for_ever_has_a_bounded_number_of_events() {
+async fn a_permanently_refused_pod_gets_a_bounded_number_of_events() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     let mut pod = Attachment::of("one");

@@ -43,7 +43,7 @@ async fn pod_in(site: &Site, node: &Member, netns: &Named, name: &str) -> Attach
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_is_freed_when_namespace_and_pod_are_gone_and_not_before() {
+async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
@@ -83,7 +83,7 @@ async fn an_address_is_freed_when_namespace_and_pod_are_gone_and_not_before() {
 
 /// As after a restart of kubelet: the pod lives on in a new sandbox, and nobody sends the DEL of the old one.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_of_a_sandbox_that_was_replaced_is_freed_while_the_pod_lives() {
+async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
@@ -107,7 +107,7 @@ async fn an_address_of_a_sandbox_that_was_replaced_is_freed_while_the_pod_lives(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_of_the_cluster_that_no_lease_has_goes() {
+async fn an_address_object_without_a_lease_is_deleted() {
     let site = Site::new().await;
     let mut node = Member::running(&site.server, "a", &[]).await;
     let mut spec = agents::pools::simple("10.1.0.0/28");

@@ -32,7 +32,7 @@ async fn loses_its_token(site: &Site, node: &Member) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_block_with_pods_outlives_the_token_of_its_agent() {
+async fn a_node_keeps_a_block_with_pods_after_its_agent_loses_the_token() {
     let flags = ["--quarantine", "4s"];
     let site = Site::with(&flags).await;
     site.server.start_controllers(&CONTROLLERS);

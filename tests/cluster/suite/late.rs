@@ -60,7 +60,7 @@ async fn forsaken_object(site: &Site, proxy: &Proxy, node: &Member) {
 
 /// The deletion of an address' object is on its way while a pod is given that address, and its block becomes a shared one.
 #[test]
-fn a_late_deletion_takes_no_address_of_a_pod_whose_block_became_shared() {
+fn a_late_delete_request_takes_no_address_from_a_pod_of_a_shared_block() {
     in_turn(async |site| {
         let proxy = Proxy::start(&site.server).await;
         let mut node = Member::new(&site.server, "late", &[]).await;
@@ -89,7 +89,7 @@ fn a_late_deletion_takes_no_address_of_a_pod_whose_block_became_shared() {
 
 /// A node was registered anew and takes its block by a swap; the answer is lost, and after it the Node.
 #[test]
-fn a_node_whose_swap_nobody_answered_keeps_the_block_of_its_pods_without_a_node() {
+fn a_block_with_pods_survives_a_lost_update_reply_and_a_deleted_node() {
     in_turn(async |site| {
         let proxy = Proxy::start(&site.server).await;
         let mut node = Member::running(&site.server, "mute", &["--quarantine", "5s"]).await;
@@ -192,7 +192,7 @@ async fn counts_from(site: &Site, start: Instant) {
 
 /// The Node object of a machine whose agent does not run is deleted, comes back, and is deleted once more.
 #[test]
-fn a_node_that_comes_back_and_goes_again_has_a_whole_quarantine_again() {
+fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
     in_turn(async |site| {
         let flags = ["--quarantine", "5s", "--quarantine-in-use", "5s"];
         let mut gone = Member::running(&site.server, "gone", &flags).await;

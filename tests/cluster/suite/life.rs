@@ -57,7 +57,7 @@ async fn add_and_del_work_without_agent_and_without_api_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_claims_more_while_pods_start_and_returns_it_when_they_are_gone() {
+async fn a_node_claims_blocks_for_new_pods_and_returns_them_after_they_end() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
@@ -80,7 +80,7 @@ async fn a_node_claims_more_while_pods_start_and_returns_it_when_they_are_gone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_is_killed_again_and_again_leaves_no_block_behind() {
+async fn a_repeatedly_killed_agent_leaks_no_block() {
     let site = Site::new().await;
     let mut node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
@@ -117,7 +117,7 @@ async fn an_agent_that_is_killed_again_and_again_leaves_no_block_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_was_lost_or_damaged_is_written_anew() {
+async fn a_damaged_pool_file_is_refused_and_a_lost_one_is_restored() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
@@ -137,7 +137,7 @@ async fn a_file_that_was_lost_or_damaged_is_written_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_heard_nothing_for_a_while_catches_up() {
+async fn an_agent_catches_up_with_edits_that_its_watches_missed() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     for pool in ["rail0", "rail1"] {

@@ -114,7 +114,7 @@ impl Machine<'_> {
 }
 
 #[test]
-fn a_cable_that_is_pulled_and_put_back_is_told_by_condition_event_and_metric() {
+fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
     on_a_machine("pulled", async |machine| {
         let mut node = machine.agent(&[]).await;
         machine.says("True", "LinksUp", BOTH).await;
@@ -169,7 +169,7 @@ fn a_cable_that_is_pulled_and_put_back_is_told_by_condition_event_and_metric() {
 }
 
 #[test]
-fn a_cable_that_flaps_is_written_of_at_a_bounded_rate_and_the_last_word_is_right() {
+fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
     on_a_machine("flapping", async |machine| {
         let _node = machine.agent(&["--mirror", "1s", "--quarantine", "5s"]).await;
         machine.says("True", "LinksUp", BOTH).await;
@@ -206,7 +206,7 @@ fn a_cable_that_flaps_is_written_of_at_a_bounded_rate_and_the_last_word_is_right
 }
 
 #[test]
-fn an_agent_that_may_not_write_it_says_so_once_and_does_everything_else() {
+fn an_agent_without_the_right_to_node_status_logs_the_error_once_and_works() {
     on_a_machine("unauthorized", async |machine| {
         let role: Api<k8s_openapi::api::rbac::v1::ClusterRole> = Api::all(machine.site.admin.clone());
         let mut reduced = role.get("rdmanet-agent").await.unwrap();

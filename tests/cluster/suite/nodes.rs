@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_use_a_pool_to_its_last_address_and_none_twice() {
+async fn two_nodes_allocate_every_address_of_a_pool_exactly_once() {
     let site = Site::new().await;
     let nodes = [
         Member::running(&site.server, "a", &[]).await,
@@ -52,7 +52,7 @@ async fn nodes_use_a_pool_to_its_last_address_and_none_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_blocks_of_a_node_that_is_gone_are_given_to_others_after_the_quarantine() {
+async fn blocks_of_a_deleted_node_pass_to_another_node_after_the_quarantine() {
     let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
     let site = Site::with(&flags).await;
     let mut dead = Member::running(&site.server, "dead", &flags).await;
@@ -95,7 +95,7 @@ async fn the_blocks_of_a_node_that_is_gone_are_given_to_others_after_the_quarant
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_comes_back_after_its_block_was_taken_over_gives_nothing_of_it() {
+async fn a_returning_node_allocates_nothing_from_a_block_that_passed_to_another() {
     let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
     let site = Site::with(&flags).await;
     let mut lost = Member::running(&site.server, "lost", &flags).await;
@@ -143,7 +143,7 @@ async fn a_node_that_comes_back_after_its_block_was_taken_over_gives_nothing_of_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_registered_anew_keeps_what_its_file_proves() {
+async fn a_reregistered_node_keeps_the_blocks_and_addresses_in_its_pool_file() {
     let flags = ["--quarantine", "30s"];
     let site = Site::with(&flags).await;
     let mut node = Member::running(&site.server, "a", &flags).await;
@@ -182,7 +182,7 @@ async fn a_node_that_is_registered_anew_keeps_what_its_file_proves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_replaced_under_its_name_gets_no_block_of_the_old_one_before_the_quarantine() {
+async fn a_node_replaced_under_its_name_waits_for_the_quarantine_of_the_old_block() {
     let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
     let site = Site::with(&flags).await;
     let mut old = Member::running(&site.server, "a", &flags).await;
@@ -206,7 +206,7 @@ async fn a_node_that_was_replaced_under_its_name_gets_no_block_of_the_old_one_be
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_whose_node_is_gone_gives_nothing_and_keeps_what_lives() {
+async fn an_agent_of_a_deleted_node_allocates_nothing_and_keeps_pod_addresses() {
     let flags = ["--quarantine", "5s"];
     let site = Site::with(&flags).await;
     let node = Member::running(&site.server, "a", &flags).await;

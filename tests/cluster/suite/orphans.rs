@@ -73,7 +73,7 @@ async fn left(site: &Site, pool: &str) -> (usize, usize) {
 
 /// The API server answers no look at a gone Node for a while, and at one of them never.
 #[test]
-fn pools_are_kept_while_the_blocks_of_many_gone_nodes_are_ended() {
+fn pools_are_reconciled_while_blocks_of_many_deleted_nodes_are_collected() {
     in_turn(async |site| {
         let look = |number: &str| match number {
             "00" => Fault::Status(500),
@@ -143,7 +143,7 @@ async fn bind(site: &Site, number: u8) {
 }
 
 #[test]
-fn a_gone_node_is_looked_at_once_for_all_that_it_has_left() {
+fn the_controller_does_not_read_a_deleted_node_once_per_object() {
     in_turn(async |site| {
         let mut spec = simple("10.6.0.0/24");
         spec["reserved"] = json!(["10.6.0.0/28"]);

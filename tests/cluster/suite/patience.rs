@@ -49,19 +49,19 @@ async fn blocks_of(site: &Site, pool: &str, node: &str) -> usize {
 
 /// Each scene has a node of its own; they share an API server, which is what costs time here.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_an_api_server_is_in_nobodys_way() {
+async fn a_slow_api_server_does_not_block_other_work_of_the_agent() {
     let site = Site::new().await;
     site.simple("rail0", "10.1.0.0/24").await;
     site.wait_condition("rail0", "Ready", "True").await;
-    a_claim_without_an_answer_is_made_again_until_it_is_known_whose_the_block_is(&site).await;
-    a_plugin_does_not_wait_for_what_is_claimed_ahead(&site).await;
-    who_asks_before_the_agent_has_heard_of_pools_hears_why_there_is_no_address(&site).await;
-    questions_without_a_pause_do_not_keep_an_edit_from_the_node(&site).await;
-    an_agent_that_hears_of_blocks_last_works_on_every_pool(&site).await;
-    crate::proxied::the_environment_says_which_proxy_stands_before_the_api_server(&site).await;
+    a_claim_without_a_response_is_retried_until_its_result_is_known(&site).await;
+    a_plugin_does_not_wait_for_a_block_claimed_in_advance(&site).await;
+    a_request_before_the_agent_has_listed_pools_gets_a_clear_error(&site).await;
+    continuous_requests_do_not_delay_a_pool_edit(&site).await;
+    an_agent_that_lists_blocks_last_serves_every_pool(&site).await;
+    crate::proxied::the_agent_takes_its_proxy_from_the_environment(&site).await;
 }
 
-async fn a_claim_without_an_answer_is_made_again_until_it_is_known_whose_the_block_is(site: &Site) {
+async fn a_claim_without_a_response_is_retried_until_its_result_is_known(site: &Site) {
     let (mut node, proxy) = behind(site, "unheard").await;
     let (lists, claims, looks) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
     proxy.decide(move |method, path| {
@@ -84,7 +84,7 @@ async fn a_claim_without_an_answer_is_made_again_until_it_is_known_whose_the_blo
     node.add("rail0", &Attachment::of("heard"));
 }
 
-async fn a_plugin_does_not_wait_for_what_is_claimed_ahead(site: &Site) {
+async fn a_plugin_does_not_wait_for_a_block_claimed_in_advance(site: &Site) {
     let (mut node, proxy) = behind(site, "waiting").await;
     node.start();
     node.wait_active_blocks("rail0", 1).await;
@@ -112,7 +112,7 @@ async fn an_agent_that_stops_does_not_wait_for_the_api_server(site: &Site, mut n
     assert!(begun.elapsed() < HANGS / 4, "{:?}", begun.elapsed());
 }
 
-async fn who_asks_before_the_agent_has_heard_of_pools_hears_why_there_is_no_address(site: &Site) {
+async fn a_request_before_the_agent_has_listed_pools_gets_a_clear_error(site: &Site) {
     let (mut node, proxy) = behind(site, "early").await;
     proxy.decide(|_, path| {
         if path.ends_with("/ippools") {
@@ -131,7 +131,7 @@ async fn who_asks_before_the_agent_has_heard_of_pools_hears_why_there_is_no_addr
     node.wait_active("rail0").await;
 }
 
-async fn questions_without_a_pause_do_not_keep_an_edit_from_the_node(site: &Site) {
+async fn continuous_requests_do_not_delay_a_pool_edit(site: &Site) {
     let mut spec = simple("10.3.0.0/24");
     spec["allocation"] = json!("PerAddress");
     spec.as_object_mut().unwrap().remove("blockSize");
@@ -173,7 +173,7 @@ async fn questions_without_a_pause_do_not_keep_an_edit_from_the_node(site: &Site
     });
 }
 
-async fn an_agent_that_hears_of_blocks_last_works_on_every_pool(site: &Site) {
+async fn an_agent_that_lists_blocks_last_serves_every_pool(site: &Site) {
     let (mut node, proxy) = behind(site, "late").await;
     proxy.decide(|_, path| {
         if path.ends_with("/ipblocks") {

@@ -6,7 +6,7 @@ use cluster::Gateway;
 use cluster::install::until;
 
 /// In three lives of one agent: the proxy need not be asked, must be asked and refuses, and carries.
-pub(crate) async fn the_environment_says_which_proxy_stands_before_the_api_server(site: &Site) {
+pub(crate) async fn the_agent_takes_its_proxy_from_the_environment(site: &Site) {
     let gateway = Gateway::start().await;
     gateway.refuse(Some("403 Forbidden"));
     // By another name than the API server's: `NO_PROXY` is about that one.

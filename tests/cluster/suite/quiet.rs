@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_at_rest_asks_next_to_nothing() {
+async fn an_idle_agent_sends_only_a_few_get_requests() {
     let site = Site::new().await;
     let flags = ["--mirror", "1h", "--observe", "3s", "--idle", "1h"];
     let mut nodes = Vec::new();
@@ -62,7 +62,7 @@ async fn an_agent_at_rest_asks_next_to_nothing() {
 /// 600 blocks are noted within six seconds, at 100 a second. The nodes look by themselves every ten minutes, which is ten
 /// times as long as `until` waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_notes_an_edit_when_it_is_its_turn_and_not_when_it_looks_next() {
+async fn an_agent_observes_a_pool_edit_without_waiting_for_its_next_round() {
     let site = Site::new().await;
     site.pool("rail0", simple("10.1.0.0/16")).await;
     site.wait_condition("rail0", "Ready", "True").await;
@@ -105,7 +105,7 @@ async fn a_node_notes_an_edit_when_it_is_its_turn_and_not_when_it_looks_next() {
 
 /// Pools that are as they should be cost the API server nothing, however many there are.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_asks_for_nothing_that_it_watches() {
+async fn an_idle_controller_sends_no_requests_besides_watches_and_its_lease() {
     let site = Site::with(&["--mirror", "1h"]).await;
     for i in 0..4 {
         site.simple(&format!("pool{i}"), &format!("10.{i}.0.0/24")).await;

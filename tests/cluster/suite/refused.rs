@@ -74,11 +74,11 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
         110,
         &["pool full", "6"],
     );
-    what_is_free_when_a_pod_asks_counts(&site, &node).await;
+    an_exhausted_pool_serves_a_pod_as_soon_as_a_block_is_free(&site, &node).await;
 }
 
 /// Pods of a pool with a fallback wait for nobody to share, so that by what their own node has seen it is exhausted.
-async fn what_is_free_when_a_pod_asks_counts(site: &Site, node: &Member) {
+async fn an_exhausted_pool_serves_a_pod_as_soon_as_a_block_is_free(site: &Site, node: &Member) {
     let other = join(&site.admin, "other").await.unwrap();
     site.crowd("short", Ipv4Addr::new(10, 5, 0, 0), 1, |_| other.clone())
         .await;
@@ -98,7 +98,7 @@ async fn what_is_free_when_a_pod_asks_counts(site: &Site, node: &Member) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_does_not_answer_is_told_from_a_full_pool() {
+async fn an_unreachable_api_server_is_reported_differently_from_a_full_pool() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;
@@ -121,7 +121,7 @@ async fn an_api_server_that_does_not_answer_is_told_from_a_full_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nonsense_on_the_socket_is_answered_and_a_socket_that_is_removed_is_made_anew() {
+async fn the_agent_answers_garbage_and_recreates_a_removed_plugin_socket() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     site.simple("rail0", "10.1.0.0/24").await;

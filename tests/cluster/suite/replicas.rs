@@ -7,7 +7,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_replica_leads_when_the_leader_ends_dies_or_hangs() {
+async fn another_replica_leads_when_the_leader_stops_crashes_or_hangs() {
     let site = Site::new().await;
     let other = Controller::new(&site.server, "b").await;
     until("the first replica leads", async || {
@@ -45,7 +45,7 @@ async fn another_replica_leads_when_the_leader_ends_dies_or_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_give_addresses_and_claim_and_return_blocks_while_no_controller_runs() {
+async fn agents_allocate_addresses_and_claim_and_return_blocks_without_controller() {
     let site = Site::new().await;
     site.simple("rail0", "10.1.0.0/24").await;
     site.wait_condition("rail0", "Ready", "True").await;

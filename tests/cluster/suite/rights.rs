@@ -112,7 +112,7 @@ async fn a_day(site: &Site, nodes: &[Member; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_has_the_rights_that_it_uses_and_no_others() {
+async fn an_agent_uses_every_right_that_its_role_grants() {
     let site = Site::new().await;
     let mut nodes = [
         Member::running(&site.server, "a", &[]).await,

@@ -36,7 +36,7 @@ async fn shared_blocks(site: &Site) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_nodes_use_a_pool_to_its_last_address() {
+async fn three_nodes_share_a_pool_down_to_its_last_address() {
     let site = Site::new().await;
     let nodes = members(&site, &["a", "b", "c"]).await;
     site.simple("rail0", "10.1.0.0/26").await;
@@ -88,7 +88,7 @@ async fn three_nodes_use_a_pool_to_its_last_address() {
 
 /// The numbers of the pool are of before anybody had a block, and would call it exhausted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_fills_up_before_its_numbers_are_told_is_shared_at_once() {
+async fn a_full_pool_is_shared_before_its_counters_are_updated() {
     let flags = ["--mirror", "5m"];
     let site = Site::with(&flags).await;
     let nodes = members_with(&site, &["a", "b"], &flags).await;
@@ -117,7 +117,7 @@ async fn a_pool_that_fills_up_before_its_numbers_are_told_is_shared_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn agents_that_are_killed_while_they_share_give_no_address_twice() {
+async fn agents_killed_while_sharing_blocks_allocate_no_address_twice() {
     let site = Site::new().await;
     let mut nodes = members(&site, &["a", "b"]).await;
     site.simple("rail0", "10.1.0.0/27").await;
@@ -145,11 +145,11 @@ async fn agents_that_are_killed_while_they_share_give_no_address_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reserved_addresses_are_counted_apart_and_stay_their_pods() {
+async fn reserved_addresses_allow_block_sharing_and_stay_with_their_pods() {
     let site = Site::new().await;
     let nodes = members(&site, &["a", "b"]).await;
     reserved_addresses_in_use_keep_no_block_from_being_shared(&site, &nodes).await;
-    an_address_that_is_reserved_no_more_stays_its_pods(&site, &nodes).await;
+    a_pod_keeps_an_address_that_is_no_longer_reserved(&site, &nodes).await;
 }
 
 async fn reserved_addresses_in_use_keep_no_block_from_being_shared(site: &Site, nodes: &[Member]) {
@@ -194,7 +194,7 @@ async fn reserved_addresses_in_use_keep_no_block_from_being_shared(site: &Site, 
     .await;
 }
 
-async fn an_address_that_is_reserved_no_more_stays_its_pods(site: &Site, nodes: &[Member]) {
+async fn a_pod_keeps_an_address_that_is_no_longer_reserved(site: &Site, nodes: &[Member]) {
     let mut spec = simple("10.1.0.0/26");
     spec["reserved"] = json!(["10.1.0.16/30", "10.1.0.40"]);
     site.pool("rail0", spec).await;

@@ -68,7 +68,7 @@ async fn wait_kept(site: &Site) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_has_its_address_again_after_a_restart_on_its_node_and_on_another() {
+async fn a_stateful_pod_keeps_its_address_after_a_restart_on_any_node() {
     let (site, nodes) = prepared().await;
     let uid = site.replica("db", 0, "a").await;
     let first = sandbox(0, &uid, "s1");
@@ -172,7 +172,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_is_free_once_no_pod_can_come_back_for_it() {
+async fn sticky_addresses_are_released_on_scale_down_and_on_deletion_of_the_set() {
     let (site, nodes) = prepared().await;
     for ordinal in 0..2 {
         let uid = site.replica("db", ordinal, "a").await;
@@ -208,7 +208,7 @@ async fn an_address_is_free_once_no_pod_can_come_back_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_is_killed_between_the_steps_changes_no_address() {
+async fn an_agent_killed_during_add_changes_no_sticky_address() {
     let (site, mut nodes) = prepared().await;
     let uid = site.replica("db", 0, "a").await;
     let mut ip = None;
@@ -231,7 +231,7 @@ async fn an_agent_that_is_killed_between_the_steps_changes_no_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn del_needs_no_api_server_and_add_of_a_pod_that_keeps_its_address_does() {
+async fn with_sticky_addresses_add_needs_the_api_server_and_del_does_not() {
     let (site, mut nodes) = prepared().await;
     let uid = site.replica("db", 0, "a").await;
     let first = sandbox(0, &uid, "s1");
@@ -260,7 +260,7 @@ async fn del_needs_no_api_server_and_add_of_a_pod_that_keeps_its_address_does() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_without_blocks_keeps_addresses_too_and_gives_them_up_when_it_goes() {
+async fn a_per_address_pool_keeps_sticky_addresses_until_it_is_deleted() {
     let site = Site::new().await;
     let node = Member::running(&site.server, "a", &[]).await;
     let mut spec = simple("10.1.0.0/28");

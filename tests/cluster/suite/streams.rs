@@ -25,7 +25,7 @@ async fn label(site: &Site, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_with_120_blocks_is_still_heard_by_the_api_server() {
+async fn a_node_with_120_blocks_can_still_send_requests_to_the_api_server() {
     let site = Site::new().await;
     label(&site, "default").await;
     let node = Member::running(&site.server, "a", &["--idle", "1h", "--log", "info"]).await;

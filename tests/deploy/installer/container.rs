@@ -31,7 +31,7 @@ fn contained(host: &Host, capabilities: &str) -> Answer {
 }
 
 #[test]
-fn the_plugins_get_out_of_a_container_as_narrow_as_ours() {
+fn the_installer_container_installs_the_plugins_with_one_capability() {
     let host = Host::new();
     // As kubespray leaves it.
     chown(host.at(BIN), Some(1000), Some(1000)).unwrap();
@@ -44,7 +44,7 @@ fn the_plugins_get_out_of_a_container_as_narrow_as_ours() {
 }
 
 #[test]
-fn the_one_capability_is_needed_where_somebody_else_has_the_directory() {
+fn dac_override_is_needed_when_another_user_owns_the_plugin_directory() {
     let host = Host::new();
     contained(&host, "-all").worked();
     let host = Host::new();

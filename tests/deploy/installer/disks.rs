@@ -37,7 +37,7 @@ exit $status
 "#;
 
 #[test]
-fn a_full_disk_changes_nothing() {
+fn installing_on_a_full_disk_changes_nothing() {
     let host = host();
     let answer = host.mounted("install", &format!("{SMALL}{LOOK}"));
     answer.refused_with(&[
@@ -50,7 +50,7 @@ fn a_full_disk_changes_nothing() {
 }
 
 #[test]
-fn a_read_only_directory_changes_nothing() {
+fn installing_to_a_read_only_directory_changes_nothing() {
     let host = host();
     let answer = host.mounted(
         "install",
@@ -61,7 +61,7 @@ fn a_read_only_directory_changes_nothing() {
 }
 
 #[test]
-fn a_directory_that_nothing_may_be_executed_from_changes_nothing() {
+fn installing_to_a_noexec_directory_changes_nothing() {
     let host = host();
     let large = SMALL.replace("size=2m", "size=200m,noexec");
     let answer = host.mounted("install", &format!("{large}{LOOK}"));
@@ -70,7 +70,7 @@ fn a_directory_that_nothing_may_be_executed_from_changes_nothing() {
 }
 
 #[test]
-fn a_removal_from_a_read_only_directory_changes_nothing() {
+fn uninstalling_from_a_read_only_directory_changes_nothing() {
     let host = host();
     let answer = host.mounted(
         "uninstall",
@@ -81,7 +81,7 @@ fn a_removal_from_a_read_only_directory_changes_nothing() {
 }
 
 #[test]
-fn a_foreign_program_is_left_alone_by_the_process_too() {
+fn the_installer_replaces_a_foreign_program_only_on_request_and_restores_it() {
     let host = Host::new();
     host.write("opt/cni/bin/rdma-ipam", "mine");
     host.install()
@@ -96,7 +96,7 @@ fn a_foreign_program_is_left_alone_by_the_process_too() {
 }
 
 #[test]
-fn the_earlier_release_of_these_tests_is_one() {
+fn the_installer_reports_the_version_of_the_earlier_release() {
     let host = host();
     for name in PLUGINS {
         std::fs::copy(

@@ -122,7 +122,7 @@ fn the_image_of_the_containerfile_installs_both_plugins() {
 }
 
 #[test]
-fn a_tree_that_is_not_there_and_a_name_without_a_tag_are_refused_with_the_remedy() {
+fn the_image_build_refuses_a_missing_tree_and_a_name_without_a_tag() {
     let host = Host::bare();
     let build = workspace().join("conf/image/build");
     let dir = host.root();

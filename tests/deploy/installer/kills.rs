@@ -50,7 +50,7 @@ fn later(name: &str) -> String {
 }
 
 #[test]
-fn an_upgrade_that_is_killed_leaves_whole_plugins_and_the_next_one_finishes_it() {
+fn a_killed_upgrade_leaves_complete_plugins_and_the_next_run_finishes_it() {
     let steps = run(&before(), "install", None);
     assert!(steps.len() > 6, "{steps:?}");
     println!("did: {} kills of an installation", steps.len());
@@ -82,7 +82,7 @@ fn an_upgrade_that_is_killed_leaves_whole_plugins_and_the_next_one_finishes_it()
 }
 
 #[test]
-fn a_removal_that_is_killed_can_be_finished_or_undone() {
+fn a_killed_removal_can_be_finished_or_undone() {
     let steps = run(&before(), "uninstall", None);
     assert!(steps.len() > 3, "{steps:?}");
     println!("did: {} kills of a removal", steps.len());

@@ -117,7 +117,7 @@ fn node(files: &[(&str, &str)]) -> Host {
 }
 
 #[test]
-fn the_real_plugins_reach_a_node_of_each_distribution_and_leave_it() {
+fn the_plugins_are_installed_and_removed_on_each_distribution() {
     for (name, files, dir) in NODES {
         let host = node(files);
         let before = host.names(dir);
@@ -141,7 +141,7 @@ fn the_real_plugins_reach_a_node_of_each_distribution_and_leave_it() {
 }
 
 #[test]
-fn a_distribution_that_is_set_needs_its_directory_mounted_and_no_more() {
+fn an_explicit_distribution_needs_only_its_plugin_directory_mounted() {
     for (name, _, dir) in NODES {
         let host = Host::bare();
         host.write(&format!("{dir}/loopback"), "");
@@ -155,7 +155,7 @@ fn a_distribution_that_is_set_needs_its_directory_mounted_and_no_more() {
 }
 
 #[test]
-fn installers_at_the_same_time_take_turns() {
+fn concurrent_installers_run_one_after_another() {
     let host = Host::new();
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..4).map(|_| scope.spawn(|| host.install())).collect();

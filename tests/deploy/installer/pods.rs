@@ -12,7 +12,7 @@ nsenter --net="$HOST/run/netns/pod" ip link set lo alias rdmanet:rail0/c1@net1
 "#;
 
 #[test]
-fn a_link_in_a_pod_keeps_the_plugins_though_nothing_is_written_down() {
+fn a_link_in_a_pod_prevents_removal_even_without_state_files() {
     let host = Host::new();
     host.install().worked();
     host.mounted("uninstall", &format!("{POD}exec \"$@\""))
@@ -28,7 +28,7 @@ fn a_link_in_a_pod_keeps_the_plugins_though_nothing_is_written_down() {
 }
 
 #[test]
-fn a_link_of_another_plugin_keeps_nothing() {
+fn a_link_of_another_plugin_does_not_prevent_removal() {
     let host = Host::new();
     host.install().worked();
     let other = POD.replace("rdmanet:rail0/", "macvlan-");
@@ -37,7 +37,7 @@ fn a_link_of_another_plugin_keeps_nothing() {
 }
 
 #[test]
-fn a_namespace_that_cannot_be_entered_is_no_evidence() {
+fn a_netns_that_cannot_be_entered_prevents_removal() {
     let host = Host::new();
     host.install().worked();
     let bare = format!("{POD}exec setpriv --bounding-set=-all,+dac_override --inh-caps=-all \"$@\"");

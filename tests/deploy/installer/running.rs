@@ -42,7 +42,7 @@ fn another_build(host: &Host) {
 }
 
 #[test]
-fn calls_at_work_come_to_their_end_when_another_release_is_installed_and_removed() {
+fn running_plugin_calls_complete_during_an_upgrade_and_a_removal() {
     let host = Host::new();
     host.install().worked();
     let calls = PLUGINS.map(|name| waiting(&host.at(BIN).join(name)));

@@ -24,7 +24,7 @@ async fn admin() -> Client {
 }
 
 #[tokio::test]
-async fn what_is_there_for_each_distribution_is_accepted() {
+async fn the_api_server_accepts_the_manifests_of_each_distribution() {
     let admin = admin().await;
     for (distribution, folder) in FOLDERS {
         println!("{distribution}: conf/{folder}");
@@ -34,7 +34,7 @@ async fn what_is_there_for_each_distribution_is_accepted() {
 }
 
 #[tokio::test]
-async fn what_the_chart_makes_of_its_values_is_accepted() {
+async fn the_api_server_accepts_the_objects_that_the_chart_renders() {
     let admin = admin().await;
     let elsewhere = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "fabric" } });
     apply(&admin, &[elsewhere], Send::ForGood).await;
@@ -78,7 +78,7 @@ fn pod_of(objects: &[Value], daemonset: &str) -> Pod {
 }
 
 #[tokio::test]
-async fn the_namespace_lets_our_pods_in_and_a_stricter_one_would_not() {
+async fn the_namespace_admits_the_pods_that_the_baseline_policy_refuses() {
     let admin = admin().await;
     let strict: Namespace = serde_json::from_value(json!({
         "metadata": { "name": "strict", "labels": { "pod-security.kubernetes.io/enforce": "baseline" } },
@@ -121,7 +121,7 @@ async fn the_namespace_lets_our_pods_in_and_a_stricter_one_would_not() {
 }
 
 #[tokio::test]
-async fn in_a_namespace_of_another_name_a_stolen_token_harms_its_own_node_alone() {
+async fn in_a_renamed_namespace_a_stolen_token_affects_only_its_own_node() {
     let server = Server::start();
     let admin = server.admin().await;
     apply(&admin, &renamed("base", "fabric"), Send::ForGood).await;

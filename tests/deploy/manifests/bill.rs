@@ -37,7 +37,7 @@ fn validate(bill: &Path) -> Result<(), String> {
 }
 
 #[test]
-fn the_bill_of_the_image_is_valid_and_names_every_package_and_its_licence() {
+fn the_bill_of_materials_is_valid_and_lists_each_package_with_its_licence() {
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new(workspace().join("conf/image/build"))
         .args(["--bill", folder.path().to_str().unwrap()])

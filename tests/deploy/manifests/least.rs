@@ -13,7 +13,7 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 }
 
 #[test]
-fn no_container_is_privileged_writes_its_image_or_gains_rights() {
+fn containers_are_unprivileged_read_only_and_cannot_escalate_privileges() {
     let mut pods = FOLDERS.map(|(_, folder)| (folder, "rdmanet-agent")).to_vec();
     pods.push(("uninstall", "rdmanet-uninstall"));
     for (folder, daemonset) in pods {
@@ -75,7 +75,7 @@ fn plugins(folder: &str) -> &str {
 }
 
 #[test]
-fn on_openshift_only_the_removal_may_look_into_namespaces() {
+fn on_openshift_only_the_uninstaller_has_the_sys_admin_capability() {
     let objects = kustomized("overlays/openshift");
     let constraints = |name| find(&objects, "SecurityContextConstraints", name);
     assert_eq!(
@@ -117,7 +117,7 @@ fn the_controller_needs_nothing_of_its_node() {
 }
 
 #[test]
-fn each_container_sees_what_it_needs_of_the_node_and_nothing_else() {
+fn each_container_has_only_the_host_paths_and_capabilities_it_needs() {
     let of_agent = paths(&[
         ("/var/lib/cni/rdma-ipam", true),
         ("/run/rdmanet/agent", true),
@@ -151,7 +151,7 @@ fn each_container_sees_what_it_needs_of_the_node_and_nothing_else() {
 
 /// A volume of another type, such as a Secret, could be a way around the paths.
 #[test]
-fn the_agent_alone_has_a_token() {
+fn only_the_agent_container_has_a_service_account_token() {
     for (_, folder) in FOLDERS {
         let objects = kustomized(folder);
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
@@ -170,7 +170,7 @@ fn the_agent_alone_has_a_token() {
 }
 
 #[test]
-fn no_node_is_without_an_agent_and_no_agent_is_killed_for_its_memory() {
+fn agents_tolerate_all_taints_and_have_no_resource_limits() {
     for (_, folder) in FOLDERS {
         let objects = kustomized(folder);
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];

@@ -36,7 +36,7 @@ fn promcheck(files: &[&str]) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn prometheus_reads_the_alerts_and_the_dashboard_and_knows_every_metric() {
+fn alerts_and_dashboard_parse_and_use_only_documented_metrics() {
     let explained = explained();
     for file in ["alerts.yaml", "dashboard.json"] {
         let names = promcheck(&[file]).unwrap();
@@ -52,7 +52,7 @@ fn prometheus_reads_the_alerts_and_the_dashboard_and_knows_every_metric() {
 }
 
 #[test]
-fn a_rule_that_prometheus_cannot_read_is_refused() {
+fn an_alert_rule_that_prometheus_cannot_parse_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("wrong.yaml");
     std::fs::write(

@@ -30,7 +30,7 @@ fn for_any_version(folder: &Path) -> String {
 }
 
 #[test]
-fn a_packed_chart_has_the_manifests_in_it() {
+fn a_packaged_chart_renders_the_same_objects_as_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     tool("helm", &["package", &chart(), "--destination", path]).unwrap();
@@ -52,7 +52,7 @@ fn a_packed_chart_has_the_manifests_in_it() {
 }
 
 #[test]
-fn a_kubernetes_without_admission_policies_is_refused() {
+fn the_chart_refuses_kubernetes_versions_without_admission_policies() {
     let image = format!("image={IMAGE}");
     let said = tool(
         "helm",
@@ -90,7 +90,7 @@ async fn log_level(admin: &Client) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_release_is_installed_upgraded_rolled_back_and_goes_without_the_pools() {
+async fn helm_installs_upgrades_rolls_back_and_uninstalls_but_keeps_the_pools() {
     let server = Server::start();
     let admin = server.admin().await;
     let helm = Helm(&server);

@@ -13,7 +13,7 @@ fn chart_for(distribution: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_chart_and_the_overlay_of_each_distribution_are_the_same_objects() {
+fn the_chart_renders_the_same_objects_as_the_overlay_of_each_distribution() {
     for (distribution, folder) in FOLDERS {
         let mut applied = kustomized(folder);
         // Helm is told its namespace by whoever calls it.
@@ -61,7 +61,7 @@ fn install_container(objects: &mut [Value]) -> &mut Value {
 }
 
 #[test]
-fn the_plugins_directory_that_is_mounted_is_the_one_that_the_installer_means() {
+fn the_chart_mounts_the_plugin_directory_that_the_installer_uses() {
     for distribution in Distribution::ALL {
         let objects = chart_for(distribution.name());
         let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
@@ -76,7 +76,7 @@ fn the_plugins_directory_that_is_mounted_is_the_one_that_the_installer_means() {
 }
 
 #[test]
-fn a_node_that_is_looked_at_is_seen_whole() {
+fn the_auto_distribution_mounts_the_whole_host() {
     let objects = chart_for("auto");
     let pod = &find(&objects, "DaemonSet", "rdmanet-agent")["spec"]["template"]["spec"];
     assert_eq!(pod["volumes"][0]["hostPath"]["path"], "/");
@@ -105,7 +105,7 @@ fn manifests(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn no_manifest_of_a_folder_is_left_out() {
+fn every_manifest_is_listed_in_the_kustomization_of_its_folder() {
     let conf = workspace().join("conf");
     for folder in ["crds", "rbac", "policies", "agent", "controller", "uninstall"] {
         let text = std::fs::read_to_string(conf.join(folder).join("Kustomization")).unwrap();

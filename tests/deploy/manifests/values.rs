@@ -19,7 +19,7 @@ fn variable(container: &Value, name: &str) -> Option<Value> {
 }
 
 #[test]
-fn values_that_make_no_sense_are_refused_with_the_value_and_what_fits() {
+fn invalid_chart_values_are_refused_with_the_path_or_the_allowed_values() {
     let cases: [(&[&str], &str); 19] = [
         (&[], "missing property 'image'"),
         (&["image="], "at '/image'"),
@@ -72,7 +72,7 @@ fn values_that_make_no_sense_are_refused_with_the_value_and_what_fits() {
 }
 
 #[test]
-fn both_containers_have_the_image_and_the_secrets_to_pull_it_with() {
+fn both_containers_use_the_image_and_its_pull_secrets() {
     let pod = pod(&["imagePullPolicy=Always", "imagePullSecrets={one,two}"]);
     for container in [&pod["initContainers"][0], &pod["containers"][0]] {
         assert_eq!(container["image"], "registry.example/net/rdmanet-agent:0.1.0");
@@ -85,7 +85,7 @@ fn both_containers_have_the_image_and_the_secrets_to_pull_it_with() {
 }
 
 #[test]
-fn a_directory_of_ones_own_goes_before_the_distributions() {
+fn cni_bin_dir_overrides_the_directory_of_the_distribution() {
     let pod = pod(&["distribution=k3s", "cniBinDir=/srv/cni"]);
     assert_eq!(pod["volumes"][0]["hostPath"]["path"], "/srv/cni");
     let install = &pod["initContainers"][0];
@@ -94,7 +94,7 @@ fn a_directory_of_ones_own_goes_before_the_distributions() {
 }
 
 #[test]
-fn what_the_agent_and_its_installer_can_be_told_reaches_them() {
+fn chart_values_become_variables_of_the_agent_and_the_installer() {
     let told = pod(&[
         "replaceForeign=true",
         "peerNames={ipoib,host-device}",
@@ -128,7 +128,7 @@ fn what_the_agent_and_its_installer_can_be_told_reaches_them() {
 }
 
 #[test]
-fn probes_ask_where_the_agent_listens() {
+fn probes_use_the_address_that_the_agent_listens_on() {
     for (listen, port, host) in [
         ("127.0.0.1:9471", 9471, "127.0.0.1"),
         ("0.0.0.0:9555", 9555, "127.0.0.1"),
@@ -147,7 +147,7 @@ fn probes_ask_where_the_agent_listens() {
 }
 
 #[test]
-fn in_another_namespace_nothing_speaks_of_the_usual_one() {
+fn in_another_namespace_no_object_refers_to_the_default_namespace() {
     let objects = templated("fabric", &[IMAGE, "distribution=openshift"]).unwrap();
     let text = serde_json::to_string(&objects).unwrap();
     assert!(!text.contains("rdmanet-system"), "{text}");
@@ -162,7 +162,7 @@ fn in_another_namespace_nothing_speaks_of_the_usual_one() {
 }
 
 #[test]
-fn definitions_can_be_left_to_somebody_else() {
+fn the_chart_can_omit_the_custom_resource_definitions() {
     let objects = templated(NAMESPACE, &[IMAGE, "crds=false"]).unwrap();
     assert!(
         objects
@@ -203,7 +203,7 @@ fn proxies_labels_affinity_and_the_strategy_of_updates_can_be_set() {
 }
 
 #[test]
-fn a_cluster_that_asks_for_a_quota_of_critical_pods_gets_one() {
+fn a_quota_of_critical_pods_is_created_on_request() {
     let without = templated(NAMESPACE, &[IMAGE]).unwrap();
     assert!(without.iter().all(|object| kind(object) != "ResourceQuota"));
     let with = templated("fabric", &[IMAGE, "criticalPodsQuota=true"]).unwrap();

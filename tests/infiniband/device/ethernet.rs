@@ -18,7 +18,7 @@ fn with_cards(test: impl FnOnce(&Node) + Send) {
 }
 
 #[test]
-fn pods_with_whole_cards_reach_each_other_and_the_node_has_them_back_as_they_were() {
+fn pods_with_whole_cards_reach_each_other_and_return_them_unchanged() {
     with_cards(|node| {
         furnished(node, "eth1", 1500, || {
             let confs = [
@@ -68,7 +68,7 @@ fn a_card_is_found_by_pci_address_and_by_hardware_address() {
 }
 
 #[test]
-fn a_dead_pods_card_is_put_right_though_its_name_was_taken() {
+fn del_and_gc_restore_a_dead_pods_card_although_its_name_was_taken() {
     with_cards(|node| {
         furnished(node, "eth1", 1500, || {
             let conf = whole(node, "eth1");

@@ -7,7 +7,7 @@ use crate::verbs::write_bandwidth;
 use tests::{Node, Pod};
 
 #[test]
-fn pods_with_whole_hcas_reach_each_other_and_the_node_has_them_back_as_they_were() {
+fn pods_with_whole_hcas_reach_each_other_and_return_them_unchanged() {
     in_both_modes(|node| {
         furnished(node, "ib1", 4092, || {
             let confs = [whole(node, "ib0"), whole(node, "ib1")];
@@ -34,7 +34,7 @@ fn pods_with_whole_hcas_reach_each_other_and_the_node_has_them_back_as_they_were
 }
 
 #[test]
-fn a_pod_writes_to_another_with_its_own_hca_and_sees_no_other() {
+fn a_pod_sees_only_its_own_hca_and_writes_over_it_to_another_pod() {
     run_exclusive(|node| {
         unchanged(node, || {
             let confs = [whole(node, "ib0"), whole(node, "ib1")];
@@ -66,7 +66,7 @@ fn dead<'n>(node: &'n Node, conf: &tests::Conf) -> Pod<'n> {
 }
 
 #[test]
-fn del_puts_the_link_of_a_dead_pod_right() {
+fn del_restores_the_link_of_a_dead_pod() {
     in_both_modes(|node| {
         furnished(node, "ib1", 4092, || {
             let conf = whole(node, "ib1");
@@ -76,7 +76,7 @@ fn del_puts_the_link_of_a_dead_pod_right() {
 }
 
 #[test]
-fn gc_puts_the_link_of_a_dead_pod_right() {
+fn gc_restores_the_link_of_a_dead_pod() {
     in_both_modes(|node| {
         furnished(node, "ib1", 4092, || {
             let conf = whole(node, "ib1");
@@ -133,7 +133,7 @@ fn two_links_that_the_kernel_swapped_get_their_names_back() {
 }
 
 #[test]
-fn connected_mode_goes_along_and_comes_back() {
+fn a_link_keeps_connected_mode_in_the_pod_and_after_its_return() {
     in_both_modes(|node| plain(node, || connected_mode_survives(node)));
 }
 

@@ -25,7 +25,7 @@ fn refused(node: &Node, before: &[&str], after: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn a_link_that_the_node_needs_stays_there() {
+fn a_link_that_the_node_needs_is_refused() {
     in_both_modes(|node| {
         let address = ["addr add 10.44.0.1/24 dev ib1"];
         refused(
@@ -58,7 +58,7 @@ fn a_link_that_the_node_needs_stays_there() {
 }
 
 #[test]
-fn the_parent_of_a_pods_interface_stays_there() {
+fn the_parent_of_a_pods_interface_is_refused() {
     in_both_modes(|node| {
         let living = node.pod();
         let conf = network(node, &json!({"master": "ib1"}));
@@ -75,7 +75,7 @@ fn the_parent_of_a_pods_interface_stays_there() {
 }
 
 #[test]
-fn the_last_active_port_stays_unless_the_host_needs_none() {
+fn the_last_active_port_is_refused_unless_keep_last_is_false() {
     in_both_modes(|node| {
         cable(0, false);
         cable(2, false);
@@ -112,7 +112,7 @@ fn a_link_made_by_software_is_refused() {
 }
 
 #[test]
-fn a_link_that_another_pod_has_is_gone_from_the_node() {
+fn a_link_of_another_pod_is_reported_as_missing_on_the_node() {
     in_both_modes(|node| {
         let conf = whole(node, "ib1");
         let pods = [node.pod(), node.pod()];

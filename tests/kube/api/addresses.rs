@@ -17,7 +17,7 @@ async fn create(value: &Value) -> Result<IpAddress, kube::Error> {
 }
 
 #[tokio::test]
-async fn the_name_of_an_address_must_tell_it() {
+async fn the_name_of_an_address_object_must_encode_its_address() {
     create(&address("a-0a000005", "10.0.0.5", "n")).await.unwrap();
     create(&address("a-fd000000000000000000000000000005", "fd00::5", "n"))
         .await
@@ -39,14 +39,14 @@ async fn the_name_of_an_address_must_tell_it() {
 }
 
 #[tokio::test]
-async fn an_address_is_had_once() {
+async fn an_address_object_can_be_created_only_once() {
     create(&address("once-0a000005", "10.0.0.5", "n1")).await.unwrap();
     let status = refusal(create(&address("once-0a000005", "10.0.0.5", "n2")).await);
     assert_eq!(status.reason, "AlreadyExists");
 }
 
 #[tokio::test]
-async fn an_address_says_whose_it_is() {
+async fn a_kept_address_must_name_its_holder() {
     let kept = changed(
         address("kept-0a000005", "10.0.0.5", "n"),
         &[("/spec/state", json!("Kept"))],
@@ -58,7 +58,7 @@ async fn an_address_says_whose_it_is() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_bound_does_not_pass_to_another_node() {
+async fn a_bound_address_cannot_pass_to_another_node() {
     let api: Api<IpAddress> = Api::all(Server::shared().admin().await);
     let mut bound = create(&address("bound-0a000005", "10.0.0.5", "n1"))
         .await

@@ -35,7 +35,7 @@ async fn replace(name: &str, changes: &[(&str, Value)]) -> Result<IpBlock, kube:
 }
 
 #[tokio::test]
-async fn the_name_of_a_block_must_tell_its_addresses() {
+async fn the_name_of_a_block_must_encode_its_cidr() {
     for (name, cidr) in [
         ("b-4-0a010240-26", "10.1.2.64/26"),
         ("b-4-0a000000-32", "10.0.0.0/32"),
@@ -88,7 +88,7 @@ async fn a_second_create_of_a_block_is_refused() {
 }
 
 #[tokio::test]
-async fn a_block_passes_on_only_while_it_is_orphaned_and_counts_its_epoch() {
+async fn a_block_changes_its_owner_only_while_orphaned_and_with_the_next_epoch() {
     let name = "passing-4-0a000000-26";
     create(&block(name, "10.0.0.0/26", "n1")).await.unwrap();
     let n2 = ("/spec/owner", json!({ "node": "n2", "nodeUID": "u2" }));
@@ -112,7 +112,7 @@ async fn a_block_passes_on_only_while_it_is_orphaned_and_counts_its_epoch() {
 }
 
 #[tokio::test]
-async fn a_shared_block_stays_shared_and_no_block_changes_its_addresses() {
+async fn a_shared_block_stays_shared_and_a_block_cannot_change_its_pool() {
     let name = "staying-4-0a000000-26";
     create(&block(name, "10.0.0.0/26", "n1")).await.unwrap();
     let said = refusal(replace(name, &[("/spec/pool", json!("other"))]).await).message;
@@ -133,7 +133,7 @@ async fn a_shared_block_stays_shared_and_no_block_changes_its_addresses() {
 }
 
 #[tokio::test]
-async fn a_swap_from_an_old_version_is_refused() {
+async fn an_update_from_an_old_resource_version_is_refused() {
     let name = "swapped-4-0a000000-26";
     let old = create(&block(name, "10.0.0.0/26", "n1")).await.unwrap();
     replace(name, &[("/spec/state", json!("Draining"))])
@@ -144,7 +144,7 @@ async fn a_swap_from_an_old_version_is_refused() {
 }
 
 #[tokio::test]
-async fn a_delete_of_an_old_version_is_refused() {
+async fn a_delete_with_an_old_resource_version_is_refused() {
     let name = "returned-4-0a000000-26";
     let old = create(&block(name, "10.0.0.0/26", "n1")).await.unwrap();
     replace(name, &[("/spec/state", json!("Draining"))])

@@ -61,7 +61,7 @@ fn assert_shows(row: &[(String, Value)], wanted: &[(&str, Value)]) {
 }
 
 #[tokio::test]
-async fn a_pool_shows_its_numbers_and_whether_it_is_ready() {
+async fn kubectl_shows_the_counters_and_the_readiness_of_a_pool() {
     let api = made::<api::IpPool>(pool("shown", &json!([{ "subnet": "10.0.0.0/16" }]))).await;
     let ready = json!({ "type": "Ready", "status": "False", "reason": "RangeEmpty", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z" });
     let counters = json!({ "size": 65_533, "used": 40, "free": 65_000, "blocks": 3 });
@@ -87,7 +87,7 @@ async fn a_pool_shows_its_numbers_and_whether_it_is_ready() {
 }
 
 #[tokio::test]
-async fn a_block_shows_whose_it_is_and_how_far_it_is_used() {
+async fn kubectl_shows_the_node_and_the_usage_of_a_block() {
     let name = "shown-4-0a000000-26";
     let api = made::<api::IpBlock>(block(name, "10.0.0.0/26", "gpu-17")).await;
     status(
@@ -116,7 +116,7 @@ async fn a_block_shows_whose_it_is_and_how_far_it_is_used() {
 }
 
 #[tokio::test]
-async fn an_address_shows_its_pod() {
+async fn kubectl_shows_the_pod_of_an_address() {
     let mut object = address("shown-0a000005", "10.0.0.5", "gpu-17");
     object["spec"]["pod"] = json!({ "namespace": "train", "name": "job-0" });
     made::<api::IpAddress>(object).await;

@@ -17,7 +17,7 @@ fn some(name: &str, node: &str) -> IpBlock {
 }
 
 #[tokio::test]
-async fn a_proxy_passes_on_who_asks_and_what_is_answered() {
+async fn the_test_proxy_forwards_the_identity_of_the_caller_and_the_response() {
     let server = Server::shared();
     let identity = Identity::new(&server.admin().await, "proxied").await;
     let proxy = Proxy::start(server).await;
@@ -33,7 +33,7 @@ async fn a_proxy_passes_on_who_asks_and_what_is_answered() {
 }
 
 #[tokio::test]
-async fn an_answer_is_lost_after_the_deed() {
+async fn the_test_proxy_can_lose_a_request_or_only_its_response() {
     let server = Server::shared();
     let identity = Identity::new(&server.admin().await, "losing").await;
     let proxy = Proxy::start(server).await;
@@ -62,7 +62,7 @@ async fn an_answer_is_lost_after_the_deed() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_kept_arrives_when_its_sender_counts_no_more_on_it() {
+async fn the_test_proxy_delivers_a_held_request_after_its_sender_gave_up() {
     let server = Server::shared();
     let identity = Identity::new(&server.admin().await, "late").await;
     let proxy = Proxy::start(server).await;
@@ -85,7 +85,7 @@ async fn a_request_that_is_kept_arrives_when_its_sender_counts_no_more_on_it() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_proxy_looks_like_the_servers() {
+async fn an_error_of_the_test_proxy_looks_like_one_of_the_api_server() {
     let server = Server::shared();
     let identity = Identity::new(&server.admin().await, "refusing").await;
     let proxy = Proxy::start(server).await;
@@ -98,7 +98,7 @@ async fn a_refusal_of_the_proxy_looks_like_the_servers() {
 }
 
 #[tokio::test]
-async fn a_cut_breaks_watches_and_refuses_new_connections() {
+async fn cutting_the_test_proxy_breaks_watches_and_refuses_new_connections() {
     use futures::StreamExt;
     use kube::runtime::{WatchStreamExt, watcher};
     use std::pin::pin;
@@ -146,7 +146,7 @@ async fn requests_are_counted_by_node() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_comes_back_with_its_objects() {
+async fn a_killed_api_server_restarts_with_its_objects() {
     let server = Server::installed().await;
     let identity = Identity::new(&server.admin().await, "surviving").await;
     let api: Api<IpBlock> = Api::all(server.with_token(&identity.token).await);

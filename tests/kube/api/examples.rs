@@ -3,6 +3,7 @@
 
 use cluster::{Server, install};
 use kube::api::{Api, Patch, PatchParams};
+use std::collections::BTreeMap;
 
 #[tokio::test]
 async fn every_example_pool_is_accepted() {
@@ -24,7 +25,35 @@ async fn every_example_pool_is_accepted() {
     }
 }
 
+/// The version of each object in the manifests that an administrator applies: its generation, or its
+/// resource version if its kind has no generation.
+async fn versions(admin: &kube::Client) -> BTreeMap<String, String> {
+    let mut versions = BTreeMap::new();
+    for folder in install::FOLDERS {
+        for object in install::manifests(folder)
+            .iter()
+            .flat_map(|file| install::documents(file))
+        {
+            let name = object.metadata.name.clone().unwrap();
+            let stored = install::api_of(admin, &object)
+                .await
+                .get(&name)
+                .await
+                .unwrap()
+                .metadata;
+            let version = stored.generation.map(|generation| generation.to_string());
+            let key = format!("{} {name}", object.types.unwrap().kind);
+            versions.insert(key, version.or(stored.resource_version).unwrap());
+        }
+    }
+    versions
+}
+
 #[tokio::test]
-async fn applying_everything_a_second_time_changes_nothing() {
-    install::all(Server::shared()).await;
+async fn applying_all_manifests_a_second_time_changes_nothing() {
+    let server = Server::shared();
+    let admin = server.admin().await;
+    let before = versions(&admin).await;
+    install::all(server).await;
+    assert_eq!(versions(&admin).await, before);
 }

@@ -56,7 +56,7 @@ async fn stranger(server: &Server, admin: &Client) -> Client {
 }
 
 #[tokio::test]
-async fn agents_and_the_controller_wait_in_queues_of_their_own() {
+async fn agents_and_the_controller_have_their_own_request_queues() {
     let server = Server::shared();
     let admin = server.admin().await;
     let (agents, controllers) = (queue(&admin, ACCOUNT).await, queue(&admin, CONTROLLER).await);

@@ -302,7 +302,7 @@ fn of_the_rest() -> Vec<Case> {
 }
 
 #[tokio::test]
-async fn a_pool_that_is_wrong_is_refused_with_a_sentence_that_names_the_field() {
+async fn an_invalid_pool_is_refused_with_an_error_that_names_the_field() {
     let good = pool("good", &json!([{ "subnet": "10.0.0.0/16" }]));
     post(&good).await.unwrap();
     let cases = [of_ranges(), of_the_rest()].concat();
@@ -329,7 +329,7 @@ async fn a_pool_that_is_wrong_is_refused_with_a_sentence_that_names_the_field() 
 }
 
 #[tokio::test]
-async fn a_malformed_subnet_is_the_only_thing_that_is_complained_about() {
+async fn a_malformed_subnet_is_the_only_error_of_its_range() {
     let range = json!([{ "subnet": "ten/sixteen", "start": "10.0.0.1", "end": "10.0.0.9", "gateway": "10.0.0.1", "exclude": ["10.0.0.5"] }]);
     let status = refusal(post(&pool("one", &range)).await);
     let causes = status.details.unwrap().causes;
@@ -337,7 +337,7 @@ async fn a_malformed_subnet_is_the_only_thing_that_is_complained_about() {
 }
 
 #[tokio::test]
-async fn a_wide_pool_with_everything_in_it_is_accepted() {
+async fn a_large_pool_with_many_ranges_and_exclusions_is_accepted() {
     let ranges: Vec<Value> = (0..16)
         .map(|i| {
             let exclude: Vec<String> = (0..32).map(|j| format!("fd00:{i}::{j}:0-fd00:{i}::{j}:ff")).collect();
@@ -363,7 +363,7 @@ async fn a_wide_pool_with_everything_in_it_is_accepted() {
 }
 
 #[tokio::test]
-async fn ranges_of_one_subnet_with_limits_apart_are_accepted() {
+async fn disjoint_ranges_of_one_subnet_are_accepted() {
     let ranges = json!([
         { "subnet": "10.0.0.0/16", "start": "10.0.9.0", "end": "10.0.9.255" },
         { "subnet": "10.0.0.0/16", "start": "10.0.10.0", "end": "10.0.10.255" },
@@ -375,7 +375,7 @@ async fn ranges_of_one_subnet_with_limits_apart_are_accepted() {
 }
 
 #[tokio::test]
-async fn what_blocks_depend_on_cannot_be_changed() {
+async fn address_space_block_size_and_allocation_of_a_pool_are_immutable() {
     let api: Api<IpPool> = Api::all(Server::shared().admin().await);
     let made = pool("unchanging", &json!([{ "subnet": "10.0.0.0/16" }]));
     api.create(&PostParams::default(), &serde_json::from_value(made).unwrap())
@@ -402,7 +402,7 @@ async fn what_blocks_depend_on_cannot_be_changed() {
 }
 
 #[tokio::test]
-async fn an_absent_member_is_stored_with_its_default() {
+async fn an_absent_pool_field_is_stored_with_its_default() {
     let api: Api<IpPool> = Api::all(Server::shared().admin().await);
     let stored = create(&api, &pool("defaults", &json!([{ "subnet": "10.0.0.0/16" }])))
         .await

@@ -19,7 +19,7 @@ fn by_way_of(gateway: &Gateway, mut config: Kubeconfig) -> Kubeconfig {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_speaks_tls_is_reached_through_a_proxy_by_one_connection() {
+async fn the_agent_reaches_a_tls_api_server_through_one_proxy_connection() {
     let server = Server::shared();
     let gateway = Gateway::start().await;
     let identity = Identity::new(&server.admin().await, "far-away").await;
@@ -34,7 +34,7 @@ async fn a_server_that_speaks_tls_is_reached_through_a_proxy_by_one_connection()
 
 /// The proxy carries bytes and vouches for nobody.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_behind_a_proxy_must_have_the_certificate_that_the_kubeconfig_knows() {
+async fn an_api_server_behind_a_proxy_must_present_the_expected_certificate() {
     let server = Server::shared();
     let gateway = Gateway::start().await;
     let mut config = by_way_of(&gateway, server.config_with("any"));
@@ -45,7 +45,7 @@ async fn a_server_behind_a_proxy_must_have_the_certificate_that_the_kubeconfig_k
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_a_proxy_refuses_says_which_proxy_and_why() {
+async fn an_error_names_the_proxy_that_refused_a_request_and_the_reason() {
     let server = Server::shared();
     let gateway = Gateway::start().await;
     gateway.refuse(Some("403 Forbidden"));

@@ -160,7 +160,7 @@ async fn an_agent_has_the_verbs_it_needs_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_token_that_names_no_node_may_claim_nothing() {
+async fn a_token_without_a_node_cannot_claim_blocks() {
     use k8s_openapi::api::authentication::v1::TokenRequest;
     use k8s_openapi::api::core::v1::ServiceAccount;
     let server = Server::shared();
@@ -180,7 +180,7 @@ async fn a_token_that_names_no_node_may_claim_nothing() {
 }
 
 #[tokio::test]
-async fn the_token_of_a_pod_that_is_gone_is_worth_nothing() {
+async fn the_token_of_a_deleted_pod_is_refused() {
     let agent = Agent::of("gone").await;
     assert!(
         agent
@@ -200,7 +200,7 @@ async fn the_token_of_a_pod_that_is_gone_is_worth_nothing() {
 }
 
 #[tokio::test]
-async fn a_watch_of_the_blocks_of_one_node_shows_no_others() {
+async fn a_field_selector_lists_only_the_blocks_of_one_node() {
     let (mine, other) = (Agent::of("selected-1").await, Agent::of("selected-2").await);
     mine.claim("selected-4-0a000000-26", "10.0.0.0/26").await.unwrap();
     other

@@ -17,7 +17,7 @@ fn alive(pid: nix::unistd::Pid) -> bool {
 
 /// Neither release says its number, since none stamps what is built from its module. Dynamic resource allocation v1 came with 1.34.
 #[tokio::test]
-async fn the_release_of_kubernetes_that_was_asked_for_runs() {
+async fn the_requested_kubernetes_release_runs() {
     let groups = Server::shared()
         .admin()
         .await
@@ -35,7 +35,7 @@ async fn the_release_of_kubernetes_that_was_asked_for_runs() {
 }
 
 #[test]
-fn two_servers_run_side_by_side_and_each_ends_alone() {
+fn two_test_api_servers_run_side_by_side_and_stop_independently() {
     let (one, other) = (Server::start(), Server::start());
     let (etcd, apiserver) = (one.pid("etcd"), one.pid("kube-apiserver"));
     let dir = one.dir().to_owned();
@@ -56,7 +56,7 @@ fn two_servers_run_side_by_side_and_each_ends_alone() {
 }
 
 #[test]
-fn down_leaves_a_process_alone_that_has_the_number_of_one_that_ended() {
+fn down_does_not_kill_a_process_that_reuses_a_stale_pid() {
     let server = Server::start();
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
     let file = server.dir().join("etcd.pid");
@@ -80,7 +80,7 @@ fn down_leaves_a_process_alone_that_has_the_number_of_one_that_ended() {
 }
 
 #[tokio::test]
-async fn a_server_ends_with_the_process_that_it_was_started_for() {
+async fn a_test_api_server_stops_with_the_process_it_was_started_for() {
     let mut process = Command::new("sleep").arg("600").spawn().unwrap();
     let output = script("up")
         .args(["--until-exit", &process.id().to_string()])
@@ -100,7 +100,7 @@ async fn a_server_ends_with_the_process_that_it_was_started_for() {
 }
 
 #[test]
-fn down_refuses_a_folder_that_is_none_of_ups() {
+fn down_refuses_a_folder_that_up_did_not_create() {
     let output = script("down").arg("/tmp").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("is not from tests/kube/up"));

@@ -79,7 +79,7 @@ async fn kept(api: &Api<DynamicObject>, name: &str, pointers: &[&str]) -> Value 
 }
 
 #[tokio::test]
-async fn what_this_version_writes_keeps_the_fields_of_a_later_one() {
+async fn updates_keep_fields_that_a_later_version_added() {
     let server = Server::installed().await;
     let admin = server.admin().await;
     install_later(&admin).await;

@@ -5,7 +5,7 @@ use cluster::identity::NAMESPACE;
 use cluster::{Server, stolen};
 
 #[tokio::test]
-async fn the_token_of_one_node_changes_nothing_of_another() {
+async fn the_token_of_one_node_cannot_change_objects_of_another() {
     let count = stolen::try_everything(Server::shared(), NAMESPACE).await;
     assert!(count > 500, "only {count} requests were tried");
 }

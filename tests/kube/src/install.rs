@@ -14,8 +14,8 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a cluster needs, in this order.
-const FOLDERS: [&str; 3] = ["crds", "rbac", "policies"];
+/// The folders of `conf/` that a cluster needs, in this order.
+pub const FOLDERS: [&str; 3] = ["crds", "rbac", "policies"];
 
 /// Applies everything and waits until it is in force.
 pub async fn all(server: &Server) {

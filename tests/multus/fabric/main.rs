@@ -267,7 +267,7 @@ async fn told_of_links(admin: &Client, history: &[(String, String, String)]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_infiniband_a_pods_status_tells_what_it_was_given_and_the_nodes_what_its_links_are() {
+async fn on_infiniband_the_pod_and_node_status_report_attachments_and_links() {
     let server = Server::shared();
     let admin = server.admin().await;
     let token = objects::install(server).await;

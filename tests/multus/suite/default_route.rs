@@ -75,7 +75,7 @@ fn default_route_is_left_to_multus() {
 /// A list that is empty but there makes Multus take an attachment for an interface: with `default-route` anywhere in the pod it then
 /// deletes routes of every link.
 #[test]
-fn no_result_of_ours_has_an_empty_list() {
+fn no_result_of_the_plugin_contains_an_empty_list() {
     Site::run(|site| {
         let mut bare = macvlan("bare", "10.30.0.0/24");
         bare.as_object_mut().unwrap().remove("ipam");
@@ -107,7 +107,7 @@ fn no_result_of_ours_has_an_empty_list() {
 /// `"default-route": []` is no way to say "keep eth0's": to Multus a list that is there is a wish, and it takes the default
 /// routes of the other networks away. What is ours must be the same with it as without.
 #[test]
-fn an_empty_default_route_changes_nothing_of_ours() {
+fn an_empty_default_route_does_not_change_our_addresses_or_routes() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         let multus = site.thin();

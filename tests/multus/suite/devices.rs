@@ -23,7 +23,7 @@ fn given<'a>(pod: &'a Identity, device: &'a [&'a str]) -> Allocation<'a> {
 
 /// The RDMA shared device plugin counts its slots.
 #[test]
-fn the_number_of_a_shared_device_names_none_and_the_master_decides() {
+fn a_shared_device_slot_number_is_ignored_in_favour_of_the_master() {
     Site::run(|site| {
         shared_network(site);
         let multus = site.thin();
@@ -39,7 +39,7 @@ fn the_number_of_a_shared_device_names_none_and_the_master_decides() {
 
 /// What the checkpoint says would be refused: the node has no such device.
 #[test]
-fn thin_or_thick_what_the_kubelet_says_on_its_socket_counts_and_not_its_checkpoint() {
+fn the_kubelet_socket_takes_precedence_over_its_checkpoint_file() {
     Site::run(|site| {
         shared_network(site);
         let daemon = Daemon::start(site);
@@ -65,7 +65,7 @@ fn thin_or_thick_what_the_kubelet_says_on_its_socket_counts_and_not_its_checkpoi
 }
 
 #[test]
-fn while_the_kubelet_is_away_no_pod_is_attached_and_every_pod_can_go() {
+fn without_the_kubelet_add_is_refused_and_del_succeeds() {
     Site::run(|site| {
         shared_network(site);
         let multus = site.thin();
@@ -84,7 +84,7 @@ fn while_the_kubelet_is_away_no_pod_is_attached_and_every_pod_can_go() {
 }
 
 #[test]
-fn a_pod_that_did_not_ask_for_the_resource_is_told_what_is_missing() {
+fn an_error_names_the_device_plugin_when_the_pod_requests_no_device() {
     Site::run(|site| {
         let mut conf = macvlan("rail0", "10.30.0.0/24");
         conf.as_object_mut().unwrap().remove("master");

@@ -18,7 +18,7 @@ fn rails(site: &Site) {
 }
 
 #[test]
-fn a_pod_goes_while_the_api_server_is_away() {
+fn a_pod_is_detached_while_the_api_server_is_unreachable() {
     Site::run(|site| {
         rails(site);
         let multus = site.thin();
@@ -37,7 +37,7 @@ fn a_pod_goes_while_the_api_server_is_away() {
 }
 
 #[test]
-fn a_pod_that_never_got_networks_goes_and_so_does_one_that_is_gone_already() {
+fn del_succeeds_without_add_and_after_the_pod_was_deleted() {
     Site::run(|site| {
         rails(site);
         let multus = site.thin();
@@ -54,7 +54,7 @@ fn a_pod_that_never_got_networks_goes_and_so_does_one_that_is_gone_already() {
 }
 
 #[test]
-fn a_namespace_that_died_leaves_nothing_after_del() {
+fn del_leaves_nothing_after_the_netns_of_a_pod_died() {
     Site::run(|site| {
         rails(site);
         let multus = site.thin();
@@ -140,7 +140,7 @@ fn in_the_middle(
 }
 
 #[test]
-fn a_pod_that_is_deleted_in_the_middle_of_add_leaves_nothing_after_del() {
+fn a_pod_deleted_during_add_leaves_nothing_after_del() {
     Site::run(|site| {
         rails(site);
         slow(site);
@@ -156,7 +156,7 @@ fn a_pod_that_is_deleted_in_the_middle_of_add_leaves_nothing_after_del() {
 }
 
 #[test]
-fn a_sandbox_that_goes_in_the_middle_of_add_is_an_error_and_leaves_nothing() {
+fn a_sandbox_that_dies_during_add_is_an_error_and_leaves_nothing() {
     Site::run(|site| {
         rails(site);
         slow(site);

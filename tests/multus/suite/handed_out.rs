@@ -6,7 +6,7 @@ use multus::Site;
 use multus::objects;
 
 #[test]
-fn the_api_server_accepts_every_network_that_we_hand_out() {
+fn the_api_server_accepts_every_network_of_conf() {
     Site::run(|site| {
         let namespace = site.namespace.clone();
         let admin = site.admin();

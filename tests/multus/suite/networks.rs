@@ -6,7 +6,7 @@ use multus::Site;
 use tests::json;
 
 #[test]
-fn a_pod_gets_every_network_of_its_annotation_under_the_names_it_asks_for() {
+fn a_pod_gets_every_network_of_its_annotation_under_the_requested_names() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         site.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
@@ -28,7 +28,7 @@ fn a_pod_gets_every_network_of_its_annotation_under_the_names_it_asks_for() {
 }
 
 #[test]
-fn the_network_status_tells_name_interface_addresses_mac_and_mtu_of_each() {
+fn the_network_status_lists_name_interface_addresses_mac_and_mtu() {
     Site::run(|site| {
         site.node.ip("link set eth0 mtu 9000");
         let mut large = macvlan("rail0", "10.30.0.0/24");
@@ -52,7 +52,7 @@ fn the_network_status_tells_name_interface_addresses_mac_and_mtu_of_each() {
 }
 
 #[test]
-fn networks_of_other_namespaces_and_the_json_form_reach_the_same_plugin() {
+fn the_json_annotation_can_name_a_network_of_another_namespace() {
     Site::run(|site| {
         let other = site.another_namespace();
         let conf = macvlan("shared", "10.30.0.0/24").to_string();
@@ -66,7 +66,7 @@ fn networks_of_other_namespaces_and_the_json_form_reach_the_same_plugin() {
 }
 
 #[test]
-fn a_chain_of_plugins_works_like_one() {
+fn a_chain_of_plugins_works_like_a_single_plugin() {
     Site::run(|site| {
         let mut first = macvlan("rail0", "10.30.0.0/24");
         first
@@ -102,7 +102,7 @@ fn a_network_with_a_gateway_leaves_the_pods_default_route_alone() {
 }
 
 #[test]
-fn every_version_that_multus_is_configured_with_is_answered() {
+fn the_plugin_supports_every_cni_version_that_multus_is_configured_with() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         for (number, version) in ["0.3.1", "0.4.0", "1.0.0"].into_iter().enumerate() {

@@ -34,7 +34,7 @@ fn with(key: &str, value: Value) -> Value {
 }
 
 #[test]
-fn a_network_that_is_no_configuration() {
+fn a_broken_typeless_or_missing_network_is_refused() {
     Site::run(|site| {
         let own = |name: &str, config: &str| site.network_of(&site.namespace, name, config, None);
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
@@ -55,7 +55,7 @@ fn a_network_that_is_no_configuration() {
 
 /// DEL of such a network fails too, each time until the pod's object is gone; what the other networks have goes all the same.
 #[test]
-fn a_network_of_a_plugin_that_is_not_installed() {
+fn a_network_of_a_plugin_that_is_not_installed_is_refused() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         site.network("misspelt", &with("type", json!("cni-ipiob")));
@@ -73,7 +73,7 @@ fn a_network_of_a_plugin_that_is_not_installed() {
 
 /// Multus passes on what the plugin says, so the sentence is ours.
 #[test]
-fn a_network_that_no_plugin_can_make_says_why() {
+fn multus_passes_on_the_reason_why_the_plugin_refuses_a_network() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         site.network("misspelt", &with("macvlanmode", json!("bridge")));
@@ -94,7 +94,7 @@ fn a_network_that_no_plugin_can_make_says_why() {
 }
 
 #[test]
-fn an_annotation_that_cannot_be_read() {
+fn an_invalid_network_annotation_is_refused() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         refused(
@@ -138,7 +138,7 @@ fn an_annotation_that_cannot_be_read() {
 }
 
 #[test]
-fn two_networks_with_one_interface_name() {
+fn two_networks_with_the_same_interface_name_are_refused() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         site.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
@@ -148,7 +148,7 @@ fn two_networks_with_one_interface_name() {
 }
 
 #[test]
-fn a_network_of_another_namespace_where_multus_isolates_them() {
+fn multus_namespace_isolation_refuses_a_network_of_another_namespace() {
     Site::run(|site| {
         let other = site.another_namespace();
         site.network_of(
@@ -164,7 +164,7 @@ fn a_network_of_another_namespace_where_multus_isolates_them() {
 }
 
 #[test]
-fn a_cluster_that_cannot_be_asked() {
+fn add_fails_without_a_trace_while_the_api_server_is_unreachable() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         let (sandbox, pod) = site.pod("trainer", "rail0");

@@ -16,7 +16,7 @@ fn asking(keys: &Value) -> String {
 }
 
 #[test]
-fn a_pod_has_the_addresses_that_it_asks_for() {
+fn a_pod_gets_the_addresses_that_it_requests() {
     Site::run(|site| {
         let mut conf = macvlan("rail0", "10.30.0.0/24");
         conf["ipam"]["ranges"] = json!([[{ "subnet": "10.30.0.0/24" }], [{ "subnet": "fd00:30::/64" }]]);
@@ -30,7 +30,7 @@ fn a_pod_has_the_addresses_that_it_asks_for() {
 }
 
 #[test]
-fn an_address_that_another_pod_has_is_refused_with_the_name_of_its_owner() {
+fn a_requested_address_in_use_is_refused_with_the_name_of_its_owner() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         let multus = site.thin();
@@ -50,7 +50,7 @@ fn an_address_that_another_pod_has_is_refused_with_the_name_of_its_owner() {
 }
 
 #[test]
-fn a_pod_has_the_mac_address_that_it_asks_for() {
+fn a_pod_gets_the_mac_address_that_it_requests() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         let wanted = asking(&json!({ "mac": "02:42:ac:11:00:07" }));

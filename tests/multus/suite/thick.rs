@@ -6,7 +6,7 @@ use multus::{Daemon, Site};
 use tests::json;
 
 #[test]
-fn daemon_and_shim_do_what_the_thin_plugin_does() {
+fn the_thick_daemon_attaches_pods_like_the_thin_plugin() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         site.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
@@ -33,7 +33,7 @@ fn daemon_and_shim_do_what_the_thin_plugin_does() {
 }
 
 #[test]
-fn the_daemon_passes_on_what_our_plugin_says_and_leaves_nothing() {
+fn the_thick_daemon_passes_on_plugin_errors_and_leaves_nothing() {
     Site::run(|site| {
         let mut wrong = macvlan("rail0", "10.30.0.0/24");
         wrong["macvlanmode"] = json!("bridge");
@@ -54,7 +54,7 @@ fn the_daemon_passes_on_what_our_plugin_says_and_leaves_nothing() {
 }
 
 #[test]
-fn a_pod_goes_while_the_api_server_is_away_from_the_daemon() {
+fn the_thick_daemon_detaches_a_pod_while_the_api_server_is_unreachable() {
     Site::run(|site| {
         site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         let daemon = Daemon::start(site);

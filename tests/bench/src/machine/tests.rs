@@ -16,19 +16,19 @@ fn days_become_dates_across_leap_years() {
 }
 
 #[test]
-fn fields_of_proc_are_found_by_their_whole_name() {
+fn proc_fields_are_matched_by_their_full_name() {
     let text = "model\t\t: 1\nmodel name\t: Some CPU @ 2.0GHz\n";
     assert_eq!(field(text, "model name"), Some("Some CPU @ 2.0GHz"));
     assert_eq!(field(text, "name"), None);
 }
 
 #[test]
-fn memory_is_told_in_whole_gibibytes() {
+fn memory_is_reported_in_whole_gibibytes() {
     assert_eq!(gibibytes("MemTotal:       24593428 kB\n"), 24);
 }
 
 #[test]
-fn the_work_of_others_is_what_neither_idles_nor_is_ours() {
+fn processor_time_of_other_programs_excludes_idle_time_and_our_own() {
     let before = Ticks::parse("cpu  100 0 50 800 50 0 0 0 100 0\ncpu0 1 1\n");
     let after = Ticks::parse("cpu  180 0 80 1230 60 5 5 0 180 0\n");
     assert_eq!((before.all, before.idle), (1000, 850));

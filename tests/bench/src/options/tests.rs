@@ -27,13 +27,13 @@ fn every_option_reaches_the_run() {
 }
 
 #[test]
-fn a_missing_folder_is_named() {
+fn an_error_names_the_missing_folder_option() {
     assert!(message("--peers p").contains("--bin DIR"));
     assert!(message("--bin b").contains("--peers DIR"));
 }
 
 #[test]
-fn a_wrong_value_is_quoted() {
+fn an_error_quotes_the_invalid_option_value() {
     assert!(message("--bin b --peers p --runs many").contains("'many'"));
     assert!(message("--bin b --peers p --runs 0").contains("measures nothing"));
     assert!(message("--bin b --peers p --runs").contains("needs a value"));
@@ -41,7 +41,7 @@ fn a_wrong_value_is_quoted() {
 }
 
 #[test]
-fn levels_of_leases_must_ascend_and_fit_the_pool() {
+fn lease_levels_must_ascend_and_fit_the_pool() {
     assert!(message("--bin b --peers p --leases 10,10").contains("does not ascend"));
     assert!(message("--bin b --peers p --leases 70000").contains("a /16"));
 }

@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn the_numbers_are_those_of_the_published_generator() {
+fn the_random_order_follows_the_published_splitmix64_numbers() {
     let mut order = Order::new(1_234_567);
     let first: Vec<u64> = (0..3).map(|_| order.next()).collect();
     assert_eq!(
@@ -16,14 +16,14 @@ fn the_numbers_are_those_of_the_published_generator() {
 }
 
 #[test]
-fn a_seed_repeats_its_order_and_another_does_not() {
+fn the_same_seed_repeats_an_order_and_another_seed_does_not() {
     let shuffled = |seed| Order::new(seed).interleave(&['a', 'b'], 50);
     assert_eq!(shuffled(7), shuffled(7));
     assert_ne!(shuffled(7), shuffled(8));
 }
 
 #[test]
-fn each_kind_appears_as_often_as_asked_and_not_in_blocks() {
+fn each_kind_of_trial_appears_as_often_as_requested_and_interleaved() {
     let trials = Order::new(1).interleave(&['a', 'b'], 100);
     assert_eq!(trials.len(), 200);
     assert_eq!(trials.iter().filter(|&&kind| kind == 'a').count(), 100);

@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn the_address_of_a_result_is_found() {
+fn the_address_is_read_from_a_cni_result() {
     let (address, result) =
         address_in(br#"{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.7/16"}]}"#).unwrap();
     assert_eq!(address, IpAddr::from([10, 0, 0, 7]));
@@ -10,7 +10,7 @@ fn the_address_of_a_result_is_found() {
 }
 
 #[test]
-fn an_answer_without_exactly_one_address_of_the_subnet_is_refused() {
+fn a_result_without_exactly_one_address_of_the_subnet_is_refused() {
     let problem = |stdout: &[u8]| address_in(stdout).unwrap_err();
     assert!(problem(b"").contains("not JSON"));
     assert!(problem(b"{}").contains("0 addresses"));
@@ -44,7 +44,7 @@ fn add(plugin: &mut Plugin) -> Result<Added> {
 }
 
 #[test]
-fn an_address_given_twice_ends_the_run() {
+fn an_address_allocated_twice_ends_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let mut plugin = script(dir.path(), r#"echo '{"ips":[{"address":"10.0.0.7/16"}]}'"#);
     add(&mut plugin).unwrap();
@@ -54,7 +54,7 @@ fn an_address_given_twice_ends_the_run() {
 }
 
 #[test]
-fn a_failed_call_shows_what_the_plugin_was_given_and_what_it_said() {
+fn an_error_shows_the_input_and_the_output_of_a_failed_plugin_call() {
     let dir = tempfile::tempdir().unwrap();
     let mut plugin = script(
         dir.path(),
@@ -73,7 +73,7 @@ fn a_failed_call_shows_what_the_plugin_was_given_and_what_it_said() {
 }
 
 #[test]
-fn a_deletion_is_given_the_result_of_the_addition() {
+fn del_receives_the_result_of_add_as_prev_result() {
     let dir = tempfile::tempdir().unwrap();
     let body = r#"if [ $CNI_COMMAND = ADD ]; then echo '{"ips":[{"address":"10.0.0.7/16"}]}'; else grep -q prevResult.*10.0.0.7; fi"#;
     let mut plugin = script(dir.path(), body);

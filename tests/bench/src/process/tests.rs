@@ -12,7 +12,7 @@ fn shell(script: &str, input: &[u8]) -> Finished {
 }
 
 #[test]
-fn input_output_and_status_are_those_of_the_program() {
+fn a_program_receives_its_input_and_returns_output_and_status() {
     let finished = shell("cat; echo trouble >&2; exit 3", b"config");
     assert_eq!(finished.stdout, b"config");
     assert_eq!(finished.stderr, b"trouble\n");
@@ -20,14 +20,14 @@ fn input_output_and_status_are_those_of_the_program() {
 }
 
 #[test]
-fn the_wall_clock_sees_a_sleep_and_the_processor_does_not() {
+fn a_sleep_costs_wall_time_and_no_processor_time() {
     let cost = shell("sleep 0.2", b"").cost;
     assert!(cost.wall >= Duration::from_millis(200), "{cost:?}");
     assert!(cost.cpu < Duration::from_millis(150), "{cost:?}");
 }
 
 #[test]
-fn what_a_descendant_uses_is_counted() {
+fn processor_time_and_page_faults_of_descendants_are_counted() {
     let script = "a=0; while [ $a -lt 200000 ]; do a=$((a+1)); done";
     let alone = shell(":", b"").cost;
     let descendant = shell(&format!("/bin/sh -c '{script}'; exit 0"), b"").cost;
@@ -42,7 +42,7 @@ fn what_a_descendant_uses_is_counted() {
 }
 
 #[test]
-fn the_peak_is_that_of_the_largest_descendant() {
+fn peak_memory_is_that_of_the_largest_descendant() {
     let big = shell(
         "dd if=/dev/zero of=/dev/null bs=64M count=1 2>/dev/null; exit 0",
         b"",
@@ -52,7 +52,7 @@ fn the_peak_is_that_of_the_largest_descendant() {
 }
 
 #[test]
-fn the_environment_is_the_given_one_alone() {
+fn a_program_receives_only_the_given_environment() {
     let finished = shell("env", b"");
     let text = String::from_utf8(finished.stdout).unwrap();
     assert!(text.contains("PATH=/usr/bin:/bin"));
@@ -60,7 +60,7 @@ fn the_environment_is_the_given_one_alone() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named() {
+fn an_error_names_the_program_that_does_not_exist() {
     let error = run::<&str, &str>(Path::new("/nonexistent/plugin"), &[], &[], b"").unwrap_err();
     assert!(
         error

@@ -72,7 +72,7 @@ fn options() -> Options {
 }
 
 #[test]
-fn every_operation_has_its_row_and_its_ratio() {
+fn the_report_has_a_row_and_a_ratio_for_every_operation() {
     let text = report(&options());
     for row in [
         "| cni-ipoib + rdma-ipam | ADD  |   1 |      3.00 |   3.00 |   3.00 |   3.00 |     3.00 |            3 |",
@@ -90,14 +90,14 @@ fn every_operation_has_its_row_and_its_ratio() {
 }
 
 #[test]
-fn the_command_repeats_the_run_and_tells_no_path_of_the_machine() {
+fn the_printed_command_repeats_the_run_without_paths_of_the_machine() {
     let text = report(&options());
     assert!(text.contains("--runs 1 --leases 10,5000 --seed 7"), "{text}");
     assert!(!text.contains("/secret"), "{text}");
 }
 
 #[test]
-fn ratios_are_rounded_and_nothing_is_divided_by_zero() {
+fn ratios_are_rounded_and_a_division_by_zero_prints_a_dash() {
     assert_eq!(divided(1, 3), "0.33");
     assert_eq!(divided(2, 3), "0.67");
     assert_eq!(divided(300, 100), "3.00");
@@ -105,7 +105,7 @@ fn ratios_are_rounded_and_nothing_is_divided_by_zero() {
 }
 
 #[test]
-fn memory_is_told_in_hundredths_of_a_mebibyte() {
+fn memory_is_reported_in_hundredths_of_a_mebibyte() {
     assert_eq!(mebibytes(1024), "1.00");
     assert_eq!(mebibytes(1500), "1.46");
     assert_eq!(mebibytes(2047), "2.00");

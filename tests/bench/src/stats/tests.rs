@@ -11,7 +11,7 @@ fn cost(millis: u64) -> Cost {
 }
 
 #[test]
-fn a_summary_holds_measured_values_in_any_order_of_samples() {
+fn a_summary_contains_measured_values_for_samples_in_any_order() {
     let costs: Vec<Cost> = (1..=100).rev().map(cost).collect();
     let expected = Summary {
         samples: 100,
@@ -40,7 +40,7 @@ fn the_peak_is_the_largest_sample_and_never_an_average() {
 }
 
 #[test]
-fn no_samples_have_no_summary() {
+fn an_empty_list_of_samples_has_no_summary() {
     assert_eq!(Summary::of(&[]), None);
     assert_eq!(median::<u64>(&[]), None);
 }

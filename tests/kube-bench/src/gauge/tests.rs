@@ -3,7 +3,7 @@
 use super::{resource, what};
 
 #[test]
-fn a_request_is_known_by_its_resource() {
+fn a_request_is_named_after_its_resource() {
     for (uri, is) in [
         ("/apis/rdmanet.io/v1alpha1/ipblocks?fieldSelector=x/y", "ipblocks"),
         ("/apis/rdmanet.io/v1alpha1/ipblocks/a/status", "ipblocks/status"),
@@ -20,7 +20,7 @@ fn a_request_is_known_by_its_resource() {
 }
 
 #[test]
-fn a_list_of_all_is_another_thing_than_a_list_of_some() {
+fn a_full_list_is_counted_apart_from_a_filtered_list() {
     let blocks = "/apis/rdmanet.io/v1alpha1/ipblocks";
     for (query, is) in [
         ("resourceVersion=0", "list all ipblocks"),

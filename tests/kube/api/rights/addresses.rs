@@ -9,7 +9,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 #[tokio::test]
-async fn an_agent_has_the_addresses_of_its_own_node_alone() {
+async fn an_agent_can_write_only_the_addresses_of_its_own_node() {
     let (mine, other) = (Agent::of("addresses-1").await, Agent::of("addresses-2").await);
     let name = "addresses-0a000005";
     let wanted: IpAddress = serde_json::from_value(address(name, "10.0.0.5", "addresses-1")).unwrap();
@@ -37,7 +37,7 @@ async fn an_agent_has_the_addresses_of_its_own_node_alone() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_kept_goes_to_its_own_pod_alone() {
+async fn a_kept_address_can_be_bound_only_for_its_own_pod() {
     let (mine, other) = (Agent::of("stays-1").await, Agent::of("stays-2").await);
     let name = "stays-0a000005";
     let mut kept: IpAddress = serde_json::from_value(address(name, "10.0.0.5", "stays-1")).unwrap();
@@ -72,7 +72,7 @@ async fn an_address_that_is_kept_goes_to_its_own_pod_alone() {
 }
 
 #[tokio::test]
-async fn an_agent_cannot_change_what_a_person_wrote_in_a_pool() {
+async fn an_agent_can_change_only_its_own_request_in_a_pool() {
     let agent = Agent::of("pools").await;
     let made = pool("written", &json!([{ "subnet": "10.0.0.0/16" }]));
     let admin: Api<IpPool> = Api::all(Server::shared().admin().await);

@@ -15,7 +15,7 @@ fn state(state: &str) -> (&'static str, Value) {
 }
 
 #[tokio::test]
-async fn an_agent_claims_blocks_for_its_own_node_alone() {
+async fn an_agent_can_claim_blocks_only_for_its_own_node() {
     let (mine, other) = (Agent::of("claims-1").await, Agent::of("claims-2").await);
     mine.claim("claims-4-0a000000-26", "10.0.0.0/26").await.unwrap();
     let foreign: IpBlock =
@@ -32,7 +32,7 @@ async fn an_agent_claims_blocks_for_its_own_node_alone() {
 }
 
 #[tokio::test]
-async fn an_agent_cannot_touch_a_block_of_another_node() {
+async fn an_agent_cannot_change_or_delete_a_block_of_another_node() {
     let (mine, other) = (Agent::of("touch-1").await, Agent::of("touch-2").await);
     let name = "touch-4-0a000000-26";
     mine.claim(name, "10.0.0.0/26").await.unwrap();
@@ -73,7 +73,7 @@ async fn an_agent_cannot_touch_a_block_of_another_node() {
 }
 
 #[tokio::test]
-async fn the_controller_alone_ends_a_block_of_another_node() {
+async fn only_the_controller_can_orphan_and_delete_blocks_of_other_nodes() {
     let (mine, other) = (Agent::of("ended-1").await, Agent::of("ended-2").await);
     let name = "ended-4-0a000000-26";
     mine.claim(name, "10.0.0.0/26").await.unwrap();
@@ -96,7 +96,7 @@ async fn the_controller_alone_ends_a_block_of_another_node() {
 }
 
 #[tokio::test]
-async fn a_block_of_an_earlier_node_of_the_same_name_can_be_taken_back() {
+async fn an_agent_can_take_back_an_orphaned_block_of_its_own_node_name() {
     let mine = Agent::of("namesake").await;
     let name = "namesake-4-0a000000-26";
     mine.claim(name, "10.0.0.0/26").await.unwrap();

@@ -60,7 +60,7 @@ fn agent_info() -> Value {
 }
 
 #[tokio::test]
-async fn an_agent_says_of_its_own_node_whether_its_links_are_ready() {
+async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
     let agent = agent_of_a_node_that_runs("links-1").await;
     let cluster = api::cluster::Cluster::new(agent.client.clone());
     let says = |status: &str| api::cluster::NodeCondition {
@@ -106,7 +106,7 @@ async fn an_agent_says_of_its_own_node_whether_its_links_are_ready() {
 }
 
 #[tokio::test]
-async fn an_agent_changes_nothing_else_of_a_node() {
+async fn an_agent_can_change_only_the_links_ready_condition_of_its_node() {
     let mine = agent_of_a_node_that_runs("status-1").await;
     let other = Agent::of("status-2").await;
     let ready = json!({ "status": { "conditions": [links_ready("True")] } });

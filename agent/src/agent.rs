@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state that all tasks of an agent share.
 
-use crate::api::{IpBlock, IpPool};
-use crate::cluster::{Cluster, NodeCondition, Registration, Trouble};
 use crate::config::Config;
 use crate::contact::{Contact, Source};
 use crate::follow::Names;
-use crate::http::Health;
 use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
 use crate::node::Stores;
-use crate::patience;
-use crate::recorder::Events;
-use crate::wishes::Wishes;
-use block::owner::Me;
+use api::demand::Demand;
+use api::http::Health;
+use api::patience;
+use api::recorder::Events;
+use api::requests::{ApiError, ApiServer, NodeCondition, Registration};
+use api::{IpBlock, IpPool};
+use block::owner::NodeIdentity;
 use common::cni::Error;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Reporter};
@@ -44,7 +44,7 @@ pub struct Agent {
     /// Its configuration.
     pub config: Config,
     /// The API server.
-    pub cluster: Cluster,
+    pub cluster: ApiServer,
     /// This node's files.
     pub stores: Stores,
     /// All pools, as the watch last reported them.
@@ -54,7 +54,7 @@ pub struct Agent {
     /// The names of blocks to watch.
     pub names: Names,
     /// The wishes for addresses, as reported by watches.
-    pub wishes: Wishes,
+    pub demand: Demand,
     /// The metrics.
     pub metrics: Metrics,
     /// Whether the agent receives what it works from.
@@ -79,7 +79,7 @@ struct Sight {
 pub enum Failure {
     /// The API server.
     #[error(transparent)]
-    Cluster(#[from] Trouble),
+    Api(#[from] ApiError),
     /// The node's files.
     #[error("{0}")]
     Node(#[from] Error),
@@ -87,8 +87,8 @@ pub enum Failure {
 
 impl Failure {
     /// Whether the API server has neither accepted nor rejected a request.
-    pub fn is_silence(&self) -> bool {
-        matches!(self, Self::Cluster(trouble) if trouble.is_silence())
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Api(trouble) if trouble.is_unanswered())
     }
 }
 
@@ -110,7 +110,7 @@ impl Agent {
     /// Creates an agent that has not done anything yet.
     pub fn new(
         config: Config,
-        cluster: Cluster,
+        cluster: ApiServer,
         pools: Store<IpPool>,
         blocks: Store<IpBlock>,
         names: Names,
@@ -122,7 +122,7 @@ impl Agent {
         Self {
             stores: Stores::new(config.data_dir.clone()),
             events: Events::new(cluster.client.clone(), reporter),
-            wishes: Wishes::default(),
+            demand: Demand::default(),
             metrics: Metrics::default().registered(),
             contact: Contact::default(),
             namespaces: Namespaces::default(),
@@ -159,7 +159,7 @@ impl Agent {
         let registration = match self.cluster.registration(&self.config.node).await {
             Ok(registration) => registration,
             Err(trouble) => {
-                if !matches!(trouble, Trouble::Unasked { .. }) {
+                if !matches!(trouble, ApiError::NotSent { .. }) {
                     self.misses(Source::Node, &trouble);
                 }
                 return Err(trouble.into());
@@ -174,13 +174,13 @@ impl Agent {
     }
 
     /// The registration of this node; none before the API server was asked.
-    pub fn me(&self) -> Option<Me> {
-        let gone = || Me::Gone(self.config.node.as_str().into());
+    pub fn me(&self) -> Option<NodeIdentity> {
+        let gone = || NodeIdentity::Gone(self.config.node.as_str().into());
         let sight = self.sight()?;
         Some(
             sight
                 .registration
-                .map_or_else(gone, |node| Me::Registered(node.owner)),
+                .map_or_else(gone, |node| NodeIdentity::Registered(node.owner)),
         )
     }
 

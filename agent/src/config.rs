@@ -74,8 +74,8 @@ impl Config {
     }
 
     /// The shortest time between two reports of a block, for a pool with this number of blocks.
-    pub fn tell_every(&self, blocks: i64) -> Duration {
-        pace::tell_every(self.mirror, blocks)
+    pub fn report_interval(&self, blocks: i64) -> Duration {
+        pace::report_interval(self.mirror, blocks)
     }
 
     /// How often this node's registration is read.

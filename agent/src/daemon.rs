@@ -2,17 +2,17 @@
 //! The agent process: starts and ends its tasks together.
 
 use crate::agent::Agent;
-use crate::api::IpPool;
-use crate::client::Clients;
-use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::contact::Source;
 use crate::follow::Follower;
 use crate::lock::NodeLock;
 use crate::serve::Workers;
-use crate::supervisor::{Supervisor, TaskEnded};
 use crate::worker::{Message, Worker};
-use crate::{http, links, namespaces, serve};
+use crate::{links, namespaces, serve};
+use api::IpPool;
+use api::client::Clients;
+use api::requests::ApiServer;
+use api::supervisor::{Supervisor, TaskEnded};
 use common::cni::error::causes;
 use futures::StreamExt;
 use ipam::pool::PoolName;
@@ -99,7 +99,7 @@ pub async fn run(config: Config, clients: impl Into<Clients>, stop: Cancellation
     let (agent, workers) = begin(config, clients, &supervisor);
     let socket = serve::run(socket, agent.clone(), workers, supervisor.clone());
     supervisor.spawn("plugin socket", socket);
-    let http = http::run(listener, agent.clone(), supervisor.clone());
+    let http = api::http::run(listener, agent.clone(), supervisor.clone());
     supervisor.spawn("metrics and health", http);
     supervisor.spawn("links", links::run(agent, stop.clone()));
     stop.cancelled().await;
@@ -117,7 +117,7 @@ pub async fn run(config: Config, clients: impl Into<Clients>, stop: Cancellation
 /// Starts the tasks that work with the API server and the node's files, without a socket for plugins. The caller must make sure
 /// that this is the node's only agent.
 pub fn begin(config: Config, clients: impl Into<Clients>, supervisor: &Supervisor) -> (Arc<Agent>, Workers) {
-    let cluster = Cluster::new(clients);
+    let cluster = ApiServer::new(clients);
     let (pools, pool_writer) = store();
     let (follower, names, blocks) = Follower::new();
     let pool_stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
@@ -155,7 +155,7 @@ pub fn begin(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
 fn hear_pool(agent: &Agent, workers: &Workers, event: watcher::Result<Event<IpPool>>) {
     match event {
         Ok(Event::Apply(pool) | Event::InitApply(pool)) => {
-            agent.wishes.hear(&pool);
+            agent.demand.observe_pool(&pool);
             nudge(workers, PoolName::try_from(pool.name_any()).ok());
         }
         Ok(Event::InitDone) => agent.contact.read(Source::Pools),

@@ -11,10 +11,10 @@
 //! it reads again or uses a precondition (`settle`).
 
 use crate::agent::Agent;
-use crate::api::IpBlock;
-use crate::cluster::{Trouble, recall};
 use crate::contact::Source;
-use crate::object::version;
+use api::IpBlock;
+use api::convert::version_number;
+use api::requests::{ApiError, list_cached};
 use common::cni::error::causes;
 use futures::future::{Fuse, FusedFuture};
 use futures::stream::{AbortHandle, BoxStream, SelectAll, abortable};
@@ -368,19 +368,19 @@ struct All {
 }
 
 /// Lists all blocks of this node's name.
-async fn listed(agent: &Agent, before: Vec<Arc<IpBlock>>) -> Result<All, Trouble> {
+async fn listed(agent: &Agent, before: Vec<Arc<IpBlock>>) -> Result<All, ApiError> {
     let begun = Instant::now();
     let fields = format!("spec.owner.node={}", agent.config.node);
     // With at least this version, the list lacks a known block only if the block is gone.
     let newest = before
         .iter()
-        .map(|block| version(&**block))
+        .map(|block| version_number(&**block))
         .max()
         .unwrap_or_default();
     Ok(All {
         begun,
         before,
-        blocks: recall(&agent.cluster.blocks, &fields, newest).await?,
+        blocks: list_cached(&agent.cluster.blocks, &fields, newest).await?,
     })
 }
 

@@ -4,12 +4,6 @@
 //! Invariant: a node allocates addresses of a block only while the block's object names the node as owner, or while no other node
 //! can have been given the block since the object did.
 
-// Crate `api` has the modules that agent and controller share. They are re-exported under the same names.
-pub use ::api;
-pub use ::api::{
-    client, cluster, grid, ground, http, listing, object, patience, recorder, sticky, supervisor, wishes,
-};
-
 pub mod agent;
 pub mod config;
 pub mod contact;

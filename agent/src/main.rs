@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program `rdmanet-agent`: flags and subcommands.
 
-use agent::client;
 use agent::config::Config;
 use agent::daemon;
 use agent::install::{self, Install, Uninstall};
+use api::client;
 use api::process;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};

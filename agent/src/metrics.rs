@@ -4,7 +4,7 @@
 //! Invariant: names follow Prometheus' conventions: `rdmanet_`, base units (seconds), `_total` on counters only. Labels have few
 //! values: pools, links of the node, verbs, codes; no name that a tenant chooses.
 
-use api::requests::{Durations, OfVerb, REQUESTS, durations};
+use api::request_metrics::{Durations, OfVerb, REQUESTS, durations};
 use ipam::agent::{Reply, Verb};
 use ipam::pool::PoolName;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};

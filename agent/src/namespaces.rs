@@ -8,9 +8,9 @@
 //! lag. A pod is rejected only after a GET of its own namespace (`worker::ask`).
 
 use crate::agent::Agent;
-use crate::api::IpPool;
-use crate::cluster::Trouble;
-use crate::patience::{self, Impatience};
+use api::IpPool;
+use api::patience::{self, Impatience};
+use api::requests::ApiError;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::{PartialObjectMeta, Selector, SelectorExt};
@@ -99,8 +99,8 @@ impl Namespaces {
     /// The names of the namespaces that `selector` selects, in order. Waits for the first list.
     ///
     /// # Errors
-    /// [`Trouble::Unanswered`], if the namespaces cannot be listed in time; [`Trouble::Unasked`].
-    pub async fn selected(&self, selector: &Selector) -> Result<Vec<String>, Trouble> {
+    /// [`ApiError::NoResponse`], if the namespaces cannot be listed in time; [`ApiError::NotSent`].
+    pub async fn selected(&self, selector: &Selector) -> Result<Vec<String>, ApiError> {
         self.0
             .send_if_modified(|state| !std::mem::replace(&mut state.wanted, true));
         let mut state = self.0.subscribe();
@@ -114,10 +114,10 @@ impl Namespaces {
             Err(Impatience::GivenUp(after)) => {
                 let why = self.0.borrow().why.clone();
                 let why = why.unwrap_or_else(|| format!("nothing within {:.1} s", after.as_secs_f64()));
-                Err(Trouble::Unanswered { what, why })
+                Err(ApiError::NoResponse { what, why })
             }
             // The sender is part of the agent, so there is one.
-            Err(Impatience::Unasked) | Ok(Err(_)) => Err(Trouble::Unasked { what }),
+            Err(Impatience::Unasked) | Ok(Err(_)) => Err(ApiError::NotSent { what }),
         }
     }
 

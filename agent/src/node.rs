@@ -3,7 +3,7 @@
 //!
 //! Invariant: `pool.json` is written under the store's lock, based on the content that was read under the same lock.
 
-use block::{Held, Mode, Use};
+use block::{LocalBlock, Mode, Usage};
 use common::cni::{Code, Error};
 use ipam::clock::{Clock, KernelClock};
 use ipam::config::Place;
@@ -27,7 +27,7 @@ pub struct Holdings {
     /// The file; none if this node has no part of the pool.
     pub file: Option<PoolFile>,
     /// The use of each requested block, in the order of the request.
-    pub usage: Vec<Use>,
+    pub usage: Vec<Usage>,
 }
 
 impl Stores {
@@ -133,7 +133,7 @@ impl Stores {
             let file = store.pool()?;
             let usage = match locked {
                 Some(locked) => usage(&locked, file.as_ref(), &blocks)?,
-                None => vec![Use::default(); blocks.len()],
+                None => vec![Usage::default(); blocks.len()],
             };
             Ok(Holdings { file, usage })
         })
@@ -166,11 +166,15 @@ impl Stores {
 ///
 /// # Errors
 /// [`Code::IO`], [`Code::STORE_CORRUPT`].
-pub fn usage(locked: &Locked<'_>, file: Option<&PoolFile>, blocks: &[IpNetwork]) -> Result<Vec<Use>, Error> {
+pub fn usage(
+    locked: &Locked<'_>,
+    file: Option<&PoolFile>,
+    blocks: &[IpNetwork],
+) -> Result<Vec<Usage>, Error> {
     let usage = locked.usage(file, blocks)?;
     Ok(usage
         .iter()
-        .map(|block| Use {
+        .map(|block| Usage {
             leased: block.taken,
             unpublished: block.taken,
             by_name: block.reserved,
@@ -180,9 +184,9 @@ pub fn usage(locked: &Locked<'_>, file: Option<&PoolFile>, blocks: &[IpNetwork])
 }
 
 /// The block `name` as the file stores it.
-pub fn held(file: Option<&PoolFile>, name: &str) -> Option<Held> {
+pub fn held(file: Option<&PoolFile>, name: &str) -> Option<LocalBlock> {
     let block = file?.blocks.iter().find(|block| block.name == name)?;
-    Some(Held {
+    Some(LocalBlock {
         epoch: block.epoch,
         mode: match block.state {
             BlockState::Active => Mode::Active,
@@ -194,7 +198,7 @@ pub fn held(file: Option<&PoolFile>, name: &str) -> Option<Held> {
 }
 
 /// The file's entry for a block.
-pub fn entry(name: &str, cidr: IpNetwork, held: Held) -> Block {
+pub fn entry(name: &str, cidr: IpNetwork, held: LocalBlock) -> Block {
     Block {
         name: name.to_owned(),
         cidr,

@@ -6,10 +6,10 @@
 
 use crate::agent::Agent;
 use crate::contact::Source;
-use crate::object::version;
-use crate::patience::QUESTION;
-use crate::supervisor::Supervisor;
 use crate::worker::{Answer, Message, Question};
+use api::convert::version_number;
+use api::patience::QUESTION;
+use api::supervisor::Supervisor;
 use common::cni::{Code, Error};
 use ipam::agent::{LIMIT, MESSAGE_MAX, Reply, Request, Verb};
 use ipam::pool::PoolName;
@@ -187,11 +187,11 @@ async fn answer(request: &Request, asked: Instant, agent: &Agent, workers: &Work
     }
     let worker = workers(&request.pool);
     let pool = agent.pools.get(&ObjectRef::new(request.pool.as_str()));
-    let told = pool.map_or(0, |pool| version(&*pool));
+    let told = pool.map_or(0, |pool| version_number(&*pool));
     let last = asked + request.within().mul_f64(WAIT);
     loop {
         // Subscribed before the request is sent, so that no end of a wish is missed.
-        let ends = agent.wishes.ends();
+        let ends = agent.demand.ended();
         let (answer, receiver) = oneshot::channel();
         let question = Question {
             request: request.clone(),

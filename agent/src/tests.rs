@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks that the tables of `docs/` list exactly what the code has.
 
-use crate::api::IpPool;
+use api::IpPool;
 use kube::CustomResourceExt;
 use std::collections::BTreeSet;
 

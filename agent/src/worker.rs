@@ -22,13 +22,13 @@ mod shared;
 mod sticky;
 
 use crate::agent::{Agent, Failure};
-use crate::api::{BlockState, IpBlock, IpPool};
-use crate::grid::Cell;
-use crate::ground::Ground;
 use crate::node::Holdings;
-use crate::object::{cell, seen, version};
-use block::Use;
-use block::owner::{Me, Wish};
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::BlockCidr;
+use api::convert::{block_record, cidr_of, version_number};
+use api::{BlockState, IpBlock, IpPool};
+use block::Usage;
+use block::owner::{Desired, NodeIdentity};
 use ipam::agent::{Reply, Request};
 use ipam::pool::{Counters, PoolName, PoolRanges};
 use ipam::range::Family;
@@ -90,7 +90,7 @@ pub struct Worker {
     /// The number of claim attempts. Each attempt goes through the blocks in an order of its own.
     attempts: u64,
     /// The block of the last claim that ended without an answer from the API server.
-    doubtful: HashMap<Family, Cell>,
+    doubtful: HashMap<Family, BlockCidr>,
     /// When the last list of all blocks found the pool full, if no claim has succeeded since.
     full_since: Option<Instant>,
     /// The request that is being answered now.
@@ -151,7 +151,7 @@ impl Noted {
 
 /// The desired state of the pool on this node.
 struct Target {
-    ground: Option<Ground>,
+    accepted: Option<AcceptedPool>,
     /// New addresses may be allocated.
     open: bool,
     counters: Counters,
@@ -159,7 +159,7 @@ struct Target {
     /// The blocks that the controller asks to be shared.
     sharing: Vec<String>,
     /// Some node finds no free address, and other nodes are about to be asked to share.
-    is_wanted: bool,
+    has_shortage: bool,
 }
 
 impl Worker {
@@ -198,36 +198,38 @@ impl Worker {
     fn target(&self) -> Result<Target, Failure> {
         let Some(pool) = self.pool_object() else {
             return Ok(Target {
-                ground: None,
+                accepted: None,
                 open: false,
                 counters: Counters::default(),
                 blocks: 0,
                 sharing: Vec::new(),
-                is_wanted: false,
+                has_shortage: false,
             });
         };
         let status = pool.status.clone().unwrap_or_default();
-        let (counters, is_wanted) = (status.counters.clone().unwrap_or_default(), status.is_wanted());
+        let (counters, has_shortage) = (status.counters.clone().unwrap_or_default(), status.has_shortage());
         let number = |n: i64| u64::try_from(n).unwrap_or_default();
-        let ground = Ground::accepted(&pool)?;
-        let selected = ground.as_ref().is_some_and(|ground| self.selects_node(ground));
-        let registered = matches!(self.agent.me(), Some(Me::Registered(_)));
+        let accepted = AcceptedPool::of(&pool)?;
+        let selected = accepted
+            .as_ref()
+            .is_some_and(|accepted| self.selects_node(accepted));
+        let registered = matches!(self.agent.me(), Some(NodeIdentity::Registered(_)));
         Ok(Target {
             open: selected && registered && pool.metadata.deletion_timestamp.is_none(),
-            ground,
+            accepted,
             counters: Counters {
                 size: number(counters.size),
                 used: number(counters.used),
                 free: number(counters.unclaimed),
             },
             blocks: counters.blocks,
-            is_wanted,
+            has_shortage,
             sharing: status.sharing,
         })
     }
 
-    fn selects_node(&self, ground: &Ground) -> bool {
-        let Some(selector) = ground.spec.node_selector.clone() else {
+    fn selects_node(&self, accepted: &AcceptedPool) -> bool {
+        let Some(selector) = accepted.spec.node_selector.clone() else {
             return true;
         };
         Selector::try_from(selector).is_ok_and(|selector| selector.matches(&self.agent.labels()))
@@ -240,7 +242,10 @@ impl Worker {
         let mut blocks: BTreeMap<String, IpBlock> =
             told.map(|block| (block.name_any(), (*block).clone())).collect();
         for (name, noted) in &self.written {
-            if blocks.get(name).is_some_and(|told| version(told) > noted.version) {
+            if blocks
+                .get(name)
+                .is_some_and(|told| version_number(told) > noted.version)
+            {
                 continue;
             }
             match &noted.block {
@@ -258,7 +263,7 @@ impl Worker {
             .blocks
             .state()
             .iter()
-            .map(|block| (block.name_any(), version(&**block)))
+            .map(|block| (block.name_any(), version_number(&**block)))
             .collect();
         self.written
             .retain(|name, noted| noted.is_news(told.get(name).copied(), noted.at.elapsed()));
@@ -273,9 +278,9 @@ impl Worker {
             .agent
             .blocks
             .get(&ObjectRef::new(name))
-            .map_or(0, |block| version(&*block));
+            .map_or(0, |block| version_number(&*block));
         let noted = Noted {
-            version: block.as_ref().map_or_else(|| told.max(before), version),
+            version: block.as_ref().map_or_else(|| told.max(before), version_number),
             block,
             at: Instant::now(),
         };
@@ -285,18 +290,18 @@ impl Worker {
     async fn holdings(
         &self,
         blocks: &BTreeMap<String, IpBlock>,
-    ) -> Result<(Holdings, BTreeMap<String, Use>), Failure> {
+    ) -> Result<(Holdings, BTreeMap<String, Usage>), Failure> {
         let file = self.file().await?;
-        let mut cells: BTreeMap<String, Cell> = blocks
+        let mut cells: BTreeMap<String, BlockCidr> = blocks
             .iter()
-            .filter_map(|(name, block)| Some((name.clone(), cell(block)?)))
+            .filter_map(|(name, block)| Some((name.clone(), cidr_of(block)?)))
             .collect();
         for block in file.iter().flat_map(|file| &file.blocks) {
-            if let Some(cell) = Cell::of(block.cidr) {
-                cells.insert(block.name.clone(), cell);
+            if let Some(cidr) = BlockCidr::of(block.cidr) {
+                cells.insert(block.name.clone(), cidr);
             }
         }
-        let cidrs = cells.values().map(|cell| cell.cidr()).collect();
+        let cidrs = cells.values().map(|cidr| cidr.network()).collect();
         let holdings = self.agent.stores.holdings(&self.pool, cidrs).await?;
         let usage = cells.into_keys().zip(holdings.usage.iter().copied()).collect();
         Ok((holdings, usage))
@@ -308,7 +313,7 @@ impl Worker {
         // This comes first because the next steps may fail.
         self.forget_told();
         let target = self.target()?;
-        if target.ground.is_none() && self.file().await?.is_none() {
+        if target.accepted.is_none() && self.file().await?.is_none() {
             self.agent.metrics.holds_nothing(&self.pool);
             return Ok(());
         }
@@ -319,7 +324,7 @@ impl Worker {
             let Err(failure) = self.do_part(part, &target, asked).await else {
                 continue;
             };
-            if failure.is_silence() {
+            if failure.is_unanswered() {
                 // The time is over. The next round begins with the part after this one.
                 self.first = part.next();
                 return Err(failure);
@@ -334,7 +339,7 @@ impl Worker {
         match part {
             Part::Settle => {
                 let settled = self.settle_all(target).await;
-                if matches!(&settled, Err(failure) if failure.is_silence()) {
+                if matches!(&settled, Err(failure) if failure.is_unanswered()) {
                     return settled;
                 }
                 if settled.is_ok() {
@@ -356,7 +361,8 @@ impl Worker {
     /// probably gone. Then the agent has seconds until the pod garbage collector deletes its Pod, and must report its pods before
     /// that.
     fn look_every(&self) -> Duration {
-        let of_me = |block: &IpBlock| self.agent.me() == Some(Me::Registered(seen(block).owner));
+        let of_me =
+            |block: &IpBlock| self.agent.me() == Some(NodeIdentity::Registered(block_record(block).owner));
         let mut orphans = self.blocks().into_values();
         if orphans.any(|block| block.spec.state == BlockState::Orphaned && of_me(&block)) {
             return self.agent.config.tick;
@@ -365,38 +371,44 @@ impl Worker {
     }
 
     /// The wish for one block.
-    fn wish_for(target: &Target, name: &str, cell: Option<Cell>, used: Use, surplus: bool) -> Wish {
+    fn wish_for(target: &Target, name: &str, cidr: Option<BlockCidr>, used: Usage, surplus: bool) -> Desired {
         // A block without a free address is not shared. `mirror` reports that it has none.
-        let spares = |ground: &Ground| mirror::free(ground, cell, used) > 0;
-        let has = |ground: &Ground| ground.has_blocks() && cell.is_some_and(|cell| ground.has(cell));
-        if !target.open || !target.ground.as_ref().is_some_and(has) {
-            Wish::Drain
+        let spares = |accepted: &AcceptedPool| mirror::free(accepted, cidr, used) > 0;
+        let has =
+            |accepted: &AcceptedPool| accepted.has_blocks() && cidr.is_some_and(|cidr| accepted.has(cidr));
+        if !target.open || !target.accepted.as_ref().is_some_and(has) {
+            Desired::Drain
         } else if target.sharing.iter().any(|asked| asked == name)
-            && target.ground.as_ref().is_some_and(spares)
+            && target.accepted.as_ref().is_some_and(spares)
         {
-            Wish::Share
+            Desired::Share
         } else if surplus {
-            Wish::Return
+            Desired::Return
         } else {
-            Wish::Keep
+            Desired::Keep
         }
     }
 
     /// The number of free addresses in the active blocks, according to the file and the store.
-    fn free_here(ground: &Ground, family: Family, holdings: &Holdings, usage: &BTreeMap<String, Use>) -> u64 {
+    fn free_here(
+        accepted: &AcceptedPool,
+        family: Family,
+        holdings: &Holdings,
+        usage: &BTreeMap<String, Usage>,
+    ) -> u64 {
         let Some(file) = &holdings.file else { return 0 };
         // The file's ranges also exclude the addresses that this node holds back.
         let Ok(ranges) = PoolRanges::new(file, Path::new("pool.json")) else {
             return 0;
         };
         let usable = ranges.usable(family);
-        let in_pool = |cell: Cell| ground.grid(family).is_some_and(|grid| grid.has(cell));
+        let in_pool = |cidr: BlockCidr| accepted.layout(family).is_some_and(|layout| layout.has(cidr));
         let active = file
             .active()
-            .filter(|block| Cell::of(block.cidr).is_some_and(in_pool));
+            .filter(|block| BlockCidr::of(block.cidr).is_some_and(in_pool));
         active
             .filter_map(|block| {
-                let all = usable.both(&[Cell::of(block.cidr)?.interval()].into_iter().collect());
+                let all = usable.both(&[BlockCidr::of(block.cidr)?.interval()].into_iter().collect());
                 let all = u64::try_from(all.count()).unwrap_or(u64::MAX);
                 let used = usage.get(&block.name).copied().unwrap_or_default();
                 Some(all.saturating_sub(used.taken()))

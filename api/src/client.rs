@@ -8,7 +8,7 @@
 pub mod proxy;
 mod tunnel;
 
-pub use tunnel::Blocked;
+pub use tunnel::ProxyError;
 
 use hyper::Uri;
 use hyper::rt::{Read, Write};
@@ -44,7 +44,7 @@ pub async fn configuration() -> Result<Config, String> {
     // a different server, so its proxy does not count.
     let in_pod = config.root_cert_file.is_some();
     let kubeconfig = Kubeconfig::read().ok().filter(|_| !in_pod);
-    let proxy = proxy::meant(kubeconfig.as_ref(), None, &config.cluster_url);
+    let proxy = proxy::select(kubeconfig.as_ref(), None, &config.cluster_url);
     config.proxy_url = proxy.map_err(|e| format!("no way to the API server: {e}"))?;
     Ok(config)
 }
@@ -99,11 +99,11 @@ pub fn new(config: Config) -> kube::Result<Client> {
             let tls = tls.https_only().enable_http1().wrap_connector(tcp);
             connecting_by(Tunnel::new(&url, tls).map_err(unusable)?, config)
         }
-        _ => Err(unusable(Blocked::unknown(&url.to_string()))),
+        _ => Err(unusable(ProxyError::unknown(&url.to_string()))),
     }
 }
 
-fn unusable(proxy: Blocked) -> kube::Error {
+fn unusable(proxy: ProxyError) -> kube::Error {
     kube::Error::Service(Box::new(proxy))
 }
 

@@ -2,9 +2,9 @@
 //! The objects of API group `rdmanet.io`, all cluster scoped, and the code about them that the agent, the controller, the
 //! command and the tests share. The manifests in `conf/crds` are generated from these types.
 //!
-//! The root module exports the types. `grid`, `ground`, `listing`, `sticky` and `object` are pure. `cluster` sends
-//! requests, each with its precondition. `client`, `http`, `process`, `recorder`, `requests` and `supervisor` serve both
-//! daemons.
+//! The root module exports the types. `block_layout`, `accepted_pool`, `listing`, `sticky` and `convert` are pure.
+//! `requests` sends requests, each with its precondition. `client`, `http`, `process`, `recorder`, `request_metrics` and
+//! `supervisor` serve both daemons.
 //!
 //! Invariant: every stored object has passed the rules beside its type, so code need not validate it again.
 //!
@@ -15,39 +15,39 @@
     reason = "KubeSchema copies each struct into a function, where nothing can reach it"
 )]
 
+pub mod accepted_pool;
 pub mod address;
+pub mod address_space;
 pub mod block;
+pub mod block_layout;
 mod cel;
 pub mod client;
-pub mod cluster;
-pub mod grid;
-pub mod ground;
+pub mod convert;
+pub mod demand;
 pub mod http;
 pub mod links;
 pub mod listing;
-pub mod object;
 pub mod pace;
 pub mod patience;
 pub mod pool;
 pub mod process;
 pub mod quarantine;
 pub mod recorder;
+pub mod request_metrics;
 pub mod requests;
 mod selector;
-pub mod space;
 pub mod sticky;
 pub mod supervisor;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod wishes;
 
 pub use self::address::{AddressState, Attachment, Holder, IpAddress, IpAddressSpec, PodRef};
+pub use self::address_space::{AddressInterval, AddressSpace, AddressSpaceSpec, PoolEntry};
 pub use self::block::{BlockState, IpBlock, IpBlockSpec, IpBlockStatus, NodeRef, Orphaned};
 pub use self::pool::{
     Allocation, BlockSize, Counters, IpPool, IpPoolSpec, IpPoolStatus, NodeRequest, Range, Route, Sticky,
     condition,
 };
-pub use self::space::{AddressSpace, AddressSpaceSpec, Listed, Stretch};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps,

@@ -4,10 +4,10 @@
 //! Invariant: two listed pools with addresses in common cut them into the same blocks, so creating the name of a block
 //! claims it for both pools. A stretch leaves the list only when no block of its pool lies in it.
 
-use crate::grid::{Cell, Grid};
-use crate::ground::Ground;
+use crate::accepted_pool::AcceptedPool;
+use crate::block_layout::{BlockCidr, BlockLayout};
 use crate::pool::Allocation;
-use crate::{AddressSpaceSpec, IpPoolSpec, Listed, Stretch};
+use crate::{AddressInterval, AddressSpaceSpec, IpPoolSpec, PoolEntry};
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};
 use ipnetwork::IpNetwork;
@@ -28,39 +28,39 @@ pub enum Listing {
     },
 }
 
-/// The entry of `ground` in its address space.
-pub fn entry(ground: &Ground) -> Listed {
+/// The entry of `accepted` in its address space.
+pub fn entry(accepted: &AcceptedPool) -> PoolEntry {
     let shift = |family| {
-        let grid = ground.grid(family).map_or(0, Grid::shift);
+        let layout = accepted.layout(family).map_or(0, BlockLayout::shift);
         // A pool without blocks creates one object for each address, which is a block of one.
-        let shift = if ground.spec.allocation == Allocation::PerAddress {
+        let shift = if accepted.spec.allocation == Allocation::PerAddress {
             0
         } else {
-            grid
+            layout
         };
         u8::try_from(shift).unwrap_or_default()
     };
-    Listed {
-        name: ground.name.to_string(),
-        uid: ground.uid.clone(),
-        generation: ground.generation,
+    PoolEntry {
+        name: accepted.name.to_string(),
+        uid: accepted.uid.clone(),
+        generation: accepted.generation,
         shift_v4: shift(Family::V4),
         shift_v6: shift(Family::V6),
-        stretches: stretches(ground),
+        stretches: stretches(accepted),
         probe: false,
         later: BTreeMap::new(),
     }
 }
 
 /// The whole subnets of the ranges.
-fn stretches(ground: &Ground) -> Vec<Stretch> {
-    let subnets = ground
+fn stretches(accepted: &AcceptedPool) -> Vec<AddressInterval> {
+    let subnets = accepted
         .spec
         .ranges
         .iter()
         .filter_map(|range| range.subnet.parse::<ipnetwork::IpNetwork>().ok());
     subnets
-        .map(|subnet| Stretch {
+        .map(|subnet| AddressInterval {
             first: subnet.network().to_string(),
             last: subnet.broadcast().to_string(),
         })
@@ -88,7 +88,7 @@ pub fn common_address(one: &IpPoolSpec, other: &IpPoolSpec) -> Option<IpAddr> {
 }
 
 /// The addresses of `family` in the entry of a pool.
-pub fn addresses(listed: &Listed, family: Family) -> IntervalSet {
+pub fn addresses(listed: &PoolEntry, family: Family) -> IntervalSet {
     let ends = listed
         .stretches
         .iter()
@@ -98,20 +98,20 @@ pub fn addresses(listed: &Listed, family: Family) -> IntervalSet {
         .collect()
 }
 
-fn shift(listed: &Listed, family: Family) -> u8 {
+fn shift(listed: &PoolEntry, family: Family) -> u8 {
     match family {
         Family::V4 => listed.shift_v4,
         Family::V6 => listed.shift_v6,
     }
 }
 
-/// The entry of `ground` in `space`.
-pub fn listed<'s>(space: &'s AddressSpaceSpec, ground: &Ground) -> Option<&'s Listed> {
+/// The entry of `accepted` in `space`.
+pub fn find_entry<'s>(space: &'s AddressSpaceSpec, accepted: &AcceptedPool) -> Option<&'s PoolEntry> {
     let mut pools = space.pools.iter();
-    pools.find(|listed| listed.name == ground.name.as_str() && listed.uid == ground.uid)
+    pools.find(|listed| listed.name == accepted.name.as_str() && listed.uid == accepted.uid)
 }
 
-impl Listed {
+impl PoolEntry {
     /// Takes over from the earlier entry of the pool what a controller wrote there.
     pub fn carry_over(&mut self, before: &Self) {
         self.later.clone_from(&before.later);
@@ -120,7 +120,7 @@ impl Listed {
 }
 
 /// Whether `pool` may be listed together with the other pools of `space`.
-pub fn judge(space: &AddressSpaceSpec, pool: &Listed) -> Listing {
+pub fn check(space: &AddressSpaceSpec, pool: &PoolEntry) -> Listing {
     let mut shared = Vec::new();
     for other in space.pools.iter().filter(|other| other.name != pool.name) {
         for family in [Family::V4, Family::V6] {
@@ -142,29 +142,35 @@ pub fn judge(space: &AddressSpaceSpec, pool: &Listed) -> Listing {
 
 /// The entry of `pool` while the blocks in `kept`, which the pool has already, still exist.
 #[must_use]
-pub fn widened(mut pool: Listed, kept: &[Cell]) -> Listed {
-    for cell in kept {
-        let family = Family::of(cell.cidr().ip());
-        let outside = [cell.interval()]
+pub fn with_intervals_of(mut pool: PoolEntry, kept: &[BlockCidr]) -> PoolEntry {
+    for cidr in kept {
+        let family = Family::of(cidr.network().ip());
+        let outside = [cidr.interval()]
             .into_iter()
             .collect::<IntervalSet>()
             .minus(&addresses(&pool, family));
-        pool.stretches.extend(outside.intervals().iter().map(|i| Stretch {
-            first: family.address(i.first).to_string(),
-            last: family.address(i.last).to_string(),
-        }));
+        pool.stretches
+            .extend(outside.intervals().iter().map(|i| AddressInterval {
+                first: family.address(i.first).to_string(),
+                last: family.address(i.last).to_string(),
+            }));
     }
     pool
 }
 
-/// Whether the space lists the pool with this block, from no newer spec than that of `ground`.
-pub fn admits(space: &AddressSpaceSpec, ground: &Ground, grid: &Grid, cell: Cell) -> bool {
-    listed(space, ground).is_some_and(|listed| {
-        listed.generation <= ground.generation
-            && u32::from(shift(listed, grid.family())) == grid.shift()
-            && grid
-                .usable(cell)
-                .minus(&addresses(listed, grid.family()))
+/// Whether the space lists the pool with this block, from no newer spec than that of `accepted`.
+pub fn admits(
+    space: &AddressSpaceSpec,
+    accepted: &AcceptedPool,
+    layout: &BlockLayout,
+    cidr: BlockCidr,
+) -> bool {
+    find_entry(space, accepted).is_some_and(|listed| {
+        listed.generation <= accepted.generation
+            && u32::from(shift(listed, layout.family())) == layout.shift()
+            && layout
+                .usable(cidr)
+                .minus(&addresses(listed, layout.family()))
                 .is_empty()
     })
 }

@@ -10,7 +10,7 @@
 //! background work.
 //!
 //! Invariant: a timed-out request is indistinguishable from one whose response was lost. It may have taken effect, may do
-//! so later, or never. After a [`crate::cluster::Trouble`], the caller continues from the state that the API server
+//! so later, or never. After a [`crate::requests::ApiError`], the caller continues from the state that the API server
 //! returns next. So a request may be abandoned at any moment. In the model in `agent/block`, a sender may abandon its
 //! request wherever it waits.
 

@@ -1,66 +1,481 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prometheus metrics about the requests of this process.
-//!
-//! Invariant: names follow Prometheus' conventions (base units, `_total` on counters alone), and labels have few values.
+//! Requests to the API server. Each has a time limit (`crate::patience`) and the precondition that makes it safe if it
+//! takes effect late.
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::Histogram;
-use std::sync::LazyLock;
-use std::time::Duration;
+mod patch;
+mod registration;
 
-/// The label of a histogram of durations.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfVerb {
-    /// In lower case, such as `get`.
-    pub verb: String,
+pub use registration::{NodeCondition, Registration, conditions, registration_state};
+
+use crate::client::Clients;
+use crate::convert::LEASES;
+use crate::patience::{self, Impatience};
+use crate::request_metrics::REQUESTS;
+use crate::{AddressSpace, AddressState, IpAddress, IpBlock, IpPool};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, VersionMatch};
+use kube::{Api, Client, Resource, ResourceExt};
+use patch::Part;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// The field manager of everything that the agent writes.
+pub const MANAGER: &str = "rdmanet-agent";
+
+/// Names on one page of a list.
+const PAGE: u32 = 500;
+
+/// Why a request has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// There is no response. The request may have taken effect, or may do so later.
+    #[error("the API server does not answer {what}: {why}")]
+    NoResponse {
+        /// The request.
+        what: String,
+        /// The cause: a timeout, an overloaded API server, or a connection error.
+        why: String,
+    },
+    /// The request was not sent, because no time was left.
+    #[error("no time was left to ask the API server: {what}")]
+    NotSent {
+        /// The request.
+        what: String,
+    },
+    /// The API server refused the request.
+    #[error("the API server refuses {what}: {why}")]
+    Rejected {
+        /// The request.
+        what: String,
+        /// The message of the API server.
+        why: String,
+    },
 }
 
-/// The labels of an error.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfError {
-    /// In lower case, such as `get`.
-    pub verb: String,
-    /// `timeout`, `overload`, `refused` or `connection`.
-    pub reason: &'static str,
+impl ApiError {
+    /// Whether the API server has not returned a result: no response, or no time left to send the request.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::NoResponse { .. } | Self::NotSent { .. })
+    }
 }
 
-/// A histogram of seconds for each verb.
-pub type Durations = Family<OfVerb, Histogram, fn() -> Histogram>;
-
-/// Upper bounds in seconds: from a millisecond to the limits of a plugin's question (4) and of a background request (30).
-const SECONDS: [f64; 12] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 4.0, 30.0,
-];
-
-/// Empty histograms.
-pub fn durations() -> Durations {
-    Family::new_with_constructor(|| Histogram::new(SECONDS))
+/// The result of a write that depends on an earlier read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteResult<T> {
+    /// The write has taken effect.
+    Applied(T),
+    /// Another write came first: the name is taken, or the object has changed or is gone.
+    Conflict,
 }
 
-/// Requests to the API server.
-pub struct Requests {
-    /// Durations of requests, timed-out ones included.
-    pub durations: Durations,
-    /// Requests without a result, by verb and reason.
-    pub errors: Family<OfError, Counter>,
+/// The API server.
+#[derive(Clone)]
+pub struct ApiServer {
+    /// The client for all requests.
+    pub client: Client,
+    /// Pools.
+    pub pools: Api<IpPool>,
+    /// Address spaces.
+    pub spaces: Api<AddressSpace>,
+    /// Blocks.
+    pub blocks: Api<IpBlock>,
+    /// Blocks, through the client for watches, which has its own connection ([`Clients::watches`]).
+    pub blocks_apart: Api<IpBlock>,
+    /// Addresses.
+    pub addresses: Api<IpAddress>,
+    /// Nodes.
+    pub nodes: Api<Node>,
+    /// Namespaces.
+    pub namespaces: Api<Namespace>,
 }
 
-/// The metrics of this process. They are global, because a request has no reference to its daemon.
-pub static REQUESTS: LazyLock<Requests> = LazyLock::new(|| Requests {
-    durations: durations(),
-    errors: Family::default(),
-});
+/// An object whose kind is known at compile time.
+pub trait Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug {}
 
-impl Requests {
-    /// Records a request and its duration. `what` begins with the verb; `error` is the reason of a failure.
-    pub(crate) fn took(&self, what: &str, time: Duration, error: Option<&'static str>) {
-        let verb = what.split(' ').next().unwrap_or_default().to_lowercase();
-        let of = OfVerb { verb: verb.clone() };
-        self.durations.get_or_create(&of).observe(time.as_secs_f64());
-        if let Some(reason) = error {
-            self.errors.get_or_create(&OfError { verb, reason }).inc();
+impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug> Object for K {}
+
+/// Describes a request about one object in the style of kubectl, such as `GET ipblocks/default-4-0a000000-26`.
+fn request<K: Object>(verb: &str, name: &str) -> String {
+    format!("{verb} {}/{name}", K::plural(&()))
+}
+
+/// The same for an object that is written. Returns the description and the name of the object.
+fn request_of<K: Object>(verb: &str, object: &K) -> (String, String) {
+    let name = object.meta().name.clone().unwrap_or_default();
+    (request::<K>(verb, &name), name)
+}
+
+async fn send<T>(
+    what: &str,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<Result<T, Box<kube::core::Status>>, ApiError> {
+    let unanswered = |why: String| ApiError::NoResponse {
+        what: what.to_owned(),
+        why,
+    };
+    // kube's client retries by itself on 429, 503 and 504. To the API server, such a request may arrive twice. The second
+    // attempt then fails: the name is taken, or the version has changed. The result is `WriteResult::Conflict`, and the caller
+    // reads the object again.
+    let begun = std::time::Instant::now();
+    let (result, error) = match patience::limited(request).await {
+        Err(Impatience::Unasked) => {
+            return Err(ApiError::NotSent {
+                what: what.to_owned(),
+            });
         }
+        Err(Impatience::GivenUp(after)) => {
+            let why = format!("nothing within {:.1} s", after.as_secs_f64());
+            (Err(unanswered(why)), Some("timeout"))
+        }
+        Ok(Ok(value)) => (Ok(Ok(value)), None),
+        // After 429 and 5xx, the request may have taken effect or not.
+        Ok(Err(kube::Error::Api(status))) if status.code == 429 || status.code >= 500 => {
+            let why = format!("{} ({})", status.message, status.code);
+            (Err(unanswered(why)), Some("overload"))
+        }
+        // Expected: a name that is taken, an object that is gone, a version that is old.
+        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => (Ok(Err(status)), None),
+        Ok(Err(kube::Error::Api(status))) => (Ok(Err(status)), Some("refused")),
+        Ok(Err(e)) => (
+            Err(unanswered(common::cni::error::causes(&e))),
+            Some("connection"),
+        ),
+    };
+    REQUESTS.took(what, begun.elapsed(), error);
+    result
+}
+
+fn refused(what: &str, status: &kube::core::Status) -> ApiError {
+    ApiError::Rejected {
+        what: what.to_owned(),
+        why: format!("{} ({})", status.message, status.code),
+    }
+}
+
+/// Delete parameters with the precondition that the object has not changed since it was read.
+fn unchanged<K: Resource>(object: &K) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: object.meta().uid.clone(),
+            resource_version: object.meta().resource_version.clone(),
+        }),
+        ..DeleteParams::default()
+    }
+}
+
+/// Reads the object of this name from the API server, past every cache. Returns `None` if there is no such object.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn get<K: Object>(api: &Api<K>, name: &str) -> Result<Option<K>, ApiError> {
+    let what = request::<K>("GET", name);
+    match send(&what, api.get(name)).await? {
+        Ok(object) => Ok(Some(object)),
+        Err(status) if status.code == 404 => Ok(None),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Creates an object. Returns [`WriteResult::Conflict`] if the name is taken.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn create<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<WriteResult<K>, ApiError> {
+    let (what, _) = request_of("CREATE", object);
+    match send(&what, api.create(&PostParams::default(), object)).await? {
+        Ok(object) => Ok(WriteResult::Applied(object)),
+        Err(status) if status.code == 409 => Ok(WriteResult::Conflict),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Changes an object, if the API server still has the version that `object` was made from. Members that this program does
+/// not know stay.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn replace<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<WriteResult<K>, ApiError> {
+    replace_part(api, object, Part::Main).await
+}
+
+/// Changes only the finalizers and annotations of an object, if the API server still has the version that `object` was
+/// made from.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn replace_metadata<K: Object + Serialize>(
+    api: &Api<K>,
+    object: &K,
+) -> Result<WriteResult<K>, ApiError> {
+    replace_part(api, object, Part::Metadata).await
+}
+
+async fn replace_part<K: Object + Serialize>(
+    api: &Api<K>,
+    object: &K,
+    part: Part,
+) -> Result<WriteResult<K>, ApiError> {
+    let verb = match part {
+        Part::Status => "PATCH status of",
+        Part::Main | Part::Metadata => "PATCH",
+    };
+    let (what, name) = request_of(verb, object);
+    let unsent = |why| ApiError::Rejected {
+        what: what.clone(),
+        why,
+    };
+    let patch = Patch::Merge(patch::of(object, part).map_err(unsent)?);
+    let params = PatchParams::default();
+    let answer = match part {
+        Part::Status => send(&what, api.patch_status(&name, &params, &patch)).await?,
+        Part::Main | Part::Metadata => send(&what, api.patch(&name, &params, &patch)).await?,
+    };
+    match answer {
+        Ok(object) => Ok(WriteResult::Applied(object)),
+        Err(status) if matches!(status.code, 404 | 409) => Ok(WriteResult::Conflict),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Deletes an object, if the API server still has the version that was read.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn delete<K: Object>(api: &Api<K>, object: &K) -> Result<WriteResult<()>, ApiError> {
+    let (what, name) = request_of("DELETE", object);
+    match send(&what, api.delete(&name, &unchanged(object))).await? {
+        Ok(_) => Ok(WriteResult::Applied(())),
+        Err(status) if matches!(status.code, 404 | 409) => Ok(WriteResult::Conflict),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Deletes a block, if the API server still has the version that was read: first its finalizer, then the block itself. A
+/// process that dies between the two leaves a block without finalizer. Its owner deletes that block in a later round.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn delete_block(api: &Api<IpBlock>, block: &IpBlock) -> Result<WriteResult<()>, ApiError> {
+    if !block.finalizers().iter().any(|name| name == LEASES) {
+        return delete(api, block).await;
+    }
+    let mut bare = block.clone();
+    bare.finalizers_mut().retain(|name| name != LEASES);
+    let WriteResult::Applied(bare) = replace(api, &bare).await? else {
+        return Ok(WriteResult::Conflict);
+    };
+    if bare.metadata.deletion_timestamp.is_some() {
+        // The API server deletes the block together with its last finalizer.
+        return Ok(WriteResult::Applied(()));
+    }
+    delete(api, &bare).await
+}
+
+/// Releases an address, if the API server still has the version that was read. An address with a holder becomes `Kept`;
+/// any other object is deleted.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn release_address(api: &Api<IpAddress>, address: &IpAddress) -> Result<WriteResult<()>, ApiError> {
+    if address.spec.holder.is_none() {
+        return delete(api, address).await;
+    }
+    let mut kept = address.clone();
+    kept.spec.state = AddressState::Kept;
+    kept.spec.attachment = None;
+    Ok(match replace(api, &kept).await? {
+        WriteResult::Applied(_) => WriteResult::Applied(()),
+        WriteResult::Conflict => WriteResult::Conflict,
+    })
+}
+
+/// Patches the status of an object, whatever its version.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn patch_status<K: Object>(
+    api: &Api<K>,
+    name: &str,
+    status: impl Serialize,
+) -> Result<WriteResult<K>, ApiError> {
+    merge_status(api, name, serde_json::json!({ "status": status })).await
+}
+
+async fn merge_status<K: Object>(
+    api: &Api<K>,
+    name: &str,
+    patch: serde_json::Value,
+) -> Result<WriteResult<K>, ApiError> {
+    let what = request::<K>("PATCH", &format!("{name}/status"));
+    let params = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    match send(&what, api.patch_status(name, &params, &Patch::Merge(patch))).await? {
+        Ok(object) => Ok(WriteResult::Applied(object)),
+        Err(e) if matches!(e.code, 404 | 409) => Ok(WriteResult::Conflict),
+        Err(e) => Err(refused(&what, &e)),
+    }
+}
+
+/// Changes members of the status of an object, if the API server still has the version that was read. Without that
+/// precondition a late report could undo a newer one.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn update_status<K: Object>(
+    api: &Api<K>,
+    object: &K,
+    status: impl Serialize,
+) -> Result<WriteResult<K>, ApiError> {
+    let name = object.meta().name.clone().unwrap_or_default();
+    let version = object.meta().resource_version.clone();
+    let patch = serde_json::json!({ "metadata": { "resourceVersion": version }, "status": status });
+    merge_status(api, &name, patch).await
+}
+
+/// Changes the status of an object, if the API server still has the version that `object` was made from. Members that
+/// this program does not know stay.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn replace_status<K: Object + Serialize>(
+    api: &Api<K>,
+    object: &K,
+) -> Result<WriteResult<K>, ApiError> {
+    replace_part(api, object, Part::Status).await
+}
+
+/// Lists all objects that `fields` selects, page by page.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn list<K: Object>(api: &Api<K>, fields: &str) -> Result<Vec<K>, ApiError> {
+    let what = match fields {
+        "" => format!("LIST {}", K::plural(&())),
+        fields => format!("LIST {} ({fields})", K::plural(&())),
+    };
+    let mut all = Vec::new();
+    let mut params = ListParams::default().fields(fields).limit(PAGE);
+    loop {
+        let page = match send(&what, api.list(&params)).await? {
+            Ok(page) => page,
+            Err(status) => return Err(refused(&what, &status)),
+        };
+        all.extend(page.items);
+        match page.metadata.continue_ {
+            Some(next) if !next.is_empty() => params.continue_token = Some(next),
+            _ => return Ok(all),
+        }
+    }
+}
+
+/// Lists all objects that `fields` selects from the API server's cache, at this `version` of the kind or newer. Version 0
+/// accepts any.
+///
+/// If many objects are being written, the API server may serve a consistent list from etcd and decode every object of the
+/// kind. It never does so for this list.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn list_cached<K: Object>(api: &Api<K>, fields: &str, version: u64) -> Result<Vec<K>, ApiError> {
+    let what = format!("LIST {} ({fields}), version {version} or later", K::plural(&()));
+    let params = ListParams::default()
+        .fields(fields)
+        .matching(VersionMatch::NotOlderThan)
+        .at(&version.to_string());
+    match send(&what, api.list(&params)).await? {
+        Ok(all) => Ok(all.items),
+        Err(status) => Err(refused(&what, &status)),
+    }
+}
+
+/// Lists the names of all objects of a kind, page by page, without their content.
+///
+/// # Errors
+/// [`ApiError`].
+pub async fn list_names<K: Object>(api: &Api<K>) -> Result<Vec<String>, ApiError> {
+    let what = format!("LIST {}, names alone", K::plural(&()));
+    let mut all = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = match send(&what, api.list_metadata(&params)).await? {
+            Ok(page) => page,
+            Err(status) => return Err(refused(&what, &status)),
+        };
+        all.extend(page.items.into_iter().filter_map(|object| object.metadata.name));
+        match page.metadata.continue_ {
+            Some(next) if !next.is_empty() => params.continue_token = Some(next),
+            _ => return Ok(all),
+        }
+    }
+}
+
+impl ApiServer {
+    /// The API server behind `clients`.
+    pub fn new(clients: impl Into<Clients>) -> Self {
+        let Clients {
+            requests: client,
+            watches,
+        } = clients.into();
+        Self {
+            blocks_apart: Api::all(watches),
+            pools: Api::all(client.clone()),
+            spaces: Api::all(client.clone()),
+            blocks: Api::all(client.clone()),
+            addresses: Api::all(client.clone()),
+            nodes: Api::all(client.clone()),
+            namespaces: Api::all(client.clone()),
+            client,
+        }
+    }
+
+    /// The current labels of the namespace `name`, or `None` if there is no such namespace.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>, ApiError> {
+        let namespace = get(&self.namespaces, name).await?;
+        Ok(namespace.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
+    }
+
+    /// Lists the address objects of the node called `node`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn addresses_of(&self, node: &str) -> Result<Vec<IpAddress>, ApiError> {
+        list(&self.addresses, &format!("spec.node.node={node}")).await
+    }
+
+    /// Lists the addresses, of all pools, whose holder is this pod or was an earlier pod of the same name.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn addresses_held_for(&self, namespace: &str, pod: &str) -> Result<Vec<IpAddress>, ApiError> {
+        let fields = format!("spec.holder.namespace={namespace},spec.holder.pod={pod}");
+        list(&self.addresses, &fields).await
+    }
+
+    /// The `StatefulSet` of this name, or `None` if there is no such object.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn stateful_set(&self, namespace: &str, name: &str) -> Result<Option<StatefulSet>, ApiError> {
+        get(
+            &Api::<StatefulSet>::namespaced(self.client.clone(), namespace),
+            name,
+        )
+        .await
+    }
+
+    /// The pod of this name, or `None` if there is no such pod.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pod(&self, namespace: &str, name: &str) -> Result<Option<Pod>, ApiError> {
+        get(&Api::<Pod>::namespaced(self.client.clone(), namespace), name).await
     }
 }

@@ -14,16 +14,16 @@ use std::time::Duration;
 
 /// What is known of the pod that the address object names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Before {
+pub enum AddressUse {
     /// No pod has the address.
-    Nobody,
+    Unused,
     /// A pod on this node has the address.
-    Here {
+    Local {
         /// The store has a lease of the address.
-        held: bool,
+        leased: bool,
     },
     /// A pod on another node has the address, or a pod on an earlier registration of this node.
-    There {
+    Remote {
         /// The named pod is the one that requests the address. One pod cannot be on two nodes, so some object is out of
         /// date.
         same_pod: bool,
@@ -38,16 +38,16 @@ pub enum Before {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// The node is registered and not lost. Its agent will report the release of the address.
-    Lives,
+    Alive,
     /// The node is not Ready: its kubelet does not report, or cannot run pods.
-    Lost,
+    NotReady,
     /// The Node object is gone, or has been registered anew.
     Gone,
 }
 
 /// Whether the address passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Handover {
     /// The address passes on.
     Pass,
     /// The address may pass on if the object stays unchanged. The caller records when it saw the object.
@@ -76,30 +76,32 @@ pub enum Wait {
 /// If the node is not Ready, a person has deleted the earlier pod by force, which states that the pod is dead. Two
 /// observations are then enough. If the Node object is gone, the garbage collector has deleted the pod, and that states
 /// nothing. Then the `quarantine` must pass, as for a block.
-pub fn verdict(before: Before, observe: Duration, quarantine: Duration) -> Verdict {
+pub fn handover(before: AddressUse, observe: Duration, quarantine: Duration) -> Handover {
     match before {
-        Before::Here { held: true } => Verdict::Wait(Wait::Sandbox),
-        Before::There { same_pod: true, .. } => Verdict::Wait(Wait::SamePod),
-        Before::There {
-            node: NodeState::Lives,
+        AddressUse::Local { leased: true } => Handover::Wait(Wait::Sandbox),
+        AddressUse::Remote { same_pod: true, .. } => Handover::Wait(Wait::SamePod),
+        AddressUse::Remote {
+            node: NodeState::Alive,
             ..
-        } => Verdict::Wait(Wait::Agent),
-        Before::There { unchanged: None, .. } => Verdict::Watch,
-        Before::There {
+        } => Handover::Wait(Wait::Agent),
+        AddressUse::Remote { unchanged: None, .. } => Handover::Watch,
+        AddressUse::Remote {
             unchanged: Some(time),
             ..
-        } if time < observe => Verdict::Wait(Wait::Observation),
-        Before::There {
+        } if time < observe => Handover::Wait(Wait::Observation),
+        AddressUse::Remote {
             node: NodeState::Gone,
             unchanged: Some(time),
             ..
-        } if time < quarantine => Verdict::Wait(Wait::Quarantine),
-        Before::Nobody | Before::Here { held: false } | Before::There { .. } => Verdict::Pass,
+        } if time < quarantine => Handover::Wait(Wait::Quarantine),
+        AddressUse::Unused | AddressUse::Local { leased: false } | AddressUse::Remote { .. } => {
+            Handover::Pass
+        }
     }
 }
 
 /// The name of the `StatefulSet` that created `pod`, if there is one.
-pub fn set_of(pod: &Pod) -> Option<&str> {
+pub fn stateful_set_of(pod: &Pod) -> Option<&str> {
     let owners = pod.metadata.owner_references.iter().flatten();
     owners
         .filter(|owner| owner.controller == Some(true) && owner.kind == "StatefulSet")
@@ -108,7 +110,11 @@ pub fn set_of(pod: &Pod) -> Option<&str> {
 }
 
 /// Reason why the reservation of `holder` can be freed, or `None` if a pod may still request the address.
-pub fn is_over(holder: &Holder, pool: Option<&IpPool>, set: Option<&StatefulSet>) -> Option<String> {
+pub fn end_of_reservation(
+    holder: &Holder,
+    pool: Option<&IpPool>,
+    set: Option<&StatefulSet>,
+) -> Option<String> {
     let Some(pool) = pool else {
         return Some("its pool is gone".to_owned());
     };

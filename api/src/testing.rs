@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
 use crate::IpPool;
-use crate::ground::Ground;
+use crate::accepted_pool::AcceptedPool;
 use common::cni::Error;
 use serde_json::{Value, json};
 
@@ -23,18 +23,18 @@ pub fn pool(name: &str, spec: &Value) -> IpPool {
 /// Such a pool in the form that nodes use.
 ///
 /// # Errors
-/// Those of [`Ground::new`].
-pub fn of(name: &str, spec: &Value) -> Result<Ground, Error> {
+/// Those of [`AcceptedPool::new`].
+pub fn accepted_pool(name: &str, spec: &Value) -> Result<AcceptedPool, Error> {
     let pool = pool(name, spec);
-    Ground::new(&pool, &pool.spec, 3)
+    AcceptedPool::new(&pool, &pool.spec, 3)
 }
 
 /// A pool of a /24 in blocks of 16.
 ///
 /// # Panics
 /// Never: the spec is valid.
-pub fn ground() -> Ground {
-    of(
+pub fn small_pool() -> AcceptedPool {
+    accepted_pool(
         "rail0",
         &json!({ "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 } }),
     )

@@ -11,8 +11,8 @@ use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::{Block, Pool, Snapshot};
 use crate::holders::{Holder, Witness, holders};
 use crate::table::wrapped;
+use api::convert::in_use;
 use api::links::reason;
-use api::object::in_use;
 use api::{AddressState, BlockState, condition};
 use ipam::range::{Family, bits};
 use kube::Client;
@@ -236,9 +236,9 @@ fn misplaced_in(snapshot: &Snapshot, pool: &Pool, holder: &Holder) -> Option<Pro
         .blocks_with(ip)
         .find(|block| block.space() == pool.space());
     let given = pool
-        .ground
+        .accepted
         .as_ref()
-        .is_ok_and(|ground| ground.ranges.range_of(ip).is_some());
+        .is_ok_and(|accepted| accepted.ranges.range_of(ip).is_some());
     match block {
         Some(block) if Some(&block.object.spec.owner.node) == holder.node.as_ref() => None,
         Some(block) if block.object.spec.state == BlockState::Shared => None,

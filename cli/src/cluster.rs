@@ -42,7 +42,7 @@ pub async fn connect(access: &Access) -> Result<Client, Failure> {
             )
         })?,
     };
-    config.proxy_url = proxy::meant(
+    config.proxy_url = proxy::select(
         kubeconfig.as_ref(),
         access.context.as_deref(),
         &config.cluster_url,

@@ -189,16 +189,16 @@ pub fn standing(snapshot: &Snapshot, ip: IpAddr) -> String {
 
 fn standing_in(snapshot: &Snapshot, pool: &Pool, ip: IpAddr) -> String {
     let name = pool.name();
-    let ground = match &pool.ground {
-        Ok(ground) => ground,
+    let accepted = match &pool.accepted {
+        Ok(accepted) => accepted,
         Err(why) => return format!("{ip} is in a subnet of pool {name}, which cannot be used: {why}"),
     };
-    match ground.ranges.place(ip) {
+    match accepted.ranges.place(ip) {
         AddressPlace::Outside => {
             format!("{ip} is in a subnet of pool {name} and outside its ranges: never given")
         }
         AddressPlace::Kept(what) => format!("{ip} is never given by pool {name}: it is {what}"),
-        _ if ground
+        _ if accepted
             .ranges
             .reserved(ipam::range::Family::of(ip))
             .contains(ipam::range::bits(ip)) =>

@@ -177,7 +177,7 @@ fn known(pool: &Pool) -> String {
             oldest.unwrap_or_default()
         );
     }
-    if let Err(why) = &pool.ground {
+    if let Err(why) = &pool.accepted {
         let _ = writeln!(text, "  wrong     {}", wrapped(why, 12, 110));
     }
     for condition in status.iter().flat_map(|status| &status.conditions) {
@@ -199,7 +199,7 @@ fn json_pool(pool: &Pool) -> Value {
         "counters": pool.object.status.as_ref().and_then(|status| status.counters.as_ref()),
         "ready": readiness(pool).0 == "True",
         "conditions": pool.object.status.as_ref().map(|status| &status.conditions),
-        "wrong": pool.ground.as_ref().err(),
+        "wrong": pool.accepted.as_ref().err(),
     })
 }
 

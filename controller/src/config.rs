@@ -55,6 +55,6 @@ impl Config {
 
     /// The minimum time between two writes of the utilization of a pool with this many blocks.
     pub fn write_interval(&self, blocks: i64) -> Duration {
-        pace::tell_every(self.mirror, blocks)
+        pace::report_interval(self.mirror, blocks)
     }
 }

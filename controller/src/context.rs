@@ -4,11 +4,11 @@
 use crate::config::Config;
 use crate::metrics::Metrics;
 use api::IpPool;
-use api::cluster::{Cluster, Trouble};
+use api::demand::Demand;
 use api::http::Health;
 use api::patience;
 use api::recorder::Events;
-use api::wishes::Wishes;
+use api::requests::{ApiError, ApiServer};
 use common::cni::Error;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Reporter};
@@ -20,11 +20,11 @@ pub struct Context {
     /// The configuration.
     pub config: Config,
     /// The API server.
-    pub cluster: Cluster,
+    pub cluster: ApiServer,
     /// All pools, from the watch.
     pub pools: Store<IpPool>,
     /// The open requests for addresses, from the watches.
-    pub wishes: Wishes,
+    pub demand: Demand,
     /// Metrics for Prometheus.
     pub metrics: Metrics,
     events: Events,
@@ -37,7 +37,7 @@ pub struct Context {
 pub enum ReconcileError {
     /// A request to the API server failed.
     #[error(transparent)]
-    Cluster(#[from] Trouble),
+    Api(#[from] ApiError),
     /// The pool is unusable.
     #[error("{0}")]
     Pool(#[from] Error),
@@ -58,14 +58,14 @@ impl Health for Context {
 
 impl Context {
     /// A controller that has not started.
-    pub fn new(config: Config, cluster: Cluster, pools: Store<IpPool>) -> Self {
+    pub fn new(config: Config, cluster: ApiServer, pools: Store<IpPool>) -> Self {
         let reporter = Reporter {
             controller: "rdmanet-controller".to_owned(),
             instance: Some(config.identity.clone()),
         };
         Self {
             events: Events::new(cluster.client.clone(), reporter),
-            wishes: Wishes::default(),
+            demand: Demand::default(),
             metrics: Metrics::default().registered(),
             is_ready: AtomicBool::new(false),
             config,

@@ -5,8 +5,8 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::leader::Leader;
 use api::client::Clients;
-use api::cluster::Cluster;
 use api::http;
+use api::requests::ApiServer;
 use api::supervisor::{Supervisor, TaskEnded};
 use common::cni::error::causes;
 use futures::StreamExt;
@@ -78,7 +78,7 @@ pub async fn run(
 
 /// Starts the tasks of a controller that use the API server, without metrics and health.
 pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Supervisor) -> Arc<Context> {
-    let cluster = Cluster::new(clients);
+    let cluster = ApiServer::new(clients);
     let stop = supervisor.stop();
     let (pools, writer) = store();
     let stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
@@ -88,7 +88,7 @@ pub fn start(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
         match event {
             Ok(Event::Apply(pool) | Event::InitApply(pool)) => {
                 watcher_context.metrics.set_pool(&pool);
-                watcher_context.wishes.hear(&pool);
+                watcher_context.demand.observe_pool(&pool);
             }
             Ok(Event::Delete(pool)) => watcher_context.metrics.remove_pool(&pool),
             Ok(Event::Init) => watcher_context.metrics.clear_pools(),

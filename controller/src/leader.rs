@@ -18,8 +18,8 @@ mod status;
 mod usage;
 
 use crate::context::{Context, ReconcileError};
-use api::cluster::list;
 use api::patience::{self, until_stopped};
+use api::requests::list;
 use api::{AddressSpace, AddressState, BlockState, IpAddress, IpBlock, IpPool, NodeRef};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
@@ -151,7 +151,7 @@ impl Leader {
         loop {
             let news = async {
                 tokio::time::sleep_until(earliest).await;
-                context.wishes.news().await;
+                context.demand.changed().await;
             };
             tokio::select! {
                 () = stop.cancelled() => return true,
@@ -175,7 +175,7 @@ impl Leader {
         let has_requests = |pool: &Arc<IpPool>| {
             let is_live = pool.metadata.deletion_timestamp.is_none();
             let status = pool.status.as_ref();
-            is_live && status.is_some_and(|status| status.asked().next().is_some())
+            is_live && status.is_some_and(|status| status.open_requests().next().is_some())
         };
         self.context
             .pools
@@ -264,7 +264,7 @@ impl Leader {
             if let Ok(Event::Apply(block)) = &event
                 && let Some(pool) = context.pools.get(&ObjectRef::new(&block.spec.pool))
             {
-                context.wishes.hear_block(block, &pool);
+                context.demand.observe_block(block, &pool);
             }
             std::future::ready(())
         }));

@@ -5,7 +5,7 @@
 //! queries take `max by (pool)`.
 
 use api::IpPool;
-use api::requests::REQUESTS;
+use api::request_metrics::REQUESTS;
 use kube::ResourceExt;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;

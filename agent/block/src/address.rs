@@ -4,14 +4,14 @@
 //! If the controller finds no Node of that name, it sets such an object to `Orphaned`. A live node sets it back to `Bound`, as
 //! often as needed. Each write makes a new version, which restarts the quarantine of the controller.
 
-use super::owner::Me;
+use super::owner::NodeIdentity;
 use super::{Owner, Phase};
 
 /// A step with one effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The object is correct; do nothing.
-    Rest,
+    None,
     /// Set the object to `Orphaned`, since the registration that it names is gone. Only an orphaned address passes to another
     /// registration.
     Orphan,
@@ -21,12 +21,12 @@ pub enum Step {
 
 /// The next step of `me`, whose store has a lease of the address, for its object. `owner`: the registration that the object
 /// names. `phase`: [`Phase::Orphaned`], or [`Phase::Active`] while the object is bound.
-pub fn keep(me: &Me, owner: &Owner, phase: Phase) -> Step {
+pub fn next(me: &NodeIdentity, owner: &Owner, phase: Phase) -> Step {
     let orphaned = phase == Phase::Orphaned;
     match me {
-        Me::Gone(_) if orphaned => Step::Bind(owner.clone()),
-        Me::Registered(me) if orphaned => Step::Bind(me.clone()),
-        Me::Registered(me) if owner != me => Step::Orphan,
-        Me::Gone(_) | Me::Registered(_) => Step::Rest,
+        NodeIdentity::Gone(_) if orphaned => Step::Bind(owner.clone()),
+        NodeIdentity::Registered(me) if orphaned => Step::Bind(me.clone()),
+        NodeIdentity::Registered(me) if owner != me => Step::Orphan,
+        NodeIdentity::Gone(_) | NodeIdentity::Registered(_) => Step::None,
     }
 }

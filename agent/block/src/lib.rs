@@ -54,7 +54,7 @@ pub enum Phase {
 
 /// A block as its object describes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Seen {
+pub struct BlockRecord {
     /// The owner; once the block is shared, the last owner.
     pub owner: Owner,
     /// The number of times that it was claimed or confirmed.
@@ -78,7 +78,7 @@ pub enum Mode {
 
 /// A block as the node's file describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Held {
+pub struct LocalBlock {
     /// The epoch of the object when the entry was written.
     pub epoch: u64,
     /// What the plugin does with it.
@@ -87,7 +87,7 @@ pub struct Held {
 
 /// The use of a block according to the node's store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Use {
+pub struct Usage {
     /// Addresses held by leases.
     pub leased: u64,
     /// The leased addresses that have no object of their own.
@@ -98,7 +98,7 @@ pub struct Use {
     pub resting: u64,
 }
 
-impl Seen {
+impl BlockRecord {
     /// The content that a claim creates.
     pub fn claimed(by: &Owner) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Seen {
 
     /// The same block in another phase.
     #[must_use]
-    pub fn turned(&self, phase: Phase) -> Self {
+    pub fn with_phase(&self, phase: Phase) -> Self {
         Self {
             phase,
             ..self.clone()
@@ -119,7 +119,7 @@ impl Seen {
 
     /// The same block owned by `owner`, with the next epoch.
     #[must_use]
-    pub fn handed_to(&self, owner: &Owner) -> Self {
+    pub fn owned_by(&self, owner: &Owner) -> Self {
         Self {
             owner: owner.clone(),
             epoch: self.epoch.saturating_add(1),
@@ -128,15 +128,15 @@ impl Seen {
     }
 
     /// The file's entry for the block with this mode.
-    pub fn held(&self, mode: Mode) -> Held {
-        Held {
+    pub fn local(&self, mode: Mode) -> LocalBlock {
+        LocalBlock {
             epoch: self.epoch,
             mode,
         }
     }
 }
 
-impl Use {
+impl Usage {
     /// The number of addresses that the node cannot allocate now, among those that it allocates by itself.
     pub fn taken(self) -> u64 {
         self.leased

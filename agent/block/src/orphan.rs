@@ -18,14 +18,14 @@
 //! Source: `pkg/controller/podgc/gc_controller.go` (`quarantineTime`) and `pkg/serviceaccount/claims.go` (`Validate`) of Kubernetes
 //! 1.37.
 
-use super::{Owner, Phase, Seen};
+use super::{BlockRecord, Owner, Phase};
 use std::time::Duration;
 
 /// The state of the node that owns a block, freshly read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeSight {
+pub struct OwnerState {
     /// The process that has read it.
-    pub judge: Judge,
+    pub decider: Decider,
     /// The registration of the Node of that name, if there is one.
     pub registered: Option<Owner>,
     /// Whether a Pod with a network of its own is bound to a node of that name.
@@ -53,58 +53,62 @@ pub struct Quarantine {
 
 /// What the judge may do with the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum OrphanAction {
     /// Leave it to its owner.
     Leave,
     /// Mark it as orphaned.
     Orphan,
     /// Remember this version and when it was seen.
-    Watch,
+    Observe,
     /// Keep it: its addresses may still be in use, and an administrator must state that the machine is off.
     Hold,
     /// Delete it, if it still has this version.
-    End,
+    Delete,
 }
 
 /// The judging process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Judge {
+pub enum Decider {
     /// The controller.
-    Keeper,
+    Controller,
     /// The node that has the owner's name now, if its file does not have the block.
     Namesake,
 }
 
-/// What the judge may do with the block `seen` at `version`, given the state of the node. `in_use`: the owner's last report had
+/// What the judge may do with the block `record` at `version`, given the state of the node. `in_use`: the owner's last report had
 /// addresses in use. A namesake ignores `in_use`, since its own store shows that no pod here has an address of the block.
 #[expect(
     clippy::too_many_arguments,
     reason = "each is a fact that is read apart from the others"
 )]
-pub fn judge(
-    seen: &Seen,
+pub fn decide(
+    record: &BlockRecord,
     in_use: bool,
     version: &str,
-    node: &NodeSight,
+    node: &OwnerState,
     watched: Option<&Watched>,
     quarantine: Quarantine,
-) -> Verdict {
-    let gone = match (&node.registered, node.judge) {
-        (None, Judge::Keeper) => !node.has_pods,
+) -> OrphanAction {
+    let gone = match (&node.registered, node.decider) {
+        (None, Decider::Controller) => !node.has_pods,
         // A node of that name exists and its file may still have the block: only that node can decide.
-        (Some(_), Judge::Keeper) | (None, Judge::Namesake) => false,
-        (Some(now), Judge::Namesake) => *now != seen.owner,
+        (Some(_), Decider::Controller) | (None, Decider::Namesake) => false,
+        (Some(now), Decider::Namesake) => *now != record.owner,
     };
-    match seen.phase {
-        Phase::Shared => Verdict::Leave,
-        Phase::Active | Phase::Draining if node.registered.as_ref() == Some(&seen.owner) => Verdict::Leave,
-        Phase::Active | Phase::Draining if node.judge == Judge::Keeper && node.registered.is_some() => {
-            Verdict::Leave
+    match record.phase {
+        Phase::Shared => OrphanAction::Leave,
+        Phase::Active | Phase::Draining if node.registered.as_ref() == Some(&record.owner) => {
+            OrphanAction::Leave
         }
-        Phase::Active | Phase::Draining => Verdict::Orphan,
-        Phase::Orphaned if !gone => Verdict::Leave,
+        Phase::Active | Phase::Draining
+            if node.decider == Decider::Controller && node.registered.is_some() =>
+        {
+            OrphanAction::Leave
+        }
+        Phase::Active | Phase::Draining => OrphanAction::Orphan,
+        Phase::Orphaned if !gone => OrphanAction::Leave,
         Phase::Orphaned => {
-            let in_use = in_use && node.judge == Judge::Keeper;
+            let in_use = in_use && node.decider == Decider::Controller;
             orphaned(
                 in_use,
                 watched.filter(|watched| watched.version == version),
@@ -115,16 +119,16 @@ pub fn judge(
 }
 
 /// What the judge may do with an orphan whose node is gone. `watched`: since when the orphan has its present version.
-fn orphaned(in_use: bool, watched: Option<&Watched>, quarantine: Quarantine) -> Verdict {
+fn orphaned(in_use: bool, watched: Option<&Watched>, quarantine: Quarantine) -> OrphanAction {
     let Some(Watched { unchanged, .. }) = watched else {
-        return Verdict::Watch;
+        return OrphanAction::Observe;
     };
     if *unchanged < quarantine.unused {
-        return Verdict::Leave;
+        return OrphanAction::Leave;
     }
     match quarantine.in_use {
-        None if in_use => Verdict::Hold,
-        Some(longer) if in_use && *unchanged < longer => Verdict::Leave,
-        _ => Verdict::End,
+        None if in_use => OrphanAction::Hold,
+        Some(longer) if in_use && *unchanged < longer => OrphanAction::Leave,
+        _ => OrphanAction::Delete,
     }
 }

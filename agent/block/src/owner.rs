@@ -4,12 +4,12 @@
 //! Each step has one effect. After it the block is read again. If a process dies between two steps, the next process reads the
 //! block and continues.
 
-use super::{Held, Mode, Owner, Phase, Seen, Use};
+use super::{BlockRecord, LocalBlock, Mode, Owner, Phase, Usage};
 use std::sync::Arc;
 
 /// The desired use of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Wish {
+pub enum Desired {
     /// Allocate its addresses.
     Keep,
     /// Allocate none; return the block once none is in use. The pool has shrunk, or does not select the node any more.
@@ -22,7 +22,7 @@ pub enum Wish {
 
 /// The node that takes the step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Me {
+pub enum NodeIdentity {
     /// A node with a Node object.
     Registered(Owner),
     /// A node of this name without a Node object: it may allocate nothing new, but keeps what is in use.
@@ -33,152 +33,164 @@ pub enum Me {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing is to be done.
-    Rest,
+    None,
     /// Replace the object's content if it has not changed since it was read. Only after success, write the block into the file
     /// according to `then`.
-    Swap {
+    Replace {
         /// The new content.
-        to: Seen,
+        to: BlockRecord,
         /// The file's entry afterwards; none leaves it unchanged.
-        then: Option<Held>,
+        then: Option<LocalBlock>,
     },
     /// Create the object. Only after success, write the block into the file.
     Claim {
         /// The content.
-        to: Seen,
+        to: BlockRecord,
         /// The file's entry afterwards.
-        then: Held,
+        then: LocalBlock,
     },
     /// Report the addresses in use, which gives the object a new version.
-    Touch,
+    Report,
     /// Write the block into the file.
-    Hold(Held),
+    WriteFile(LocalBlock),
     /// Under the store's lock, remove the block from the file, if no lease has an address of it and none of its addresses rests.
-    Withdraw,
+    RemoveIfIdle,
     /// Remove the block from the file even if it is in use: it belongs to another node, or the API server has lost it.
-    Forfeit,
+    Remove,
     /// Delete the object, if it is still the version that was read.
     Delete,
     /// Create an object for each leased address that has none.
     Publish,
 }
 
-/// The next step of `me`, which has read `seen` from the API, `held` from its file and `usage` from its store.
-pub fn next(me: &Me, seen: Option<&Seen>, held: Option<Held>, usage: Use, wish: Wish) -> Step {
-    let Some(seen) = seen else {
-        return held.map_or(Step::Rest, |held| missing(me, held, usage));
+/// The next step of `me`, which has read `record` from the API, `local` from its file and `usage` from its store.
+pub fn next(
+    me: &NodeIdentity,
+    record: Option<&BlockRecord>,
+    local: Option<LocalBlock>,
+    usage: Usage,
+    desired: Desired,
+) -> Step {
+    let Some(record) = record else {
+        return local.map_or(Step::None, |local| missing(me, local, usage));
     };
-    if seen.phase == Phase::Shared {
-        return shared(held, seen);
+    if record.phase == Phase::Shared {
+        return shared(local, record);
     }
     let me = match me {
-        Me::Registered(me) => me,
-        Me::Gone(node) => return without_node(node, seen, held, usage),
+        NodeIdentity::Registered(me) => me,
+        NodeIdentity::Gone(node) => return without_node(node, record, local, usage),
     };
-    if seen.owner == *me {
-        return mine(me, seen, held, usage, wish);
+    if record.owner == *me {
+        return owned(me, record, local, usage, desired);
     }
-    match held {
+    match local {
         // The node was registered again while it owned the block. A block passes to another registration only while it is
         // orphaned.
-        Some(held) if is_still_ours(&me.node, seen) => match seen.phase {
-            Phase::Orphaned => confirm(me, seen, held.mode),
-            _ => told(seen, Phase::Orphaned),
+        Some(local) if is_still_ours(&me.node, record) => match record.phase {
+            Phase::Orphaned => confirm(me, record, local.mode),
+            _ => change_phase(record, Phase::Orphaned),
         },
-        Some(_) => Step::Forfeit,
-        None => Step::Rest,
+        Some(_) => Step::Remove,
+        None => Step::None,
     }
 }
 
 /// The file has the block and the API server does not: an administrator deleted the object, or etcd was restored to a time before
 /// the claim. If pods have addresses of the block, the node claims it again. A CREATE that succeeds proves that no other node has
 /// it. Until then the node allocates nothing from it.
-fn missing(me: &Me, held: Held, usage: Use) -> Step {
-    match (me, held.mode) {
-        (_, Mode::Shared) => Step::Forfeit,
-        _ if usage.is_idle() => Step::Forfeit,
-        (_, Mode::Active) => Step::Hold(Held {
+fn missing(me: &NodeIdentity, local: LocalBlock, usage: Usage) -> Step {
+    match (me, local.mode) {
+        (_, Mode::Shared) => Step::Remove,
+        _ if usage.is_idle() => Step::Remove,
+        (_, Mode::Active) => Step::WriteFile(LocalBlock {
             mode: Mode::Draining,
-            ..held
+            ..local
         }),
-        (Me::Registered(me), mode) => {
-            let to = Seen::claimed(me);
-            let then = to.held(mode);
+        (NodeIdentity::Registered(me), mode) => {
+            let to = BlockRecord::claimed(me);
+            let then = to.local(mode);
             Step::Claim { to, then }
         }
-        (Me::Gone(_), _) => Step::Rest,
+        (NodeIdentity::Gone(_), _) => Step::None,
     }
 }
 
 /// Whether no other node has owned the block since it was written into the file of `node`: another owner would have put its own
 /// name there. The epoch may differ from the file's. It is greater after a swap of ours whose response was lost. It is smaller
 /// after a new claim of a block that the API server had lost, or after a restore of etcd.
-fn is_still_ours(node: &str, seen: &Seen) -> bool {
-    *seen.owner.node == *node
+fn is_still_ours(node: &str, record: &BlockRecord) -> bool {
+    *record.owner.node == *node
 }
 
 /// The next step for a block that has this node's name and UID.
-fn mine(me: &Owner, seen: &Seen, held: Option<Held>, usage: Use, wish: Wish) -> Step {
-    let Some(held) = held else {
+fn owned(
+    me: &Owner,
+    record: &BlockRecord,
+    local: Option<LocalBlock>,
+    usage: Usage,
+    desired: Desired,
+) -> Step {
+    let Some(local) = local else {
         // Our claim whose response was lost, or our return that was interrupted. A DELETE of ours may still be in flight, hence
         // the swap.
-        return match wish {
-            Wish::Keep | Wish::Share => confirm(me, seen, Mode::Active),
-            Wish::Drain | Wish::Return if usage.is_idle() => Step::Delete,
-            Wish::Drain | Wish::Return => confirm(me, seen, Mode::Draining),
+        return match desired {
+            Desired::Keep | Desired::Share => confirm(me, record, Mode::Active),
+            Desired::Drain | Desired::Return if usage.is_idle() => Step::Delete,
+            Desired::Drain | Desired::Return => confirm(me, record, Mode::Draining),
         };
     };
-    if held.epoch != seen.epoch || seen.phase == Phase::Orphaned {
-        return confirm(me, seen, held.mode);
+    if local.epoch != record.epoch || record.phase == Phase::Orphaned {
+        return confirm(me, record, local.mode);
     }
-    match (wish, held.mode) {
+    match (desired, local.mode) {
         (_, Mode::Sharing) if usage.unpublished > 0 => Step::Publish,
-        (_, Mode::Sharing) if usage.resting > 0 => Step::Rest,
-        (_, Mode::Sharing | Mode::Shared) => Step::Swap {
-            to: seen.turned(Phase::Shared),
-            then: Some(seen.held(Mode::Shared)),
+        (_, Mode::Sharing) if usage.resting > 0 => Step::None,
+        (_, Mode::Sharing | Mode::Shared) => Step::Replace {
+            to: record.with_phase(Phase::Shared),
+            then: Some(record.local(Mode::Shared)),
         },
-        (Wish::Share, _) => Step::Hold(seen.held(Mode::Sharing)),
-        (Wish::Return | Wish::Drain, _) if usage.is_idle() => Step::Withdraw,
-        (Wish::Keep | Wish::Return, Mode::Draining) => Step::Hold(seen.held(Mode::Active)),
-        (Wish::Drain, Mode::Active) => Step::Hold(seen.held(Mode::Draining)),
-        (Wish::Drain, Mode::Draining) => told(seen, Phase::Draining),
-        (Wish::Keep | Wish::Return, Mode::Active) => told(seen, Phase::Active),
+        (Desired::Share, _) => Step::WriteFile(record.local(Mode::Sharing)),
+        (Desired::Return | Desired::Drain, _) if usage.is_idle() => Step::RemoveIfIdle,
+        (Desired::Keep | Desired::Return, Mode::Draining) => Step::WriteFile(record.local(Mode::Active)),
+        (Desired::Drain, Mode::Active) => Step::WriteFile(record.local(Mode::Draining)),
+        (Desired::Drain, Mode::Draining) => change_phase(record, Phase::Draining),
+        (Desired::Keep | Desired::Return, Mode::Active) => change_phase(record, Phase::Active),
     }
 }
 
 /// Swaps the block to the same node. After that the file may have the block.
-fn confirm(me: &Owner, seen: &Seen, mode: Mode) -> Step {
-    let to = seen.handed_to(me);
-    let then = Some(to.held(mode));
-    Step::Swap { to, then }
+fn confirm(me: &Owner, record: &BlockRecord, mode: Mode) -> Step {
+    let to = record.owned_by(me);
+    let then = Some(to.local(mode));
+    Step::Replace { to, then }
 }
 
 /// Changes the object to the phase that the file already has.
-fn told(seen: &Seen, phase: Phase) -> Step {
-    if seen.phase == phase {
-        return Step::Rest;
+fn change_phase(record: &BlockRecord, phase: Phase) -> Step {
+    if record.phase == phase {
+        return Step::None;
     }
-    Step::Swap {
-        to: seen.turned(phase),
+    Step::Replace {
+        to: record.with_phase(phase),
         then: None,
     }
 }
 
-fn shared(held: Option<Held>, seen: &Seen) -> Step {
-    match held {
-        Some(held) if held.mode != Mode::Shared => Step::Hold(seen.held(Mode::Shared)),
-        _ => Step::Rest,
+fn shared(local: Option<LocalBlock>, record: &BlockRecord) -> Step {
+    match local {
+        Some(local) if local.mode != Mode::Shared => Step::WriteFile(record.local(Mode::Shared)),
+        _ => Step::None,
     }
 }
 
 /// Our Node is gone, so the controller may orphan the block and delete it after the quarantine. While pods of this node have
 /// addresses of it, each report restarts that quarantine.
-fn without_node(node: &str, seen: &Seen, held: Option<Held>, usage: Use) -> Step {
-    match held {
-        Some(_) if !is_still_ours(node, seen) => Step::Forfeit,
-        Some(held) if held.mode == Mode::Active => Step::Hold(seen.held(Mode::Draining)),
-        Some(_) if !usage.is_idle() => Step::Touch,
-        _ => Step::Rest,
+fn without_node(node: &str, record: &BlockRecord, local: Option<LocalBlock>, usage: Usage) -> Step {
+    match local {
+        Some(_) if !is_still_ours(node, record) => Step::Remove,
+        Some(local) if local.mode == Mode::Active => Step::WriteFile(record.local(Mode::Draining)),
+        Some(_) if !usage.is_idle() => Step::Report,
+        _ => Step::None,
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::api::{BlockState, IpBlockSpec, NodeRef};
+use api::{BlockState, IpBlockSpec, NodeRef};
 
 fn block(node: &str) -> IpBlock {
     let spec = IpBlockSpec {

@@ -9,9 +9,9 @@ use super::memory::Memory;
 use super::sight::{self, Sight};
 use super::verdict::{Judge, Verdict};
 use crate::agent::{Agent, Failure};
-use crate::cluster::{NodeCondition, Trouble};
 pub use api::links::{kind, reason};
-use block::owner::Me;
+use api::requests::{ApiError, NodeCondition};
+use block::owner::NodeIdentity;
 use common::rdma::Sysfs;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -143,7 +143,7 @@ impl Teller {
         agent.look_at_node(agent.config.confirm_every()).await?;
         self.asked = true;
         let wanted = wanted(&agent.config.links, verdict, told().is_some());
-        if agent.me().is_none_or(|me| matches!(me, Me::Gone(_))) || told() == wanted {
+        if agent.me().is_none_or(|me| matches!(me, NodeIdentity::Gone(_))) || told() == wanted {
             return Ok(false);
         }
         agent.tell_node(kind::LINKS_READY, wanted.clone()).await?;
@@ -172,7 +172,7 @@ impl Teller {
             self.complaint = Some(complaint);
         }
         let most = match failure {
-            Failure::Cluster(Trouble::Refused { .. }) => REFUSED,
+            Failure::Api(ApiError::Rejected { .. }) => REFUSED,
             _ => UNANSWERED,
         };
         let doubled = every.saturating_mul(1 << self.failures.min(10));

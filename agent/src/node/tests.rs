@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::ground::Writer;
-use api::testing::ground;
+use api::accepted_pool::Writer;
+use api::testing::small_pool;
 use ipam::store::Identity;
 use std::ffi::OsString;
 use std::io;
@@ -76,7 +76,7 @@ fn file(blocks: &[&str]) -> PoolFile {
         boot_id: KernelClock.boot_id().unwrap(),
         quarantine: Duration::from_secs(600),
     };
-    let held = Held {
+    let held = LocalBlock {
         epoch: 1,
         mode: Mode::Active,
     };
@@ -85,7 +85,7 @@ fn file(blocks: &[&str]) -> PoolFile {
             .iter()
             .map(|cidr| entry(&format!("block-{cidr}"), cidr.parse().unwrap(), held))
             .collect(),
-        ..ground().file(&writer, None, ipam::pool::Counters::default())
+        ..small_pool().file(&writer, None, ipam::pool::Counters::default())
     }
 }
 

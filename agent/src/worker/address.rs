@@ -7,12 +7,12 @@
 use super::claim::{Claimed, Wanted};
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpAddressSpec, IpBlock, PodRef};
-use crate::cluster::{Written, create, get, let_go, swap};
-use crate::grid::{Cell, address_name};
-use crate::ground::Ground;
-use crate::object::{now, reference, renewed};
-use block::owner::Me;
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::{BlockCidr, address_name};
+use api::convert::{node_ref, now, renewed};
+use api::requests::{WriteResult, create, get, release_address, replace};
+use api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpAddressSpec, IpBlock, PodRef};
+use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::agent::{AskedBy, Pod, Reply, Request};
 use ipam::range::{Family, bits};
@@ -52,16 +52,16 @@ impl Worker {
     pub(super) async fn serve_allocate(
         &mut self,
         target: &Target,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         request: &Request,
     ) -> Result<Reply, Error> {
         self.suspects.wrote();
         let mut given = Vec::new();
-        let done = self.allocate_all(target, ground, request, &mut given).await;
+        let done = self.allocate_all(target, accepted, request, &mut given).await;
         if !matches!(done, Ok(Reply::Addresses { .. })) {
             // All or nothing. An object that cannot be deleted now is found later, since no lease has it.
             for address in &given {
-                let _ = let_go(&self.agent.cluster.addresses, address).await;
+                let _ = release_address(&self.agent.cluster.addresses, address).await;
             }
         }
         done
@@ -70,7 +70,7 @@ impl Worker {
     async fn allocate_all(
         &mut self,
         target: &Target,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         request: &Request,
         given: &mut Vec<IpAddress>,
     ) -> Result<Reply, Error> {
@@ -86,26 +86,26 @@ impl Worker {
             holder: None,
         };
         for ip in &request.ips {
-            if let Some(reply) = self.by_block(target, ground, *ip).await? {
+            if let Some(reply) = self.by_block(target, accepted, *ip).await? {
                 return Ok(reply);
             }
-            given.push(self.bind(ground, *ip, &claimant).await?);
+            given.push(self.bind(accepted, *ip, &claimant).await?);
         }
         if !request.families.is_empty() {
-            self.identify(ground, &mut claimant).await?;
+            self.identify(accepted, &mut claimant).await?;
         }
         for family in &request.families {
             if claimant.holder.is_some() {
-                given.push(self.bind_kept(ground, *family, &claimant).await?);
-            } else if ground.has_blocks() {
-                let address = self.allocate_shared(target, ground, *family, &claimant).await?;
+                given.push(self.bind_kept(accepted, *family, &claimant).await?);
+            } else if accepted.has_blocks() {
+                let address = self.allocate_shared(target, accepted, *family, &claimant).await?;
                 let Some(address) = address else {
                     return Ok(Reply::Local);
                 };
                 given.push(address);
             } else {
-                let all = ground.ranges.usable(*family);
-                let address = self.bind_any(ground, *family, &all, &claimant).await?;
+                let all = accepted.ranges.usable(*family);
+                let address = self.bind_any(accepted, *family, &all, &claimant).await?;
                 given.push(address.ok_or_else(|| self.all_taken(&all))?);
             }
         }
@@ -121,25 +121,25 @@ impl Worker {
     async fn by_block(
         &mut self,
         target: &Target,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         ip: IpAddr,
     ) -> Result<Option<Reply>, Error> {
         let family = Family::of(ip);
-        self.require_inside(ground, ip)?;
+        self.require_inside(accepted, ip)?;
         let free = |block: &IpBlock| block.spec.state == BlockState::Shared;
-        if !ground.has_blocks() || ground.ranges.reserved(family).contains(bits(ip)) {
+        if !accepted.has_blocks() || accepted.ranges.reserved(family).contains(bits(ip)) {
             return Ok(None);
         }
-        let Some((grid, cell)) = ground
-            .grid(family)
-            .and_then(|grid| Some((grid, Cell::around(ip, grid.shift())?)))
+        let Some((layout, cidr)) = accepted
+            .layout(family)
+            .and_then(|layout| Some((layout, BlockCidr::containing(ip, layout.shift())?)))
         else {
             return Ok(None);
         };
-        let Some(Me::Registered(me)) = self.agent.me() else {
+        let Some(NodeIdentity::Registered(me)) = self.agent.me() else {
             return Ok(None);
         };
-        let name = cell.name(&ground.spec.address_space);
+        let name = cidr.name(&accepted.spec.address_space);
         for _ in 0..2 {
             let block: Option<IpBlock> = get(&self.agent.cluster.blocks, &name)
                 .await
@@ -154,11 +154,11 @@ impl Worker {
                         .claim_cell(
                             Wanted {
                                 target,
-                                ground,
-                                grid,
+                                accepted,
+                                layout,
                                 me: &me,
                             },
-                            cell,
+                            cidr,
                         )
                         .await;
                     match claimed.map_err(|e| self.unsaid(format_args!("who has the block of {ip}"), &e))? {
@@ -169,7 +169,7 @@ impl Worker {
                                 format!("pool {} has just been changed; try again", self.pool),
                             ));
                         }
-                        Claimed::Limit => return Err(self.at_limit(ground, ip)),
+                        Claimed::Limit => return Err(self.at_limit(accepted, ip)),
                         Claimed::Full => {}
                     }
                 }
@@ -182,24 +182,24 @@ impl Worker {
     }
 
     /// The error if the block of `ip` is free and this node may not claim another one.
-    fn at_limit(&self, ground: &Ground, ip: IpAddr) -> Error {
+    fn at_limit(&self, accepted: &AcceptedPool, ip: IpAddr) -> Error {
         Error::new(
             Code::EXHAUSTED,
             format!(
                 "pool {}: {ip} lies in a block that this node would have to claim, and it has as many as spec.maxBlocksPerNode allows ({}); list {ip} in spec.reserved, or raise maxBlocksPerNode",
-                self.pool, ground.spec.max_blocks_per_node
+                self.pool, accepted.spec.max_blocks_per_node
             ),
         )
     }
 
-    fn require_inside(&self, ground: &Ground, ip: IpAddr) -> Result<(), Error> {
-        if ground.ranges.range_of(ip).is_none() {
+    fn require_inside(&self, accepted: &AcceptedPool, ip: IpAddr) -> Result<(), Error> {
+        if accepted.ranges.range_of(ip).is_none() {
             return Err(Error::new(
                 Code::ADDRESS_OUTSIDE,
                 format!(
                     "{ip} lies outside every range of pool {}: {}",
                     self.pool,
-                    ground.ranges.describe()
+                    accepted.ranges.describe()
                 ),
             ));
         }
@@ -219,11 +219,11 @@ impl Worker {
     /// Creates the object that binds `ip` to the attachment.
     pub(super) async fn bind(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         ip: IpAddr,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
-        let wanted = self.object(ground, ip, claimant)?;
+        let wanted = self.object(accepted, ip, claimant)?;
         let name = wanted.metadata.name.clone().unwrap_or_default();
         let addresses = self.agent.cluster.addresses.clone();
         let made = create(&addresses, &wanted).await;
@@ -232,8 +232,8 @@ impl Worker {
             self.shared = None;
         }
         let address = match made.map_err(|e| self.unsaid_of(ip, &e.into()))? {
-            Written::Done(address) => address,
-            Written::Late => {
+            WriteResult::Applied(address) => address,
+            WriteResult::Conflict => {
                 let there = get(&addresses, &name).await;
                 let there = there.map_err(|e| self.unsaid_of(ip, &e.into()))?;
                 match there {
@@ -262,7 +262,7 @@ impl Worker {
         if let Some(view) = &mut self.shared {
             view.made(&address);
         }
-        self.given_if_noted(ground, ip, address).await
+        self.given_if_noted(accepted, ip, address).await
     }
 
     pub(super) fn unsaid_of(&self, ip: IpAddr, failure: &Failure) -> Error {
@@ -271,10 +271,10 @@ impl Worker {
 
     /// Writes a new version of a pre-existing object, so that a DELETE in flight misses its precondition.
     async fn renewed(&self, ip: IpAddr, address: IpAddress) -> Result<IpAddress, Error> {
-        let swapped = swap(&self.agent.cluster.addresses, &renewed(address)).await;
+        let swapped = replace(&self.agent.cluster.addresses, &renewed(address)).await;
         match swapped.map_err(|e| self.unsaid_of(ip, &e.into()))? {
-            Written::Done(address) => Ok(address),
-            Written::Late => Err(Error::new(
+            WriteResult::Applied(address) => Ok(address),
+            WriteResult::Conflict => Err(Error::new(
                 Code::TRY_AGAIN,
                 format!("{ip} has just been changed; try again"),
             )),
@@ -284,29 +284,29 @@ impl Worker {
     /// Returns `address`, which was just bound, if no node can allocate it by itself. Otherwise releases it.
     pub(super) async fn given_if_noted(
         &self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         ip: IpAddr,
         address: IpAddress,
     ) -> Result<IpAddress, Error> {
-        let refusal = match self.noted(ground, ip).await {
+        let refusal = match self.noted(accepted, ip).await {
             Ok(None) => return Ok(address),
             Ok(Some(why)) => Error::new(Code::TRY_AGAIN, why),
             Err(e) => self.unsaid_of(ip, &e),
         };
-        let _ = let_go(&self.agent.cluster.addresses, &address).await;
+        let _ = release_address(&self.agent.cluster.addresses, &address).await;
         Err(refusal)
     }
 
     /// The reason why `ip` may not be allocated yet, or none. It may be allocated if its block is shared, if the block's node has
     /// noted that the address is not its own to allocate, or if the block has no owner: a node that claims the block later finds
     /// the object.
-    async fn noted(&self, ground: &Ground, ip: IpAddr) -> Result<Option<String>, Failure> {
-        let Some(cell) = ground.cell_of(ip) else {
+    async fn noted(&self, accepted: &AcceptedPool, ip: IpAddr) -> Result<Option<String>, Failure> {
+        let Some(cidr) = accepted.block_of(ip) else {
             return Ok(None);
         };
-        let name = cell.name(&ground.spec.address_space);
+        let name = cidr.name(&accepted.spec.address_space);
         let block: Option<IpBlock> = get(&self.agent.cluster.blocks, &name).await?;
-        let by_name = !ground.has_blocks() || ground.ranges.reserved(Family::of(ip)).contains(bits(ip));
+        let by_name = !accepted.has_blocks() || accepted.ranges.reserved(Family::of(ip)).contains(bits(ip));
         let Some(block) = block else {
             let why = format!("block {name} of {ip} is not shared any more; try again");
             return Ok((!by_name).then_some(why));
@@ -326,38 +326,38 @@ impl Worker {
             .as_ref()
             .and_then(|status| status.observed_generation)
             .unwrap_or_default();
-        if ours && noted == ground.generation {
+        if ours && noted == accepted.generation {
             return Ok(None);
         }
-        if ours && noted > ground.generation {
+        if ours && noted > accepted.generation {
             let why = "has just been changed, and this node has not heard of it; try again";
             return Ok(Some(format!("pool {} {why}", self.pool)));
         }
         Ok(Some(format!(
             "{ip} lies in {cidr} of node {node}, whose agent has not noted yet that the address is reserved (generation {} of pool {}, it has {noted}); try again, and look after that agent if this stays",
-            ground.generation, self.pool
+            accepted.generation, self.pool
         )))
     }
 
     /// The object that binds `ip` to the claimant.
     pub(super) fn object(
         &self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         ip: IpAddr,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
-        let Some(Me::Registered(me)) = self.agent.me() else {
+        let Some(NodeIdentity::Registered(me)) = self.agent.me() else {
             return Err(Error::new(
                 Code::POOL_NOT_HERE,
                 format!("the cluster has no Node {}", self.agent.config.node),
             ));
         };
-        let block = ground.cell_of(ip).map(|cell| cell.cidr().to_string());
+        let block = accepted.block_of(ip).map(|cidr| cidr.network().to_string());
         let spec = IpAddressSpec {
             pool: self.pool.to_string(),
             address: ip.to_string(),
             block: block.unwrap_or_default(),
-            node: reference(&me),
+            node: node_ref(&me),
             state: AddressState::Bound,
             attachment: Some(claimant.attachment()),
             pod: claimant.pod_ref(),
@@ -365,7 +365,7 @@ impl Worker {
             since: Some(now()),
         };
         Ok(IpAddress::new(
-            &address_name(&ground.spec.address_space, ip),
+            &address_name(&accepted.spec.address_space, ip),
             spec,
         ))
     }

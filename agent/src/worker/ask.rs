@@ -5,9 +5,9 @@ use super::claim::{Claimed, FULL_PAUSE};
 use super::shared::Room;
 use super::{Answer, Target, Worker, mirror};
 use crate::agent::{Failure, event};
-use crate::ground::Ground;
 use crate::serve::unknown;
-use block::owner::Me;
+use api::accepted_pool::AcceptedPool;
+use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::agent::{Reply, Request, Verb};
 use ipam::range::Family;
@@ -49,25 +49,25 @@ impl Worker {
             .await
             .map_err(|e| self.unsaid("whether the cluster has this node still", &e))?;
         let target = self.target().map_err(|e| self.failed(&e))?;
-        let ground = self.require_open(&target)?;
-        self.require_namespace(&target, &ground, request).await?;
+        let accepted = self.require_open(&target)?;
+        self.require_namespace(&target, &accepted, request).await?;
         match request.verb {
-            Verb::Claim => self.serve_claim(&target, &ground, &request.families).await,
-            Verb::Allocate => self.serve_allocate(&target, &ground, request).await,
-            Verb::Status if ground.has_blocks() => self.require_room(&target, &ground).await,
+            Verb::Claim => self.serve_claim(&target, &accepted, &request.families).await,
+            Verb::Allocate => self.serve_allocate(&target, &accepted, request).await,
+            Verb::Status if accepted.has_blocks() => self.require_room(&target, &accepted).await,
             // A release needs no answer; a round handles it (`Inbox`).
             Verb::Status | Verb::Release => Ok(Reply::Done),
         }
     }
 
     /// Returns the pool, if this node may have addresses of it.
-    fn require_open(&self, target: &Target) -> Result<Ground, Error> {
+    fn require_open(&self, target: &Target) -> Result<AcceptedPool, Error> {
         let pool = &self.pool;
         let Some(object) = self.pool_object() else {
             return Err(unknown(pool));
         };
         let refused = |why: String| Err(Error::new(Code::POOL_NOT_HERE, why));
-        let Some(ground) = &target.ground else {
+        let Some(accepted) = &target.accepted else {
             return Err(Error::new(
                 Code::TRY_AGAIN,
                 format!(
@@ -80,19 +80,19 @@ impl Worker {
                 "pool {pool} is being deleted and gives no addresses any more"
             ));
         }
-        if matches!(self.agent.me(), Some(Me::Gone(_)) | None) {
+        if matches!(self.agent.me(), Some(NodeIdentity::Gone(_)) | None) {
             return refused(format!(
                 "the cluster has no Node {}, so it gets no addresses",
                 self.agent.config.node
             ));
         }
-        if !self.selects_node(ground) {
+        if !self.selects_node(accepted) {
             return refused(format!(
                 "pool {pool} is not for node {}: spec.nodeSelector does not match the node's labels",
                 self.agent.config.node
             ));
         }
-        Ok(ground.clone())
+        Ok(accepted.clone())
     }
 
     /// Rejects pods of namespaces that the pool does not select. If the pool selects the namespace and the file lacks it, brings
@@ -100,10 +100,10 @@ impl Worker {
     async fn require_namespace(
         &mut self,
         target: &Target,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         request: &Request,
     ) -> Result<(), Error> {
-        let names = self.namespaces(ground).await;
+        let names = self.namespaces(accepted).await;
         let names = names.map_err(|e| self.unsaid("which namespaces it is for", &e))?;
         let (Some(names), Some(_)) = (names, &request.attachment) else {
             return Ok(());
@@ -112,7 +112,7 @@ impl Worker {
         if let Some(namespace) = namespace {
             let listed = names.iter().any(|name| name == namespace);
             let selected = listed || {
-                let now = self.selects_now(ground, namespace).await;
+                let now = self.selects_now(accepted, namespace).await;
                 now.map_err(|e| self.unsaid("whether it is for the pod's namespace", &e))?
             };
             if selected {
@@ -141,15 +141,15 @@ impl Worker {
     async fn serve_claim(
         &mut self,
         target: &Target,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         families: &[Family],
     ) -> Result<Reply, Error> {
-        if !ground.has_blocks() {
+        if !accepted.has_blocks() {
             return Ok(Reply::Allocate { families: Vec::new() });
         }
         let mut shared = Vec::new();
         for family in families {
-            if self.make_room(target, ground, *family).await? == Room::Shared {
+            if self.make_room(target, accepted, *family).await? == Room::Shared {
                 shared.push(*family);
             }
         }
@@ -159,13 +159,13 @@ impl Worker {
         Ok(Reply::Allocate { families: shared })
     }
 
-    async fn require_room(&mut self, target: &Target, ground: &Ground) -> Result<Reply, Error> {
+    async fn require_room(&mut self, target: &Target, accepted: &AcceptedPool) -> Result<Reply, Error> {
         let (holdings, usage) = self.holdings(&self.blocks()).await.map_err(|e| self.failed(&e))?;
-        let short = ground
+        let short = accepted
             .ranges
             .families()
             .into_iter()
-            .any(|family| Self::free_here(ground, family, &holdings, &usage) == 0);
+            .any(|family| Self::free_here(accepted, family, &holdings, &usage) == 0);
         if short && self.is_full(FULL_PAUSE) {
             return Err(self.shortage(target, Claimed::Full).await);
         }
@@ -236,7 +236,7 @@ impl Worker {
     fn failed_to(&self, what: impl Display, failure: &Failure) -> Error {
         match failure {
             Failure::Node(error) => error.clone(),
-            Failure::Cluster(trouble) => Error::new(
+            Failure::Api(trouble) => Error::new(
                 Code::API_UNREACHABLE,
                 format!("pool {}: {what}: {trouble}", self.pool),
             ),

@@ -9,11 +9,11 @@
 
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::{BlockState, IpBlock};
-use crate::grid::Cell;
-use crate::object::seen;
+use api::block_layout::BlockCidr;
+use api::convert::block_record;
+use api::{BlockState, IpBlock};
 use block::Owner;
-use block::owner::Me;
+use block::owner::NodeIdentity;
 use ipam::pool::{PoolFile, PoolRanges};
 use ipam::range::{Family, bits};
 use std::net::IpAddr;
@@ -24,15 +24,15 @@ impl Worker {
     /// The entries of the file's `reserved` that must stay although the spec does not have them.
     pub(super) async fn held_back(&mut self, target: &Target) -> Result<Vec<String>, Failure> {
         let file = self.file().await?;
-        let (Some(file), Some(ground)) = (file, &target.ground) else {
+        let (Some(file), Some(accepted)) = (file, &target.accepted) else {
             return Ok(Vec::new());
         };
         let mut more = file.reserved.clone();
-        more.retain(|entry| !ground.spec.reserved.contains(entry));
+        more.retain(|entry| !accepted.spec.reserved.contains(entry));
         let recent = self
             .looked_back
             .is_some_and(|at| at.elapsed() < self.agent.config.observe);
-        if more.is_empty() || recent || !self.has_noted(ground.generation) {
+        if more.is_empty() || recent || !self.has_noted(accepted.generation) {
             return Ok(more);
         }
         let kept = PoolFile {
@@ -41,13 +41,13 @@ impl Worker {
         };
         let ranges = PoolRanges::new(&kept, Path::new("pool.json"))?;
         let mut back = Vec::new();
-        for cell in kept.blocks.iter().filter_map(|block| Cell::of(block.cidr)) {
-            let family = Family::of(cell.cidr().ip());
+        for cidr in kept.blocks.iter().filter_map(|block| BlockCidr::of(block.cidr)) {
+            let family = Family::of(cidr.network().ip());
             let kept = ranges.reserved(family);
-            if kept.both(&[cell.interval()].into_iter().collect()).is_empty() {
+            if kept.both(&[cidr.interval()].into_iter().collect()).is_empty() {
                 continue;
             }
-            let there = self.objects_in(&ground.spec.address_space, cell).await?;
+            let there = self.objects_in(&accepted.spec.address_space, cidr).await?;
             let inside = there.into_iter().filter(|ip| kept.contains(bits(*ip)));
             back.extend(inside.map(|ip: IpAddr| ip.to_string()));
         }
@@ -57,7 +57,7 @@ impl Worker {
 
     /// Whether each block of this node has `generation` as its observed generation.
     fn has_noted(&self, generation: i64) -> bool {
-        let Some(Me::Registered(me)) = self.agent.me() else {
+        let Some(NodeIdentity::Registered(me)) = self.agent.me() else {
             return false;
         };
         noted_by_all(self.blocks().values(), &me, generation)
@@ -68,7 +68,7 @@ impl Worker {
 fn noted_by_all<'a>(blocks: impl IntoIterator<Item = &'a IpBlock>, me: &Owner, generation: i64) -> bool {
     let mine = blocks
         .into_iter()
-        .filter(|block| seen(block).owner == *me && block.spec.state != BlockState::Shared);
+        .filter(|block| block_record(block).owner == *me && block.spec.state != BlockState::Shared);
     let noted = |block: &IpBlock| block.status.as_ref()?.observed_generation;
     mine.map(noted).all(|noted| noted == Some(generation))
 }

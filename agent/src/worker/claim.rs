@@ -4,16 +4,16 @@
 use super::settle::About;
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::{AddressSpace, AddressSpaceSpec, IpBlock};
-use crate::cluster::{Trouble, Written, create, get, names, remove, swap};
-use crate::grid::{Cell, Grid};
-use crate::ground::Ground;
-use crate::listing::{admits, listed};
 use crate::node::held;
-use crate::object::{changed, claim, seen};
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::{BlockCidr, BlockLayout};
+use api::convert::{block_record, new_block, with_record};
+use api::listing::{admits, find_entry};
+use api::requests::{ApiError, WriteResult, create, delete_block, get, list_names, replace};
+use api::{AddressSpace, AddressSpaceSpec, IpBlock};
 use block::claim::{Order, TRIES, seed, tries};
-use block::owner::{Me, Wish};
-use block::{Mode, Owner, Phase, Seen};
+use block::owner::{Desired, NodeIdentity};
+use block::{BlockRecord, Mode, Owner, Phase};
 use ipam::interval::IntervalSet;
 use ipam::pool::PoolFile;
 use ipam::range::Family;
@@ -40,8 +40,8 @@ pub(super) enum Claimed {
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'w> {
     pub(super) target: &'w Target,
-    pub(super) ground: &'w Ground,
-    pub(super) grid: &'w Grid,
+    pub(super) accepted: &'w AcceptedPool,
+    pub(super) layout: &'w BlockLayout,
     pub(super) me: &'w Owner,
 }
 
@@ -55,17 +55,17 @@ enum Try {
 impl Worker {
     /// Claims blocks until enough addresses are free on this node.
     pub(super) async fn claim_ahead(&mut self, target: &Target) -> Result<(), Failure> {
-        let Some(ground) = target.ground.clone().filter(Ground::has_blocks) else {
+        let Some(accepted) = target.accepted.clone().filter(AcceptedPool::has_blocks) else {
             return Ok(());
         };
-        for family in ground.ranges.families() {
+        for family in accepted.ranges.families() {
             if self.is_full(FULL_PAUSE) {
                 return Ok(());
             }
             // One block at a time, so that plugin requests are answered in between.
             let (holdings, usage) = self.holdings(&self.blocks()).await?;
-            if Self::free_here(&ground, family, &holdings, &usage) < ground.wanted(family) {
-                self.claim(target, &ground, family).await?;
+            if Self::free_here(&accepted, family, &holdings, &usage) < accepted.free_target(family) {
+                self.claim(target, &accepted, family).await?;
             }
         }
         Ok(())
@@ -75,47 +75,48 @@ impl Worker {
     pub(super) async fn claim(
         &mut self,
         target: &Target,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
     ) -> Result<Claimed, Failure> {
-        let (Some(grid), Some(Me::Registered(me))) = (ground.grid(family), self.agent.me()) else {
+        let (Some(layout), Some(NodeIdentity::Registered(me))) = (accepted.layout(family), self.agent.me())
+        else {
             return Ok(Claimed::Full);
         };
         let wanted = Wanted {
             target,
-            ground,
-            grid,
+            accepted,
+            layout,
             me: &me,
         };
-        let doubtful = self.doubtful(family, grid).await?;
-        let name = doubtful.map(|cell| cell.name(&ground.spec.address_space));
+        let doubtful = self.doubtful(family, layout).await?;
+        let name = doubtful.map(|cidr| cidr.name(&accepted.spec.address_space));
         if self.is_at_limit(wanted, name.as_deref()) {
             return Ok(Claimed::Limit);
         }
-        if let Some(cell) = doubtful {
-            match self.try_claim(wanted, cell).await? {
+        if let Some(cidr) = doubtful {
+            match self.try_claim(wanted, cidr).await? {
                 Try::Mine => return Ok(Claimed::Yes),
                 Try::Unlisted => return Ok(Claimed::Unlisted),
                 Try::Taken => {}
             }
         }
         self.attempts += 1;
-        let order = Order::new(grid.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
+        let order = Order::new(layout.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
         // If the pool was full a while ago, one list is faster than a dozen rejected CREATEs.
         let tries = if self.full_since.is_some() {
             0
         } else {
             // The number counts the blocks of all families, and nodes have about as many blocks of each.
             let claimed = u128::try_from(target.blocks).unwrap_or_default();
-            let families = ground.ranges.families().len().max(1) as u128;
+            let families = accepted.ranges.families().len().max(1) as u128;
             let all = u128::from(self.agent.known_blocks());
-            tries(grid.blocks(), claimed / families, all)
+            tries(layout.blocks(), claimed / families, all)
         };
-        for position in 0..tries.min(grid.blocks()) {
-            let Some(cell) = order.at(position).and_then(|index| grid.cell(index)) else {
+        for position in 0..tries.min(layout.blocks()) {
+            let Some(cidr) = order.at(position).and_then(|index| layout.block(index)) else {
                 continue;
             };
-            match self.try_claim(wanted, cell).await? {
+            match self.try_claim(wanted, cidr).await? {
                 Try::Mine => return Ok(Claimed::Yes),
                 Try::Unlisted => return Ok(Claimed::Unlisted),
                 Try::Taken => {}
@@ -133,21 +134,23 @@ impl Worker {
 
     /// Lists the names of all blocks, and claims one that is missing.
     async fn claim_listed(&mut self, wanted: Wanted<'_>) -> Result<Claimed, Failure> {
-        let Wanted { ground, grid, me, .. } = wanted;
-        let prefix = format!("{}-", ground.spec.address_space);
+        let Wanted {
+            accepted, layout, me, ..
+        } = wanted;
+        let prefix = format!("{}-", accepted.spec.address_space);
         let looked = Instant::now();
-        let names = names(&self.agent.cluster.blocks).await?;
+        let names = list_names(&self.agent.cluster.blocks).await?;
         self.agent.metrics.listed(&self.pool);
         let mut taken: IntervalSet = names
             .iter()
-            .filter_map(|name| Cell::named(name.strip_prefix(&prefix)?))
-            .map(Cell::interval)
+            .filter_map(|name| BlockCidr::from_name(name.strip_prefix(&prefix)?))
+            .map(BlockCidr::interval)
             .collect();
         for _ in 0..TRIES {
-            let Some(cell) = self.missing(grid, &taken, me) else {
+            let Some(cidr) = self.missing(layout, &taken, me) else {
                 break;
             };
-            match self.try_claim(wanted, cell).await? {
+            match self.try_claim(wanted, cidr).await? {
                 Try::Mine => return Ok(Claimed::Yes),
                 Try::Unlisted => return Ok(Claimed::Unlisted),
                 Try::Taken => {
@@ -155,7 +158,7 @@ impl Worker {
                         .intervals()
                         .iter()
                         .copied()
-                        .chain([cell.interval()])
+                        .chain([cidr.interval()])
                         .collect();
                 }
             }
@@ -165,16 +168,21 @@ impl Worker {
     }
 
     /// A block without an owner. Each node starts its search at a place of its own, so that many nodes do not try the same block.
-    fn missing(&self, grid: &Grid, taken: &IntervalSet, me: &Owner) -> Option<Cell> {
-        let order = Order::new(grid.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
-        let start = order.at(0).and_then(|index| grid.cell(index))?.interval().first;
-        grid.missing_from(taken, start)
-            .or_else(|| grid.first_missing(taken))
+    fn missing(&self, layout: &BlockLayout, taken: &IntervalSet, me: &Owner) -> Option<BlockCidr> {
+        let order = Order::new(layout.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
+        let start = order
+            .at(0)
+            .and_then(|index| layout.block(index))?
+            .interval()
+            .first;
+        layout
+            .first_missing_from(taken, start)
+            .or_else(|| layout.first_missing(taken))
     }
 
     /// Whether the node has as many blocks as `maxBlocksPerNode` allows, not counting the block named `but`.
     fn is_at_limit(&self, wanted: Wanted<'_>, but: Option<&str>) -> bool {
-        let limit = usize::try_from(wanted.ground.spec.max_blocks_per_node).unwrap_or_default();
+        let limit = usize::try_from(wanted.accepted.spec.max_blocks_per_node).unwrap_or_default();
         let own = self
             .blocks()
             .values()
@@ -186,11 +194,15 @@ impl Worker {
     }
 
     /// Claims this block, unless the node has as many blocks as it may have.
-    pub(super) async fn claim_cell(&mut self, wanted: Wanted<'_>, cell: Cell) -> Result<Claimed, Failure> {
-        if self.is_at_limit(wanted, Some(&cell.name(&wanted.ground.spec.address_space))) {
+    pub(super) async fn claim_cell(
+        &mut self,
+        wanted: Wanted<'_>,
+        cidr: BlockCidr,
+    ) -> Result<Claimed, Failure> {
+        if self.is_at_limit(wanted, Some(&cidr.name(&wanted.accepted.spec.address_space))) {
             return Ok(Claimed::Limit);
         }
-        Ok(match self.try_claim(wanted, cell).await? {
+        Ok(match self.try_claim(wanted, cidr).await? {
             Try::Mine => Claimed::Yes,
             Try::Taken => Claimed::Full,
             Try::Unlisted => Claimed::Unlisted,
@@ -199,58 +211,58 @@ impl Worker {
 
     /// The block of the last claim, if that claim has no answer yet. The block may already be this node's, or become so while
     /// another one is tried.
-    async fn doubtful(&mut self, family: Family, grid: &Grid) -> Result<Option<Cell>, Failure> {
-        let Some(cell) = self.doubtful.get(&family).copied() else {
+    async fn doubtful(&mut self, family: Family, layout: &BlockLayout) -> Result<Option<BlockCidr>, Failure> {
+        let Some(cidr) = self.doubtful.get(&family).copied() else {
             return Ok(None);
         };
         let file = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
-        let settled = |file: PoolFile| file.blocks.iter().any(|block| block.cidr == cell.cidr());
-        if grid.has(cell) && !file.is_some_and(settled) {
-            return Ok(Some(cell));
+        let settled = |file: PoolFile| file.blocks.iter().any(|block| block.cidr == cidr.network());
+        if layout.has(cidr) && !file.is_some_and(settled) {
+            return Ok(Some(cidr));
         }
         self.doubtful.remove(&family);
         Ok(None)
     }
 
-    async fn try_claim(&mut self, wanted: Wanted<'_>, cell: Cell) -> Result<Try, Failure> {
-        let family = wanted.grid.family();
-        self.doubtful.insert(family, cell);
-        let tried = self.try_create(wanted, cell).await;
-        if matches!(tried, Ok(_) | Err(Failure::Cluster(Trouble::Refused { .. }))) {
+    async fn try_claim(&mut self, wanted: Wanted<'_>, cidr: BlockCidr) -> Result<Try, Failure> {
+        let family = wanted.layout.family();
+        self.doubtful.insert(family, cidr);
+        let tried = self.try_create(wanted, cidr).await;
+        if matches!(tried, Ok(_) | Err(Failure::Api(ApiError::Rejected { .. }))) {
             self.doubtful.remove(&family);
         }
         tried
     }
 
-    async fn try_create(&mut self, wanted: Wanted<'_>, cell: Cell) -> Result<Try, Failure> {
+    async fn try_create(&mut self, wanted: Wanted<'_>, cidr: BlockCidr) -> Result<Try, Failure> {
         let Wanted {
-            target, ground, me, ..
+            target, accepted, me, ..
         } = wanted;
         let asked = self.agent.stores.since_boot()?;
-        let mut object = claim(&ground.spec.address_space, self.pool.as_str(), cell, me);
+        let mut object = new_block(&accepted.spec.address_space, self.pool.as_str(), cidr, me);
         object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantine.as_secs()).ok();
         let name = object.name_any();
         self.agent.metrics.tried(&self.pool);
         let created = create(&self.agent.cluster.blocks, &object).await;
-        if let Err(Trouble::Unanswered { .. }) = created {
+        if let Err(ApiError::NoResponse { .. }) = created {
             // The CREATE may have taken effect, or may still do so.
             self.agent.names.follow(&name);
         }
-        let Written::Done(block) = created? else {
-            return self.find_taken(wanted, &name, cell).await;
+        let WriteResult::Applied(block) = created? else {
+            return self.find_taken(wanted, &name, cidr).await;
         };
         self.note(&name, Some(block.clone()));
-        let space = self.space(ground).await?;
+        let space = self.space(accepted).await?;
         if !space
             .as_ref()
-            .is_some_and(|space| admits(space, ground, wanted.grid, cell))
+            .is_some_and(|space| admits(space, accepted, wanted.layout, cidr))
         {
-            remove(&self.agent.cluster.blocks, &block).await?;
+            delete_block(&self.agent.cluster.blocks, &block).await?;
             self.note(&name, None);
             return Ok(Try::Unlisted);
         }
-        let mut claimed = seen(&block);
-        let listed = space.as_ref().and_then(|space| listed(space, ground));
+        let mut claimed = block_record(&block);
+        let listed = space.as_ref().and_then(|space| find_entry(space, accepted));
         if listed.is_some_and(|listed| listed.probe) {
             match self.counted_on(&block, me).await? {
                 Some(again) => claimed = again,
@@ -259,44 +271,44 @@ impl Worker {
         }
         let about = About {
             name: &name,
-            cell: Some(cell),
+            cidr: Some(cidr),
             asked,
             target,
             anew: true,
         };
-        self.hold(about, claimed.held(Mode::Active)).await?;
-        Ok(self.claimed(&name, cell))
+        self.hold(about, claimed.local(Mode::Active)).await?;
+        Ok(self.claimed(&name, cidr))
     }
 
     /// Increments the epoch of a block that was claimed just now: the plugin probes addresses of blocks whose epoch is not the
     /// first. None if another process has changed the block.
-    async fn counted_on(&mut self, block: &IpBlock, me: &Owner) -> Result<Option<Seen>, Failure> {
-        let (name, to) = (block.name_any(), seen(block).handed_to(me));
-        let swapped = swap(
+    async fn counted_on(&mut self, block: &IpBlock, me: &Owner) -> Result<Option<BlockRecord>, Failure> {
+        let (name, to) = (block.name_any(), block_record(block).owned_by(me));
+        let swapped = replace(
             &self.agent.cluster.blocks,
-            &changed(block, &to, &self.agent.config.node),
+            &with_record(block, &to, &self.agent.config.node),
         )
         .await;
-        if let Err(Trouble::Unanswered { .. }) = swapped {
+        if let Err(ApiError::NoResponse { .. }) = swapped {
             self.agent.names.follow(&name);
         }
-        let Written::Done(after) = swapped? else {
+        let WriteResult::Applied(after) = swapped? else {
             return Ok(None);
         };
         self.note(&name, Some(after));
         Ok(Some(to))
     }
 
-    fn claimed(&mut self, name: &str, cell: Cell) -> Try {
+    fn claimed(&mut self, name: &str, cidr: BlockCidr) -> Try {
         self.full_since = None;
         self.agent.metrics.claimed(&self.pool);
-        tracing::info!(pool = %self.pool, block = name, cidr = %cell, "claimed");
+        tracing::info!(pool = %self.pool, block = name, cidr = %cidr, "claimed");
         Try::Mine
     }
 
     /// If the name of a block is taken, the block may be this node's own, from a CREATE whose response was lost. The node then
     /// takes it up as if the watch had reported it: by a swap, with the same checks as after a claim.
-    async fn find_taken(&mut self, wanted: Wanted<'_>, name: &str, cell: Cell) -> Result<Try, Failure> {
+    async fn find_taken(&mut self, wanted: Wanted<'_>, name: &str, cidr: BlockCidr) -> Result<Try, Failure> {
         let Wanted { target, me, .. } = wanted;
         let there: Option<IpBlock> = get(&self.agent.cluster.blocks, name).await?;
         let Some(block) =
@@ -304,31 +316,37 @@ impl Worker {
         else {
             return Ok(Try::Taken);
         };
-        let now = seen(&block);
+        let now = block_record(&block);
         self.note(name, Some(block));
         let mode = |file: Option<PoolFile>| held(file.as_ref(), name).map(|held| held.mode);
         let before = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
         if now.owner != *me || now.phase != Phase::Active || mode(before).is_some() {
             return Ok(Try::Taken);
         }
-        self.settle(name, Some(cell), Wish::Keep, target).await?;
+        self.settle(name, Some(cidr), Desired::Keep, target).await?;
         let after = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
         if mode(after) == Some(Mode::Active) {
-            return Ok(self.claimed(name, cell));
+            return Ok(self.claimed(name, cidr));
         }
         Ok(Try::Unlisted)
     }
 
     /// Whether the address space lists the pool with this block, read after the claim. A process that removes a pool from the
     /// list looks for blocks afterwards, so at least one of the two sees the other.
-    pub(super) async fn listed(&self, ground: &Ground, grid: &Grid, cell: Cell) -> Result<bool, Failure> {
-        let space = self.space(ground).await?;
-        Ok(space.is_some_and(|space| admits(&space, ground, grid, cell)))
+    pub(super) async fn listed(
+        &self,
+        accepted: &AcceptedPool,
+        layout: &BlockLayout,
+        cidr: BlockCidr,
+    ) -> Result<bool, Failure> {
+        let space = self.space(accepted).await?;
+        Ok(space.is_some_and(|space| admits(&space, accepted, layout, cidr)))
     }
 
     /// Reads the address space of the pool.
-    async fn space(&self, ground: &Ground) -> Result<Option<AddressSpaceSpec>, Failure> {
-        let space: Option<AddressSpace> = get(&self.agent.cluster.spaces, &ground.spec.address_space).await?;
+    async fn space(&self, accepted: &AcceptedPool) -> Result<Option<AddressSpaceSpec>, Failure> {
+        let space: Option<AddressSpace> =
+            get(&self.agent.cluster.spaces, &accepted.spec.address_space).await?;
         Ok(space.map(|space| space.spec))
     }
 }

@@ -3,9 +3,9 @@
 
 use super::{TELLING, Target, Worker};
 use crate::agent::Failure;
-use crate::ground::{Ground, Writer};
+use api::accepted_pool::{AcceptedPool, Writer};
 use block::Owner;
-use block::owner::Me;
+use block::owner::NodeIdentity;
 use ipam::pool::{Confirmed, PoolFile};
 use kube::core::{Selector, SelectorExt};
 use std::time::{Duration, Instant};
@@ -18,15 +18,16 @@ impl Worker {
 
     /// Writes the content of the file except its blocks. Removes the file if nothing of the pool is left on this node.
     pub(super) async fn write_file(&mut self, target: &Target) -> Result<(), Failure> {
-        let (Some(ground), Some(Me::Registered(owner))) = (&target.ground, self.agent.me()) else {
+        let (Some(accepted), Some(NodeIdentity::Registered(owner))) = (&target.accepted, self.agent.me())
+        else {
             return self.remove_file(target).await;
         };
         if !target.open && self.file().await?.is_none() {
             return Ok(());
         }
         let writer = self.writer(owner)?;
-        let namespaces = self.namespaces(ground).await?;
-        let mut base = ground.file(&writer, namespaces, target.counters);
+        let namespaces = self.namespaces(accepted).await?;
+        let mut base = accepted.file(&writer, namespaces, target.counters);
         base.reserved.extend(self.held_back(target).await?);
         let open = target.open;
         self.agent
@@ -90,7 +91,7 @@ impl Worker {
 
     /// Records that this node was registered at the time `asked`, so that a reboot soon after needs no agent.
     pub(super) async fn confirm(&self, asked: Duration) -> Result<(), Failure> {
-        if !matches!(self.agent.me(), Some(Me::Registered(_))) {
+        if !matches!(self.agent.me(), Some(NodeIdentity::Registered(_))) {
             return Ok(());
         }
         let every = self.agent.config.confirm_every();
@@ -110,8 +111,11 @@ impl Worker {
     }
 
     /// The namespaces that the pool selects; none if it selects all.
-    pub(super) async fn namespaces(&mut self, ground: &Ground) -> Result<Option<Vec<String>>, Failure> {
-        let Some(selector) = ground.spec.namespace_selector.clone() else {
+    pub(super) async fn namespaces(
+        &mut self,
+        accepted: &AcceptedPool,
+    ) -> Result<Option<Vec<String>>, Failure> {
+        let Some(selector) = accepted.spec.namespace_selector.clone() else {
             return Ok(None);
         };
         let Ok(selector) = Selector::try_from(selector) else {
@@ -126,8 +130,12 @@ impl Worker {
     }
 
     /// Whether the pool selects `namespace`, according to a GET: the watch may not have reported the namespace's labels yet.
-    pub(super) async fn selects_now(&mut self, ground: &Ground, namespace: &str) -> Result<bool, Failure> {
-        let Some(selector) = ground.spec.namespace_selector.clone() else {
+    pub(super) async fn selects_now(
+        &mut self,
+        accepted: &AcceptedPool,
+        namespace: &str,
+    ) -> Result<bool, Failure> {
+        let Some(selector) = accepted.spec.namespace_selector.clone() else {
             return Ok(true);
         };
         let labels = self.agent.cluster.namespace_labels(namespace).await?;

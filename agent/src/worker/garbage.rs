@@ -6,11 +6,11 @@
 
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::{AddressState, IpAddress};
-use crate::cluster::{Written, let_go};
 use crate::evidence::{Finding, Namespace, PodSight, finding};
-use crate::patience::ALONE;
-use block::owner::Me;
+use api::patience::ALONE;
+use api::requests::{WriteResult, release_address};
+use api::{AddressState, IpAddress};
+use block::owner::NodeIdentity;
 use common::cni::{Attachment, ContainerId, IfName};
 use ipam::store::{Fate, HeldLease, NetnsFile, Released};
 use kube::ResourceExt;
@@ -31,7 +31,7 @@ pub(super) struct Suspects {
     /// When this node's addresses were last listed.
     listed: Option<Instant>,
     /// The registration of this node when all address objects of its leases were last found correct.
-    kept_as: Option<Me>,
+    kept_as: Option<NodeIdentity>,
     /// When this agent last wrote an address object.
     wrote: Option<Instant>,
 }
@@ -45,9 +45,9 @@ impl Suspects {
     /// Whether there may be address objects without a lease, or objects that the controller orphaned. Only this agent creates
     /// them. So in a large cluster an agent that creates none does not list them every few seconds. What was written before this
     /// process started, or by another process, is found later.
-    fn may_be(&self, me: &Me, observe: Duration) -> bool {
+    fn may_be(&self, me: &NodeIdentity, observe: Duration) -> bool {
         let lately = |at: Option<Instant>, within| at.is_some_and(|at| at.elapsed() < within);
-        let doubted = matches!(me, Me::Gone(_)) || self.kept_as.as_ref() != Some(me);
+        let doubted = matches!(me, NodeIdentity::Gone(_)) || self.kept_as.as_ref() != Some(me);
         doubted
             || !self.addresses.is_empty()
             || lately(self.wrote, ALONE + observe * 4)
@@ -115,7 +115,7 @@ impl Worker {
         self.suspects.looked = Some(Instant::now());
         self.release_spooled().await?;
         self.collect_leases().await?;
-        if let (Some(_), Some(me)) = (&target.ground, self.agent.me())
+        if let (Some(_), Some(me)) = (&target.accepted, self.agent.me())
             && self.suspects.may_be(&me, self.agent.config.observe)
         {
             let kept = self.collect_addresses(&me).await?;
@@ -245,7 +245,7 @@ impl Worker {
                 continue;
             }
             if let Some(object) = object
-                && let_go(&self.agent.cluster.addresses, object).await? == Written::Late
+                && release_address(&self.agent.cluster.addresses, object).await? == WriteResult::Conflict
             {
                 continue;
             }
@@ -263,7 +263,7 @@ impl Worker {
 
     /// Deletes the objects of this node that no lease has: of a failed ADD, or of an earlier boot. Returns whether the other
     /// objects are correct.
-    async fn collect_addresses(&mut self, me: &Me) -> Result<bool, Failure> {
+    async fn collect_addresses(&mut self, me: &NodeIdentity) -> Result<bool, Failure> {
         let mut kept = true;
         let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
         let mut seen = HashSet::new();
@@ -312,7 +312,7 @@ impl Worker {
 
     async fn free_address(&self, address: &IpAddress, ip: IpAddr) -> Result<bool, Failure> {
         let unheld = self.end_asking(ip, address.spec.attachment.clone()).await?;
-        if unheld && let_go(&self.agent.cluster.addresses, address).await? != Written::Late {
+        if unheld && release_address(&self.agent.cluster.addresses, address).await? != WriteResult::Conflict {
             let evidence = "no lease of this node has it, twice";
             tracing::warn!(pool = %self.pool, %ip, evidence, attachment = ?address.spec.attachment, "freed an address of the cluster");
             self.agent.metrics.freed(&self.pool);
@@ -326,7 +326,7 @@ impl Worker {
     pub(super) async fn end_asking(
         &self,
         ip: IpAddr,
-        owner: Option<crate::api::Attachment>,
+        owner: Option<api::Attachment>,
     ) -> Result<bool, Failure> {
         let owner = owner.and_then(|asked| {
             Some(Attachment {

@@ -2,7 +2,7 @@
 //! Messages that a worker has received and not handled yet.
 
 use super::{Answer, Message, Question};
-use crate::patience::QUESTION;
+use api::patience::QUESTION;
 use ipam::agent::{Reply, Verb};
 use std::collections::VecDeque;
 use tokio::sync::mpsc;

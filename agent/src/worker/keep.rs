@@ -4,11 +4,11 @@
 
 use super::Worker;
 use crate::agent::Failure;
-use crate::api::{AddressState, IpAddress};
-use crate::cluster::{Written, swap};
-use crate::object::{reference, seen_address};
-use block::address::{Step, keep};
-use block::owner::Me;
+use api::convert::{address_record, node_ref};
+use api::requests::{WriteResult, replace};
+use api::{AddressState, IpAddress};
+use block::address::{Step, next};
+use block::owner::NodeIdentity;
 use kube::ResourceExt;
 
 /// Passing an object to another registration takes two steps, and one more check that nothing is left to do.
@@ -17,25 +17,25 @@ const STEPS: usize = 3;
 impl Worker {
     /// Makes the object `address` name this node, if needed. A lease of this node has the address. Returns whether the object is
     /// correct now.
-    pub(super) async fn keep(&self, me: &Me, address: &IpAddress) -> Result<bool, Failure> {
+    pub(super) async fn keep(&self, me: &NodeIdentity, address: &IpAddress) -> Result<bool, Failure> {
         let mut address = address.clone();
         for _ in 0..STEPS {
-            let seen = seen_address(&address);
-            match keep(me, &seen.owner, seen.phase) {
-                Step::Rest => return Ok(true),
+            let seen = address_record(&address);
+            match next(me, &seen.owner, seen.phase) {
+                Step::None => return Ok(true),
                 Step::Orphan => address.spec.state = AddressState::Orphaned,
                 Step::Bind(to) => {
                     address.spec.state = AddressState::Bound;
-                    address.spec.node = reference(&to);
+                    address.spec.node = node_ref(&to);
                     tracing::info!(
                         pool = %self.pool, address = address.name_any(), registration = %to,
                         "others have seen this node gone: its pod has the address still"
                     );
                 }
             }
-            match swap(&self.agent.cluster.addresses, &address).await? {
-                Written::Done(after) => address = after,
-                Written::Late => return Ok(false),
+            match replace(&self.agent.cluster.addresses, &address).await? {
+                WriteResult::Applied(after) => address = after,
+                WriteResult::Conflict => return Ok(false),
             }
         }
         Ok(false)

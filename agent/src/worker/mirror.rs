@@ -3,13 +3,13 @@
 
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::{BlockState, IpBlock, IpBlockStatus, IpPoolSpec};
-use crate::cluster::{Written, report};
-use crate::grid::Cell;
-use crate::ground::Ground;
-use crate::object::{cell, now, seen};
-use block::Use;
-use block::owner::Me;
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::BlockCidr;
+use api::convert::{block_record, cidr_of, now};
+use api::requests::{WriteResult, update_status};
+use api::{BlockState, IpBlock, IpBlockStatus, IpPoolSpec};
+use block::Usage;
+use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::range::Family;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -37,7 +37,7 @@ pub(super) struct Mirrored {
 /// The last report of a block.
 struct Told {
     at: Instant,
-    used: Use,
+    used: Usage,
     /// The generation of the pool.
     noted: i64,
     /// When this node should report the next change.
@@ -46,7 +46,7 @@ struct Told {
 
 impl Told {
     /// When `used` should be reported. None if it has not changed, or if the last report is more recent than `every`.
-    fn turn(&mut self, used: Use, every: Duration, blocks: i64, now: Instant) -> Option<Instant> {
+    fn turn(&mut self, used: Usage, every: Duration, blocks: i64, now: Instant) -> Option<Instant> {
         if self.used == used || now.duration_since(self.at) < every {
             return None;
         }
@@ -126,8 +126,8 @@ impl Worker {
     pub(super) async fn mirror(&mut self, target: &Target) -> Result<(), Failure> {
         let blocks = self.blocks();
         let (holdings, usage) = self.holdings(&blocks).await?;
-        let (Some(file), Some(ground), Some(Me::Registered(me))) =
-            (&holdings.file, &target.ground, self.agent.me())
+        let (Some(file), Some(accepted), Some(NodeIdentity::Registered(me))) =
+            (&holdings.file, &target.accepted, self.agent.me())
         else {
             if holdings.file.is_none() {
                 self.agent.metrics.holds_nothing(&self.pool);
@@ -137,18 +137,19 @@ impl Worker {
         let total: u64 = usage.values().map(|used| used.leased).sum();
         self.agent.metrics.holds(&self.pool, file.blocks.len(), total);
         let generation = file.generation;
-        let every = self.agent.config.tell_every(target.blocks);
+        let every = self.agent.config.report_interval(target.blocks);
         self.mirrored.told.retain(|name, _| blocks.contains_key(name));
-        self.mirrored.forget_unless(&ground.spec);
-        let mine = |block: &IpBlock| seen(block).owner == me && block.spec.state != BlockState::Shared;
+        self.mirrored.forget_unless(&accepted.spec);
+        let mine =
+            |block: &IpBlock| block_record(block).owner == me && block.spec.state != BlockState::Shared;
         let mut refused = None;
         for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
             let (used, at) = (usage.get(name).copied().unwrap_or_default(), Instant::now());
             match self.mirrored.told.get_mut(name) {
                 Some(told) if told.noted == generation => {
                     // The controller chooses from these reports which node should share.
-                    let is_full = |used| free(ground, cell(block), used) == 0;
-                    let misleads = target.is_wanted && is_full(used) && !is_full(told.used);
+                    let is_full = |used| free(accepted, cidr_of(block), used) == 0;
+                    let misleads = target.has_shortage && is_full(used) && !is_full(told.used);
                     let every = if misleads { Duration::ZERO } else { every };
                     let Some(turn) = told.turn(used, every, target.blocks, at) else {
                         continue;
@@ -169,10 +170,10 @@ impl Worker {
                     }
                 }
             }
-            let written = self.tell_of((name, block), used, generation, ground).await;
+            let written = self.tell_of((name, block), used, generation, accepted).await;
             if let Err(failure) = written {
                 self.mirrored.put_off(name, target.blocks, Instant::now());
-                if failure.is_silence() {
+                if failure.is_unanswered() {
                     return Err(failure);
                 }
                 refused.get_or_insert(failure);
@@ -184,20 +185,21 @@ impl Worker {
     async fn tell_of(
         &mut self,
         (name, block): (&str, &IpBlock),
-        used: Use,
+        used: Usage,
         generation: i64,
-        ground: &Ground,
+        accepted: &AcceptedPool,
     ) -> Result<(), Failure> {
-        let leases = self.leases_of(ground, cell(block)).await?;
+        let leases = self.leases_of(accepted, cidr_of(block)).await?;
         let status = IpBlockStatus {
             used: i64::try_from(used.leased).unwrap_or(i64::MAX),
-            free: free(ground, cell(block), used),
+            free: free(accepted, cidr_of(block), used),
             excluded: leases.excluded,
             oldest: leases.oldest,
             mirrored_at: Some(now()),
             observed_generation: Some(generation),
         };
-        if let Written::Done(after) = report(&self.agent.cluster.blocks, block, &status).await? {
+        if let WriteResult::Applied(after) = update_status(&self.agent.cluster.blocks, block, &status).await?
+        {
             self.note(name, Some(after));
             let told = Told {
                 at: Instant::now(),
@@ -210,16 +212,16 @@ impl Worker {
         Ok(())
     }
 
-    async fn leases_of(&self, ground: &Ground, cell: Option<Cell>) -> Result<OfBlock, Failure> {
-        let Some(cell) = cell else {
+    async fn leases_of(&self, accepted: &AcceptedPool, cidr: Option<BlockCidr>) -> Result<OfBlock, Failure> {
+        let Some(cidr) = cidr else {
             return Ok(OfBlock::default());
         };
         let leases = self.agent.stores.leases(&self.pool).await?;
         let mut of_block = OfBlock::default();
         for held in leases.held {
-            for ip in held.lease.addresses().filter(|ip| cell.cidr().contains(*ip)) {
+            for ip in held.lease.addresses().filter(|ip| cidr.network().contains(*ip)) {
                 // A reserved address does not count: it is still allocated, by name.
-                of_block.excluded += i64::from(ground.ranges.range_of(ip).is_none());
+                of_block.excluded += i64::from(accepted.ranges.range_of(ip).is_none());
                 let since = held.lease.since.parse().ok().map(Time);
                 of_block.oldest = of_block.oldest.into_iter().chain(since).min();
             }
@@ -231,14 +233,14 @@ impl Worker {
     /// that asks for the address by name gets it once the reservation is noted, unless an object is there. Returns an address
     /// whose object could not be created.
     async fn publish_reserved(&mut self, target: &Target) -> Result<Option<IpAddr>, Failure> {
-        let Some(ground) = &target.ground else {
+        let Some(accepted) = &target.accepted else {
             return Ok(None);
         };
         let mut in_the_way = None;
-        for family in ground.ranges.families() {
-            let reserved = ground.ranges.reserved(family);
+        for family in accepted.ranges.families() {
+            let reserved = accepted.ranges.reserved(family);
             if !reserved.is_empty() {
-                in_the_way = self.publish_leases(ground, &reserved).await?.or(in_the_way);
+                in_the_way = self.publish_leases(accepted, &reserved).await?.or(in_the_way);
             }
         }
         Ok(in_the_way)
@@ -258,10 +260,10 @@ impl Worker {
 }
 
 /// The number of free addresses of a block that may be allocated now.
-pub(super) fn free(ground: &Ground, cell: Option<Cell>, used: Use) -> i64 {
-    let all = cell.and_then(|cell| {
-        let grid = ground.grid(Family::of(cell.cidr().ip()))?;
-        u64::try_from(grid.usable(cell).count()).ok()
+pub(super) fn free(accepted: &AcceptedPool, cidr: Option<BlockCidr>, used: Usage) -> i64 {
+    let all = cidr.and_then(|cidr| {
+        let layout = accepted.layout(Family::of(cidr.network().ip()))?;
+        u64::try_from(layout.usable(cidr).count()).ok()
     });
     let free = all.unwrap_or_default().saturating_sub(used.taken());
     i64::try_from(free).unwrap_or(i64::MAX)

@@ -5,11 +5,11 @@
 use super::Worker;
 use super::address::Claimant;
 use crate::agent::Failure;
-use crate::api::IpAddress;
-use crate::cluster::{Written, create, swap};
-use crate::grid::Cell;
-use crate::ground::Ground;
-use crate::object::renewed;
+use api::IpAddress;
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::BlockCidr;
+use api::convert::renewed;
+use api::requests::{WriteResult, create, replace};
 use common::cni::Attachment;
 use ipam::agent::{AskedBy, Pod};
 use ipam::interval::IntervalSet;
@@ -50,7 +50,7 @@ impl Worker {
     /// be written, because another node has just created one or because the object changed since it was listed.
     pub(super) async fn publish_leases(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         within: &IntervalSet,
     ) -> Result<Option<IpAddr>, Failure> {
         self.suspects.wrote();
@@ -70,7 +70,7 @@ impl Worker {
         for some in missing.chunks(AT_ONCE) {
             let writes = some
                 .iter()
-                .map(|(ip, held)| self.publish_lease(ground, *ip, held, there.get(ip)));
+                .map(|(ip, held)| self.publish_lease(accepted, *ip, held, there.get(ip)));
             let written = futures::future::join_all(writes).await;
             let mut failure = None;
             for ((ip, held), written) in some.iter().zip(written) {
@@ -88,7 +88,7 @@ impl Worker {
     /// Creates the object of a lease, or writes a new version of `object`. Returns whether the object can be relied on.
     async fn publish_lease(
         &self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         ip: IpAddr,
         held: &HeldLease,
         object: Option<&IpAddress>,
@@ -101,12 +101,12 @@ impl Worker {
         };
         let addresses = &self.agent.cluster.addresses;
         let written = if let Some(object) = object {
-            swap(addresses, &claimed(object, &claimant)).await?
+            replace(addresses, &claimed(object, &claimant)).await?
         } else {
-            let wanted = self.object(ground, ip, &claimant).map_err(Failure::Node)?;
+            let wanted = self.object(accepted, ip, &claimant).map_err(Failure::Node)?;
             create(addresses, &wanted).await?
         };
-        Ok(matches!(written, Written::Done(_)))
+        Ok(matches!(written, WriteResult::Applied(_)))
     }
 
     /// The address objects of this node and pool.
@@ -121,8 +121,8 @@ impl Worker {
     }
 
     /// The number of leases of the block without a reliable object.
-    pub(super) async fn unpublished(&self, cell: Option<Cell>) -> Result<u64, Failure> {
-        let Some(cell) = cell else { return Ok(0) };
+    pub(super) async fn unpublished(&self, cidr: Option<BlockCidr>) -> Result<u64, Failure> {
+        let Some(cidr) = cidr else { return Ok(0) };
         let leases = self.agent.stores.leases(&self.pool).await?;
         let there = self.own_addresses().await?;
         let all = leases
@@ -130,17 +130,17 @@ impl Worker {
             .iter()
             .flat_map(|held| held.lease.addresses().map(move |ip| (ip, held)));
         Ok(all
-            .filter(|(ip, _)| cell.cidr().contains(*ip))
+            .filter(|(ip, _)| cidr.network().contains(*ip))
             .filter(|(ip, held)| !(there.contains_key(ip) && self.published.has(*ip, held)))
             .count() as u64)
     }
 
-    pub(super) async fn publish(&mut self, cell: Cell) -> Result<(), Failure> {
-        let Some(ground) = self.target()?.ground else {
+    pub(super) async fn publish(&mut self, cidr: BlockCidr) -> Result<(), Failure> {
+        let Some(accepted) = self.target()?.accepted else {
             return Ok(());
         };
         // The block is shared only when `unpublished` finds no lease without an object.
-        self.publish_leases(&ground, &[cell.interval()].into_iter().collect())
+        self.publish_leases(&accepted, &[cidr.interval()].into_iter().collect())
             .await
             .map(|_| ())
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The main loop of a worker: rounds, which run in the background, and answers, for which plugins wait.
 //!
-//! Invariant: a plugin request shortens the current round to [`crate::patience::GRACE`]. A healthy API server still answers the
+//! Invariant: a plugin request shortens the current round to [`api::patience::GRACE`]. A healthy API server still answers the
 //! requests of the round in that time.
 
 use super::inbox::{Heard, Inbox};
 use super::rhythm::{Rhythm, Round};
 use super::{Answer, Asking, Message, Question, Worker};
 use crate::agent::Failure;
-use crate::patience::{self, Hurry, QUESTION};
+use api::patience::{self, Hurry, QUESTION};
 use common::cni::{Code, Error};
 use ipam::agent::{Reply, Verb};
 use tokio::sync::mpsc;
@@ -118,7 +118,7 @@ impl Worker {
 
     /// Runs one round. If a plugin request arrives, the round ends soon, whatever the API server does, and the next round
     /// continues the work. A timed-out request is indistinguishable from one whose response was lost, so a round may end after
-    /// any step (`crate::patience`).
+    /// any step (`api::patience`).
     async fn round(&mut self, inbox: &mut Inbox, stop: &CancellationToken) -> Round {
         let after_release = inbox.begin_round();
         let hurry = Hurry::default();
@@ -141,7 +141,7 @@ impl Worker {
         };
         match done {
             Ok(()) => Round::Well,
-            Err(failure) if hurry.is_told() && failure.is_silence() => {
+            Err(failure) if hurry.is_told() && failure.is_unanswered() => {
                 tracing::debug!(pool = %self.pool, error = %failure, "a round was cut short for a plugin and continues later");
                 self.agent.metrics.cut(&self.pool);
                 Round::Cut

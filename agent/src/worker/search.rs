@@ -3,10 +3,10 @@
 
 use super::Worker;
 use super::address::Claimant;
-use crate::api::IpAddress;
-use crate::cluster::list;
-use crate::ground::Ground;
-use crate::object::ip_in;
+use api::IpAddress;
+use api::accepted_pool::AcceptedPool;
+use api::convert::ip_in;
+use api::requests::list;
 use block::claim::{Order, seed};
 use common::cni::{Code, Error};
 use ipam::interval::IntervalSet;
@@ -66,7 +66,7 @@ impl Worker {
     /// Binds any free address of `all`; none if all are taken. The seed of the claimant decides where the search begins.
     pub(super) async fn bind_any(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
         all: &IntervalSet,
         claimant: &Claimant<'_>,
@@ -74,7 +74,7 @@ impl Worker {
         if self.exhausted.is_known(family, all, Instant::now()) {
             return Ok(None);
         }
-        let found = self.search(ground, family, all, claimant).await?;
+        let found = self.search(accepted, family, all, claimant).await?;
         match &found {
             Some(_) => self.exhausted.forget(family),
             None => self.exhausted.note(family, all, Instant::now(), fastrand::f64()),
@@ -85,13 +85,13 @@ impl Worker {
     /// As [`Self::bind_any`], but ignores the results of earlier searches.
     async fn search(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
         all: &IntervalSet,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
         let some = self.some_of(all, TRIES, claimant);
-        if let Some(address) = self.bind_one(ground, family, some, claimant).await? {
+        if let Some(address) = self.bind_one(accepted, family, some, claimant).await? {
             return Ok(Some(address));
         }
         if all.is_empty() {
@@ -103,13 +103,13 @@ impl Worker {
             .map_err(|e| self.unsaid("which of its addresses nobody has", &e.into()))?;
         let taken: IntervalSet = taken
             .iter()
-            .filter_map(|address| ip_in(address, &ground.spec.address_space))
+            .filter_map(|address| ip_in(address, &accepted.spec.address_space))
             .filter(|ip| Family::of(*ip) == family)
             .map(single)
             .collect();
         let free = all.minus(&taken);
         let first = (0..TRIES.min(free.count())).filter_map(|index| nth(&free, index));
-        self.bind_one(ground, family, first.collect(), claimant).await
+        self.bind_one(accepted, family, first.collect(), claimant).await
     }
 
     /// A few addresses of `all`, in the claimant's own order.
@@ -124,13 +124,13 @@ impl Worker {
     /// Binds the first free address of these.
     pub(super) async fn bind_one(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
         numbers: Vec<u128>,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
         for number in numbers {
-            match self.bind(ground, family.address(number), claimant).await {
+            match self.bind(accepted, family.address(number), claimant).await {
                 Err(e) if e.code == Code::ADDRESS_IN_USE => {}
                 done => return done.map(Some),
             }

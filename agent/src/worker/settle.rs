@@ -3,14 +3,14 @@
 
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::IpBlock;
-use crate::cluster::{Written, create, get, remove, report, swap};
-use crate::grid::Cell;
 use crate::node::{entry, held, usage};
-use crate::object::{cell, changed, claim, in_use, now, seen};
-use block::orphan::{Judge, NodeSight, Verdict, Watched, judge};
-use block::owner::{Me, Step, Wish, next};
-use block::{Held, Mode, Seen, Use};
+use api::IpBlock;
+use api::block_layout::BlockCidr;
+use api::convert::{block_record, cidr_of, in_use, new_block, now, with_record};
+use api::requests::{WriteResult, create, delete_block, get, replace, update_status};
+use block::orphan::{Decider, OrphanAction, OwnerState, Watched, decide};
+use block::owner::{Desired, NodeIdentity, Step, next};
+use block::{BlockRecord, LocalBlock, Mode, Usage};
 use ipam::pool::PoolFile;
 use ipam::range::Family;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy)]
 pub(super) struct About<'a> {
     pub(super) name: &'a str,
-    pub(super) cell: Option<Cell>,
+    pub(super) cidr: Option<BlockCidr>,
     /// When the block was last requested, by the clock that plugins use.
     pub(super) asked: Duration,
     pub(super) target: &'a Target,
@@ -88,20 +88,23 @@ impl Worker {
                 .iter()
                 .flat_map(|file| &file.blocks)
                 .find(|block| block.name == name);
-            let cell = blocks.get(&name).and_then(cell).or_else(|| Cell::of(cidr?.cidr));
+            let cidr = blocks
+                .get(&name)
+                .and_then(cidr_of)
+                .or_else(|| BlockCidr::of(cidr?.cidr));
             let used = usage.get(&name).copied().unwrap_or_default();
             let doomed = blocks.get(&name).is_some_and(is_being_deleted);
             let wish = if doomed {
-                Wish::Drain
+                Desired::Drain
             } else {
-                Self::wish_for(target, &name, cell, used, surplus.contains(&name))
+                Self::wish_for(target, &name, cidr, used, surplus.contains(&name))
             };
-            match self.settle(&name, cell, wish, target).await {
+            match self.settle(&name, cidr, wish, target).await {
                 Ok(()) if self.proven => {}
                 Ok(()) => {
                     self.compared.insert(name);
                 }
-                Err(failure) if failure.is_silence() => {
+                Err(failure) if failure.is_unanswered() => {
                     // The next round begins with the block after this one.
                     self.cut_at = Some(name);
                     return Err(failure);
@@ -120,7 +123,7 @@ impl Worker {
         &mut self,
         target: &Target,
         file: Option<&PoolFile>,
-        usage: &BTreeMap<String, Use>,
+        usage: &BTreeMap<String, Usage>,
     ) -> BTreeSet<String> {
         let idle_now: BTreeSet<String> = usage
             .iter()
@@ -131,7 +134,7 @@ impl Worker {
         for name in idle_now {
             self.idle.entry(name).or_insert_with(Instant::now);
         }
-        let (Some(ground), Some(file)) = (&target.ground, file) else {
+        let (Some(accepted), Some(file)) = (&target.accepted, file) else {
             return BTreeSet::new();
         };
         let rested = |name: &str| {
@@ -139,23 +142,23 @@ impl Worker {
             since.is_some_and(|since| since.elapsed() >= self.agent.config.idle)
         };
         let mut surplus = BTreeSet::new();
-        for grid in &ground.grids {
+        for layout in &accepted.layouts {
             let room = |name: &str, cidr| {
-                let all = u64::try_from(grid.usable(cidr).count()).unwrap_or(u64::MAX);
+                let all = u64::try_from(layout.usable(cidr).count()).unwrap_or(u64::MAX);
                 let used = usage.get(name).copied().unwrap_or_default();
                 all.saturating_sub(used.taken())
             };
             let blocks = file
                 .active()
-                .filter_map(|block| Some((block.name.as_str(), Cell::of(block.cidr)?)))
-                .filter(|(_, cell)| grid.has(*cell))
-                .map(|(name, cell)| Spare {
+                .filter_map(|block| Some((block.name.as_str(), BlockCidr::of(block.cidr)?)))
+                .filter(|(_, cidr)| layout.has(*cidr))
+                .map(|(name, cidr)| Spare {
                     name,
-                    free: room(name, cell),
+                    free: room(name, cidr),
                     rested: rested(name),
                 })
                 .collect::<Vec<_>>();
-            let names = without(&blocks, ground.wanted(grid.family()));
+            let names = without(&blocks, accepted.free_target(layout.family()));
             surplus.extend(names.into_iter().map(str::to_owned));
         }
         surplus
@@ -165,8 +168,8 @@ impl Worker {
     pub(super) async fn settle(
         &mut self,
         name: &str,
-        cell: Option<Cell>,
-        wish: Wish,
+        cidr: Option<BlockCidr>,
+        wish: Desired,
         target: &Target,
     ) -> Result<(), Failure> {
         let mut fresh = !self.proven && !self.compared.contains(name);
@@ -180,37 +183,44 @@ impl Worker {
                 self.blocks().remove(name)
             };
             let Some(me) = self.agent.me() else { return Ok(()) };
-            let cidrs: Vec<_> = cell.map(Cell::cidr).into_iter().collect();
+            let cidrs: Vec<_> = cidr.map(BlockCidr::network).into_iter().collect();
             let holdings = self.agent.stores.holdings(&self.pool, cidrs).await?;
             let in_file = held(holdings.file.as_ref(), name);
             let mut used = holdings.usage.first().copied().unwrap_or_default();
             if in_file.is_some_and(|held| held.mode == Mode::Sharing) {
-                used.unpublished = self.unpublished(cell).await?;
+                used.unpublished = self.unpublished(cidr).await?;
             }
-            let step = next(&me, block.as_ref().map(seen).as_ref(), in_file, used, wish);
+            let step = next(
+                &me,
+                block.as_ref().map(block_record).as_ref(),
+                in_file,
+                used,
+                wish,
+            );
             // The watch may lag. Its state is good enough for doing nothing and for requests with preconditions.
-            if matches!(step, Step::Forfeit | Step::Hold(_)) && !fresh {
+            if matches!(step, Step::Remove | Step::WriteFile(_)) && !fresh {
                 fresh = true;
                 continue;
             }
-            if step == Step::Rest {
-                if let (Me::Gone(_), Some(block), Some(cell), Some(_)) = (&me, &block, cell, in_file)
+            if step == Step::None {
+                if let (NodeIdentity::Gone(_), Some(block), Some(cidr), Some(_)) =
+                    (&me, &block, cidr, in_file)
                     && in_use(block)
                     && used.is_idle()
                 {
-                    return self.report_use(name, block, cell).await;
+                    return self.report_use(name, block, cidr).await;
                 }
                 return self.namesake(name, block.as_ref(), in_file, &me).await;
             }
             let about = About {
                 name,
-                cell,
+                cidr,
                 asked,
                 target,
                 anew: in_file.is_none(),
             };
             tracing::debug!(pool = %self.pool, block = name, ?step, "a step");
-            let done = step == Step::Touch;
+            let done = step == Step::Report;
             fresh = !self.take(about, block, step).await?;
             if done {
                 // The step stays due as long as pods hold addresses; once per round is enough.
@@ -223,50 +233,50 @@ impl Worker {
     /// Takes one step. Returns whether the noted state of the block is up to date afterwards.
     async fn take(&mut self, about: About<'_>, block: Option<IpBlock>, step: Step) -> Result<bool, Failure> {
         let About {
-            name, cell, target, ..
+            name, cidr, target, ..
         } = about;
-        match (step, block, cell) {
-            (Step::Rest, ..) => {}
-            (Step::Swap { to, then }, Some(block), _) => {
-                let wanted = changed(&block, &to, &self.agent.config.node);
-                let Written::Done(after) = swap(&self.agent.cluster.blocks, &wanted).await? else {
+        match (step, block, cidr) {
+            (Step::None, ..) => {}
+            (Step::Replace { to, then }, Some(block), _) => {
+                let wanted = with_record(&block, &to, &self.agent.config.node);
+                let WriteResult::Applied(after) = replace(&self.agent.cluster.blocks, &wanted).await? else {
                     return Ok(false);
                 };
                 self.note(name, Some(after));
                 if let Some(held) = then {
                     // The block may have had other owners since. The view of the pool must be as fresh as for a new claim.
-                    if about.anew && held.mode == Mode::Active && !self.admitted(target, cell).await? {
+                    if about.anew && held.mode == Mode::Active && !self.admitted(target, cidr).await? {
                         return Ok(false);
                     }
                     self.hold(about, held).await?;
                 }
             }
             (Step::Claim { to, then }, None, Some(_)) => return self.claim_again(about, &to, then).await,
-            (Step::Touch, Some(block), Some(cell)) => {
-                self.report_use(name, &block, cell).await?;
+            (Step::Report, Some(block), Some(cidr)) => {
+                self.report_use(name, &block, cidr).await?;
             }
-            (Step::Hold(held), ..) => self.hold(about, held).await?,
-            (Step::Withdraw, ..) => {
+            (Step::WriteFile(held), ..) => self.hold(about, held).await?,
+            (Step::RemoveIfIdle, ..) => {
                 if self.withdraw(name, true).await? {
                     tracing::info!(pool = %self.pool, block = name, "nothing is in use: the block is returned");
                 }
             }
-            (Step::Forfeit, ..) => {
-                let leased = match cell {
-                    Some(cell) => self.usage_of(cell).await?,
+            (Step::Remove, ..) => {
+                let leased = match cidr {
+                    Some(cidr) => self.usage_of(cidr).await?,
                     None => 0,
                 };
                 self.withdraw(name, false).await?;
                 tracing::warn!(pool = %self.pool, block = name, leased, "the block is not this node's any more");
             }
             (Step::Delete, Some(block), _) => {
-                let Written::Done(()) = remove(&self.agent.cluster.blocks, &block).await? else {
+                let WriteResult::Applied(()) = delete_block(&self.agent.cluster.blocks, &block).await? else {
                     return Ok(false);
                 };
                 self.note(name, None);
                 self.agent.metrics.returned(&self.pool);
             }
-            (Step::Publish, _, Some(cell)) => self.publish(cell).await?,
+            (Step::Publish, _, Some(cidr)) => self.publish(cidr).await?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -274,10 +284,10 @@ impl Worker {
 
     /// Reports how many addresses of a block are in use on this node. If the Node is gone, this may be the last report that the
     /// agent can make.
-    async fn report_use(&mut self, name: &str, block: &IpBlock, cell: Cell) -> Result<(), Failure> {
-        let used = self.usage_of(cell).await?;
+    async fn report_use(&mut self, name: &str, block: &IpBlock, cidr: BlockCidr) -> Result<(), Failure> {
+        let used = self.usage_of(cidr).await?;
         let status = serde_json::json!({ "mirroredAt": now(), "used": used, "free": 0 });
-        if let Written::Done(after) = report(&self.agent.cluster.blocks, block, status).await? {
+        if let WriteResult::Applied(after) = update_status(&self.agent.cluster.blocks, block, status).await? {
             self.note(name, Some(after));
         }
         Ok(())
@@ -285,14 +295,19 @@ impl Worker {
 
     /// Creates the object of a block that is in the file and that the API server has lost. Returns whether the noted state of the
     /// block is up to date afterwards.
-    async fn claim_again(&mut self, about: About<'_>, to: &Seen, then: Held) -> Result<bool, Failure> {
-        let (name, Some(cell)) = (about.name, about.cell) else {
+    async fn claim_again(
+        &mut self,
+        about: About<'_>,
+        to: &BlockRecord,
+        then: LocalBlock,
+    ) -> Result<bool, Failure> {
+        let (name, Some(cidr)) = (about.name, about.cidr) else {
             return Ok(false);
         };
-        let mut object = claim("", self.pool.as_str(), cell, &to.owner);
+        let mut object = new_block("", self.pool.as_str(), cidr, &to.owner);
         object.metadata.name = Some(name.to_owned());
         object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantine.as_secs()).ok();
-        let Written::Done(block) = create(&self.agent.cluster.blocks, &object).await? else {
+        let WriteResult::Applied(block) = create(&self.agent.cluster.blocks, &object).await? else {
             return Ok(false);
         };
         self.note(name, Some(block));
@@ -305,42 +320,46 @@ impl Worker {
     }
 
     /// The number of addresses of a block that leases of this node hold.
-    async fn usage_of(&self, cell: Cell) -> Result<u64, Failure> {
-        let holdings = self.agent.stores.holdings(&self.pool, vec![cell.cidr()]).await?;
+    async fn usage_of(&self, cidr: BlockCidr) -> Result<u64, Failure> {
+        let holdings = self
+            .agent
+            .stores
+            .holdings(&self.pool, vec![cidr.network()])
+            .await?;
         Ok(holdings.usage.first().map_or(0, |used| used.leased))
     }
 
     /// Whether the address space lists the pool with this block. True if the pool is gone, since nothing is allocated from it.
-    async fn admitted(&self, target: &Target, cell: Option<Cell>) -> Result<bool, Failure> {
-        let (Some(ground), Some(cell)) = (&target.ground, cell) else {
+    async fn admitted(&self, target: &Target, cidr: Option<BlockCidr>) -> Result<bool, Failure> {
+        let (Some(accepted), Some(cidr)) = (&target.accepted, cidr) else {
             return Ok(true);
         };
-        match ground.grid(Family::of(cell.cidr().ip())) {
-            Some(grid) if grid.has(cell) => self.listed(ground, grid, cell).await,
+        match accepted.layout(Family::of(cidr.network().ip())) {
+            Some(layout) if layout.has(cidr) => self.listed(accepted, layout, cidr).await,
             _ => Ok(true),
         }
     }
 
     /// Writes the block into the file, unless the answer that justifies the write is too old.
-    pub(super) async fn hold(&mut self, about: About<'_>, held: Held) -> Result<(), Failure> {
+    pub(super) async fn hold(&mut self, about: About<'_>, held: LocalBlock) -> Result<(), Failure> {
         let About {
             name,
-            cell,
+            cidr,
             asked,
             target,
             anew,
         } = about;
-        let (Some(base), Some(cell)) = (self.base(target).await?, cell) else {
+        let (Some(base), Some(cidr)) = (self.base(target).await?, cidr) else {
             return Ok(());
         };
-        let new = entry(name, cell.cidr(), held);
+        let new = entry(name, cidr.network(), held);
         let space = target
-            .ground
+            .accepted
             .as_ref()
-            .map(|ground| ground.spec.address_space.clone());
+            .map(|accepted| accepted.spec.address_space.clone());
         let mut back: Vec<String> = Vec::new();
         if let Some(space) = space.filter(|_| anew) {
-            let there = self.objects_in(&space, cell).await?;
+            let there = self.objects_in(&space, cidr).await?;
             back = there.iter().map(ToString::to_string).collect();
         }
         let (age, stores) = (self.agent.config.answer_age(), self.agent.stores.clone());
@@ -364,13 +383,14 @@ impl Worker {
 
     /// A file without blocks, for a pool that has no file on this node yet.
     async fn base(&mut self, target: &Target) -> Result<Option<PoolFile>, Failure> {
-        let (Some(ground), Some(Me::Registered(owner))) = (&target.ground, self.agent.me()) else {
+        let (Some(accepted), Some(NodeIdentity::Registered(owner))) = (&target.accepted, self.agent.me())
+        else {
             // The pool is gone, so the file is the only source.
             return self.file().await;
         };
         let writer = self.writer(owner)?;
-        let namespaces = self.namespaces(ground).await?;
-        Ok(Some(ground.file(&writer, namespaces, target.counters)))
+        let namespaces = self.namespaces(accepted).await?;
+        Ok(Some(accepted.file(&writer, namespaces, target.counters)))
     }
 
     /// Removes the block from the file. `if_idle`: only if no lease holds an address of it and none of its addresses rests.
@@ -404,18 +424,18 @@ impl Worker {
         &mut self,
         name: &str,
         block: Option<&IpBlock>,
-        in_file: Option<Held>,
-        me: &Me,
+        in_file: Option<LocalBlock>,
+        me: &NodeIdentity,
     ) -> Result<(), Failure> {
-        let (Some(block), None, Me::Registered(owner)) = (block, in_file, me) else {
+        let (Some(block), None, NodeIdentity::Registered(owner)) = (block, in_file, me) else {
             return Ok(());
         };
-        let seen = seen(block);
+        let seen = block_record(block);
         if seen.owner.node != owner.node || seen.owner == *owner {
             return Ok(());
         }
-        let sight = NodeSight {
-            judge: Judge::Namesake,
+        let sight = OwnerState {
+            decider: Decider::Namesake,
             registered: Some(owner.clone()),
             has_pods: false,
         };
@@ -426,7 +446,7 @@ impl Worker {
         });
         let blocks = &self.agent.cluster.blocks;
         let quarantine = self.agent.config.quarantines().of(block.spec.quarantine_seconds);
-        match judge(
+        match decide(
             &seen,
             in_use(block),
             &version,
@@ -434,20 +454,20 @@ impl Worker {
             watched.as_ref(),
             quarantine,
         ) {
-            Verdict::Leave | Verdict::Hold => {}
-            Verdict::Watch => {
+            OrphanAction::Leave | OrphanAction::Hold => {}
+            OrphanAction::Observe => {
                 self.orphans.insert(name.to_owned(), (version, Instant::now()));
             }
-            Verdict::Orphan => {
-                let to = seen.turned(block::Phase::Orphaned);
-                if let Written::Done(after) =
-                    swap(blocks, &changed(block, &to, &self.agent.config.node)).await?
+            OrphanAction::Orphan => {
+                let to = seen.with_phase(block::Phase::Orphaned);
+                if let WriteResult::Applied(after) =
+                    replace(blocks, &with_record(block, &to, &self.agent.config.node)).await?
                 {
                     self.note(name, Some(after));
                 }
             }
-            Verdict::End => {
-                remove(blocks, block).await?;
+            OrphanAction::Delete => {
+                delete_block(blocks, block).await?;
                 self.note(name, None);
                 self.orphans.remove(name);
                 tracing::info!(pool = %self.pool, block = name, "a block of this node's earlier registration is free");

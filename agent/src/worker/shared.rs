@@ -9,12 +9,12 @@ use super::address::Claimant;
 use super::claim::{Claimed, FULL_PAUSE};
 use super::{Target, Worker};
 use crate::agent::Failure;
-use crate::api::pool::condition::EXHAUSTED;
-use crate::api::{IpAddress, IpBlock, IpPool};
-use crate::cluster::{Trouble, Written, list, tell};
-use crate::grid::{Cell, Grid};
-use crate::ground::Ground;
-use crate::object::{cell, ip_in, now, version};
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::{BlockCidr, BlockLayout};
+use api::convert::{cidr_of, ip_in, now, version_number};
+use api::pool::condition::EXHAUSTED;
+use api::requests::{ApiError, WriteResult, list, patch_status};
+use api::{IpAddress, IpBlock, IpPool};
 use common::cni::{Code, Error};
 use ipam::interval::IntervalSet;
 use ipam::range::Family;
@@ -44,41 +44,41 @@ impl Worker {
     pub(super) async fn make_room(
         &mut self,
         target: &Target,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
     ) -> Result<Room, Error> {
         let (holdings, usage) = self.holdings(&self.blocks()).await.map_err(|e| self.failed(&e))?;
         // Another plugin's request may have claimed a block a moment ago.
-        if Self::free_here(ground, family, &holdings, &usage) > 0 {
+        if Self::free_here(accepted, family, &holdings, &usage) > 0 {
             return Ok(Room::Here);
         }
-        if self.is_full(FULL_PAUSE) && self.has_shared(ground, family).await? {
+        if self.is_full(FULL_PAUSE) && self.has_shared(accepted, family).await? {
             return Ok(Room::Shared);
         }
         if self.is_full(LOOKED) {
-            match self.room_of(target, ground, family, Claimed::Full).await {
+            match self.room_of(target, accepted, family, Claimed::Full).await {
                 Err(error) if error.code == Code::EXHAUSTED && !self.has_looked() => {}
                 known => return known,
             }
         }
         // The last list has no free address, or is no longer needed.
         self.shared = None;
-        let claimed = self.claim(target, ground, family).await;
+        let claimed = self.claim(target, accepted, family).await;
         let claimed = claimed.map_err(|e| self.failed(&e))?;
-        self.room_of(target, ground, family, claimed).await
+        self.room_of(target, accepted, family, claimed).await
     }
 
     /// Where an address can be allocated after an attempt to claim a block.
     async fn room_of(
         &mut self,
         target: &Target,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
         claimed: Claimed,
     ) -> Result<Room, Error> {
         match claimed {
             Claimed::Yes => return Ok(Room::Here),
-            Claimed::Full if self.has_shared(ground, family).await? => return Ok(Room::Shared),
+            Claimed::Full if self.has_shared(accepted, family).await? => return Ok(Room::Shared),
             Claimed::Full => self.wish(target, family).await,
             Claimed::Limit | Claimed::Unlisted => {}
         }
@@ -98,31 +98,33 @@ impl Worker {
         let Some(pool) = self.pool_object() else {
             return false;
         };
-        let is_news = self.asking.is_none_or(|asking| version(&*pool) > asking.told);
+        let is_news = self
+            .asking
+            .is_none_or(|asking| version_number(&*pool) > asking.told);
         let status = pool.status.clone().unwrap_or_default();
         let mut conditions = status.conditions.iter();
         let holds = conditions.any(|condition| condition.type_ == EXHAUSTED && condition.status == "True");
-        is_news && holds && !status.is_wanted()
+        is_news && holds && !status.has_shortage()
     }
 
-    async fn has_shared(&mut self, ground: &Ground, family: Family) -> Result<bool, Error> {
-        Ok(!self.free_shared(ground, family).await?.is_empty())
+    async fn has_shared(&mut self, accepted: &AcceptedPool, family: Family) -> Result<bool, Error> {
+        Ok(!self.free_shared(accepted, family).await?.is_empty())
     }
 
     /// Allocates an address of a shared block; none if this node has room in its own blocks.
     pub(super) async fn allocate_shared(
         &mut self,
         target: &Target,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
         // Other nodes may take the free addresses first, while room appears elsewhere.
         for _ in 0..2 {
-            if self.make_room(target, ground, family).await? == Room::Here {
+            if self.make_room(target, accepted, family).await? == Room::Here {
                 return Ok(None);
             }
-            if let Some(address) = self.bind_shared(ground, family, claimant).await? {
+            if let Some(address) = self.bind_shared(accepted, family, claimant).await? {
                 return Ok(Some(address));
             }
         }
@@ -133,28 +135,28 @@ impl Worker {
     /// Binds an address of a shared block, unless other nodes take them all.
     async fn bind_shared(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
-        let free = self.free_shared(ground, family).await?;
-        if let Some(address) = self.bind_again(ground, family, claimant).await? {
+        let free = self.free_shared(accepted, family).await?;
+        if let Some(address) = self.bind_again(accepted, family, claimant).await? {
             return Ok(Some(address));
         }
         let some = self.some_of(&free, TRIES, claimant);
-        if let Some(address) = self.bind_one(ground, family, some, claimant).await? {
+        if let Some(address) = self.bind_one(accepted, family, some, claimant).await? {
             return Ok(Some(address));
         }
         // Other nodes have taken the tried addresses.
         self.shared = None;
-        let free = self.free_shared(ground, family).await?;
-        self.bind_any(ground, family, &free, claimant).await
+        let free = self.free_shared(accepted, family).await?;
+        self.bind_any(accepted, family, &free, claimant).await
     }
 
     /// Binds the address that the attachment already has.
     async fn bind_again(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
@@ -162,28 +164,28 @@ impl Worker {
         let Some(ip) = view.and_then(|view| view.given_before(family, claimant)) else {
             return Ok(None);
         };
-        self.bind(ground, ip, claimant).await.map(Some)
+        self.bind(accepted, ip, claimant).await.map(Some)
     }
 
     /// The free addresses of shared blocks, from a list that is recent enough for a guess.
-    async fn free_shared(&mut self, ground: &Ground, family: Family) -> Result<IntervalSet, Error> {
-        let Some(grid) = ground.grid(family) else {
+    async fn free_shared(&mut self, accepted: &AcceptedPool, family: Family) -> Result<IntervalSet, Error> {
+        let Some(layout) = accepted.layout(family) else {
             return Ok(IntervalSet::default());
         };
-        let told = self.pool_object().map_or(0, |pool| version(&*pool));
+        let told = self.pool_object().map_or(0, |pool| version_number(&*pool));
         let view = self.shared.as_ref();
-        if let Some(free) = view.and_then(|view| view.guess(grid, told, Instant::now())) {
+        if let Some(free) = view.and_then(|view| view.guess(layout, told, Instant::now())) {
             return Ok(free);
         }
         let view = self.list_shared(told).await.map_err(|e| self.failed(&e))?;
-        Ok(self.shared.insert(view).free(grid))
+        Ok(self.shared.insert(view).free(layout))
     }
 
     async fn list_shared(&self, told: u64) -> Result<View, Failure> {
         let at = Instant::now();
         let fields = format!("spec.pool={},spec.state=Shared", self.pool);
         let blocks: Vec<IpBlock> = list(&self.agent.cluster.blocks, &fields).await?;
-        let cells: Vec<Cell> = blocks.iter().filter_map(cell).collect();
+        let cells: Vec<BlockCidr> = blocks.iter().filter_map(cidr_of).collect();
         let mut there: Vec<IpAddress> = Vec::new();
         if !cells.is_empty() {
             // One list serves any number of shared blocks. If another pool has an address, the CREATE fails.
@@ -193,8 +195,8 @@ impl Worker {
     }
 
     /// The addresses of a block that have objects, whichever pool made them.
-    pub(super) async fn objects_in(&self, space: &str, cell: Cell) -> Result<Vec<IpAddr>, Failure> {
-        let fields = format!("spec.block={}", cell.cidr());
+    pub(super) async fn objects_in(&self, space: &str, cidr: BlockCidr) -> Result<Vec<IpAddr>, Failure> {
+        let fields = format!("spec.block={}", cidr.network());
         let there: Vec<IpAddress> = list(&self.agent.cluster.addresses, &fields).await?;
         Ok(there.iter().filter_map(|address| ip_in(address, space)).collect())
     }
@@ -212,8 +214,8 @@ impl Worker {
         let request = serde_json::json!({ key: now() });
         match self.request(request).await {
             Ok(told) => {
-                if let Written::Done(pool) = told {
-                    self.wished = Some((version(&pool), Instant::now()));
+                if let WriteResult::Applied(pool) = told {
+                    self.wished = Some((version_number(&pool), Instant::now()));
                 }
                 tracing::info!(pool = %self.pool, "no address is left for this node: others are asked to share");
             }
@@ -224,10 +226,10 @@ impl Worker {
     }
 
     /// Writes this node's entry in the pool's requests. The controller answers it.
-    pub(super) async fn request(&self, what: serde_json::Value) -> Result<Written<IpPool>, Trouble> {
+    pub(super) async fn request(&self, what: serde_json::Value) -> Result<WriteResult<IpPool>, ApiError> {
         let node = self.agent.config.node.as_str();
         let requests = serde_json::json!({ "requests": { node: what } });
-        tell(&self.agent.cluster.pools, self.pool.as_str(), requests).await
+        patch_status(&self.agent.cluster.pools, self.pool.as_str(), requests).await
     }
 
     /// Whether a recent wish for an address of `family` stands, of any node, and has not been answered.
@@ -236,11 +238,8 @@ impl Worker {
             return false;
         };
         // The watch may not have reported this node's own wish yet.
-        let news = |(told, at): (u64, Instant)| told > version(&*pool) && at.elapsed() < WISH;
-        let told = pool
-            .status
-            .as_ref()
-            .and_then(|status| status.wanted_since(family));
+        let news = |(told, at): (u64, Instant)| told > version_number(&*pool) && at.elapsed() < WISH;
+        let told = pool.status.as_ref().and_then(|status| status.short_since(family));
         let recent = told.is_some_and(|told| now().0.duration_since(told.0).unsigned_abs() < WISH);
         recent || self.wished.is_some_and(news)
     }
@@ -249,8 +248,8 @@ impl Worker {
     /// be older than the moment when the pool became full.
     pub(super) fn others_may_share(&self, target: &Target) -> bool {
         let own = u128::try_from(self.blocks().len()).unwrap_or(u128::MAX);
-        let grids = target.ground.iter().flat_map(|ground| &ground.grids);
-        let all = grids.map(Grid::blocks).fold(0, u128::saturating_add);
+        let layouts = target.accepted.iter().flat_map(|accepted| &accepted.layouts);
+        let all = layouts.map(BlockLayout::blocks).fold(0, u128::saturating_add);
         may_share(target) && all > own && !self.is_exhausted()
     }
 
@@ -268,7 +267,7 @@ impl Worker {
 /// If the pool has a fallback pool, pods do not need the last addresses of this one.
 fn may_share(target: &Target) -> bool {
     target
-        .ground
+        .accepted
         .as_ref()
-        .is_some_and(|ground| ground.spec.fallback.is_empty())
+        .is_some_and(|accepted| accepted.spec.fallback.is_empty())
 }

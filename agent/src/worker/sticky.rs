@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses that the pod of a `StatefulSet` keeps by its name (`crate::sticky`).
+//! Addresses that the pod of a `StatefulSet` keeps by its name (`api::sticky`).
 //!
 //! Invariant: the object of such an address is changed only with the version that was read and judged as precondition. So if two
 //! nodes want it, one write fails.
@@ -7,12 +7,12 @@
 use super::Worker;
 use super::address::Claimant;
 use crate::agent::Failure;
-use crate::api::{AddressState, Holder, IpAddress, NodeRef};
-use crate::cluster::{Written, delete, state_of, swap};
-use crate::ground::Ground;
-use crate::object::{now, reference};
-use crate::sticky::{Before, NodeState, Verdict, Wait, set_of, verdict};
-use block::owner::Me;
+use api::accepted_pool::AcceptedPool;
+use api::convert::{node_ref, now};
+use api::requests::{WriteResult, delete, registration_state, replace};
+use api::sticky::{AddressUse, Handover, NodeState, Wait, handover, stateful_set_of};
+use api::{AddressState, Holder, IpAddress, NodeRef};
+use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::range::{Family, bits};
 use kube::ResourceExt;
@@ -23,12 +23,16 @@ const TRIES: usize = 4;
 
 impl Worker {
     /// Finds out whether the claimant's pod keeps its address, and under which holder.
-    pub(super) async fn identify(&self, ground: &Ground, claimant: &mut Claimant<'_>) -> Result<(), Error> {
+    pub(super) async fn identify(
+        &self,
+        accepted: &AcceptedPool,
+        claimant: &mut Claimant<'_>,
+    ) -> Result<(), Error> {
         let name = claimant
             .pod
             .as_ref()
             .map(|pod| format!("{}/{}", pod.namespace, pod.name));
-        if !ground.is_sticky() || !ground.asks_agent(name.as_deref()) {
+        if !accepted.is_sticky() || !accepted.asks_agent(name.as_deref()) {
             return Ok(());
         }
         let Some(pod) = &mut claimant.pod else {
@@ -46,7 +50,9 @@ impl Worker {
                 "pod {name} may be of a StatefulSet, and the cluster has no such pod (any more)"
             ));
         };
-        let Some(set) = set_of(&there) else { return Ok(()) };
+        let Some(set) = stateful_set_of(&there) else {
+            return Ok(());
+        };
         let uid = there.uid().unwrap_or_default();
         if let Some(ours) = pod.uid.as_ref().filter(|ours| **ours != uid) {
             return again(format!(
@@ -74,18 +80,18 @@ impl Worker {
     /// Binds the address that the claimant keeps, or a new one that it keeps from now on.
     pub(super) async fn bind_kept(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
         for _ in 0..TRIES {
             let Some(address) = self.kept_for(family, claimant).await?.into_iter().next() else {
-                return self.begin_to_keep(ground, family, claimant).await;
+                return self.begin_to_keep(accepted, family, claimant).await;
             };
             let Ok(ip) = address.spec.address.parse::<IpAddr>() else {
                 break;
             };
-            if address.spec.state == AddressState::Kept && !ground.kept(family).contains(bits(ip)) {
+            if address.spec.state == AddressState::Kept && !accepted.reservable(family).contains(bits(ip)) {
                 // The pool no longer contains the address and no pod uses it: frees it and takes another one.
                 self.end_kept(&address, claimant)
                     .await
@@ -93,7 +99,7 @@ impl Worker {
                 continue;
             }
             if let Some(address) = self.pass_on(&address, ip, claimant).await? {
-                return self.given_if_noted(ground, ip, address).await;
+                return self.given_if_noted(accepted, ip, address).await;
             }
         }
         let holder = claimant.holder.as_ref().map(|holder| holder.pod.as_str());
@@ -140,12 +146,12 @@ impl Worker {
     /// this name.
     async fn begin_to_keep(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
-        let all = ground.kept(family);
-        let Some(address) = self.bind_any(ground, family, &all, claimant).await? else {
+        let all = accepted.reservable(family);
+        let Some(address) = self.bind_any(accepted, family, &all, claimant).await? else {
             return Err(Error::new(
                 Code::EXHAUSTED,
                 format!(
@@ -173,10 +179,10 @@ impl Worker {
         ip: IpAddr,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
-        let Some(Me::Registered(me)) = self.agent.me() else {
+        let Some(NodeIdentity::Registered(me)) = self.agent.me() else {
             return Ok(None);
         };
-        let me = reference(&me);
+        let me = node_ref(&me);
         let spec = &address.spec;
         if spec.state == AddressState::Bound
             && spec.node == me
@@ -191,16 +197,16 @@ impl Worker {
             .before(address, ip, &me, claimant)
             .await
             .map_err(|e| self.unsaid_of(ip, &e))?;
-        match verdict(before, self.agent.config.observe, self.agent.config.quarantine) {
-            Verdict::Pass => {}
+        match handover(before, self.agent.config.observe, self.agent.config.quarantine) {
+            Handover::Pass => {}
             // Only the controller may release an address of another node.
-            Verdict::Watch => {
+            Handover::Watch => {
                 self.ask_to_release(address)
                     .await
                     .map_err(|e| self.unsaid_of(ip, &e))?;
                 let is_gone = matches!(
                     before,
-                    Before::There {
+                    AddressUse::Remote {
                         node: NodeState::Gone,
                         ..
                     }
@@ -212,7 +218,7 @@ impl Worker {
                 };
                 return Err(self.waits(address, wait));
             }
-            Verdict::Wait(wait) => return Err(self.waits(address, wait)),
+            Handover::Wait(wait) => return Err(self.waits(address, wait)),
         }
         let done = self.swap_to(address, &me, claimant).await;
         if let Ok(Some(_)) = done {
@@ -236,9 +242,9 @@ impl Worker {
         // The address belongs to an earlier registration of this node.
         if address.spec.node != *me && address.spec.state == AddressState::Bound {
             address.spec.state = AddressState::Orphaned;
-            match swap(addresses, &address).await? {
-                Written::Done(orphaned) => address = orphaned,
-                Written::Late => return Ok(None),
+            match replace(addresses, &address).await? {
+                WriteResult::Applied(orphaned) => address = orphaned,
+                WriteResult::Conflict => return Ok(None),
             }
         }
         address.spec.state = AddressState::Bound;
@@ -247,9 +253,9 @@ impl Worker {
         address.spec.holder.clone_from(&claimant.holder);
         address.spec.pod = claimant.pod_ref();
         address.spec.since = Some(now());
-        Ok(match swap(addresses, &address).await? {
-            Written::Done(address) => Some(address),
-            Written::Late => None,
+        Ok(match replace(addresses, &address).await? {
+            WriteResult::Applied(address) => Some(address),
+            WriteResult::Conflict => None,
         })
     }
 
@@ -260,10 +266,10 @@ impl Worker {
         ip: IpAddr,
         me: &NodeRef,
         claimant: &Claimant<'_>,
-    ) -> Result<Before, Failure> {
+    ) -> Result<AddressUse, Failure> {
         let spec = &address.spec;
         if spec.state == AddressState::Kept {
-            return Ok(Before::Nobody);
+            return Ok(AddressUse::Unused);
         }
         let ours = claimant.pod.as_ref().and_then(|pod| pod.uid.as_ref());
         let theirs = spec.pod.as_ref().and_then(|pod| pod.uid.as_ref());
@@ -271,12 +277,12 @@ impl Worker {
         // A pod is bound to its node by name. So a pod of this node's earlier registration is on this node now.
         if spec.node == *me || (spec.node.node == me.node && same_pod) {
             let unheld = self.end_asking(ip, spec.attachment.clone()).await?;
-            return Ok(Before::Here { held: !unheld });
+            return Ok(AddressUse::Local { leased: !unheld });
         }
         let node = self.agent.cluster.registration(&spec.node.node).await?;
-        Ok(Before::There {
+        Ok(AddressUse::Remote {
             same_pod,
-            node: state_of(node.as_ref(), &spec.node),
+            node: registration_state(node.as_ref(), &spec.node),
             unchanged: None,
         })
     }
@@ -298,10 +304,10 @@ impl Worker {
     /// Frees a kept address that the pool no longer contains. It first becomes this node's, since an agent deletes only objects
     /// of its own node.
     async fn end_kept(&self, address: &IpAddress, claimant: &Claimant<'_>) -> Result<(), Failure> {
-        let Some(Me::Registered(me)) = self.agent.me() else {
+        let Some(NodeIdentity::Registered(me)) = self.agent.me() else {
             return Ok(());
         };
-        if let Some(ours) = self.swap_to(address, &reference(&me), claimant).await? {
+        if let Some(ours) = self.swap_to(address, &node_ref(&me), claimant).await? {
             delete(&self.agent.cluster.addresses, &ours).await?;
         }
         Ok(())

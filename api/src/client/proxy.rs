@@ -5,7 +5,7 @@
 //! server that speaks TLS, unless `NO_PROXY` names the server. kube 5.0.0 compares `NO_PROXY` with the name of the proxy
 //! instead.
 
-use super::tunnel::Blocked;
+use super::tunnel::ProxyError;
 use hyper::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::config::Kubeconfig;
@@ -14,18 +14,18 @@ use kube::config::Kubeconfig;
 /// connection. `context` is the context in use, if it is not the current context of the kubeconfig.
 ///
 /// # Errors
-/// [`Blocked::Unknown`].
-pub fn meant(
+/// [`ProxyError::Unknown`].
+pub fn select(
     kubeconfig: Option<&Kubeconfig>,
     context: Option<&str>,
     server: &Uri,
-) -> Result<Option<Uri>, Blocked> {
+) -> Result<Option<Uri>, ProxyError> {
     let own = kubeconfig.and_then(|kubeconfig| of_kubeconfig(kubeconfig, context));
     let variable = |name: &str| std::env::var_os(name)?.into_string().ok();
     let Some(url) = own.or_else(|| of_environment(server, variable)) else {
         return Ok(None);
     };
-    url.parse().map(Some).map_err(|_| Blocked::unknown(&url))
+    url.parse().map(Some).map_err(|_| ProxyError::unknown(&url))
 }
 
 fn of_kubeconfig(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {

@@ -15,7 +15,7 @@ use tower::{BoxError, Service};
 
 /// Why a connection through a proxy failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Blocked {
+pub enum ProxyError {
     /// The scheme of the proxy URL is neither http nor https.
     #[error(
         "the proxy {0} is not of a known kind: proxy-url of the kubeconfig, or HTTPS_PROXY, must begin with http:// or https://"
@@ -53,7 +53,7 @@ pub enum Blocked {
     },
 }
 
-impl Blocked {
+impl ProxyError {
     /// The error about a proxy at this `url`. The user information of the URL is left out, since it may hold a password.
     pub(super) fn unknown(url: &str) -> Self {
         let (kind, place) = url.split_once("://").unwrap_or(("", url));
@@ -81,11 +81,11 @@ pub(super) struct Tunnel<C> {
 
 impl<C> Tunnel<C> {
     /// Uses the proxy at `url`, with the user name and password in that URL. `connector` opens connections to the proxy.
-    pub(super) fn new(url: &Uri, connector: C) -> Result<Self, Blocked> {
+    pub(super) fn new(url: &Uri, connector: C) -> Result<Self, ProxyError> {
         let proxy = Matcher::builder().all(url.to_string()).build().intercept(url);
         match proxy {
             Some(proxy) => Ok(Self { proxy, connector }),
-            None => Err(Blocked::unknown(&url.to_string())),
+            None => Err(ProxyError::unknown(&url.to_string())),
         }
     }
 }
@@ -98,10 +98,10 @@ where
     C::Error: Into<BoxError>,
 {
     type Response = C::Response;
-    type Error = Blocked;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Blocked>> + Send>>;
+    type Error = ProxyError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ProxyError>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Blocked>> {
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         let ready = self.connector.poll_ready(context);
         ready.map_err(|e| unreachable(&self.proxy, e.into()))
     }
@@ -116,15 +116,15 @@ where
     }
 }
 
-fn unreachable(proxy: &Intercept, source: BoxError) -> Blocked {
-    Blocked::Unreachable {
+fn unreachable(proxy: &Intercept, source: BoxError) -> ProxyError {
+    ProxyError::Unreachable {
         proxy: proxy.uri().to_string(),
         source,
     }
 }
 
 /// Asks the proxy at the other end of `stream` to open a tunnel to `server`.
-async fn ask<S>(stream: S, proxy: &Intercept, server: &Uri) -> Result<S, Blocked>
+async fn ask<S>(stream: S, proxy: &Intercept, server: &Uri) -> Result<S, ProxyError>
 where
     S: Read + Write + Send + Unpin + 'static,
 {
@@ -135,7 +135,7 @@ where
     };
     let port = server.port_u16().unwrap_or(usual);
     let server = format!("{}:{port}", server.host().unwrap_or_default());
-    let silent = |source: BoxError| Blocked::Silent {
+    let silent = |source: BoxError| ProxyError::Silent {
         proxy: proxy.uri().to_string(),
         server: server.clone(),
         source,
@@ -146,7 +146,7 @@ where
     let request = connect(&server, proxy.basic_auth()).map_err(|e| silent(e.into()))?;
     let answer = sender.send_request(request).await.map_err(|e| silent(e.into()))?;
     if !answer.status().is_success() {
-        return Err(Blocked::Refused {
+        return Err(ProxyError::Refused {
             proxy: proxy.uri().to_string(),
             server: server.clone(),
             status: answer.status(),

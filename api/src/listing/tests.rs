@@ -1,51 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::testing::of;
+use crate::testing::accepted_pool;
 use serde_json::{Value, json};
 
-fn ground(name: &str, subnet: &str, size: i64) -> Ground {
-    of(name, &spec(subnet, size)).unwrap()
+fn accepted(name: &str, subnet: &str, size: i64) -> AcceptedPool {
+    accepted_pool(name, &spec(subnet, size)).unwrap()
 }
 
 fn spec(subnet: &str, size: i64) -> Value {
     json!({ "ranges": [{ "subnet": subnet, "gateway": "none" }], "blockSize": { "v4": size } })
 }
 
-fn space(pools: &[&Ground]) -> AddressSpaceSpec {
+fn space(pools: &[&AcceptedPool]) -> AddressSpaceSpec {
     AddressSpaceSpec {
-        pools: pools.iter().map(|ground| entry(ground)).collect(),
+        pools: pools.iter().map(|accepted| entry(accepted)).collect(),
     }
 }
 
-fn cell(cidr: &str) -> Cell {
-    Cell::of(cidr.parse().unwrap()).unwrap()
+fn cidr(cidr: &str) -> BlockCidr {
+    BlockCidr::of(cidr.parse().unwrap()).unwrap()
 }
 
 #[test]
 fn overlapping_pools_with_the_same_block_size_are_both_listed() {
-    let (one, two) = (ground("one", "10.1.0.0/24", 16), ground("two", "10.1.0.0/25", 16));
-    let apart = ground("apart", "10.2.0.0/24", 32);
-    let listing = judge(&space(&[&one, &apart]), &entry(&two));
+    let (one, two) = (
+        accepted("one", "10.1.0.0/24", 16),
+        accepted("two", "10.1.0.0/25", 16),
+    );
+    let apart = accepted("apart", "10.2.0.0/24", 32);
+    let listing = check(&space(&[&one, &apart]), &entry(&two));
     assert_eq!(listing, Listing::Accepted(vec!["one".to_owned()]));
-    let itself = judge(&space(&[&one]), &entry(&ground("one", "10.1.0.0/24", 16)));
+    let itself = check(&space(&[&one]), &entry(&accepted("one", "10.1.0.0/24", 16)));
     assert_eq!(itself, Listing::Accepted(Vec::new()));
 }
 
 #[test]
 fn an_overlapping_pool_with_another_block_size_is_not_listed() {
-    let one = ground("one", "10.1.0.0/24", 16);
+    let one = accepted("one", "10.1.0.0/24", 16);
     let conflict = Listing::Conflict {
         pool: "one".to_owned(),
         ip: "10.1.0.128".parse().unwrap(),
     };
     assert_eq!(
-        judge(&space(&[&one]), &entry(&ground("two", "10.1.0.128/25", 32))),
+        check(&space(&[&one]), &entry(&accepted("two", "10.1.0.128/25", 32))),
         conflict
     );
     let mut each = spec("10.1.0.128/25", 16);
     each["allocation"] = json!("PerAddress");
     assert_eq!(
-        judge(&space(&[&one]), &entry(&of("two", &each).unwrap())),
+        check(&space(&[&one]), &entry(&accepted_pool("two", &each).unwrap())),
         conflict,
         "a pool without blocks is one of blocks of one address"
     );
@@ -53,25 +56,25 @@ fn an_overlapping_pool_with_another_block_size_is_not_listed() {
 
 #[test]
 fn a_removed_range_stays_listed_while_it_contains_a_block() {
-    let shrunk = entry(&ground("one", "10.1.0.0/25", 16));
-    let (inside, outside) = (cell("10.1.0.16/28"), cell("10.1.0.240/28"));
-    assert_eq!(widened(shrunk.clone(), &[inside]), shrunk);
-    let wide = widened(shrunk, &[inside, outside]);
+    let shrunk = entry(&accepted("one", "10.1.0.0/25", 16));
+    let (inside, outside) = (cidr("10.1.0.16/28"), cidr("10.1.0.240/28"));
+    assert_eq!(with_intervals_of(shrunk.clone(), &[inside]), shrunk);
+    let wide = with_intervals_of(shrunk, &[inside, outside]);
     assert!(addresses(&wide, Family::V4).contains(outside.interval().first));
     let other = AddressSpaceSpec { pools: vec![wide] };
-    let rival = judge(&other, &entry(&ground("two", "10.1.0.128/25", 32)));
+    let rival = check(&other, &entry(&accepted("two", "10.1.0.128/25", 32)));
     assert!(matches!(rival, Listing::Conflict { .. }), "{rival:?}");
 }
 
 #[test]
 fn an_edited_pool_still_requires_probes_for_addresses_of_gone_nodes() {
-    let mut before = entry(&ground("one", "10.1.0.0/24", 16));
+    let mut before = entry(&accepted("one", "10.1.0.0/24", 16));
     before.probe = true;
-    let mut edited = entry(&ground("one", "10.1.0.0/25", 16));
+    let mut edited = entry(&accepted("one", "10.1.0.0/25", 16));
     edited.carry_over(&before);
     assert!(edited.probe);
     // A different pool of the same name has no gone nodes yet.
-    let mut another = entry(&ground("one", "10.1.0.0/24", 16));
+    let mut another = entry(&accepted("one", "10.1.0.0/24", 16));
     another.uid = "another".to_owned();
     another.carry_over(&before);
     assert!(!another.probe);
@@ -79,12 +82,12 @@ fn an_edited_pool_still_requires_probes_for_addresses_of_gone_nodes() {
 
 #[test]
 fn a_claim_counts_only_if_it_matches_the_listed_pool() {
-    let one = ground("one", "10.1.0.0/24", 16);
-    let grid = one.grid(Family::V4).unwrap();
-    let admitted = |space: &AddressSpaceSpec| admits(space, &one, grid, cell("10.1.0.16/28"));
+    let one = accepted("one", "10.1.0.0/24", 16);
+    let layout = one.layout(Family::V4).unwrap();
+    let admitted = |space: &AddressSpaceSpec| admits(space, &one, layout, cidr("10.1.0.16/28"));
     assert!(admitted(&space(&[&one])));
     assert!(!admitted(&space(&[])), "not listed");
-    let listed = |change: fn(&mut Listed)| {
+    let listed = |change: fn(&mut PoolEntry)| {
         let mut space = space(&[&one]);
         change(&mut space.pools[0]);
         space

@@ -89,18 +89,18 @@ impl NodeRequest {
     }
 
     /// Whether the node found no address.
-    pub fn wants(&self) -> bool {
+    pub fn is_short(&self) -> bool {
         self.v4.is_some() || self.v6.is_some()
     }
 
     fn is_empty(&self) -> bool {
-        !self.wants() && self.addresses.is_empty()
+        !self.is_short() && self.addresses.is_empty()
     }
 }
 
 impl IpPoolStatus {
     /// What nodes ask now.
-    pub fn asked(&self) -> impl Iterator<Item = &NodeRequest> {
+    pub fn open_requests(&self) -> impl Iterator<Item = &NodeRequest> {
         self.requests
             .values()
             .flatten()
@@ -108,36 +108,36 @@ impl IpPoolStatus {
     }
 
     /// Whether a node found no address.
-    pub fn is_wanted(&self) -> bool {
-        self.asked().any(NodeRequest::wants)
+    pub fn has_shortage(&self) -> bool {
+        self.open_requests().any(NodeRequest::is_short)
     }
 
     /// When a node last found no address of `family`.
-    pub fn wanted_since(&self, family: Family) -> Option<Time> {
-        self.asked()
+    pub fn short_since(&self, family: Family) -> Option<Time> {
+        self.open_requests()
             .filter_map(|request| request.since(family))
             .max()
             .cloned()
     }
 
     /// All requests for addresses of `family` are answered.
-    pub fn answer(&mut self, family: Family) {
+    pub fn close_requests(&mut self, family: Family) {
         for request in self.requests.values_mut().flatten() {
             *request.of(family) = None;
         }
-        self.remove_answered();
+        self.remove_closed();
     }
 
     /// The request of any node to have the address `name` is answered.
-    pub fn answer_for(&mut self, name: &str) {
+    pub fn close_address_request(&mut self, name: &str) {
         for request in self.requests.values_mut().flatten() {
             request.addresses.retain(|asked| asked != name);
         }
-        self.remove_answered();
+        self.remove_closed();
     }
 
     /// An entry that is written as null is removed from the object.
-    fn remove_answered(&mut self) {
+    fn remove_closed(&mut self) {
         for request in self.requests.values_mut() {
             *request = request.take().filter(|request| !request.is_empty());
         }

@@ -5,8 +5,8 @@ use serde_json::json;
 const OBSERVE: Duration = Duration::from_secs(30);
 const QUARANTINE: Duration = Duration::from_secs(600);
 
-fn there(node: NodeState, seconds: Option<u64>) -> Before {
-    Before::There {
+fn there(node: NodeState, seconds: Option<u64>) -> AddressUse {
+    AddressUse::Remote {
         same_pod: false,
         node,
         unchanged: seconds.map(Duration::from_secs),
@@ -15,52 +15,55 @@ fn there(node: NodeState, seconds: Option<u64>) -> Before {
 
 #[test]
 fn a_kept_address_without_a_pod_passes_on_at_once() {
-    for before in [Before::Nobody, Before::Here { held: false }] {
-        assert_eq!(verdict(before, OBSERVE, QUARANTINE), Verdict::Pass);
+    for before in [AddressUse::Unused, AddressUse::Local { leased: false }] {
+        assert_eq!(handover(before, OBSERVE, QUARANTINE), Handover::Pass);
     }
 }
 
 #[test]
 fn a_kept_address_waits_for_the_end_of_a_lease_on_this_node() {
     assert_eq!(
-        verdict(Before::Here { held: true }, OBSERVE, QUARANTINE),
-        Verdict::Wait(Wait::Sandbox)
+        handover(AddressUse::Local { leased: true }, OBSERVE, QUARANTINE),
+        Handover::Wait(Wait::Sandbox)
     );
 }
 
 #[test]
 fn a_kept_address_waits_for_the_agent_of_a_live_node_without_limit() {
     assert_eq!(
-        verdict(there(NodeState::Lives, Some(1_000_000)), OBSERVE, QUARANTINE),
-        Verdict::Wait(Wait::Agent)
+        handover(there(NodeState::Alive, Some(1_000_000)), OBSERVE, QUARANTINE),
+        Handover::Wait(Wait::Agent)
     );
 }
 
 #[test]
 fn a_deleted_node_loses_the_address_after_the_quarantine() {
-    let gone = |seconds| verdict(there(NodeState::Gone, seconds), OBSERVE, QUARANTINE);
-    assert_eq!(gone(None), Verdict::Watch);
-    assert_eq!(gone(Some(29)), Verdict::Wait(Wait::Observation));
-    assert_eq!(gone(Some(599)), Verdict::Wait(Wait::Quarantine));
-    assert_eq!(gone(Some(600)), Verdict::Pass);
+    let gone = |seconds| handover(there(NodeState::Gone, seconds), OBSERVE, QUARANTINE);
+    assert_eq!(gone(None), Handover::Watch);
+    assert_eq!(gone(Some(29)), Handover::Wait(Wait::Observation));
+    assert_eq!(gone(Some(599)), Handover::Wait(Wait::Quarantine));
+    assert_eq!(gone(Some(600)), Handover::Pass);
 }
 
 #[test]
 fn a_node_that_is_not_ready_loses_the_address_on_the_second_observation() {
-    let lost = |seconds| verdict(there(NodeState::Lost, seconds), OBSERVE, QUARANTINE);
-    assert_eq!(lost(None), Verdict::Watch);
-    assert_eq!(lost(Some(29)), Verdict::Wait(Wait::Observation));
-    assert_eq!(lost(Some(30)), Verdict::Pass);
+    let lost = |seconds| handover(there(NodeState::NotReady, seconds), OBSERVE, QUARANTINE);
+    assert_eq!(lost(None), Handover::Watch);
+    assert_eq!(lost(Some(29)), Handover::Wait(Wait::Observation));
+    assert_eq!(lost(Some(30)), Handover::Pass);
 }
 
 #[test]
 fn a_kept_address_waits_while_its_pod_is_recorded_on_two_nodes() {
-    let before = Before::There {
+    let before = AddressUse::Remote {
         same_pod: true,
         node: NodeState::Gone,
         unchanged: Some(Duration::MAX),
     };
-    assert_eq!(verdict(before, OBSERVE, QUARANTINE), Verdict::Wait(Wait::SamePod));
+    assert_eq!(
+        handover(before, OBSERVE, QUARANTINE),
+        Handover::Wait(Wait::SamePod)
+    );
 }
 
 #[test]
@@ -71,14 +74,14 @@ fn only_a_pod_of_a_stateful_set_keeps_its_address() {
         ] } }))
         .unwrap()
     };
-    assert_eq!(set_of(&pod("StatefulSet", "apps/v1", true)), Some("db"));
+    assert_eq!(stateful_set_of(&pod("StatefulSet", "apps/v1", true)), Some("db"));
     for other in [
         pod("StatefulSet", "apps/v1", false),
         pod("StatefulSet", "other/v1", true),
         pod("Job", "batch/v1", true),
         Pod::default(),
     ] {
-        assert_eq!(set_of(&other), None);
+        assert_eq!(stateful_set_of(&other), None);
     }
 }
 
@@ -120,7 +123,7 @@ fn an_address_is_kept_only_for_a_replica_of_the_stateful_set() {
         (&later, "db-6", false),
         (&later, "db-7", true),
     ] {
-        let why = is_over(&holder(pod), Some(&pool), Some(set));
+        let why = end_of_reservation(&holder(pod), Some(&pool), Some(set));
         assert_eq!(why.is_some(), over, "{pod}: {why:?}");
     }
 }
@@ -130,14 +133,14 @@ fn the_reason_why_a_kept_address_is_freed_is_reported() {
     let set = StatefulSet::default();
     let kept = pool("StatefulSet");
     let mut leaving = kept.clone();
-    leaving.metadata.deletion_timestamp = Some(crate::object::now());
+    leaving.metadata.deletion_timestamp = Some(crate::convert::now());
     for (pool, set, word) in [
         (None, Some(&set), "pool is gone"),
         (Some(&leaving), Some(&set), "being deleted"),
         (Some(&pool("Never")), Some(&set), "for nobody"),
         (Some(&kept), None, "StatefulSet train/db is gone"),
     ] {
-        let why = is_over(&holder("db-0"), pool, set).unwrap();
+        let why = end_of_reservation(&holder("db-0"), pool, set).unwrap();
         assert!(why.contains(word), "{why}");
     }
 }

@@ -137,7 +137,7 @@ fn a_pool_that_is_not_ready_is_reported_with_its_reason() {
 #[test]
 fn a_rail_without_carrier_is_a_warning_and_a_degraded_bond_is_info() {
     let mut cluster = cluster();
-    let says = |status: &str, reason: &str| api::cluster::NodeCondition {
+    let says = |status: &str, reason: &str| api::requests::NodeCondition {
         status: status.to_owned(),
         reason: reason.to_owned(),
         message: format!("{reason} is the case"),
@@ -167,7 +167,7 @@ fn a_rail_without_carrier_is_a_warning_and_a_degraded_bond_is_info() {
 #[test]
 fn a_link_condition_that_no_agent_updates_is_reported() {
     let mut cluster = cluster();
-    let up = api::cluster::NodeCondition {
+    let up = api::requests::NodeCondition {
         status: "True".to_owned(),
         reason: reason::LINKS_UP.to_owned(),
         message: "ib0 has carrier".to_owned(),

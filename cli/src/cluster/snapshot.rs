@@ -7,9 +7,9 @@
 use super::pods::PodFacts;
 use super::{list, list_if_known};
 use crate::answer::Failure;
-use api::cluster::{NodeCondition, conditions};
-use api::ground::Ground;
+use api::accepted_pool::AcceptedPool;
 use api::links::kind::LINKS_READY;
+use api::requests::{NodeCondition, conditions};
 use api::{IpAddress, IpBlock, IpPool};
 use ipnetwork::IpNetwork;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -47,7 +47,7 @@ pub struct Pool {
     /// The object.
     pub object: IpPool,
     /// Its ranges and blocks according to the spec, or a sentence if the spec is wrong.
-    pub ground: Result<Ground, String>,
+    pub accepted: Result<AcceptedPool, String>,
     /// The whole subnets of its ranges.
     subnets: Vec<IpNetwork>,
 }
@@ -64,13 +64,16 @@ pub struct Block {
 impl Pool {
     /// The pool of `object`, with the accepted spec if there is one, otherwise with the current spec.
     pub fn of(object: IpPool) -> Self {
-        let accepted = Ground::accepted(&object).ok().flatten();
-        let ground = accepted.map_or_else(|| Ground::new(&object, &object.spec, 0).map_err(|e| e.msg), Ok);
+        let accepted = AcceptedPool::of(&object).ok().flatten();
+        let accepted = accepted.map_or_else(
+            || AcceptedPool::new(&object, &object.spec, 0).map_err(|e| e.msg),
+            Ok,
+        );
         let ranges = object.spec.ranges.iter();
         let subnets = ranges.filter_map(|range| range.subnet.parse().ok()).collect();
         Self {
             object,
-            ground,
+            accepted,
             subnets,
         }
     }

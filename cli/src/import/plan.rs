@@ -6,7 +6,7 @@ use super::living::{Held, NETWORK_STATUS, held};
 use super::record::{KEY, Record, closed, is_closed};
 use crate::cluster::snapshot::{Snapshot, pools_of};
 use crate::interval::{bounded, written};
-use api::ground::Ground;
+use api::accepted_pool::AcceptedPool;
 use api::{Allocation as Mode, BlockSize, IpPool, IpPoolSpec, Range, Sticky};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, single};
@@ -428,11 +428,11 @@ fn spec(group: &Group) -> IpPoolSpec {
 fn size(name: &str, spec: &mut IpPoolSpec, told: Option<u64>, nodes: usize) -> Result<(), String> {
     spec.block_size = BlockSize { v4: 1, v6: 1 };
     let pool = IpPool::new(name, spec.clone());
-    let ground = Ground::new(&pool, spec, 0).map_err(|e| e.msg)?;
+    let accepted = AcceptedPool::new(&pool, spec, 0).map_err(|e| e.msg)?;
     spec.block_size = BlockSize::default();
     let nodes = u128::try_from(nodes.max(1)).unwrap_or(1);
-    for family in ground.ranges.families() {
-        let usable = ground.ranges.usable(family).count();
+    for family in accepted.ranges.families() {
+        let usable = accepted.ranges.usable(family).count();
         let each = usable / (2 * nodes);
         if each < 4 && told.is_none() {
             spec.allocation = Mode::PerAddress;

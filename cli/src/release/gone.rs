@@ -8,7 +8,7 @@
 use super::confirmed;
 use crate::answer::{Answer, Failure, Outcome};
 use crate::cluster::snapshot::{Block, Snapshot};
-use api::cluster::{Trouble, Written, let_go, remove};
+use api::requests::{ApiError, WriteResult, delete_block, release_address};
 use api::{AddressState, BlockState, IpAddress, IpBlock};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
@@ -147,18 +147,18 @@ fn require_quarantine(block: &IpBlock, now: SystemTime) -> Result<(), Failure> {
 async fn free(client: &Client, left: &Left<'_>) -> Result<(), Failure> {
     let (blocks, addresses) = (Api::all(client.clone()), Api::all(client.clone()));
     for block in &left.blocks {
-        done(&block.name_any(), remove(&blocks, block).await)?;
+        done(&block.name_any(), delete_block(&blocks, block).await)?;
     }
     for address in &left.addresses {
-        done(&address.name_any(), let_go(&addresses, address).await)?;
+        done(&address.name_any(), release_address(&addresses, address).await)?;
     }
     Ok(())
 }
 
-fn done(name: &str, written: Result<Written<()>, Trouble>) -> Result<(), Failure> {
+fn done(name: &str, written: Result<WriteResult<()>, ApiError>) -> Result<(), Failure> {
     match written {
-        Ok(Written::Done(())) => Ok(()),
-        Ok(Written::Late) => Err(Failure(format!(
+        Ok(WriteResult::Applied(())) => Ok(()),
+        Ok(WriteResult::Conflict) => Err(Failure(format!(
             "{name} has just been changed and is not released; look again"
         ))),
         Err(trouble) => Err(Failure(format!("{name} is not released: {trouble}"))),

@@ -3,12 +3,12 @@
 
 use super::Leader;
 use crate::context::ReconcileError;
-use api::cluster::{Written, create, get, list, names, swap, swap_metadata};
-use api::grid::Cell;
-use api::ground::Ground;
-use api::listing::{Listing, addresses, entry, judge, widened};
-use api::object::cell;
-use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool, Listed};
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::BlockCidr;
+use api::convert::cidr_of;
+use api::listing::{Listing, addresses, check, entry, with_intervals_of};
+use api::requests::{WriteResult, create, get, list, list_names, replace, replace_metadata};
+use api::{AddressSpace, AddressSpaceSpec, IpAddress, IpBlock, IpPool, PoolEntry};
 use common::cni::Error;
 use ipam::interval::IntervalSet;
 use ipam::range::Family;
@@ -20,7 +20,7 @@ pub(super) const FINALIZER: &str = "rdmanet.io/addresses-in-use";
 /// Whether a spec was accepted.
 pub(super) enum Accepted {
     /// The spec is in force. It has addresses in common with these pools.
-    Yes(Box<Ground>, Vec<String>),
+    Yes(Box<AcceptedPool>, Vec<String>),
     /// The spec is unusable.
     Invalid(Error),
     /// Another pool has some of its addresses and cuts them into other blocks.
@@ -38,48 +38,48 @@ impl Leader {
         let generation = pool.metadata.generation.unwrap_or_default();
         let status = pool.status.clone().unwrap_or_default();
         let number = status.number_of(&pool.spec, generation);
-        let ground = match Ground::new(pool, &pool.spec, number) {
+        let accepted = match AcceptedPool::new(pool, &pool.spec, number) {
             Err(error) => return self.write_status(pool, Accepted::Invalid(error)).await,
-            Ok(ground) => ground,
+            Ok(accepted) => accepted,
         };
         if !pool.finalizers().iter().any(|name| name == FINALIZER) {
             let mut wanted = pool.clone();
             wanted.finalizers_mut().push(FINALIZER.to_owned());
-            swap_metadata(&self.context.cluster.pools, &wanted).await?;
+            replace_metadata(&self.context.cluster.pools, &wanted).await?;
             return Ok(());
         }
-        let accepted = self.accept(ground).await?;
+        let accepted = self.accept(accepted).await?;
         self.write_status(pool, accepted).await
     }
 
     /// Whether the watch shows the pool listed exactly as its spec requires. Then no request is needed. A late watch does
     /// no harm, because a node reads the address space after each claim.
-    fn is_listed(&self, ground: &Ground) -> Option<Vec<String>> {
+    fn is_listed(&self, accepted: &AcceptedPool) -> Option<Vec<String>> {
         let spaces = self.spaces();
         let space = spaces
             .iter()
-            .find(|space| space.name_any() == ground.spec.address_space)?;
-        let mut listed = widened(entry(ground), &self.blocks_of(ground.name.as_str()));
+            .find(|space| space.name_any() == accepted.spec.address_space)?;
+        let mut listed = with_intervals_of(entry(accepted), &self.blocks_of(accepted.name.as_str()));
         let before = space.spec.pools.iter().find(|pool| pool.name == listed.name)?;
         listed.carry_over(before);
-        match judge(&space.spec, &listed) {
+        match check(&space.spec, &listed) {
             Listing::Accepted(others) if *before == listed => Some(others),
             _ => None,
         }
     }
 
-    async fn accept(&self, ground: Ground) -> Result<Accepted, ReconcileError> {
-        if let Some(others) = self.is_listed(&ground) {
-            return Ok(Accepted::Yes(Box::new(ground), others));
+    async fn accept(&self, accepted: AcceptedPool) -> Result<Accepted, ReconcileError> {
+        if let Some(others) = self.is_listed(&accepted) {
+            return Ok(Accepted::Yes(Box::new(accepted), others));
         }
-        let name = ground.spec.address_space.clone();
+        let name = accepted.spec.address_space.clone();
         let space: Option<AddressSpace> = get(&self.context.cluster.spaces, &name).await?;
         let mut wanted = space
             .clone()
             .unwrap_or_else(|| AddressSpace::new(&name, AddressSpaceSpec::default()));
-        let kept: Vec<Cell> = self.blocks_of(ground.name.as_str());
-        let mut listed = widened(entry(&ground), &kept);
-        let others = match judge(&wanted.spec, &listed) {
+        let kept: Vec<BlockCidr> = self.blocks_of(accepted.name.as_str());
+        let mut listed = with_intervals_of(entry(&accepted), &kept);
+        let others = match check(&wanted.spec, &listed) {
             Listing::Accepted(others) => others,
             Listing::Conflict { pool, ip } => {
                 return Ok(Accepted::Conflict(format!(
@@ -92,7 +92,7 @@ impl Leader {
             listed.carry_over(&wanted.spec.pools[at]);
         }
         if before.is_some_and(|at| wanted.spec.pools[at] == listed) {
-            return Ok(Accepted::Yes(Box::new(ground), others));
+            return Ok(Accepted::Yes(Box::new(accepted), others));
         }
         let old = before.map(|at| wanted.spec.pools.remove(at));
         if let Some(conflict) = self.conflicting_block(&name, &listed, old.as_ref()).await? {
@@ -102,19 +102,19 @@ impl Leader {
         wanted.spec.pools.sort_by(|a, b| a.name.cmp(&b.name));
         let written = match space {
             None => create(&self.context.cluster.spaces, &wanted).await?,
-            Some(_) => swap(&self.context.cluster.spaces, &wanted).await?,
+            Some(_) => replace(&self.context.cluster.spaces, &wanted).await?,
         };
         Ok(match written {
-            Written::Done(_) => Accepted::Yes(Box::new(ground), others),
-            Written::Late => Accepted::Later,
+            WriteResult::Applied(_) => Accepted::Yes(Box::new(accepted), others),
+            WriteResult::Conflict => Accepted::Later,
         })
     }
 
-    fn blocks_of(&self, pool: &str) -> Vec<Cell> {
+    fn blocks_of(&self, pool: &str) -> Vec<BlockCidr> {
         self.blocks()
             .iter()
             .filter(|block| block.spec.pool == pool)
-            .filter_map(|block| cell(block))
+            .filter_map(|block| cidr_of(block))
             .collect()
     }
 
@@ -123,8 +123,8 @@ impl Leader {
     async fn conflicting_block(
         &self,
         space: &str,
-        listed: &Listed,
-        old: Option<&Listed>,
+        listed: &PoolEntry,
+        old: Option<&PoolEntry>,
     ) -> Result<Option<String>, ReconcileError> {
         let new = |family| {
             let old = old.map(|old| addresses(old, family)).unwrap_or_default();
@@ -134,16 +134,16 @@ impl Leader {
             return Ok(None);
         }
         let prefix = format!("{space}-");
-        for name in names(&self.context.cluster.blocks).await? {
-            let Some(cell) = name.strip_prefix(&prefix).and_then(Cell::named) else {
+        for name in list_names(&self.context.cluster.blocks).await? {
+            let Some(cidr) = name.strip_prefix(&prefix).and_then(BlockCidr::from_name) else {
                 continue;
             };
-            let (family, shift) = (Family::of(cell.cidr().ip()), cell.shift());
+            let (family, shift) = (Family::of(cidr.network().ip()), cidr.shift());
             let own = match family {
                 Family::V4 => listed.shift_v4,
                 Family::V6 => listed.shift_v6,
             };
-            let both = new(family).both(&[cell.interval()].into_iter().collect::<IntervalSet>());
+            let both = new(family).both(&[cidr.interval()].into_iter().collect::<IntervalSet>());
             if shift != u32::from(own) && !both.is_empty() {
                 return Ok(Some(format!(
                     "block {name} has another size and contains addresses of this pool; the conflict ends when the pods with addresses of the block are deleted"
@@ -164,7 +164,7 @@ impl Leader {
         if pool.finalizers().iter().any(|name| name == FINALIZER) {
             let mut wanted = pool.clone();
             wanted.finalizers_mut().retain(|name| name != FINALIZER);
-            swap_metadata(&self.context.cluster.pools, &wanted).await?;
+            replace_metadata(&self.context.cluster.pools, &wanted).await?;
             tracing::info!(
                 pool = pool.name_any(),
                 "removed the finalizer of a deleted pool: no block and no address of it is left"
@@ -193,7 +193,7 @@ impl Leader {
             }
             wanted.spec.pools.retain(|listed| !deleted.contains(&listed.name));
             if wanted != *space {
-                swap(&self.context.cluster.spaces, &wanted).await?;
+                replace(&self.context.cluster.spaces, &wanted).await?;
             }
         }
         Ok(())

@@ -7,8 +7,8 @@
 
 use super::Leader;
 use super::status::{ConditionState, condition};
-use api::grid::Grid;
-use api::ground::Ground;
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::BlockLayout;
 use api::pool::condition::FEW_BLOCKS;
 use api::pool::reason;
 use ipam::range::Family;
@@ -29,28 +29,28 @@ impl NodeCounts {
     }
 
     /// The number of nodes for the spec in force, counted again if the last count is older than `max_age`.
-    fn of(&mut self, ground: &Ground, max_age: Duration, count: impl FnOnce() -> u128) -> u128 {
-        let name = ground.name.as_str();
+    fn of(&mut self, accepted: &AcceptedPool, max_age: Duration, count: impl FnOnce() -> u128) -> u128 {
+        let name = accepted.name.as_str();
         let known = self.0.get(name);
         if let Some((_, _, nodes)) =
-            known.filter(|(number, at, _)| *number == ground.generation && at.elapsed() < max_age)
+            known.filter(|(number, at, _)| *number == accepted.generation && at.elapsed() < max_age)
         {
             return *nodes;
         }
         let nodes = count();
         self.0
-            .insert(name.to_owned(), (ground.generation, Instant::now(), nodes));
+            .insert(name.to_owned(), (accepted.generation, Instant::now(), nodes));
         nodes
     }
 }
 
 impl Leader {
     /// What [`few_blocks`] finds; none before the API server has sent any Node.
-    pub(super) fn compare_with_nodes(&mut self, ground: &Ground) -> Option<ConditionState> {
+    pub(super) fn compare_with_nodes(&mut self, accepted: &AcceptedPool) -> Option<ConditionState> {
         let caches = self.caches.clone().filter(|caches| !caches.nodes.is_empty())?;
-        let nodes = self.node_counts.of(ground, self.context.config.mirror, || {
+        let nodes = self.node_counts.of(accepted, self.context.config.mirror, || {
             let all = caches.nodes.state();
-            let Some(selector) = ground.spec.node_selector.clone() else {
+            let Some(selector) = accepted.spec.node_selector.clone() else {
                 return all.len() as u128;
             };
             // If a selector cannot be parsed, it selects nothing. Agents treat it the same way.
@@ -59,38 +59,38 @@ impl Leader {
                 selected.count() as u128
             })
         });
-        Some(few_blocks(ground, nodes))
+        Some(few_blocks(accepted, nodes))
     }
 }
 
 /// The condition [`FEW_BLOCKS`] of a pool that selects this many `nodes`.
-fn few_blocks(ground: &Ground, nodes: u128) -> ConditionState {
-    let short = ground.grids.iter().filter(|grid| grid.blocks() < nodes);
-    let Some(grid) = short
-        .min_by_key(|grid| grid.blocks())
-        .filter(|_| ground.has_blocks())
+fn few_blocks(accepted: &AcceptedPool, nodes: u128) -> ConditionState {
+    let short = accepted.layouts.iter().filter(|layout| layout.blocks() < nodes);
+    let Some(layout) = short
+        .min_by_key(|layout| layout.blocks())
+        .filter(|_| accepted.has_blocks())
     else {
         return condition(FEW_BLOCKS, false, reason::NONE, "");
     };
-    let (blocks, size) = (grid.blocks(), 1_u128 << grid.shift());
-    let family = grid.family();
+    let (blocks, size) = (layout.blocks(), 1_u128 << layout.shift());
+    let family = layout.family();
     let message = format!(
         "spec.ranges have {blocks} {family} blocks of {size} addresses, and the pool selects {nodes} nodes, so {} nodes have no block of their own and ask the API server for each address; {}",
         nodes - blocks,
-        remedy(ground, grid, nodes)
+        remedy(accepted, layout, nodes)
     );
     condition(FEW_BLOCKS, true, reason::FEWER_BLOCKS_THAN_NODES, &message)
 }
 
-fn remedy(ground: &Ground, grid: &Grid, nodes: u128) -> String {
-    let selector = if ground.spec.node_selector.is_none() {
+fn remedy(accepted: &AcceptedPool, layout: &BlockLayout, nodes: u128) -> String {
+    let selector = if accepted.spec.node_selector.is_none() {
         "set spec.nodeSelector to the nodes that need addresses"
     } else {
         "narrow spec.nodeSelector to the nodes that need addresses"
     };
     // Blocks of this size are enough, since each but the first and last of a range is full.
-    let enough = grid.addresses() / nodes;
-    let member = match grid.family() {
+    let enough = layout.addresses() / nodes;
+    let member = match layout.family() {
         Family::V4 => "v4",
         Family::V6 => "v6",
     };
@@ -101,7 +101,7 @@ fn remedy(ground: &Ground, grid: &Grid, nodes: u128) -> String {
         ),
         None => format!(
             "{selector}, or add a range: there are {} addresses",
-            grid.addresses()
+            layout.addresses()
         ),
     }
 }

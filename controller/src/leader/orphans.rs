@@ -10,12 +10,12 @@ mod orphan;
 
 use super::Caches;
 use crate::context::{Context, ReconcileError};
-use api::cluster::{Trouble, Written, swap};
-use api::object::{changed, seen};
+use api::convert::{block_record, with_record};
 use api::patience::until_stopped;
+use api::requests::{ApiError, WriteResult, replace};
 use api::{AddressSpace, IpAddress, IpBlock, NodeRef};
 use block::Phase;
-use block::orphan::{NodeSight, Verdict, Watched, judge};
+use block::orphan::{OrphanAction, OwnerState, Watched, decide};
 use futures::future::join_all;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
@@ -166,7 +166,7 @@ impl OrphanCollector {
         let waits = |watched: Watched| {
             watched.version == version && quarantine.is_none_or(|quarantine| watched.unchanged < quarantine)
         };
-        match orphan.seen().phase {
+        match orphan.record().phase {
             Phase::Shared => false,
             Phase::Orphaned if self.watched(&name).is_some_and(waits) => false,
             _ => self.outdated.get(&name) != Some(&version),
@@ -193,7 +193,7 @@ impl OrphanCollector {
                     Ok(false) => {}
                     Err(trouble) => {
                         tracing::warn!(block = name, error = %trouble, "restarting the quarantine of a block failed; trying again");
-                        timed_out |= trouble.is_silence();
+                        timed_out |= trouble.is_unanswered();
                     }
                 }
             }
@@ -204,14 +204,14 @@ impl OrphanCollector {
     }
 
     /// Writes an orphan to give it a new version. Returns whether nothing remains to be done.
-    async fn renew(&self, block: &IpBlock) -> Result<bool, Trouble> {
-        let seen = seen(block);
+    async fn renew(&self, block: &IpBlock) -> Result<bool, ApiError> {
+        let seen = block_record(block);
         if seen.phase != Phase::Orphaned {
             return Ok(true);
         }
-        let again = changed(block, &seen, &self.context.config.identity);
-        let written = swap(&self.context.cluster.blocks, &again).await?;
-        let is_done = matches!(written, Written::Done(_));
+        let again = with_record(block, &seen, &self.context.config.identity);
+        let written = replace(&self.context.cluster.blocks, &again).await?;
+        let is_done = matches!(written, WriteResult::Applied(_));
         if is_done {
             tracing::info!(
                 block = block.name_any(),
@@ -230,18 +230,19 @@ impl OrphanCollector {
         // This is read before the nodes are.
         let known: Vec<Option<Watched>> = batch.iter().map(|orphan| self.watched(&orphan.name())).collect();
         let (nodes, mut result) = self.read_nodes(batch.iter().map(Orphan::node)).await;
-        let mut judged: Vec<(&Orphan, Verdict)> = batch
+        let mut judged: Vec<(&Orphan, OrphanAction)> = batch
             .iter()
             .zip(&known)
             .filter_map(|(orphan, watched)| {
                 let node = nodes.get(&orphan.node().node)?;
                 let quarantine = orphan.quarantine(&self.context.config);
-                let (seen, in_use, version) = (orphan.seen(), orphan.in_use(), orphan.version());
-                let verdict = judge(&seen, in_use, &version, node, watched.as_ref(), quarantine);
+                let (seen, in_use, version) = (orphan.record(), orphan.in_use(), orphan.version());
+                let verdict = decide(&seen, in_use, &version, node, watched.as_ref(), quarantine);
                 Some((orphan, verdict))
             })
             .collect();
-        let is_write = |verdict: &Verdict| matches!(verdict, Verdict::Orphan | Verdict::End);
+        let is_write =
+            |verdict: &OrphanAction| matches!(verdict, OrphanAction::Orphan | OrphanAction::Delete);
         let writes = judged.iter().filter(|(_, verdict)| is_write(verdict));
         let pools: BTreeSet<&str> = writes.filter_map(|(orphan, _)| orphan.pool_of_block()).collect();
         if !self.enable_probes(inputs, &pools).await? {
@@ -266,14 +267,16 @@ impl OrphanCollector {
     ///
     /// Invariant: the address space asks for probes before a block of the pool is marked as `Orphaned` or deleted. Nodes
     /// read the address space after each claim.
-    async fn enable_probes(&self, inputs: &Inputs, pools: &BTreeSet<&str>) -> Result<bool, Trouble> {
+    async fn enable_probes(&self, inputs: &Inputs, pools: &BTreeSet<&str>) -> Result<bool, ApiError> {
         for space in inputs.caches.spaces.state() {
             let mut wanted = AddressSpace::clone(&space);
             let listed = wanted.spec.pools.iter_mut();
             for listed in listed.filter(|listed| pools.contains(listed.name.as_str())) {
                 listed.probe = true;
             }
-            if wanted != *space && swap(&self.context.cluster.spaces, &wanted).await? == Written::Late {
+            if wanted != *space
+                && replace(&self.context.cluster.spaces, &wanted).await? == WriteResult::Conflict
+            {
                 return Ok(false);
             }
         }
@@ -285,9 +288,9 @@ impl OrphanCollector {
     async fn read_nodes(
         &self,
         nodes: impl Iterator<Item = &NodeRef>,
-    ) -> (HashMap<String, NodeSight>, Result<(), ReconcileError>) {
+    ) -> (HashMap<String, OwnerState>, Result<(), ReconcileError>) {
         let nodes: BTreeMap<&str, &NodeRef> = nodes.map(|node| (node.node.as_str(), node)).collect();
-        let answers = join_all(nodes.values().map(|node| self.context.cluster.sight_of(node))).await;
+        let answers = join_all(nodes.values().map(|node| self.context.cluster.owner_state(node))).await;
         let (mut found, mut result) = (HashMap::new(), Ok(()));
         for (name, answer) in nodes.keys().zip(answers) {
             match answer {
@@ -300,15 +303,17 @@ impl OrphanCollector {
         (found, result)
     }
 
-    async fn write(&self, orphan: &Orphan, verdict: Verdict) -> Result<Outcome, Trouble> {
+    async fn write(&self, orphan: &Orphan, verdict: OrphanAction) -> Result<Outcome, ApiError> {
         Ok(match verdict {
-            Verdict::Leave | Verdict::Hold => Outcome::Unchanged,
-            Verdict::Watch => Outcome::Watched,
-            Verdict::Orphan => match orphan.mark(&self.context).await? {
-                Written::Done(version) => Outcome::Marked(version),
-                Written::Late => Outcome::Unchanged,
+            OrphanAction::Leave | OrphanAction::Hold => Outcome::Unchanged,
+            OrphanAction::Observe => Outcome::Watched,
+            OrphanAction::Orphan => match orphan.mark(&self.context).await? {
+                WriteResult::Applied(version) => Outcome::Marked(version),
+                WriteResult::Conflict => Outcome::Unchanged,
             },
-            Verdict::End => Outcome::Freed(orphan.free(&self.context).await? == Written::Done(())),
+            OrphanAction::Delete => {
+                Outcome::Freed(orphan.free(&self.context).await? == WriteResult::Applied(()))
+            }
         })
     }
 
@@ -339,7 +344,7 @@ impl OrphanCollector {
 /// Any other failure.
 fn log_refusal(node: &str, error: ReconcileError) -> Result<(), ReconcileError> {
     match error {
-        ReconcileError::Cluster(trouble) if !trouble.is_silence() => {
+        ReconcileError::Api(trouble) if !trouble.is_unanswered() => {
             tracing::warn!(node, error = %trouble, "collecting an orphan failed; trying again");
             Ok(())
         }

@@ -7,8 +7,8 @@
 
 use super::Leader;
 use crate::context::ReconcileError;
-use api::cluster::{Written, get, let_go, state_of};
-use api::sticky::{Before, Verdict, Wait, verdict};
+use api::requests::{WriteResult, get, registration_state, release_address};
+use api::sticky::{AddressUse, Handover, Wait, handover};
 use api::{AddressState, IpAddress, IpPool, IpPoolStatus};
 use kube::ResourceExt;
 use std::collections::BTreeSet;
@@ -32,16 +32,18 @@ impl Leader {
         pool: &IpPool,
         status: &mut IpPoolStatus,
     ) -> Result<(), ReconcileError> {
-        let requests = status.asked();
+        let requests = status.open_requests();
         let names: BTreeSet<String> = requests.flat_map(|one| one.addresses.iter().cloned()).collect();
         for name in names.into_iter().take(BATCH) {
             match self.release_one(&pool.name_any(), &name).await {
                 Ok(Progress::Done) => {
                     self.releasing.remove(&name);
-                    status.answer_for(&name);
+                    status.close_address_request(&name);
                 }
                 Ok(Progress::Pending) => {}
-                Err(ReconcileError::Cluster(trouble)) if trouble.is_silence() => return Err(trouble.into()),
+                Err(ReconcileError::Api(trouble)) if trouble.is_unanswered() => {
+                    return Err(trouble.into());
+                }
                 // A refused request does not delay the others.
                 Err(error) => {
                     tracing::warn!(address = name, %error, "releasing an address failed");
@@ -62,20 +64,20 @@ impl Leader {
         }
         let before = self.before(&address).await?;
         let config = &self.context.config;
-        match verdict(before, config.observe, config.quarantine) {
-            Verdict::Watch => {
+        match handover(before, config.observe, config.quarantine) {
+            Handover::Watch => {
                 let version = address.resource_version().unwrap_or_default();
                 self.releasing.insert(name.to_owned(), (version, Instant::now()));
                 Ok(Progress::Pending)
             }
-            Verdict::Wait(Wait::Observation | Wait::Quarantine) => Ok(Progress::Pending),
-            Verdict::Wait(_) => Ok(Progress::Done),
-            Verdict::Pass => self.release(&address).await,
+            Handover::Wait(Wait::Observation | Wait::Quarantine) => Ok(Progress::Pending),
+            Handover::Wait(_) => Ok(Progress::Done),
+            Handover::Pass => self.release(&address).await,
         }
     }
 
     async fn release(&self, address: &IpAddress) -> Result<Progress, ReconcileError> {
-        if let_go(&self.context.cluster.addresses, address).await? == Written::Late {
+        if release_address(&self.context.cluster.addresses, address).await? == WriteResult::Conflict {
             return Ok(Progress::Pending);
         }
         tracing::warn!(
@@ -89,7 +91,7 @@ impl Leader {
     }
 
     /// What is known of the pod that has the address, read now.
-    async fn before(&self, address: &IpAddress) -> Result<Before, ReconcileError> {
+    async fn before(&self, address: &IpAddress) -> Result<AddressUse, ReconcileError> {
         let cluster = &self.context.cluster;
         let spec = &address.spec;
         let now = match &spec.holder {
@@ -101,9 +103,9 @@ impl Leader {
         let version = address.resource_version().unwrap_or_default();
         let watched = self.releasing.get(&address.name_any());
         let unchanged = watched.filter(|(seen, _)| *seen == version);
-        Ok(Before::There {
+        Ok(AddressUse::Remote {
             same_pod: now.is_some_and(|now| now.uid() == theirs),
-            node: state_of(node.as_ref(), &spec.node),
+            node: registration_state(node.as_ref(), &spec.node),
             unchanged: unchanged.map(|(_, since)| since.elapsed()),
         })
     }

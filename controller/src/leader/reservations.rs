@@ -3,8 +3,8 @@
 
 use super::Leader;
 use crate::context::ReconcileError;
-use api::cluster::{Written, delete, get};
-use api::sticky::is_over;
+use api::requests::{WriteResult, delete, get};
+use api::sticky::end_of_reservation;
 use api::{AddressState, Holder, IpAddress, IpPool};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
@@ -61,7 +61,7 @@ impl Leader {
         }
         let pool = owners.pools.get(pool).and_then(Option::as_ref);
         let set = owners.sets.get(&set).and_then(Option::as_ref);
-        Ok(is_over(holder, pool, set))
+        Ok(end_of_reservation(holder, pool, set))
     }
 
     async fn free_if_unchanged(
@@ -82,7 +82,7 @@ impl Leader {
         if since.elapsed() < self.context.config.observe {
             return Ok(());
         }
-        if delete(&self.context.cluster.addresses, address).await? == Written::Done(()) {
+        if delete(&self.context.cluster.addresses, address).await? == WriteResult::Applied(()) {
             tracing::warn!(
                 address = name,
                 ip = address.spec.address,

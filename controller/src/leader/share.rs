@@ -10,10 +10,10 @@ mod batch;
 use super::Leader;
 use super::usage::{free_of_shared, objects_in, saturate};
 use crate::context::ReconcileError;
-use api::cluster::{Written, list, remove, tell};
-use api::grid::Cell;
-use api::ground::Ground;
-use api::object::{cell, ip_in, now};
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::BlockCidr;
+use api::convert::{cidr_of, ip_in, now};
+use api::requests::{WriteResult, delete_block, list, patch_status};
 use api::{BlockState, IpAddress, IpBlock, IpBlockStatus, IpPoolStatus};
 use batch::{Candidate, LastBatch};
 use ipam::range::Family;
@@ -72,21 +72,26 @@ pub(super) struct FreeAddresses {
 }
 
 impl Leader {
-    fn free_addresses(&self, ground: &Ground, blocks: &[Arc<IpBlock>], family: Family) -> FreeAddresses {
-        let Some(grid) = ground.grid(family) else {
+    fn free_addresses(
+        &self,
+        accepted: &AcceptedPool,
+        blocks: &[Arc<IpBlock>],
+        family: Family,
+    ) -> FreeAddresses {
+        let Some(layout) = accepted.layout(family) else {
             return FreeAddresses::default();
         };
         let mut free = FreeAddresses {
-            unclaimed: grid.addresses(),
+            unclaimed: layout.addresses(),
             shared: 0,
         };
         for block in blocks {
-            let Some(cell) = cell(block).filter(|cell| grid.has(*cell)) else {
+            let Some(cidr) = cidr_of(block).filter(|cidr| layout.has(*cidr)) else {
                 continue;
             };
-            free.unclaimed = free.unclaimed.saturating_sub(grid.usable(cell).count());
+            free.unclaimed = free.unclaimed.saturating_sub(layout.usable(cidr).count());
             if block.spec.state == BlockState::Shared {
-                free.shared += free_of_shared(ground, block, &self.addresses);
+                free.shared += free_of_shared(accepted, block, &self.addresses);
             }
         }
         free
@@ -94,20 +99,25 @@ impl Leader {
 
     /// Handles the requests of nodes. It asks the owners of blocks with free addresses to share them, a few at first,
     /// until shared addresses are free. An owner may take its time.
-    pub(super) fn share(&mut self, ground: &Ground, blocks: &[Arc<IpBlock>], status: &mut IpPoolStatus) {
+    pub(super) fn share(
+        &mut self,
+        accepted: &AcceptedPool,
+        blocks: &[Arc<IpBlock>],
+        status: &mut IpPoolStatus,
+    ) {
         self.share_requests
             .forget_older(self.context.config.observe * RETRY_PERIODS);
         let before = std::mem::take(&mut status.sharing);
-        if !status.is_wanted() && before.is_empty() {
+        if !status.has_shortage() && before.is_empty() {
             return;
         }
         for family in [Family::V4, Family::V6] {
-            let free = self.free_addresses(ground, blocks, family);
-            let candidates = self.candidates(ground, blocks, family, &before);
-            let mut request = status.wanted_since(family);
-            let asked = self.ask_owners(ground, (family, free), &candidates, &mut request);
+            let free = self.free_addresses(accepted, blocks, family);
+            let candidates = self.candidates(accepted, blocks, family, &before);
+            let mut request = status.short_since(family);
+            let asked = self.ask_owners(accepted, (family, free), &candidates, &mut request);
             if request.is_none() {
-                status.answer(family);
+                status.close_requests(family);
             }
             status.sharing.extend(asked);
         }
@@ -116,12 +126,12 @@ impl Leader {
     /// The `candidates` whose owners are asked now. Ends the `request` once it is fulfilled or cannot be.
     fn ask_owners(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         (family, free): (Family, FreeAddresses),
         candidates: &[Candidate],
         request: &mut Option<Time>,
     ) -> Vec<String> {
-        if !ground.has_blocks() || free.unclaimed > 0 {
+        if !accepted.has_blocks() || free.unclaimed > 0 {
             self.share_requests.withdraw(candidates);
             *request = None;
             return Vec::new();
@@ -133,7 +143,7 @@ impl Leader {
             *request = None;
         }
         if request.is_some() {
-            asked.extend(self.next_batch(ground, family, candidates));
+            asked.extend(self.next_batch(accepted, family, candidates));
         }
         if asked.is_empty() {
             *request = None;
@@ -144,7 +154,7 @@ impl Leader {
     /// The blocks that could be shared.
     fn candidates(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         blocks: &[Arc<IpBlock>],
         family: Family,
         before: &[String],
@@ -153,7 +163,8 @@ impl Leader {
             .iter()
             .filter(|block| matches!(block.spec.state, BlockState::Active | BlockState::Draining))
             .filter(|block| {
-                cell(block).is_some_and(|cell| Family::of(cell.cidr().ip()) == family && ground.has(cell))
+                cidr_of(block)
+                    .is_some_and(|cidr| Family::of(cidr.network().ip()) == family && accepted.has(cidr))
             })
             .filter(|block| !self.seems_gone(&block.spec.owner));
         let shareable: Vec<&Arc<IpBlock>> = shareable.collect();
@@ -177,8 +188,13 @@ impl Leader {
         shareable.into_iter().map(candidate).collect()
     }
 
-    fn next_batch(&mut self, ground: &Ground, family: Family, candidates: &[Candidate]) -> Vec<String> {
-        let key = (ground.name.to_string(), family);
+    fn next_batch(
+        &mut self,
+        accepted: &AcceptedPool,
+        family: Family,
+        candidates: &[Candidate],
+    ) -> Vec<String> {
+        let key = (accepted.name.to_string(), family);
         let last = self.share_requests.last.get(&key).map(|batch| LastBatch {
             blocks: &batch.blocks,
             age: batch.at.elapsed(),
@@ -189,7 +205,7 @@ impl Leader {
         }
         for one in &chosen {
             tracing::info!(
-                pool = %ground.name, block = one.name, node = one.node, free = one.free,
+                pool = %accepted.name, block = one.name, node = one.node, free = one.free,
                 "asking the owner of a block to share it: nodes find no free address"
             );
             self.share_requests
@@ -205,7 +221,7 @@ impl Leader {
     /// Reports how full shared blocks are, and frees those that have been empty for a while.
     pub(super) async fn reconcile_shared(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         blocks: &[Arc<IpBlock>],
     ) -> Result<(), ReconcileError> {
         let shared: Vec<&Arc<IpBlock>> = blocks
@@ -213,16 +229,16 @@ impl Leader {
             .filter(|block| block.spec.state == BlockState::Shared)
             .collect();
         for block in &shared {
-            let Some(cell) = cell(block) else { continue };
-            let used = objects_in(&self.addresses, &ground.spec.address_space, cell).count();
+            let Some(cidr) = cidr_of(block) else { continue };
+            let used = objects_in(&self.addresses, &accepted.spec.address_space, cidr).count();
             if used == 0 {
-                self.free_if_empty(ground, block, cell).await?;
+                self.free_if_empty(accepted, block, cidr).await?;
             } else {
                 self.empty.remove(&block.name_any());
-                self.report_shared_usage(ground, block, used).await?;
+                self.report_shared_usage(accepted, block, used).await?;
             }
         }
-        let name = ground.name.as_str();
+        let name = accepted.name.as_str();
         let others: HashSet<String> = self
             .blocks()
             .iter()
@@ -235,12 +251,12 @@ impl Leader {
 
     async fn report_shared_usage(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         block: &IpBlock,
         used: u128,
     ) -> Result<(), ReconcileError> {
         let name = block.name_any();
-        let free = free_of_shared(ground, block, &self.addresses);
+        let free = free_of_shared(accepted, block, &self.addresses);
         let (used, free) = (saturate(used), saturate(free));
         let written = block.status.as_ref().map(|status| (status.used, status.free));
         let recent = self
@@ -256,7 +272,7 @@ impl Leader {
             mirrored_at: Some(now()),
             ..IpBlockStatus::default()
         };
-        tell::<IpBlock>(&self.context.cluster.blocks, &name, &status).await?;
+        patch_status::<IpBlock>(&self.context.cluster.blocks, &name, &status).await?;
         self.written_at.insert(name, Instant::now());
         Ok(())
     }
@@ -265,29 +281,29 @@ impl Leader {
     /// longer.
     async fn free_if_empty(
         &mut self,
-        ground: &Ground,
+        accepted: &AcceptedPool,
         block: &IpBlock,
-        cell: Cell,
+        cidr: BlockCidr,
     ) -> Result<(), ReconcileError> {
         let name = block.name_any();
         let since = *self.empty.entry(name.clone()).or_insert_with(Instant::now);
-        let cooldown = Duration::from_secs(u64::try_from(ground.spec.cooldown_seconds).unwrap_or_default());
+        let cooldown = Duration::from_secs(u64::try_from(accepted.spec.cooldown_seconds).unwrap_or_default());
         if since.elapsed() < self.context.config.observe.max(cooldown) {
             return Ok(());
         }
         let addresses: Vec<IpAddress> = list(
             &self.context.cluster.addresses,
-            &format!("spec.block={}", cell.cidr()),
+            &format!("spec.block={}", cidr.network()),
         )
         .await?;
-        let space = &ground.spec.address_space;
+        let space = &accepted.spec.address_space;
         if addresses.iter().any(|address| ip_in(address, space).is_some()) {
             self.empty.remove(&name);
             return Ok(());
         }
-        if remove(&self.context.cluster.blocks, block).await? == Written::Done(()) {
+        if delete_block(&self.context.cluster.blocks, block).await? == WriteResult::Applied(()) {
             let evidence = "two observations found no address of the block in use";
-            tracing::info!(pool = %ground.name, block = name, seconds = since.elapsed().as_secs(), evidence, "freed an empty shared block");
+            tracing::info!(pool = %accepted.name, block = name, seconds = since.elapsed().as_secs(), evidence, "freed an empty shared block");
         }
         self.empty.remove(&name);
         Ok(())

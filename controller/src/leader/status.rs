@@ -5,15 +5,15 @@ use super::Leader;
 use super::accept::Accepted;
 use super::usage::Usage;
 use crate::context::ReconcileError;
-use api::cluster::{Written, swap_status};
-use api::ground::Ground;
+use api::accepted_pool::AcceptedPool;
+use api::convert::now;
 use api::listing::common_address;
-use api::object::now;
 use api::pool::condition::{
     DEGRADED, EXCLUSION_OVER_LIVE, EXHAUSTED, FALLBACK_MISSING, OVERLAP, OVERLAP_ELSEWHERE, READY, SERVING,
     SHRINK_PENDING,
 };
 use api::pool::reason;
+use api::requests::{WriteResult, replace_status};
 use api::{IpAddress, IpBlock, IpPool, IpPoolStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::reflector::ObjectRef;
@@ -45,9 +45,9 @@ impl Leader {
         let generation = pool.metadata.generation;
         let (ready, degraded, overlap) = match &accepted {
             Accepted::Later => return Ok(()),
-            Accepted::Yes(ground, others) => {
-                status.accepted = Some(ground.spec.clone());
-                status.accepted_generation = Some(ground.generation);
+            Accepted::Yes(accepted, others) => {
+                status.accepted = Some(accepted.spec.clone());
+                status.accepted_generation = Some(accepted.generation);
                 status.observed_generation = generation;
                 (
                     condition(
@@ -64,21 +64,21 @@ impl Leader {
             Accepted::Conflict(why) => rejected(&mut status, generation, reason::CONFLICT, why),
         };
         let in_force = match accepted {
-            Accepted::Yes(ground, _) => Some(*ground),
-            _ => Ground::accepted(pool)?,
+            Accepted::Yes(accepted, _) => Some(*accepted),
+            _ => AcceptedPool::of(pool)?,
         };
         let serving = serving(in_force.is_some(), &ready);
         let mut conditions = vec![ready, serving, degraded, overlap];
-        if let Some(ground) = in_force {
-            let blocks = self.of_pool(ground.name.as_str());
-            conditions.extend(self.set_usage(&blocks, &ground, &mut status));
-            conditions.push(missing_fallback(&ground, |name| {
+        if let Some(accepted) = in_force {
+            let blocks = self.of_pool(accepted.name.as_str());
+            conditions.extend(self.set_usage(&blocks, &accepted, &mut status));
+            conditions.push(missing_fallback(&accepted, |name| {
                 self.context.pools.get(&ObjectRef::new(name)).is_some()
             }));
-            conditions.push(overlap_elsewhere(&ground, &self.context.pools.state()));
-            conditions.extend(self.compare_with_nodes(&ground));
-            self.share(&ground, &blocks, &mut status);
-            self.reconcile_shared(&ground, &blocks).await?;
+            conditions.push(overlap_elsewhere(&accepted, &self.context.pools.state()));
+            conditions.extend(self.compare_with_nodes(&accepted));
+            self.share(&accepted, &blocks, &mut status);
+            self.reconcile_shared(&accepted, &blocks).await?;
         }
         self.release_requested(pool, &mut status).await?;
         self.write(pool, &before, status, conditions).await
@@ -86,15 +86,15 @@ impl Leader {
 
     /// Handles requests for addresses between the rounds. The other parts of the status wait for the next round.
     pub(super) async fn handle_request(&mut self, pool: &IpPool) -> Result<(), ReconcileError> {
-        let Some(ground) = Ground::accepted(pool)? else {
+        let Some(accepted) = AcceptedPool::of(pool)? else {
             return Ok(());
         };
         self.relist_shared(pool).await?;
-        let blocks = self.of_pool(ground.name.as_str());
+        let blocks = self.of_pool(accepted.name.as_str());
         let before = pool.status.clone().unwrap_or_default();
         let mut status = before.clone();
-        let conditions = self.set_usage(&blocks, &ground, &mut status);
-        self.share(&ground, &blocks, &mut status);
+        let conditions = self.set_usage(&blocks, &accepted, &mut status);
+        self.share(&accepted, &blocks, &mut status);
         self.release_requested(pool, &mut status).await?;
         self.write(pool, &before, status, conditions).await
     }
@@ -110,12 +110,12 @@ impl Leader {
         let mut status = before.clone();
         let message = deletion_message(&pool.name_any(), &blocks, addresses);
         self.node_counts.forget(&pool.name_any());
-        if let Some(ground) = Ground::accepted(pool)? {
+        if let Some(accepted) = AcceptedPool::of(pool)? {
             let blocks: Vec<Arc<IpBlock>> = blocks.into_iter().map(Arc::new).collect();
-            let usage = Usage::of(&ground, &blocks, addresses);
+            let usage = Usage::of(&accepted, &blocks, addresses);
             status.counters = Some(usage.counters);
             // Shared blocks have no owner that would return them.
-            self.reconcile_shared(&ground, &blocks).await?;
+            self.reconcile_shared(&accepted, &blocks).await?;
         }
         let ready = condition(READY, false, reason::DELETING, &message);
         let serving = serving(false, &ready);
@@ -130,10 +130,10 @@ impl Leader {
     fn set_usage(
         &self,
         blocks: &[Arc<IpBlock>],
-        ground: &Ground,
+        accepted: &AcceptedPool,
         status: &mut IpPoolStatus,
     ) -> Vec<ConditionState> {
-        let usage = Usage::of(ground, blocks, &self.addresses);
+        let usage = Usage::of(accepted, blocks, &self.addresses);
         let conditions = usage_conditions(&usage);
         status.counters = Some(usage.counters);
         conditions
@@ -172,7 +172,7 @@ impl Leader {
         }
         let mut wanted = pool.clone();
         wanted.status = Some(status);
-        if swap_status(&self.context.cluster.pools, &wanted).await? == Written::Late {
+        if replace_status(&self.context.cluster.pools, &wanted).await? == WriteResult::Conflict {
             // Another client has written meanwhile, for instance a node that adds its request. The watch delivers the new
             // version.
             return Ok(());
@@ -359,28 +359,28 @@ fn usage_conditions(usage: &Usage) -> Vec<ConditionState> {
 
 /// Reports a pool of another address space with addresses of this one. That is right if the two spaces are separate
 /// networks. Otherwise, for instance after a typing error in `addressSpace`, two pods get the same address.
-fn overlap_elsewhere(ground: &Ground, pools: &[Arc<IpPool>]) -> ConditionState {
+fn overlap_elsewhere(accepted: &AcceptedPool, pools: &[Arc<IpPool>]) -> ConditionState {
     let overlaps = |pool: &&Arc<IpPool>| {
-        pool.spec.address_space != ground.spec.address_space
-            && common_address(&ground.spec, &pool.spec).is_some()
+        pool.spec.address_space != accepted.spec.address_space
+            && common_address(&accepted.spec, &pool.spec).is_some()
     };
     let Some(other) = pools.iter().filter(overlaps).min_by_key(|pool| pool.name_any()) else {
         return condition(OVERLAP_ELSEWHERE, false, reason::NONE, "");
     };
-    let ip = common_address(&ground.spec, &other.spec);
+    let ip = common_address(&accepted.spec, &other.spec);
     let message = format!(
         "pool {} of address space {} also has {}, and this pool is in address space {}: two pods may get the same address, which is correct only if the two spaces are separate networks",
         other.name_any(),
         other.spec.address_space,
         ip.map(|ip| ip.to_string()).unwrap_or_default(),
-        ground.spec.address_space
+        accepted.spec.address_space
     );
     condition(OVERLAP_ELSEWHERE, true, reason::OTHER_SPACE, &message)
 }
 
 /// The pools that `spec.fallback` names and that do not exist according to `is_there`.
-fn missing_fallback(ground: &Ground, is_there: impl Fn(&str) -> bool) -> ConditionState {
-    let missing: BTreeSet<&str> = ground
+fn missing_fallback(accepted: &AcceptedPool, is_there: impl Fn(&str) -> bool) -> ConditionState {
+    let missing: BTreeSet<&str> = accepted
         .spec
         .fallback
         .iter()

@@ -4,9 +4,9 @@
 //! Invariant: each address counts once. The store of a node counts all addresses that its pods have in the node's own
 //! blocks, whether they are objects or not. All other address objects are counted here.
 
-use api::grid::{Cell, Grid};
-use api::ground::Ground;
-use api::object::{cell, ip_in};
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::{BlockCidr, BlockLayout};
+use api::convert::{cidr_of, ip_in};
 use api::{AddressState, BlockState, Counters, IpAddress, IpBlock};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, bits, single};
@@ -52,9 +52,9 @@ struct AddressTotals {
     oldest: Option<Time>,
 }
 
-/// The address objects of an address space that lie in `cell`, whichever pool created them.
-pub(super) fn objects_in(addresses: &[impl Borrow<IpAddress>], space: &str, cell: Cell) -> IntervalSet {
-    let block = cell.cidr().to_string();
+/// The address objects of an address space that lie in `cidr`, whichever pool created them.
+pub(super) fn objects_in(addresses: &[impl Borrow<IpAddress>], space: &str, cidr: BlockCidr) -> IntervalSet {
+    let block = cidr.network().to_string();
     let inside = addresses
         .iter()
         .map(Borrow::borrow)
@@ -66,30 +66,38 @@ pub(super) fn objects_in(addresses: &[impl Borrow<IpAddress>], space: &str, cell
 }
 
 /// The number of free addresses of a shared block.
-pub(super) fn free_of_shared(ground: &Ground, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) -> u128 {
-    let Some(cell) = cell(block) else { return 0 };
-    let Some(grid) = ground.grid(Family::of(cell.cidr().ip())) else {
+pub(super) fn free_of_shared(
+    accepted: &AcceptedPool,
+    block: &IpBlock,
+    addresses: &[impl Borrow<IpAddress>],
+) -> u128 {
+    let Some(cidr) = cidr_of(block) else { return 0 };
+    let Some(layout) = accepted.layout(Family::of(cidr.network().ip())) else {
         return 0;
     };
-    let taken = objects_in(addresses, &ground.spec.address_space, cell);
-    grid.usable(cell).minus(&taken).count()
+    let taken = objects_in(addresses, &accepted.spec.address_space, cidr);
+    layout.usable(cidr).minus(&taken).count()
 }
 
 impl Usage {
     /// The utilization of the pool in force with its `blocks`. `addresses` may contain objects of other pools.
-    pub(super) fn of(ground: &Ground, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
+    pub(super) fn of(
+        accepted: &AcceptedPool,
+        blocks: &[Arc<IpBlock>],
+        addresses: &[impl Borrow<IpAddress>],
+    ) -> Self {
         let (inside, objects) = (
-            BlockTotals::of(ground, blocks, addresses),
-            AddressTotals::of(ground, blocks, addresses),
+            BlockTotals::of(accepted, blocks, addresses),
+            AddressTotals::of(accepted, blocks, addresses),
         );
-        let all = ground.grids.iter().map(Grid::addresses);
+        let all = accepted.layouts.iter().map(BlockLayout::addresses);
         let unclaimed = all
             .fold(0, u128::saturating_add)
             .saturating_sub(inside.claimed)
             .saturating_sub(objects.taken);
         Self {
             counters: Counters {
-                size: saturate(ground.size()),
+                size: saturate(accepted.size()),
                 used: inside.used.saturating_add(objects.used),
                 free: saturate(unclaimed).saturating_add(inside.free),
                 unclaimed: saturate(unclaimed),
@@ -104,15 +112,15 @@ impl Usage {
 }
 
 impl BlockTotals {
-    fn of(ground: &Ground, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
+    fn of(accepted: &AcceptedPool, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
         let mut all = Self::default();
         for block in blocks {
-            all.add(ground, block, addresses);
+            all.add(accepted, block, addresses);
         }
         all
     }
 
-    fn add(&mut self, ground: &Ground, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) {
+    fn add(&mut self, accepted: &AcceptedPool, block: &IpBlock, addresses: &[impl Borrow<IpAddress>]) {
         self.blocks = self.blocks.saturating_add(1);
         let is_shared = block.spec.state == BlockState::Shared;
         // The last report about a shared block may be from the time when it had an owner.
@@ -120,22 +128,22 @@ impl BlockTotals {
             self.used = self.used.saturating_add(status.used);
             self.oldest = self.oldest.take().into_iter().chain(status.oldest.clone()).min();
         }
-        let Some(cell) = cell(block) else { return };
-        if !ground.reaches(cell) {
+        let Some(cidr) = cidr_of(block) else { return };
+        if !accepted.reaches(cidr) {
             self.outside += 1;
             return;
         }
         let excluded = block.status.as_ref().map_or(0, |status| status.excluded);
         self.excluded = self.excluded.saturating_add(excluded);
-        if !ground.has(cell) {
+        if !accepted.has(cidr) {
             // Exclusions cover the whole block.
             return;
         }
-        let grid = ground.grid(Family::of(cell.cidr().ip()));
-        let usable = grid.map_or(0, |grid| grid.usable(cell).count());
+        let layout = accepted.layout(Family::of(cidr.network().ip()));
+        let usable = layout.map_or(0, |layout| layout.usable(cidr).count());
         self.claimed = self.claimed.saturating_add(usable);
         let free = match (&block.status, block.spec.state) {
-            (_, BlockState::Shared) => saturate(free_of_shared(ground, block, addresses)),
+            (_, BlockState::Shared) => saturate(free_of_shared(accepted, block, addresses)),
             (Some(status), BlockState::Active) => status.free,
             // There is no report yet. All usable addresses were free when the block was claimed.
             (None, BlockState::Active) => saturate(usable),
@@ -146,7 +154,7 @@ impl BlockTotals {
 }
 
 impl AddressTotals {
-    fn of(ground: &Ground, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
+    fn of(accepted: &AcceptedPool, blocks: &[Arc<IpBlock>], addresses: &[impl Borrow<IpAddress>]) -> Self {
         let unshared = blocks
             .iter()
             .filter(|block| block.spec.state != BlockState::Shared);
@@ -155,7 +163,7 @@ impl AddressTotals {
             .collect();
         let mut all = Self::default();
         let of_pool = |address: &&IpAddress| {
-            address.spec.pool == ground.name.as_str() && address.spec.state != AddressState::Orphaned
+            address.spec.pool == accepted.name.as_str() && address.spec.state != AddressState::Orphaned
         };
         for address in addresses.iter().map(Borrow::borrow).filter(of_pool) {
             let spec = &address.spec;
@@ -168,17 +176,17 @@ impl AddressTotals {
                 continue;
             }
             all.used = all.used.saturating_add(1);
-            all.taken += u128::from(!ground.has_blocks() && is_allocatable(ground, &spec.address));
+            all.taken += u128::from(!accepted.has_blocks() && is_allocatable(accepted, &spec.address));
         }
         all
     }
 }
 
 /// Whether the pool allocates the address to any pod. Reserved and excluded addresses are not allocatable.
-fn is_allocatable(ground: &Ground, address: &str) -> bool {
+fn is_allocatable(accepted: &AcceptedPool, address: &str) -> bool {
     address
         .parse()
-        .is_ok_and(|ip: IpAddr| ground.ranges.usable(Family::of(ip)).contains(bits(ip)))
+        .is_ok_and(|ip: IpAddr| accepted.ranges.usable(Family::of(ip)).contains(bits(ip)))
 }
 
 /// The number in the type of an object's field; too large numbers become the maximum.

@@ -2,8 +2,8 @@
 //! The API server of a test, and what it has.
 
 use crate::Controller;
-use api::grid::Cell;
-use api::object::{claim, owner};
+use api::block_layout::BlockCidr;
+use api::convert::{new_block, owner};
 use api::{Counters, IpAddress, IpBlock, IpPool, NodeRef};
 use cluster::Server;
 use cluster::identity::NAMESPACE;
@@ -134,10 +134,10 @@ impl Site {
         let blocks: Api<IpBlock> = Api::all(self.admin.clone());
         for i in 0..count {
             let ip = Ipv4Addr::from_bits(first.to_bits() + i * 16);
-            let mut block = claim(
+            let mut block = new_block(
                 "default",
                 pool,
-                Cell::around(ip.into(), 4).unwrap(),
+                BlockCidr::containing(ip.into(), 4).unwrap(),
                 &owner(&node(i)),
             );
             // Nobody would take it off.

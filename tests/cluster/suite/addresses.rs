@@ -3,7 +3,7 @@
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
-use api::grid::address_name;
+use api::block_layout::address_name;
 use api::{AddressState, IpAddress, IpAddressSpec};
 use cluster::identity::join;
 use cluster::install::until;

@@ -4,7 +4,7 @@
 use crate::late::in_turn;
 use agents::pools::simple;
 use agents::{Member, Site};
-use api::grid::address_name;
+use api::block_layout::address_name;
 use api::{AddressState, Attachment, BlockState, IpAddress, IpAddressSpec, NodeRef};
 use cluster::identity::join;
 use cluster::install::until;

@@ -2,7 +2,7 @@
 //! From the manifests of 4c1f4ba, where one agent of all did the controller's work, to these, and back.
 
 use agents::{Attachment, Controller, Member};
-use api::ground::Ground;
+use api::accepted_pool::AcceptedPool;
 use api::{AddressSpace, AddressSpaceSpec, IpPool, listing};
 use cluster::{Server, install};
 use deploy::api::{Send, apply};
@@ -45,8 +45,8 @@ async fn pool_as_it_was(admin: &Client) {
     let told = pools
         .patch_status("rail0", &PatchParams::default(), &Patch::Merge(status))
         .await;
-    let ground = Ground::accepted(&told.unwrap()).unwrap().unwrap();
-    let pools = vec![listing::entry(&ground)];
+    let accepted = AcceptedPool::of(&told.unwrap()).unwrap().unwrap();
+    let pools = vec![listing::entry(&accepted)];
     let space = AddressSpace::new("default", AddressSpaceSpec { pools });
     let spaces: Api<AddressSpace> = Api::all(admin.clone());
     spaces.create(&PostParams::default(), &space).await.unwrap();
@@ -77,7 +77,7 @@ async fn an_installation_without_controller_is_upgraded_and_rolled_back_with_its
             .conditions
             .iter()
             .any(|one| one.type_ == "Ready" && one.status == "True");
-        ready && status.asked().next().is_none()
+        ready && status.open_requests().next().is_none()
     })
     .await;
     controller.kill();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Agents and controller in this process: the daemon's own code, told what the daemon is told.
 
-use agent::client::Clients;
 use agent::config::Config;
+use api::client::Clients;
 use api::supervisor::Supervisor;
 use clap::Parser;
 use cluster::Server;

@@ -24,10 +24,10 @@ async fn the_agent_reaches_a_tls_api_server_through_one_proxy_connection() {
     let gateway = Gateway::start().await;
     let identity = Identity::new(&server.admin().await, "far-away").await;
     let client = client_of(by_way_of(&gateway, identity.config(server))).await;
-    let cluster = api::cluster::Cluster::new(client);
+    let cluster = api::requests::Cluster::new(client);
     let node = cluster.registration("far-away").await.unwrap().unwrap();
     assert_eq!(*node.owner.uid, *identity.node.node_uid);
-    api::cluster::names(&cluster.blocks).await.unwrap();
+    api::requests::names(&cluster.blocks).await.unwrap();
     let asked = format!("CONNECT 127.0.0.1:{} HTTP/1.1", server.port());
     assert_eq!(gateway.asked(), [asked]);
 }
@@ -50,7 +50,7 @@ async fn an_error_names_the_proxy_that_refused_a_request_and_the_reason() {
     let gateway = Gateway::start().await;
     gateway.refuse(Some("403 Forbidden"));
     let client = client_of(by_way_of(&gateway, server.config_with("any"))).await;
-    let cluster = api::cluster::Cluster::new(client);
+    let cluster = api::requests::Cluster::new(client);
     let trouble = cluster.registration("far-away").await.unwrap_err();
     let words = format!(
         "the proxy {}/ refuses the way to 127.0.0.1:{}: 403 Forbidden; let the proxy allow it",

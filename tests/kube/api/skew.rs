@@ -2,7 +2,7 @@
 //! Objects with fields that a later version of the definitions has: what this version writes leaves them alone.
 
 use crate::block;
-use api::cluster::{Written, swap, swap_metadata, swap_status, tell};
+use api::requests::{WriteResult, patch_status, replace, replace_metadata, replace_status};
 use api::{AddressSpace, BlockState, IpAddress, IpBlock, IpPool, definitions};
 use cluster::Server;
 use cluster::install::{apply, until};
@@ -100,20 +100,29 @@ async fn a_block_keeps_them(admin: &Client) {
     let read = blocks.get(name).await.unwrap();
     let mut wanted = read.clone();
     wanted.spec.state = BlockState::Draining;
-    assert!(matches!(swap(&blocks, &wanted).await.unwrap(), Written::Done(_)));
+    assert!(matches!(
+        replace(&blocks, &wanted).await.unwrap(),
+        WriteResult::Applied(_)
+    ));
     let there = kept(&api, name, &["/spec/later", "/status/later"]).await;
     assert_eq!(there["spec"]["state"], "Draining");
     // Of two who have read one version, one is late.
     wanted.spec.state = BlockState::Orphaned;
-    assert!(matches!(swap(&blocks, &wanted).await.unwrap(), Written::Late));
+    assert!(matches!(
+        replace(&blocks, &wanted).await.unwrap(),
+        WriteResult::Conflict
+    ));
     let status = read.status.unwrap();
-    tell(&blocks, name, &status).await.unwrap();
+    patch_status(&blocks, name, &status).await.unwrap();
     kept(&api, name, &["/spec/later", "/status/later"]).await;
     blocks
         .delete(name, &kube::api::DeleteParams::default())
         .await
         .unwrap();
-    assert!(matches!(swap(&blocks, &wanted).await.unwrap(), Written::Late));
+    assert!(matches!(
+        replace(&blocks, &wanted).await.unwrap(),
+        WriteResult::Conflict
+    ));
 }
 
 async fn an_address_keeps_them(admin: &Client) {
@@ -136,8 +145,8 @@ async fn an_address_keeps_them(admin: &Client) {
     wanted.spec.state = api::AddressState::Kept;
     wanted.spec.attachment = None;
     assert!(matches!(
-        swap(&addresses, &wanted).await.unwrap(),
-        Written::Done(_)
+        replace(&addresses, &wanted).await.unwrap(),
+        WriteResult::Applied(_)
     ));
     let there = kept(&api, name, &["/spec/later"]).await;
     assert_eq!(there["spec"].get("attachment"), None, "{there}");
@@ -155,13 +164,13 @@ async fn a_pool_keeps_them(admin: &Client) {
     let mut wanted = pools.get("skew").await.unwrap();
     let mut accepted = wanted.spec.clone();
     wanted.status.get_or_insert_default().accepted = Some(accepted.clone());
-    let Written::Done(mut wanted) = swap_status(&pools, &wanted).await.unwrap() else {
+    let WriteResult::Applied(mut wanted) = replace_status(&pools, &wanted).await.unwrap() else {
         panic!("nobody else writes");
     };
     // What is accepted next selects all nodes.
     accepted.node_selector = None;
     wanted.status.get_or_insert_default().accepted = Some(accepted);
-    let Written::Done(mut wanted) = swap_status(&pools, &wanted).await.unwrap() else {
+    let WriteResult::Applied(mut wanted) = replace_status(&pools, &wanted).await.unwrap() else {
         panic!("nobody else writes");
     };
     let there = kept(&api, "skew", &["/spec/later", "/status/later"]).await;
@@ -170,8 +179,8 @@ async fn a_pool_keeps_them(admin: &Client) {
         .finalizers_mut()
         .push("rdmanet.io/addresses-in-use".to_owned());
     assert!(matches!(
-        swap_metadata(&pools, &wanted).await.unwrap(),
-        Written::Done(_)
+        replace_metadata(&pools, &wanted).await.unwrap(),
+        WriteResult::Applied(_)
     ));
     let there = kept(&api, "skew", &["/spec/later", "/status/later"]).await;
     assert_eq!(there["spec"]["nodeSelector"]["matchLabels"]["a"], "b");
@@ -190,7 +199,10 @@ async fn an_address_space_keeps_them(admin: &Client) {
     make(&api, space, None).await;
     let mut wanted = spaces.get("skew").await.unwrap();
     wanted.spec.pools.remove(0);
-    assert!(matches!(swap(&spaces, &wanted).await.unwrap(), Written::Done(_)));
+    assert!(matches!(
+        replace(&spaces, &wanted).await.unwrap(),
+        WriteResult::Applied(_)
+    ));
     let there = kept(&api, "skew", &["/spec/later", "/spec/pools/0/later"]).await;
     assert_eq!(there["spec"]["pools"].as_array().unwrap().len(), 1);
 }

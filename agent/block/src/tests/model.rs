@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The model checker: every order of events that can happen to a block, and the properties that must hold in each state.
 
-mod alike;
-mod ends;
+mod enabled;
 mod explore;
-mod happen;
-mod offers;
-mod stories;
+mod liveness;
+mod mutations;
+mod reduction;
+mod scenarios;
 mod thief;
-mod without;
+mod transitions;
 
 use super::world::{Agent, MACHINES, Op, Rules, Sender, World};
-use crate::owner::Wish;
+use crate::owner::Desired;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 const UNIQUE: &str = "one address, one pod";
@@ -21,7 +21,7 @@ const BOTH: &str = "both machines have had the address";
 
 /// How a machine may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Failure {
+enum Fault {
     /// The machine's agent is killed.
     Crash,
     /// The machine loses power.
@@ -39,13 +39,13 @@ enum Failure {
 /// The events that a model run allows.
 #[expect(clippy::struct_excessive_bools, reason = "each is a dimension of its own")]
 #[derive(Clone)]
-struct Story {
+struct Scenario {
     rules: Rules,
-    keepers: usize,
+    controllers: usize,
     /// The maximum number of failures.
     faults: u8,
     /// The kinds of failure.
-    failures: &'static [Failure],
+    fault_kinds: &'static [Fault],
     /// Whether agents may share blocks.
     sharing: bool,
     /// Whether only the first machine claims blocks, and keeps or shares them. The other machine takes addresses of shared
@@ -72,18 +72,13 @@ struct Story {
     epochs: u64,
 }
 
-impl Default for Story {
+impl Default for Scenario {
     fn default() -> Self {
         Self {
             rules: Rules::default(),
-            keepers: 1,
+            controllers: 1,
             faults: 1,
-            failures: &[
-                Failure::Crash,
-                Failure::Power,
-                Failure::Network,
-                Failure::Registration,
-            ],
+            fault_kinds: &[Fault::Crash, Fault::Power, Fault::Network, Fault::Registration],
             sharing: false,
             one_owner: false,
             machines_fail: true,
@@ -104,7 +99,7 @@ enum Event {
     Add(usize),
     Del(usize),
     Look(usize),
-    Act(usize, Wish),
+    Act(usize, Desired),
     Claim(usize),
     Report(usize),
     Vouch(usize),
@@ -130,17 +125,17 @@ enum Event {
     CollectPods(usize),
     /// The thief sends this request, and the API server executes it at once.
     Steal(Op),
-    Judge(usize),
-    JudgeAddress(usize),
+    Decider(usize),
+    DecideAddress(usize),
     QuarantinePasses,
 }
 
-impl Model for Story {
+impl Model for Scenario {
     type State = World;
     type Action = Event;
 
     fn init_states(&self) -> Vec<World> {
-        let mut world = World::start(self.keepers);
+        let mut world = World::start(self.controllers);
         if self.thief {
             world.machines[thief::THIEF].agent = Agent::Down;
         }
@@ -176,9 +171,9 @@ impl Model for Story {
             }
         }
         if self.machines_fail {
-            events.extend((0..MACHINES + self.keepers).map(Event::Judge));
+            events.extend((0..MACHINES + self.controllers).map(Event::Decider));
             if self.sharing {
-                events.extend((MACHINES..MACHINES + self.keepers).map(Event::JudgeAddress));
+                events.extend((MACHINES..MACHINES + self.controllers).map(Event::DecideAddress));
             }
             events.push(Event::QuarantinePasses);
         }
@@ -186,7 +181,7 @@ impl Model for Story {
 
     fn next_state(&self, world: &World, event: Event) -> Option<World> {
         let mut after = world.clone();
-        after.happen(self, &event)?;
+        after.apply(self, &event)?;
         if self.forgets {
             self.forget(&mut after);
         }
@@ -198,21 +193,25 @@ impl Model for Story {
         world
             .block
             .as_ref()
-            .is_none_or(|block| block.seen.epoch <= self.epochs)
+            .is_none_or(|block| block.record.epoch <= self.epochs)
             && world.nodes.iter().flatten().all(|registration| *registration < 6)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(UNIQUE, |_, world: &World| world.pods() <= 1),
-            Property::always(COMES_FREE, |story: &Self, world: &World| {
-                !story.ends || story.deaths().iter().all(|dead| story.comes_free(world, *dead))
+            Property::always(COMES_FREE, |scenario: &Self, world: &World| {
+                !scenario.ends
+                    || scenario
+                        .deaths()
+                        .iter()
+                        .all(|dead| scenario.comes_free(world, *dead))
             }),
-            Property::always(KEPT, |story: &Self, world: &World| {
-                !story.thief || world.keeps_its_own()
+            Property::always(KEPT, |scenario: &Self, world: &World| {
+                !scenario.thief || world.keeps_its_own()
             }),
-            Property::sometimes(BOTH, |story: &Self, world: &World| {
-                let second = if story.thief {
+            Property::sometimes(BOTH, |scenario: &Self, world: &World| {
+                let second = if scenario.thief {
                     world.is_stolen()
                 } else {
                     world.machines[1].pod
@@ -224,20 +223,20 @@ impl Model for Story {
 }
 
 #[expect(clippy::print_stderr, reason = "tests/all shows how much a test did")]
-fn tell(states: usize) {
+fn print_states(states: usize) {
     eprintln!("did: {states} states of a block");
 }
 
 /// A path that violates a property, such as two pods with one address or a block that is never released; none without a
 /// violation.
-fn mishap(story: Story) -> Option<String> {
-    let checker = story
+fn violation(scenario: Scenario) -> Option<String> {
+    let checker = scenario
         .checker()
         .finish_when(HasDiscoveries::AnyFailures)
         .threads(2)
         .spawn_bfs()
         .join();
-    tell(checker.unique_state_count());
+    print_states(checker.unique_state_count());
     for name in [UNIQUE, COMES_FREE, KEPT] {
         if let Some(path) = checker.discovery(name) {
             return Some(format!("not {name:?} after {:?}", path.into_actions()));

@@ -2,11 +2,11 @@
 //! The state of the model: one block with one address, an API server, the requests in flight, two machines and two controllers.
 //! Events happen one at a time. All decisions are made by the functions of the daemon.
 
-mod sight;
+mod views;
 
-use crate::orphan::{NodeSight, Quarantine, Verdict, Watched, judge};
-use crate::owner::{Me, Step, Wish, next};
-use crate::{Held, Owner, Phase, Seen, Use, address};
+use crate::orphan::{OrphanAction, OwnerState, Quarantine, Watched, decide};
+use crate::owner::{Desired, NodeIdentity, Step, next};
+use crate::{BlockRecord, LocalBlock, Owner, Phase, Usage, address};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) const PAST: Stamp = 0;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Object {
-    pub(super) seen: Seen,
+    pub(super) record: BlockRecord,
     pub(super) version: Stamp,
     /// The owner's last report had the address in use.
     pub(super) used: bool,
@@ -46,10 +46,10 @@ pub(super) struct Address {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Op {
-    Create(Seen),
+    Create(BlockRecord),
     Swap {
         version: Stamp,
-        to: Seen,
+        to: BlockRecord,
     },
     Delete {
         version: Stamp,
@@ -81,13 +81,13 @@ pub(super) enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Sender {
     Agent(usize),
-    Keeper(usize),
+    Controller(usize),
 }
 
 /// What an agent has read; it may be old.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct View {
-    pub(super) me: Me,
+    pub(super) me: NodeIdentity,
     pub(super) block: Option<Object>,
     pub(super) address: Option<Address>,
 }
@@ -97,9 +97,9 @@ pub(super) enum Agent {
     Down,
     Idle(Option<View>),
     /// Waits for the answer to a request, and then writes this into the file.
-    Waiting(Op, Option<Held>),
+    Waiting(Op, Option<LocalBlock>),
     /// Has the answer, and is about to write this into the file.
-    Writing(Held),
+    Writing(LocalBlock),
     /// Has bound the address object, and must check that the block is still shared.
     Checking,
 }
@@ -127,7 +127,7 @@ pub(super) struct Machine {
     pub(super) young: bool,
     /// An agent has compared the file with the API since the machine started.
     pub(super) confirmed: bool,
-    pub(super) file: Option<Held>,
+    pub(super) file: Option<LocalBlock>,
     pub(super) agent: Agent,
     pub(super) lease: Lease,
     /// The running agent has created or renewed the object of the lease.
@@ -137,7 +137,7 @@ pub(super) struct Machine {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Keeper {
+pub(super) struct Observer {
     /// The watched version of the block, and whether the quarantine has passed since the first observation.
     pub(super) watched: Option<(Stamp, bool)>,
     /// The same for the address.
@@ -154,7 +154,7 @@ pub(super) struct World {
     pub(super) bound: [bool; MACHINES],
     pub(super) machines: [Machine; MACHINES],
     /// The judges of blocks: each machine's agent, which judges the blocks of its namesakes, and then the controllers.
-    pub(super) keepers: Vec<Keeper>,
+    pub(super) observers: Vec<Observer>,
     /// Requests that were sent and are not executed yet. The sender may have timed out.
     pub(super) wire: Vec<(Sender, Op)>,
     pub(super) faults: u8,
@@ -166,9 +166,9 @@ pub(super) struct World {
 #[expect(clippy::struct_excessive_bools, reason = "each is a guard of its own")]
 #[derive(Clone)]
 pub(super) struct Rules {
-    pub(super) next: fn(&Me, Option<&Seen>, Option<Held>, Use, Wish) -> Step,
-    pub(super) judge: fn(&Seen, bool, &NodeSight, Option<&Watched>) -> Verdict,
-    pub(super) keep: fn(&Me, &Owner, Phase) -> address::Step,
+    pub(super) next: fn(&NodeIdentity, Option<&BlockRecord>, Option<LocalBlock>, Usage, Desired) -> Step,
+    pub(super) decide: fn(&BlockRecord, bool, &OwnerState, Option<&Watched>) -> OrphanAction,
+    pub(super) next_address: fn(&NodeIdentity, &Owner, Phase) -> address::Step,
     /// Whether the admission policies let the thief send this (`conf/policies/agent.yaml`).
     pub(super) admits: fn(&World, &Op) -> bool,
     /// Whether requests carry the version that was read.
@@ -197,8 +197,8 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             next,
-            judge: |seen, in_use, node, watched| judge(seen, in_use, "v", node, watched, QUARANTINES),
-            keep: address::keep,
+            decide: |record, in_use, node, watched| decide(record, in_use, "v", node, watched, QUARANTINES),
+            next_address: address::next,
             admits: World::admits,
             preconditions: true,
             report_versions: true,
@@ -230,10 +230,10 @@ pub(super) fn owner(machine: usize, registration: Stamp) -> Owner {
 }
 
 /// The registration of a node, as [`owner`] names it.
-pub(super) fn registration(me: &Me) -> Option<Stamp> {
+pub(super) fn registration(me: &NodeIdentity) -> Option<Stamp> {
     match me {
-        Me::Registered(me) => me.uid.parse().ok(),
-        Me::Gone(_) => None,
+        NodeIdentity::Registered(me) => me.uid.parse().ok(),
+        NodeIdentity::Gone(_) => None,
     }
 }
 
@@ -260,7 +260,7 @@ impl Machine {
 }
 
 impl World {
-    pub(super) fn start(keepers: usize) -> Self {
+    pub(super) fn start(controllers: usize) -> Self {
         let machine = Machine {
             on: true,
             cut: false,
@@ -279,7 +279,7 @@ impl World {
             nodes: [Some(1), Some(2)],
             bound: [false; MACHINES],
             machines: [machine.clone(), machine],
-            keepers: vec![Keeper::default(); MACHINES + keepers],
+            observers: vec![Observer::default(); MACHINES + controllers],
             wire: Vec::new(),
             faults: 0,
             failed: [false; MACHINES],
@@ -302,8 +302,8 @@ impl World {
         };
         view(&mut self.block, &mut self.address);
         for machine in &mut self.machines {
-            if let Agent::Idle(Some(seen)) = &mut machine.agent {
-                view(&mut seen.block, &mut seen.address);
+            if let Agent::Idle(Some(record)) = &mut machine.agent {
+                view(&mut record.block, &mut record.address);
             }
         }
         for machine in &mut self.machines {
@@ -314,8 +314,11 @@ impl World {
         for (_, op) in &mut self.wire {
             op.each_stamp(visit);
         }
-        for keeper in &mut self.keepers {
-            for (version, _) in [&mut keeper.watched, &mut keeper.address].into_iter().flatten() {
+        for observer in &mut self.observers {
+            for (version, _) in [&mut observer.watched, &mut observer.address]
+                .into_iter()
+                .flatten()
+            {
                 visit(version);
             }
         }

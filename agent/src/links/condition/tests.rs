@@ -36,7 +36,7 @@ fn the_links_condition_of_a_node_that_lost_all_links_is_unknown() {
 
 #[test]
 fn a_rejected_write_of_the_condition_is_retried_after_growing_pauses() {
-    let refused = Failure::Cluster(Trouble::Refused {
+    let refused = Failure::Api(ApiError::Rejected {
         what: "PATCH".to_owned(),
         why: "forbidden".to_owned(),
     });

@@ -2,8 +2,8 @@
 //! When a reservation has ended for all nodes.
 
 use super::*;
-use crate::grid::Cell;
-use crate::object;
+use api::block_layout::BlockCidr;
+use api::convert;
 
 fn owner(node: &str) -> Owner {
     Owner {
@@ -14,8 +14,8 @@ fn owner(node: &str) -> Owner {
 
 /// A block of node `a` whose status has `noted` as observed generation.
 fn block(noted: Option<i64>) -> IpBlock {
-    let cell = Cell::of("10.1.0.0/28".parse().unwrap()).unwrap();
-    let mut block = object::claim("default", "rail0", cell, &owner("a"));
+    let cidr = BlockCidr::of("10.1.0.0/28".parse().unwrap()).unwrap();
+    let mut block = convert::new_block("default", "rail0", cidr, &owner("a"));
     block.status = noted.map(|noted| {
         serde_json::from_value(serde_json::json!({
             "used": 0, "free": 14, "excluded": 0, "observedGeneration": noted,
@@ -40,6 +40,6 @@ fn shared_and_foreign_blocks_do_not_delay_the_end_of_a_reservation() {
     let mut shared = block(None);
     shared.spec.state = BlockState::Shared;
     let mut another = block(None);
-    another.spec.owner = object::reference(&owner("b"));
+    another.spec.owner = convert::node_ref(&owner("b"));
     assert!(noted_by_all(&[shared, another, block(Some(4))], &owner("a"), 4));
 }

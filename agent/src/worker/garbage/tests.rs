@@ -8,15 +8,15 @@ use ipam::store::{Lease, Sandbox};
 
 const OBSERVE: Duration = Duration::from_secs(30);
 
-fn registered(uid: &str) -> Me {
-    Me::Registered(Owner {
+fn registered(uid: &str) -> NodeIdentity {
+    NodeIdentity::Registered(Owner {
         node: "n".into(),
         uid: uid.into(),
     })
 }
 
-fn gone() -> Me {
-    Me::Gone("n".into())
+fn gone() -> NodeIdentity {
+    NodeIdentity::Gone("n".into())
 }
 
 /// Nothing is suspect, and all objects were correct a moment ago.

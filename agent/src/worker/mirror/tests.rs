@@ -77,30 +77,30 @@ fn a_reserved_address_in_use_does_not_reduce_the_free_addresses_of_a_block() {
         "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
         "reserved": ["10.1.0.16-10.1.0.23"],
     });
-    let ground = api::testing::of("rail0", &spec).unwrap();
-    let cell = Cell::of("10.1.0.16/28".parse().unwrap());
-    let used = |leased, by_name| Use {
+    let accepted = api::testing::accepted_pool("rail0", &spec).unwrap();
+    let cidr = BlockCidr::of("10.1.0.16/28".parse().unwrap());
+    let used = |leased, by_name| Usage {
         leased,
         by_name,
         resting: 1,
-        ..Use::default()
+        ..Usage::default()
     };
-    assert_eq!(free(&ground, cell, used(2, 0)), 16 - 8 - 2 - 1);
-    assert_eq!(free(&ground, cell, used(2 + 8, 8)), 16 - 8 - 2 - 1);
-    assert_eq!(free(&ground, cell, used(7 + 8, 8)), 0);
+    assert_eq!(free(&accepted, cidr, used(2, 0)), 16 - 8 - 2 - 1);
+    assert_eq!(free(&accepted, cidr, used(2 + 8, 8)), 16 - 8 - 2 - 1);
+    assert_eq!(free(&accepted, cidr, used(7 + 8, 8)), 0);
 }
 
-fn one() -> Use {
-    Use {
+fn one() -> Usage {
+    Usage {
         leased: 1,
-        ..Use::default()
+        ..Usage::default()
     }
 }
 
 fn told_long_ago() -> Told {
     Told {
         at: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
-        used: Use::default(),
+        used: Usage::default(),
         noted: 1,
         turn: None,
     }
@@ -113,7 +113,7 @@ fn a_change_on_every_node_is_reported_by_one_node_after_another() {
     let due = |blocks| {
         let (mut told, now) = (told_long_ago(), Instant::now());
         let mut turn = |used, every| told.turn(used, Duration::from_secs(every), blocks, now);
-        assert_eq!(turn(Use::default(), 30), None);
+        assert_eq!(turn(Usage::default(), 30), None);
         assert_eq!(turn(one(), 90), None);
         turn(one(), 30).unwrap() <= now
     };

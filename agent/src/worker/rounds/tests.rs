@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::agent::Agent;
-use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::follow::Follower;
+use api::requests::ApiServer;
 use clap::{Args, FromArgMatches};
 use ipam::agent::{Request, Verb};
 use ipam::pool::PoolName;
@@ -47,7 +47,7 @@ impl Deaf {
             pending::<()>().await;
             Ok::<hyper::Response<Body>, std::io::Error>(hyper::Response::new(Body::empty()))
         });
-        let cluster = Cluster::new(Client::new(never, "default"));
+        let cluster = ApiServer::new(Client::new(never, "default"));
         let (_, names, blocks) = Follower::new();
         let config = config(dir.path().to_str().unwrap());
         let agent = Arc::new(Agent::new(config, cluster, store().0, blocks, names));
@@ -93,7 +93,7 @@ impl Deaf {
     }
 }
 
-/// Far longer than an answer takes on a busy machine, and half as long as a round that hangs ([`crate::patience::ALONE`]).
+/// Far longer than an answer takes on a busy machine, and half as long as a round that hangs ([`api::patience::ALONE`]).
 const LONG: Duration = Duration::from_secs(15);
 
 /// The time limit of a question, less this number of milliseconds.

@@ -2,7 +2,7 @@
 //! Which blocks a node keeps.
 
 use super::*;
-use api::testing::ground;
+use api::testing::small_pool;
 use ipam::pool::Counters;
 
 fn spare(name: &str, free: u64) -> Spare<'_> {
@@ -35,52 +35,52 @@ fn a_block_in_use_is_kept_and_its_free_addresses_count() {
 
 fn target(open: bool, sharing: &[&str]) -> Target {
     Target {
-        ground: Some(ground()),
+        accepted: Some(small_pool()),
         open,
         counters: Counters::default(),
         blocks: 0,
         sharing: sharing.iter().map(|&name| name.to_owned()).collect(),
-        is_wanted: false,
+        has_shortage: false,
     }
 }
 
-fn cell_of(cidr: &str) -> Option<Cell> {
-    Cell::of(cidr.parse().unwrap())
+fn cell_of(cidr: &str) -> Option<BlockCidr> {
+    BlockCidr::of(cidr.parse().unwrap())
 }
 
 #[test]
 fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
     let wish = |target: &Target, cidr, surplus| {
-        Worker::wish_for(target, "b", cell_of(cidr), Use::default(), surplus)
+        Worker::wish_for(target, "b", cell_of(cidr), Usage::default(), surplus)
     };
     let inside = "10.1.0.16/28";
-    assert_eq!(wish(&target(true, &[]), inside, false), Wish::Keep);
-    assert_eq!(wish(&target(true, &[]), inside, true), Wish::Return);
-    assert_eq!(wish(&target(true, &["b"]), inside, true), Wish::Share);
-    assert_eq!(wish(&target(true, &["another"]), inside, false), Wish::Keep);
+    assert_eq!(wish(&target(true, &[]), inside, false), Desired::Keep);
+    assert_eq!(wish(&target(true, &[]), inside, true), Desired::Return);
+    assert_eq!(wish(&target(true, &["b"]), inside, true), Desired::Share);
+    assert_eq!(wish(&target(true, &["another"]), inside, false), Desired::Keep);
     // Nothing new is allocated from it, even if other nodes want to share it.
-    assert_eq!(wish(&target(false, &["b"]), inside, false), Wish::Drain);
-    assert_eq!(wish(&target(true, &["b"]), "10.2.0.0/28", false), Wish::Drain);
+    assert_eq!(wish(&target(false, &["b"]), inside, false), Desired::Drain);
+    assert_eq!(wish(&target(true, &["b"]), "10.2.0.0/28", false), Desired::Drain);
     assert_eq!(
         wish(&target(true, &[]), "10.1.0.0/27", false),
-        Wish::Drain,
+        Desired::Drain,
         "of another size"
     );
     // All 16 addresses are in use, so the block has nothing to share.
-    let full = Use {
+    let full = Usage {
         leased: 16,
-        ..Use::default()
+        ..Usage::default()
     };
     let shared = target(true, &["b"]);
     assert_eq!(
         Worker::wish_for(&shared, "b", cell_of(inside), full, false),
-        Wish::Keep
+        Desired::Keep
     );
     let gone = Target {
-        ground: None,
+        accepted: None,
         ..target(true, &[])
     };
-    assert_eq!(wish(&gone, inside, false), Wish::Drain);
+    assert_eq!(wish(&gone, inside, false), Desired::Drain);
 }
 
 #[test]

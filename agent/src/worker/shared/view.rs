@@ -5,8 +5,8 @@
 //! requests, whatever its age: at worst the address is already taken, and the next one is tried.
 
 use super::super::address::Claimant;
-use crate::api::IpAddress;
-use crate::grid::{Cell, Grid};
+use api::IpAddress;
+use api::block_layout::{BlockCidr, BlockLayout};
 use ipam::interval::IntervalSet;
 use ipam::range::{Family, single};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub(in crate::worker) struct View {
     at: Instant,
     /// The version of the pool at the time of the list.
     version: u64,
-    cells: Vec<Cell>,
+    cells: Vec<BlockCidr>,
     taken: BTreeSet<IpAddr>,
     /// The address objects of this node.
     own: Vec<IpAddress>,
@@ -37,7 +37,7 @@ impl View {
     pub(super) fn new(
         at: Instant,
         version: u64,
-        cells: Vec<Cell>,
+        cells: Vec<BlockCidr>,
         there: Vec<IpAddress>,
         node: &str,
     ) -> Self {
@@ -58,19 +58,19 @@ impl View {
         self.at
     }
 
-    /// The free addresses of `grid`.
-    pub(super) fn free(&self, grid: &Grid) -> IntervalSet {
-        let of_family = self.taken.iter().filter(|ip| Family::of(**ip) == grid.family());
+    /// The free addresses of `layout`.
+    pub(super) fn free(&self, layout: &BlockLayout) -> IntervalSet {
+        let of_family = self.taken.iter().filter(|ip| Family::of(**ip) == layout.family());
         let taken: IntervalSet = of_family.map(|ip| single(*ip)).collect();
-        let shared = self.cells.iter().filter(|cell| grid.has(**cell));
+        let shared = self.cells.iter().filter(|cidr| layout.has(**cidr));
         shared
-            .flat_map(|cell| grid.usable(*cell).minus(&taken).intervals().to_vec())
+            .flat_map(|cidr| layout.usable(*cidr).minus(&taken).intervals().to_vec())
             .collect()
     }
 
     /// The same, if the list is recent enough at `now`, when the pool has this `version`.
-    pub(super) fn guess(&self, grid: &Grid, version: u64, now: Instant) -> Option<IntervalSet> {
-        let free = self.free(grid);
+    pub(super) fn guess(&self, layout: &BlockLayout, version: u64, now: Instant) -> Option<IntervalSet> {
+        let free = self.free(layout);
         let age = now.saturating_duration_since(self.at);
         let is_good = if free.is_empty() {
             version == self.version && age < NONE_LEFT

@@ -3,7 +3,7 @@ use super::*;
 use serde_json::{Value, json};
 
 fn found(spec: &Value, nodes: u128) -> ConditionState {
-    few_blocks(&api::testing::of("rail0", spec).unwrap(), nodes)
+    few_blocks(&api::testing::accepted_pool("rail0", spec).unwrap(), nodes)
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn the_family_with_the_fewest_blocks_is_compared_with_the_nodes() {
 
 #[test]
 fn nodes_are_counted_again_after_an_edit_and_after_a_while() {
-    let ground = api::testing::ground();
-    let mut edited = ground.clone();
+    let accepted = api::testing::small_pool();
+    let mut edited = accepted.clone();
     edited.generation = 4;
     let (mut counts, hour) = (NodeCounts::default(), Duration::from_secs(3600));
-    assert_eq!(counts.of(&ground, hour, || 5), 5);
-    assert_eq!(counts.of(&ground, hour, || 6), 5);
+    assert_eq!(counts.of(&accepted, hour, || 5), 5);
+    assert_eq!(counts.of(&accepted, hour, || 6), 5);
     assert_eq!(counts.of(&edited, hour, || 7), 7);
     assert_eq!(counts.of(&edited, Duration::ZERO, || 8), 8);
     counts.forget("rail0");

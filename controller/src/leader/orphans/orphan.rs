@@ -4,11 +4,11 @@
 use super::Inputs;
 use crate::config::Config;
 use crate::context::Context;
-use api::cluster::{Trouble, Written, let_go, remove, swap};
-use api::object::{changed, in_use, seen, seen_address};
+use api::convert::{address_record, block_record, in_use, with_record};
+use api::requests::{ApiError, WriteResult, delete_block, release_address, replace};
 use api::{AddressState, IpAddress, IpBlock, NodeRef};
 use block::orphan::Quarantine;
-use block::{Phase, Seen};
+use block::{BlockRecord, Phase};
 use kube::ResourceExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,10 +63,10 @@ impl Orphan {
         version.unwrap_or_default()
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn record(&self) -> BlockRecord {
         match self {
-            Self::Block(block) => seen(block),
-            Self::Address(address) => seen_address(address),
+            Self::Block(block) => block_record(block),
+            Self::Address(address) => address_record(address),
         }
     }
 
@@ -98,17 +98,17 @@ impl Orphan {
     }
 
     /// Marks the object as orphaned, if the API server still has the version that was read. Returns the new version.
-    pub(super) async fn mark(&self, context: &Context) -> Result<Written<String>, Trouble> {
+    pub(super) async fn mark(&self, context: &Context) -> Result<WriteResult<String>, ApiError> {
         let node = &self.node().node;
         let version = match self {
             Self::Block(block) => {
-                let orphaned = changed(
+                let orphaned = with_record(
                     block,
-                    &seen(block).turned(Phase::Orphaned),
+                    &block_record(block).with_phase(Phase::Orphaned),
                     &context.config.identity,
                 );
-                let Written::Done(after) = swap(&context.cluster.blocks, &orphaned).await? else {
-                    return Ok(Written::Late);
+                let WriteResult::Applied(after) = replace(&context.cluster.blocks, &orphaned).await? else {
+                    return Ok(WriteResult::Conflict);
                 };
                 tracing::warn!(
                     block = after.name_any(),
@@ -120,8 +120,9 @@ impl Orphan {
             Self::Address(address) => {
                 let mut orphaned = IpAddress::clone(address);
                 orphaned.spec.state = AddressState::Orphaned;
-                let Written::Done(after) = swap(&context.cluster.addresses, &orphaned).await? else {
-                    return Ok(Written::Late);
+                let WriteResult::Applied(after) = replace(&context.cluster.addresses, &orphaned).await?
+                else {
+                    return Ok(WriteResult::Conflict);
                 };
                 tracing::warn!(
                     address = after.name_any(),
@@ -131,17 +132,17 @@ impl Orphan {
                 after.resource_version()
             }
         };
-        Ok(Written::Done(version.unwrap_or_default()))
+        Ok(WriteResult::Applied(version.unwrap_or_default()))
     }
 
     /// Deletes the object, if the API server still has the version that was read. An address with a holder becomes `Kept`
     /// instead.
-    pub(super) async fn free(&self, context: &Context) -> Result<Written<()>, Trouble> {
+    pub(super) async fn free(&self, context: &Context) -> Result<WriteResult<()>, ApiError> {
         let node = &self.node().node;
         match self {
             Self::Block(block) => {
-                let written = remove(&context.cluster.blocks, block).await?;
-                if written == Written::Done(()) {
+                let written = delete_block(&context.cluster.blocks, block).await?;
+                if written == WriteResult::Applied(()) {
                     let evidence = "its Node is gone, no pod is bound to a node of that name, and no client has changed it for a quarantine";
                     let seconds = self.wait(&context.config).map(|time| time.as_secs());
                     tracing::warn!(
@@ -155,8 +156,8 @@ impl Orphan {
                 Ok(written)
             }
             Self::Address(address) => {
-                let written = let_go(&context.cluster.addresses, address).await?;
-                if written == Written::Done(()) {
+                let written = release_address(&context.cluster.addresses, address).await?;
+                if written == WriteResult::Applied(()) {
                     let kept = address.spec.holder.is_some();
                     tracing::warn!(
                         address = address.name_any(),

@@ -5,12 +5,12 @@ use serde_json::json;
 #[test]
 fn a_missing_fallback_pool_is_named() {
     let spec = json!({ "ranges": [{ "subnet": "10.1.0.0/24" }], "fallback": ["spare", "misspelt"] });
-    let ground = api::testing::of("rail0", &spec).unwrap();
-    let found = missing_fallback(&ground, |name| name == "spare");
+    let accepted = api::testing::accepted_pool("rail0", &spec).unwrap();
+    let found = missing_fallback(&accepted, |name| name == "spare");
     assert!(found.holds && found.reason == reason::NO_SUCH_POOL);
     assert!(found.message.contains("spec.fallback"), "{}", found.message);
     assert!(found.message.contains(": misspelt;"), "{}", found.message);
-    assert!(!missing_fallback(&ground, |_| true).holds);
+    assert!(!missing_fallback(&accepted, |_| true).holds);
 }
 
 #[test]

@@ -6,12 +6,12 @@ const NOBODY: [IpAddress; 0] = [];
 const EARLY: &str = "2026-01-01T00:00:00Z";
 const LATE: &str = "2026-01-02T00:00:00Z";
 
-fn pool(spec: &Value) -> Ground {
-    api::testing::of("rail0", spec).unwrap()
+fn pool(spec: &Value) -> AcceptedPool {
+    api::testing::accepted_pool("rail0", spec).unwrap()
 }
 
 /// A /24 in blocks of 16, of which the last sixteen are reserved.
-fn static_pool() -> Ground {
+fn static_pool() -> AcceptedPool {
     pool(&json!({
         "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
         "reserved": ["10.1.0.9", "10.1.0.240/28"],
@@ -43,7 +43,7 @@ fn address(ip: &str, block: &str, node: &str, state: &str) -> IpAddress {
 
 #[test]
 fn an_address_in_both_a_block_report_and_an_object_counts_once() {
-    let ground = static_pool();
+    let accepted = static_pool();
     let status = json!({ "used": 3, "free": 12, "oldest": LATE });
     let blocks = [block("10.1.0.0/28", "a", "Active", &status)];
     let addresses = [
@@ -54,16 +54,16 @@ fn an_address_in_both_a_block_report_and_an_object_counts_once() {
         address("10.1.0.251", "10.1.0.240/28", "a", "Kept"),
         address("10.1.0.252", "10.1.0.240/28", "c", "Orphaned"),
     ];
-    let numbers = Usage::of(&ground, &blocks, &addresses);
+    let numbers = Usage::of(&accepted, &blocks, &addresses);
     assert_eq!(numbers.counters.used, 3 + 2);
     // The same address on another node is not in the store that counts for this block.
     let elsewhere = [address("10.1.0.9", "10.1.0.0/28", "b", "Bound")];
-    assert_eq!(Usage::of(&ground, &blocks, &elsewhere).counters.used, 3 + 1);
+    assert_eq!(Usage::of(&accepted, &blocks, &elsewhere).counters.used, 3 + 1);
 }
 
 #[test]
 fn the_oldest_attachment_is_found_in_block_reports_and_address_objects() {
-    let ground = static_pool();
+    let accepted = static_pool();
     let blocks = [block(
         "10.1.0.0/28",
         "a",
@@ -71,7 +71,7 @@ fn the_oldest_attachment_is_found_in_block_reports_and_address_objects() {
         &json!({ "used": 1, "free": 14, "oldest": LATE }),
     )];
     let oldest = |addresses: &[IpAddress]| {
-        let numbers = Usage::of(&ground, &blocks, addresses);
+        let numbers = Usage::of(&accepted, &blocks, addresses);
         serde_json::to_value(numbers.counters.oldest).unwrap()
     };
     assert_eq!(oldest(&NOBODY), LATE);
@@ -87,7 +87,7 @@ fn the_oldest_attachment_is_found_in_block_reports_and_address_objects() {
 
 #[test]
 fn reserved_addresses_in_use_do_not_exhaust_a_pool_without_blocks() {
-    let ground = pool(&json!({
+    let accepted = pool(&json!({
         "ranges": [{ "subnet": "10.1.0.0/29", "gateway": "none" }], "allocation": "PerAddress", "reserved": ["10.1.0.1-10.1.0.3"],
     }));
     let bound = |last: u8| {
@@ -95,35 +95,35 @@ fn reserved_addresses_in_use_do_not_exhaust_a_pool_without_blocks() {
         address(&ip, &format!("{ip}/32"), "a", "Bound")
     };
     let mut addresses: Vec<IpAddress> = [1, 2, 3, 4].map(bound).into();
-    let numbers = Usage::of(&ground, &[], &addresses);
+    let numbers = Usage::of(&accepted, &[], &addresses);
     assert_eq!((numbers.counters.used, numbers.counters.free), (4, 2));
     assert!(!numbers.is_exhausted);
     addresses.extend([5, 6].map(bound));
-    assert!(Usage::of(&ground, &[], &addresses).is_exhausted);
+    assert!(Usage::of(&accepted, &[], &addresses).is_exhausted);
 }
 
 #[test]
 fn an_excluded_block_is_not_counted_as_outside_the_ranges() {
-    let ground = pool(&json!({
+    let accepted = pool(&json!({
         "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0/28"] }], "blockSize": { "v4": 16 },
     }));
     let living = || json!({ "used": 2, "free": 0, "excluded": 2 });
     let covered = [block("10.1.0.0/28", "a", "Draining", &living())];
-    let numbers = Usage::of(&ground, &covered, &NOBODY);
+    let numbers = Usage::of(&accepted, &covered, &NOBODY);
     assert_eq!((numbers.excluded, numbers.outside), (2, 0));
     let outside = [block("10.2.0.0/28", "a", "Draining", &living())];
-    let numbers = Usage::of(&ground, &outside, &NOBODY);
+    let numbers = Usage::of(&accepted, &outside, &NOBODY);
     assert_eq!((numbers.excluded, numbers.outside), (0, 1));
 }
 
 #[test]
 fn free_addresses_are_counted_in_unclaimed_active_and_shared_blocks() {
-    let ground = pool(&json!({
+    let accepted = pool(&json!({
         "ranges": [{ "subnet": "10.1.0.0/27", "gateway": "none" }], "blockSize": { "v4": 16 },
     }));
     let full = || json!({ "used": 15, "free": 0 });
     let active = block("10.1.0.0/28", "a", "Active", &full());
-    let one = Usage::of(&ground, std::slice::from_ref(&active), &NOBODY);
+    let one = Usage::of(&accepted, std::slice::from_ref(&active), &NOBODY);
     assert_eq!(
         (one.counters.size, one.counters.free, one.counters.blocks),
         (30, 15, 1)
@@ -134,16 +134,16 @@ fn free_addresses_are_counted_in_unclaimed_active_and_shared_blocks() {
         .map(|last| address(&format!("10.1.0.{last}"), "10.1.0.16/28", "b", "Bound"))
         .collect();
     let both = [active.clone(), shared];
-    let all = Usage::of(&ground, &both, &taken);
+    let all = Usage::of(&accepted, &both, &taken);
     assert_eq!((all.counters.used, all.counters.free), (30, 0));
     let with_room = block("10.1.0.0/28", "a", "Active", &json!({ "used": 5, "free": 10 }));
-    let room = Usage::of(&ground, &[with_room], &NOBODY);
+    let room = Usage::of(&accepted, &[with_room], &NOBODY);
     assert_eq!((room.counters.free, room.counters.unclaimed), (25, 15));
     assert!(all.is_exhausted);
-    assert!(!Usage::of(&ground, &both, &taken[1..]).is_exhausted);
+    assert!(!Usage::of(&accepted, &both, &taken[1..]).is_exhausted);
     let untold = [active, block("10.1.0.16/28", "b", "Active", &Value::Null)];
     assert!(
-        !Usage::of(&ground, &untold, &NOBODY).is_exhausted,
+        !Usage::of(&accepted, &untold, &NOBODY).is_exhausted,
         "it may have some"
     );
 }

@@ -2,7 +2,7 @@
 //! Many nodes that want a block of a pool which is nearly used up, all at once.
 
 use crate::fleet::{Fleet, PATIENCE};
-use api::grid::Cell;
+use api::block_layout::BlockCidr;
 use api::{BlockState, IpBlock, IpBlockSpec};
 use bench_kube::gauge::{Gauges, Phase};
 use cluster::identity::join;
@@ -71,11 +71,11 @@ async fn claim(
     nodes: std::ops::Range<usize>,
 ) -> Crowd {
     let pool = format!("full-{full}");
-    let name = |i: usize| -> Cell {
+    let name = |i: usize| -> BlockCidr {
         let ip = std::net::Ipv4Addr::from(
             u32::from_be_bytes([172, 16 + 2 * number, 0, 0]) + u32::try_from(i * 16).unwrap(),
         );
-        Cell::around(ip.into(), 4).unwrap()
+        BlockCidr::containing(ip.into(), 4).unwrap()
     };
     fill(fleet, &pool, (0..BLOCKS).map(name).collect(), BLOCKS * full / 100).await;
     let start = gauges.start().await;
@@ -113,23 +113,23 @@ async fn claim(
 }
 
 /// Gives `count` blocks, chosen at random, to a node that does nothing.
-async fn fill(fleet: &Fleet<'_>, pool: &str, mut cells: Vec<Cell>, count: usize) {
+async fn fill(fleet: &Fleet<'_>, pool: &str, mut cells: Vec<BlockCidr>, count: usize) {
     let owner = join(&fleet.admin, "elsewhere").await.unwrap();
     fastrand::shuffle(&mut cells);
     let api: Api<IpBlock> = Api::all(fleet.admin.clone());
     let (api, owner) = (&api, &owner);
     futures::stream::iter(&cells[..count])
-        .for_each_concurrent(32, |cell| async move {
+        .for_each_concurrent(32, |cidr| async move {
             let spec = IpBlockSpec {
                 pool: pool.to_owned(),
-                cidr: cell.cidr().to_string(),
+                cidr: cidr.network().to_string(),
                 owner: owner.clone(),
                 epoch: 1,
                 state: BlockState::Active,
                 quarantine_seconds: None,
                 orphaned: None,
             };
-            let block = IpBlock::new(&cell.name("default"), spec);
+            let block = IpBlock::new(&cidr.name("default"), spec);
             let made = api.create(&PostParams::default(), &block).await;
             let taken = |e: &kube::Error| matches!(e, kube::Error::Api(status) if status.code == 409);
             match made {

@@ -3,7 +3,7 @@
 
 use agent::agent::Agent;
 use agent::daemon;
-use agent::supervisor::Supervisor;
+use api::supervisor::Supervisor;
 use api::{IpBlock, IpPool};
 use cluster::{Identity, Server};
 use futures::StreamExt;

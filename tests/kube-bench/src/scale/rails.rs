@@ -3,7 +3,7 @@
 
 use crate::fleet::{BLOCK, Fleet, PATIENCE};
 use agent::links::condition::{kind, turn};
-use api::cluster::NodeCondition;
+use api::requests::NodeCondition;
 use bench_kube::gauge::{Gauges, Phase};
 use futures::future::join_all;
 use serde_json::json;

@@ -62,8 +62,8 @@ fn agent_info() -> Value {
 #[tokio::test]
 async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
     let agent = agent_of_a_node_that_runs("links-1").await;
-    let cluster = api::cluster::Cluster::new(agent.client.clone());
-    let says = |status: &str| api::cluster::NodeCondition {
+    let cluster = api::requests::Cluster::new(agent.client.clone());
+    let says = |status: &str| api::requests::NodeCondition {
         status: status.to_owned(),
         reason: "Test".to_owned(),
         message: "a test".to_owned(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Explores all states of a story, for tests that compare stories.
 
-use super::{Story, tell};
+use super::{Scenario, print_states};
 use crate::tests::world::World;
 use stateright::Model;
 use std::collections::HashSet;
@@ -23,27 +23,27 @@ fn print(world: &World) -> u64 {
 }
 
 /// The successors of `worlds` whose fingerprints are not in `met`.
-fn after(story: &Story, worlds: &[World], met: &HashSet<u64>) -> Vec<(u64, World)> {
+fn after(scenario: &Scenario, worlds: &[World], met: &HashSet<u64>) -> Vec<(u64, World)> {
     let mut events = Vec::new();
     let mut new = Vec::new();
     for world in worlds {
-        story.actions(world, &mut events);
+        scenario.actions(world, &mut events);
         let worlds = events
             .drain(..)
-            .filter_map(|event| story.next_state(world, event));
-        let worlds = worlds.filter(|world| story.within_boundary(world));
+            .filter_map(|event| scenario.next_state(world, event));
+        let worlds = worlds.filter(|world| scenario.within_boundary(world));
         let worlds = worlds.map(|world| (print(&world), world));
         new.extend(worlds.filter(|(print, _)| !met.contains(print)));
     }
     new
 }
 
-/// Explores `story` completely. The checker can visit each state too, but only together with its path, which it recomputes each
+/// Explores `scenario` completely. The checker can visit each state too, but only together with its path, which it recomputes each
 /// time.
-pub(super) fn explore(story: &Story) -> Explored {
+pub(super) fn explore(scenario: &Scenario) -> Explored {
     let mut met = HashSet::new();
     let mut explored = Explored::default();
-    let mut wave = story.init_states();
+    let mut wave = scenario.init_states();
     while !wave.is_empty() {
         let mut next = Vec::new();
         for part in wave.chunks(20_000) {
@@ -52,7 +52,7 @@ pub(super) fn explore(story: &Story) -> Explored {
                 let met = &met;
                 let halves = part
                     .chunks(half)
-                    .map(|worlds| scope.spawn(|| after(story, worlds, met)));
+                    .map(|worlds| scope.spawn(|| after(scenario, worlds, met)));
                 let halves: Vec<_> = halves.collect();
                 halves.into_iter().map(|half| half.join().unwrap()).collect()
             });
@@ -66,12 +66,12 @@ pub(super) fn explore(story: &Story) -> Explored {
         explored.two_pods |= next.iter().any(|world| world.pods() > 1);
         explored.states.extend(next.iter().map(|world| {
             let mut world = world.clone();
-            story.forget(&mut world);
+            scenario.forget(&mut world);
             world.settle_names();
             print(&world)
         }));
         wave = next;
     }
-    tell(met.len());
+    print_states(met.len());
     explored
 }

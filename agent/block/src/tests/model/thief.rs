@@ -3,11 +3,11 @@
 //!
 //! Invariant: a request of the thief carries the newest version, so no precondition stops it. Only the policies do.
 
-use super::stories::requests;
+use super::scenarios::requests;
 use super::{Event, Op, Rules, World};
-use super::{Failure, KEPT, Story, mishap};
+use super::{Fault, KEPT, Scenario, violation};
 use crate::tests::world::{Lease, owner};
-use crate::{Mode, Phase, Seen};
+use crate::{BlockRecord, Mode, Phase};
 
 /// The machine whose token is stolen.
 pub(super) const THIEF: usize = 1;
@@ -17,7 +17,7 @@ const VICTIM: usize = 0;
 
 const PHASES: [Phase; 4] = [Phase::Active, Phase::Draining, Phase::Shared, Phase::Orphaned];
 
-impl Story {
+impl Scenario {
     /// Each request that the thief can send now and that the policies admit.
     pub(super) fn thefts(&self, world: &World) -> Vec<Event> {
         let mut all = world.of_block();
@@ -38,7 +38,9 @@ impl World {
         let Some(block) = &self.block else {
             let all = self.registrations().into_iter();
             return all
-                .map(|(machine, registration)| Op::Create(Seen::claimed(&owner(machine, registration))))
+                .map(|(machine, registration)| {
+                    Op::Create(BlockRecord::claimed(&owner(machine, registration)))
+                })
                 .collect();
         };
         let version = block.version;
@@ -46,9 +48,9 @@ impl World {
         all.extend([true, false].map(|used| Op::Report { version, used }));
         for (machine, registration) in self.registrations() {
             for phase in PHASES {
-                for epoch in [block.seen.epoch, block.seen.epoch + 1] {
+                for epoch in [block.record.epoch, block.record.epoch + 1] {
                     let owner = owner(machine, registration);
-                    let to = Seen { owner, epoch, phase };
+                    let to = BlockRecord { owner, epoch, phase };
                     all.push(Op::Swap { version, to });
                 }
             }
@@ -82,10 +84,12 @@ impl World {
     pub(in crate::tests) fn admits(&self, op: &Op) -> bool {
         let block = self.block.as_ref();
         let is_own =
-            block.is_some_and(|block| block.seen.machine() == THIEF && block.seen.phase != Phase::Shared);
+            block.is_some_and(|block| block.record.machine() == THIEF && block.record.phase != Phase::Shared);
         let address = self.address.as_ref();
         match op {
-            Op::Create(seen) => seen.machine() == THIEF && seen.phase == Phase::Active && seen.epoch == 1,
+            Op::Create(record) => {
+                record.machine() == THIEF && record.phase == Phase::Active && record.epoch == 1
+            }
             Op::Swap { to, .. } => is_own && to.machine() == THIEF,
             Op::Delete { .. } | Op::Report { .. } => is_own,
             Op::CreateAddress { machine, .. } => *machine == THIEF,
@@ -99,7 +103,7 @@ impl World {
     pub(super) fn is_stolen(&self) -> bool {
         let block = self.block.as_ref();
         let address = self.address.as_ref();
-        block.is_some_and(|block| block.seen.machine() == THIEF)
+        block.is_some_and(|block| block.record.machine() == THIEF)
             || address.is_some_and(|address| address.machine == THIEF)
     }
 
@@ -110,7 +114,7 @@ impl World {
         let is_owner = || {
             self.block
                 .as_ref()
-                .is_some_and(|block| block.seen.machine() == VICTIM)
+                .is_some_and(|block| block.record.machine() == VICTIM)
         };
         let block = match machine.file.map(|file| file.mode) {
             None => true,
@@ -127,30 +131,30 @@ impl World {
     }
 }
 
-fn theft() -> Story {
-    Story {
+fn theft() -> Scenario {
+    Scenario {
         thief: true,
-        keepers: 1,
+        controllers: 1,
         machines_fail: true,
-        failures: &[Failure::Crash],
+        fault_kinds: &[Fault::Crash],
         ..requests()
     }
 }
 
 #[test]
 fn a_stolen_token_takes_nothing_from_another_node() {
-    assert_eq!(mishap(theft()), None);
+    assert_eq!(violation(theft()), None);
 }
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn a_stolen_token_takes_nothing_from_another_node_while_blocks_are_shared() {
-    let story = Story {
+    let scenario = Scenario {
         sharing: true,
         epochs: 1,
         ..theft()
     };
-    assert_eq!(mishap(story), None);
+    assert_eq!(violation(scenario), None);
 }
 
 /// The policies of 4c1f4ba: any node's agent can orphan a block, and then any node can take it.
@@ -158,11 +162,14 @@ fn a_stolen_token_takes_nothing_from_another_node_while_blocks_are_shared() {
 fn the_model_detects_policies_that_let_any_agent_orphan_a_block() {
     let rules = Rules {
         admits: |world, op| {
-            let was = world.block.as_ref().map(|block| (&block.seen, block.seen.phase));
+            let was = world
+                .block
+                .as_ref()
+                .map(|block| (&block.record, block.record.phase));
             world.admits(op)
                 || match (op, was) {
-                    (Op::Swap { to, .. }, Some((seen, _))) if to.phase == Phase::Orphaned => {
-                        to.owner == seen.owner
+                    (Op::Swap { to, .. }, Some((record, _))) if to.phase == Phase::Orphaned => {
+                        to.owner == record.owner
                     }
                     (Op::Swap { to, .. }, Some((_, Phase::Orphaned))) => to.machine() == THIEF,
                     (Op::Delete { .. }, Some((_, Phase::Orphaned))) => true,
@@ -171,6 +178,6 @@ fn the_model_detects_policies_that_let_any_agent_orphan_a_block() {
         },
         ..Rules::default()
     };
-    let mishap = mishap(Story { rules, ..theft() });
-    assert!(mishap.is_some_and(|mishap| mishap.contains(KEPT)));
+    let violation = violation(Scenario { rules, ..theft() });
+    assert!(violation.is_some_and(|violation| violation.contains(KEPT)));
 }

@@ -35,17 +35,17 @@ fn given(ip: &str, container: &str, node: &str) -> IpAddress {
 
 /// A list of two blocks with these objects, as seen by node `n`.
 fn view(there: &[IpAddress]) -> View {
-    let cells = ["10.1.0.0/30", "fd00::/126"].map(|cidr| Cell::of(cidr.parse().unwrap()).unwrap());
+    let cells = ["10.1.0.0/30", "fd00::/126"].map(|cidr| BlockCidr::of(cidr.parse().unwrap()).unwrap());
     View::new(Instant::now(), 7, cells.to_vec(), there.to_vec(), "n")
 }
 
-fn grid(family: Family, first: &str) -> Grid {
+fn layout(family: Family, first: &str) -> BlockLayout {
     let first = bits(first.parse().unwrap());
     let usable = Interval {
         first,
         last: first + 3,
     };
-    Grid::new(family, 2, [usable].into_iter().collect())
+    BlockLayout::new(family, 2, [usable].into_iter().collect())
 }
 
 /// When a pool became full while agents answered too late, each late answer made an address unusable for a minute.
@@ -72,7 +72,7 @@ fn a_repeated_add_gets_the_address_of_the_first_add() {
 
 #[test]
 fn an_address_taken_after_the_list_is_not_free() {
-    let (v4, v6) = (grid(Family::V4, "10.1.0.0"), grid(Family::V6, "fd00::"));
+    let (v4, v6) = (layout(Family::V4, "10.1.0.0"), layout(Family::V6, "fd00::"));
     let mut view = view(&[given("10.1.0.1", "a", "n")]);
     assert_eq!((view.free(&v4).count(), view.free(&v6).count()), (3, 4));
     view.take("10.1.0.2".parse().unwrap());
@@ -86,7 +86,7 @@ fn an_address_taken_after_the_list_is_not_free() {
 
 #[test]
 fn a_list_without_free_addresses_expires_once_the_pool_changes() {
-    let v4 = grid(Family::V4, "10.1.0.0");
+    let v4 = layout(Family::V4, "10.1.0.0");
     let mut view = view(&[]);
     let later = |millis| view.at + Duration::from_millis(millis);
     let (soon, late, too_late) = (later(400), later(600), later(2100));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether a block is released in the end.
 
-use super::{Event, Story};
-use crate::owner::Wish;
+use super::{Event, Scenario};
+use crate::owner::Desired;
 use crate::tests::world::{Agent, Lease, MACHINES, World};
 
-impl Story {
+impl Scenario {
     /// The sets of machines that may never come back.
     pub(super) fn deaths(&self) -> &'static [[bool; MACHINES]] {
         let all = &[[false, false], [true, false], [false, true], [true, true]];
@@ -29,16 +29,16 @@ impl Story {
             for m in (0..MACHINES).filter(|m| !dead[*m]) {
                 self.work_off(&mut world, m);
             }
-            for keeper in 0..MACHINES + self.keepers {
-                let _ = self.judge(&mut world, keeper);
-                if keeper >= MACHINES {
-                    let _ = self.judge_address(&mut world, keeper);
+            for observer in 0..MACHINES + self.controllers {
+                let _ = self.decide(&mut world, observer);
+                if observer >= MACHINES {
+                    let _ = self.decide_address(&mut world, observer);
                 }
                 let _ = self.quarantine(&mut world);
             }
             for m in (0..MACHINES).filter(|m| dead[*m]) {
                 if !world.machines[m].young {
-                    let _ = world.happen(self, &Event::Vouch(m));
+                    let _ = world.apply(self, &Event::Vouch(m));
                 }
             }
             let _ = self.unshare(&mut world);
@@ -65,22 +65,22 @@ impl Story {
             world.fail(&Event::Register(m));
         }
         if world.machines[m].pod {
-            let _ = world.happen(self, &Event::Del(m));
+            let _ = world.apply(self, &Event::Del(m));
         }
         match world.machines[m].agent {
             Agent::Down => world.fail(&Event::Restart(m)),
-            Agent::Waiting(..) => drop(world.happen(self, &Event::GiveUp(m))),
-            Agent::Writing(_) => drop(world.happen(self, &Event::Write(m))),
-            Agent::Checking => drop(world.happen(self, &Event::Check(m))),
+            Agent::Waiting(..) => drop(world.apply(self, &Event::GiveUp(m))),
+            Agent::Writing(_) => drop(world.apply(self, &Event::Write(m))),
+            Agent::Checking => drop(world.apply(self, &Event::Check(m))),
             Agent::Idle(_) => {}
         }
-        let _ = world.happen(self, &Event::Look(m));
+        let _ = world.apply(self, &Event::Look(m));
         let lease = world.machines[m].lease;
         let mine = world.address.as_ref().is_some_and(|address| address.machine == m);
         if lease == Lease::Releasing || lease == Lease::None && mine {
             let _ = world.release(m);
         } else {
-            let _ = self.act(world, m, Wish::Return);
+            let _ = self.act(world, m, Desired::Return);
         }
     }
 }

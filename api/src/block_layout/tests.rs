@@ -34,14 +34,14 @@ proptest! {
     fn a_grid_has_exactly_the_blocks_of_its_addresses(
         base in prop::sample::select(&BASES[..]), pairs in pairs(), shift in 0_u32..8
     ) {
-        let grid = Grid::new(Family::V6, shift, usable(base, &pairs));
+        let layout = BlockLayout::new(Family::V6, shift, usable(base, &pairs));
         let oracle = oracle(base, &pairs, shift);
-        prop_assert_eq!(grid.blocks(), oracle.len() as u128);
-        let cells: Vec<Cell> = (0..grid.blocks()).filter_map(|index| grid.cell(index)).collect();
-        let firsts: Vec<u128> = cells.iter().map(|cell| cell.interval().first).collect();
+        prop_assert_eq!(layout.blocks(), oracle.len() as u128);
+        let cells: Vec<BlockCidr> = (0..layout.blocks()).filter_map(|index| layout.block(index)).collect();
+        let firsts: Vec<u128> = cells.iter().map(|cidr| cidr.interval().first).collect();
         prop_assert_eq!(firsts, oracle.iter().map(|number| number << shift).collect::<Vec<_>>());
-        prop_assert_eq!(grid.cell(grid.blocks()), None);
-        prop_assert!(cells.iter().all(|cell| cell.interval().count() == 1 << shift && grid.has(*cell)));
+        prop_assert_eq!(layout.block(layout.blocks()), None);
+        prop_assert!(cells.iter().all(|cidr| cidr.interval().count() == 1 << shift && layout.has(*cidr)));
     }
 
     #[test]
@@ -49,10 +49,10 @@ proptest! {
         base in prop::sample::select(&BASES[..]), pairs in pairs(), shift in 0_u32..8
     ) {
         let usable = usable(base, &pairs);
-        let grid = Grid::new(Family::V6, shift, usable.clone());
-        let parts: Vec<IntervalSet> = (0..grid.blocks())
-            .filter_map(|index| grid.cell(index))
-            .map(|cell| grid.usable(cell))
+        let layout = BlockLayout::new(Family::V6, shift, usable.clone());
+        let parts: Vec<IntervalSet> = (0..layout.blocks())
+            .filter_map(|index| layout.block(index))
+            .map(|cidr| layout.usable(cidr))
             .collect();
         prop_assert_eq!(parts.iter().map(IntervalSet::count).sum::<u128>(), usable.count());
         let all: IntervalSet = parts.iter().flat_map(|part| part.intervals().to_vec()).collect();
@@ -63,17 +63,21 @@ proptest! {
     fn the_first_missing_block_is_the_first_that_is_not_taken(
         pairs in pairs(), shift in 0_u32..6, taken in prop::collection::btree_set(0_u128..64, 0..40)
     ) {
-        let grid = Grid::new(Family::V6, shift, usable(0, &pairs));
-        let cells: Vec<Cell> = (0..grid.blocks()).filter_map(|index| grid.cell(index)).collect();
-        let is_taken = |cell: &Cell| taken.contains(&(cell.interval().first >> shift));
-        let set: IntervalSet = cells.iter().filter(|cell| is_taken(cell)).map(|cell| cell.interval()).collect();
-        prop_assert_eq!(grid.first_missing(&set), cells.iter().copied().find(|cell| !is_taken(cell)));
+        let layout = BlockLayout::new(Family::V6, shift, usable(0, &pairs));
+        let cells: Vec<BlockCidr> = (0..layout.blocks()).filter_map(|index| layout.block(index)).collect();
+        let is_taken = |cidr: &BlockCidr| taken.contains(&(cidr.interval().first >> shift));
+        let set: IntervalSet = cells.iter().filter(|cidr| is_taken(cidr)).map(|cidr| cidr.interval()).collect();
+        prop_assert_eq!(layout.first_missing(&set), cells.iter().copied().find(|cidr| !is_taken(cidr)));
     }
 }
 
 #[test]
 fn a_block_is_named_after_its_space_its_first_address_and_its_size() {
-    let name = |ip: &str, shift| Cell::around(ip.parse().unwrap(), shift).unwrap().name("default");
+    let name = |ip: &str, shift| {
+        BlockCidr::containing(ip.parse().unwrap(), shift)
+            .unwrap()
+            .name("default")
+    };
     assert_eq!(name("10.0.0.77", 6), "default-4-0a000040-26");
     assert_eq!(
         name("fd00::1:5", 10),
@@ -96,26 +100,27 @@ fn an_address_object_is_named_after_its_space_and_its_address() {
 
 #[test]
 fn two_pools_with_the_same_block_size_have_the_same_block_boundaries() {
-    let grid =
-        |first: u128, last: u128| Grid::new(Family::V4, 6, [Interval { first, last }].into_iter().collect());
-    let (one, other) = (grid(10, 200), grid(70, 300));
+    let layout = |first: u128, last: u128| {
+        BlockLayout::new(Family::V4, 6, [Interval { first, last }].into_iter().collect())
+    };
+    let (one, other) = (layout(10, 200), layout(70, 300));
     for index in 0..other.blocks() {
-        let cell = other.cell(index).unwrap();
-        assert_eq!(one.has(cell), one.usable(cell).count() > 0);
-        assert_eq!(cell.interval().first % 64, 0);
+        let cidr = other.block(index).unwrap();
+        assert_eq!(one.has(cidr), one.usable(cidr).count() > 0);
+        assert_eq!(cidr.interval().first % 64, 0);
     }
 }
 
 #[test]
 fn a_whole_address_family_is_one_block_or_one_block_per_address() {
     let all = |last| [Interval { first: 0, last }].into_iter().collect::<IntervalSet>();
-    let whole = Grid::new(Family::V6, 128, all(u128::MAX));
+    let whole = BlockLayout::new(Family::V6, 128, all(u128::MAX));
     assert_eq!(whole.blocks(), 1);
-    assert_eq!(whole.cell(0).unwrap().to_string(), "::/0");
-    let single = Grid::new(Family::V4, 0, all(u32::MAX.into()));
+    assert_eq!(whole.block(0).unwrap().to_string(), "::/0");
+    let single = BlockLayout::new(Family::V4, 0, all(u32::MAX.into()));
     assert_eq!(single.blocks(), 1 << 32);
     assert_eq!(
-        single.cell((1 << 32) - 1).unwrap().to_string(),
+        single.block((1 << 32) - 1).unwrap().to_string(),
         "255.255.255.255/32"
     );
 }

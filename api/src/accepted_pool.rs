@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A pool as it was accepted: its blocks, and the content of a node's pool file.
 
-use crate::grid::{Cell, Grid, shift_of};
+use crate::block_layout::{BlockCidr, BlockLayout, shift_of};
 use crate::pool::Allocation as Mode;
 use crate::{IpPool, IpPoolSpec, Sticky};
 use block::Owner;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// An accepted pool.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct AcceptedPool {
     /// Its name.
     pub name: PoolName,
     /// `metadata.uid`.
@@ -28,7 +28,7 @@ pub struct Ground {
     /// Its ranges.
     pub ranges: PoolRanges,
     /// Its blocks, by family.
-    pub grids: Vec<Grid>,
+    pub layouts: Vec<BlockLayout>,
     file: PoolFile,
 }
 
@@ -43,12 +43,12 @@ pub struct Writer {
     pub quarantine: Duration,
 }
 
-impl Ground {
+impl AcceptedPool {
     /// The accepted spec of `pool`, or `None` if no spec was accepted yet.
     ///
     /// # Errors
     /// [`Code::INVALID_CONFIG`] if the accepted spec turns out to be unusable.
-    pub fn accepted(pool: &IpPool) -> Result<Option<Self>, Error> {
+    pub fn of(pool: &IpPool) -> Result<Option<Self>, Error> {
         let Some(status) = &pool.status else {
             return Ok(None);
         };
@@ -67,21 +67,24 @@ impl Ground {
         let file = file(&name, &pool.uid().unwrap_or_default(), generation, spec)?;
         let ranges = PoolRanges::of(&file).map_err(|e| invalid(format!("spec.{}", e.msg)))?;
         require_sticky_room(spec, &ranges)?;
-        let grid = |family: Family| {
+        let layout = |family: Family| {
             let size = match family {
                 Family::V4 => spec.block_size.v4,
                 Family::V6 => spec.block_size.v6,
             };
             let shift = u64::try_from(size).ok().and_then(|size| shift_of(size, family));
             let shift = shift.ok_or_else(|| invalid(format!("spec.blockSize: {size} is no power of two")))?;
-            Ok(Grid::new(family, shift, ranges.usable(family)))
+            Ok(BlockLayout::new(family, shift, ranges.usable(family)))
         };
-        let grids: Vec<Grid> = ranges
+        let layouts: Vec<BlockLayout> = ranges
             .families()
             .into_iter()
-            .map(grid)
+            .map(layout)
             .collect::<Result<_, Error>>()?;
-        if let Some(family) = grids.iter().find(|grid| grid.blocks() == 0).map(Grid::family)
+        if let Some(family) = layouts
+            .iter()
+            .find(|layout| layout.blocks() == 0)
+            .map(BlockLayout::family)
             && ranges.reserved(family).is_empty()
         {
             return Err(invalid(format!(
@@ -95,36 +98,37 @@ impl Ground {
             name,
             generation,
             ranges,
-            grids,
+            layouts,
             file,
         })
     }
 
     /// The blocks of a family.
-    pub fn grid(&self, family: Family) -> Option<&Grid> {
-        self.grids.iter().find(|grid| grid.family() == family)
+    pub fn layout(&self, family: Family) -> Option<&BlockLayout> {
+        self.layouts.iter().find(|layout| layout.family() == family)
     }
 
     /// The block that contains `ip`. If the pool has no blocks, each address is a block of one.
-    pub fn cell_of(&self, ip: IpAddr) -> Option<Cell> {
+    pub fn block_of(&self, ip: IpAddr) -> Option<BlockCidr> {
         let shift = if self.has_blocks() {
-            self.grid(Family::of(ip))?.shift()
+            self.layout(Family::of(ip))?.shift()
         } else {
             0
         };
-        Cell::around(ip, shift)
+        BlockCidr::containing(ip, shift)
     }
 
-    /// Whether `cell` is a block of this pool.
-    pub fn has(&self, cell: Cell) -> bool {
-        self.grid(Family::of(cell.cidr().ip()))
-            .is_some_and(|grid| grid.has(cell))
+    /// Whether `cidr` is a block of this pool.
+    pub fn has(&self, cidr: BlockCidr) -> bool {
+        self.layout(Family::of(cidr.network().ip()))
+            .is_some_and(|layout| layout.has(cidr))
     }
 
-    /// Whether an address of `cell` lies between the first and the last address of a range. Excluded and reserved
+    /// Whether an address of `cidr` lies between the first and the last address of a range. Excluded and reserved
     /// addresses count too.
-    pub fn reaches(&self, cell: Cell) -> bool {
-        self.ranges.reach(Family::of(cell.cidr().ip()), cell.interval())
+    pub fn reaches(&self, cidr: BlockCidr) -> bool {
+        self.ranges
+            .reach(Family::of(cidr.network().ip()), cidr.interval())
     }
 
     /// Whether nodes claim blocks of this pool, instead of single addresses.
@@ -147,7 +151,7 @@ impl Ground {
     }
 
     /// The addresses that pods may keep: those that no node allocates from its own blocks.
-    pub fn kept(&self, family: Family) -> IntervalSet {
+    pub fn reservable(&self, family: Family) -> IntervalSet {
         let reserved = self.ranges.reserved(family);
         if self.has_blocks() {
             return reserved;
@@ -162,10 +166,10 @@ impl Ground {
     }
 
     /// How many addresses this node keeps free without a pending request: half a block for each warm block.
-    pub fn wanted(&self, family: Family) -> u64 {
+    pub fn free_target(&self, family: Family) -> u64 {
         let size = self
-            .grid(family)
-            .map_or(0, |grid| 1_u64.checked_shl(grid.shift()).unwrap_or(u64::MAX));
+            .layout(family)
+            .map_or(0, |layout| 1_u64.checked_shl(layout.shift()).unwrap_or(u64::MAX));
         let warm = u64::try_from(self.spec.warm_blocks).unwrap_or_default();
         (size / 2).max(1).saturating_mul(warm)
     }

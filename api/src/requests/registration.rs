@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Node objects: whether a node is registered, which pods are bound to it, and the one condition that its agent writes.
 
-use super::{Cluster, MANAGER, Trouble, get, limited, list, refused, request};
+use super::{ApiError, ApiServer, MANAGER, get, list, refused, request, send};
 use crate::NodeRef;
-use crate::object::now;
+use crate::convert::now;
 use crate::sticky::NodeState;
 use block::Owner;
-use block::orphan::{Judge, NodeSight};
+use block::orphan::{Decider, OwnerState};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -37,11 +37,11 @@ pub struct NodeCondition {
 }
 
 /// The state of the registration that `named` names. `node` is the Node object that has this name now.
-pub fn state_of(node: Option<&Registration>, named: &NodeRef) -> NodeState {
+pub fn registration_state(node: Option<&Registration>, named: &NodeRef) -> NodeState {
     match node {
         Some(node) if *node.owner.uid != named.node_uid => NodeState::Gone,
-        Some(node) if node.lost => NodeState::Lost,
-        Some(_) => NodeState::Lives,
+        Some(node) if node.lost => NodeState::NotReady,
+        Some(_) => NodeState::Alive,
         None => NodeState::Gone,
     }
 }
@@ -78,12 +78,12 @@ fn condition_patch(kind: &str, says: Option<&NodeCondition>, turned: bool) -> se
     serde_json::json!({ "status": { "conditions": [condition] } })
 }
 
-impl Cluster {
+impl ApiServer {
     /// Reads the Node called `name`, if there is one.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub async fn registration(&self, name: &str) -> Result<Option<Registration>, Trouble> {
+    /// [`ApiError`].
+    pub async fn registration(&self, name: &str) -> Result<Option<Registration>, ApiError> {
         let node = get(&self.nodes, name).await?;
         Ok(node.map(|node| {
             let conditions = conditions(&node);
@@ -106,21 +106,21 @@ impl Cluster {
     /// one before.
     ///
     /// # Errors
-    /// [`Trouble`]. A Node that is gone is not an error.
+    /// [`ApiError`]. A Node that is gone is not an error.
     pub async fn tell_node(
         &self,
         name: &str,
         kind: &str,
         says: Option<&NodeCondition>,
         turned: bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ApiError> {
         let what = request::<Node>("PATCH", &format!("{name}/status"));
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
         let patch = Patch::Strategic(condition_patch(kind, says, turned));
-        match limited(&what, self.nodes.patch_status(name, &params, &patch)).await? {
+        match send(&what, self.nodes.patch_status(name, &params, &patch)).await? {
             Ok(_) => Ok(()),
             Err(status) if status.code == 404 => Ok(()),
             Err(status) => Err(refused(&what, &status)),
@@ -130,12 +130,12 @@ impl Cluster {
     /// Reads now what remains in the cluster of a node that may be gone.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub async fn sight_of(&self, node: &NodeRef) -> Result<NodeSight, Trouble> {
+    /// [`ApiError`].
+    pub async fn owner_state(&self, node: &NodeRef) -> Result<OwnerState, ApiError> {
         let registered = self.registration(&node.node).await?;
         let has_pods = registered.is_none() && self.has_pods(&node.node).await?;
-        Ok(NodeSight {
-            judge: Judge::Keeper,
+        Ok(OwnerState {
+            decider: Decider::Controller,
             registered: registered.map(|node| node.owner),
             has_pods,
         })
@@ -144,8 +144,8 @@ impl Cluster {
     /// Whether a pod without `hostNetwork` is bound to the node called `node` and has not ended.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub async fn has_pods(&self, node: &str) -> Result<bool, Trouble> {
+    /// [`ApiError`].
+    pub async fn has_pods(&self, node: &str) -> Result<bool, ApiError> {
         let pods: Vec<Pod> = list(
             &Api::all(self.client.clone()),
             &format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"),

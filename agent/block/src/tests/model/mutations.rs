@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Shows that the model notices each missing guard.
 
-use super::stories::{a_block_is_lost, requests, sharing_while_a_machine_fails};
-use super::{Failure, Rules, Story, UNIQUE, mishap};
-use crate::orphan::{NodeSight, Quarantine, judge};
+use super::scenarios::{a_block_is_lost, requests, sharing_while_a_machine_fails};
+use super::{Fault, Rules, Scenario, UNIQUE, violation};
+use crate::orphan::{OwnerState, Quarantine, decide};
 use crate::owner::{Step, next};
 use crate::tests::world::QUARANTINES;
-use crate::{Held, Mode, Phase, Use, address};
+use crate::{LocalBlock, Mode, Phase, Usage, address};
 use std::time::Duration;
 
-fn assert_noticed(rules: Rules, mut story: Story) {
-    story.rules = rules;
-    let mishap = mishap(story);
-    assert!(mishap.is_some_and(|mishap| mishap.contains(UNIQUE)));
+fn assert_noticed(rules: Rules, mut scenario: Scenario) {
+    scenario.rules = rules;
+    let violation = violation(scenario);
+    assert!(violation.is_some_and(|violation| violation.contains(UNIQUE)));
 }
 
 /// The rules if the administrator allows blocks that were in use to be released after a quarantine (`--quarantine-in-use`).
 pub(super) fn trusting() -> Rules {
     Rules {
-        judge: |seen, _, node, watched| judge(seen, false, "v", node, watched, QUARANTINES),
+        decide: |record, _, node, watched| decide(record, false, "v", node, watched, QUARANTINES),
         ..Rules::default()
     }
 }
@@ -32,9 +32,9 @@ const NONE: Quarantine = Quarantine {
 #[test]
 fn the_model_detects_a_block_restored_to_the_file_without_a_swap() {
     let rules = Rules {
-        next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
-            Step::Swap { then: Some(_), .. } if held.is_none() => {
-                Step::Hold(seen.unwrap().held(Mode::Active))
+        next: |me, record, local, usage, desired| match next(me, record, local, usage, desired) {
+            Step::Replace { then: Some(_), .. } if local.is_none() => {
+                Step::WriteFile(record.unwrap().local(Mode::Active))
             }
             step => step,
         },
@@ -58,7 +58,7 @@ fn the_model_detects_requests_without_preconditions() {
 fn the_model_detects_a_block_returned_without_a_check_of_its_leases() {
     let rules = Rules {
         idle_check: false,
-        next: |me, seen, held, _, wish| next(me, seen, held, Use::default(), wish),
+        next: |me, record, local, _, desired| next(me, record, local, Usage::default(), desired),
         ..Rules::default()
     };
     assert_noticed(rules, requests());
@@ -78,15 +78,15 @@ fn the_model_detects_a_claim_that_ignores_the_owner_of_an_existing_block() {
 #[test]
 fn the_model_detects_a_block_shared_before_its_addresses_have_objects() {
     let rules = Rules {
-        next: |me, seen, held, mut usage, wish| {
+        next: |me, record, local, mut usage, desired| {
             usage.unpublished = 0;
-            next(me, seen, held, usage, wish)
+            next(me, record, local, usage, desired)
         },
         ..Rules::default()
     };
     assert_noticed(
         rules,
-        Story {
+        Scenario {
             sharing: true,
             ..requests()
         },
@@ -96,12 +96,12 @@ fn the_model_detects_a_block_shared_before_its_addresses_have_objects() {
 #[test]
 fn the_model_detects_a_block_shared_while_its_owner_still_allocates() {
     let rules = Rules {
-        next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
-            Step::Hold(Held {
+        next: |me, record, local, usage, desired| match next(me, record, local, usage, desired) {
+            Step::WriteFile(LocalBlock {
                 mode: Mode::Sharing, ..
-            }) => Step::Swap {
-                to: seen.unwrap().turned(Phase::Shared),
-                then: Some(seen.unwrap().held(Mode::Shared)),
+            }) => Step::Replace {
+                to: record.unwrap().with_phase(Phase::Shared),
+                then: Some(record.unwrap().local(Mode::Shared)),
             },
             step => step,
         },
@@ -109,15 +109,15 @@ fn the_model_detects_a_block_shared_while_its_owner_still_allocates() {
     };
     assert_noticed(
         rules,
-        Story {
+        Scenario {
             sharing: true,
             ..requests()
         },
     );
 }
 
-fn sharing() -> Story {
-    Story {
+fn sharing() -> Scenario {
+    Scenario {
         sharing: true,
         ..requests()
     }
@@ -129,8 +129,8 @@ fn the_model_detects_a_claim_without_a_list_of_address_objects() {
         list_after_claim: false,
         ..Rules::default()
     };
-    let story = Story { wire: 2, ..sharing() };
-    assert_noticed(rules, story);
+    let scenario = Scenario { wire: 2, ..sharing() };
+    assert_noticed(rules, scenario);
 }
 
 #[test]
@@ -148,12 +148,12 @@ fn the_model_detects_an_existing_address_object_used_without_renewal() {
         touch_found: false,
         ..Rules::default()
     };
-    let story = Story {
+    let scenario = Scenario {
         faults: 2,
         wire: 2,
         ..sharing()
     };
-    assert_noticed(rules, story);
+    assert_noticed(rules, scenario);
 }
 
 #[test]
@@ -163,32 +163,32 @@ fn more_faults_the_model_detects_a_lease_published_without_renewal() {
         renew_published: false,
         ..Rules::default()
     };
-    let story = Story {
+    let scenario = Scenario {
         one_owner: true,
         faults: 0,
         wire: 2,
         ..sharing()
     };
-    assert_noticed(rules, story);
+    assert_noticed(rules, scenario);
 }
 
 #[test]
 fn the_model_detects_a_missing_quarantine() {
     let rules = Rules {
-        judge: |seen, in_use, node, watched| {
+        decide: |record, in_use, node, watched| {
             let watched = watched.cloned().map(|mut watched| {
                 watched.unchanged = Duration::MAX;
                 watched
             });
-            judge(seen, in_use, "v", node, watched.as_ref(), NONE)
+            decide(record, in_use, "v", node, watched.as_ref(), NONE)
         },
         ..Rules::default()
     };
     assert_noticed(
         rules,
-        Story {
+        Scenario {
             faults: 2,
-            ..Story::default()
+            ..Scenario::default()
         },
     );
 }
@@ -200,9 +200,9 @@ fn the_model_detects_an_add_after_a_reboot_without_a_check_by_the_agent() {
             reboot_guard: false,
             ..Rules::default()
         },
-        Story {
+        Scenario {
             faults: 2,
-            ..Story::default()
+            ..Scenario::default()
         },
     );
 }
@@ -214,15 +214,15 @@ fn the_model_detects_an_agent_that_acts_on_an_outdated_response() {
             fresh_answers: false,
             ..Rules::default()
         },
-        Story::default(),
+        Scenario::default(),
     );
 }
 
 #[test]
 fn the_model_detects_a_block_deleted_while_its_node_has_pods() {
     let rules = Rules {
-        judge: |seen, _, node, watched| {
-            let node = NodeSight {
+        decide: |record, _, node, watched| {
+            let node = OwnerState {
                 registered: None,
                 has_pods: false,
                 ..node.clone()
@@ -231,17 +231,17 @@ fn the_model_detects_a_block_deleted_while_its_node_has_pods() {
                 watched.unchanged = Duration::MAX;
                 watched
             });
-            judge(seen, false, "v", &node, watched.as_ref(), NONE)
+            decide(record, false, "v", &node, watched.as_ref(), NONE)
         },
         ..Rules::default()
     };
-    assert_noticed(rules, Story::default());
+    assert_noticed(rules, Scenario::default());
 }
 
 #[test]
 fn the_model_detects_a_live_node_that_never_rebinds_its_orphaned_addresses() {
     let rules = Rules {
-        keep: |_, _, _| address::Step::Rest,
+        next_address: |_, _, _| address::Step::None,
         ..trusting()
     };
     assert_noticed(rules, sharing_while_a_machine_fails());
@@ -250,13 +250,13 @@ fn the_model_detects_a_live_node_that_never_rebinds_its_orphaned_addresses() {
 #[test]
 fn the_model_detects_a_deleted_node_that_does_not_renew_its_used_blocks() {
     let rules = Rules {
-        next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
-            Step::Touch => Step::Rest,
+        next: |me, record, local, usage, desired| match next(me, record, local, usage, desired) {
+            Step::Report => Step::None,
             step => step,
         },
         ..Rules::default()
     };
-    assert_noticed(rules, Story::default());
+    assert_noticed(rules, Scenario::default());
 }
 
 /// The pod garbage collector deletes the agent's Pod, and its token becomes invalid, while the node's pods continue to run.
@@ -264,9 +264,9 @@ fn the_model_detects_a_deleted_node_that_does_not_renew_its_used_blocks() {
 fn the_model_detects_an_ignored_last_report_of_an_agent_without_a_token() {
     assert_noticed(
         trusting(),
-        Story {
-            failures: &[Failure::Registration],
-            ..Story::default()
+        Scenario {
+            fault_kinds: &[Fault::Registration],
+            ..Scenario::default()
         },
     );
 }
@@ -279,10 +279,10 @@ fn the_model_detects_a_report_without_a_resource_version() {
     };
     assert_noticed(
         rules,
-        Story {
-            failures: &[Failure::Registration],
+        Scenario {
+            fault_kinds: &[Fault::Registration],
             wire: 2,
-            ..Story::default()
+            ..Scenario::default()
         },
     );
 }
@@ -290,8 +290,8 @@ fn the_model_detects_a_report_without_a_resource_version() {
 #[test]
 fn the_model_detects_a_lost_block_that_its_owner_does_not_claim_again() {
     let rules = Rules {
-        next: |me, seen, held, usage, wish| match next(me, seen, held, usage, wish) {
-            Step::Claim { .. } => Step::Forfeit,
+        next: |me, record, local, usage, desired| match next(me, record, local, usage, desired) {
+            Step::Claim { .. } => Step::Remove,
             step => step,
         },
         ..Rules::default()
@@ -302,11 +302,11 @@ fn the_model_detects_a_lost_block_that_its_owner_does_not_claim_again() {
 /// After a restore of etcd, no node may claim a block that another node's pods use until that node has claimed it again.
 #[test]
 fn the_model_detects_a_foreign_claim_of_a_used_block_after_a_restore() {
-    let story = Story {
+    let scenario = Scenario {
         orderly: false,
         ..a_block_is_lost()
     };
-    assert_noticed(Rules::default(), story);
+    assert_noticed(Rules::default(), scenario);
 }
 
 /// The one failure that no agent can guard against (`crate::orphan`).
@@ -314,10 +314,10 @@ fn the_model_detects_a_foreign_claim_of_a_used_block_after_a_restore() {
 fn the_model_detects_a_deleted_node_that_still_runs_pods() {
     assert_noticed(
         Rules::default(),
-        Story {
+        Scenario {
             fenced: false,
             faults: 2,
-            ..Story::default()
+            ..Scenario::default()
         },
     );
 }

@@ -28,36 +28,36 @@ fn block(name: &str, state: &str) -> IpBlock {
     .unwrap()
 }
 
-fn has_news(wishes: &Wishes) -> bool {
-    wishes.news().now_or_never().is_some()
+fn has_news(demand: &Demand) -> bool {
+    demand.changed().now_or_never().is_some()
 }
 
 #[test]
 fn an_open_request_and_a_newly_shared_block_wake_the_controller() {
-    let (wishes, pool_with_wish) = (Wishes::default(), pool("rail0", &wanted()));
-    assert!(!has_news(&wishes));
-    wishes.hear(&pool_with_wish);
-    assert!(has_news(&wishes));
-    assert!(!has_news(&wishes));
-    wishes.hear_block(&block("other", "Active"), &pool_with_wish);
-    assert!(!has_news(&wishes));
-    wishes.hear_block(&block("asked", "Active"), &pool_with_wish);
-    assert!(has_news(&wishes));
-    wishes.hear_block(&block("other", "Shared"), &pool_with_wish);
-    assert!(has_news(&wishes));
-    wishes.hear_block(&block("other", "Shared"), &pool("rail0", &json!({})));
-    assert!(!has_news(&wishes));
+    let (demand, pool_with_wish) = (Demand::default(), pool("rail0", &wanted()));
+    assert!(!has_news(&demand));
+    demand.observe_pool(&pool_with_wish);
+    assert!(has_news(&demand));
+    assert!(!has_news(&demand));
+    demand.observe_block(&block("other", "Active"), &pool_with_wish);
+    assert!(!has_news(&demand));
+    demand.observe_block(&block("asked", "Active"), &pool_with_wish);
+    assert!(has_news(&demand));
+    demand.observe_block(&block("other", "Shared"), &pool_with_wish);
+    assert!(has_news(&demand));
+    demand.observe_block(&block("other", "Shared"), &pool("rail0", &json!({})));
+    assert!(!has_news(&demand));
 }
 
 #[test]
 fn a_waiting_plugin_wakes_up_only_once_the_requests_of_a_pool_have_ended() {
-    let wishes = Wishes::default();
-    wishes.hear(&pool("rail0", &wanted()));
-    let mut ends = pin!(wishes.ends());
+    let demand = Demand::default();
+    demand.observe_pool(&pool("rail0", &wanted()));
+    let mut ends = pin!(demand.ended());
     ends.as_mut().enable();
-    wishes.hear(&pool("rail0", &wanted()));
-    wishes.hear(&pool("rail1", &json!({})));
+    demand.observe_pool(&pool("rail0", &wanted()));
+    demand.observe_pool(&pool("rail1", &json!({})));
     assert!(ends.as_mut().now_or_never().is_none());
-    wishes.hear(&pool("rail0", &json!({})));
+    demand.observe_pool(&pool("rail0", &json!({})));
     assert!(ends.as_mut().now_or_never().is_some());
 }

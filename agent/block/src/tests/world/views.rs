@@ -5,27 +5,27 @@ use super::{
     Address, Agent, Lease, MACHINES, Machine, Object, Op, QUARANTINE, Rules, Sender, Stamp, View, World,
     owner,
 };
-use crate::orphan::{Judge, NodeSight, Verdict, Watched};
-use crate::owner::{Me, Step, Wish};
-use crate::{Mode, Phase, Seen, Use, address};
+use crate::orphan::{Decider, OrphanAction, OwnerState, Watched};
+use crate::owner::{Desired, NodeIdentity, Step};
+use crate::{BlockRecord, Mode, Phase, Usage, address};
 use std::time::Duration;
 
 /// The observation of a `watched` version, for an object that has `version` now.
 fn watched(watched: Option<(Stamp, bool)>, version: Stamp) -> Option<Watched> {
-    watched.map(|(seen, ripe)| Watched {
-        version: if seen == version { "v" } else { "other" }.into(),
+    watched.map(|(record, ripe)| Watched {
+        version: if record == version { "v" } else { "other" }.into(),
         unchanged: if ripe { QUARANTINE } else { Duration::ZERO },
     })
 }
 
 impl World {
     /// The use of the block according to the store of `machine`. `listed`: the address object, if a list contained it.
-    pub(in crate::tests) fn usage(&self, rules: &Rules, machine: usize, listed: Option<&Address>) -> Use {
+    pub(in crate::tests) fn usage(&self, rules: &Rules, machine: usize, listed: Option<&Address>) -> Usage {
         let leased = self.has_lease(machine);
         let Machine { lease, published, .. } = self.machines[machine];
         let known = published || lease == Lease::Published || !rules.renew_published;
         let published = known && listed.is_some_and(|address| address.machine == machine);
-        Use {
+        Usage {
             leased: u64::from(leased),
             unpublished: u64::from(leased && !published),
             resting: u64::from(self.machines[machine].lease == Lease::Releasing),
@@ -38,10 +38,10 @@ impl World {
     }
 
     /// The registration of the machine according to the API server.
-    fn me(&self, machine: usize) -> Me {
+    fn me(&self, machine: usize) -> NodeIdentity {
         match self.nodes[machine] {
-            Some(registration) => Me::Registered(owner(machine, registration)),
-            None => Me::Gone(owner(machine, 0).node),
+            Some(registration) => NodeIdentity::Registered(owner(machine, registration)),
+            None => NodeIdentity::Gone(owner(machine, 0).node),
         }
     }
 
@@ -53,46 +53,50 @@ impl World {
         }
     }
 
-    fn node_sight(&self, machine: usize, judge: Judge) -> NodeSight {
-        NodeSight {
-            judge,
+    fn owner_state(&self, machine: usize, decider: Decider) -> OwnerState {
+        OwnerState {
+            decider,
             registered: self.nodes[machine].map(|registration| owner(machine, registration)),
             has_pods: self.bound[machine],
         }
     }
 
     /// What a controller would do with the address now.
-    pub(in crate::tests) fn address_verdict(
+    pub(in crate::tests) fn address_decision(
         &self,
         rules: &Rules,
-        keeper: usize,
-    ) -> Option<(Address, Verdict)> {
+        observer: usize,
+    ) -> Option<(Address, OrphanAction)> {
         let address = self.address.clone()?;
-        let sight = self.node_sight(address.machine, Judge::Keeper);
-        let watched = watched(self.keepers[keeper].address, address.uid);
-        let verdict = (rules.judge)(&address.seen(), true, &sight, watched.as_ref());
-        Some((address, verdict))
+        let state = self.owner_state(address.machine, Decider::Controller);
+        let watched = watched(self.observers[observer].address, address.uid);
+        let decision = (rules.decide)(&address.record(), true, &state, watched.as_ref());
+        Some((address, decision))
     }
 
     /// What a judge would do with the block now.
-    pub(in crate::tests) fn verdict(&self, rules: &Rules, keeper: usize) -> Option<(Object, Verdict)> {
+    pub(in crate::tests) fn decision(
+        &self,
+        rules: &Rules,
+        observer: usize,
+    ) -> Option<(Object, OrphanAction)> {
         let block = self.block.clone()?;
-        let machine = block.seen.machine();
-        let judge = if keeper < MACHINES {
-            Judge::Namesake
+        let machine = block.record.machine();
+        let decider = if observer < MACHINES {
+            Decider::Namesake
         } else {
-            Judge::Keeper
+            Decider::Controller
         };
-        let sight = self.node_sight(machine, judge);
-        let watched = watched(self.keepers[keeper].watched, block.version);
-        if let Some(agent) = self.machines.get(keeper) {
+        let state = self.owner_state(machine, decider);
+        let watched = watched(self.observers[observer].watched, block.version);
+        if let Some(agent) = self.machines.get(observer) {
             let able = agent.on && !agent.is_mute() && agent.agent != Agent::Down && agent.file.is_none();
-            if !able || keeper != machine {
+            if !able || observer != machine {
                 return None;
             }
         }
-        let verdict = (rules.judge)(&block.seen, block.used, &sight, watched.as_ref());
-        Some((block, verdict))
+        let decision = (rules.decide)(&block.record, block.used, &state, watched.as_ref());
+        Some((block, decision))
     }
 
     /// Executes a request at the API server. Returns whether it succeeded.
@@ -100,9 +104,9 @@ impl World {
         let version = self.block.as_ref().map(|block| block.version);
         let fits = |wanted: Stamp| version.is_some_and(|now| now == wanted || !rules.preconditions);
         match op {
-            Op::Create(seen) if self.block.is_none() => {
+            Op::Create(record) if self.block.is_none() => {
                 self.block = Some(Object {
-                    seen: seen.clone(),
+                    record: record.clone(),
                     version: self.fresh(),
                     used: false,
                 });
@@ -110,7 +114,7 @@ impl World {
             Op::Swap { version, to } if fits(*version) => {
                 let version = self.fresh();
                 if let Some(block) = &mut self.block {
-                    block.seen = to.clone();
+                    block.record = to.clone();
                     block.version = version;
                 }
             }
@@ -168,17 +172,22 @@ impl World {
     }
 
     /// The decision of the agent of `machine` about what it has read; none if it has read nothing.
-    pub(in crate::tests) fn decide(&self, rules: &Rules, machine: usize, wish: Wish) -> Option<(View, Step)> {
+    pub(in crate::tests) fn decide(
+        &self,
+        rules: &Rules,
+        machine: usize,
+        desired: Desired,
+    ) -> Option<(View, Step)> {
         let Agent::Idle(Some(view)) = &self.machines[machine].agent else {
             return None;
         };
-        let seen = view.block.as_ref().map(|block| &block.seen);
+        let record = view.block.as_ref().map(|block| &block.record);
         let step = (rules.next)(
             &view.me,
-            seen,
+            record,
             self.machines[machine].file,
             self.usage(rules, machine, view.address.as_ref()),
-            wish,
+            desired,
         );
         Some((view.clone(), step))
     }
@@ -188,7 +197,7 @@ impl World {
         let machine = &self.machines[machine];
         machine.on
             && machine.lease == Lease::None
-            && machine.file.is_some_and(|held| held.mode == Mode::Active)
+            && machine.file.is_some_and(|local| local.mode == Mode::Active)
             && (machine.confirmed || machine.young || !rules.reboot_guard)
     }
 
@@ -202,28 +211,34 @@ impl World {
     /// administrator promises this by deleting its Node. For a live machine, its agent decides.
     pub(in crate::tests) fn block_stays(&self, rules: &Rules) -> bool {
         let Some(block) = &self.block else { return true };
-        let m = block.seen.machine();
+        let m = block.record.machine();
         let machine = &self.machines[m];
         if !machine.on {
             return true;
         }
         if machine.cut {
-            return machine.file.is_none_or(|held| held.mode != Mode::Active) && !machine.pod;
+            return machine.file.is_none_or(|local| local.mode != Mode::Active) && !machine.pod;
         }
         if machine.silenced {
             return true;
         }
         let usage = self.usage(rules, m, self.address.as_ref());
-        (rules.next)(&self.me(m), Some(&block.seen), machine.file, usage, Wish::Keep) == Step::Rest
+        (rules.next)(
+            &self.me(m),
+            Some(&block.record),
+            machine.file,
+            usage,
+            Desired::Keep,
+        ) == Step::None
     }
 
     /// The same for the address.
     pub(in crate::tests) fn address_stays(&self, rules: &Rules) -> bool {
         let Some(address) = &self.address else { return true };
-        let (m, seen) = (address.machine, address.seen());
+        let (m, record) = (address.machine, address.record());
         let machine = &self.machines[m];
         let promised = machine.cut && !machine.pod;
-        let kept = || (rules.keep)(&self.me(m), &seen.owner, seen.phase) == address::Step::Rest;
+        let kept = || (rules.next_address)(&self.me(m), &record.owner, record.phase) == address::Step::None;
         !machine.on || promised || !machine.cut && (machine.silenced || !self.has_lease(m) || kept())
     }
 
@@ -232,14 +247,14 @@ impl World {
     pub(in crate::tests) fn has_spoken(&self, rules: &Rules, m: usize) -> bool {
         let machine = &self.machines[m];
         let knows = match &machine.agent {
-            Agent::Idle(Some(view)) => matches!(view.me, Me::Gone(_)),
+            Agent::Idle(Some(view)) => matches!(view.me, NodeIdentity::Gone(_)),
             Agent::Idle(None) | Agent::Down => true,
             Agent::Waiting(..) | Agent::Writing(_) | Agent::Checking => false,
         };
         if machine.on && !knows {
             return false;
         }
-        let Some(block) = self.block.as_ref().filter(|block| block.seen.machine() == m) else {
+        let Some(block) = self.block.as_ref().filter(|block| block.record.machine() == m) else {
             return true;
         };
         // The agent reports in each round, so that its earlier requests miss their preconditions.
@@ -254,28 +269,34 @@ impl World {
             return false;
         }
         let usage = self.usage(rules, m, self.address.as_ref());
-        let step = (rules.next)(&self.me(m), Some(&block.seen), machine.file, usage, Wish::Keep);
-        !machine.on || step == Step::Rest || step == Step::Touch && block.used
+        let step = (rules.next)(
+            &self.me(m),
+            Some(&block.record),
+            machine.file,
+            usage,
+            Desired::Keep,
+        );
+        !machine.on || step == Step::None || step == Step::Report && block.used
     }
 
     /// Whether an object of `machine` is held until an administrator states that the machine is off.
     pub(in crate::tests) fn is_held(&self, machine: usize) -> bool {
         let block = self.block.as_ref();
-        let held = block.is_some_and(|block| {
-            block.seen.machine() == machine && block.used && block.seen.phase == Phase::Orphaned
+        let local = block.is_some_and(|block| {
+            block.record.machine() == machine && block.used && block.record.phase == Phase::Orphaned
         });
         let address = self.address.as_ref();
-        held || address.is_some_and(|address| address.machine == machine && address.orphaned)
+        local || address.is_some_and(|address| address.machine == machine && address.orphaned)
     }
 
     pub(in crate::tests) fn is_shared(&self) -> bool {
         self.block
             .as_ref()
-            .is_some_and(|block| block.seen.phase == Phase::Shared)
+            .is_some_and(|block| block.record.phase == Phase::Shared)
     }
 }
 
-impl Seen {
+impl BlockRecord {
     /// The machine that owns the block.
     pub(in crate::tests) fn machine(&self) -> usize {
         usize::from(*self.owner.node == *"b")
@@ -284,8 +305,8 @@ impl Seen {
 
 impl Address {
     /// The address as its judges see it.
-    pub(in crate::tests) fn seen(&self) -> Seen {
-        Seen {
+    pub(in crate::tests) fn record(&self) -> BlockRecord {
+        BlockRecord {
             owner: owner(self.machine, self.registration),
             epoch: 1,
             phase: if self.orphaned {

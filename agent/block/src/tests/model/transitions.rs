@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Applies events to the world.
 
-use super::{Event, Story};
-use crate::orphan::Verdict;
-use crate::owner::{Me, Step, Wish};
+use super::{Event, Scenario};
+use crate::orphan::OrphanAction;
+use crate::owner::{Desired, NodeIdentity, Step};
 use crate::tests::world::{
-    Address, Agent, Keeper, Lease, Object, Op, Rules, Sender, View, World, registration,
+    Address, Agent, Lease, Object, Observer, Op, Rules, Sender, View, World, registration,
 };
-use crate::{Held, Mode, Phase, Seen, address};
+use crate::{BlockRecord, LocalBlock, Mode, Phase, address};
 
-impl Story {
+impl Scenario {
     /// An agent decides and takes its step.
-    pub(super) fn act(&self, world: &mut World, m: usize, wish: Wish) -> Option<()> {
-        let (view, step) = world.decide(&self.rules, m, wish)?;
+    pub(super) fn act(&self, world: &mut World, m: usize, desired: Desired) -> Option<()> {
+        let (view, step) = world.decide(&self.rules, m, desired)?;
         let sends = matches!(
             step,
-            Step::Swap { .. } | Step::Claim { .. } | Step::Touch | Step::Delete | Step::Publish
+            Step::Replace { .. } | Step::Claim { .. } | Step::Report | Step::Delete | Step::Publish
         );
         let room = world.wire.len() < self.wire;
-        if sends && (world.machines[m].is_mute() || !room) || step == Step::Rest {
+        if sends && (world.machines[m].is_mute() || !room) || step == Step::None {
             return None;
         }
         let version = view.block.as_ref().map_or(0, |block| block.version);
@@ -26,16 +26,16 @@ impl Story {
         let machine = &mut world.machines[m];
         machine.agent = Agent::Idle(None);
         match step {
-            Step::Rest => return None,
-            Step::Swap { to, then } => world.send(m, Op::Swap { version, to }, then),
+            Step::None => return None,
+            Step::Replace { to, then } => world.send(m, Op::Swap { version, to }, then),
             Step::Claim { to, then } => world.send(m, Op::Create(to), Some(then)),
-            Step::Touch => {
+            Step::Report => {
                 world.send(m, Op::Report { version, used: true }, None);
             }
-            Step::Hold(held) => machine.file = Some(held),
-            Step::Withdraw if idle || !self.rules.idle_check => machine.file = None,
-            Step::Withdraw => {}
-            Step::Forfeit => machine.file = None,
+            Step::WriteFile(local) => machine.file = Some(local),
+            Step::RemoveIfIdle if idle || !self.rules.idle_check => machine.file = None,
+            Step::RemoveIfIdle => {}
+            Step::Remove => machine.file = None,
             Step::Delete => world.send(m, Op::Delete { version }, None),
             Step::Publish => {
                 let registration = registration(&view.me)?;
@@ -67,7 +67,7 @@ impl Story {
         let exists = matches!(op, Op::Create(_)) && !self.rules.claim_check;
         let machine = &mut world.machines[m];
         machine.agent = match (&op, then) {
-            (_, Some(held)) if done || exists => Agent::Writing(held),
+            (_, Some(local)) if done || exists => Agent::Writing(local),
             (Op::CreateAddress { .. } | Op::TouchAddress { .. }, None)
                 if done && matches!(machine.lease, Lease::Local | Lease::Published) =>
             {
@@ -83,47 +83,47 @@ impl Story {
         };
     }
 
-    pub(super) fn judge(&self, world: &mut World, keeper: usize) -> Option<()> {
-        let (block, verdict) = world.verdict(&self.rules, keeper)?;
-        let op = match verdict {
-            Verdict::Leave | Verdict::Hold => return None,
-            Verdict::Watch => {
-                world.keepers[keeper].watched = Some((block.version, false));
+    pub(super) fn decide(&self, world: &mut World, observer: usize) -> Option<()> {
+        let (block, decision) = world.decision(&self.rules, observer)?;
+        let op = match decision {
+            OrphanAction::Leave | OrphanAction::Hold => return None,
+            OrphanAction::Observe => {
+                world.observers[observer].watched = Some((block.version, false));
                 return Some(());
             }
-            Verdict::Orphan => Op::Swap {
+            OrphanAction::Orphan => Op::Swap {
                 version: block.version,
-                to: block.seen.turned(Phase::Orphaned),
+                to: block.record.with_phase(Phase::Orphaned),
             },
-            Verdict::End => Op::Delete {
+            OrphanAction::Delete => Op::Delete {
                 version: block.version,
             },
         };
-        self.send_of_keeper(world, keeper, op)
+        self.send_of_controller(world, observer, op)
     }
 
     /// The same about the address.
-    pub(super) fn judge_address(&self, world: &mut World, keeper: usize) -> Option<()> {
-        let (address, verdict) = world.address_verdict(&self.rules, keeper)?;
+    pub(super) fn decide_address(&self, world: &mut World, observer: usize) -> Option<()> {
+        let (address, decision) = world.address_decision(&self.rules, observer)?;
         let uid = address.uid;
-        let op = match verdict {
-            Verdict::Leave | Verdict::Hold => return None,
-            Verdict::Watch => {
-                world.keepers[keeper].address = Some((uid, false));
+        let op = match decision {
+            OrphanAction::Leave | OrphanAction::Hold => return None,
+            OrphanAction::Observe => {
+                world.observers[observer].address = Some((uid, false));
                 return Some(());
             }
-            Verdict::Orphan => Op::SwapAddress {
+            OrphanAction::Orphan => Op::SwapAddress {
                 uid,
                 registration: address.registration,
                 orphaned: true,
             },
-            Verdict::End => Op::DeleteAddress { uid },
+            OrphanAction::Delete => Op::DeleteAddress { uid },
         };
-        self.send_of_keeper(world, keeper, op)
+        self.send_of_controller(world, observer, op)
     }
 
-    fn send_of_keeper(&self, world: &mut World, keeper: usize, op: Op) -> Option<()> {
-        let sent = (Sender::Keeper(keeper), op);
+    fn send_of_controller(&self, world: &mut World, observer: usize, op: Op) -> Option<()> {
+        let sent = (Sender::Controller(observer), op);
         if world.wire.len() >= self.wire || world.wire.contains(&sent) {
             return None;
         }
@@ -137,7 +137,7 @@ impl Story {
         if !world.is_shared() || world.address.is_some() {
             return None;
         }
-        self.send_of_keeper(world, 0, Op::Delete { version })
+        self.send_of_controller(world, 0, Op::Delete { version })
     }
 
     pub(super) fn quarantine(&self, world: &mut World) -> Option<()> {
@@ -152,9 +152,9 @@ impl Story {
                 (*ripe, passes) = (true, true);
             }
         };
-        for keeper in &mut world.keepers {
-            ripen(&mut keeper.watched, block);
-            ripen(&mut keeper.address, address);
+        for observer in &mut world.observers {
+            ripen(&mut observer.watched, block);
+            ripen(&mut observer.address, address);
         }
         if !passes {
             return None;
@@ -170,7 +170,7 @@ impl Story {
 }
 
 impl World {
-    fn send(&mut self, m: usize, op: Op, then: Option<Held>) {
+    fn send(&mut self, m: usize, op: Op, then: Option<LocalBlock>) {
         self.wire.push((Sender::Agent(m), op.clone()));
         self.machines[m].agent = Agent::Waiting(op, then);
     }
@@ -187,15 +187,15 @@ impl World {
         let view = self.view(m)?;
         let block = view.block.as_ref()?;
         let mine = match &view.me {
-            Me::Registered(me) => block.seen.owner == *me,
+            NodeIdentity::Registered(me) => block.record.owner == *me,
             // The node allocates nothing any more.
-            Me::Gone(_) => {
+            NodeIdentity::Gone(_) => {
                 let mode = self.machines[m].file.map(|file| file.mode);
-                block.seen.machine() == m && mode.is_some_and(|mode| mode != Mode::Active)
+                block.record.machine() == m && mode.is_some_and(|mode| mode != Mode::Active)
             }
         };
         let used = self.has_lease(m);
-        if !mine || block.seen.phase == Phase::Shared || block.used == used {
+        if !mine || block.record.phase == Phase::Shared || block.used == used {
             return None;
         }
         let version = block.version;
@@ -208,7 +208,7 @@ impl World {
         if !self.is_held(m) {
             return None;
         }
-        let left = |block: &Object| block.seen.machine() == m && block.seen.phase == Phase::Orphaned;
+        let left = |block: &Object| block.record.machine() == m && block.record.phase == Phase::Orphaned;
         self.block = self.block.take().filter(|block| !left(block));
         let left = |address: &Address| address.machine == m && address.orphaned;
         self.address = self.address.take().filter(|address| !left(address));
@@ -216,12 +216,12 @@ impl World {
     }
 
     fn claim(&mut self, m: usize) -> Option<()> {
-        let Me::Registered(me) = self.view(m)?.me.clone() else {
+        let NodeIdentity::Registered(me) = self.view(m)?.me.clone() else {
             return None;
         };
-        let seen = Seen::claimed(&me);
-        let then = seen.held(Mode::Active);
-        self.send(m, Op::Create(seen), Some(then));
+        let record = BlockRecord::claimed(&me);
+        let then = record.local(Mode::Active);
+        self.send(m, Op::Create(record), Some(then));
         Some(())
     }
 
@@ -276,11 +276,11 @@ impl World {
     fn keep(&mut self, rules: &Rules, m: usize) -> Option<()> {
         let view = self.view(m)?;
         let address = view.address.clone().filter(|address| address.machine == m)?;
-        let seen = address.seen();
-        let step = (rules.keep)(&view.me, &seen.owner, seen.phase);
+        let record = address.record();
+        let step = (rules.next_address)(&view.me, &record.owner, record.phase);
         let uid = address.uid;
         let (registration, orphaned) = match step {
-            address::Step::Rest => return None,
+            address::Step::None => return None,
             address::Step::Orphan => (address.registration, true),
             address::Step::Bind(to) => (to.uid.parse().ok()?, false),
         };
@@ -296,19 +296,19 @@ impl World {
     /// The answer that gives the machine the block has arrived, and the agent writes the file. If the address has an object, the
     /// file gets no entry, since the block has no other address.
     fn write(&mut self, rules: &Rules, m: usize) -> Option<()> {
-        let Agent::Writing(held) = self.machines[m].agent else {
+        let Agent::Writing(local) = self.machines[m].agent else {
             return None;
         };
         let file = self.machines[m].file;
-        let again = file.is_some_and(|file| file.mode == Mode::Draining) && held.mode == Mode::Draining;
-        let new = (file.is_none() || again) && matches!(held.mode, Mode::Active | Mode::Draining);
-        let held = Some(held).filter(|_| !(new && self.address.is_some() && rules.list_after_claim));
-        self.machines[m].file = held;
+        let again = file.is_some_and(|file| file.mode == Mode::Draining) && local.mode == Mode::Draining;
+        let new = (file.is_none() || again) && matches!(local.mode, Mode::Active | Mode::Draining);
+        let local = Some(local).filter(|_| !(new && self.address.is_some() && rules.list_after_claim));
+        self.machines[m].file = local;
         self.machines[m].agent = Agent::Idle(None);
         Some(())
     }
 
-    pub(super) fn happen(&mut self, story: &Story, event: &Event) -> Option<()> {
+    pub(super) fn apply(&mut self, scenario: &Scenario, event: &Event) -> Option<()> {
         match *event {
             Event::Add(m) => {
                 self.machines[m].lease = Lease::Local;
@@ -325,38 +325,38 @@ impl World {
                 };
             }
             Event::Look(m) => self.machines[m].agent = Agent::Idle(Some(self.look(m))),
-            Event::Act(m, wish) => story.act(self, m, wish)?,
+            Event::Act(m, desired) => scenario.act(self, m, desired)?,
             Event::Claim(m) => self.claim(m)?,
             Event::Report(m) => self.report(m)?,
             Event::Vouch(m) => self.vouch(m)?,
-            Event::Write(m) => self.write(&story.rules, m)?,
+            Event::Write(m) => self.write(&scenario.rules, m)?,
             Event::Confirm(m) => {
                 self.machines[m].confirmed = true;
                 self.machines[m].young = true;
             }
             Event::GiveUp(m) => self.machines[m].agent = Agent::Idle(None),
-            Event::TakeShared(m) => self.take_shared(&story.rules, m)?,
-            Event::Unshare => story.unshare(self)?,
-            Event::Check(m) => self.check(&story.rules, m)?,
+            Event::TakeShared(m) => self.take_shared(&scenario.rules, m)?,
+            Event::Unshare => scenario.unshare(self)?,
+            Event::Check(m) => self.check(&scenario.rules, m)?,
             Event::Release(m) => self.release(m)?,
-            Event::Keep(m) => self.keep(&story.rules, m)?,
-            Event::Execute(index, lost) => story.execute(self, index, lost),
-            Event::Steal(ref op) => self.execute(&story.rules, op).then_some(())?,
-            Event::Judge(keeper) => story.judge(self, keeper)?,
-            Event::JudgeAddress(keeper) => story.judge_address(self, keeper)?,
-            Event::QuarantinePasses => story.quarantine(self)?,
+            Event::Keep(m) => self.keep(&scenario.rules, m)?,
+            Event::Execute(index, lost) => scenario.execute(self, index, lost),
+            Event::Steal(ref op) => self.execute(&scenario.rules, op).then_some(())?,
+            Event::Decider(observer) => scenario.decide(self, observer)?,
+            Event::DecideAddress(observer) => scenario.decide_address(self, observer)?,
+            Event::QuarantinePasses => scenario.quarantine(self)?,
             _ => {
                 self.fail(event);
-                self.note_failure(story, event);
+                self.note_failure(scenario, event);
             }
         }
         Some(())
     }
 
-    fn note_failure(&mut self, story: &Story, event: &Event) {
+    fn note_failure(&mut self, scenario: &Scenario, event: &Event) {
         if let Event::Crash(m) | Event::PowerOff(m) | Event::Cut(m) | Event::DeleteNode(m) | Event::Die(m) =
             *event
-            && story.both_fail
+            && scenario.both_fail
         {
             self.failed[m] = true;
         }
@@ -422,6 +422,6 @@ impl World {
 
     /// The observations of an agent end with its process.
     fn forget_watched(&mut self, m: usize) {
-        self.keepers[m] = Keeper::default();
+        self.observers[m] = Observer::default();
     }
 }

@@ -31,12 +31,12 @@ pub struct AddressSpaceSpec {
         length(max = 1000),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
-    pub pools: Vec<Listed>,
+    pub pools: Vec<PoolEntry>,
 }
 
 /// A pool that may be cut into blocks.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct PoolEntry {
     /// Its name.
     #[schemars(length(max = 63))]
     pub name: String,
@@ -56,7 +56,7 @@ pub struct Listed {
     /// Its addresses, whole subnets as a rule, so that editing an exclusion changes nothing here.
     #[serde(default)]
     #[schemars(length(max = 64))]
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<AddressInterval>,
     /// A node of which the Node object is gone had blocks of the pool. Its machine may still use addresses of them, so a node that
     /// claims a block from now on probes each address before its first use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -69,7 +69,7 @@ pub struct Listed {
 
 /// Addresses that follow one another.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stretch {
+pub struct AddressInterval {
     /// The first one.
     #[schemars(length(min = 2, max = 39))]
     pub first: String,

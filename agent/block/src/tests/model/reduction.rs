@@ -4,14 +4,14 @@
 //! Invariant: merged states are bisimilar. So exploring one representative is enough.
 
 use super::explore::explore;
-use super::stories::{requests, sharing_while_a_machine_fails};
-use super::without::trusting;
-use super::{Failure, Story};
+use super::mutations::trusting;
+use super::scenarios::{requests, sharing_while_a_machine_fails};
+use super::{Fault, Scenario};
 use crate::owner::next;
 use crate::tests::world::{Agent, Lease, MACHINES, Object, Op, PAST, Rules, Sender, World, owner};
-use crate::{Phase, Seen, address};
+use crate::{BlockRecord, Phase, address};
 
-impl Story {
+impl Scenario {
     /// Removes details that make no difference any more.
     pub(super) fn forget(&self, world: &mut World) {
         if self.rules.preconditions {
@@ -29,9 +29,9 @@ impl Story {
             });
         }
         let (block, address) = world.versions();
-        for keeper in &mut world.keepers {
-            keeper.watched = keeper.watched.filter(|(version, _)| Some(*version) == block);
-            keeper.address = keeper.address.filter(|(version, _)| Some(*version) == address);
+        for observer in &mut world.observers {
+            observer.watched = observer.watched.filter(|(version, _)| Some(*version) == block);
+            observer.address = observer.address.filter(|(version, _)| Some(*version) == address);
         }
         for m in 0..MACHINES {
             self.forget_of(world, m);
@@ -40,9 +40,9 @@ impl Story {
     }
 
     fn forget_of(&self, world: &mut World, m: usize) {
-        let loses = |how: &[Failure]| how.iter().any(|how| self.may_still(world, m, *how));
-        let starts_again = loses(&[Failure::Power, Failure::Death]);
-        let goes = loses(&[Failure::Registration, Failure::Death]);
+        let loses = |how: &[Fault]| how.iter().any(|how| self.may_still(world, m, *how));
+        let starts_again = loses(&[Fault::Power, Fault::Death]);
+        let goes = loses(&[Fault::Registration, Fault::Death]);
         let machine = &mut world.machines[m];
         // The answer is lost, so the agent can only time out.
         if let Agent::Waiting(op, _) = &machine.agent
@@ -74,11 +74,11 @@ impl Story {
         let Agent::Idle(Some(view)) = &mut machine.agent else {
             return;
         };
-        let others = |theirs: &Object| theirs.seen.machine() != m && machine.file.is_none();
+        let others = |theirs: &Object| theirs.record.machine() != m && machine.file.is_none();
         if let Some(read) = view.block.as_mut().filter(|read| others(read)) {
-            let shared = read.seen.phase == Phase::Shared;
+            let shared = read.record.phase == Phase::Shared;
             let phase = if shared { Phase::Shared } else { Phase::Active };
-            read.seen = Seen::claimed(&owner(1 - m, 0)).turned(phase);
+            read.record = BlockRecord::claimed(&owner(1 - m, 0)).with_phase(phase);
             (read.version, read.used) = (PAST, false);
             let mine = view.address.as_ref().is_some_and(|address| address.machine == m);
             // The view leads neither to a claim nor to an address, and contains no object of the machine.
@@ -101,11 +101,11 @@ impl Story {
 }
 
 /// Compares a story with and without merged states. Returns whether an address has two pods in some state.
-fn assert_nothing_is_left_out(story: Story) -> bool {
-    let few = explore(&story);
-    let all = explore(&Story {
+fn assert_nothing_is_left_out(scenario: Scenario) -> bool {
+    let few = explore(&scenario);
+    let all = explore(&Scenario {
         forgets: false,
-        ..story
+        ..scenario
     });
     assert!(all.states == few.states);
     assert_eq!(all.two_pods, few.two_pods);
@@ -114,15 +114,15 @@ fn assert_nothing_is_left_out(story: Story) -> bool {
 
 /// Four stories with one failure of a machine each while a block is shared. Together they cover the whole story, since nothing
 /// fails twice in it.
-fn one_failure_while_a_block_is_shared() -> [Story; 4] {
-    const EACH: [&[Failure]; 4] = [
-        &[Failure::Crash],
-        &[Failure::Network],
-        &[Failure::Registration],
-        &[Failure::Death],
+fn one_failure_while_a_block_is_shared() -> [Scenario; 4] {
+    const EACH: [&[Fault]; 4] = [
+        &[Fault::Crash],
+        &[Fault::Network],
+        &[Fault::Registration],
+        &[Fault::Death],
     ];
-    EACH.map(|failures| Story {
-        failures,
+    EACH.map(|fault_kinds| Scenario {
+        fault_kinds,
         ..sharing_while_a_machine_fails()
     })
 }
@@ -135,8 +135,8 @@ fn merging_request_states_keeps_the_result_of_the_model() {
 #[test]
 #[ignore = "minutes: run it by hand with more_faults"]
 fn more_faults_merging_states_during_sharing_keeps_the_result_of_the_model() {
-    for story in one_failure_while_a_block_is_shared() {
-        assert!(!assert_nothing_is_left_out(story));
+    for scenario in one_failure_while_a_block_is_shared() {
+        assert!(!assert_nothing_is_left_out(scenario));
     }
 }
 
@@ -144,16 +144,16 @@ fn more_faults_merging_states_during_sharing_keeps_the_result_of_the_model() {
 #[ignore = "half a minute: run it by hand with more_faults"]
 fn more_faults_merging_states_during_sharing_hides_no_duplicate_address() {
     let rules = Rules {
-        next: |me, seen, held, mut usage, wish| {
+        next: |me, record, local, mut usage, desired| {
             usage.unpublished = 0;
-            next(me, seen, held, usage, wish)
+            next(me, record, local, usage, desired)
         },
         ..Rules::default()
     };
     let [crash, network, ..] = one_failure_while_a_block_is_shared();
-    for story in [crash, network] {
+    for scenario in [crash, network] {
         let rules = rules.clone();
-        assert!(assert_nothing_is_left_out(Story { rules, ..story }));
+        assert!(assert_nothing_is_left_out(Scenario { rules, ..scenario }));
     }
 }
 
@@ -161,11 +161,11 @@ fn more_faults_merging_states_during_sharing_hides_no_duplicate_address() {
 #[ignore = "minutes: run it by hand with more_faults"]
 fn more_faults_merging_states_after_a_node_deletion_hides_no_duplicate_address() {
     let rules = Rules {
-        keep: |_, _, _| address::Step::Rest,
+        next_address: |_, _, _| address::Step::None,
         ..trusting()
     };
     let [_, _, registration, _] = one_failure_while_a_block_is_shared();
-    assert!(assert_nothing_is_left_out(Story {
+    assert!(assert_nothing_is_left_out(Scenario {
         rules,
         ..registration
     }));
@@ -174,12 +174,12 @@ fn more_faults_merging_states_after_a_node_deletion_hides_no_duplicate_address()
 #[test]
 #[ignore = "minutes: run it by hand with more_faults"]
 fn more_faults_merging_machine_states_keeps_the_result_of_the_model() {
-    let twice = Story {
+    let twice = Scenario {
         epochs: 1,
         faults: 2,
-        ..Story::default()
+        ..Scenario::default()
     };
-    for story in [Story::default(), twice] {
-        assert!(!assert_nothing_is_left_out(story));
+    for scenario in [Scenario::default(), twice] {
+        assert!(!assert_nothing_is_left_out(scenario));
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Converts blocks and addresses between API objects and the state machine (crate `block`).
 
-use crate::grid::{Cell, address_name};
+use crate::block_layout::{BlockCidr, address_name};
 use crate::{AddressState, BlockState, IpAddress, IpBlock, IpBlockSpec, NodeRef, Orphaned};
-use block::{Owner, Phase, Seen};
+use block::{BlockRecord, Owner, Phase};
 use ipnetwork::IpNetwork;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -22,8 +22,8 @@ pub fn now() -> Time {
 }
 
 /// The fields of a block that the state machine uses.
-pub fn seen(block: &IpBlock) -> Seen {
-    Seen {
+pub fn block_record(block: &IpBlock) -> BlockRecord {
+    BlockRecord {
         owner: owner(&block.spec.owner),
         epoch: u64::try_from(block.spec.epoch).unwrap_or_default(),
         phase: match block.spec.state {
@@ -42,8 +42,8 @@ pub fn in_use(block: &IpBlock) -> bool {
 
 /// The fields of an address object that the state machine uses. An address passes on as a block does. A kept address has
 /// no user, so it counts as orphaned.
-pub fn seen_address(address: &IpAddress) -> Seen {
-    Seen {
+pub fn address_record(address: &IpAddress) -> BlockRecord {
+    BlockRecord {
         owner: owner(&address.spec.node),
         epoch: 1,
         phase: match address.spec.state {
@@ -78,7 +78,7 @@ pub fn owner(node: &NodeRef) -> Owner {
 }
 
 /// A node in the form of the API objects.
-pub fn reference(owner: &Owner) -> NodeRef {
+pub fn node_ref(owner: &Owner) -> NodeRef {
     NodeRef {
         node: owner.node.to_string(),
         node_uid: owner.uid.to_string(),
@@ -86,27 +86,27 @@ pub fn reference(owner: &Owner) -> NodeRef {
 }
 
 /// The object that claims a block.
-pub fn claim(space: &str, pool: &str, cell: Cell, by: &Owner) -> IpBlock {
-    let seen = Seen::claimed(by);
+pub fn new_block(space: &str, pool: &str, cidr: BlockCidr, by: &Owner) -> IpBlock {
+    let seen = BlockRecord::claimed(by);
     let spec = IpBlockSpec {
         pool: pool.to_owned(),
-        cidr: cell.cidr().to_string(),
-        owner: reference(by),
+        cidr: cidr.network().to_string(),
+        owner: node_ref(by),
         epoch: i64::try_from(seen.epoch).unwrap_or(1),
         state: BlockState::Active,
         quarantine_seconds: None,
         orphaned: None,
     };
-    let mut block = IpBlock::new(&cell.name(space), spec);
+    let mut block = IpBlock::new(&cidr.name(space), spec);
     block.metadata.finalizers = Some(vec![LEASES.to_owned()]);
     block
 }
 
 /// `block` with the fields of `to`, changed by the agent of the node called `by`. The version stays: it is the
 /// precondition.
-pub fn changed(block: &IpBlock, to: &Seen, by: &str) -> IpBlock {
+pub fn with_record(block: &IpBlock, to: &BlockRecord, by: &str) -> IpBlock {
     let mut block = block.clone();
-    block.spec.owner = reference(&to.owner);
+    block.spec.owner = node_ref(&to.owner);
     block.spec.epoch = i64::try_from(to.epoch).unwrap_or(i64::MAX);
     block.spec.state = match to.phase {
         Phase::Active => BlockState::Active,
@@ -134,12 +134,12 @@ fn finalize(block: &mut IpBlock) {
 }
 
 /// The addresses of a block, or `None` if its `cidr` is unreadable, which the rules of the API server prevent.
-pub fn cell(block: &IpBlock) -> Option<Cell> {
-    Cell::of(block.spec.cidr.parse::<IpNetwork>().ok()?)
+pub fn cidr_of(block: &IpBlock) -> Option<BlockCidr> {
+    BlockCidr::of(block.spec.cidr.parse::<IpNetwork>().ok()?)
 }
 
 /// The version of an object as a number, to find the newer of two (Kubernetes API concepts, "Resource versions").
-pub fn version(object: &impl Resource) -> u64 {
+pub fn version_number(object: &impl Resource) -> u64 {
     let text = object.meta().resource_version.as_deref();
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }

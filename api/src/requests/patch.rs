@@ -9,7 +9,7 @@
 //! patch has null, which deletes it. All other members stay.
 //!
 //! Lists are replaced as a whole. The items of lists that this program writes have no members that a newer version may add, or
-//! they keep them (`crate::space::Listed`).
+//! they keep them (`crate::address_space::PoolEntry`).
 
 use crate::definitions;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;

@@ -101,11 +101,14 @@ fn an_answered_request_is_removed_and_the_others_stay() {
         } },
     }))
     .unwrap();
-    pool.status.as_mut().unwrap().answer(Family::V4);
+    pool.status.as_mut().unwrap().close_requests(Family::V4);
     let patch = of(&pool, Part::Status).unwrap();
     let requests = json!({ "a": null, "b": { "v4": null, "v6": null, "addresses": ["default-0a000001"] } });
     assert_eq!(patch["status"]["requests"], requests);
-    pool.status.as_mut().unwrap().answer_for("default-0a000001");
+    pool.status
+        .as_mut()
+        .unwrap()
+        .close_address_request("default-0a000001");
     let patch = of(&pool, Part::Status).unwrap();
     assert_eq!(patch["status"]["requests"], json!({ "a": null, "b": null }));
 }

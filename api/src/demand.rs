@@ -14,48 +14,48 @@ use tokio::sync::futures::Notified;
 
 /// The open requests, and the notifications about them.
 #[derive(Debug, Default)]
-pub struct Wishes {
+pub struct Demand {
     /// The names of pools with an open request.
-    standing: Mutex<HashSet<String>>,
-    news: Notify,
-    ends: Notify,
+    open: Mutex<HashSet<String>>,
+    changed: Notify,
+    ended: Notify,
 }
 
-impl Wishes {
+impl Demand {
     /// Records the state of a pool from a watch event.
-    pub fn hear(&self, pool: &IpPool) {
+    pub fn observe_pool(&self, pool: &IpPool) {
         let name = pool.name_any();
-        let stands = pool.status.as_ref().is_some_and(IpPoolStatus::is_wanted);
+        let is_open = pool.status.as_ref().is_some_and(IpPoolStatus::has_shortage);
         let status = pool.status.as_ref();
-        if status.is_some_and(|status| status.asked().next().is_some()) {
-            self.news.notify_one();
+        if status.is_some_and(|status| status.open_requests().next().is_some()) {
+            self.changed.notify_one();
         }
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        if stands {
-            standing.insert(name);
-        } else if standing.remove(&name) {
-            self.ends.notify_waiters();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_open {
+            open.insert(name);
+        } else if open.remove(&name) {
+            self.ended.notify_waiters();
         }
     }
 
     /// Records the state of a block of `pool` from a watch event. If the pool has an open request, the controller is
     /// woken for a block that is shared or that the controller asked the owner to share.
-    pub fn hear_block(&self, block: &IpBlock, pool: &IpPool) {
+    pub fn observe_block(&self, block: &IpBlock, pool: &IpPool) {
         let Some(status) = &pool.status else { return };
         let asked = || status.sharing.contains(&block.name_any());
-        if status.is_wanted() && (block.spec.state == BlockState::Shared || asked()) {
-            self.news.notify_one();
+        if status.has_shortage() && (block.spec.state == BlockState::Shared || asked()) {
+            self.changed.notify_one();
         }
     }
 
     /// Waits until an open request needs attention. For a single waiter.
-    pub async fn news(&self) {
-        self.news.notified().await;
+    pub async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Waits until the requests of a pool have ended: a block is shared, or no block can be.
-    pub fn ends(&self) -> Notified<'_> {
-        self.ends.notified()
+    pub fn ended(&self) -> Notified<'_> {
+        self.ended.notified()
     }
 }
 

@@ -17,11 +17,11 @@ use std::net::IpAddr;
 
 /// One block: the addresses of a network whose prefix length is the grid's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cell(IpNetwork);
+pub struct BlockCidr(IpNetwork);
 
 /// The blocks of one address family of a pool that have at least one usable address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grid {
+pub struct BlockLayout {
     family: Family,
     /// The number of low bits in which the addresses of one block differ.
     shift: u32,
@@ -38,9 +38,9 @@ struct Run {
     numbers: Interval,
 }
 
-impl Cell {
+impl BlockCidr {
     /// The block of `2^shift` addresses that contains `ip`.
-    pub fn around(ip: IpAddr, shift: u32) -> Option<Self> {
+    pub fn containing(ip: IpAddr, shift: u32) -> Option<Self> {
         let family = Family::of(ip);
         let prefix = width(family).checked_sub(shift)?;
         let network = IpNetwork::new(ip, u8::try_from(prefix).ok()?).ok()?;
@@ -53,7 +53,7 @@ impl Cell {
     }
 
     /// The block of a name without its address space: `4-0a000040-26`.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let mut parts = name.split('-');
         let family = match parts.next()? {
             "4" => Family::V4,
@@ -71,7 +71,7 @@ impl Cell {
     }
 
     /// Its addresses as a network.
-    pub fn cidr(self) -> IpNetwork {
+    pub fn network(self) -> IpNetwork {
         self.0
     }
 
@@ -94,7 +94,7 @@ impl Cell {
     }
 }
 
-impl fmt::Display for Cell {
+impl fmt::Display for BlockCidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -120,7 +120,7 @@ pub fn shift_of(size: u64, family: Family) -> Option<u32> {
     (size.is_power_of_two() && shift <= width(family)).then_some(shift)
 }
 
-impl Grid {
+impl BlockLayout {
     /// The blocks of `2^shift` addresses that contain a member of `usable`.
     pub fn new(family: Family, shift: u32, usable: IntervalSet) -> Self {
         let number = |address: u128| address.checked_shr(shift).unwrap_or(0);
@@ -172,7 +172,7 @@ impl Grid {
     }
 
     /// The block with this index, counted from zero.
-    pub fn cell(&self, index: u128) -> Option<Cell> {
+    pub fn block(&self, index: u128) -> Option<BlockCidr> {
         let run = self.runs[..self.runs.partition_point(|run| run.index <= index)].last()?;
         let number = run
             .numbers
@@ -180,31 +180,31 @@ impl Grid {
             .checked_add(index - run.index)
             .filter(|number| run.numbers.contains(*number))?;
         let first = number.checked_shl(self.shift).unwrap_or(0);
-        Cell::around(self.family.address(first), self.shift)
+        BlockCidr::containing(self.family.address(first), self.shift)
     }
 
-    /// The usable addresses of `cell`.
-    pub fn usable(&self, cell: Cell) -> IntervalSet {
-        if Family::of(cell.cidr().ip()) != self.family {
+    /// The usable addresses of `cidr`.
+    pub fn usable(&self, cidr: BlockCidr) -> IntervalSet {
+        if Family::of(cidr.network().ip()) != self.family {
             return IntervalSet::default();
         }
-        self.usable.both(&[cell.interval()].into_iter().collect())
+        self.usable.both(&[cidr.interval()].into_iter().collect())
     }
 
-    /// Whether `cell` is a block of this grid.
-    pub fn has(&self, cell: Cell) -> bool {
-        u32::from(cell.cidr().prefix()) + self.shift == width(self.family) && !self.usable(cell).is_empty()
+    /// Whether `cidr` is a block of this grid.
+    pub fn has(&self, cidr: BlockCidr) -> bool {
+        u32::from(cidr.network().prefix()) + self.shift == width(self.family) && !self.usable(cidr).is_empty()
     }
 
     /// The first block, in ascending order, with a usable address that is not in `taken`.
-    pub fn first_missing(&self, taken: &IntervalSet) -> Option<Cell> {
-        self.missing_from(taken, 0)
+    pub fn first_missing(&self, taken: &IntervalSet) -> Option<BlockCidr> {
+        self.first_missing_from(taken, 0)
     }
 
     /// The first block from the address `start` on with a usable address that is not in `taken`.
-    pub fn missing_from(&self, taken: &IntervalSet, start: u128) -> Option<Cell> {
+    pub fn first_missing_from(&self, taken: &IntervalSet, start: u128) -> Option<BlockCidr> {
         let free = self.usable.minus(taken).first_from(start)?;
-        Cell::around(self.family.address(free), self.shift)
+        BlockCidr::containing(self.family.address(free), self.shift)
     }
 }
 

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The events that may happen next.
 
-use super::{Event, Failure, Story};
+use super::{Event, Fault, Scenario};
 use crate::Phase;
-use crate::owner::{Me, Wish};
+use crate::owner::{Desired, NodeIdentity};
 use crate::tests::world::{Agent, Lease, View, World};
 
-impl Story {
+impl Scenario {
     /// Whether machine `m` may fail in this way, now or later. If only one machine fails, it is the first: the machines are
     /// interchangeable.
-    pub(super) fn may_still(&self, world: &World, m: usize, how: Failure) -> bool {
+    pub(super) fn may_still(&self, world: &World, m: usize, how: Fault) -> bool {
         let whose = match (self.machines_fail, self.both_fail) {
-            (false, _) => how == Failure::Crash,
+            (false, _) => how == Fault::Crash,
             (true, false) => m == 0,
             (true, true) => !world.failed[m],
         };
-        whose && world.faults < self.faults && self.failures.contains(&how)
+        whose && world.faults < self.faults && self.fault_kinds.contains(&how)
     }
 
     /// Whether machine `m` may fail in this way now. If both machines fail, the first one fails first, unless only that one
     /// claims blocks.
-    fn may_fail(&self, world: &World, m: usize, how: Failure) -> bool {
+    fn may_fail(&self, world: &World, m: usize, how: Fault) -> bool {
         let turn = m == 0 || !self.both_fail || self.one_owner || world.failed[0];
         turn && self.may_still(world, m, how)
     }
@@ -35,14 +35,14 @@ impl Story {
                     events.push(Event::Look(m));
                 }
                 if let Some(view) = view {
-                    let wishes: &[Wish] = if self.one_owner {
-                        &[Wish::Keep, Wish::Share]
+                    let wishes: &[Desired] = if self.one_owner {
+                        &[Desired::Keep, Desired::Share]
                     } else if self.sharing {
-                        &[Wish::Keep, Wish::Return, Wish::Share]
+                        &[Desired::Keep, Desired::Return, Desired::Share]
                     } else {
-                        &[Wish::Keep, Wish::Drain, Wish::Return]
+                        &[Desired::Keep, Desired::Drain, Desired::Return]
                     };
-                    events.extend(wishes.iter().map(|wish| Event::Act(m, *wish)));
+                    events.extend(wishes.iter().map(|desired| Event::Act(m, *desired)));
                     if room && !machine.is_mute() {
                         self.request_events(world, view, m, events);
                     }
@@ -53,7 +53,7 @@ impl Story {
             Agent::Checking if !machine.is_mute() => events.push(Event::Check(m)),
             Agent::Checking => {}
         }
-        if machine.agent != Agent::Down && self.may_fail(world, m, Failure::Crash) {
+        if machine.agent != Agent::Down && self.may_fail(world, m, Fault::Crash) {
             events.push(Event::Crash(m));
         }
     }
@@ -63,24 +63,24 @@ impl Story {
         let (lease, file) = (machine.lease, machine.file);
         let mine = view.address.as_ref().is_some_and(|address| address.machine == m);
         match (&view.block, &view.me) {
-            (None, Me::Registered(_)) if file.is_none() && (m == 0 || !self.one_owner) => {
-                let restored = world.block.is_none() && self.failures.contains(&Failure::Erasure);
+            (None, NodeIdentity::Registered(_)) if file.is_none() && (m == 0 || !self.one_owner) => {
+                let restored = world.block.is_none() && self.fault_kinds.contains(&Fault::Erasure);
                 let other = &world.machines[1 - m];
                 let claims_again = other.file.is_some() || matches!(other.agent, Agent::Writing(_));
                 if !(restored && self.orderly && claims_again) {
                     events.push(Event::Claim(m));
                 }
             }
-            (Some(block), Me::Registered(_))
-                if block.seen.phase == Phase::Shared
+            (Some(block), NodeIdentity::Registered(_))
+                if block.record.phase == Phase::Shared
                     && lease == Lease::None
                     && self.sharing
                     && (mine || view.address.is_none()) =>
             {
                 events.push(Event::TakeShared(m));
             }
-            (Some(block), Me::Registered(me))
-                if file.is_some_and(|f| f.epoch == block.seen.epoch) && block.seen.owner == *me =>
+            (Some(block), NodeIdentity::Registered(me))
+                if file.is_some_and(|f| f.epoch == block.record.epoch) && block.record.owner == *me =>
             {
                 events.push(Event::Confirm(m));
             }
@@ -102,24 +102,24 @@ impl Story {
         if !machine.on {
             events.push(Event::PowerOn(m));
         }
-        if machine.on && self.may_fail(world, m, Failure::Power) {
+        if machine.on && self.may_fail(world, m, Fault::Power) {
             events.push(Event::PowerOff(m));
         }
-        if machine.on && !machine.cut && self.may_fail(world, m, Failure::Network) {
+        if machine.on && !machine.cut && self.may_fail(world, m, Fault::Network) {
             events.push(Event::Cut(m));
         }
         let fenced = !machine.on || !machine.cut || !self.fenced;
-        if world.nodes[m].is_some() && fenced && self.may_fail(world, m, Failure::Registration) {
+        if world.nodes[m].is_some() && fenced && self.may_fail(world, m, Fault::Registration) {
             events.push(Event::DeleteNode(m));
         }
         let is_mine = world
             .block
             .as_ref()
-            .is_some_and(|block| block.seen.machine() == m);
-        if is_mine && !world.is_shared() && self.may_fail(world, m, Failure::Erasure) {
+            .is_some_and(|block| block.record.machine() == m);
+        if is_mine && !world.is_shared() && self.may_fail(world, m, Fault::Erasure) {
             events.push(Event::Erase);
         }
-        if machine.on && world.nodes[m].is_some() && self.may_fail(world, m, Failure::Death) {
+        if machine.on && world.nodes[m].is_some() && self.may_fail(world, m, Fault::Death) {
             events.push(Event::Die(m));
         }
         if machine.cut {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::testing::{ground, of, pool};
+use crate::testing::{accepted_pool, pool, small_pool};
 use serde_json::json;
 
 #[test]
 fn a_pool_has_the_addresses_of_its_ranges_without_the_excluded_ones() {
-    let ground = of(
+    let accepted = accepted_pool(
         "rail0",
         &json!({
             "ranges": [
@@ -17,17 +17,20 @@ fn a_pool_has_the_addresses_of_its_ranges_without_the_excluded_ones() {
     )
     .unwrap();
     // 254 hosts minus the gateway and 17 excluded addresses. The 10 reserved ones count as part of the pool.
-    assert_eq!(ground.grid(Family::V4).unwrap().addresses(), 254 - 1 - 17 - 10);
-    assert_eq!(ground.grid(Family::V6).unwrap().addresses(), 256);
-    assert_eq!(ground.size(), 254 - 1 - 17 + 256);
-    let cell = |cidr: &str| Cell::of(cidr.parse().unwrap()).unwrap();
-    assert!(ground.has(cell("10.1.0.0/28")));
-    assert!(!ground.has(cell("10.1.0.16/28")), "nothing of it is left");
-    assert!(!ground.has(cell("10.1.0.0/27")), "of another size");
-    assert!(!ground.has(cell("10.2.0.0/28")));
     assert_eq!(
-        ground.cell_of("10.1.0.77".parse().unwrap()),
-        Some(cell("10.1.0.64/28"))
+        accepted.layout(Family::V4).unwrap().addresses(),
+        254 - 1 - 17 - 10
+    );
+    assert_eq!(accepted.layout(Family::V6).unwrap().addresses(), 256);
+    assert_eq!(accepted.size(), 254 - 1 - 17 + 256);
+    let cidr = |cidr: &str| BlockCidr::of(cidr.parse().unwrap()).unwrap();
+    assert!(accepted.has(cidr("10.1.0.0/28")));
+    assert!(!accepted.has(cidr("10.1.0.16/28")), "nothing of it is left");
+    assert!(!accepted.has(cidr("10.1.0.0/27")), "of another size");
+    assert!(!accepted.has(cidr("10.2.0.0/28")));
+    assert_eq!(
+        accepted.block_of("10.1.0.77".parse().unwrap()),
+        Some(cidr("10.1.0.64/28"))
     );
 }
 
@@ -63,7 +66,7 @@ fn the_error_of_an_invalid_pool_names_the_invalid_member() {
             "spec.reserved[0] \"ten\" is not an address",
         ),
     ] {
-        let error = of("rail0", &spec).unwrap_err();
+        let error = accepted_pool("rail0", &spec).unwrap_err();
         assert_eq!(error.code, Code::INVALID_CONFIG);
         assert!(error.msg.contains(words), "{} lacks {words}", error.msg);
         assert!(!error.msg.contains("remove the file"), "{}", error.msg);
@@ -73,22 +76,22 @@ fn the_error_of_an_invalid_pool_names_the_invalid_member() {
 #[test]
 fn only_the_accepted_spec_of_a_pool_is_in_force() {
     let mut edited = pool("rail0", &json!({ "ranges": [{ "subnet": "10.9.0.0/24" }] }));
-    assert!(Ground::accepted(&edited).unwrap().is_none());
-    let before = ground();
+    assert!(AcceptedPool::of(&edited).unwrap().is_none());
+    let before = small_pool();
     edited.status = Some(crate::IpPoolStatus {
         accepted: Some(before.spec.clone()),
         accepted_generation: Some(2),
         observed_generation: Some(3),
         ..Default::default()
     });
-    let in_force = Ground::accepted(&edited).unwrap().unwrap();
+    let in_force = AcceptedPool::of(&edited).unwrap().unwrap();
     assert_eq!((in_force.spec, in_force.generation), (before.spec, 2));
 }
 
 #[test]
 fn two_accepted_specs_never_have_the_same_generation() {
     let other = pool("rail0", &json!({ "ranges": [{ "subnet": "10.9.0.0/24" }] })).spec;
-    let first = ground().spec;
+    let first = small_pool().spec;
     let mut status = crate::IpPoolStatus::default();
     assert_eq!(
         status.number_of(&first, 5),
@@ -122,14 +125,14 @@ fn a_node_keeps_half_a_block_of_free_addresses_for_each_warm_block() {
         let spec = json!({
             "ranges": [{ "subnet": "10.1.0.0/16" }], "blockSize": { "v4": size }, "warmBlocks": warm,
         });
-        of("rail0", &spec).unwrap().wanted(Family::V4)
+        accepted_pool("rail0", &spec).unwrap().free_target(Family::V4)
     };
     assert_eq!(
         (wanted(64, 1), wanted(64, 3), wanted(1, 1), wanted(64, 0)),
         (32, 96, 1, 0)
     );
     assert_eq!(
-        ground().wanted(Family::V6),
+        small_pool().free_target(Family::V6),
         1,
         "of a family that it does not have"
     );
@@ -137,7 +140,7 @@ fn a_node_keeps_half_a_block_of_free_addresses_for_each_warm_block() {
 
 #[test]
 fn the_pool_file_contains_the_settings_for_the_plugin() {
-    let ground = of(
+    let accepted = accepted_pool(
         "rail0",
         &json!({
             "ranges": [{ "subnet": "10.1.0.0/24" }, { "subnet": "10.2.0.0/24", "gateway": "none" }],
@@ -154,7 +157,7 @@ fn the_pool_file_contains_the_settings_for_the_plugin() {
         boot_id: "boot".to_owned(),
         quarantine: Duration::from_secs(600),
     };
-    let file = ground.file(&writer, Some(vec!["ml".to_owned()]), Counters::default());
+    let file = accepted.file(&writer, Some(vec!["ml".to_owned()]), Counters::default());
     assert_eq!(
         (
             file.node.as_str(),

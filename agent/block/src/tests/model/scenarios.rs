@@ -1,76 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The stories that are explored completely.
 
-use super::{Failure, Story, mishap};
+use super::{Fault, Scenario, violation};
 
-pub(super) fn requests() -> Story {
-    Story {
+pub(super) fn requests() -> Scenario {
+    Scenario {
         machines_fail: false,
-        keepers: 0,
-        ..Story::default()
+        controllers: 0,
+        ..Scenario::default()
     }
 }
 
 #[test]
 fn two_pods_never_share_an_address_after_lost_responses_and_a_crash() {
-    let story = Story {
+    let scenario = Scenario {
         ends: true,
         ..requests()
     };
-    assert_eq!(mishap(story), None);
+    assert_eq!(violation(scenario), None);
 }
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn two_pods_never_share_an_address_of_a_shared_block() {
-    let story = Story {
+    let scenario = Scenario {
         sharing: true,
         ends: true,
         epochs: 1,
         ..requests()
     };
-    assert_eq!(mishap(story), None);
+    assert_eq!(violation(scenario), None);
 }
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn two_pods_never_share_an_address_after_a_machine_failure() {
-    let story = Story {
+    let scenario = Scenario {
         ends: true,
-        ..Story::default()
+        ..Scenario::default()
     };
-    assert_eq!(mishap(story), None);
+    assert_eq!(violation(scenario), None);
 }
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn two_pods_never_share_an_address_while_two_controllers_run() {
-    let story = Story {
-        keepers: 2,
+    let scenario = Scenario {
+        controllers: 2,
         ends: true,
-        ..Story::default()
+        ..Scenario::default()
     };
-    assert_eq!(mishap(story), None);
+    assert_eq!(violation(scenario), None);
 }
 
 /// The response to the swap that takes a block back is lost, and then the Node is lost again.
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn two_pods_never_share_an_address_after_a_node_is_deleted_twice() {
-    let story = Story {
+    let scenario = Scenario {
         faults: 2,
-        failures: &[Failure::Registration],
+        fault_kinds: &[Fault::Registration],
         ends: true,
-        ..Story::default()
+        ..Scenario::default()
     };
-    assert_eq!(mishap(story), None);
+    assert_eq!(violation(scenario), None);
 }
 
-pub(super) fn a_block_is_lost() -> Story {
-    Story {
-        failures: &[Failure::Crash, Failure::Registration, Failure::Erasure],
+pub(super) fn a_block_is_lost() -> Scenario {
+    Scenario {
+        fault_kinds: &[Fault::Crash, Fault::Registration, Fault::Erasure],
         faults: 2,
-        ..Story::default()
+        ..Scenario::default()
     }
 }
 
@@ -78,87 +78,82 @@ pub(super) fn a_block_is_lost() -> Story {
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn two_pods_never_share_an_address_after_the_api_server_loses_a_block() {
-    let story = Story {
+    let scenario = Scenario {
         ends: true,
         ..a_block_is_lost()
     };
-    assert_eq!(mishap(story), None);
+    assert_eq!(violation(scenario), None);
 }
 
 /// During each step of sharing a block, a node dies, loses its connection or loses its Node, and comes back. The other node takes
 /// addresses.
-pub(super) fn sharing_while_a_machine_fails() -> Story {
-    Story {
+pub(super) fn sharing_while_a_machine_fails() -> Scenario {
+    Scenario {
         sharing: true,
         one_owner: true,
-        failures: &[
-            Failure::Crash,
-            Failure::Network,
-            Failure::Registration,
-            Failure::Death,
-        ],
+        fault_kinds: &[Fault::Crash, Fault::Network, Fault::Registration, Fault::Death],
         epochs: 1,
-        ..Story::default()
+        ..Scenario::default()
     }
 }
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn two_pods_never_share_an_address_after_a_machine_failure_during_sharing() {
-    let story = Story {
+    let scenario = Scenario {
         ends: true,
         epochs: 2,
         ..sharing_while_a_machine_fails()
     };
-    assert_eq!(mishap(story), None);
+    assert_eq!(violation(scenario), None);
 }
 
 /// Each of the two machines fails once, in either order, while the other one works, is failing, or has come back.
-pub(super) fn both_machines_fail(failures: &'static [Failure]) -> Story {
-    Story {
+pub(super) fn both_machines_fail(fault_kinds: &'static [Fault]) -> Scenario {
+    Scenario {
         both_fail: true,
         faults: 2,
-        failures,
-        ..Story::default()
+        fault_kinds,
+        ..Scenario::default()
     }
 }
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn two_pods_never_share_an_address_after_both_machines_fail() {
-    let story = Story {
+    let scenario = Scenario {
         ends: true,
         epochs: 1,
-        ..both_machines_fail(&[Failure::Crash, Failure::Network, Failure::Registration])
+        ..both_machines_fail(&[Fault::Crash, Fault::Network, Fault::Registration])
     };
-    assert_eq!(mishap(story), None);
+    assert_eq!(violation(scenario), None);
 }
 
 #[test]
 #[ignore = "seconds: tests/all runs it"]
 fn two_pods_never_share_an_address_after_both_machines_fail_during_sharing() {
-    let story = Story {
+    let scenario = Scenario {
         ends: true,
         both_fail: true,
         faults: 2,
-        failures: &[Failure::Crash, Failure::Network],
+        fault_kinds: &[Fault::Crash, Fault::Network],
         ..sharing_while_a_machine_fails()
     };
-    assert_eq!(mishap(story), None);
+    assert_eq!(violation(scenario), None);
 }
 
 /// Tests that take minutes: `cargo test -p block --lib -- --ignored --nocapture --test-threads 1 more_faults`.
 mod more_faults {
     use super::*;
 
-    fn assert_safe(story: Story) {
-        assert_eq!(mishap(story), None);
+    fn assert_safe(scenario: Scenario) {
+        assert_eq!(violation(scenario), None);
     }
 
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
     fn two_crashes_with_two_requests_in_flight_never_duplicate_an_address() {
-        assert_safe(Story {
+        assert_safe(Scenario {
             faults: 2,
             wire: 2,
             ..requests()
@@ -168,7 +163,7 @@ mod more_faults {
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
     fn two_requests_in_flight_during_sharing_never_duplicate_an_address() {
-        assert_safe(Story {
+        assert_safe(Scenario {
             sharing: true,
             wire: 2,
             ..requests()
@@ -178,19 +173,19 @@ mod more_faults {
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
     fn two_failures_of_one_machine_never_duplicate_an_address() {
-        assert_safe(Story {
+        assert_safe(Scenario {
             faults: 2,
             ends: true,
-            ..Story::default()
+            ..Scenario::default()
         });
     }
 
-    const ANY: &[Failure] = &[
-        Failure::Crash,
-        Failure::Power,
-        Failure::Network,
-        Failure::Registration,
-        Failure::Death,
+    const ANY: &[Fault] = &[
+        Fault::Crash,
+        Fault::Power,
+        Fault::Network,
+        Fault::Registration,
+        Fault::Death,
     ];
 
     #[test]
@@ -202,7 +197,7 @@ mod more_faults {
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
     fn a_machine_failure_while_both_machines_share_never_duplicates_an_address() {
-        assert_safe(Story {
+        assert_safe(Scenario {
             one_owner: false,
             ..sharing_while_a_machine_fails()
         });
@@ -211,7 +206,7 @@ mod more_faults {
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
     fn two_failures_of_one_machine_during_sharing_never_duplicate_an_address() {
-        assert_safe(Story {
+        assert_safe(Scenario {
             faults: 2,
             ..sharing_while_a_machine_fails()
         });
@@ -220,9 +215,9 @@ mod more_faults {
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
     fn a_lost_node_with_two_requests_in_flight_never_duplicates_a_shared_address() {
-        assert_safe(Story {
+        assert_safe(Scenario {
             wire: 2,
-            failures: &[Failure::Registration, Failure::Death],
+            fault_kinds: &[Fault::Registration, Fault::Death],
             ..sharing_while_a_machine_fails()
         });
     }
@@ -230,10 +225,10 @@ mod more_faults {
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
     fn any_failures_of_both_machines_during_sharing_never_duplicate_an_address() {
-        assert_safe(Story {
+        assert_safe(Scenario {
             both_fail: true,
             faults: 2,
-            failures: ANY,
+            fault_kinds: ANY,
             ..sharing_while_a_machine_fails()
         });
     }
@@ -242,10 +237,10 @@ mod more_faults {
     #[test]
     #[ignore = "minutes and gigabytes: run it by hand after a change of the transitions"]
     fn two_deleted_nodes_during_sharing_never_duplicate_an_address() {
-        assert_safe(Story {
+        assert_safe(Scenario {
             both_fail: true,
             faults: 2,
-            failures: &[Failure::Registration],
+            fault_kinds: &[Fault::Registration],
             epochs: 2,
             ..sharing_while_a_machine_fails()
         });

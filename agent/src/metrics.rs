@@ -106,24 +106,36 @@ impl Metrics {
                 "Addresses held by attachments of this node",
                 self.addresses.clone(),
             );
-            all.register("claim_tries", "CREATEs of blocks", self.tries.clone());
-            all.register("claims", "Blocks claimed", self.claims.clone());
+            all.register(
+                "claim_attempts",
+                "Attempts to claim a block, one CREATE each",
+                self.tries.clone(),
+            );
+            all.register("blocks_claimed", "Blocks claimed", self.claims.clone());
             all.register(
                 "claim_lists",
-                "Lists of all blocks, after claims that missed",
+                "Lists of all blocks, after claim attempts that found each block taken",
                 self.lists.clone(),
             );
-            all.register("returns", "Blocks returned", self.returns.clone());
-            all.register("freed", "Addresses of pods that were gone", self.freed.clone());
-            all.register("failures", "Rounds that failed", self.failures.clone());
+            all.register("blocks_returned", "Blocks returned", self.returns.clone());
             all.register(
-                "questions",
-                "Questions of plugins, by CNI code of the answer",
+                "addresses_reclaimed",
+                "Addresses that the garbage collector released",
+                self.freed.clone(),
+            );
+            all.register(
+                "rounds_failed",
+                "Rounds of background work that failed",
+                self.failures.clone(),
+            );
+            all.register(
+                "plugin_requests",
+                "Requests of plugins, by CNI code of the reply",
                 self.questions.clone(),
             );
             all.register(
-                "questions_missed",
-                "Questions of plugins that had given up before it was their turn",
+                "plugin_requests_timed_out",
+                "Requests of plugins that timed out before the agent handled them",
                 self.missed.clone(),
             );
             all.register(
@@ -142,18 +154,18 @@ impl Metrics {
 
     fn register_latencies(&self, all: &mut Registry) {
         all.register(
-            "answer_duration_seconds",
-            "Time from a plugin's question to its answer",
+            "plugin_request_duration_seconds",
+            "Time from a plugin's request to the reply",
             self.answers.clone(),
         );
         all.register(
             "api_request_duration_seconds",
-            "Time of requests to the API server, those that were given up included",
+            "Time of requests to the API server, including those that timed out",
             REQUESTS.durations.clone(),
         );
         all.register(
             "api_errors",
-            "Requests to the API server without a result",
+            "Requests to the API server that failed or timed out",
             REQUESTS.errors.clone(),
         );
         all.register(
@@ -162,8 +174,8 @@ impl Metrics {
             self.watch_errors.clone(),
         );
         all.register(
-            "rounds_cut",
-            "Rounds of background work that were cut short because a plugin waited",
+            "rounds_interrupted",
+            "Rounds of background work that ended early because a plugin waited",
             self.cut.clone(),
         );
     }

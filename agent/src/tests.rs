@@ -70,7 +70,7 @@ fn the_docs_explain_the_node_condition_and_its_reasons() {
 fn the_docs_explain_every_event() {
     let mut reasons = constants(include_str!("../../api/src/pool/status.rs"), "reason");
     // Reasons of conditions that have ended; no Event has them.
-    for quiet in ["None", "Room"] {
+    for quiet in ["None", "AddressesAvailable"] {
         assert!(reasons.remove(quiet));
     }
     reasons.extend(constants(include_str!("agent.rs"), "event"));

@@ -10,7 +10,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An address that one attachment has, or that is kept for a pod.
+/// An address that one attachment uses, or that is kept for a pod.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "rdmanet.io",
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
     singular = "ipaddress",
     category = "rdmanet",
     shortname = "rdip",
-    doc = "One address that is unique across nodes: asked for by name, kept by a pod of a StatefulSet, or of a shared block. Made by agents; release one with `rdmanet release`.",
+    doc = "One address that is unique across nodes: requested by name, kept by a pod of a StatefulSet, or part of a shared block. Written by agents; release one with `rdmanet release`.",
     derive = "PartialEq",
     selectable = ".spec.pool",
     selectable = ".spec.node.node",
@@ -48,42 +48,42 @@ use serde::{Deserialize, Serialize};
     validation = rules::passes_on_when_let_go()
 )]
 pub struct IpAddressSpec {
-    /// The pool it is from.
+    /// The pool of the address.
     #[schemars(length(min = 1, max = 63))]
     pub pool: String,
     /// The address.
     #[schemars(length(min = 2, max = 39))]
     pub address: String,
-    /// The addresses of the block that it lies in, as pools of its address space are cut, whoever has that block: whoever
-    /// claims it looks for objects that name it. An address of a pool without blocks is a block of its own.
+    /// The CIDR of the block that contains the address, whether or not a node owns that block. A node that claims the block
+    /// lists the objects that name it. In a pool without blocks, each address is a block of its own.
     #[schemars(length(min = 4, max = 43))]
     pub block: String,
-    /// The node that its attachment is on, or was on last.
+    /// The node of the attachment, or of the last attachment.
     pub node: NodeRef,
-    /// Whether anybody has it.
+    /// Whether the address is in use.
     pub state: AddressState,
-    /// Who has it, or had it last.
+    /// The attachment that uses the address, or used it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<Attachment>,
     /// The pod of the attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodRef>,
-    /// Whose it stays after the attachment has ended.
+    /// The holder that keeps the address after the attachment has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
-    /// Since when its attachment has it.
+    /// When the attachment got the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }
 
-/// Whether anybody has an address.
+/// Whether an address is in use.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AddressState {
-    /// `attachment` has it.
+    /// `attachment` uses the address.
     Bound,
-    /// Nobody has it, and it waits for `holder`.
+    /// The address is not in use and is kept for `holder`.
     Kept,
-    /// Its node is gone, and with it its attachment, as another node's agent has seen. Said before it is deleted.
+    /// The node of the attachment is gone. The controller sets this state before it deletes the object.
     Orphaned,
 }
 
@@ -111,13 +111,13 @@ pub struct PodRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Its `metadata.uid`, if it is known.
+    /// Its `metadata.uid`, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub uid: Option<String>,
 }
 
-/// Whose an address stays: an interface of a pod, known by its name and not by its UID.
+/// The holder of a kept address: an interface of a pod, identified by the name of the pod and not by its UID.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
     singular = "addressspace",
     category = "rdmanet",
     shortname = "rdspace",
-    doc = "The pools whose addresses are unique among each other, and how each is cut into blocks. Made by the controller; not for editing.",
+    doc = "The pools of one address space, in which each address is unique, and how each pool is divided into blocks. Written by the controller; not for editing.",
     derive = "PartialEq",
     validation = rules::name_is_a_label(),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -34,7 +34,7 @@ pub struct AddressSpaceSpec {
     pub pools: Vec<PoolEntry>,
 }
 
-/// A pool that may be cut into blocks.
+/// A pool of which nodes may claim blocks.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolEntry {
     /// Its name.
@@ -45,19 +45,19 @@ pub struct PoolEntry {
     pub uid: String,
     /// The number of the spec that was accepted (`status.acceptedGeneration` of the pool).
     pub generation: i64,
-    /// How many bits the IPv4 addresses of a block differ in.
+    /// The number of low bits in which the IPv4 addresses of a block differ.
     #[serde(rename = "shiftV4")]
     #[schemars(range(min = 0, max = 32), extend("format" = "int32"))]
     pub shift_v4: u8,
-    /// How many bits the IPv6 addresses of a block differ in.
+    /// The number of low bits in which the IPv6 addresses of a block differ.
     #[serde(rename = "shiftV6")]
     #[schemars(range(min = 0, max = 128), extend("format" = "int32"))]
     pub shift_v6: u8,
-    /// Its addresses, whole subnets as a rule, so that editing an exclusion changes nothing here.
+    /// Its addresses. They are whole subnets as a rule, so that an edit of an exclusion changes nothing here.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub stretches: Vec<AddressInterval>,
-    /// A node of which the Node object is gone had blocks of the pool. Its machine may still use addresses of them, so a node that
+    /// A node whose Node object is gone owned blocks of the pool. Its machine may still use their addresses, so a node that
     /// claims a block from now on probes each address before its first use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub probe: bool,
@@ -67,13 +67,13 @@ pub struct PoolEntry {
     pub later: BTreeMap<String, serde_json::Value>,
 }
 
-/// Addresses that follow one another.
+/// Consecutive addresses.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressInterval {
-    /// The first one.
+    /// The first address.
     #[schemars(length(min = 2, max = 39))]
     pub first: String,
-    /// The last one.
+    /// The last address.
     #[schemars(length(min = 2, max = 39))]
     pub last: String,
 }

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
     singular = "ipblock",
     category = "rdmanet",
     shortname = "rdblock",
-    doc = "A block of addresses of one pool that belongs to one node. The node gives them to its pods without a request. Made by agents; not for editing.",
+    doc = "A block of addresses of one pool that one node owns. The node allocates them to its pods without a request to the API server. Written by agents; not for editing.",
     status = "IpBlockStatus",
     derive = "PartialEq",
     selectable = ".spec.pool",
@@ -53,30 +53,30 @@ use serde::{Deserialize, Serialize};
     validation = rules::shared_stays_shared()
 )]
 pub struct IpBlockSpec {
-    /// The pool that it was claimed for.
+    /// The pool for which it was claimed.
     #[schemars(length(min = 1, max = 63))]
     pub pool: String,
     /// Its addresses.
     #[schemars(length(min = 4, max = 43))]
     pub cidr: String,
-    /// Whose it is; once it is shared, whose it was.
+    /// The owner; once the block is shared, the last owner.
     pub owner: NodeRef,
-    /// How many times it was confirmed, from 1.
+    /// The number of times that an owner claimed or confirmed the block.
     #[schemars(range(min = 1))]
     pub epoch: i64,
-    /// What its owner does with it.
+    /// The state of the block.
     pub state: BlockState,
-    /// The quarantine, in seconds, that was in force when it was claimed. Nobody ends the block of a gone node sooner, whatever
-    /// quarantine is in force by then: the owner's file may still go by this one.
+    /// The quarantine in seconds that was in force when the block was claimed. The block of a gone node is not deleted sooner,
+    /// whatever quarantine is in force then, since the file of its owner may still use this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub quarantine_seconds: Option<i64>,
-    /// Why it is orphaned.
+    /// Who marked the block as orphaned, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphaned: Option<Orphaned>,
 }
 
-/// A node as one Node object: a node that joins again under its old name is another one.
+/// A registration of a node: one Node object. A node that joins again under its old name has another registration.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeRef {
     /// Its name.
@@ -88,48 +88,48 @@ pub struct NodeRef {
     pub node_uid: String,
 }
 
-/// What the owner of a block does with it.
+/// The state of a block.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockState {
-    /// Gives its addresses.
+    /// The owner allocates its addresses.
     Active,
-    /// Gives none any more, and returns it once none is in use.
+    /// The owner allocates no more addresses, and returns the block once none is in use.
     Draining,
-    /// Its Node is gone. Whoever sees it unchanged for a whole quarantine may end it or take it.
+    /// The Node of the owner is gone. Once the block was unchanged for a whole quarantine, it may be deleted.
     Orphaned,
-    /// Each address of it is an object that any node may create.
+    /// Any node may use its addresses; each address in use is an object.
     Shared,
 }
 
-/// Why a block is orphaned.
+/// Who marked a block as orphaned, and when.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orphaned {
-    /// The node whose agent said so.
+    /// The node or controller that marked the block.
     #[schemars(length(max = 253))]
     pub by: String,
-    /// When.
+    /// The time.
     pub since: Time,
 }
 
-/// How far a block is used, told by its owner now and then.
+/// The usage of a block, reported by its owner from time to time.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IpBlockStatus {
-    /// Addresses held by attachments.
+    /// Addresses in use by attachments.
     pub used: i64,
-    /// Addresses that could be given.
+    /// Addresses that are free.
     pub free: i64,
-    /// Attachments with addresses that the pool does not give any more.
+    /// Addresses in use that the pool does not contain any more.
     #[serde(default)]
     pub excluded: i64,
-    /// Since when the oldest attachment has its address.
+    /// When the oldest attachment in use got its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Time>,
-    /// The `status.acceptedGeneration` of the pool that the owner applies: it allocates none of the addresses that are excluded or
-    /// reserved there.
+    /// The `status.acceptedGeneration` of the pool that the owner applies. The owner allocates no address that this spec
+    /// excludes or reserves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When the owner counted.
+    /// When the owner wrote this report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mirrored_at: Option<Time>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `IPPool`: which addresses there are, and which pods may have them. People write it, and seldom change it.
+//! `IPPool`: the addresses of a pool, and which pods may use them. Administrators write this object and seldom change it.
 
 mod range;
 mod rules;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
     singular = "ippool",
     category = "rdmanet",
     shortname = "rdpool",
-    doc = "A pool of addresses for the whole cluster: where they come from, for which nodes and namespaces, and how nodes share them.",
+    doc = "A pool of addresses for the whole cluster: its ranges, the nodes and namespaces that may use it, and how nodes divide it.",
     status = "IpPoolStatus",
     derive = "PartialEq",
     validation = rules::fallback_is_another(),
@@ -48,13 +48,13 @@ use serde::{Deserialize, Serialize};
     validation = rules::sticky_needs_reserved()
 )]
 pub struct IpPoolSpec {
-    /// The address space that the addresses are unique in. Pools of different spaces may have the same addresses. Cannot be
+    /// The address space in which the addresses are unique. Pools of different spaces may contain the same addresses. Cannot be
     /// changed.
     #[serde(default = "default_space")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = rules::unchanged("addressSpace"), validation = rules::space_is_a_label())]
     pub address_space: String,
-    /// Where the addresses come from. An attachment gets one address of each IP family that occurs here.
+    /// The ranges of addresses. An attachment gets one address of each IP family that occurs here.
     #[schemars(length(min = 1, max = 16))]
     pub ranges: Vec<Range>,
     /// Routes for every attachment.
@@ -65,43 +65,43 @@ pub struct IpPoolSpec {
     #[serde(default)]
     #[x_kube(validation = rules::unchanged("blockSize"))]
     pub block_size: BlockSize,
-    /// Who decides on an address. Cannot be changed.
+    /// How addresses are allocated. Cannot be changed.
     #[serde(default)]
     #[x_kube(validation = rules::unchanged("allocation"))]
     pub allocation: Allocation,
-    /// The nodes that may have addresses of this pool; absent: all of them.
+    /// The nodes that may use this pool; absent: all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "selector::schema")]
     pub node_selector: Option<LabelSelector>,
-    /// The namespaces whose pods may have addresses of this pool; absent: all of them.
+    /// The namespaces whose pods may use this pool; absent: all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "selector::schema")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Of several pools that a network names, those with the greater number are tried first; those of one number in the
-    /// network's order.
+    /// If a network names several pools, pools with a greater number are tried first. Pools with the same number are tried in the
+    /// order of the network.
     #[serde(default)]
     pub priority: i32,
-    /// Pools to take an address from once this one has none left, in this order.
+    /// The pools that are tried, in this order, if this pool has no free address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 63)))]
     pub fallback: Vec<String>,
-    /// For how many seconds a released address is not given again.
+    /// The number of seconds for which a released address is not allocated again.
     #[serde(default = "default_cooldown")]
     #[schemars(range(min = 0, max = 86_400))]
     pub cooldown_seconds: i32,
-    /// Addresses that are only given to pods that ask for them by name, or that keep theirs: addresses, networks and
+    /// Addresses that only pods get that request them by name or keep their addresses. Entries are addresses, networks and
     /// `first-last`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 2, max = 80)))]
     pub reserved: Vec<String>,
-    /// Whose pods keep their addresses across restarts and nodes.
+    /// Which pods keep their addresses across restarts and nodes.
     #[serde(default)]
     pub sticky: Sticky,
     /// How many blocks a node claims ahead of need.
     #[serde(default = "default_warm")]
     #[schemars(range(min = 0, max = 16))]
     pub warm_blocks: i32,
-    /// How many blocks a node may have at most; 0: any number.
+    /// The maximum number of blocks of a node; 0: no limit.
     #[serde(default)]
     #[schemars(range(min = 0, max = 65_536))]
     pub max_blocks_per_node: i32,
@@ -122,23 +122,23 @@ pub struct BlockSize {
     pub v6: i64,
 }
 
-/// Who decides on an address.
+/// How addresses are allocated.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Allocation {
-    /// The node, within blocks that are its own: no request to the API server.
+    /// The node allocates from its own blocks, without a request to the API server.
     #[default]
     Blocks,
-    /// The API server: each address is an object.
+    /// Each address is an object of the API server.
     PerAddress,
 }
 
-/// Whose pods keep their addresses.
+/// Which pods keep their addresses.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sticky {
-    /// Nobody's.
+    /// No pods.
     #[default]
     Never,
-    /// Those of a `StatefulSet`: the address belongs to the name of the pod, and is one of `reserved`.
+    /// The pods of a `StatefulSet`. The address belongs to the name of the pod and is one of `reserved`.
     StatefulSet,
 }
 

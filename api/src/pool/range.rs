@@ -5,7 +5,7 @@ use super::rules;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-/// The part of one subnet from which addresses are given.
+/// The part of one subnet from which addresses are allocated.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[x_kube(
     validation = rules::subnet_is_a_network(),
@@ -19,23 +19,23 @@ use serde::{Deserialize, Serialize};
     validation = rules::exclusions_lie_in_subnet()
 )]
 pub struct Range {
-    /// The subnet, such as `10.20.0.0/16`; its prefix length becomes that of every address. Its network and broadcast address,
-    /// or in IPv6 its subnet-router anycast address, are not given.
+    /// The subnet, such as `10.20.0.0/16`. Each address gets its prefix length. Its network and broadcast address, or in IPv6
+    /// its subnet-router anycast address, are not allocated.
     #[schemars(length(min = 4, max = 43))]
     pub subnet: String,
-    /// The first address to give; absent: the first of the subnet.
+    /// The first address to allocate; absent: the first address of the subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 39))]
     pub start: Option<String>,
-    /// The last address to give; absent: the last of the subnet.
+    /// The last address to allocate; absent: the last address of the subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 39))]
     pub end: Option<String>,
-    /// Reported with each address and never given; absent: the first address of the subnet; `none`: no gateway.
+    /// The gateway. It is returned with each address and never allocated; absent: the first address of the subnet; `none`: no gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 39))]
     pub gateway: Option<String>,
-    /// Never given: addresses, networks and `first-last`.
+    /// Addresses that are never allocated: addresses, networks and `first-last`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 2, max = 80)))]
     pub exclude: Vec<String>,

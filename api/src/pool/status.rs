@@ -8,34 +8,34 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the keeper knows of a pool.
+/// The state of a pool, written by the controller.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IpPoolStatus {
-    /// The generation of the spec that the rest is about.
+    /// The generation of the spec that conditions and counters describe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The number of the spec in `accepted`: the generation that it had, or a greater number. It grows whenever `accepted` changes, and
-    /// at no other time. Nodes note this number, not `observedGeneration`, which may be that of a spec that is not in force.
+    /// The number of the spec in `accepted`: its generation, or a greater number. It grows whenever `accepted` changes, and
+    /// only then. Nodes report this number, since the spec of `observedGeneration` may not be in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_generation: Option<i64>,
-    /// What is the case, by type.
+    /// The conditions of the pool, by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The pool in numbers of addresses.
+    /// The numbers of addresses in the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
-    /// What nodes ask of the controller, by the name of the node. Each node's agent writes its own entry; the controller removes
-    /// what it has answered.
+    /// The requests of nodes to the controller, by the name of the node. The agent of a node writes the entry of that node. The
+    /// controller removes a request once it has handled it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, Option<NodeRequest>>,
-    /// Blocks that are to be shared: they belong to the nodes that have most addresses to spare.
+    /// The blocks that their owners must share, because the pool is full. The controller chooses the owners with most free addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sharing: Vec<String>,
-    /// The last spec that was accepted. Nodes go by it, so that a wrong edit takes no address from anybody.
+    /// The last accepted spec. Nodes apply this spec, so an invalid edit takes no address from a pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "as_it_was")]
+    #[schemars(schema_with = "accepted_schema")]
     pub accepted: Option<IpPoolSpec>,
 }
 
@@ -57,16 +57,16 @@ impl IpPoolStatus {
     }
 }
 
-/// What one node asks of the controller. An absent member is written as null, which a merge patch takes for a removal.
+/// The requests of one node to the controller. An absent member is written as null, which a merge patch removes.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRequest {
-    /// When the node last found no IPv4 address, and no block to claim.
+    /// When the node last found no free IPv4 address and no block to claim.
     #[serde(default)]
     pub v4: Option<Time>,
-    /// The same of IPv6.
+    /// The same for IPv6.
     #[serde(default)]
     pub v6: Option<Time>,
-    /// Names of `IPAddress` objects that pods of the node keep and that a node which does not answer still has.
+    /// Names of `IPAddress` objects that are kept for pods of this node and still bound to a node that does not respond.
     #[serde(default)]
     #[schemars(length(max = 64), inner(length(max = 128)))]
     pub addresses: Vec<String>,
@@ -99,7 +99,7 @@ impl NodeRequest {
 }
 
 impl IpPoolStatus {
-    /// What nodes ask now.
+    /// The requests of nodes that the controller has not handled yet.
     pub fn open_requests(&self) -> impl Iterator<Item = &NodeRequest> {
         self.requests
             .values()
@@ -120,7 +120,7 @@ impl IpPoolStatus {
             .cloned()
     }
 
-    /// All requests for addresses of `family` are answered.
+    /// Closes all requests for addresses of `family`.
     pub fn close_requests(&mut self, family: Family) {
         for request in self.requests.values_mut().flatten() {
             *request.of(family) = None;
@@ -128,7 +128,7 @@ impl IpPoolStatus {
         self.remove_closed();
     }
 
-    /// The request of any node to have the address `name` is answered.
+    /// Closes every request for the address `name`.
     pub fn close_address_request(&mut self, name: &str) {
         for request in self.requests.values_mut().flatten() {
             request.addresses.retain(|asked| asked != name);
@@ -136,7 +136,7 @@ impl IpPoolStatus {
         self.remove_closed();
     }
 
-    /// An entry that is written as null is removed from the object.
+    /// Removes empty entries. An entry that is written as null is removed from the object.
     fn remove_closed(&mut self) {
         for request in self.requests.values_mut() {
             *request = request.take().filter(|request| !request.is_empty());
@@ -144,21 +144,21 @@ impl IpPoolStatus {
     }
 }
 
-/// A pool in numbers of addresses; the greatest number stands for that and more.
+/// The numbers of addresses of a pool. A number that does not fit is given as the greatest possible number.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// All that the pool could give.
+    /// Addresses that the pool can allocate.
     pub size: i64,
-    /// Held by attachments.
+    /// Addresses in use by attachments.
     pub used: i64,
-    /// That nobody has and any pod could be given: in blocks, as their owners have told last, and outside.
+    /// Addresses that are free for any pod: those in blocks, by the last report of each owner, and those outside of blocks.
     pub free: i64,
-    /// Those of them that are in no block of any node.
+    /// The free addresses that are in no block.
     #[serde(default)]
     pub unclaimed: i64,
     /// Blocks that have an owner.
     pub blocks: i64,
-    /// Since when the oldest attachment has its address.
+    /// When the oldest attachment in use got its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Time>,
 }
@@ -169,21 +169,21 @@ pub mod condition {
     pub const READY: &str = "Ready";
     /// Addresses are given, by this spec or by an earlier one.
     pub const SERVING: &str = "Serving";
-    /// Another pool of the address space has some of the addresses too.
+    /// Another pool of the address space contains some of the addresses.
     pub const OVERLAP: &str = "Overlap";
-    /// A pool of another address space has some of the addresses too.
+    /// A pool of another address space contains some of the addresses.
     pub const OVERLAP_ELSEWHERE: &str = "OverlapElsewhere";
-    /// Living attachments have addresses that are excluded now; they keep them, and nobody gets them afterwards.
+    /// Attachments use addresses that are excluded now. They keep them, and no later attachment gets them.
     pub const EXCLUSION_OVER_LIVE: &str = "ExclusionOverLive";
-    /// Living attachments have addresses that no range has any more.
+    /// Attachments use addresses that no range contains any more.
     pub const SHRINK_PENDING: &str = "ShrinkPending";
-    /// There is no address and no block left to give.
+    /// No address is free, and no block can be claimed.
     pub const EXHAUSTED: &str = "Exhausted";
     /// The ranges have fewer blocks than the pool selects nodes.
     pub const FEW_BLOCKS: &str = "FewBlocks";
-    /// `spec.fallback` names a pool that is not there.
+    /// `spec.fallback` names a pool that does not exist.
     pub const FALLBACK_MISSING: &str = "FallbackMissing";
-    /// The spec is wrong in a way that only shows when it is used; what was accepted before stays in force.
+    /// The spec is invalid in a way that only the controller detects. The spec that was accepted before stays in force.
     pub const DEGRADED: &str = "Degraded";
 }
 
@@ -193,35 +193,35 @@ pub mod reason {
     pub const ACCEPTED: &str = "Accepted";
     /// An earlier spec is in force.
     pub const EARLIER_SPEC: &str = "EarlierSpec";
-    /// The spec means nothing.
+    /// The spec is contradictory.
     pub const INVALID_SPEC: &str = "InvalidSpec";
-    /// Another pool has some of the addresses and cuts them into other blocks.
+    /// Another pool contains some of the addresses and divides them into blocks of another size.
     pub const CONFLICT: &str = "Conflict";
     /// The pool is being deleted.
     pub const DELETING: &str = "Deleting";
-    /// Another pool has some of the addresses and cuts them into the same blocks.
-    pub const SAME_BLOCKS: &str = "SameBlocks";
-    /// As [`CONFLICT`], told of the overlap.
-    pub const OTHER_BLOCKS: &str = "OtherBlocks";
-    /// A pool of another address space has some of the addresses.
+    /// Another pool contains some of the addresses and divides them into the same blocks.
+    pub const SAME_BLOCK_LAYOUT: &str = "SameBlockLayout";
+    /// As [`CONFLICT`], as the reason of the condition `Overlap`.
+    pub const BLOCK_SIZE_CONFLICT: &str = "BlockSizeConflict";
+    /// A pool of another address space contains some of the addresses.
     pub const OTHER_SPACE: &str = "OtherAddressSpace";
-    /// Nothing is left to give.
+    /// No address is free.
     pub const NO_ADDRESS_LEFT: &str = "NoAddressLeft";
-    /// Something is left to give.
-    pub const ROOM: &str = "Room";
+    /// Addresses are free.
+    pub const ADDRESSES_AVAILABLE: &str = "AddressesAvailable";
     /// Excluded addresses are in use.
     pub const IN_USE: &str = "InUse";
     /// Blocks outside the ranges are in use.
     pub const BLOCKS_IN_USE: &str = "BlocksInUse";
-    /// Some nodes that the pool selects can have no block of their own.
+    /// The pool selects more nodes than it has blocks.
     pub const FEWER_BLOCKS_THAN_NODES: &str = "FewerBlocksThanNodes";
     /// There is no pool of that name.
     pub const NO_SUCH_POOL: &str = "NoSuchPool";
-    /// Nothing of the kind is the case.
+    /// The condition does not apply.
     pub const NONE: &str = "None";
 }
 
-/// The rules about an `IPPool`'s spec are for what people write; here is what passed them once.
-fn as_it_was(_: &mut SchemaGenerator) -> Schema {
+/// The schema of a spec that has already passed the rules for `spec`. It needs no rules of its own.
+fn accepted_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true })
 }

@@ -261,7 +261,7 @@ fn overlap(others: &[String]) -> ConditionState {
     let (holds, reason) = if others.is_empty() {
         (false, reason::NONE)
     } else {
-        (true, reason::SAME_BLOCKS)
+        (true, reason::SAME_BLOCK_LAYOUT)
     };
     condition(OVERLAP, holds, reason, if holds { &message } else { "" })
 }
@@ -283,7 +283,7 @@ fn rejected(
             OVERLAP,
             conflict,
             if conflict {
-                reason::OTHER_BLOCKS
+                reason::BLOCK_SIZE_CONFLICT
             } else {
                 reason::NONE
             },
@@ -338,7 +338,7 @@ fn usage_conditions(usage: &Usage) -> Vec<ConditionState> {
     let reason = if usage.is_exhausted {
         reason::NO_ADDRESS_LEFT
     } else {
-        reason::ROOM
+        reason::ADDRESSES_AVAILABLE
     };
     vec![
         condition(EXHAUSTED, usage.is_exhausted, reason, &message),

@@ -46,7 +46,7 @@ async fn requests_for_nonexistent_pools_add_no_metric_labels() {
     let text = node.get("/metrics");
     assert!(!text.contains("nowhere"), "{text}");
     assert!(
-        text.contains("rdmanet_questions_total{pool=\"(unknown)\""),
+        text.contains("rdmanet_plugin_requests_total{pool=\"(unknown)\""),
         "{text}"
     );
 }

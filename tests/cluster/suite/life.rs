@@ -187,6 +187,6 @@ async fn metrics_and_health_are_served() {
     .await;
     assert!(
         node.get("/metrics")
-            .contains("rdmanet_claims_total{pool=\"rail0\"} 1")
+            .contains("rdmanet_blocks_claimed_total{pool=\"rail0\"} 1")
     );
 }

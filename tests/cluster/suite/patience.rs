@@ -77,8 +77,8 @@ async fn a_claim_without_a_response_is_retried_until_its_result_is_known(site: &
     node.start();
     node.wait_active("rail0").await;
     // Three answers are lost. A busy machine may need more tries than one after these.
-    assert!(node.number("rdmanet_claim_tries_total{pool=\"rail0\"}") > 3);
-    assert_eq!(node.number("rdmanet_claims_total{pool=\"rail0\"}"), 1);
+    assert!(node.number("rdmanet_claim_attempts_total{pool=\"rail0\"}") > 3);
+    assert_eq!(node.number("rdmanet_blocks_claimed_total{pool=\"rail0\"}"), 1);
     assert_eq!(blocks_of(site, "rail0", "unheard").await, 1);
     assert_eq!(node.blocks("rail0", "active").len(), 1);
     node.add("rail0", &Attachment::of("heard"));
@@ -138,7 +138,7 @@ async fn continuous_requests_do_not_delay_a_pool_edit(site: &Site) {
     site.pool("each", spec).await;
     let node = Member::running(&site.server, "asking", &[]).await;
     until("the pool is here", async || node.file("each").is_object()).await;
-    let asked = || node.number("rdmanet_questions_total{pool=\"each\",verb=\"allocate\",code=\"0\"}");
+    let asked = || node.number("rdmanet_plugin_requests_total{pool=\"each\",verb=\"allocate\",code=\"0\"}");
     let over = AtomicBool::new(false);
     tokio::task::block_in_place(|| {
         std::thread::scope(|scope| {

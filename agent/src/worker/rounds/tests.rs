@@ -120,7 +120,7 @@ async fn a_plugin_gets_an_error_in_time_while_a_round_hangs() {
     let took = begun.elapsed();
     assert!(took < LONG, "{took:?}");
     assert!(
-        !deaf.agent.metrics.text().contains("rdmanet_failures_total{"),
+        !deaf.agent.metrics.text().contains("rdmanet_rounds_failed_total{"),
         "a round that was in the way has not failed"
     );
 }
@@ -148,8 +148,8 @@ async fn the_request_of_a_timed_out_plugin_is_skipped() {
     deaf.told.cancel();
     let last = deaf.ask(QUESTION).await;
     assert_eq!(code(last.await.unwrap()), Code::API_UNREACHABLE);
-    assert!(deaf.says("rdmanet_questions_missed_total{pool=\"rail0\"} 1"));
-    assert!(deaf.says("rdmanet_questions_total{pool=\"rail0\",verb=\"claim\",code=\"119\"} 1"));
+    assert!(deaf.says("rdmanet_plugin_requests_timed_out_total{pool=\"rail0\"} 1"));
+    assert!(deaf.says("rdmanet_plugin_requests_total{pool=\"rail0\",verb=\"claim\",code=\"119\"} 1"));
 }
 
 #[tokio::test]

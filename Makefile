@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Two commands matter: `make demo` shows the main job for real, `make test` passes every test.
-# Each sets up what it needs on a Debian 12 machine that has Rust and Go.
+# Two commands matter: `make demo` shows the main use, and `make test` runs every test.
+# Each installs what it needs on a Debian 12 machine that has Rust and Go.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,43 +17,43 @@ BINDIR ?= /usr/local/bin
 help: ## Lists the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: setup ## Pods on a software InfiniBand fabric: children, a bond, whole ports, and Multus in a cluster (two minutes, more the first time)
+demo: setup ## Shows pods on a software InfiniBand fabric: children, a bond, whole ports, and Multus in a cluster (two minutes, more the first time)
 	@DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/run --build
 
-test: setup ## Every test: lints, units, namespaces, the fabric in VMs on two kernels
+test: setup ## Runs every test: lints, units, namespaces, the fabric in VMs on two kernels
 	@tests/all
 
-bench: build ## Whole-process ADD and DEL beside the reference plugins (root)
+bench: build ## Measures ADD and DEL as whole processes, beside the reference plugins (root)
 	@cargo run --quiet --release --target $(TARGET) -p bench -- --bin "$(BIN)" --peers "$$(tests/go/build macvlan host-local)" $(BENCH)
 
-bench-kube: build ## rdma-ipam with pools beside whereabouts, and nv-ipam (RDMANET_NV_IPAM), on a real API server (two minutes)
+bench-kube: build ## Measures rdma-ipam with pools beside whereabouts, and nv-ipam (RDMANET_NV_IPAM), on a real API server (two minutes)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-kube -- "$(BIN)/rdma-ipam" "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
-bench-multus: build ## The whole chain, runtime to Multus to plugin, with 0 to 8 networks, beside whereabouts, and nv-ipam if there is one (root; four minutes)
+bench-multus: build ## Measures the chain from runtime to Multus to plugin with 0 to 8 networks, beside whereabouts, and nv-ipam if there is one (root; four minutes)
 	@CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)" cargo run --quiet -p multus -- "$$(tests/go/build whereabouts)/whereabouts" \
 	  "$$(go -C tests/go/whereabouts list -m -f '{{.Dir}}' github.com/k8snetworkplumbingwg/whereabouts)/doc/crds" $(BENCH)
 
-bench-scale: build ## A thousand agents against one API server (AGENTS=300 for fewer, AGENTS=10000 for more; RAILS=8 pools, PODS=100 on each node)
+bench-scale: build ## Measures a thousand agents on one API server (AGENTS=300 for fewer, AGENTS=10000 for more; RAILS=8 pools, PODS=100 on each node)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-scale -- "$(BIN)/rdma-ipam" $(or $(AGENTS),1000) $(or $(RAILS),1) $(or $(PODS),1)
 
-bench-last: build ## A pool that forty nodes use to its last address (three minutes; NODES=10 for fewer)
+bench-last: build ## Measures a pool that forty nodes use to its last address (three minutes; NODES=10 for fewer)
 	@cargo run --quiet --profile measure -p bench-kube --bin bench-last -- "$(BIN)/rdma-ipam" $(or $(NODES),40)
 
-chaos: setup ## Agents and plugins on a real API server while everything fails (RDMANET_CHAOS_OPERATIONS, _SEED, _MACHINES)
+chaos: setup ## Tests agents and plugins on a real API server under many faults (RDMANET_CHAOS_OPERATIONS, _SEED, _MACHINES)
 	@cargo build --quiet -p agent -p controller -p ipam
 	@cargo test --quiet -p agents --test chaos -- --nocapture
 
-build: setup ## Both plugins as static binaries
+build: setup ## Builds both plugins as static binaries
 	@cargo build --release --target $(TARGET) -p cni-ipoib -p ipam
 
-aarch64: setup ## The same for aarch64 (Grace nodes)
+aarch64: setup ## Builds both plugins for aarch64 (Grace nodes)
 	@cargo build --quiet --release --target aarch64-unknown-linux-musl -p cni-ipoib -p ipam
 
-lint: setup ## Formatting, clippy, rustdoc, shell scripts, licences and duplicate dependencies
+lint: setup ## Checks formatting, clippy, rustdoc, shell scripts, documents, licences and dependencies
 	@tests/lint
 
-image: setup ## The agent's image with both plugins in it: make image IMAGE=NAME:TAG [ARCH=arm64] (docker, podman or buildah)
+image: setup ## Builds the image of agent, controller and both plugins: make image IMAGE=NAME:TAG [ARCH=arm64] (docker, podman or buildah)
 	@conf/image/build "$(IMAGE)" $(ARCH)
 
 install: build ## Installs both plugins into PREFIX (/opt/cni/bin), each by one rename
@@ -61,12 +61,12 @@ install: build ## Installs both plugins into PREFIX (/opt/cni/bin), each by one 
 	  install -D -m 0755 "$(BIN)/$$plugin" "$(PREFIX)/.$$plugin.new" && mv -f "$(PREFIX)/.$$plugin.new" "$(PREFIX)/$$plugin"; \
 	done
 
-rdmanet: setup ## The command rdmanet, into BINDIR (/usr/local/bin); some minutes the first time
+rdmanet: setup ## Installs the command rdmanet into BINDIR (/usr/local/bin); some minutes the first time
 	@cargo build --quiet --release -p cli
 	@install -D -m 0755 "$(CARGO_TARGET_DIR)/release/rdmanet" "$(BINDIR)/rdmanet"
 
 setup:
 	@tests/setup
 
-clean: ## Removes what was built here, and the caches of the tests
+clean: ## Removes the build results and the caches of the tests
 	rm -rf "$(CARGO_TARGET_DIR)" "$${RDMANET_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rdmanet}"

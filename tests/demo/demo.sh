@@ -1,14 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The main job, for real. First act: two pods get IPoIB interfaces from cni-ipoib and addresses from rdma-ipam, talk
-# over InfiniBand, and leave nothing behind. Second act: a cable is pulled under a bond, and two pods get a whole port
-# each, with the RDMA device that nobody else can see then. Third act: pods of a cluster ask for a network in their annotation, Multus
-# reads it, and the command says who has which address. Runs inside the fabric's VM, which tests/demo/run boots for each act:
+# Shows the main use. Runs inside the fabric's VM, which tests/demo/run boots for each act:
 #
 #   demo.sh first|second|third
 #
-# Exits with an error as soon as one of the promises does not hold. DEMO_COLOUR=1 colours the output.
+# First act: two pods get IPoIB interfaces from cni-ipoib and addresses from rdma-ipam, exchange packets over InfiniBand, and
+# leave nothing behind. Second act: the cable of a bond's active port is pulled. Then two pods get a whole port each, with its
+# RDMA device, which no other pod sees. Third act: pods of a cluster name a network in their annotation, Multus attaches them to
+# it, and `rdmanet addresses` prints which pod has which address.
+#
+# The script fails at the first check that fails. DEMO_COLOUR=1 colours the output.
 set -euo pipefail
 
 export CNI_PATH=/opt/cni/bin NETCONFPATH=/etc/cni/net.d PATH=/opt/cni/bin:$PATH
@@ -20,7 +22,7 @@ if [[ ${DEMO_COLOUR:-} == 1 ]]; then
 fi
 
 step() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
-# show COMMAND...: the command as a person would type it, and what it prints.
+# show COMMAND...: prints the command as a person would type it, and its output.
 show() {
 	printf '%s  $ %s%s\n' "$dim" "$*" "$plain"
 	"$@" 2>&1 | { sed 's/^/    /' && printf '\n'; } | sed '/^$/d'
@@ -48,7 +50,7 @@ pods() {
 		ip -n "$pod" link set lo up
 	done
 }
-# bandwidth DEVICE_A DEVICE_B ADDRESS_OF_B: ib_write_bw from pod-a to pod-b.
+# bandwidth DEVICE_A DEVICE_B ADDRESS_OF_B: runs ib_write_bw from pod-a to pod-b.
 bandwidth() {
 	ip netns exec pod-b ib_write_bw -d "$2" -D 1 -F >/tmp/server.log 2>&1 &
 	local server=$!
@@ -59,9 +61,9 @@ bandwidth() {
 	show ip netns exec pod-a ib_write_bw -d "$1" -D 1 -F "$3"
 	wait "$server" || broken "the server failed: $(tail -n 3 /tmp/server.log)"
 }
-# shape: the links of the host as an administrator knows them; the first four bytes of an IPoIB address are a queue pair.
+# shape: prints the links of the host. It leaves out the first four bytes of an IPoIB address, which hold the queue pair number.
 shape() { ip -json addr show | jq -S '[.[] | {ifname, mtu, flags, guid: .address[12:], addresses: [.addr_info[].local]}] | sort_by(.ifname)'; }
-# nothing_left: the three places where an attachment could have left something.
+# nothing_left: checks the three places where an attachment could have left something.
 nothing_left() {
 	local left
 	left=$(ip -json -d link show type ipoib | jq -r '.[] | select(.ifname | test("^ib[012]$") | not) | .ifname')
@@ -196,7 +198,7 @@ second_act() {
 
 # --- third act ---------------------------------------------------------------------------------------------------
 
-# runtime COMMAND POD: what a container runtime does with Multus; the pod's sandbox bears its name.
+# runtime COMMAND POD: calls Multus as a container runtime does. The sandbox has the name of the pod.
 runtime() {
 	CNI_COMMAND=$1 CNI_CONTAINERID=$2 CNI_NETNS=/run/netns/$2 CNI_IFNAME=eth0 \
 		CNI_ARGS="IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=$2;K8S_POD_UID=${uids[$2]}" multus <<-'EOF'
@@ -205,7 +207,8 @@ runtime() {
 		    "type": "host-local", "ranges": [[{ "subnet": "10.244.0.0/24" }]], "routes": [{ "dst": "0.0.0.0/0" }] } }] }] }
 	EOF
 }
-# start POD: as a kubelet has it started, again until it works: Multus gives the API server a quarter of a second, and this is an emulation.
+# start POD: repeats ADD until it succeeds, as a kubelet does. Multus waits only a quarter of a second for the API server, which
+# may be too short in an emulated VM.
 start() {
 	ip netns add "$1"
 	ip -n "$1" link set lo up

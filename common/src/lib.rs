@@ -6,6 +6,7 @@
 pub mod announce;
 pub mod cni;
 pub mod ethtool;
+pub mod id;
 pub mod lock;
 pub mod log;
 #[cfg(any(test, feature = "mutate"))]
@@ -13,6 +14,7 @@ pub mod mutate;
 pub mod netlink;
 pub mod netns;
 pub mod packet;
+pub mod port_state;
 pub mod probe;
 pub mod rdma;
 pub mod undo;

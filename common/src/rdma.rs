@@ -9,10 +9,10 @@
     reason = "IPoIB and P_Key are words of the field, not of the code"
 )]
 
-mod id;
 mod port;
 mod sysfs;
 
-pub use id::{Guid, IdError, PciAddress, Pkey};
-pub use port::{Device, Port, PortLayer, PortState};
+pub use crate::id::{Guid, IdError, PciAddress, Pkey};
+pub use crate::port_state::PortState;
+pub use port::{Device, Port, PortLayer};
 pub use sysfs::{Behind, Gid, Sysfs};

@@ -39,11 +39,11 @@ impl HwAddress {
     }
 
     /// The last 8 bytes, the port GUID on InfiniBand. `None` unless the length is 20.
-    pub fn port_guid(&self) -> Option<crate::rdma::Guid> {
+    pub fn port_guid(&self) -> Option<crate::id::Guid> {
         let address: &[u8; 20] = self.0.as_slice().try_into().ok()?;
         address
             .last_chunk::<8>()
-            .map(|guid| crate::rdma::Guid(u64::from_be_bytes(*guid)))
+            .map(|guid| crate::id::Guid(u64::from_be_bytes(*guid)))
     }
 
     /// The receiving queue pair of an `IPoIB` link, in bytes 1 to 3 of its address. `None` unless the length

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::id::{Guid, PciAddress};
+use crate::id::{Guid, PciAddress};
+use crate::port_state::PortState;
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -54,23 +55,6 @@ pub enum PortLayer {
     Unspecified,
 }
 
-/// The logical state of a port (InfiniBand Architecture § 14.2.5.6, `PortInfo:PortState`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortState {
-    /// No physical link.
-    Down,
-    /// Physical link up; the subnet manager has not configured the port yet.
-    Init,
-    /// Configured, but not active yet.
-    Armed,
-    /// Carries traffic.
-    Active,
-    /// Active, with its link lost for a moment.
-    ActiveDefer,
-    /// Anything else, e.g. `NOP`.
-    Unknown,
-}
-
 impl Port {
     /// The port's GUID, the low half of its first GID.
     pub fn guid(&self) -> Option<Guid> {
@@ -100,45 +84,12 @@ impl fmt::Display for PortLayer {
     }
 }
 
-impl fmt::Display for PortState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Down => "down",
-            Self::Init => "initializing",
-            Self::Armed => "armed",
-            Self::Active => "active",
-            Self::ActiveDefer => "active, deferred",
-            Self::Unknown => "unknown",
-        })
-    }
-}
-
 impl PortLayer {
     pub(super) fn parse(text: &str) -> Self {
         match text {
             "InfiniBand" => Self::Infiniband,
             "Ethernet" => Self::Ethernet,
             _ => Self::Unspecified,
-        }
-    }
-}
-
-impl PortState {
-    /// Parses sysfs' `4: ACTIVE`; the number is the specification's.
-    pub(super) fn parse(text: &str) -> Self {
-        let code = text.split(':').next().and_then(|number| number.parse().ok());
-        code.map_or(Self::Unknown, Self::from_code)
-    }
-
-    /// The state with the specification's number.
-    pub(crate) fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::Down,
-            2 => Self::Init,
-            3 => Self::Armed,
-            4 => Self::Active,
-            5 => Self::ActiveDefer,
-            _ => Self::Unknown,
         }
     }
 }

@@ -5,9 +5,10 @@ mod gids;
 pub use behind::Behind;
 pub use gids::Gid;
 
-use super::id::{PciAddress, Pkey};
-use super::port::{Device, Port, PortLayer, PortState};
+use super::port::{Device, Port, PortLayer};
+use crate::id::{PciAddress, Pkey};
 use crate::netlink::{Link, LinkLayer};
+use crate::port_state::PortState;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};

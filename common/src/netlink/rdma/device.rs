@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::error::Error;
 use super::message::{Attribute, Message};
-use crate::rdma::{Guid, PortState};
+use crate::id::Guid;
+use crate::port_state::PortState;
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::super::hardware::HwAddress;
 use super::kind::{AddrGenMode, BondMode, FailOverMac, IpoibMode, IpvlanMode, MacvlanMode};
-use crate::rdma::Pkey;
+use crate::id::Pkey;
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, InfoBond, InfoData, InfoIpVlan, InfoIpoib, InfoKind, InfoMacVlan, InfoVeth,
     LinkAttribute, LinkFlags, LinkInfo, LinkMessage,

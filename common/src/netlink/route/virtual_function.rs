@@ -2,7 +2,7 @@
 use super::super::error::Error;
 use super::super::socket::Socket;
 use super::Route;
-use crate::rdma::Guid;
+use crate::id::Guid;
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkVfInfo, VfInfo, VfInfoGuid};
 

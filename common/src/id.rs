@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-mod text;
+//! Identifiers of RDMA networks: GUIDs, partition keys, PCI addresses.
+//!
+//! Invariant: the text of an identifier is that of the kernel, also in JSON, so that a person finds it in
+//! sysfs.
 
+#![allow(
+    clippy::doc_markdown,
+    reason = "IPoIB and P_Key are words of the field, not of the code"
+)]
+
+use serde::de::{Deserialize, Deserializer, Error};
+use serde::ser::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -24,6 +34,16 @@ impl IdError {
 /// A globally unique identifier of a node or port (InfiniBand Architecture § 4.1.1, an EUI-64).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Guid(pub u64);
+
+impl Guid {
+    /// All ones marks "no GUID": 0 is an unset GUID, and drivers reject 0.
+    pub const NONE: Self = Self(u64::MAX);
+
+    /// Whether a port with this GUID is reachable.
+    pub fn is_usable(self) -> bool {
+        self != Self(0) && self != Self::NONE
+    }
+}
 
 impl fmt::Display for Guid {
     /// In the format of sysfs: `248a:0703:00b4:0c5e`.
@@ -173,6 +193,24 @@ fn parse_pci(text: &str) -> Option<PciAddress> {
         function,
     })
 }
+
+macro_rules! as_text {
+    ($($name:ty),*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+
+as_text!(Guid, PciAddress);
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Only one agent at a time works on a node. A second one, as during an update, waits until the first ends.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use common::lock::{LockError, Share, flock};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -21,10 +22,10 @@ impl NodeLock {
         let file = OpenOptions::new().create(true).append(true).open(&path)?;
         let mut told = false;
         loop {
-            match file.try_lock() {
+            match flock(&file, Share::Exclusive, Duration::ZERO) {
                 Ok(()) => return Ok(Self(file)),
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(e)) => return Err(e),
+                Err(LockError::Held { .. }) => {}
+                Err(LockError::Io(e)) => return Err(e),
             }
             if !told {
                 tracing::info!(file = %path.display(), "another agent works on this node; waiting for it to end");

@@ -1,10 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names the process that holds a flock(2).
+//! flock(2) with a time limit, and the process that holds such a lock.
 //!
-//! Invariant: the query never blocks and never fails. If the holder is unknown, it is "another process".
+//! Invariant: a lock belongs to the open file that was locked: it ends when the last copy of its descriptor
+//! is closed, or with the process. The query for the holder never blocks and never fails. If the holder is
+//! unknown, it is "another process".
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How a lock is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// One holder.
+    Exclusive,
+    /// Any number of holders, and no exclusive one beside them.
+    Shared,
+}
+
+impl Share {
+    fn attempt(self, file: &File) -> Result<(), TryLockError> {
+        match self {
+            Self::Exclusive => file.try_lock(),
+            Self::Shared => file.try_lock_shared(),
+        }
+    }
+
+    fn wait(self, file: &File) -> io::Result<()> {
+        match self {
+            Self::Exclusive => file.lock(),
+            Self::Shared => file.lock_shared(),
+        }
+    }
+}
+
+/// The lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process held it during the whole wait.
+    #[error("locked for {waited:?} by {holder}")]
+    Held {
+        /// How long the call waited.
+        waited: Duration,
+        /// The process, as [`holder`] describes it.
+        holder: String,
+    },
+    /// The file cannot be locked.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Locks `file`, and waits at most `wait` for other holders; with [`Duration::ZERO`] it does not wait.
+///
+/// # Errors
+/// [`LockError`]. The caller then closes `file`, because a late lock ends with it.
+pub fn flock(file: &File, share: Share, wait: Duration) -> Result<(), LockError> {
+    match share.attempt(file) {
+        Ok(()) => return Ok(()),
+        Err(TryLockError::WouldBlock) if wait.is_zero() => return Err(held(file, wait)),
+        Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(e)) => return Err(e.into()),
+    }
+    // flock(2) has no time limit, so a thread waits in it, in the kernel's queue: no holder's end is noticed
+    // late. After the time limit the thread closes its copy of the file as soon as it has the lock.
+    let copy = file.try_clone()?;
+    let (sender, receiver) = mpsc::channel();
+    thread::Builder::new().name("flock".to_owned()).spawn(move || {
+        let locked = share.wait(&copy);
+        drop(copy);
+        // After the time limit there is no receiver.
+        let _ = sender.send(locked);
+    })?;
+    match receiver.recv_timeout(wait) {
+        Ok(locked) => Ok(locked?),
+        Err(_) => Err(held(file, wait)),
+    }
+}
+
+fn held(file: &File, waited: Duration) -> LockError {
+    LockError::Held {
+        waited,
+        holder: holder(file),
+    }
+}
+
+/// The metadata of `file` if `path` still names it. The last holder of a lock may have removed the file, or
+/// an administrator its folder.
+///
+/// # Errors
+/// The file system refuses.
+pub fn current(file: &File, path: &Path) -> io::Result<Option<Metadata>> {
+    let held = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(named) => Ok((named.ino() == held.ino() && named.dev() == held.dev()).then_some(held)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
 
 /// Describes the process that holds a lock on `file`, such as `process 9495 (flock)`. For messages only: the
 /// lock may have changed hands since.

@@ -37,6 +37,7 @@ use crate::clock::Clock;
 use crate::config::Place;
 use crate::pool::PoolFile;
 use common::cni::{Attachment, Code, Error};
+use common::lock::current;
 pub(crate) use error::is_nowhere;
 use error::{corrupt, failed};
 use lock::Lock;
@@ -218,7 +219,7 @@ impl<'n> Store<'n> {
             };
             let probe = file.try_clone().map_err(|e| failed("lock", &path, &e))?;
             let lock = Lock::take(file, &path, self.node.lock_wait)?;
-            let held = lock::current(&probe, &path).map_err(|e| failed("look at", &path, &e))?;
+            let held = current(&probe, &path).map_err(|e| failed("look at", &path, &e))?;
             if let Some(held) = held {
                 self.close_to_others(&probe, &held);
                 return Ok(Some(lock));

@@ -4,10 +4,11 @@
 //! Invariant: a plugin's name changes only by rename(2). Files that a killed installation left are removed by the next one.
 
 use super::{Error, Origin, Plugin};
+use common::lock::{LockError, Share, flock};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use std::fmt;
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -78,27 +79,16 @@ impl Directory {
 
     /// Locks the directory itself, so that no lock file is left behind.
     fn lock(&self, shown: &Path) -> Result<(), Error> {
-        let deadline = Instant::now() + WAIT;
-        loop {
-            match self.handle.try_lock() {
-                Ok(()) => return Ok(()),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    sleep(Duration::from_millis(100));
-                }
-                Err(TryLockError::WouldBlock) => {
-                    return Err(Error::Busy {
-                        path: shown.to_owned(),
-                        seconds: WAIT.as_secs(),
-                    });
-                }
-                Err(TryLockError::Error(source)) => {
-                    return Err(Error::Read {
-                        path: shown.to_owned(),
-                        source,
-                    });
-                }
-            }
-        }
+        flock(&self.handle, Share::Exclusive, WAIT).map_err(|error| match error {
+            LockError::Held { waited, .. } => Error::Busy {
+                path: shown.to_owned(),
+                seconds: waited.as_secs(),
+            },
+            LockError::Io(source) => Error::Read {
+                path: shown.to_owned(),
+                source,
+            },
+        })
     }
 
     /// The path of `name`.

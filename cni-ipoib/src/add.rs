@@ -7,13 +7,13 @@ use crate::del::DetachTarget;
 use crate::device_info::Hardware;
 use crate::error::Error;
 use crate::host::observe;
-use crate::journal::{Entry, Intent};
+use crate::journal::{Entry, Intent, NodeLock};
 use crate::kernel::{Kernel, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
 use crate::plan::{self, Plan};
 use crate::rdma::{Sources, grant_for, interface};
-use crate::select::{choice_lock, resolve};
+use crate::select::resolve;
 use crate::{CniIpoib, device_info, policy};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, IfName, IpConfig, PROBES, Version};
@@ -138,9 +138,12 @@ impl CniIpoib {
         let host = observe(to.kernel, &sysfs, config)?;
         let child = plan::child(config, &host)?;
         // Two ADDs that decide at the same time could take the last device of the host.
-        let lock = resolved
-            .lock
-            .or_else(|| config.rdma.as_ref().and_then(|_| choice_lock(&self.paths.state)));
+        let lock = resolved.lock.or_else(|| {
+            config
+                .rdma
+                .as_ref()
+                .and_then(|_| NodeLock::attempt(&self.paths.state))
+        });
         let from = &mut Sources {
             kernel: &mut *to.kernel,
             sysfs: &sysfs,

@@ -10,14 +10,14 @@ mod create;
 mod probe;
 mod rdma;
 
-pub(crate) use address::{route, route_entry};
+pub(crate) use address::route;
 
 use crate::config::Mode;
 use crate::device_info;
 use crate::error::Error;
+use crate::intent::Made;
 use crate::journal::Diary;
 use crate::kernel::{Kernel, Side};
-use crate::made::Made;
 use crate::plan::{Child, Plan};
 use crate::policy;
 use common::cni::{self, Attachment, CniResult, Delegate};
@@ -110,9 +110,7 @@ fn steps(undo: &mut Undo<'_, AttachContext<'_>>, plan: &Plan) -> Result<Attached
     bring_up(kernel, &link)?;
     probe(kernel, &link, &ipam.ips, plan.child.carrier_timeout)?;
     route(kernel, &link, &ipam)?;
-    if let Some(table) = plan.policy_table {
-        policy::apply(undo, &link, table, &ipam)?;
-    }
+    apply_policy(undo, &link, plan.policy_table, &ipam)?;
     let kernel = &mut *undo.target().kernel;
     let link = await_carrier(kernel, &link, &ports, plan)?;
     give_rdma(undo, plan)?;
@@ -153,6 +151,23 @@ pub(crate) fn allocate(undo: &mut Undo<'_, AttachContext<'_>>) -> Result<CniResu
         return Err(Error::NoAddress(ipam.plugin().to_owned()));
     }
     Ok(result)
+}
+
+/// Adds the routing policy of a link that is up, if there is one.
+pub(crate) fn apply_policy(
+    undo: &mut Undo<'_, AttachContext<'_>>,
+    link: &Link,
+    table: Option<u32>,
+    ipam: &CniResult,
+) -> Result<(), Error> {
+    let Some(table) = table.filter(|_| !ipam.ips.is_empty()) else {
+        return Ok(());
+    };
+    undo.remember("take the routing rules away", move |context| {
+        policy::remove(context.kernel, table).map_err(|e| cni::error::causes(&e))
+    });
+    let policy = policy::policy(link.index, table, &ipam.ips, &ipam.routes);
+    policy::apply(undo.target().kernel, link, &policy)
 }
 
 /// Records the properties of the links that the pod cannot change, before the links get an address. DEL

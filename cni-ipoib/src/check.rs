@@ -4,7 +4,6 @@
 mod bond;
 
 use crate::CniIpoib;
-use crate::attach::route_entry;
 use crate::config::{Config, Master, Mode};
 use crate::error::Error;
 use crate::host::{Host, observe};
@@ -15,9 +14,10 @@ use crate::netns::pod;
 use crate::plan::{self, Child};
 use crate::policy::{self, policy};
 use crate::rdma;
+use crate::routes::{leads_alike, route_entry};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
-use common::netlink::{HwAddress, Link, LinkInfo, NewLinkKind, RouteEntry};
+use common::netlink::{HwAddress, Link, LinkInfo, NewLinkKind};
 use common::rdma::Sysfs;
 use std::path::Path;
 
@@ -272,12 +272,6 @@ fn compare_routing(
         policy::compare(kernel, &policy, &present, &mut findings)?;
     }
     Ok(findings)
-}
-
-/// Whether both have the same destination, next hop and table. Other properties may have been tuned.
-pub(crate) fn leads_alike(is: &RouteEntry, want: &RouteEntry) -> bool {
-    let table = |entry: &RouteEntry| entry.table.unwrap_or(common::netlink::TABLE_MAIN);
-    is.dst == want.dst && is.gateway == want.gateway && table(is) == table(want)
 }
 
 #[cfg(test)]

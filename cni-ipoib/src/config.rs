@@ -6,15 +6,17 @@
 
 mod bond;
 mod master;
+pub(crate) mod preferences;
 mod raw;
 mod rdma;
 
+pub use preferences::{Needs, Preference, Preferences, Selector};
 pub use rdma::{Rdma, RdmaNetns};
 
+pub use crate::mode::Mode;
 pub use bond::BondUse;
 
 use crate::error::Error;
-use crate::select::Preferences;
 use common::cni::dispatch::Call;
 use common::cni::{Dns, Env};
 use common::netlink::{HwAddress, IpoibMode, IpvlanMode, MacvlanMode};
@@ -55,19 +57,6 @@ const DELEGATE_TIMEOUT_MAX: u64 = 3600;
 
 /// IPv6 needs an MTU of 1280, but IPv4-only networks may go down to this (RFC 791).
 const MTU_MIN: u32 = 68;
-
-/// The kind of interface in the pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// An `IPoIB` child of an `InfiniBand` parent.
-    Ipoib,
-    /// A macvlan child of an Ethernet parent.
-    Macvlan,
-    /// An ipvlan child of an Ethernet parent.
-    Ipvlan,
-    /// No child: the link itself, moved into the pod.
-    Device,
-}
 
 /// How the parent is identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -292,6 +281,9 @@ fn is_plugin_name(text: &str) -> bool {
     !text.contains('/') && text != "." && text != ".."
 }
 
+/// The directory of device-info files (device-info-spec 1.1.0), under both of its names.
+pub(crate) const DEVICE_INFO_DIRS: [&str; 2] = ["/run/k8s.cni.cncf.io", "/var/run/k8s.cni.cncf.io"];
+
 /// The paths that the plugin uses. Tests replace them.
 #[derive(Clone, Debug)]
 pub struct Paths {
@@ -310,7 +302,7 @@ impl Paths {
         Ok(Self {
             sysfs: PathBuf::from("/sys"),
             state: PathBuf::from(state),
-            device_info: crate::device_info::DIRS.map(PathBuf::from).to_vec(),
+            device_info: DEVICE_INFO_DIRS.map(PathBuf::from).to_vec(),
         })
     }
 }

@@ -8,8 +8,8 @@
 //! cannot change ([`Made`]). Its name decides only without a record ([`delete_named`]).
 
 use crate::error::Error;
+use crate::intent::Made;
 use crate::kernel::{Kernel, Side, links, pod_link};
-use crate::made::Made;
 use crate::mark::{self, Mark};
 use common::cni::{Attachment, CniResult, IfName};
 use common::netlink::{Link, LinkLayer};

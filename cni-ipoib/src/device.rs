@@ -11,27 +11,19 @@
 mod add;
 pub mod check;
 mod detach;
-mod error;
 pub mod facts;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 pub mod function;
-pub mod hardware;
 pub mod move_in;
-mod node_lock;
 pub mod plan;
 pub mod restore;
 pub mod snapshot;
 
-pub use error::DeviceError;
 pub use facts::Facts;
-pub use function::Function;
-pub use hardware::Hardware;
-pub(crate) use node_lock::NodeLock;
 pub use plan::{Moved, moved};
-pub use snapshot::Snapshot;
 
-use crate::rdma::Grant;
+use crate::intent::{Grant, Hardware, Snapshot};
 use common::cni::IfName;
 
 /// The plan for a link.

@@ -4,16 +4,13 @@
 
 use crate::error::Error;
 use crate::folders;
-use crate::rdma::Grant;
+use crate::intent::Grant;
 use common::rdma::PciAddress;
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
-
-/// The directory of device-info files (device-info-spec 1.1.0), under both of its names.
-pub(crate) const DIRS: [&str; 2] = ["/run/k8s.cni.cncf.io", "/var/run/k8s.cni.cncf.io"];
 
 /// The hardware of an interface.
 #[derive(Clone, Copy, Debug)]

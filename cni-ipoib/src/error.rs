@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The errors of this plugin, and the one table from errors to CNI codes.
 
-use crate::config::Mode;
-use crate::device::DeviceError;
-use crate::rdma::RdmaError;
-use crate::select::{self, PassedOver};
+mod device;
+mod passed_over;
+mod rdma;
+
+pub use device::DeviceError;
+pub use passed_over::PassedOver;
+pub(crate) use passed_over::list as list_passed_over;
+pub use rdma::RdmaError;
+
+use crate::mode::Mode;
 use common::cni::{self, Code, IfName};
-use common::lock::holder;
 use common::netlink;
 use common::probe::Claim;
 use common::rdma::{Guid, Pkey};
 use std::fmt;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -320,11 +324,11 @@ pub enum Error {
 
 impl Error {
     /// The refusal of a call that waited `waited` for the lock on the folder `path`.
-    pub(crate) fn locked(path: &Path, file: &File, waited: Duration) -> Self {
+    pub(crate) fn locked(path: &Path, waited: Duration, holder: String) -> Self {
         Self::Locked {
             path: path.to_owned(),
             waited,
-            holder: holder(file),
+            holder,
         }
     }
 
@@ -401,17 +405,6 @@ impl fmt::Display for Candidates {
     }
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ipoib => "ipoib",
-            Self::Device => "device",
-            Self::Macvlan => "macvlan",
-            Self::Ipvlan => "ipvlan",
-        })
-    }
-}
-
 /// The hardware address that answered, and on InfiniBand the port it belongs to.
 fn answered_at(claim: &Claim) -> String {
     let Some(hardware) = &claim.hardware else {
@@ -426,7 +419,15 @@ fn answered_at(claim: &Claim) -> String {
 fn passed_over(passed: &[PassedOver]) -> String {
     match passed {
         [] => "it has no RDMA-capable link (is the driver loaded?)".to_owned(),
-        all => select::list(all),
+        all => list_passed_over(all),
+    }
+}
+
+/// The error of a request that the kernel refused. `step` completes the sentence "cannot {step}".
+pub(crate) fn refused(step: impl Into<String>, source: netlink::Error) -> Error {
+    Error::Kernel {
+        step: step.into(),
+        source,
     }
 }
 

@@ -7,12 +7,12 @@ pub(crate) mod bond;
 pub use bond::{Bond, BondPort};
 
 use crate::config::{Config, Master};
-use crate::device::hardware::is_made_by_software;
-use crate::error::{Candidates, Error};
+use crate::error::{Candidates, Error, refused};
+use crate::intent::is_made_by_software;
 use crate::kernel::{Kernel, Side, links};
 use crate::rdma::{self, Facts};
 use crate::select::{Loads, chosen};
-use common::netlink::{self, HwAddress, Link, LinkInfo, LinkLayer, TABLE_MAIN};
+use common::netlink::{HwAddress, Link, LinkInfo, LinkLayer, TABLE_MAIN};
 use common::rdma::{PciAddress, Pkey, PortState, Sysfs};
 use std::path::PathBuf;
 
@@ -287,14 +287,6 @@ fn candidates(kernel: &mut dyn Kernel, sysfs: &Sysfs, side: Side) -> Candidates 
             .filter_map(describe)
             .collect(),
     )
-}
-
-/// The error of a request that the kernel refused.
-pub(crate) fn refused(step: impl Into<String>, source: netlink::Error) -> Error {
-    Error::Kernel {
-        step: step.into(),
-        source,
-    }
 }
 
 #[cfg(test)]

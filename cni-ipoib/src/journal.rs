@@ -10,22 +10,23 @@
 //! reboot either.
 
 mod gate;
+mod node_lock;
 mod notes;
 mod whole;
 
-use crate::device::Snapshot;
 use crate::error::Error;
 use crate::folders;
-use crate::made::Made;
-use crate::rdma::Grant;
+pub use crate::intent::Intent;
+use crate::intent::Made;
 use common::cni::{Attachment, IfName};
+use common::lock::{LockError, Share, current, flock};
 pub(crate) use gate::Gate;
+pub(crate) use node_lock::NodeLock;
 pub use notes::Notes;
 use notes::Running;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -37,35 +38,8 @@ pub(crate) use whole::whole_links;
 /// How long a call waits for another call on the same attachment, such as an ADD that a runtime gave up on.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What ADD is about to do; the first line of the file. A later line replaces it if a device was recreated
-/// meanwhile.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Intent {
-    /// `CNI_NETNS`.
-    pub netns: PathBuf,
-    /// The namespace's device and inode: the path may be reused for another container.
-    pub netns_id: (u64, u64),
-    /// The parent.
-    pub master: String,
-    /// Why this parent was chosen, if there was a choice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// The IPAM plugin that allocates the addresses.
-    pub ipam: Option<String>,
-    /// The device-info file, if ADD writes it.
-    #[serde(default)]
-    pub device_info: Option<PathBuf>,
-    /// The RDMA device that the pod gets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rdma: Option<Grant>,
-    /// The state on the host of a link that is moved whole.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<Snapshot>,
-    /// The links that were created, by properties that the pod cannot change. Written before the links get an
-    /// address.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub made: Vec<Made>,
-}
+/// The pause between two looks at a program that a killed call started.
+const POLL: Duration = Duration::from_millis(5);
 
 /// Records the progress of an ADD.
 pub trait Diary {
@@ -241,25 +215,26 @@ impl Journal {
                 .open(&path)
                 .map_err(|e| io_error("open", &path, e))?;
             drop(passage);
-            match file.try_lock() {
-                Ok(()) if is_at(&file, &path) => {
-                    let entry = Entry::read(path.clone(), file, Marker::of(&self.state, &path))?;
-                    if !entry.running.is_some_and(Running::is_alive) {
-                        return Ok(entry);
-                    }
-                    // The call was killed, and the program it started is still running.
-                    if Instant::now() >= deadline {
-                        return Err(Error::Busy(attachment.clone()));
-                    }
-                    drop(entry);
-                    sleep(Duration::from_millis(5));
-                }
-                // The last owner removed the file while this call waited.
+            let left = deadline.saturating_duration_since(Instant::now());
+            match flock(&file, Share::Exclusive, left) {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
-                Err(TryLockError::WouldBlock) => return Err(Error::Busy(attachment.clone())),
-                Err(TryLockError::Error(e)) => return Err(io_error("lock", &path, e)),
+                Err(LockError::Held { .. }) => return Err(Error::Busy(attachment.clone())),
+                Err(LockError::Io(e)) => return Err(io_error("lock", &path, e)),
             }
+            // The last owner may have removed the file while this call waited.
+            if !matches!(current(&file, &path), Ok(Some(_))) {
+                continue;
+            }
+            let entry = Entry::read(path.clone(), file, Marker::of(&self.state, &path))?;
+            if !entry.running.is_some_and(Running::is_alive) {
+                return Ok(entry);
+            }
+            // The call was killed, and the program it started is still running.
+            if Instant::now() >= deadline {
+                return Err(Error::Busy(attachment.clone()));
+            }
+            drop(entry);
+            sleep(POLL);
         }
     }
 
@@ -436,13 +411,6 @@ fn names(dir: &Path) -> Result<Vec<OsString>, Error> {
 impl Intent {
     fn lives(&self) -> bool {
         fs::metadata(&self.netns).is_ok_and(|there| (there.dev(), there.ino()) == self.netns_id)
-    }
-}
-
-fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
-        _ => false,
     }
 }
 

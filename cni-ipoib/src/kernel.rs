@@ -8,7 +8,8 @@ mod function;
 mod policy;
 mod rdma;
 
-pub use device::{Sysctls, WholeLinks};
+pub use crate::intent::Sysctls;
+pub use device::WholeLinks;
 pub use function::VirtualFunctions;
 pub use policy::{PolicyRouting, RAIL_SETTINGS};
 pub use rdma::RdmaSubsystem;

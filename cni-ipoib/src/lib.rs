@@ -16,10 +16,11 @@ pub mod error;
 mod folders;
 mod gc;
 pub mod host;
+pub mod intent;
 pub mod journal;
 pub mod kernel;
-pub mod made;
 pub mod mark;
+pub mod mode;
 #[cfg(test)]
 mod model;
 mod netns;
@@ -27,6 +28,7 @@ pub mod plan;
 pub mod policy;
 pub mod rdma;
 pub mod recorded;
+mod routes;
 pub mod select;
 mod status;
 

@@ -85,9 +85,7 @@ fn prefix(network: &str) -> String {
 
 /// Whether `link` is a pod's interface by its alias, of any network.
 pub fn is_ours(link: &Link) -> bool {
-    link.alias
-        .as_ref()
-        .is_some_and(|alias| alias.starts_with("rdmanet:"))
+    link.alias.as_ref().is_some_and(|alias| alias.starts_with(OURS))
 }
 
 /// Whether `link` has the whole mark of some attachment: an alias of this plugin, and its hash as the group.

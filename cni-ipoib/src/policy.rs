@@ -8,14 +8,12 @@
 //! Without policy routing the kernel uses the first link of the subnet for all packets, whatever their source
 //! address.
 
-use crate::attach::{AttachContext, route_entry};
-use crate::check::leads_alike;
 use crate::error::Error;
 use crate::kernel::Kernel;
 use crate::mark::Mark;
-use common::cni::{self, CniResult, IpConfig};
+use crate::routes::{leads_alike, route_entry};
+use common::cni::{self, IpConfig};
 use common::netlink::{Added, Link, RouteEntry, Rule};
-use common::undo::Undo;
 use ipnetwork::IpNetwork;
 
 /// Before the main table (32766), and after every rule that a user adds without a priority, which the kernel
@@ -86,23 +84,14 @@ pub(crate) fn prepare(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) ->
     })
 }
 
-/// Adds the table and the rules of a link that is up.
-pub(crate) fn apply(
-    undo: &mut Undo<'_, AttachContext<'_>>,
-    link: &Link,
-    table: u32,
-    ipam: &CniResult,
-) -> Result<(), Error> {
-    let policy = policy(link.index, table, &ipam.ips, &ipam.routes);
-    if policy.rules.is_empty() {
-        return Ok(());
-    }
-    // The kernel deletes the routes with the link, but not the rules.
-    undo.remember("take the routing rules away", move |context| {
-        remove(context.kernel, table).map_err(|e| cni::error::causes(&e))
-    });
-    let kernel = &mut *undo.target().kernel;
+/// Adds the table and the rules of a link that is up. The kernel deletes the routes with the link, but not
+/// the rules: [`remove`] deletes those.
+///
+/// # Errors
+/// The kernel refused a request. What was added before stays.
+pub(crate) fn apply(kernel: &mut dyn Kernel, link: &Link, policy: &Policy) -> Result<(), Error> {
     for route in &policy.routes {
+        let table = route.table.unwrap_or_default();
         let added = kernel.add_route(route).map_err(|source| Error::Kernel {
             step: format!("add the route to {} in table {table} on {}", route.dst, link.name),
             source,
@@ -112,8 +101,9 @@ pub(crate) fn apply(
     for rule in &policy.rules {
         let added = kernel.add_rule(rule).map_err(|source| Error::Kernel {
             step: format!(
-                "have what comes from {} looked up in table {table} (policyRouting \"off\" does without)",
-                rule.from.ip()
+                "have what comes from {} looked up in table {} (policyRouting \"off\" does without)",
+                rule.from.ip(),
+                rule.table
             ),
             source,
         })?;

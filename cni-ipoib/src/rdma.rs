@@ -11,19 +11,15 @@
 
 mod check;
 pub mod decide;
-pub mod error;
 pub mod facts;
 pub mod find;
 pub mod give_back;
-pub mod grant;
 pub mod movable;
 pub mod record;
 pub mod resolve;
 pub mod transfer;
 
 pub(crate) use check::compare;
-pub use error::RdmaError;
 pub use facts::Facts;
 pub use find::find;
-pub use grant::{Grant, Identity, Sharing};
 pub use resolve::{Interface, Sources, grant_for, interface, require_likely};

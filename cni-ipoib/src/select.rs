@@ -8,66 +8,17 @@ mod candidates;
 mod resolve;
 mod view;
 
+pub use crate::config::{Needs, Preference, Preferences, Selector};
+pub use crate::error::PassedOver;
 pub use candidates::{Loads, candidates, survey};
-pub(crate) use resolve::{choice_lock, chosen, resolve};
+pub(crate) use resolve::{chosen, resolve};
 pub use view::View;
 
+use crate::config::preferences::{layer, prefix};
+use crate::error::list_passed_over;
 use common::netlink::LinkLayer;
 use common::rdma::{PciAddress, Pkey};
-use glob::Pattern;
 use std::fmt;
-
-/// `master` as a list of names and descriptions, by preference.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preferences {
-    /// In the order of the configuration.
-    pub choices: Vec<Preference>,
-    /// The requirements of the rest of the configuration on each of them.
-    pub needs: Needs,
-}
-
-/// One entry of `master`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Preference {
-    /// By name or altname. A named link is accepted whatever it carries, since the name shows intent.
-    Named(String),
-    /// By description.
-    Described(Selector),
-}
-
-/// A description; `None` matches anything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selector {
-    /// Its link layer.
-    pub layer: Option<LinkLayer>,
-    /// Whether a link without traffic is accepted if no other fits. ADD then reports why it carries none.
-    pub any_state: bool,
-    /// The minimum speed of its RDMA port, in Gbit/s.
-    pub rate_min: Option<u32>,
-    /// The name of its RDMA device.
-    pub rdma_device: Option<Pattern>,
-    /// The PCI address of its device.
-    pub pci_address: Option<Pattern>,
-    /// Its name or one of its altnames.
-    pub if_name: Option<Pattern>,
-    /// A partition that its port is a member of.
-    pub pkey: Option<Pkey>,
-    /// The prefix of its port's InfiniBand subnet.
-    pub subnet_prefix: Option<u64>,
-    /// The NUMA node of its device.
-    pub numa_node: Option<u32>,
-}
-
-/// The requirements of the other keys of a configuration on any parent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// The link layer that the mode needs.
-    pub layer: Option<LinkLayer>,
-    /// The partition of the child.
-    pub pkey: Option<Pkey>,
-    /// Whether a bond is excluded.
-    pub no_bond: bool,
-}
 
 /// A link that could become the parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,19 +65,6 @@ pub enum Aside {
     Unasked(String),
     /// Never offered: it cannot be a parent.
     Always(String),
-}
-
-/// A candidate that was rejected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassedOver {
-    /// The entry of `master`.
-    pub entry: String,
-    /// The link with its RDMA port.
-    pub link: String,
-    /// The reason.
-    pub why: String,
-    /// Whether it fits, but carries no traffic now.
-    pub down: bool,
 }
 
 /// The link that was chosen.
@@ -205,23 +143,9 @@ fn why(preference: &Preference, best: &Candidate, fitting: &[&Candidate], passed
     };
     if !passed.is_empty() {
         text.push_str("; passed over: ");
-        text.push_str(&list(passed));
+        text.push_str(&list_passed_over(passed));
     }
     text
-}
-
-/// Every candidate with its reason.
-pub(crate) fn list(passed: &[PassedOver]) -> String {
-    let mut entries: Vec<&str> = passed.iter().map(|one| one.entry.as_str()).collect();
-    entries.dedup();
-    let line = |one: &PassedOver| {
-        if entries.len() > 1 && one.entry.starts_with('{') {
-            format!("{} {}, asked for {}", one.link, one.why, one.entry)
-        } else {
-            format!("{} {}", one.link, one.why)
-        }
-    };
-    passed.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
 /// Why a link does not fit, and whether it would if it carried traffic; without a reason for a link that the
@@ -346,53 +270,6 @@ impl fmt::Display for Candidate {
             None => write!(f, "{} ({layer})", self.name),
         }
     }
-}
-
-impl fmt::Display for Preference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Named(name) => f.write_str(name),
-            Self::Described(selector) => selector.fmt(f),
-        }
-    }
-}
-
-/// The description in the notation of the configuration: `{linkLayer: InfiniBand, rateMin: 200}`.
-impl fmt::Display for Selector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let set = [
-            self.layer.map(|is| format!("linkLayer: {}", layer(is))),
-            self.any_state.then(|| "state: any".to_owned()),
-            self.rate_min.map(|rate| format!("rateMin: {rate}")),
-            self.rdma_device
-                .as_ref()
-                .map(|glob| format!("rdmaDevice: {glob}")),
-            self.pci_address
-                .as_ref()
-                .map(|glob| format!("pciAddress: {glob}")),
-            self.if_name.as_ref().map(|glob| format!("ifName: {glob}")),
-            self.pkey.map(|pkey| format!("pkey: {pkey}")),
-            self.subnet_prefix
-                .map(|want| format!("subnetPrefix: {}", prefix(want))),
-            self.numa_node.map(|node| format!("numaNode: {node}")),
-        ];
-        let set: Vec<String> = set.into_iter().flatten().collect();
-        write!(f, "{{{}}}", set.join(", "))
-    }
-}
-
-fn layer(layer: LinkLayer) -> &'static str {
-    match layer {
-        LinkLayer::Infiniband => "InfiniBand",
-        LinkLayer::Ethernet => "Ethernet",
-        LinkLayer::Loopback => "a loopback",
-        LinkLayer::Other(_) => "neither InfiniBand nor Ethernet",
-    }
-}
-
-/// A subnet prefix in the format of sysfs.
-fn prefix(prefix: u64) -> String {
-    common::rdma::Guid(prefix).to_string()
 }
 
 /// Mbit/s, displayed in Gbit/s.

@@ -4,9 +4,10 @@
 
 use crate::fabric::{network, run_exclusive, soon};
 use crate::verbs::write_bandwidth;
+use cni_ipoib::intent::{Grant, Identity, Sharing};
 use cni_ipoib::journal::{Intent, Journal};
 use cni_ipoib::kernel::{Kernel, Namespaces, Side};
-use cni_ipoib::rdma::{Facts, Grant, Identity, Sharing, find, transfer};
+use cni_ipoib::rdma::{Facts, find, transfer};
 use common::cni::Attachment;
 use common::netlink::{Rdma, Socket};
 use common::rdma::Sysfs;

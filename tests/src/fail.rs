@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A kernel that refuses chosen requests and passes on all others to the real one.
 
-use cni_ipoib::device::Function;
+use cni_ipoib::intent::Function;
 use cni_ipoib::kernel::{
     Kernel, Namespaces, PolicyRouting, RdmaSubsystem, Side, Sysctls, VirtualFunctions, WholeLinks,
 };

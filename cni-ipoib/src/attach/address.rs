@@ -3,13 +3,9 @@
 
 use crate::error::Error;
 use crate::kernel::Kernel;
-use common::cni::{self, CniResult, IpConfig};
+use crate::routes::route_entry;
+use common::cni::{CniResult, IpConfig};
 use common::netlink::{Added, Link, RouteEntry, TABLE_MAIN};
-use ipnetwork::IpNetwork;
-use std::net::IpAddr;
-
-/// `RT_SCOPE_LINK` of `include/uapi/linux/rtnetlink.h`: from this scope on, a route has no next hop.
-const SCOPE_LINK: u8 = 253;
 
 /// The metric of an IPv6 default route that names none; the kernel's own default is 1024 (`IP6_RT_PRIO_USER`).
 const SECOND_DEFAULT: u32 = 2048;
@@ -76,30 +72,4 @@ fn second_default(mut entry: RouteEntry) -> RouteEntry {
         entry.priority.get_or_insert(SECOND_DEFAULT);
     }
     entry
-}
-
-/// Converts a route of the result. Without a next hop it uses the gateway of an address of its family, as the
-/// reference plugins do, unless its scope excludes a next hop. A next hop outside every subnet of the
-/// interface is marked as on-link, which a /32 needs.
-pub(crate) fn route_entry(index: u32, route: &cni::Route, ips: &[IpConfig]) -> RouteEntry {
-    let family = |ip: &&IpConfig| ip.address.is_ipv4() == route.dst.is_ipv4();
-    let direct = route.scope.is_some_and(|scope| scope >= SCOPE_LINK);
-    let of_family = || ips.iter().filter(family).find_map(|ip| ip.gateway);
-    let gateway = route.gw.or_else(|| if direct { None } else { of_family() });
-    let reachable = |gw: IpAddr| ips.iter().any(|ip| ip.address.contains(gw)) || is_link_local(gw);
-    RouteEntry {
-        dst: IpNetwork::new(route.dst.network(), route.dst.prefix()).unwrap_or(route.dst),
-        gateway,
-        index,
-        mtu: route.mtu,
-        advmss: route.advmss,
-        priority: route.priority,
-        table: route.table,
-        scope: route.scope,
-        onlink: gateway.is_some_and(|gw| !reachable(gw)),
-    }
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }

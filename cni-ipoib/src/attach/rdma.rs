@@ -7,9 +7,10 @@
 use super::AttachContext;
 use crate::device_info;
 use crate::error::Error;
+use crate::intent::Grant;
 use crate::plan::Plan;
+use crate::rdma::record;
 use crate::rdma::transfer::{bring_back, hand_over};
-use crate::rdma::{Grant, record};
 use common::cni;
 use common::undo::Undo;
 

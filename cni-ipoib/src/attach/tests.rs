@@ -3,11 +3,12 @@ mod probe;
 
 use super::*;
 use crate::config::Mode;
+use crate::intent::Made;
 use crate::journal::Diary;
-use crate::made::Made;
 use crate::mark::Mark;
 use crate::model::{Fault, Ipam, ModelKernel, State, attachment, call, ethernet, ipoib};
 use crate::plan::Way;
+use crate::routes::route_entry;
 use common::cni::IpConfig;
 use common::cni::dispatch::Call;
 use common::cni::{Code, Route};

@@ -2,9 +2,8 @@
 //! The key `master`: a name, a description, or a list of both.
 
 use super::raw::{is_set, pkey};
-use super::{BondUse, Master, Mode};
+use super::{BondUse, Master, Mode, Needs, Preference, Preferences, Selector};
 use crate::error::Error;
-use crate::select::{Needs, Preference, Preferences, Selector};
 use common::cni::keys::require_known;
 use common::netlink::LinkLayer;
 use common::rdma::Guid;

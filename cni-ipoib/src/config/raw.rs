@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration as it is written.
 
-use super::{HostAddresses, KEYS, Master, Mode, master};
-use crate::device::function::is_usable;
+use super::{HostAddresses, KEYS, Master, Mode, Needs, master};
 use crate::error::Error;
-use crate::select::Needs;
 use common::cni::dispatch::Call;
 use common::cni::keys::{self, CNI_KEYS};
 use common::cni::{Args, Dns};
@@ -328,7 +326,7 @@ impl RawConfig {
         ];
         let want = "8 bytes such as \"00:02:c9:03:00:00:00:01\", neither all 0 nor all ff";
         first_of(first.into_iter().flatten(), want, |text| {
-            Guid::from_str(text).ok().filter(|guid| is_usable(*guid))
+            Guid::from_str(text).ok().filter(|guid| guid.is_usable())
         })
     }
 

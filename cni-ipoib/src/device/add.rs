@@ -2,26 +2,27 @@
 //! ADD of a whole link.
 
 use super::restore::{find, leave_pod, restore_state};
-use super::{DeviceError, Facts, NodeLock, Plan, Snapshot, function, move_in, moved};
+use super::{Facts, Plan, function, move_in, moved, snapshot};
 use crate::CniIpoib;
 use crate::add::{AddContext, Interface, Refused, delegate, require_free_name};
 use crate::attach::{
-    AttachContext, Attached, Failed, address, allocate, bring_up, probe, route, write_device_info,
-    write_record,
+    AttachContext, Attached, Failed, address, allocate, apply_policy, bring_up, probe, route,
+    write_device_info, write_record,
 };
 use crate::config::{Config, Master};
 use crate::device_info::{self, Hardware};
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
 use crate::host::{Host, observe};
-use crate::journal::{Entry, Intent, Written, loads, written};
+use crate::intent::Grant;
+use crate::journal::{Entry, Intent, NodeLock, Written, loads, written};
 use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
 use crate::policy;
+use crate::rdma;
 use crate::rdma::decide::decide;
 use crate::rdma::find::Found;
 use crate::rdma::movable::{Surroundings, require_movable};
 use crate::rdma::transfer::bring_back;
-use crate::rdma::{self, Grant};
 use crate::select::{Aside, candidates, choose};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, CniResult};
@@ -184,9 +185,9 @@ impl CniIpoib {
         let grant = self.rdma_of(config, to.kernel, &host)?;
         let carried = facts.carried.saved.clone();
         let mark = Mark::new(&call.conf.network, to.attachment);
-        let mut snapshot = Snapshot::take(to.kernel, &host.master, facts.path.clone(), carried)?;
+        let mut snapshot = snapshot::take(to.kernel, &host.master, facts.path.clone(), carried)?;
         if let (Some(guid), Some(function)) = (moved.guid, &facts.function) {
-            function.physical_link(to.kernel)?;
+            function::physical_link(to.kernel, function)?;
             snapshot = snapshot.of_function(function.clone(), guid);
         }
         let plan = Plan {
@@ -251,7 +252,7 @@ fn require_only_port(host: &Host, found: &Found<'_>) -> Result<(), Error> {
 }
 
 /// The hardware of the links that are in pods.
-pub(super) fn hardware(written: &[Written]) -> Vec<super::Hardware> {
+pub(super) fn hardware(written: &[Written]) -> Vec<crate::intent::Hardware> {
     let devices = written.iter().filter_map(|of| of.intent.device.as_ref());
     devices
         .filter(|was| was.is_of_this_boot())
@@ -298,9 +299,7 @@ fn steps(undo: &mut Undo<'_, AttachContext<'_>>, plan: &Plan) -> Result<Attached
     bring_up(kernel, &link)?;
     probe(kernel, &link, &ipam.ips, plan.moved.carrier_timeout)?;
     route(kernel, &link, &ipam)?;
-    if let Some(table) = plan.policy_table {
-        policy::apply(undo, &link, table, &ipam)?;
-    }
+    apply_policy(undo, &link, plan.policy_table, &ipam)?;
     let link = await_carrier(&mut *undo.target().kernel, &link, plan)?;
     if let Some(grant) = &plan.grant {
         write_record(undo, grant)?;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CHECK and STATUS of a whole link.
 
-use super::{DeviceError, Facts, moved};
+use super::{Facts, moved};
 use crate::CniIpoib;
 use crate::config::Config;
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
 use crate::host::observe;
 use crate::journal::{Journal, written};
 

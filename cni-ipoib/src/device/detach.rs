@@ -3,12 +3,13 @@
 //! ended.
 
 use super::add::hardware;
+use super::function;
 use super::restore::{find, leave_pod, restore_state};
-use super::{DeviceError, NodeLock, Snapshot, function};
 use crate::CniIpoib;
 use crate::del::DetachTarget;
-use crate::error::Error;
-use crate::journal::{Intent, Journal, Written, whole_links};
+use crate::error::{DeviceError, Error};
+use crate::intent::Snapshot;
+use crate::journal::{Intent, Journal, NodeLock, Written, whole_links};
 use crate::kernel::{Kernel, Side};
 use crate::mark::Mark;
 use crate::netns::pod_if_there;

@@ -2,10 +2,10 @@
 //! The facts about a whole link before it leaves the host. They are read once and never changed.
 
 use super::detach::lives;
-use super::function::Function;
-use super::hardware::{Hardware, is_made_by_software};
+use super::function::function_at;
 use crate::error::Error;
 use crate::host::Host;
+use crate::intent::{Function, Hardware, is_made_by_software};
 use crate::journal::Written;
 use crate::kernel::{Kernel, Side, links};
 use common::netlink::{Carried, Link, LinkLayer, TABLE_MAIN};
@@ -67,7 +67,7 @@ impl Facts {
             }),
             enslaved_to: host.enslaved_to.clone(),
             uppers: uppers(link, &all, written),
-            function: path.as_deref().and_then(|path| Function::of(path, link)),
+            function: path.as_deref().and_then(|path| function_at(path, link)),
             functions: path.as_deref().map_or(0, Sysfs::virtual_functions),
             last_active: is_last_active(sysfs, link, &all)?,
             holder: holder(&hardware, written),

@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 const GUID: u64 = 0x248a_0703_00b4_0c5e;
 
 /// Every mode in which an RDMA subsystem and its kernel can move a link.
-pub(super) const WAYS: [(NetnsMode, bool); 3] = [
+pub(crate) const WAYS: [(NetnsMode, bool); 3] = [
     (NetnsMode::Shared, false),
     (NetnsMode::Exclusive, false),
     (NetnsMode::Exclusive, true),
 ];
 
 /// The node, with its RDMA subsystem in `mode`, of a kernel whose `IPoIB` links follow their RDMA device, or not.
-pub(super) fn rig((mode, links_follow): (NetnsMode, bool)) -> Rig {
+pub(crate) fn rig((mode, links_follow): (NetnsMode, bool)) -> Rig {
     rig_with(Ipam::dual_stack(), (mode, links_follow))
 }
 
-pub(super) fn rig_with(ipam: Ipam, (mode, links_follow): (NetnsMode, bool)) -> Rig {
+pub(crate) fn rig_with(ipam: Ipam, (mode, links_follow): (NetnsMode, bool)) -> Rig {
     let rig = Rig::with(ipam);
     let other = "248a:0703:00b4:0c5f";
     rig.node
@@ -112,27 +112,27 @@ fn ens(name: &str, index: u32, pci: &str) -> Link {
 }
 
 /// Keys that move `link`, with everything that can be undone.
-pub(super) fn keys(rig: &Rig, link: &str) -> Value {
+pub(crate) fn keys(rig: &Rig, link: &str) -> Value {
     json!({
         "mode": "device", "master": link, "mtu": 2000,
         "runtimeConfig": {"CNIDeviceInfoFile": rig.info_file()},
     })
 }
 
-pub(super) fn add(rig: &Rig, link: &str) -> Result<CniResult, cni::Error> {
+pub(crate) fn add(rig: &Rig, link: &str) -> Result<CniResult, cni::Error> {
     rig.add_with("c1", &keys(rig, link))
 }
 
 /// The state of the host, independent of order and indices.
 #[derive(Debug, PartialEq)]
-pub(super) struct Host {
+pub(crate) struct Host {
     links: Vec<Link>,
     carried: Vec<(String, String)>,
     sysctls: Vec<(String, Sysctls)>,
     rdma: Vec<String>,
 }
 
-pub(super) fn host(rig: &Rig) -> Host {
+pub(crate) fn host(rig: &Rig) -> Host {
     let state = rig.kernel.state();
     let name = |index: u32| {
         let link = state.host.iter().find(|link| link.index == index);

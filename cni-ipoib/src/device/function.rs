@@ -5,17 +5,16 @@
 //! Invariant: the previous GUIDs are in the attachment's journal entry before the first request. Each step of
 //! the undo can be repeated. A function that a kill left without its driver is bound first.
 
+use super::Plan;
 use super::restore::{ask, find, restore_state};
-use super::snapshot::Snapshot;
-use super::{DeviceError, Plan};
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
+use crate::intent::{Function, Snapshot};
 use crate::kernel::{Kernel, Side};
 use common::netlink::{Link, LinkLayer};
 use common::rdma::Guid;
 use nix::errno::Errno;
-use serde::{Deserialize, Serialize};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -29,80 +28,47 @@ const BIND_TIMEOUT: Duration = if cfg!(test) {
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// All ones marks "no GUID": 0 is an unset GUID, and drivers reject 0.
-pub const NONE: Guid = Guid(u64::MAX);
-
-/// Whether a port with `guid` is reachable.
-pub fn is_usable(guid: Guid) -> bool {
-    guid != Guid(0) && guid != NONE
+/// The virtual function at `path` below `link`; `None` for a physical function, or a link that is not
+/// `InfiniBand`.
+pub fn function_at(path: &Path, link: &Link) -> Option<Function> {
+    let port_guid = link.address.port_guid()?;
+    let physical = path.join("physfn").canonicalize().ok()?;
+    let number = names(&physical).iter().find_map(|name| {
+        let number = name.strip_prefix("virtfn")?.parse().ok()?;
+        let its = physical.join(name).canonicalize().ok()?;
+        (its == path).then_some(number)
+    })?;
+    Some(Function {
+        number,
+        driver: path.join("driver").canonicalize().ok()?,
+        node_guid: node_guid(path).unwrap_or(port_guid),
+        port_guid,
+        path: path.to_owned(),
+        physical,
+    })
 }
 
-/// A virtual function in sysfs (`Documentation/PCI/pci-iov-howto.rst`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Function {
-    /// Its folder, whose name is its PCI address.
-    pub path: PathBuf,
-    /// The folder of its physical function.
-    pub physical: PathBuf,
-    /// Its number among the virtual functions of its physical function, from 0.
-    pub number: u32,
-    /// The folder of its driver.
-    pub driver: PathBuf,
-    /// The GUID of its RDMA device.
-    pub node_guid: Guid,
-    /// The GUID of its port.
-    pub port_guid: Guid,
-}
-
-impl Function {
-    /// The virtual function at `path` below `link`; `None` for a physical function, or a link that is not
-    /// `InfiniBand`.
-    pub fn of(path: &Path, link: &Link) -> Option<Self> {
-        let port_guid = link.address.port_guid()?;
-        let physical = path.join("physfn").canonicalize().ok()?;
-        let number = names(&physical).iter().find_map(|name| {
-            let number = name.strip_prefix("virtfn")?.parse().ok()?;
-            let its = physical.join(name).canonicalize().ok()?;
-            (its == path).then_some(number)
+/// The link of the physical function of `function`, through which its GUIDs are set.
+///
+/// # Errors
+/// [`DeviceError::NoPhysical`], or the kernel refuses a request.
+pub fn physical_link(kernel: &mut dyn Kernel, function: &Function) -> Result<Link, Error> {
+    for name in names(&function.physical.join("net")) {
+        let link = ask(format!("look up {name} on the host"), || {
+            kernel.link(Side::Host, &name)
         })?;
-        Some(Self {
-            number,
-            driver: path.join("driver").canonicalize().ok()?,
-            node_guid: node_guid(path).unwrap_or(port_guid),
-            port_guid,
-            path: path.to_owned(),
-            physical,
-        })
-    }
-
-    /// Its PCI address.
-    pub fn pci(&self) -> String {
-        file_name(&self.path)
-    }
-
-    /// The link of its physical function, through which its GUIDs are set.
-    ///
-    /// # Errors
-    /// [`DeviceError::NoPhysical`], or the kernel refuses a request.
-    pub fn physical_link(&self, kernel: &mut dyn Kernel) -> Result<Link, Error> {
-        for name in names(&self.physical.join("net")) {
-            let link = ask(format!("look up {name} on the host"), || {
-                kernel.link(Side::Host, &name)
-            })?;
-            // sysfs lists its children too.
-            let own = |link: &Link| link.parent.is_none() && link.layer == LinkLayer::Infiniband;
-            if let Some(link) = link.filter(own) {
-                return Ok(link);
-            }
+        // sysfs lists its children too.
+        let own = |link: &Link| link.parent.is_none() && link.layer == LinkLayer::Infiniband;
+        if let Some(link) = link.filter(own) {
+            return Ok(link);
         }
-        Err(DeviceError::NoPhysical {
-            function: self.pci(),
-            number: self.number,
-            physical: file_name(&self.physical),
-        }
-        .into())
     }
+    Err(DeviceError::NoPhysical {
+        function: function.pci(),
+        number: function.number,
+        physical: file_name(&function.physical),
+    }
+    .into())
 }
 
 /// Sets the GUID of the function of `plan` and rebinds its driver. Returns the link that the driver created.
@@ -154,7 +120,7 @@ pub fn require_bound(kernel: &mut dyn Kernel, was: &Snapshot) -> Result<(), Erro
 }
 
 /// Restores the GUIDs of the function below `link`, and rebinds its driver if it uses others. A function
-/// without GUIDs gets [`NONE`]: another function may get the pod's GUID next. Returns the present link.
+/// without GUIDs gets [`Guid::NONE`]: another function may get the pod's GUID next. Returns the present link.
 ///
 /// # Errors
 /// The kernel or the driver refuses. If the physical function is gone or cannot set GUIDs, that is only
@@ -163,10 +129,10 @@ pub fn restore(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<L
     let Some(function) = &was.function else {
         return Ok(link.clone());
     };
-    let or_none = |guid| if is_usable(guid) { guid } else { NONE };
+    let or_none = |guid: Guid| if guid.is_usable() { guid } else { Guid::NONE };
     let (node, port) = (or_none(function.node_guid), or_none(function.port_guid));
     if let Err(error) = set(kernel, function, node, port) {
-        if is_usable(function.port_guid) && !is_permanent(&error) {
+        if function.port_guid.is_usable() && !is_permanent(&error) {
             return Err(error);
         }
         tracing::warn!(function = function.pci(), %error, "cannot restore the GUIDs of the virtual function; it keeps the pod's");
@@ -179,7 +145,7 @@ pub fn restore(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot) -> Result<L
 }
 
 fn set(kernel: &mut dyn Kernel, function: &Function, node: Guid, port: Guid) -> Result<(), Error> {
-    let physical = function.physical_link(kernel)?;
+    let physical = physical_link(kernel, function)?;
     let step = format!(
         "give virtual function {} of {} the GUID {port}",
         function.number, physical.name

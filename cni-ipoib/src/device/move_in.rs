@@ -5,10 +5,10 @@
 //! RDMA device. On InfiniBand the RDMA device moves first: its move destroys the link and recreates it, in
 //! the pod or on the host, depending on the kernel.
 
+use super::Plan;
 use super::restore::ask;
-use super::snapshot::Snapshot;
-use super::{DeviceError, Plan};
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
+use crate::intent::Snapshot;
 use crate::kernel::{Kernel, Side};
 use crate::rdma::transfer::{hand_over, reappeared};
 use common::netlink::{Link, LinkChange, LinkLayer};

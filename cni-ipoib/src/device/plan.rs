@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decides whether a whole link may leave the host, and its configuration in the pod. Pure.
 
-use super::DeviceError;
 use super::facts::Facts;
-use super::function::is_usable;
 use crate::config::{Config, HostAddresses, Mode, require_fitting_keys};
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
 use crate::host::Host;
 use crate::kernel::Side;
 use common::netlink::{HwAddress, Link, LinkLayer};
@@ -91,7 +89,7 @@ fn require_hardware(host: &Host, facts: &Facts) -> Result<(), Error> {
 }
 
 fn require_guid(config: &Config, host: &Host, facts: &Facts) -> Result<(), Error> {
-    let without = host.master.address.port_guid().filter(|guid| !is_usable(*guid));
+    let without = host.master.address.port_guid().filter(|guid| !guid.is_usable());
     match without {
         Some(guid) if config.guid.is_none() || facts.function.is_none() => kept(
             host,

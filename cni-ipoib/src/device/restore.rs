@@ -5,9 +5,8 @@
 //! kill at any point, and does nothing if nothing was changed yet. A link is found by its hardware, never by
 //! its name.
 
-use super::hardware::Hardware;
-use super::snapshot::Snapshot;
 use crate::error::Error;
+use crate::intent::{Hardware, Snapshot};
 use crate::kernel::{Kernel, Side, links};
 use common::netlink::{self, HwAddress, Link, LinkChange, LinkLayer};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::rdma::Sharing;
+use crate::intent::Sharing;
 
 const FUNCTION: &str = "0000:3b:00.1";
 
@@ -120,7 +120,7 @@ fn a_child_does_not_report_its_parents_function_as_its_own() {
 
 #[test]
 fn a_device_info_file_must_be_in_the_directory_of_multus() {
-    let dirs = DIRS.map(PathBuf::from);
+    let dirs = crate::config::DEVICE_INFO_DIRS.map(PathBuf::from);
     let judge = |file: &str| require_place(Some(Path::new(file)), &dirs);
     judge("/var/run/k8s.cni.cncf.io/devinfo/cni/ml-ib0-c1_0-device.json").unwrap();
     judge("/run/k8s.cni.cncf.io/devinfo/dp/x.json").unwrap();

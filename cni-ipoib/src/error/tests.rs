@@ -2,7 +2,7 @@
 #![expect(clippy::too_many_lines, reason = "tables")]
 
 use super::*;
-use crate::device::DeviceError;
+use crate::error::DeviceError;
 use crate::model::attachment;
 use nix::errno::Errno;
 

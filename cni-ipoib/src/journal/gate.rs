@@ -7,13 +7,10 @@
 
 use super::io_error;
 use crate::error::Error;
-use std::fs::{File, TryLockError};
+use common::lock::{LockError, Share, flock};
+use std::fs::File;
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-/// The pause between two attempts to take the gate.
-const POLL: Duration = Duration::from_millis(5);
+use std::time::Duration;
 
 /// A passage, or the shut gate, until it is dropped.
 #[derive(Debug)]
@@ -27,7 +24,7 @@ impl Gate {
     /// # Errors
     /// [`Error::Locked`] after `wait`, [`Error::Io`].
     pub(super) fn pass(dir: &Path, wait: Duration) -> Result<Self, Error> {
-        Self::held(dir, wait, File::try_lock_shared)
+        Self::held(dir, Share::Shared, wait)
     }
 
     /// Shuts the gate once no ADD is passing it.
@@ -35,23 +32,15 @@ impl Gate {
     /// # Errors
     /// As [`Gate::pass`]; then another GC holds the gate.
     pub(super) fn shut(dir: &Path, wait: Duration) -> Result<Self, Error> {
-        Self::held(dir, wait, File::try_lock)
+        Self::held(dir, Share::Exclusive, wait)
     }
 
-    fn held(
-        dir: &Path,
-        wait: Duration,
-        lock: impl Fn(&File) -> Result<(), TryLockError>,
-    ) -> Result<Self, Error> {
+    fn held(dir: &Path, share: Share, wait: Duration) -> Result<Self, Error> {
         let file = File::open(dir).map_err(|e| io_error("open", dir, e))?;
-        let deadline = Instant::now() + wait;
-        loop {
-            match lock(&file) {
-                Ok(()) => return Ok(Self { _dir: file }),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(POLL),
-                Err(TryLockError::WouldBlock) => return Err(Error::locked(dir, &file, wait)),
-                Err(TryLockError::Error(e)) => return Err(io_error("lock", dir, e)),
-            }
+        match flock(&file, share, wait) {
+            Ok(()) => Ok(Self { _dir: file }),
+            Err(LockError::Held { waited, holder }) => Err(Error::locked(dir, waited, holder)),
+            Err(LockError::Io(e)) => Err(io_error("lock", dir, e)),
         }
     }
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lock for calls that choose a link to move, or restore one: the state that a call has read must not
-//! change before the call has written its journal entry.
+//! The lock of the node, for calls that choose a link or an RDMA device, and for calls that restore one: the
+//! state that a call has read must not change before the call has written its journal entry.
 
 use crate::error::Error;
 use crate::folders;
-use std::fs::{File, TryLockError};
+use common::lock::{LockError, Share, flock};
+use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A call holds the lock for milliseconds, and a runtime allows two minutes for a whole sandbox.
+/// A call holds the lock for milliseconds, since it releases the lock before it calls any plugin. But
+/// hundreds may wait when a node starts. A runtime allows two minutes for a whole sandbox.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The lock of one call. It ends with the value, or with the process.
@@ -28,6 +29,20 @@ impl NodeLock {
         Self::take_within(state, TIMEOUT)
     }
 
+    /// As [`NodeLock::take`], for a call that continues without the lock: at worst two calls choose the same
+    /// link, and the load is uneven.
+    pub(crate) fn attempt(state: &Path) -> Option<Self> {
+        Self::attempt_within(state, TIMEOUT)
+    }
+
+    fn attempt_within(state: &Path, wait: Duration) -> Option<Self> {
+        let lock = Self::take_within(state, wait);
+        lock.inspect_err(|error| {
+            tracing::warn!(%error, "cannot lock the choice of a master; choosing without the lock");
+        })
+        .ok()
+    }
+
     fn take_within(state: &Path, wait: Duration) -> Result<Self, Error> {
         let failed = |source: io::Error| Error::Io {
             what: "lock",
@@ -38,14 +53,10 @@ impl NodeLock {
         // Locks the folder itself, so that no lock file is left.
         let folder = folders::attachments(state).map_err(failed)?;
         let file = File::open(&folder).map_err(failed)?;
-        let deadline = Instant::now() + wait;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Self { _file: file }),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
-                Err(TryLockError::WouldBlock) => return Err(Error::locked(&folder, &file, wait)),
-                Err(TryLockError::Error(e)) => return Err(failed(e)),
-            }
+        match flock(&file, Share::Exclusive, wait) {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(LockError::Held { waited, holder }) => Err(Error::locked(&folder, waited, holder)),
+            Err(LockError::Io(source)) => Err(failed(source)),
         }
     }
 }

@@ -2,16 +2,13 @@
 //! Requests to the kernel about links that are moved whole.
 
 use super::{Namespaces, Side};
+use crate::intent::Sysctls;
 use common::netlink::{Added, Carried, Error, IpoibMode, LinkChange, Saved};
 use common::netns::Netns;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-
-/// Settings of one link below `/proc/sys/net`, by `FAMILY/KIND/KEY`, e.g. `ipv4/conf/rp_filter`.
-pub type Sysctls = BTreeMap<String, String>;
 
 /// The folders with settings of a link.
 const SYSCTLS: [&str; 4] = ["ipv4/conf", "ipv4/neigh", "ipv6/conf", "ipv6/neigh"];

@@ -2,7 +2,7 @@
 //! Requests to the kernel about `InfiniBand` virtual functions.
 
 use super::Namespaces;
-use crate::device::function::Function;
+use crate::intent::Function;
 use common::netlink::Error;
 use common::rdma::Guid;
 use std::fs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::kernel::{ModelKernel, State, errno};
-use crate::device::Function;
+use crate::intent::Function;
 use crate::kernel::{Side, VirtualFunctions};
 use common::netlink::{Error, HwAddress, Link, RdmaDevice};
 use common::rdma::Guid;

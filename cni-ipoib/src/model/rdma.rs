@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::kernel::{ModelKernel, State, errno};
+use crate::intent::{Grant, Identity, Sharing};
 use crate::kernel::{RdmaSubsystem, Side};
-use crate::rdma::{Grant, Identity, Sharing};
 use common::netlink::{Error, NetnsMode, RdmaDevice, RdmaPort};
 use common::rdma::{Guid, PortState};
 use nix::errno::Errno;

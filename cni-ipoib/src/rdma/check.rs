@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks whether a pod still has the RDMA device that it was granted.
 
-use super::Grant;
 use super::facts::devices;
 use crate::error::Error;
+use crate::intent::Grant;
 use crate::kernel::{Kernel, Side};
 
 /// Adds the differences to `findings`.

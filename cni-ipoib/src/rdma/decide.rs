@@ -3,9 +3,9 @@
 
 use super::facts::Facts;
 use super::find::{Found, NotFound, find};
-use super::{Grant, Identity, RdmaError, Sharing};
 use crate::config::{Rdma, RdmaNetns};
-use crate::error::Error;
+use crate::error::{Error, RdmaError};
+use crate::intent::{Grant, Identity, Sharing};
 use common::netlink::NetnsMode;
 
 /// Decides which device the pod gets, and how; `None` if there is no device and none is required.

@@ -4,11 +4,11 @@
 
 use super::movable::{Holder, holders};
 use super::transfer::{await_return, bring_back, put_right};
-use super::{Grant, Identity};
 use crate::CniIpoib;
 use crate::del::DetachTarget;
 use crate::device::function::require_bound;
 use crate::error::Error;
+use crate::intent::{Grant, Identity};
 use crate::journal::{Intent, written};
 use crate::kernel::Kernel;
 use crate::netns::pod_if_there;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decides whether an RDMA device may leave the host. Pure; called before any change.
 
+use super::facts;
 use super::find::Found;
-use super::{Grant, RdmaError, facts};
-use crate::error::Error;
+use crate::error::{Error, RdmaError};
+use crate::intent::Grant;
 use crate::journal::{Written, written};
 use crate::kernel::{Kernel, Side, links};
 use crate::netns::pod_if_there;

@@ -5,8 +5,8 @@
 //! One file per attachment, `rdma/CONTAINER@IFNAME.json` below the state directory: a program that knows a
 //! container's id finds its devices by file name. Written before ADD answers, removed by DEL and GC.
 
-use super::Grant;
 use crate::error::Error;
+use crate::intent::Grant;
 use common::cni::Attachment;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

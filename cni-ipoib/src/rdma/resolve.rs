@@ -2,13 +2,14 @@
 //! Resolves a configuration and a link to a grant: reads the facts, decides, and checks whether the device
 //! may leave the host. It changes nothing except the names of devices that dead pods left.
 
+use super::Facts;
 use super::decide::{decide, unless_required};
 use super::give_back::sweep;
 use super::movable::{Holder, Surroundings, holders, require_free_name, require_movable};
-use super::{Facts, Grant, RdmaError};
 use crate::config::{Mode, Rdma, RdmaNetns};
-use crate::error::Error;
+use crate::error::{Error, RdmaError};
 use crate::host::Host;
+use crate::intent::Grant;
 use crate::kernel::{Kernel, Side};
 use common::netlink::{Link, NetnsMode};
 use common::rdma::Sysfs;

@@ -5,8 +5,8 @@
 //! pod may have renamed it. So it is found by its [`Identity`], first in the pod.
 
 use super::facts::devices;
-use super::{Grant, Identity, RdmaError, Sharing};
-use crate::error::Error;
+use crate::error::{Error, RdmaError};
+use crate::intent::{Grant, Identity, Sharing};
 use crate::kernel::{Kernel, Side, links};
 use common::netlink::Link;
 use common::rdma::{Guid, PciAddress, Sysfs};

@@ -7,8 +7,7 @@
 
 use super::view::{OfHost, View};
 use super::{Aside, Candidate, Preference, Preferences, RdmaPort};
-use crate::error::Error;
-use crate::host::refused;
+use crate::error::{Error, refused};
 use crate::kernel::Kernel;
 use crate::mark;
 use crate::rdma::facts;

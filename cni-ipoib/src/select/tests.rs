@@ -60,13 +60,13 @@ fn down(candidate: Candidate) -> Candidate {
 fn chosen(master: Value, candidates: &[Candidate]) -> String {
     let choice = choose(&preferences(master.clone()), candidates);
     choice
-        .unwrap_or_else(|passed| panic!("{master}: {}", list(&passed)))
+        .unwrap_or_else(|passed| panic!("{master}: {}", list_passed_over(&passed)))
         .name
 }
 
 /// The error if no link was chosen.
 fn refused(master: Value, candidates: &[Candidate]) -> String {
-    list(&choose(&preferences(master.clone()), candidates).expect_err(&master.to_string()))
+    list_passed_over(&choose(&preferences(master.clone()), candidates).expect_err(&master.to_string()))
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn the_other_keys_of_the_configuration_are_requirements_too() {
     );
     let passed = of(json!({"master": {}, "pkey": "0x8003"})).unwrap_err();
     assert_eq!(
-        list(&passed),
+        list_passed_over(&passed),
         "ib0 (InfiniBand, mlx5_0/1) is not in partition 0x8003 (pkey); ib5 (Ethernet, mlx5_5/1) is Ethernet, not InfiniBand (mode)"
     );
 }

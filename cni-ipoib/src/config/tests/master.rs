@@ -2,7 +2,7 @@
 //! `master` as a description or a list.
 
 use super::*;
-use crate::select::{Needs, Preference, Selector};
+use crate::config::{Needs, Preference, Selector};
 use common::netlink::LinkLayer;
 
 fn preferred(keys: Value) -> Preferences {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::{Function, NONE};
+use super::function_at;
 use crate::device::fixture::{Host, WAYS, host, rig};
+use crate::intent::Function;
 use crate::kernel::Side;
 use crate::model::{Fault, Rig, Virtual, ipoib};
 use common::cni::{self, CniResult, Code};
@@ -199,15 +200,15 @@ fn a_del_killed_at_any_step_is_finished_by_another_one() {
 
 #[test]
 fn a_function_without_a_guid_does_not_keep_the_pods() {
-    for none in [0, NONE.0] {
+    for none in [0, Guid::NONE.0] {
         let rig = rig_with(WAYS[0], none);
         add(&rig).unwrap();
         assert_eq!(guid_of(&rig.kernel.state().pod[0]), ASKED);
         rig.del("c1").unwrap();
         let state = rig.kernel.state();
-        assert_eq!(state.functions[0].guid, NONE);
+        assert_eq!(state.functions[0].guid, Guid::NONE);
         let link = state.host.iter().find(|link| link.name == "ib2").unwrap();
-        assert_eq!(guid_of(link), NONE.0);
+        assert_eq!(guid_of(link), Guid::NONE.0);
         let refused = rig
             .add_with("c1", &json!({"mode": "device", "master": "ib2"}))
             .unwrap_err();
@@ -303,9 +304,9 @@ fn sysfs_shows_the_function_its_number_and_its_guids() {
         node_guid: Guid(OWN),
         port_guid: Guid(OWN),
     };
-    assert_eq!(Function::of(&folder(PCI), &link), Some(expected));
+    assert_eq!(function_at(&folder(PCI), &link), Some(expected));
     assert_eq!(
-        Function::of(&folder("0000:3b:00.0"), &link),
+        function_at(&folder("0000:3b:00.0"), &link),
         None,
         "a physical function"
     );

@@ -4,8 +4,8 @@
 use super::moved;
 use crate::config::{Config, HostAddresses};
 use crate::device::Facts;
-use crate::device::function::Function;
 use crate::host::{Drivers, Host, Port};
+use crate::intent::Function;
 use crate::kernel::Side;
 use crate::model::{call, ethernet, ipoib};
 use common::cni;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::restore_state;
 use crate::device::fixture::{WAYS, host, rig};
-use crate::device::{Hardware, Snapshot};
+use crate::device::snapshot;
+use crate::intent::Hardware;
 use crate::kernel::{Kernel, Side};
 
 #[test]
@@ -10,7 +11,7 @@ fn a_link_in_its_former_state_is_not_touched() {
     let before = host(&rig);
     let mut kernel = rig.kernel.clone();
     let link = kernel.link(Side::Host, "ens1").unwrap().unwrap();
-    let was = Snapshot::take(&mut kernel, &link, None, Vec::new()).unwrap();
+    let was = snapshot::take(&mut kernel, &link, None, Vec::new()).unwrap();
     kernel.fail(crate::model::Fault::None);
     restore_state(&mut kernel, &link, &was, &[]).unwrap();
     assert_eq!(host(&rig), before);
@@ -28,7 +29,7 @@ fn two_returned_links_with_swapped_names_are_renamed() {
         let carried = rig.kernel.get().state.left.carried.clone();
         let carried = carried.into_iter().filter(|(of, _)| *of == link.index);
         was.push(
-            Snapshot::take(
+            snapshot::take(
                 &mut kernel,
                 &link,
                 None,

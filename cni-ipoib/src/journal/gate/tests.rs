@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::model::alone;
+use std::thread::sleep;
+use std::time::Instant;
 
 const SHORT: Duration = Duration::from_millis(40);
 

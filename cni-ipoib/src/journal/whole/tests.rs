@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::device::Snapshot;
+use crate::device::snapshot;
+use crate::intent::Snapshot;
 use crate::journal::Intent;
 use crate::journal::tests::{intent, reads_of};
 use crate::model::{ModelKernel, attachment, ethernet};
@@ -9,7 +10,7 @@ use serde_json::json;
 /// A snapshot with only the parts that this module uses.
 fn device() -> Snapshot {
     let mut kernel = ModelKernel::new(Vec::new());
-    Snapshot::take(&mut kernel, &ethernet(6, "ens1"), None, Vec::new()).unwrap()
+    snapshot::take(&mut kernel, &ethernet(6, "ens1"), None, Vec::new()).unwrap()
 }
 
 fn attach(state: &Path, network: &str, container: &str, whole: bool) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::{bind, unbind};
-use crate::device::function::Function;
+use crate::intent::Function;
 use common::rdma::Guid;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+use crate::intent::{Grant, Sharing};
 use crate::journal::Intent;
 use crate::kernel::Side;
 use crate::model::Rig;
 use crate::rdma::transfer::hand_over;
-use crate::rdma::{Grant, Sharing};
 use common::netlink::NetnsMode;
 
 fn grant() -> Grant {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use crate::intent::{Identity, Sharing};
 use crate::journal::{Intent, Journal};
 use crate::model::{ModelKernel, Node, Pod, attachment, bond, ethernet, of_kind};
-use crate::rdma::{Facts, Identity, Sharing, find};
+use crate::rdma::{Facts, find};
 use common::netlink::NetnsMode;
 
 /// `mlx5_1` with `eth1` and `mlx5_2` with `eth2`, in exclusive mode; `mlx5_0` with `ib0`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::super::Sharing;
 use super::*;
+use crate::intent::Sharing;
 use crate::model::attachment;
 
 fn grant(netns: Sharing) -> Grant {

@@ -100,7 +100,7 @@ fn a_bond_with_the_nodes_address_is_withheld_without_a_default_route() {
     kernel.set().state.host_routes.clear();
     let preferences = preferences(json!({"linkLayer": "Ethernet"}));
     let found = candidates(&mut kernel, &node.sysfs(), &preferences, &Loads::new()).unwrap();
-    let text = list(&choose(&preferences, &found).unwrap_err());
+    let text = list_passed_over(&choose(&preferences, &found).unwrap_err());
     assert!(
         text.contains(
             "bond0 (Ethernet, mlx5_bond_0/1) is a bond that carries the node's address 10.20.0.21; "

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet addresses`: lists the holder of each address, its node, and since when.
+//! `rdmanet addresses`: lists the pod of each address, its node, and since when.
 
-use crate::answer::{Answer, Failure, Outcome};
+use crate::allocations::{Allocation, Evidence, allocations, describe_unallocated};
 use crate::args;
 use crate::cluster::snapshot::Snapshot;
-use crate::holders::{Holder, Witness, holders, standing};
 use crate::leases;
+use crate::output::{CommandError, Outcome, Output};
 use crate::table::Table;
 use kube::Client;
 use kube::api::ListParams;
@@ -26,51 +26,51 @@ enum Wanted {
 ///
 /// # Errors
 /// As [`crate::cluster::explain`], or the leases cannot be listed.
-pub async fn run(client: &Client, options: &args::Addresses) -> Result<Answer, Failure> {
-    let wanted = match &options.what {
+pub async fn run(client: &Client, options: &args::Addresses) -> Result<Output, CommandError> {
+    let wanted = match &options.subject {
         None => Wanted::Everything,
-        Some(what) => what
+        Some(subject) => subject
             .parse()
-            .map_or_else(|_| Wanted::Pod(what.clone()), Wanted::Address),
+            .map_or_else(|_| Wanted::Pod(subject.clone()), Wanted::Address),
     };
     let mut snapshot = Snapshot::of_pools(client).await?;
     snapshot
-        .read_pods(client, &pods_to_ask(&snapshot, &wanted, options))
+        .read_pods(client, &pods_to_list(&snapshot, &wanted, options))
         .await?;
-    let (held, damaged) = leases::all(&options.data_dir)?;
+    let (held, damaged) = leases::all(&options.leases.data_dir)?;
     let here = this_node(&snapshot, &held, options.node.as_deref());
-    let mut all = holders(&snapshot, &held, here.as_deref());
-    all.retain(|holder| {
+    let mut all = allocations(&snapshot, &held, here.as_deref());
+    all.retain(|allocation| {
         let pool = options
             .pool
             .as_ref()
-            .is_none_or(|pool| holder.pool.as_ref() == Some(pool));
+            .is_none_or(|pool| allocation.pool.as_ref() == Some(pool));
         let node = options
             .node
             .as_ref()
-            .is_none_or(|node| holder.node.as_ref() == Some(node));
-        pool && node && wanted.means(holder)
+            .is_none_or(|node| allocation.node.as_ref() == Some(node));
+        pool && node && wanted.matches(allocation)
     });
     let mut text = table(&all).render();
     if all.is_empty() {
         text = match &wanted {
-            Wanted::Everything => "no address is held\n".to_owned(),
-            Wanted::Address(ip) => format!("{}\n", standing(&snapshot, *ip)),
+            Wanted::Everything => "no address is allocated\n".to_owned(),
+            Wanted::Address(ip) => format!("{}\n", describe_unallocated(&snapshot, *ip)),
             Wanted::Pod(name) => format!(
-                "no pod {name} has an address of a pool; kubectl describe pod shows what Multus had to say\n"
+                "no pod {name} has an address of a pool; kubectl describe pod shows the Events of Multus\n"
             ),
         };
     }
     for sentence in &damaged {
-        let _ = writeln!(text, "unread: {sentence}");
+        let _ = writeln!(text, "cannot read: {sentence}");
     }
     let free = match (&wanted, all.is_empty()) {
-        (Wanted::Address(ip), true) => Some(standing(&snapshot, *ip)),
+        (Wanted::Address(ip), true) => Some(describe_unallocated(&snapshot, *ip)),
         _ => None,
     };
-    Ok(Answer {
+    Ok(Output {
         text,
-        json: json!({ "version": 1, "addresses": all, "standing": free, "unread": damaged }),
+        json: json!({ "version": 1, "addresses": all, "unallocated": free, "unread": damaged }),
         outcome: if damaged.is_empty() {
             Outcome::Fine
         } else {
@@ -80,11 +80,11 @@ pub async fn run(client: &Client, options: &args::Addresses) -> Result<Answer, F
 }
 
 impl Wanted {
-    fn means(&self, holder: &Holder) -> bool {
+    fn matches(&self, allocation: &Allocation) -> bool {
         match self {
             Self::Everything => true,
-            Self::Address(ip) => holder.address == *ip,
-            Self::Pod(name) => holder.pod.as_ref().is_some_and(|pod| {
+            Self::Address(ip) => allocation.address == *ip,
+            Self::Pod(name) => allocation.pod.as_ref().is_some_and(|pod| {
                 pod == name || pod.split_once('/').is_some_and(|(_, plain)| plain == name)
             }),
         }
@@ -93,7 +93,7 @@ impl Wanted {
 
 /// Selects the pods to list. For an address in a node's block, the pods of that node are enough. A cluster may have a
 /// hundred thousand pods.
-fn pods_to_ask(snapshot: &Snapshot, wanted: &Wanted, options: &args::Addresses) -> ListParams {
+fn pods_to_list(snapshot: &Snapshot, wanted: &Wanted, options: &args::Addresses) -> ListParams {
     let all = ListParams::default();
     if let Some(node) = &options.node {
         return all.fields(&format!("spec.nodeName={node}"));
@@ -119,17 +119,17 @@ fn pods_to_ask(snapshot: &Snapshot, wanted: &Wanted, options: &args::Addresses) 
 
 /// The name of the Node object for this host: the host name, if there is a Node of that name. Without leases the name is
 /// not needed.
-fn this_node(snapshot: &Snapshot, held: &[leases::Held], told: Option<&str>) -> Option<String> {
+fn this_node(snapshot: &Snapshot, held: &[leases::NodeLease], node: Option<&str>) -> Option<String> {
     if held.is_empty() {
         return None;
     }
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
     let known = snapshot.nodes.contains_key(host).then(|| host.to_owned());
-    known.or_else(|| told.map(str::to_owned))
+    known.or_else(|| node.map(str::to_owned))
 }
 
-fn table(all: &[Holder]) -> Table {
+fn table(all: &[Allocation]) -> Table {
     let mut table = Table::new(&[
         "ADDRESS",
         "POOL",
@@ -138,11 +138,11 @@ fn table(all: &[Holder]) -> Table {
         "INTERFACE",
         "NETWORK",
         "SINCE",
-        "TOLD BY",
+        "REPORTED BY",
     ]);
     for one in all {
         let since = one.since.clone().unwrap_or_default();
-        let told: Vec<&str> = one.told_by.iter().map(|witness| witness.as_str()).collect();
+        let reported_by: Vec<&str> = one.reported_by.iter().map(|witness| witness.as_str()).collect();
         let container = one.container_id.as_ref().map(|id| format!("container {id}"));
         table.row([
             one.address.to_string(),
@@ -151,13 +151,13 @@ fn table(all: &[Holder]) -> Table {
             one.pod.clone().or(container).unwrap_or_default(),
             one.interface.clone().unwrap_or_default(),
             one.network.clone().unwrap_or_default(),
-            match one.told_by.as_slice() {
+            match one.reported_by.as_slice() {
                 // This is the start of the pod, not the time of the allocation.
-                [Witness::NetworkStatus] if !since.is_empty() => format!("{since} (pod)"),
+                [Evidence::NetworkStatus] if !since.is_empty() => format!("{since} (pod)"),
                 _ if one.kept => format!("kept, {since}"),
                 _ => since,
             },
-            told.join(", "),
+            reported_by.join(", "),
         ]);
     }
     table

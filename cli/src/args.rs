@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line.
 
+#[cfg(feature = "cluster")]
+use crate::cluster::Access;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// What this node and this cluster have of RDMA and of addresses.
+/// Shows the RDMA devices of this node and the addresses of a cluster.
 ///
-/// Exit status: 0 all is well; 1 something is wrong or left to do, and the output says what; 2 the command could not do
-/// its work, and stderr says why.
+/// Exit status: 0 the command succeeded and found no problem; 1 the output names a problem, or work that is left to do; 2
+/// the command failed, and stderr has the reason.
 #[derive(Parser, Clone, Debug)]
 #[command(
     name = "rdmanet",
@@ -18,42 +20,42 @@ use std::path::PathBuf;
     arg_required_else_help = true
 )]
 pub struct Args {
-    /// How the answer is printed
-    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
-    pub output: Output,
-    /// What to do
+    /// The output format
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    pub output: Format,
+    /// The command
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// How the answer is printed.
+/// The output format.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// For people
+pub enum Format {
+    /// A table
     Table,
-    /// For programs: one JSON document
+    /// One JSON document
     Json,
 }
 
-/// What to do.
+/// The command.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// What this node has: HCAs, ports, links, bonds, partitions, who uses them, what to take as master, what is wrong
+    /// Shows this node: HCAs, ports, links, bonds, partitions, their users, which link to use as master, and problems
     Node(Node),
-    /// Tries the installed plugins on a spare port: attaches pods of its own, pings, kills, detaches, and compares the node before
-    /// and after; attach its report to a bug
+    /// Tests the installed plugins on a spare port: attaches its own pods, pings, kills ADDs, detaches, and compares the node
+    /// before and after. Attach its report to a bug
     Selftest(Selftest),
-    /// The commands that ask a cluster
+    /// The commands that need a cluster
     #[cfg(feature = "cluster")]
     #[command(flatten)]
-    Ask(Ask),
-    /// What an error of a plugin means and what to do: kubectl describe pod NAME | rdmanet explain
+    Cluster(ClusterCommand),
+    /// Explains an error of a plugin and its remedy: kubectl describe pod NAME | rdmanet explain
     Explain {
-        /// A code, or the text that has the error, such as an Event; without it, or with -, stdin
+        /// A code, or a text that contains the error, such as an Event; without it, or with -, stdin
         #[arg(value_name = "TEXT")]
         text: Vec<String>,
     },
-    /// Prints the script that completes commands in a shell: source <(rdmanet completion bash)
+    /// Prints the completion script for a shell: source <(rdmanet completion bash)
     Completion {
         /// The shell
         #[arg(value_enum)]
@@ -61,68 +63,70 @@ pub enum Command {
     },
 }
 
-/// What to ask a cluster.
+/// A command that needs a cluster.
 #[cfg(feature = "cluster")]
 #[derive(Subcommand, Clone, Debug)]
-pub enum Ask {
-    /// Pools: ranges, how many addresses they have, what is wrong with them
+pub enum ClusterCommand {
+    /// Shows pools: ranges, addresses, problems
     Pools {
-        /// Everything about this one
+        /// Show all details of this pool
         pool: Option<String>,
-        /// Which cluster
+        /// The cluster
         #[command(flatten)]
         access: Access,
     },
-    /// Blocks of addresses, and the node that each belongs to
+    /// Shows blocks of addresses and their nodes
     Blocks {
-        /// Those of a pool
+        /// Only blocks of this pool
         #[arg(long)]
         pool: Option<String>,
-        /// Those of a node
+        /// Only blocks of this node
         #[arg(long)]
         node: Option<String>,
-        /// Which cluster
+        /// The cluster
         #[command(flatten)]
         access: Access,
     },
-    /// Who has which address, on which node, since when: all, one address, or those of a pod
+    /// Shows allocated addresses with pod, node and time: all of them, one address, or those of a pod
     Addresses(Addresses),
-    /// A pool as a picture: who owns which part, what is excluded, what is free
+    /// Draws a pool: the part of each node, excluded and free addresses
     Map {
         /// The pool
         pool: String,
-        /// Draw it into this file instead
+        /// Write an SVG drawing to this file instead
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
-        /// Which cluster
+        /// The cluster
         #[command(flatten)]
         access: Access,
     },
-    /// Ends the hold of an address whose pod is gone, after a question; refuses while anybody may use it
+    /// Releases an address whose pod is gone, after a confirmation; refuses if the address may be in use
     Release(Release),
-    /// Moves the pools of another IPAM plugin in, without restarting a pod; to be run again until nothing is left
+    /// Imports the pools of another IPAM plugin while their pods keep running; repeat it until nothing is left
     Import(Import),
-    /// Whether what the cluster says of its addresses fits together: duplicates, leaks, orphans, overlaps
+    /// Checks the addresses of the cluster for contradictions: duplicates, leaks, orphans, overlaps
     Check {
-        /// Seconds between the two looks; what is reported was seen both times
+        /// Seconds between the two reads of the cluster; only problems that both reads show are reported
         #[arg(long, value_name = "SECONDS", default_value_t = 3)]
         pause: u64,
-        /// Which cluster
+        /// The cluster
         #[command(flatten)]
         access: Access,
     },
 }
 
-/// Options of `rdmanet node`.
+/// The folder of `rdma-ipam` on this node.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Node {
-    /// Look at a recorded node instead: a folder with sysfs, address.json and route.json (docs/cli.md says how to record one)
-    #[arg(long, value_name = "DIR", conflicts_with = "sysfs")]
-    pub from: Option<PathBuf>,
-    /// Where sysfs is mounted
-    #[arg(long, value_name = "DIR", default_value = "/sys")]
-    pub sysfs: PathBuf,
-    /// Where cni-ipoib writes down attachments
+pub struct DataDir {
+    /// Where rdma-ipam stores the leases of this node
+    #[arg(long, env = "RDMANET_DATA_DIR", value_name = "DIR", default_value = ipam::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+}
+
+/// The folders of both plugins on this node.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Folders {
+    /// Where cni-ipoib stores its journal
     #[arg(
         long,
         env = "RDMANET_STATE",
@@ -130,9 +134,23 @@ pub struct Node {
         default_value = "/run/rdmanet"
     )]
     pub state: PathBuf,
-    /// Where rdma-ipam keeps its leases
-    #[arg(long, env = "RDMANET_DATA_DIR", value_name = "DIR", default_value = ipam::config::DATA_DIR)]
-    pub data_dir: PathBuf,
+    /// The leases
+    #[command(flatten)]
+    pub leases: DataDir,
+}
+
+/// Options of `rdmanet node`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Node {
+    /// Show a recorded node: a folder with sysfs, address.json and route.json (docs/cli.md has the recording commands)
+    #[arg(long, value_name = "DIR", conflicts_with = "sysfs")]
+    pub from: Option<PathBuf>,
+    /// Where sysfs is mounted
+    #[arg(long, value_name = "DIR", default_value = "/sys")]
+    pub sysfs: PathBuf,
+    /// The folders of the plugins
+    #[command(flatten)]
+    pub folders: Folders,
     /// List the GIDs of InfiniBand ports too
     #[arg(long)]
     pub gids: bool,
@@ -144,26 +162,18 @@ pub struct Selftest {
     /// The link of the spare port, e.g. ib2; without it the first InfiniBand port that the node and its pods do not use
     #[arg(long, value_name = "LINK")]
     pub master: Option<String>,
-    /// Also ping this address and measure to it; a listener on another node prints it
+    /// Also ping this address and measure the bandwidth to it; a listener on another node prints it
     #[arg(long, value_name = "ADDRESS")]
     pub peer: Option<IpAddr>,
-    /// Attach one pod that answers a self-test of another node, until Enter is pressed
+    /// Attach one pod that answers the self-test of another node, until Enter is pressed
     #[arg(long, conflicts_with = "peer")]
     pub listen: bool,
     /// Where the plugins are installed
     #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
     pub plugins: PathBuf,
-    /// Where cni-ipoib keeps its journal
-    #[arg(
-        long,
-        env = "RDMANET_STATE",
-        value_name = "DIR",
-        default_value = "/run/rdmanet"
-    )]
-    pub state: PathBuf,
-    /// Where rdma-ipam keeps the node's leases; the self-test keeps its own elsewhere
-    #[arg(long, env = "RDMANET_DATA_DIR", value_name = "DIR", default_value = ipam::config::DATA_DIR)]
-    pub data_dir: PathBuf,
+    /// The folders of the plugins; the self-test has its own for its leases
+    #[command(flatten)]
+    pub folders: Folders,
 }
 
 impl Selftest {
@@ -172,23 +182,10 @@ impl Selftest {
         Node {
             from: None,
             sysfs: PathBuf::from("/sys"),
-            state: self.state.clone(),
-            data_dir: self.data_dir.clone(),
+            folders: self.folders.clone(),
             gids: false,
         }
     }
-}
-
-/// Which cluster, and as whom.
-#[cfg(feature = "cluster")]
-#[derive(clap::Args, Clone, Debug, Default)]
-pub struct Access {
-    /// The file with the credentials; without it the variable KUBECONFIG, ~/.kube/config or, in a pod, the pod's own
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// The context of that file
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
 }
 
 /// Options of `rdmanet addresses`.
@@ -196,17 +193,18 @@ pub struct Access {
 #[derive(clap::Args, Clone, Debug)]
 pub struct Addresses {
     /// An address, or a pod: NAME or NAMESPACE/NAME
-    pub what: Option<String>,
-    /// Those of a pool
+    #[arg(value_name = "ADDRESS|POD")]
+    pub subject: Option<String>,
+    /// Only addresses of this pool
     #[arg(long)]
     pub pool: Option<String>,
-    /// Those of a node
+    /// Only addresses of this node
     #[arg(long)]
     pub node: Option<String>,
-    /// Where rdma-ipam keeps its leases, which are read too if this is a node
-    #[arg(long, env = "RDMANET_DATA_DIR", value_name = "DIR", default_value = ipam::config::DATA_DIR)]
-    pub data_dir: PathBuf,
-    /// Which cluster
+    /// The leases of this node, which are read too
+    #[command(flatten)]
+    pub leases: DataDir,
+    /// The cluster
     #[command(flatten)]
     pub access: Access,
 }
@@ -217,20 +215,20 @@ pub struct Addresses {
 pub struct Release {
     /// The address
     #[arg(required_unless_present = "node")]
-    pub address: Option<std::net::IpAddr>,
-    /// All that a node has left whose Node object is gone and whose machine is off
+    pub address: Option<IpAddr>,
+    /// Release all blocks and addresses of this node, whose Node object is gone and whose machine is off
     #[arg(long, value_name = "NAME", conflicts_with_all = ["address", "pool"])]
     pub node: Option<String>,
-    /// The pool, where several address spaces have the address
+    /// The pool, if several address spaces have the address
     #[arg(long)]
     pub pool: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Where rdma-ipam keeps its leases, if this is a node
-    #[arg(long, env = "RDMANET_DATA_DIR", value_name = "DIR", default_value = ipam::config::DATA_DIR)]
-    pub data_dir: PathBuf,
-    /// Which cluster
+    /// The leases of this node, which are released too
+    #[command(flatten)]
+    pub leases: DataDir,
+    /// The cluster
     #[command(flatten)]
     pub access: Access,
 }
@@ -239,27 +237,27 @@ pub struct Release {
 #[cfg(feature = "cluster")]
 #[derive(clap::Args, Clone, Debug)]
 pub struct Import {
-    /// Where the pools are now
+    /// The IPAM plugin that has the pools now
     #[arg(value_enum)]
     pub source: Source,
-    /// Say what would be done, and do nothing
+    /// Show the next step and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Switch the networks to their pools as well, instead of leaving that to you
+    /// Also switch the networks to their pools
     #[arg(long)]
     pub switch: bool,
-    /// How long after a network was switched an ADD of the old plugin may still be under way
+    /// How long an ADD of the old plugin may still run after its network was switched
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub grace: u64,
-    /// Further witnesses, copied from nodes: stores of nv-ipam, or data folders of host-local; repeatable
+    /// Files copied from nodes: stores of nv-ipam, or data folders of host-local; repeatable
     #[arg(long = "from", value_name = "PATH")]
     pub files: Vec<PathBuf>,
-    /// Which cluster
+    /// The cluster
     #[command(flatten)]
     pub access: Access,
 }
 
-/// What pools can move in from.
+/// An IPAM plugin whose pools can be imported.
 #[cfg(feature = "cluster")]
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -274,11 +272,11 @@ pub enum Source {
 #[cfg(feature = "cluster")]
 impl Source {
     /// The `type` in its configurations.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::Whereabouts => crate::import::whereabouts::TYPE,
-            Self::NvIpam => crate::import::nv_ipam::TYPE,
-            Self::HostLocal => crate::import::host_local::TYPE,
+            Self::Whereabouts => "whereabouts",
+            Self::NvIpam => "nv-ipam",
+            Self::HostLocal => "host-local",
         }
     }
 }

@@ -6,11 +6,10 @@
 //!
 //! Invariant: this command changes nothing.
 
-use crate::answer::{Answer, Failure, Outcome};
+use crate::allocations::{Allocation, Evidence, allocations};
 use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::{Block, Pool, Snapshot};
-use crate::holders::{Holder, Witness, holders};
-use crate::table::wrapped;
+use crate::output::{CommandError, Outcome, Output, Severity};
 use api::convert::in_use;
 use api::links::reason;
 use api::{AddressState, BlockState, condition};
@@ -19,27 +18,14 @@ use kube::Client;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::Duration;
-
-/// The severity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// Two pods may have the same address.
-    Fail,
-    /// Something was left behind, or a pool does not work as it should.
-    Warn,
-    /// It resolves by itself.
-    Info,
-}
 
 /// A contradiction or a fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
     /// The severity.
-    pub level: Level,
+    pub level: Severity,
     /// The kind: `duplicate`, `overlap`, `foreign-block`, `unclaimed`, `outside`, `leak`, `orphan`, `homeless`,
     /// `deserted`, `pool`, `links`.
     pub kind: &'static str,
@@ -53,7 +39,7 @@ pub struct Problem {
 
 impl Problem {
     /// The key that identifies the same problem in both reads.
-    fn about(&self) -> (&str, &str) {
+    fn key(&self) -> (&str, &str) {
         (self.kind, &self.subject)
     }
 }
@@ -62,22 +48,23 @@ impl Problem {
 ///
 /// # Errors
 /// As [`crate::cluster::explain`].
-pub async fn run(client: &Client, pause: Duration) -> Result<Answer, Failure> {
+pub async fn run(client: &Client, pause: Duration) -> Result<Output, CommandError> {
     let first = Snapshot::read(client).await?;
     let mut found = problems(&first);
     if !found.is_empty() {
         tokio::time::sleep(pause).await;
         let second = problems(&Snapshot::read(client).await?);
-        let again: HashSet<(&str, &str)> = second.iter().map(Problem::about).collect();
-        found.retain(|one| again.contains(&one.about()));
+        let again: HashSet<(&str, &str)> = second.iter().map(Problem::key).collect();
+        found.retain(|one| again.contains(&one.key()));
     }
     Ok(answer(&first, &found))
 }
 
-fn answer(snapshot: &Snapshot, found: &[Problem]) -> Answer {
-    let with_networks = |pod: &&PodFacts| pod.lives && (pod.asks.is_some() || !pod.interfaces.is_empty());
-    let pods = snapshot.pods.iter().filter(with_networks).count();
-    let looked = format!(
+fn answer(snapshot: &Snapshot, found: &[Problem]) -> Output {
+    let uses_networks =
+        |pod: &&PodFacts| pod.is_running && (pod.networks.is_some() || !pod.interfaces.is_empty());
+    let pods = snapshot.pods.iter().filter(uses_networks).count();
+    let counts = format!(
         "{} pools, {} blocks, {} address objects, {} nodes, {pods} pods with networks",
         snapshot.pools.len(),
         snapshot.blocks().len(),
@@ -86,41 +73,24 @@ fn answer(snapshot: &Snapshot, found: &[Problem]) -> Answer {
     );
     let wrong = found
         .iter()
-        .filter(|problem| problem.level != Level::Info)
+        .filter(|problem| problem.level != Severity::Info)
         .count();
     let mut text = match wrong {
-        0 => format!("all is well: {looked}\n"),
+        0 => format!("no problem found: {counts}\n"),
         n => format!(
-            "{n} {}: {looked}\n",
-            if n == 1 {
-                "thing is wrong"
-            } else {
-                "things are wrong"
-            }
+            "{n} {} found: {counts}\n",
+            if n == 1 { "problem" } else { "problems" }
         ),
     };
     for problem in found {
-        let level = match problem.level {
-            Level::Fail => "FAIL",
-            Level::Warn => "WARN",
-            Level::Info => "INFO",
-        };
-        let body = wrapped(
-            &format!("{} {}: {}", problem.kind, problem.subject, problem.text),
-            6,
-            110,
-        );
-        let _ = writeln!(
-            text,
-            "{level}  {body}\n      -> {}",
-            wrapped(&problem.remedy, 9, 110)
-        );
+        let subject = format!("{} {}: {}", problem.kind, problem.subject, problem.text);
+        text.push_str(&problem.level.describe(&subject, &problem.remedy));
     }
-    Answer {
+    Output {
         text,
         json: json!({
             "version": 1,
-            "looked": {
+            "read": {
                 "pools": snapshot.pools.len(), "blocks": snapshot.blocks().len(), "addresses": snapshot.addresses.len(),
                 "nodes": snapshot.nodes.len(), "pods": pods,
             },
@@ -132,9 +102,12 @@ fn answer(snapshot: &Snapshot, found: &[Problem]) -> Answer {
 
 /// All problems, the worst first.
 pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
-    let all = holders(snapshot, &[], None);
+    let all = allocations(snapshot, &[], None);
     let mut found = duplicates(snapshot, &all);
-    found.extend(all.iter().filter_map(|holder| misplaced(snapshot, holder)));
+    found.extend(
+        all.iter()
+            .filter_map(|allocation| misplaced(snapshot, allocation)),
+    );
     found.extend(overlaps(snapshot));
     found.extend(
         snapshot
@@ -143,7 +116,7 @@ pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
             .filter_map(|block| ownerless(snapshot, block)),
     );
     found.extend(leaks(snapshot));
-    found.extend(deserted(snapshot));
+    found.extend(without_agent(snapshot));
     found.extend(pools(snapshot));
     found.extend(links(snapshot));
     found.sort();
@@ -151,7 +124,7 @@ pub fn problems(snapshot: &Snapshot) -> Vec<Problem> {
 }
 
 fn problem(
-    level: Level,
+    level: Severity,
     kind: &'static str,
     subject: impl Into<String>,
     text: String,
@@ -166,116 +139,125 @@ fn problem(
     }
 }
 
-fn describe(holder: &Holder) -> String {
-    let who = holder
+fn describe(allocation: &Allocation) -> String {
+    let pod = allocation
         .pod
         .as_ref()
-        .map_or_else(|| "somebody".to_owned(), |pod| format!("pod {pod}"));
-    let told: Vec<&str> = holder.told_by.iter().map(|witness| witness.as_str()).collect();
+        .map_or_else(|| "an unknown pod".to_owned(), |pod| format!("pod {pod}"));
+    let reported_by: Vec<&str> = allocation
+        .reported_by
+        .iter()
+        .map(|witness| witness.as_str())
+        .collect();
     format!(
-        "{who} ({}) on node {}, told by {}",
-        holder.interface.as_deref().unwrap_or("an interface"),
-        holder.node.as_deref().unwrap_or("none"),
-        told.join(" and ")
+        "{pod} ({}) on node {}, reported by {}",
+        allocation.interface.as_deref().unwrap_or("an interface"),
+        allocation.node.as_deref().unwrap_or("none"),
+        reported_by.join(" and ")
     )
 }
 
-/// Addresses with two holders in one address space.
-fn duplicates(snapshot: &Snapshot, all: &[Holder]) -> Vec<Problem> {
-    let mut by: BTreeMap<(String, IpAddr), Vec<&Holder>> = BTreeMap::new();
-    for holder in all {
-        let pool = holder.pool.as_deref().and_then(|name| snapshot.pool(name));
+/// Addresses with two allocations in one address space.
+fn duplicates(snapshot: &Snapshot, all: &[Allocation]) -> Vec<Problem> {
+    let mut by: BTreeMap<(String, IpAddr), Vec<&Allocation>> = BTreeMap::new();
+    for allocation in all {
+        let pool = allocation.pool.as_deref().and_then(|name| snapshot.pool(name));
         let space = pool.map(|pool| pool.space().to_owned()).unwrap_or_default();
-        by.entry((space, holder.address)).or_default().push(holder);
+        by.entry((space, allocation.address))
+            .or_default()
+            .push(allocation);
     }
-    let twice = by.into_iter().filter(|(_, holders)| holders.len() > 1);
-    let tell = |((space, ip), holders): ((String, IpAddr), Vec<&Holder>)| {
-        let who: Vec<String> = holders.iter().map(|holder| describe(holder)).collect();
+    let twice = by.into_iter().filter(|(_, allocations)| allocations.len() > 1);
+    let report = |((space, ip), allocations): ((String, IpAddr), Vec<&Allocation>)| {
+        let descriptions: Vec<String> = allocations
+            .iter()
+            .map(|allocation| describe(allocation))
+            .collect();
         problem(
-            Level::Fail,
+            Severity::Fail,
             "duplicate",
             ip.to_string(),
             format!(
-                "has {} holders in address space {space}: {}",
-                who.len(),
-                who.join("; ")
+                "is allocated {} times in address space {space}: {}",
+                descriptions.len(),
+                descriptions.join("; ")
             ),
-            "delete the younger pod; then look at where each has the address from (rdmanet blocks; on each node rdmanet addresses)",
+            "delete the younger pod; then find out where each address was allocated (rdmanet blocks; on each node rdmanet addresses)",
         )
     };
-    twice.map(tell).collect()
+    twice.map(report).collect()
 }
 
 /// An address of a pod that its node has no right to allocate, according to the objects of the cluster.
-fn misplaced(snapshot: &Snapshot, holder: &Holder) -> Option<Problem> {
-    let ip = holder.address;
-    // An address object itself names the holder.
-    if holder.told_by != [Witness::NetworkStatus] {
+fn misplaced(snapshot: &Snapshot, allocation: &Allocation) -> Option<Problem> {
+    let ip = allocation.address;
+    // An address object itself names the allocation.
+    if allocation.reported_by != [Evidence::NetworkStatus] {
         return None;
     }
-    let pool = holder.pool.as_deref().and_then(|name| snapshot.pool(name));
+    let pool = allocation.pool.as_deref().and_then(|name| snapshot.pool(name));
     let Some(pool) = pool else {
         return Some(problem(
-            Level::Warn,
+            Severity::Warn,
             "outside",
             ip.to_string(),
             format!(
-                "{} is of network {}, whose pools do not have it",
-                describe(holder),
-                holder.network.as_deref().unwrap_or_default()
+                "{} has it on network {}, whose pools do not contain it",
+                describe(allocation),
+                allocation.network.as_deref().unwrap_or_default()
             ),
-            "if the pool was made smaller, this ends with the pod; if not, the pod has it from elsewhere",
+            "if the pool was made smaller, this ends with the pod; if not, another plugin allocated it",
         ));
     };
-    misplaced_in(snapshot, pool, holder)
+    misplaced_in(snapshot, pool, allocation)
 }
 
-fn misplaced_in(snapshot: &Snapshot, pool: &Pool, holder: &Holder) -> Option<Problem> {
-    let ip = holder.address;
+fn misplaced_in(snapshot: &Snapshot, pool: &Pool, allocation: &Allocation) -> Option<Problem> {
+    let ip = allocation.address;
     let block = snapshot
         .blocks_with(ip)
         .find(|block| block.space() == pool.space());
-    let given = pool
+    let is_usable = pool
         .accepted
         .as_ref()
         .is_ok_and(|accepted| accepted.ranges.range_of(ip).is_some());
     match block {
-        Some(block) if Some(&block.object.spec.owner.node) == holder.node.as_ref() => None,
+        Some(block) if Some(&block.object.spec.owner.node) == allocation.node.as_ref() => None,
         Some(block) if block.object.spec.state == BlockState::Shared => None,
         Some(block) => Some(problem(
-            Level::Fail,
+            Severity::Fail,
             "foreign-block",
             ip.to_string(),
             format!(
-                "{}, lies in block {} of node {}, which may give it to another pod",
-                describe(holder),
+                "{}; the address is in block {} of node {}, which may allocate it to another pod",
+                describe(allocation),
                 block.cidr,
                 block.object.spec.owner.node
             ),
-            "delete the pod; if it comes again, look at the agents of both nodes",
+            "delete the pod; if the problem returns, read the logs of the agents of both nodes",
         )),
         // During an import from another plugin, such pods exist for a while.
-        None if !given => Some(problem(
-            Level::Info,
+        None if !is_usable => Some(problem(
+            Severity::Info,
             "excluded",
             ip.to_string(),
             format!(
-                "{}, is excluded from pool {} now, or outside its ranges: it keeps the address, and nobody has it afterwards",
-                describe(holder),
+                "{}; pool {} excludes the address now, or its ranges no longer contain it: the pod keeps it, and it is not allocated again",
+                describe(allocation),
                 pool.name()
             ),
             "nothing",
         )),
         None => Some(problem(
-            Level::Fail,
+            Severity::Fail,
             "unclaimed",
             ip.to_string(),
             format!(
-                "{}, is in pool {}, and neither a block nor an object says that it is given",
-                describe(holder),
+                "{}; the address is in pool {}, and no block or object allocates it",
+                describe(allocation),
                 pool.name()
             ),
-            "find out where the pod has it from; until then exclude the address in the pool, so that no node claims it",
+            "find out which plugin allocated it; until then exclude the address in the pool, so that no node allocates it",
         )),
     }
 }
@@ -292,11 +274,11 @@ fn overlaps(snapshot: &Snapshot) -> Vec<Problem> {
             .take_while(|other| Family::of(other.cidr.ip()) == family && bits(other.cidr.network()) <= reach);
         for other in near.filter(|other| other.space() == one.space()) {
             found.push(problem(
-                Level::Fail,
+                Severity::Fail,
                 "overlap",
                 one.cidr.to_string(),
-                format!("of node {} has addresses of block {} of node {}", one.object.spec.owner.node, other.cidr, other.object.spec.owner.node),
-                "kubectl describe addressspace: two pools with different block sizes have one subnet; drain one of the two nodes and remove the block",
+                format!("of node {} overlaps block {} of node {}", one.object.spec.owner.node, other.cidr, other.object.spec.owner.node),
+                "two pools with different block sizes have the same subnet (kubectl describe addressspace); drain one of the two nodes and remove its block",
             ));
         }
     }
@@ -309,56 +291,56 @@ fn ownerless(snapshot: &Snapshot, block: &Block) -> Option<Problem> {
     let name = block.name();
     if snapshot.pool(&spec.pool).is_none() {
         return Some(problem(
-            Level::Warn,
+            Severity::Warn,
             "homeless",
             name,
-            format!("is of pool {}, which does not exist", spec.pool),
-            "it goes once no pod has an address of it; if it stays, look at the agent of its node",
+            format!("belongs to pool {}, which does not exist", spec.pool),
+            "its agent deletes it when no pod has an address of it; if it stays, read the log of the agent of its node",
         ));
     }
     let registered = snapshot.nodes.get(&spec.owner.node);
     match (spec.state, registered) {
         (BlockState::Shared, _) => None,
         (BlockState::Orphaned, _) if in_use(&block.object) => Some(problem(
-            Level::Warn,
+            Severity::Warn,
             "held",
             name,
             format!(
-                "belonged to node {}, which is gone, and had addresses in use by its last report: nobody else gets them",
+                "belonged to node {}, which is gone, and had addresses in use in its last report: they are not allocated again",
                 spec.owner.node
             ),
-            "if the machine is off: rdmanet release --node, with the name of the node",
+            "if the machine is off: rdmanet release --node NAME",
         )),
         (BlockState::Orphaned, _) => Some(problem(
-            Level::Info,
+            Severity::Info,
             "orphan",
             name,
             format!(
-                "belonged to node {}, which is gone{}; others may have it after the quarantine, once no pod is bound to the node",
+                "belonged to node {}, which is gone{}; it is freed after the quarantine, when no pod is bound to the node",
                 spec.owner.node,
                 spec.orphaned
                     .as_ref()
                     .map(|orphaned| format!(" (seen by {} at {})", orphaned.by, orphaned.since.0))
                     .unwrap_or_default()
             ),
-            "nothing; if pods of that node are still listed, delete them",
+            "nothing; if pods of that node still exist, delete them",
         )),
         (_, None) => Some(problem(
-            Level::Warn,
+            Severity::Warn,
             "orphan",
             name,
             format!(
-                "belongs to node {}, which the cluster does not have, and no agent has noted that yet",
+                "belongs to node {}, which does not exist, and the block is not marked as orphaned yet",
                 spec.owner.node
             ),
-            "wait a minute; if it stays, no controller runs: kubectl -n rdmanet-system get pods,leases",
+            "wait a minute; if the problem stays, no controller runs: kubectl -n rdmanet-system get pods,leases",
         )),
         (_, Some(uid)) if *uid != spec.owner.node_uid => Some(problem(
-            Level::Warn,
+            Severity::Warn,
             "orphan",
             name,
             format!("belongs to an earlier registration of node {}", spec.owner.node),
-            "the node's agent takes it over if it has the block's file; look at its log if this stays",
+            "the node's agent takes the block over if it has the block's file; if the problem stays, read the agent's log",
         )),
         _ => None,
     }
@@ -376,16 +358,16 @@ fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
         let name = format!("{}/{}", pod.namespace, pod.name);
         let why = match (pods.get(name.as_str()), &pod.uid) {
             (None, _) => "does not exist".to_owned(),
-            (Some(there), Some(uid)) if there.uid != *uid => "is another one of that name by now".to_owned(),
-            (Some(there), _) if !there.lives => "has ended".to_owned(),
+            (Some(found), Some(uid)) if found.uid != *uid => "is now another pod with the same name".to_owned(),
+            (Some(found), _) if !found.is_running => "has ended".to_owned(),
             _ => return None,
         };
         Some(problem(
-            Level::Warn,
+            Severity::Warn,
             "leak",
             ip.to_string(),
             format!("is bound to pod {name} on node {}, which {why}", object.spec.node.node),
-            format!("the agent of that node frees it within minutes; if that node is gone for good: rdmanet release {ip}"),
+            format!("the agent of that node frees the address within minutes; if the node is gone for good: rdmanet release {ip}"),
         ))
     });
     leaked.collect()
@@ -393,7 +375,7 @@ fn leaks(snapshot: &Snapshot) -> Vec<Problem> {
 
 /// Blocks of nodes on which no agent runs any more, for instance after the `nodeSelector` of the `DaemonSet` was
 /// narrowed. The plugin of such a node still allocates from these blocks, so only the node's agent can return them.
-fn deserted(snapshot: &Snapshot) -> Vec<Problem> {
+fn without_agent(snapshot: &Snapshot) -> Vec<Problem> {
     let mut by_node: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
     for block in snapshot.blocks() {
         let spec = &block.object.spec;
@@ -403,22 +385,22 @@ fn deserted(snapshot: &Snapshot) -> Vec<Problem> {
             by_node.entry(node).or_default().push(block);
         }
     }
-    let about = |(node, blocks): (&str, Vec<&Block>)| {
-        let told = blocks.iter().filter_map(|block| block.object.status.as_ref());
-        let used: i64 = told.map(|status| status.used).sum();
+    let report = |(node, blocks): (&str, Vec<&Block>)| {
+        let reports = blocks.iter().filter_map(|block| block.object.status.as_ref());
+        let used: i64 = reports.map(|status| status.used).sum();
         problem(
-            Level::Warn,
+            Severity::Warn,
             "deserted",
             node,
             format!(
-                "has {} blocks ({} addresses in use, as last reported), and no agent runs there to return them",
+                "has {} blocks ({} addresses in use in the last report), and no agent runs there to return them",
                 blocks.len(),
                 used
             ),
-            "let the DaemonSet rdmanet-agent run on it again (nodeSelector, tolerations); to empty it, first take its label out of spec.nodeSelector of the pools",
+            "let the DaemonSet rdmanet-agent run on the node again (nodeSelector, tolerations); to free its blocks, first exclude the node in spec.nodeSelector of the pools",
         )
     };
-    by_node.into_iter().map(about).collect()
+    by_node.into_iter().map(report).collect()
 }
 
 fn pools(snapshot: &Snapshot) -> Vec<Problem> {
@@ -431,10 +413,10 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
         for one in conditions {
             let level = match (one.type_.as_str(), one.status.as_str()) {
                 // Pods get addresses according to an earlier spec.
-                (condition::READY, "False") if serves => Level::Warn,
-                (condition::READY, "False") => Level::Fail,
+                (condition::READY, "False") if serves => Severity::Warn,
+                (condition::READY, "False") => Severity::Fail,
                 (condition::DEGRADED | condition::EXHAUSTED | condition::FALLBACK_MISSING, "True") => {
-                    Level::Warn
+                    Severity::Warn
                 }
                 (
                     condition::OVERLAP
@@ -443,7 +425,7 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
                     | condition::SHRINK_PENDING
                     | condition::EXCLUSION_OVER_LIVE,
                     "True",
-                ) => Level::Info,
+                ) => Severity::Info,
                 _ => continue,
             };
             found.push(problem(
@@ -451,7 +433,7 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
                 "pool",
                 format!("{} {}", pool.name(), one.type_),
                 format!("{}: {}", one.reason, one.message),
-                "docs/operate.md says what each condition asks for",
+                "docs/operate.md has the remedy for each condition",
             ));
         }
     }
@@ -460,30 +442,30 @@ fn pools(snapshot: &Snapshot) -> Vec<Problem> {
 
 /// Nodes whose pods have lost a link or will lose it with the next failure, and nodes whose condition no agent updates.
 fn links(snapshot: &Snapshot) -> impl Iterator<Item = Problem> {
-    snapshot.links.iter().filter_map(|(node, says)| {
+    snapshot.links.iter().filter_map(|(node, condition)| {
         if !snapshot.has_agent(node) {
             return Some(problem(
-                Level::Warn,
+                Severity::Warn,
                 "links",
                 node,
                 format!(
                     "LinksReady is {} ({}: {}), and no agent runs on the node to update it",
-                    says.status, says.reason, says.message
+                    condition.status, condition.reason, condition.message
                 ),
                 "let the DaemonSet rdmanet-agent run on the node again, or remove the condition (docs/install.md, Removal)",
             ));
         }
-        let level = match (says.status.as_str(), says.reason.as_str()) {
-            ("False", _) => Level::Warn,
-            (_, reason::BOND_DEGRADED) => Level::Info,
+        let level = match (condition.status.as_str(), condition.reason.as_str()) {
+            ("False", _) => Severity::Warn,
+            (_, reason::BOND_DEGRADED) => Severity::Info,
             _ => return None,
         };
         Some(problem(
             level,
             "links",
             node,
-            says.message.clone(),
-            "docs/operate.md says what to look at, by the state of the port; what is out of service on purpose: ip link set LINK down",
+            condition.message.clone(),
+            "docs/operate.md has the remedy for each state of the port; if the port is out of service on purpose: ip link set LINK down",
         ))
     })
 }

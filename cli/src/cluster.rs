@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connects to the API server: chooses the credentials, and has one sentence for each kind of failure.
+//! Connects to the API server: chooses the credentials, and explains each kind of failure in one sentence.
 
 pub mod pods;
 pub mod snapshot;
 
-use crate::answer::Failure;
-use crate::args::Access;
+use crate::output::CommandError;
 use api::client::proxy;
 use common::cni::error::causes;
 use kube::api::ListParams;
@@ -14,10 +13,22 @@ use kube::core::Status;
 use kube::{Api, Client, Config};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The cluster, and the credentials for it.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Access {
+    /// The file with the credentials; without it the variable KUBECONFIG, ~/.kube/config or, in a pod, the pod's own
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context in that file
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
 /// The time limit for a connection, and for a response.
-const LIMIT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Objects on one page of a list.
 const PAGE: u32 = 500;
@@ -26,7 +37,7 @@ const PAGE: u32 = 500;
 ///
 /// # Errors
 /// There is no kubeconfig, or it is unusable. The sentence names the file and the remedy.
-pub async fn connect(access: &Access) -> Result<Client, Failure> {
+pub async fn connect(access: &Access) -> Result<Client, CommandError> {
     let options = KubeConfigOptions {
         context: access.context.clone(),
         ..KubeConfigOptions::default()
@@ -35,9 +46,9 @@ pub async fn connect(access: &Access) -> Result<Client, Failure> {
     let mut config = match kubeconfig.clone() {
         Some(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
-            .map_err(|e| Failure(format!("{}: {}; kubectl config view shows it", place(access), causes(&e))))?,
+            .map_err(|e| CommandError(format!("{}: {}; kubectl config view shows it", credentials(access), causes(&e))))?,
         None => Config::incluster().map_err(|_| {
-            Failure::new(
+            CommandError::new(
                 "there is no kubeconfig: --kubeconfig and KUBECONFIG are not set, and ~/.kube/config does not exist; set one of them to the file with your credentials, on a kubeadm control plane /etc/kubernetes/admin.conf",
             )
         })?,
@@ -47,47 +58,47 @@ pub async fn connect(access: &Access) -> Result<Client, Failure> {
         access.context.as_deref(),
         &config.cluster_url,
     )
-    .map_err(|e| Failure(format!("{}: {e}", place(access))))?;
-    config.connect_timeout = Some(LIMIT);
-    config.read_timeout = Some(LIMIT);
-    Client::try_from(config).map_err(|e| Failure(format!("{}: {}", place(access), causes(&e))))
+    .map_err(|e| CommandError(format!("{}: {e}", credentials(access))))?;
+    config.connect_timeout = Some(TIMEOUT);
+    config.read_timeout = Some(TIMEOUT);
+    Client::try_from(config).map_err(|e| CommandError(format!("{}: {}", credentials(access), causes(&e))))
 }
 
-/// Reads the kubeconfig; `None` if this may be a pod.
-fn kubeconfig(access: &Access) -> Result<Option<Kubeconfig>, Failure> {
+/// Reads the kubeconfig; `None` if there is none, as in a pod.
+fn kubeconfig(access: &Access) -> Result<Option<Kubeconfig>, CommandError> {
     if let Some(file) = &access.kubeconfig {
         return Kubeconfig::read_from(file)
             .map(Some)
-            .map_err(|e| unread(&place(access), &e));
+            .map_err(|e| unusable(&credentials(access), &e));
     }
     match Kubeconfig::from_env() {
         Ok(Some(kubeconfig)) => return Ok(Some(kubeconfig)),
         Ok(None) => {}
-        Err(e) => return Err(unread(&place(access), &e)),
+        Err(e) => return Err(unusable(&credentials(access), &e)),
     }
     let Some(home) = std::env::var_os("HOME") else {
         return Ok(None);
     };
-    let file = std::path::Path::new(&home).join(".kube/config");
+    let file = Path::new(&home).join(".kube/config");
     if !file.exists() {
         return Ok(None);
     }
     Kubeconfig::read_from(&file)
         .map(Some)
-        .map_err(|e| unread(&file.display().to_string(), &e))
+        .map_err(|e| unusable(&file.display().to_string(), &e))
 }
 
-fn unread(file: &str, error: &KubeconfigError) -> Failure {
+fn unusable(file: &str, error: &KubeconfigError) -> CommandError {
     let why = causes(error);
     // The lines that follow show the file with an arrow in it.
     let why = why.lines().next().unwrap_or_default();
-    Failure(format!(
+    CommandError(format!(
         "{file} cannot be used: {why}; name a file with your credentials by --kubeconfig or KUBECONFIG"
     ))
 }
 
-/// The name of the credentials in a sentence.
-fn place(access: &Access) -> String {
+/// The name of the credentials in messages.
+fn credentials(access: &Access) -> String {
     let named = access
         .kubeconfig
         .as_ref()
@@ -98,8 +109,8 @@ fn place(access: &Access) -> String {
         .unwrap_or_else(|| "your kubeconfig".to_owned())
 }
 
-/// Explains a failed request to a person. `doing` is the failed operation, such as `list IPPools`.
-pub fn explain(doing: &str, error: &kube::Error) -> Failure {
+/// Explains a failed request. `doing` is the failed operation, such as `list IPPools`.
+pub fn explain(doing: &str, error: &kube::Error) -> CommandError {
     let text = match error {
         kube::Error::Api(status) => refused(doing, status),
         kube::Error::Auth(e) => format!(
@@ -107,26 +118,26 @@ pub fn explain(doing: &str, error: &kube::Error) -> Failure {
             causes(e)
         ),
         other => format!(
-            "cannot {doing}: the API server does not answer: {}; is its address in your kubeconfig right (kubectl cluster-info), and does it run?",
+            "cannot {doing}: the API server does not respond: {}; check its address in your kubeconfig (kubectl cluster-info), and that it runs",
             causes(other)
         ),
     };
-    Failure(text)
+    CommandError(text)
 }
 
 fn refused(doing: &str, status: &Status) -> String {
-    let said = &status.message;
+    let message = &status.message;
     match status.code {
         401 => format!(
-            "cannot {doing}: the API server does not know you (401): the token or certificate in your kubeconfig has expired or was revoked; get a new kubeconfig from whoever gave you this one"
+            "cannot {doing}: the API server rejects your credentials (401): the token or certificate in your kubeconfig has expired or was revoked; get a new kubeconfig"
         ),
         403 => format!(
-            "cannot {doing}: you may not (403): {said}; have an administrator bind ClusterRole rdmanet-reader to you, or rdmanet-operator for release and import (conf/rbac/people.yaml)"
+            "cannot {doing}: forbidden (403): {message}; an administrator can bind ClusterRole rdmanet-reader to your user, or rdmanet-operator for release and import (conf/rbac/people.yaml)"
         ),
         404 => format!(
-            "cannot {doing}: the cluster does not have that (404): {said}; the definitions come with kubectl apply -f conf/crds"
+            "cannot {doing}: not found (404): {message}; kubectl apply -f conf/crds installs the definitions"
         ),
-        code => format!("cannot {doing}: the API server refuses ({code}): {said}"),
+        code => format!("cannot {doing}: the API server returned {code}: {message}"),
     }
 }
 
@@ -136,19 +147,19 @@ fn refused(doing: &str, status: &Status) -> String {
 /// As [`explain`].
 pub async fn list<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
-    what: &str,
-    wanted: &ListParams,
-) -> Result<Vec<K>, Failure> {
+    kind: &str,
+    params: &ListParams,
+) -> Result<Vec<K>, CommandError> {
     let mut all = Vec::new();
-    let mut wanted = wanted.clone().limit(PAGE);
+    let mut params = params.clone().limit(PAGE);
     loop {
         let page = api
-            .list(&wanted)
+            .list(&params)
             .await
-            .map_err(|e| explain(&format!("list {what}"), &e))?;
+            .map_err(|e| explain(&format!("list {kind}"), &e))?;
         all.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => wanted = wanted.continue_token(&token),
+            Some(token) => params = params.continue_token(&token),
             None => return Ok(all),
         }
     }
@@ -160,11 +171,11 @@ pub async fn list<K: Clone + DeserializeOwned + Debug>(
 /// As [`explain`].
 pub async fn list_if_known<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
-    what: &str,
-) -> Result<Option<Vec<K>>, Failure> {
+    kind: &str,
+) -> Result<Option<Vec<K>>, CommandError> {
     let one = ListParams::default().limit(1);
     match api.list(&one).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        _ => list(api, what, &ListParams::default()).await.map(Some),
+        _ => list(api, kind, &ListParams::default()).await.map(Some),
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Invariant: the meanings and remedies are those of `docs/operate.md`, which is compiled in.
 
-use crate::answer::{Answer, Failure, Outcome};
+use crate::output::{CommandError, Outcome, Output};
 use common::cni::error::MARK;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ const TEXT_MAX: u64 = 16 << 20;
 
 /// An error of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Found {
+struct PluginError {
     code: u32,
     /// The plugin's message, if the text has it.
     message: String,
@@ -51,7 +51,7 @@ struct Row<'t> {
 ///
 /// # Errors
 /// Stdin is a terminal or cannot be read.
-pub fn run(words: &[String]) -> Result<Answer, Failure> {
+pub fn run(words: &[String]) -> Result<Output, CommandError> {
     let text = match words {
         [] => stdin()?,
         [one] if one == "-" => stdin()?,
@@ -60,31 +60,31 @@ pub fn run(words: &[String]) -> Result<Answer, Failure> {
     Ok(explain(&text))
 }
 
-fn stdin() -> Result<String, Failure> {
+fn stdin() -> Result<String, CommandError> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
-        return Err(Failure::new(
-            "nothing to explain: give a code or a message, or pipe one in: kubectl describe pod NAME | rdmanet explain",
+        return Err(CommandError::new(
+            "nothing to explain; pass a code or a message, or pipe a text: kubectl describe pod NAME | rdmanet explain",
         ));
     }
     let mut bytes = Vec::new();
     stdin
         .take(TEXT_MAX)
         .read_to_end(&mut bytes)
-        .map_err(|e| Failure(format!("cannot read stdin: {e}")))?;
+        .map_err(|e| CommandError(format!("cannot read stdin: {e}")))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Explains all errors in `text`.
-pub fn explain(text: &str) -> Answer {
+pub fn explain(text: &str) -> Output {
     let table = table(OPERATE);
     let found = find(text);
     if found.is_empty() {
-        return nothing(text);
+        return no_error_in(text);
     }
     let mut out = String::new();
     let mut documents = Vec::new();
-    for Found { code, message } in &found {
+    for PluginError { code, message } in &found {
         let row = table.get(code);
         let (from, meaning, remedy) = match row {
             Some(row) => (row.from, row.meaning, row.remedy),
@@ -96,38 +96,40 @@ pub fn explain(text: &str) -> Answer {
         };
         let _ = writeln!(out, "code {code}, from {from}: {meaning}");
         if !message.is_empty() {
-            let _ = writeln!(out, "  it says     {message}");
+            let _ = writeln!(out, "  message  {message}");
         }
-        let _ = writeln!(out, "  what to do  {remedy}\n");
+        let _ = writeln!(out, "  remedy   {remedy}\n");
         documents.push(json!({
             "code": code, "from": from, "meaning": meaning, "remedy": remedy, "message": message,
         }));
     }
-    Answer {
+    Output {
         text: out,
         json: json!({ "errors": documents }),
         outcome: Outcome::Fine,
     }
 }
 
-fn nothing(text: &str) -> Answer {
-    let mut said = format!("no error of rdmanet: none of this ends with \"{MARK}N\"\n");
+fn no_error_in(text: &str) -> Output {
+    let mut answer = format!("no error of rdmanet: the text does not contain \"{MARK}N\"\n");
     if text.contains("Multus") || text.contains("multus") {
-        said.push_str("code 999 is Multus' own for whatever a network answered; the message names the plugin that failed\n");
+        answer.push_str(
+            "Multus returns code 999 for any failed network; the message names the plugin that failed\n",
+        );
     }
-    Answer {
-        text: said,
+    Output {
+        text: answer,
         json: json!({ "errors": [] }),
         outcome: Outcome::Found,
     }
 }
 
 /// The errors in `text`, each once.
-fn find(text: &str) -> Vec<Found> {
+fn find(text: &str) -> Vec<PluginError> {
     let trimmed = text.trim();
     if let Ok(code) = trimmed.parse() {
         let message = String::new();
-        return vec![Found { code, message }];
+        return vec![PluginError { code, message }];
     }
     if let Ok(Value::Object(document)) = serde_json::from_str::<Value>(trimmed)
         && let (Some(code), Some(message)) = (
@@ -138,16 +140,16 @@ fn find(text: &str) -> Vec<Found> {
         && !message.contains(MARK)
     {
         let message = message.to_owned();
-        return vec![Found { code, message }];
+        return vec![PluginError { code, message }];
     }
-    let mut found: Vec<Found> = text.lines().flat_map(of_line).collect();
+    let mut found: Vec<PluginError> = text.lines().flat_map(find_in_line).collect();
     found.sort();
     found.dedup();
     found
 }
 
 /// The errors in one line: an Event has one, a log may have several.
-fn of_line(line: &str) -> Vec<Found> {
+fn find_in_line(line: &str) -> Vec<PluginError> {
     let mut found = Vec::new();
     let mut rest = line;
     while let Some(at) = rest.find(MARK) {
@@ -155,7 +157,7 @@ fn of_line(line: &str) -> Vec<Found> {
         let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         if let Ok(code) = after[..digits].parse() {
             let message = message(before);
-            found.push(Found { code, message });
+            found.push(PluginError { code, message });
         }
         rest = &after[digits..];
     }

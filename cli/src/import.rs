@@ -2,7 +2,7 @@
 //! `rdmanet import`: imports the pools of another IPAM plugin while their pods keep running.
 //!
 //! ```text
-//! source (CRs, networks, files) ─▶ Reading ─┐
+//! source (CRs, networks, files) ─▶ SourceData ─┐
 //! our pools, pods ───────────────▶ Snapshot ┴─▶ plan (pure): steps ─▶ apply
 //! ```
 //!
@@ -18,60 +18,60 @@
 //!
 //! Input that cannot be parsed is reported and not imported. Each step can be repeated.
 
+pub mod annotation;
 pub mod apply;
-pub mod group;
 pub mod host_local;
-pub mod living;
+pub mod in_use;
 pub mod nv_ipam;
 pub mod plan;
-pub mod record;
+pub mod source;
 pub mod whereabouts;
 
-use crate::answer::{Answer, Failure, Outcome};
 use crate::args::{Import, Source};
 use crate::cluster::snapshot::Snapshot;
+use crate::output::{CommandError, Outcome, Output};
 use crate::table::{Table, wrapped};
-use group::Reading;
 use kube::Client;
-use plan::{Outlook, Step, plan};
+use plan::{PlanOptions, Step, plan};
 use serde_json::{Value, json};
+use source::SourceData;
 use std::fmt::Write;
 
 /// Does the next step of every pool that is imported.
 ///
 /// # Errors
 /// The cluster does not respond, or a pool has changed in between.
-pub async fn run(client: &Client, options: &Import) -> Result<Answer, Failure> {
-    let mut reading = match options.source {
+pub async fn run(client: &Client, options: &Import) -> Result<Output, CommandError> {
+    let mut data = match options.source {
         Source::Whereabouts => whereabouts::read(client).await?,
         Source::NvIpam => nv_ipam::read(client, &options.files).await?,
         Source::HostLocal => host_local::read(client, &options.files).await?,
     };
     let snapshot = Snapshot::read(client).await?;
-    let outlook = Outlook {
+    let outlook = PlanOptions {
         source: options.source.name(),
         grace: std::time::Duration::from_secs(options.grace),
         now: k8s_openapi::jiff::Timestamp::now(),
         switch: options.switch,
     };
-    let (steps, refused) = plan(&reading, &snapshot, &outlook);
-    reading.refused.extend(refused);
+    let (steps, refused) = plan(&data, &snapshot, &outlook);
+    data.refused.extend(refused);
     if !options.dry_run {
         for step in &steps {
             apply::apply(client, step).await?;
         }
     }
-    Ok(answer(&reading, &steps, options))
+    Ok(answer(&data, &steps, options))
 }
 
-fn answer(reading: &Reading, steps: &[Step], options: &Import) -> Answer {
-    let mut table = Table::new(&["POOL", "FROM", "STATE", "LIVING", "ENDED", "NETWORKS"]);
+fn answer(data: &SourceData, steps: &[Step], options: &Import) -> Output {
+    let mut table = Table::new(&["POOL", "FROM", "STATE", "IN USE", "ENDED", "NETWORKS"]);
     for step in steps {
         table.row([
             step.pool.clone(),
             step.keys.join(", "),
             step.state().to_owned(),
-            step.living.len().to_string(),
+            step.in_use.len().to_string(),
             step.ended.len().to_string(),
             step.networks
                 .iter()
@@ -81,7 +81,7 @@ fn answer(reading: &Reading, steps: &[Step], options: &Import) -> Answer {
         ]);
     }
     let mut text = if table.is_empty() {
-        format!("nothing of {} is left to move in\n", options.source.name())
+        format!("nothing of {} is left to import\n", options.source.name())
     } else {
         table.render()
     };
@@ -90,31 +90,35 @@ fn answer(reading: &Reading, steps: &[Step], options: &Import) -> Answer {
             text,
             "\n{}: {}",
             step.pool,
-            wrapped(&step.tell(options.dry_run), 2, 110)
+            wrapped(&step.describe(options.dry_run), 2, 110)
         );
         text.push('\n');
     }
-    for refusal in &reading.refused {
+    for refusal in &data.refused {
         let _ = writeln!(text, "\nFAIL  {}", wrapped(&refusal.to_string(), 6, 110));
     }
     if options.dry_run {
-        text.push_str("\nThis was a dry run: nothing is changed.\n");
+        text.push_str("\nDry run: nothing was changed.\n");
     }
-    let left = !reading.refused.is_empty() || steps.iter().any(Step::is_unfinished);
-    Answer {
+    let is_unfinished = !data.refused.is_empty() || steps.iter().any(Step::is_unfinished);
+    Output {
         text,
         json: json!({
             "version": 1, "source": options.source.name(), "dryRun": options.dry_run, "pools": steps.iter().map(json_step).collect::<Vec<_>>(),
-            "refused": reading.refused.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "refused": data.refused.iter().map(ToString::to_string).collect::<Vec<_>>(),
         }),
-        outcome: if left { Outcome::Found } else { Outcome::Fine },
+        outcome: if is_unfinished {
+            Outcome::Found
+        } else {
+            Outcome::Fine
+        },
     }
 }
 
 fn json_step(step: &Step) -> Value {
     json!({
-        "pool": step.pool, "from": step.keys, "state": step.state(), "tell": step.tell(false),
-        "living": step.living, "ended": step.ended,
+        "pool": step.pool, "from": step.keys, "state": step.state(), "message": step.describe(false),
+        "inUse": step.in_use, "ended": step.ended,
         "networks": step.networks.iter().map(|network| &network.name).collect::<Vec<_>>(),
         "spec": step.spec,
     })

@@ -20,7 +20,7 @@ pub fn parse(entry: &str) -> Option<(Family, Interval)> {
 }
 
 /// `10.0.0.1-10.0.0.9`, or `10.0.0.1` for one address.
-pub fn written(family: Family, interval: Interval) -> String {
+pub fn format_interval(family: Family, interval: Interval) -> String {
     let (first, last) = (family.address(interval.first), family.address(interval.last));
     if first == last {
         first.to_string()
@@ -29,10 +29,10 @@ pub fn written(family: Family, interval: Interval) -> String {
     }
 }
 
-/// `set` as at most `most` intervals. If there are more, the intervals with the smallest gaps between them are merged.
-pub fn bounded(set: &IntervalSet, most: usize) -> Vec<Interval> {
+/// `set` as at most `max` intervals. If there are more, the intervals with the smallest gaps between them are merged.
+pub fn merged(set: &IntervalSet, max: usize) -> Vec<Interval> {
     let mut all: Vec<Interval> = set.intervals().to_vec();
-    while all.len() > most.max(1) {
+    while all.len() > max.max(1) {
         let gap = |i: usize| all[i + 1].first - all[i].last;
         let Some(nearest) = (0..all.len() - 1).min_by_key(|i| gap(*i)) else {
             break;

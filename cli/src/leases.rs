@@ -2,7 +2,7 @@
 //! Reads the leases that `rdma-ipam` stores on this node, without its locks. That is safe, because each file appears and
 //! disappears as a whole.
 
-use crate::Failure;
+use crate::CommandError;
 use ipam::clock::KernelClock;
 use ipam::config::Place;
 use ipam::pool::{POOLS, PoolName};
@@ -13,14 +13,14 @@ use std::time::Duration;
 
 /// A lease and the store it is in.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct NodeLease {
     /// The pool; `None` for a network with its own ranges.
     pub pool: Option<PoolName>,
     /// The lease.
     pub lease: Lease,
 }
 
-/// All leases below `data_dir`, and a sentence about each one that cannot be read.
+/// All leases below `data_dir`, and an error for each one that cannot be read.
 ///
 /// # Errors
 /// A folder cannot be listed, or the kernel does not return the boot ID.
@@ -28,21 +28,21 @@ pub struct Held {
     clippy::redundant_closure_for_method_calls,
     reason = "the method alone has one lifetime too few"
 )]
-pub fn all(data_dir: &Path) -> Result<(Vec<Held>, Vec<String>), Failure> {
-    let (mut held, mut damaged) = (Vec::new(), Vec::new());
-    for place in places(data_dir)? {
+pub fn all(data_dir: &Path) -> Result<(Vec<NodeLease>, Vec<String>), CommandError> {
+    let (mut all, mut damaged) = (Vec::new(), Vec::new());
+    for place in stores(data_dir)? {
         let pool = place
             .is_pool
             .then(|| PoolName::try_from(place.name.clone()).ok())
             .flatten();
         let leases = with_store(&place, |store| store.leases())?;
         damaged.extend(leases.damaged.into_iter().map(|(_, error)| error.msg));
-        held.extend(leases.held.into_iter().map(|one| Held {
+        all.extend(leases.held.into_iter().map(|one| NodeLease {
             pool: pool.clone(),
             lease: one.lease,
         }));
     }
-    Ok((held, damaged))
+    Ok((all, damaged))
 }
 
 /// Runs `work` on the store at `place`.
@@ -52,7 +52,7 @@ pub fn all(data_dir: &Path) -> Result<(Vec<Held>, Vec<String>), Failure> {
 pub fn with_store<T>(
     place: &Place,
     work: impl FnOnce(&Store<'_>) -> Result<T, common::cni::Error>,
-) -> Result<T, Failure> {
+) -> Result<T, CommandError> {
     let node = Node {
         disk: &NodeDisk,
         clock: &KernelClock,
@@ -65,7 +65,7 @@ pub fn with_store<T>(
 ///
 /// # Errors
 /// A folder cannot be listed.
-pub fn places(data_dir: &Path) -> Result<Vec<Place>, Failure> {
+pub fn stores(data_dir: &Path) -> Result<Vec<Place>, CommandError> {
     let networks = folders(data_dir)?.into_iter().filter(|name| name != POOLS);
     let network = |name: String| Place {
         dir: data_dir.join(&name),
@@ -82,13 +82,13 @@ pub fn places(data_dir: &Path) -> Result<Vec<Place>, Failure> {
         .collect())
 }
 
-fn folders(dir: &Path) -> Result<Vec<String>, Failure> {
+fn folders(dir: &Path) -> Result<Vec<String>, CommandError> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
         Err(e) => {
-            return Err(Failure(format!(
-                "cannot list the leases in {}: {e}; run this as root, or say where they are (--data-dir)",
+            return Err(CommandError(format!(
+                "cannot list the leases in {}: {e}; run this as root, or name another folder with --data-dir",
                 dir.display()
             )));
         }

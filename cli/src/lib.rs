@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet`: shows what a node and a cluster have of RDMA and of addresses, for the person who operates them.
+//! `rdmanet`: shows the RDMA devices of a node and the addresses of a cluster, for administrators.
 //!
 //! Invariant: a command prints one document, a table or JSON, with the same data.
 //!
-//! Invariant: commands that only look change nothing. `selftest` attaches its own pods and removes them.
+//! Invariant: commands that only show something change nothing. `selftest` attaches its own pods and removes them.
 
 #[cfg(feature = "cluster")]
 pub mod addresses;
-pub mod answer;
+#[cfg(feature = "cluster")]
+pub mod allocations;
 pub mod args;
 #[cfg(feature = "cluster")]
 pub mod check;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 pub mod explain;
-#[cfg(feature = "cluster")]
-pub mod holders;
 #[cfg(feature = "cluster")]
 pub mod import;
 #[cfg(feature = "cluster")]
@@ -24,6 +23,7 @@ pub mod leases;
 #[cfg(feature = "cluster")]
 pub mod map;
 pub mod node;
+pub mod output;
 #[cfg(feature = "cluster")]
 pub mod pools;
 #[cfg(feature = "cluster")]
@@ -33,70 +33,72 @@ pub mod table;
 #[cfg(all(test, feature = "cluster"))]
 mod testing;
 
-pub use answer::{Answer, Failure, Outcome};
 use args::{Args, Command};
 use clap::CommandFactory;
+pub use output::{CommandError, Outcome, Output};
 
 /// Runs the command in `args`.
 ///
 /// # Errors
-/// A sentence for a person, with its remedy.
-pub fn run(args: &Args) -> Result<Answer, Failure> {
+/// A sentence with the cause and the remedy.
+pub fn run(args: &Args) -> Result<Output, CommandError> {
     match &args.command {
         Command::Node(options) => node::run(options),
         Command::Explain { text } => explain::run(text),
         Command::Selftest(options) => selftest::run(options),
         Command::Completion { shell } => Ok(completion(*shell)),
         #[cfg(feature = "cluster")]
-        Command::Ask(ask) => asking::run(ask),
+        Command::Cluster(command) => cluster_commands::run(command),
     }
 }
 
 /// The commands that need a cluster.
 #[cfg(feature = "cluster")]
-mod asking {
-    use crate::args::{Access, Ask};
-    use crate::cluster::connect;
+mod cluster_commands {
+    use crate::args::ClusterCommand;
     use crate::cluster::snapshot::Snapshot;
-    use crate::{Answer, Failure, addresses, check, import, map, pools, release};
+    use crate::cluster::{Access, connect};
+    use crate::{CommandError, Output, addresses, check, import, map, pools, release};
     use std::time::Duration;
 
-    pub(super) fn run(what: &Ask) -> Result<Answer, Failure> {
+    pub(super) fn run(command: &ClusterCommand) -> Result<Output, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|e| Failure(format!("cannot start: {e}")))?;
-        runtime.block_on(ask(what))
+        let runtime = runtime.map_err(|e| CommandError(format!("cannot start the async runtime: {e}")))?;
+        runtime.block_on(execute(command))
     }
 
-    async fn ask(what: &Ask) -> Result<Answer, Failure> {
-        match what {
-            Ask::Pools { pool, access } => pools::pools(&read(access).await?, pool.as_deref()),
-            Ask::Blocks { pool, node, access } => {
+    async fn execute(command: &ClusterCommand) -> Result<Output, CommandError> {
+        match command {
+            ClusterCommand::Pools { pool, access } => pools::pools(&read(access).await?, pool.as_deref()),
+            ClusterCommand::Blocks { pool, node, access } => {
                 pools::blocks(&read(access).await?, pool.as_deref(), node.as_deref())
             }
-            Ask::Addresses(options) => addresses::run(&connect(&options.access).await?, options).await,
-            Ask::Map { pool, svg, access } => map::run(
+            ClusterCommand::Addresses(options) => {
+                addresses::run(&connect(&options.access).await?, options).await
+            }
+            ClusterCommand::Map { pool, svg, access } => map::run(
                 &Snapshot::read(&connect(access).await?).await?,
                 pool,
                 svg.as_deref(),
             ),
-            Ask::Release(options) => release::run(&connect(&options.access).await?, options).await,
-            Ask::Import(options) => import::run(&connect(&options.access).await?, options).await,
-            Ask::Check { pause, access } => {
+            ClusterCommand::Release(options) => release::run(&connect(&options.access).await?, options).await,
+            ClusterCommand::Import(options) => import::run(&connect(&options.access).await?, options).await,
+            ClusterCommand::Check { pause, access } => {
                 check::run(&connect(access).await?, Duration::from_secs(*pause)).await
             }
         }
     }
 
-    async fn read(access: &Access) -> Result<Snapshot, Failure> {
+    async fn read(access: &Access) -> Result<Snapshot, CommandError> {
         Snapshot::of_pools(&connect(access).await?).await
     }
 }
 
-fn completion(shell: clap_complete::Shell) -> Answer {
+fn completion(shell: clap_complete::Shell) -> Output {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "rdmanet", &mut script);
     let text = String::from_utf8_lossy(&script).into_owned();
-    Answer {
+    Output {
         json: serde_json::json!({ "script": text }),
         text,
         outcome: Outcome::Fine,

@@ -2,8 +2,8 @@
 //! The process: command line, output, exit status.
 
 use clap::Parser;
-use cli::answer::exit_status;
-use cli::args::{Args, Output};
+use cli::args::{Args, Format};
+use cli::output::exit_status;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -11,14 +11,14 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = cli::run(&args);
     let written = match &outcome {
-        Ok(answer) => {
+        Ok(output) => {
             let text = match args.output {
-                Output::Table => answer.text.clone(),
-                Output::Json => format!("{:#}\n", answer.json),
+                Format::Table => output.text.clone(),
+                Format::Json => format!("{:#}\n", output.json),
             };
             std::io::stdout().write_all(text.as_bytes())
         }
-        Err(failure) => writeln!(std::io::stderr(), "rdmanet: {failure}"),
+        Err(error) => writeln!(std::io::stderr(), "rdmanet: {error}"),
     };
     match written {
         // A closed pipe is not an error: the reader, such as `head`, needs no more.

@@ -8,11 +8,11 @@
 pub mod svg;
 pub mod text;
 
-use crate::answer::{Answer, Failure, Outcome};
+use crate::allocations::allocations;
 use crate::cluster::snapshot::{Pool, Snapshot};
-use crate::holders::holders;
 use crate::interval::parse;
-use crate::pools::found;
+use crate::output::{CommandError, Outcome, Output};
+use crate::pools;
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits, default_gateway};
 use ipnetwork::IpNetwork;
@@ -53,7 +53,7 @@ pub struct Segment {
 
 /// A range of a pool.
 #[derive(Clone, Debug)]
-pub struct Land {
+pub struct MappedRange {
     /// Its subnet.
     pub subnet: IpNetwork,
     /// Its parts, in order, from the subnet's first address to its last.
@@ -68,13 +68,13 @@ pub struct Map {
     /// Its name.
     pub pool: String,
     /// Its ranges.
-    pub lands: Vec<Land>,
+    pub ranges: Vec<MappedRange>,
     /// The nodes with blocks of the pool: the number of their addresses, and how many are in use by their agents' last
     /// reports.
     pub nodes: BTreeMap<String, (u128, i64)>,
 }
 
-impl Land {
+impl MappedRange {
     /// The family of its addresses.
     pub fn family(&self) -> Family {
         Family::of(self.subnet.ip())
@@ -93,15 +93,15 @@ impl Land {
 ///
 /// # Errors
 /// There is no such pool, its ranges cannot be parsed, or the file cannot be written.
-pub fn run(snapshot: &Snapshot, name: &str, file: Option<&Path>) -> Result<Answer, Failure> {
-    let map = draw(snapshot, found(snapshot, name)?)?;
+pub fn run(snapshot: &Snapshot, name: &str, file: Option<&Path>) -> Result<Output, CommandError> {
+    let map = draw(snapshot, pools::find(snapshot, name)?)?;
     let mut text = text::render(&map);
     if let Some(file) = file {
         std::fs::write(file, svg::render(&map))
-            .map_err(|e| Failure(format!("cannot write {}: {e}", file.display())))?;
-        text = format!("{} drawn\n", file.display());
+            .map_err(|e| CommandError(format!("cannot write {}: {e}", file.display())))?;
+        text = format!("drew {}\n", file.display());
     }
-    Ok(Answer {
+    Ok(Output {
         text,
         json: document(&map),
         outcome: Outcome::Fine,
@@ -112,9 +112,9 @@ pub fn run(snapshot: &Snapshot, name: &str, file: Option<&Path>) -> Result<Answe
 ///
 /// # Errors
 /// A range cannot be parsed. A stored range always can.
-pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, Failure> {
+pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, CommandError> {
     let name = pool.name();
-    let all = holders(snapshot, &[], None);
+    let all = allocations(snapshot, &[], None);
     let held = all
         .iter()
         .filter(|one| one.pool.as_deref() == Some(name))
@@ -127,12 +127,12 @@ pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, Failure> {
         .iter()
         .filter_map(|entry| parse(entry))
         .collect();
-    let mut lands = Vec::new();
+    let mut ranges = Vec::new();
     for range in &pool.object.spec.ranges {
         let subnet: IpNetwork = range
             .subnet
             .parse()
-            .map_err(|e| Failure(format!("pool {name}: subnet {}: {e}", range.subnet)))?;
+            .map_err(|e| CommandError(format!("pool {name}: subnet {}: {e}", range.subnet)))?;
         let family = Family::of(subnet.ip());
         let layers = Layers {
             never: never(range, subnet),
@@ -149,7 +149,7 @@ pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, Failure> {
                 .collect(),
             blocks: blocks(snapshot, name, subnet),
         };
-        lands.push(Land {
+        ranges.push(MappedRange {
             segments: layers.segments(bits(subnet.network()), bits(subnet.broadcast())),
             held: held
                 .iter()
@@ -167,7 +167,7 @@ pub fn draw(snapshot: &Snapshot, pool: &Pool) -> Result<Map, Failure> {
     }
     Ok(Map {
         pool: name.to_owned(),
-        lands,
+        ranges,
         nodes,
     })
 }
@@ -280,8 +280,8 @@ impl Layers {
 }
 
 fn document(map: &Map) -> Value {
-    let land = |land: &Land| {
-        let family = land.family();
+    let range = |range: &MappedRange| {
+        let family = range.family();
         let segment = |segment: &Segment| {
             let mut one = json!(segment.part);
             one["first"] = json!(family.address(segment.at.first));
@@ -289,13 +289,13 @@ fn document(map: &Map) -> Value {
             one
         };
         json!({
-            "subnet": land.subnet,
-            "segments": land.segments.iter().map(segment).collect::<Vec<_>>(),
-            "held": land.held.iter().map(|number| family.address(*number)).collect::<Vec<_>>(),
+            "subnet": range.subnet,
+            "segments": range.segments.iter().map(segment).collect::<Vec<_>>(),
+            "held": range.held.iter().map(|number| family.address(*number)).collect::<Vec<_>>(),
         })
     };
     json!({
-        "version": 1, "pool": map.pool, "ranges": map.lands.iter().map(land).collect::<Vec<_>>(),
+        "version": 1, "pool": map.pool, "ranges": map.ranges.iter().map(range).collect::<Vec<_>>(),
         "nodes": map.nodes.iter().map(|(node, (addresses, used))| json!({
             "node": node, "addresses": addresses.to_string(), "used": used,
         })).collect::<Vec<_>>(),

@@ -2,28 +2,27 @@
 //! `rdmanet node`: shows one node in one table, which link to use as master, and what is wrong.
 //!
 //! ```text
-//! sysfs, netlink, journal, leases ─▶ look (Facts, read once) ─▶ advice, check (pure) ─▶ show
+//! sysfs, netlink, journal, leases ─▶ collect (NodeFacts, read once) ─▶ advice, check (pure) ─▶ show
 //! ```
 
 pub mod advice;
 pub mod check;
-pub mod look;
+pub mod collect;
 pub mod show;
 
-use crate::answer::{Answer, Failure, Outcome};
 use crate::args;
-use check::Level;
+use crate::output::{CommandError, Outcome, Output, Severity};
 
 /// Reads and describes the node.
 ///
 /// # Errors
 /// The node or its record cannot be read.
-pub fn run(options: &args::Node) -> Result<Answer, Failure> {
-    let facts = look::facts(options)?;
+pub fn run(options: &args::Node) -> Result<Output, CommandError> {
+    let facts = collect::collect(options)?;
     let advice = advice::advise(&facts);
     let findings = check::findings(&facts, &advice);
-    let wrong = findings.iter().any(|finding| finding.level == Level::Fail);
-    Ok(Answer {
+    let wrong = findings.iter().any(|finding| finding.level == Severity::Fail);
+    Ok(Output {
         text: show::text(&facts, &advice, &findings, options.gids),
         json: show::json(&facts, &advice, &findings),
         outcome: if wrong { Outcome::Found } else { Outcome::Fine },

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rdmanet pools` and `rdmanet blocks`.
 
-use crate::answer::{Answer, Failure, Outcome};
 use crate::cluster::snapshot::{Block, Pool, Snapshot};
+use crate::output::{CommandError, Outcome, Output};
 use crate::table::{Table, wrapped};
 use api::condition;
 use serde_json::{Value, json};
@@ -12,9 +12,9 @@ use std::fmt::Write;
 ///
 /// # Errors
 /// There is no pool of that name.
-pub fn pools(snapshot: &Snapshot, name: Option<&str>) -> Result<Answer, Failure> {
+pub fn pools(snapshot: &Snapshot, name: Option<&str>) -> Result<Output, CommandError> {
     if let Some(name) = name {
-        return Ok(one(snapshot, found(snapshot, name)?));
+        return Ok(details(snapshot, find(snapshot, name)?));
     }
     let mut table = Table::new(&[
         "POOL",
@@ -25,7 +25,7 @@ pub fn pools(snapshot: &Snapshot, name: Option<&str>) -> Result<Answer, Failure>
         "FREE",
         "BLOCKS",
         "READY",
-        "WHAT ELSE",
+        "CONDITIONS",
     ]);
     for pool in &snapshot.pools {
         let ranges: Vec<&str> = pool
@@ -55,7 +55,7 @@ pub fn pools(snapshot: &Snapshot, name: Option<&str>) -> Result<Answer, Failure>
             } else {
                 format!("no: {reason}")
             },
-            standing(pool).join(", "),
+            active_conditions(pool).join(", "),
         ]);
     }
     let text = if table.is_empty() {
@@ -63,7 +63,7 @@ pub fn pools(snapshot: &Snapshot, name: Option<&str>) -> Result<Answer, Failure>
     } else {
         table.render()
     };
-    Ok(Answer {
+    Ok(Output {
         text,
         json: json!({ "version": 1, "pools": snapshot.pools.iter().map(json_pool).collect::<Vec<_>>() }),
         outcome: Outcome::Fine,
@@ -74,15 +74,15 @@ pub fn pools(snapshot: &Snapshot, name: Option<&str>) -> Result<Answer, Failure>
 ///
 /// # Errors
 /// There is no such pool. The sentence lists the existing ones.
-pub fn found<'s>(snapshot: &'s Snapshot, name: &str) -> Result<&'s Pool, Failure> {
+pub fn find<'s>(snapshot: &'s Snapshot, name: &str) -> Result<&'s Pool, CommandError> {
     snapshot.pool(name).ok_or_else(|| {
         let names: Vec<&str> = snapshot.pools.iter().map(Pool::name).collect();
-        let there = if names.is_empty() {
-            "there is none at all".to_owned()
+        let others = if names.is_empty() {
+            "the cluster has no pool".to_owned()
         } else {
-            format!("there are {}", names.join(", "))
+            format!("its pools are {}", names.join(", "))
         };
-        Failure(format!("the cluster has no pool {name}; {there}"))
+        CommandError(format!("the cluster has no pool {name}; {others}"))
     })
 }
 
@@ -93,14 +93,14 @@ fn condition_of<'p>(pool: &'p Pool, kind: &str) -> Option<(&'p str, &'p str, &'p
 }
 
 fn readiness(pool: &Pool) -> (&str, &str) {
-    condition_of(pool, condition::READY)
-        .map_or(("Unknown", "no agent has looked at it"), |(status, reason, _)| {
-            (status, reason)
-        })
+    condition_of(pool, condition::READY).map_or(
+        ("Unknown", "the controller has not read the pool yet"),
+        |(status, reason, _)| (status, reason),
+    )
 }
 
 /// The conditions that are in force and need attention.
-fn standing(pool: &Pool) -> Vec<String> {
+fn active_conditions(pool: &Pool) -> Vec<String> {
     let conditions = pool.object.status.iter().flat_map(|status| &status.conditions);
     let held = conditions.filter(|one| {
         ![condition::READY, condition::SERVING].contains(&one.type_.as_str()) && one.status == "True"
@@ -108,17 +108,17 @@ fn standing(pool: &Pool) -> Vec<String> {
     held.map(|one| one.type_.clone()).collect()
 }
 
-fn one(snapshot: &Snapshot, pool: &Pool) -> Answer {
+fn details(snapshot: &Snapshot, pool: &Pool) -> Output {
     let mut text = format!("pool {}, address space {}\n", pool.name(), pool.space());
-    text.push_str(&written(pool));
-    text.push_str(&known(pool));
+    text.push_str(&spec_text(pool));
+    text.push_str(&status_text(pool));
     let blocks: Vec<&Block> = snapshot.blocks_of(pool.name()).collect();
     if !blocks.is_empty() {
         let _ = write!(text, "\n{}", table(&blocks).render());
     }
     let mut json = json_pool(pool);
     json["blocks"] = blocks.iter().map(|block| json_block(block)).collect();
-    Answer {
+    Output {
         text,
         json,
         outcome: Outcome::Fine,
@@ -126,7 +126,7 @@ fn one(snapshot: &Snapshot, pool: &Pool) -> Answer {
 }
 
 /// The spec of a pool, as text.
-fn written(pool: &Pool) -> String {
+fn spec_text(pool: &Pool) -> String {
     let (mut text, spec) = (String::new(), &pool.object.spec);
     for range in &spec.ranges {
         let limits = match (&range.start, &range.end) {
@@ -158,7 +158,7 @@ fn written(pool: &Pool) -> String {
 }
 
 /// The status of a pool, as text.
-fn known(pool: &Pool) -> String {
+fn status_text(pool: &Pool) -> String {
     let mut text = String::new();
     let status = pool.object.status.as_ref();
     if let Some(counters) = status.and_then(|status| status.counters.as_ref()) {
@@ -168,7 +168,7 @@ fn known(pool: &Pool) -> String {
             .map(|time| format!(", the oldest since {}", time.0));
         let _ = writeln!(
             text,
-            "  counts    {} addresses, {} used, {} free, {} of them outside {} blocks{}",
+            "  counts    {} addresses, {} used, {} free ({} in no block), {} blocks{}",
             counters.size,
             counters.used,
             counters.free,
@@ -178,14 +178,14 @@ fn known(pool: &Pool) -> String {
         );
     }
     if let Err(why) = &pool.accepted {
-        let _ = writeln!(text, "  wrong     {}", wrapped(why, 12, 110));
+        let _ = writeln!(text, "  invalid   {}", wrapped(why, 12, 110));
     }
     for condition in status.iter().flat_map(|status| &status.conditions) {
-        let told = format!(
+        let line = format!(
             "{} ({}): {}",
             condition.status, condition.reason, condition.message
         );
-        let _ = writeln!(text, "  {:9} {}", condition.type_, wrapped(&told, 12, 110));
+        let _ = writeln!(text, "  {:9} {}", condition.type_, wrapped(&line, 12, 110));
     }
     text
 }
@@ -199,7 +199,7 @@ fn json_pool(pool: &Pool) -> Value {
         "counters": pool.object.status.as_ref().and_then(|status| status.counters.as_ref()),
         "ready": readiness(pool).0 == "True",
         "conditions": pool.object.status.as_ref().map(|status| &status.conditions),
-        "wrong": pool.accepted.as_ref().err(),
+        "invalid": pool.accepted.as_ref().err(),
     })
 }
 
@@ -207,9 +207,9 @@ fn json_pool(pool: &Pool) -> Value {
 ///
 /// # Errors
 /// There is no pool of that name.
-pub fn blocks(snapshot: &Snapshot, pool: Option<&str>, node: Option<&str>) -> Result<Answer, Failure> {
+pub fn blocks(snapshot: &Snapshot, pool: Option<&str>, node: Option<&str>) -> Result<Output, CommandError> {
     if let Some(name) = pool {
-        found(snapshot, name)?;
+        find(snapshot, name)?;
     }
     let wanted = |block: &&Block| {
         let spec = &block.object.spec;
@@ -221,7 +221,7 @@ pub fn blocks(snapshot: &Snapshot, pool: Option<&str>, node: Option<&str>) -> Re
     } else {
         table(&blocks).render()
     };
-    Ok(Answer {
+    Ok(Output {
         text,
         json: json!({ "version": 1, "blocks": blocks.iter().map(|block| json_block(block)).collect::<Vec<_>>() }),
         outcome: Outcome::Fine,
@@ -230,7 +230,7 @@ pub fn blocks(snapshot: &Snapshot, pool: Option<&str>, node: Option<&str>) -> Re
 
 fn table(blocks: &[&Block]) -> Table {
     let mut table = Table::new(&[
-        "BLOCK", "POOL", "NODE", "STATE", "USED", "FREE", "OLDEST", "TOLD", "NAME",
+        "BLOCK", "POOL", "NODE", "STATE", "USED", "FREE", "OLDEST", "REPORTED", "NAME",
     ]);
     for block in blocks {
         let (spec, status) = (&block.object.spec, block.object.status.as_ref());

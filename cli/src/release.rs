@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rdmanet release`: releases an address that is no longer in use, or all blocks and addresses of a gone node.
 //!
-//! Invariant: an address is freed only on evidence that its holder is gone. Either the pod does not exist and this
+//! Invariant: an address is freed only on evidence that its pod is gone. Either the pod does not exist and this
 //! machine finds no network namespace of it, or the whole node is gone.
 //!
 //! Invariant: the command frees exactly the object or lease that it inspected (UID and version of the object, inode of
 //! the lease), or nothing.
 
-mod gone;
+mod gone_node;
 
-use crate::answer::{Answer, Failure, Outcome};
+use crate::allocations::describe_unallocated;
 use crate::args;
 use crate::cluster::explain;
 use crate::cluster::pods::PodFacts;
 use crate::cluster::snapshot::Snapshot;
-use crate::holders::standing;
-use crate::leases::{places, with_store};
+use crate::leases::{stores, with_store};
+use crate::output::{CommandError, Outcome, Output};
 use api::{AddressState, IpAddress};
 use ipam::config::Place;
 use ipam::store::{Fate, HeldLease};
@@ -25,8 +25,8 @@ use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 
-/// An object or a lease that holds the address.
-enum Hold {
+/// An object or a lease that records the allocation.
+enum Record {
     Object(Box<IpAddress>),
     Lease(Place, Box<HeldLease>),
 }
@@ -35,12 +35,12 @@ enum Hold {
 ///
 /// # Errors
 /// The address may still be in use, there was no confirmation, or the cluster does not respond.
-pub async fn run(client: &Client, options: &args::Release) -> Result<Answer, Failure> {
+pub async fn run(client: &Client, options: &args::Release) -> Result<Output, CommandError> {
     let snapshot = Snapshot::read(client).await?;
     match (options.address, &options.node) {
         (Some(ip), _) => release_address(client, &snapshot, ip, options).await,
-        (None, Some(node)) => gone::release(client, &snapshot, node, options.yes).await,
-        (None, None) => Err(Failure("name an address, or a node with --node".to_owned())),
+        (None, Some(node)) => gone_node::release(client, &snapshot, node, options.yes).await,
+        (None, None) => Err(CommandError("name an address, or a node with --node".to_owned())),
     }
 }
 
@@ -49,33 +49,33 @@ async fn release_address(
     snapshot: &Snapshot,
     ip: IpAddr,
     options: &args::Release,
-) -> Result<Answer, Failure> {
-    let holds = holds(snapshot, ip, options)?;
-    if let Some(pod) = living(snapshot, ip, options) {
-        return Err(Failure(format!(
-            "pod {} on node {} has {ip} and lives; delete the pod, and the address is released with it",
+) -> Result<Output, CommandError> {
+    let records = find_records(snapshot, ip, options)?;
+    if let Some(pod) = pod_with_address(snapshot, ip, options) {
+        return Err(CommandError(format!(
+            "pod {} on node {} uses {ip}; delete the pod, which releases the address",
             pod.name,
             pod.node.as_deref().unwrap_or("none")
         )));
     }
-    if holds.is_empty() {
-        return Ok(Answer {
-            text: format!("nothing to release: {}\n", standing(snapshot, ip)),
+    if records.is_empty() {
+        return Ok(Output {
+            text: format!("nothing to release: {}\n", describe_unallocated(snapshot, ip)),
             json: json!({ "version": 1, "released": [] }),
             outcome: Outcome::Fine,
         });
     }
     let mut evidence = Vec::new();
-    for hold in &holds {
-        evidence.push(unused(snapshot, hold, &holds, ip)?);
+    for record in &records {
+        evidence.push(evidence_of_end(snapshot, record, &records, ip)?);
     }
     if !options.yes && !confirmed(&ip.to_string(), &evidence)? {
-        return Err(Failure(format!("{ip} is not released")));
+        return Err(CommandError(format!("{ip} was not released")));
     }
-    for hold in &holds {
-        free(client, hold, ip).await?;
+    for record in &records {
+        free(client, record, ip).await?;
     }
-    Ok(Answer {
+    Ok(Output {
         text: format!("{ip} is released: {}\n", evidence.join("; ")),
         json: json!({ "version": 1, "released": [{ "address": ip, "evidence": evidence }] }),
         outcome: Outcome::Fine,
@@ -83,29 +83,33 @@ async fn release_address(
 }
 
 /// The object and the leases of this node that have the address.
-fn holds(snapshot: &Snapshot, ip: IpAddr, options: &args::Release) -> Result<Vec<Hold>, Failure> {
-    let meant = |pool: &str| options.pool.as_ref().is_none_or(|wanted| wanted == pool);
+fn find_records(
+    snapshot: &Snapshot,
+    ip: IpAddr,
+    options: &args::Release,
+) -> Result<Vec<Record>, CommandError> {
+    let is_selected = |pool: &str| options.pool.as_ref().is_none_or(|wanted| wanted == pool);
     let objects = snapshot
         .addresses
         .iter()
-        .filter(|(its, object)| *its == ip && meant(&object.spec.pool));
+        .filter(|(address, object)| *address == ip && is_selected(&object.spec.pool));
     let objects: Vec<&IpAddress> = objects.map(|(_, object)| object).collect();
     if objects.len() > 1 {
         let pools: Vec<&str> = objects.iter().map(|object| object.spec.pool.as_str()).collect();
-        return Err(Failure(format!(
-            "{ip} is held in several address spaces, by pools {}; say which is meant: --pool",
+        return Err(CommandError(format!(
+            "{ip} is allocated in several address spaces, by pools {}; choose one with --pool",
             pools.join(" and ")
         )));
     }
-    let mut all: Vec<Hold> = objects
+    let mut all: Vec<Record> = objects
         .into_iter()
         .cloned()
         .map(Box::new)
-        .map(Hold::Object)
+        .map(Record::Object)
         .collect();
-    for place in places(&options.data_dir)?
+    for place in stores(&options.leases.data_dir)?
         .into_iter()
-        .filter(|place| place.is_pool && meant(&place.name))
+        .filter(|place| place.is_pool && is_selected(&place.name))
     {
         #[expect(
             clippy::redundant_closure_for_method_calls,
@@ -115,14 +119,14 @@ fn holds(snapshot: &Snapshot, ip: IpAddr, options: &args::Release) -> Result<Vec
         let with_ip = leases
             .held
             .into_iter()
-            .filter(|held| held.lease.addresses().any(|its| its == ip));
-        all.extend(with_ip.map(|held| Hold::Lease(place.clone(), Box::new(held))));
+            .filter(|held| held.lease.addresses().any(|address| address == ip));
+        all.extend(with_ip.map(|held| Record::Lease(place.clone(), Box::new(held))));
     }
     Ok(all)
 }
 
 /// The running pod whose status lists the address.
-fn living<'s>(snapshot: &'s Snapshot, ip: IpAddr, options: &args::Release) -> Option<&'s PodFacts> {
+fn pod_with_address<'s>(snapshot: &'s Snapshot, ip: IpAddr, options: &args::Release) -> Option<&'s PodFacts> {
     let has = |pod: &&PodFacts| {
         let interface = pod.interface_with(ip);
         interface.is_some_and(|interface| {
@@ -130,28 +134,33 @@ fn living<'s>(snapshot: &'s Snapshot, ip: IpAddr, options: &args::Release) -> Op
             pool.is_none_or(|pool| options.pool.as_deref().is_none_or(|wanted| wanted == pool.name()))
         })
     };
-    snapshot.pods.iter().filter(|pod| pod.lives).find(has)
+    snapshot.pods.iter().filter(|pod| pod.is_running).find(has)
 }
 
 /// The evidence that the address is not in use, in a sentence.
-fn unused(snapshot: &Snapshot, hold: &Hold, all: &[Hold], ip: IpAddr) -> Result<String, Failure> {
-    match hold {
-        Hold::Object(object) => object_unused(snapshot, object, all, ip),
-        Hold::Lease(_, lease) => lease_unused(snapshot, lease, ip),
+fn evidence_of_end(
+    snapshot: &Snapshot,
+    record: &Record,
+    all: &[Record],
+    ip: IpAddr,
+) -> Result<String, CommandError> {
+    match record {
+        Record::Object(object) => evidence_of_object(snapshot, object, all, ip),
+        Record::Lease(_, lease) => evidence_of_lease(snapshot, lease, ip),
     }
 }
 
-fn named<'s>(snapshot: &'s Snapshot, name: &str, uid: Option<&str>) -> Option<&'s PodFacts> {
+fn running_pod<'s>(snapshot: &'s Snapshot, name: &str, uid: Option<&str>) -> Option<&'s PodFacts> {
     let same = |pod: &&PodFacts| pod.name == name && uid.is_none_or(|uid| pod.uid == uid);
-    snapshot.pods.iter().filter(|pod| pod.lives).find(same)
+    snapshot.pods.iter().filter(|pod| pod.is_running).find(same)
 }
 
-fn object_unused(
+fn evidence_of_object(
     snapshot: &Snapshot,
     object: &IpAddress,
-    all: &[Hold],
+    all: &[Record],
     ip: IpAddr,
-) -> Result<String, Failure> {
+) -> Result<String, CommandError> {
     let spec = &object.spec;
     if spec.state == AddressState::Kept {
         let pod = spec
@@ -159,8 +168,8 @@ fn object_unused(
             .as_ref()
             .map(|holder| format!("{}/{}", holder.namespace, holder.pod));
         let pod = pod.unwrap_or_default();
-        return match named(snapshot, &pod, None) {
-            Some(_) => Err(Failure(format!(
+        return match running_pod(snapshot, &pod, None) {
+            Some(_) => Err(CommandError(format!(
                 "{ip} is kept for pod {pod}, which exists; delete the pod first, or its StatefulSet"
             ))),
             None => Ok(format!("it was kept for pod {pod}, which does not exist")),
@@ -171,13 +180,13 @@ fn object_unused(
         .as_ref()
         .map(|pod| (format!("{}/{}", pod.namespace, pod.name), pod.uid.as_deref()));
     if let Some((name, uid)) = &pod
-        && named(snapshot, name, *uid).is_some()
+        && running_pod(snapshot, name, *uid).is_some()
     {
-        return Err(Failure(format!(
-            "{ip} is bound to pod {name}, which lives; delete the pod, and the address is released with it"
+        return Err(CommandError(format!(
+            "{ip} is bound to pod {name}, which is running; delete the pod, which releases the address"
         )));
     }
-    let name = pod.map_or_else(|| "nobody knows".to_owned(), |(name, _)| name);
+    let name = pod.map_or_else(|| "unknown".to_owned(), |(name, _)| name);
     let node = &spec.node;
     if snapshot.nodes.get(&node.node) != Some(&node.node_uid) {
         return Ok(format!(
@@ -186,65 +195,67 @@ fn object_unused(
         ));
     }
     // The node exists. Only that node can see whether the namespace exists.
-    if all.iter().any(|hold| matches!(hold, Hold::Lease(..))) {
+    if all.iter().any(|record| matches!(record, Record::Lease(..))) {
         return Ok(format!("pod {name} does not exist"));
     }
-    Err(Failure(format!(
-        "{ip} was given on node {}, which lives, and only that node sees whether a container still has it; its agent frees the address by itself within minutes, or run this command there",
+    Err(CommandError(format!(
+        "{ip} was allocated on node {}, which exists, and only that node sees whether a container still uses it; the agent of the node frees the address within minutes, or run this command on the node",
         node.node
     )))
 }
 
-fn lease_unused(snapshot: &Snapshot, held: &HeldLease, ip: IpAddr) -> Result<String, Failure> {
+fn evidence_of_lease(snapshot: &Snapshot, held: &HeldLease, ip: IpAddr) -> Result<String, CommandError> {
     let sandbox = &held.lease.sandbox;
     if let Some(name) = &sandbox.pod
-        && named(snapshot, name, sandbox.uid.as_deref()).is_some()
+        && running_pod(snapshot, name, sandbox.uid.as_deref()).is_some()
     {
-        return Err(Failure(format!(
-            "{ip} is leased to pod {name}, which lives; delete the pod, and the address is released with it"
+        return Err(CommandError(format!(
+            "{ip} is leased to pod {name}, which is running; delete the pod, which releases the address"
         )));
     }
-    let who = held.lease.describe();
+    let attachment = held.lease.describe();
     match sandbox.netns.as_ref().map(ipam::store::NetnsFile::fate) {
-        Some(Fate::Gone) => Ok(format!("it was leased to {who}, whose network namespace is gone")),
-        Some(Fate::Replaced) => Ok(format!(
-            "it was leased to {who}, whose network namespace is another one's by now"
+        Some(Fate::Gone) => Ok(format!(
+            "it was leased to {attachment}, whose network namespace is gone"
         )),
-        Some(Fate::There) => Err(Failure(format!(
-            "{ip} is leased to {who}, whose network namespace is still there: crictl stopp ends the sandbox"
+        Some(Fate::Replaced) => Ok(format!(
+            "it was leased to {attachment}, whose network namespace is now that of another pod"
+        )),
+        Some(Fate::There) => Err(CommandError(format!(
+            "{ip} is leased to {attachment}, whose network namespace exists; crictl stopp removes the sandbox"
         ))),
-        Some(Fate::Unseen(why)) => Err(Failure(format!(
-            "{ip} is leased to {who}; whether its network namespace is there cannot be seen: {why}"
+        Some(Fate::Unseen(why)) => Err(CommandError(format!(
+            "{ip} is leased to {attachment}; the state of its network namespace is unknown: {why}"
         ))),
-        None => Err(Failure(format!(
-            "{ip} is leased to {who}, and nobody wrote down its network namespace; docs/store.md says how to free an address by hand"
+        None => Err(CommandError(format!(
+            "{ip} is leased to {attachment}, and the lease does not record its network namespace; docs/store.md has the steps to free an address by hand"
         ))),
     }
 }
 
-fn confirmed(what: &str, evidence: &[String]) -> Result<bool, Failure> {
+fn confirmed(subject: &str, evidence: &[String]) -> Result<bool, CommandError> {
     let input = std::io::stdin();
     if !input.is_terminal() {
-        return Err(Failure(format!(
-            "{what} is not released, since nobody can be asked here; say --yes"
+        return Err(CommandError(format!(
+            "{subject} was not released: stdin is not a terminal, so no confirmation is possible; use --yes"
         )));
     }
-    let unread = |e| Failure(format!("cannot ask: {e}; say --yes"));
+    let failed = |e| CommandError(format!("cannot ask for confirmation: {e}; use --yes"));
     let mut screen = std::io::stderr();
-    write!(screen, "release {what}? {} [y/N] ", evidence.join("; ")).map_err(unread)?;
+    write!(screen, "release {subject}? {} [y/N] ", evidence.join("; ")).map_err(failed)?;
     let mut line = String::new();
-    input.read_line(&mut line).map_err(unread)?;
+    input.read_line(&mut line).map_err(failed)?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-async fn free(client: &Client, hold: &Hold, ip: IpAddr) -> Result<(), Failure> {
+async fn free(client: &Client, record: &Record, ip: IpAddr) -> Result<(), CommandError> {
     let changed = || {
-        Failure(format!(
-            "{ip} has just changed hands and is not released; look again"
+        CommandError(format!(
+            "{ip} has just been changed and was not released; run this again"
         ))
     };
-    match hold {
-        Hold::Object(object) => {
+    match record {
+        Record::Object(object) => {
             let api: Api<IpAddress> = Api::all(client.clone());
             let unchanged = DeleteParams {
                 preconditions: Some(Preconditions {
@@ -261,7 +272,7 @@ async fn free(client: &Client, hold: &Hold, ip: IpAddr) -> Result<(), Failure> {
                 Err(e) => Err(explain(&format!("release {ip}"), &e)),
             }
         }
-        Hold::Lease(place, lease) => {
+        Record::Lease(place, lease) => {
             let released = with_store(place, |store| match store.enter_existing()? {
                 Some(locked) => locked.release_unchanged(lease),
                 None => Ok(false),

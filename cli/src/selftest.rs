@@ -3,10 +3,10 @@
 //! compares the node before and after. Its report has what a bug report needs.
 //!
 //! ```text
-//! what a killed run left is removed ─▶ port (refuses one in use) ─▶ steps (bench: namespaces, plugins) ─▶ report
+//! remove leftovers of a killed run ─▶ port (refuses one in use) ─▶ steps (bench: namespaces, plugins) ─▶ report
 //! ```
 //!
-//! Invariant: whatever step fails, everything that this program made is removed, and what cannot be removed is in the report. If
+//! Invariant: whatever step fails, everything that this program created is removed, and what cannot be removed is in the report. If
 //! the program itself is killed, its next run removes what is left.
 
 pub mod bench;
@@ -20,9 +20,9 @@ pub mod snapshot;
 pub mod steps;
 pub mod uses;
 
-use crate::answer::{Answer, Failure, Outcome};
 use crate::args;
-use crate::node::look;
+use crate::node::collect;
+use crate::output::{CommandError, Outcome, Output};
 use bench::{Bench, Role};
 use log::Log;
 use snapshot::Snapshot;
@@ -32,27 +32,27 @@ use uses::Uses;
 ///
 /// # Errors
 /// No port may be used, a program is missing, or another self-test runs on this node.
-pub fn run(options: &args::Selftest) -> Result<Answer, Failure> {
+pub fn run(options: &args::Selftest) -> Result<Output, CommandError> {
     let role = if options.listen {
         Role::Listener
     } else {
         Role::Tester
     };
     let mut bench = Bench::open(options, role)?;
-    let answer = on(&mut bench, role, options);
+    let output = run_on(&mut bench, role, options);
     bench.close();
-    answer
+    output
 }
 
-fn on(bench: &mut Bench, role: Role, options: &args::Selftest) -> Result<Answer, Failure> {
+fn run_on(bench: &mut Bench, role: Role, options: &args::Selftest) -> Result<Output, CommandError> {
     let left = bench.remove_everything();
-    let facts = look::facts(&options.node())?;
+    let facts = collect::collect(&options.node())?;
     let port = port::choose(&facts, options.master.as_deref(), &Uses::read()?)?;
     let before = Snapshot::take(options)?;
-    bench.aim(&port);
+    bench.use_port(&port);
     let mut log = Log::default();
     if !left.is_empty() {
-        log.step("what an earlier run left is removed", || nothing(&left));
+        log.step("leftovers of an earlier run are removed", || require_empty(&left));
     }
     match role {
         Role::Tester => steps::all(
@@ -63,10 +63,14 @@ fn on(bench: &mut Bench, role: Role, options: &args::Selftest) -> Result<Answer,
         Role::Listener => listener::listen(bench, &mut log),
     }
     let left = bench.remove_everything();
-    log.step("what the self-test made is removed", || nothing(&left));
-    log.step("the node is as it was", || before.still_holds(options));
+    log.step("everything that the self-test created is removed", || {
+        require_empty(&left)
+    });
+    log.step("the node is in the same state as before", || {
+        before.still_holds(options)
+    });
     let report = report::Report::of(&port, options, log);
-    Ok(Answer {
+    Ok(Output {
         text: report.text(),
         json: report.json(),
         outcome: if report.failed() {
@@ -77,7 +81,7 @@ fn on(bench: &mut Bench, role: Role, options: &args::Selftest) -> Result<Answer,
     })
 }
 
-fn nothing(left: &[String]) -> Result<(), String> {
+fn require_empty(left: &[String]) -> Result<(), String> {
     if left.is_empty() {
         Ok(())
     } else {

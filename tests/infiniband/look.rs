@@ -4,11 +4,11 @@
 use crate::bond::bonded;
 use crate::fabric::{cable, network, run};
 use clap::Parser;
-use cli::answer::{Answer, Outcome};
 use cli::args::Args;
+use cli::output::{Outcome, Output};
 use tests::{Node, Value, json};
 
-pub(crate) fn look(node: &Node) -> Answer {
+pub(crate) fn look(node: &Node) -> Output {
     let (state, data) = (node.path("state"), node.path("rdma-ipam"));
     let mut args = vec!["rdmanet".into(), "node".into()];
     args.extend([
@@ -20,12 +20,12 @@ pub(crate) fn look(node: &Node) -> Answer {
     cli::run(&Args::parse_from(args)).unwrap()
 }
 
-pub(crate) fn port<'a>(answer: &'a Answer, hca: &str) -> &'a Value {
+pub(crate) fn port<'a>(answer: &'a Output, hca: &str) -> &'a Value {
     let ports = answer.json["ports"].as_array().unwrap();
     ports.iter().find(|port| port["hca"] == hca).unwrap()
 }
 
-fn masters(answer: &Answer) -> Vec<&Value> {
+fn masters(answer: &Output) -> Vec<&Value> {
     let masters = answer.json["use"]["masters"].as_array().unwrap();
     masters.iter().map(|master| &master["name"]).collect()
 }
@@ -74,7 +74,7 @@ fn rdmanet_node_reports_ports_without_a_cable_as_unusable() {
         assert!(
             answer
                 .text
-                .contains("no link with an RDMA device can be given to pods now"),
+                .contains("pods can use no link with an RDMA device now"),
             "{}",
             answer.text
         );

@@ -2,7 +2,7 @@
 use super::*;
 use crate::testing::{address, block, cluster, pod, with};
 
-fn kinds(snapshot: &Snapshot) -> Vec<(Level, &'static str, String)> {
+fn kinds(snapshot: &Snapshot) -> Vec<(Severity, &'static str, String)> {
     problems(snapshot)
         .into_iter()
         .map(|one| (one.level, one.kind, one.subject))
@@ -23,11 +23,11 @@ fn one_address_of_two_pods_is_reported_as_a_duplicate() {
     cluster.pods = vec![pod("p", "a", "10.1.0.18"), pod("q", "b", "10.1.0.18")];
     let found = kinds(&cluster);
     assert!(
-        found.contains(&(Level::Fail, "duplicate", "10.1.0.18".into())),
+        found.contains(&(Severity::Fail, "duplicate", "10.1.0.18".into())),
         "{found:?}"
     );
     assert!(
-        found.contains(&(Level::Fail, "foreign-block", "10.1.0.18".into())),
+        found.contains(&(Severity::Fail, "foreign-block", "10.1.0.18".into())),
         "{found:?}"
     );
 }
@@ -36,7 +36,7 @@ fn one_address_of_two_pods_is_reported_as_a_duplicate() {
 fn a_pod_that_has_ended_holds_no_address() {
     let mut cluster = cluster();
     let ended = PodFacts {
-        lives: false,
+        is_running: false,
         ..pod("q", "b", "10.1.0.18")
     };
     cluster.pods = vec![pod("p", "a", "10.1.0.18"), ended];
@@ -51,8 +51,8 @@ fn an_unclaimed_and_an_excluded_address_are_different_problems() {
     assert_eq!(
         found,
         [
-            (Level::Fail, "unclaimed", "10.1.0.99".into()),
-            (Level::Info, "excluded", "10.1.0.203".into()),
+            (Severity::Fail, "unclaimed", "10.1.0.99".into()),
+            (Severity::Info, "excluded", "10.1.0.203".into()),
         ]
     );
 }
@@ -62,7 +62,10 @@ fn an_address_outside_the_pools_of_its_network_is_reported() {
     let mut cluster = cluster();
     cluster.networks.insert("ml/rail0".into(), vec!["rail0".into()]);
     cluster.pods = vec![pod("p", "a", "172.16.0.1")];
-    assert_eq!(kinds(&cluster), [(Level::Warn, "outside", "172.16.0.1".into())]);
+    assert_eq!(
+        kinds(&cluster),
+        [(Severity::Warn, "outside", "172.16.0.1".into())]
+    );
 }
 
 #[test]
@@ -81,7 +84,9 @@ fn an_address_object_of_a_gone_or_replaced_pod_is_a_leak() {
     let found = problems(&cluster);
     let leaks: Vec<&Problem> = found.iter().filter(|one| one.kind == "leak").collect();
     assert_eq!(leaks.len(), 2, "{found:?}");
-    assert!(leaks[0].text.contains("does not exist") && leaks[1].text.contains("another one of that name"));
+    assert!(
+        leaks[0].text.contains("does not exist") && leaks[1].text.contains("another pod with the same name")
+    );
     assert!(leaks[0].remedy.contains("rdmanet release 10.1.0.100"));
 }
 
@@ -99,9 +104,9 @@ fn blocks_without_a_node_or_a_pool_are_reported() {
     assert_eq!(
         found,
         [
-            (Level::Warn, "homeless", "default-4-0a020000-28".into()),
-            (Level::Warn, "orphan", "default-4-0a010020-28".into()),
-            (Level::Warn, "orphan", "default-4-0a010030-28".into()),
+            (Severity::Warn, "homeless", "default-4-0a020000-28".into()),
+            (Severity::Warn, "orphan", "default-4-0a010020-28".into()),
+            (Severity::Warn, "orphan", "default-4-0a010030-28".into()),
         ]
     );
 }
@@ -158,8 +163,12 @@ fn a_rail_without_carrier_is_a_warning_and_a_degraded_bond_is_info() {
     assert_eq!(
         found,
         [
-            (Level::Warn, "b".to_owned(), "LinkDown is the case".to_owned()),
-            (Level::Info, "c".to_owned(), "BondDegraded is the case".to_owned()),
+            (Severity::Warn, "b".to_owned(), "LinkDown is the case".to_owned()),
+            (
+                Severity::Info,
+                "c".to_owned(),
+                "BondDegraded is the case".to_owned()
+            ),
         ]
     );
 }
@@ -173,7 +182,7 @@ fn a_link_condition_that_no_agent_updates_is_reported() {
         message: "ib0 has carrier".to_owned(),
     };
     cluster.links = ["a", "b"].map(|node| (node.to_owned(), up.clone())).into();
-    let reported = |cluster: &Snapshot| -> Vec<(Level, String, String)> {
+    let reported = |cluster: &Snapshot| -> Vec<(Severity, String, String)> {
         let all = problems(cluster).into_iter();
         all.filter(|one| one.kind == "links")
             .map(|one| (one.level, one.subject, one.text))
@@ -188,7 +197,7 @@ fn a_link_condition_that_no_agent_updates_is_reported() {
     assert_eq!(
         reported(&cluster),
         [(
-            Level::Warn,
+            Severity::Warn,
             "b".to_owned(),
             "LinksReady is True (LinksUp: ib0 has carrier), and no agent runs on the node to update it"
                 .to_owned()

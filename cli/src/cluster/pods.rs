@@ -21,11 +21,11 @@ pub struct PodFacts {
     /// Its node, if it has one.
     pub node: Option<String>,
     /// Whether it may hold addresses: a pod that has ended holds none, though its annotation stays.
-    pub lives: bool,
+    pub is_running: bool,
     /// When its node started it.
     pub since: Option<String>,
     /// The text of its `networks` annotation, not parsed.
-    pub asks: Option<String>,
+    pub networks: Option<String>,
     /// Its interfaces, without those of the cluster's default network.
     pub interfaces: Vec<Interface>,
 }
@@ -70,11 +70,11 @@ impl PodFacts {
             name: format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
             uid: pod.uid().unwrap_or_default(),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
-            lives: !matches!(phase, Some("Succeeded" | "Failed")),
+            is_running: !matches!(phase, Some("Succeeded" | "Failed")),
             since: status
                 .and_then(|status| status.start_time.as_ref())
                 .map(|time| time.0.to_string()),
-            asks: annotation(NETWORKS).map(str::to_owned),
+            networks: annotation(NETWORKS).map(str::to_owned),
             interfaces: interfaces.into_iter().filter(|one| !one.default).collect(),
         }
     }

@@ -6,7 +6,7 @@
 
 use super::pods::PodFacts;
 use super::{list, list_if_known};
-use crate::answer::Failure;
+use crate::output::CommandError;
 use api::accepted_pool::AcceptedPool;
 use api::links::kind::LINKS_READY;
 use api::requests::{NodeCondition, conditions};
@@ -153,7 +153,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`super::explain`].
-    pub async fn read(client: &Client) -> Result<Self, Failure> {
+    pub async fn read(client: &Client) -> Result<Self, CommandError> {
         let mut snapshot = Self::of_pools(client).await?;
         snapshot.read_pods(client, &ListParams::default()).await?;
         Ok(snapshot)
@@ -163,7 +163,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`super::explain`].
-    pub async fn of_pools(client: &Client) -> Result<Self, Failure> {
+    pub async fn of_pools(client: &Client) -> Result<Self, CommandError> {
         let all = ListParams::default();
         let pools: Vec<IpPool> = list(&Api::all(client.clone()), "IPPools", &all).await?;
         let blocks: Vec<IpBlock> = list(&Api::all(client.clone()), "IPBlocks", &all).await?;
@@ -210,7 +210,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`super::explain`].
-    pub async fn read_pods(&mut self, client: &Client, wanted: &ListParams) -> Result<(), Failure> {
+    pub async fn read_pods(&mut self, client: &Client, wanted: &ListParams) -> Result<(), CommandError> {
         let definitions = list_if_known(&definitions(client), "NetworkAttachmentDefinitions").await?;
         for definition in definitions.unwrap_or_default() {
             let pools = ipam_of(&definition)

@@ -50,7 +50,7 @@ fn an_error_wrapped_by_multus_is_found_with_its_code_and_its_message() {
         answer.text
     );
     assert!(
-        answer.text.contains("what to do  cable, switch port"),
+        answer.text.contains("remedy   cable, switch port"),
         "{}",
         answer.text
     );

@@ -2,12 +2,12 @@
 //! Applies a step. Each write has the version that was read as its precondition, so one of two concurrent runs fails and
 //! can be repeated.
 
-use super::group::Network;
+use super::annotation::BEFORE;
 use super::plan::{Action, Step, annotation};
-use super::record::BEFORE;
-use crate::answer::Failure;
+use super::source::Network;
 use crate::cluster::explain;
 use crate::cluster::snapshot::definition;
+use crate::output::CommandError;
 use api::IpPool;
 use kube::api::PostParams;
 use kube::core::DynamicObject;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 ///
 /// # Errors
 /// The cluster refuses or does not respond, or an object has changed since it was read.
-pub async fn apply(client: &Client, step: &Step) -> Result<(), Failure> {
+pub async fn apply(client: &Client, step: &Step) -> Result<(), CommandError> {
     let api: Api<IpPool> = Api::all(client.clone());
     let (key, record) = annotation(&step.record);
     match (&step.action, &step.object) {
@@ -26,8 +26,8 @@ pub async fn apply(client: &Client, step: &Step) -> Result<(), Failure> {
         (Action::Create, _) | (Action::Write, None) => {
             let mut pool = IpPool::new(&step.pool, step.spec.clone());
             pool.annotations_mut().insert(key, record);
-            let made = api.create(&PostParams::default(), &pool).await;
-            made.map_err(|e| wrote(&format!("make IPPool {}", step.pool), &e))?;
+            let created = api.create(&PostParams::default(), &pool).await;
+            created.map_err(|e| write_error(&format!("create IPPool {}", step.pool), &e))?;
         }
         (Action::Write, Some(before)) => write(&api, step, before.clone(), &key, &record).await?,
     }
@@ -48,32 +48,33 @@ async fn write(
     before: IpPool,
     key: &str,
     record: &str,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let doing = format!("change IPPool {}", step.pool);
-    let mut there = before.clone();
+    let mut current = before.clone();
     for attempt in 1.. {
-        let mut pool = there.clone();
+        let mut pool = current.clone();
         pool.spec = step.spec.clone();
         pool.annotations_mut().insert(key.to_owned(), record.to_owned());
         match api.replace(&step.pool, &PostParams::default(), &pool).await {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.code == 409 && attempt < ATTEMPTS => {}
-            Err(e) => return Err(wrote(&doing, &e)),
+            Err(e) => return Err(write_error(&doing, &e)),
         }
-        there = api.get(&step.pool).await.map_err(|e| explain(&doing, &e))?;
-        let same = there.spec == before.spec && there.annotations().get(key) == before.annotations().get(key);
-        if !same || there.metadata.uid != before.metadata.uid {
+        current = api.get(&step.pool).await.map_err(|e| explain(&doing, &e))?;
+        let same =
+            current.spec == before.spec && current.annotations().get(key) == before.annotations().get(key);
+        if !same || current.metadata.uid != before.metadata.uid {
             break;
         }
     }
-    Err(Failure(format!(
-        "cannot {doing}: somebody has changed it just now; run this again"
+    Err(CommandError(format!(
+        "cannot {doing}: another client has just changed it; run this again"
     )))
 }
 
-async fn switch(client: &Client, network: &Network, pool: &str, source: &str) -> Result<(), Failure> {
+async fn switch(client: &Client, network: &Network, pool: &str, source: &str) -> Result<(), CommandError> {
     let unreadable = || {
-        Failure(format!(
+        CommandError(format!(
             "the configuration of network {} cannot be changed; switch it by hand",
             network.name
         ))
@@ -94,7 +95,7 @@ async fn switch(client: &Client, network: &Network, pool: &str, source: &str) ->
         .replace(&object.name_any(), &PostParams::default(), &object)
         .await;
     done.map(|_| ())
-        .map_err(|e| wrote(&format!("switch network {}", network.name), &e))
+        .map_err(|e| write_error(&format!("switch network {}", network.name), &e))
 }
 
 /// `config` with every `ipam` section of `source` replaced by one of `pool`.
@@ -124,10 +125,10 @@ fn replace(plugin: &mut Value, pool: &str, source: &str) -> bool {
     true
 }
 
-fn wrote(doing: &str, error: &kube::Error) -> Failure {
+fn write_error(doing: &str, error: &kube::Error) -> CommandError {
     match error {
-        kube::Error::Api(status) if status.code == 409 => Failure(format!(
-            "cannot {doing}: somebody has changed it just now; run this again"
+        kube::Error::Api(status) if status.code == 409 => CommandError(format!(
+            "cannot {doing}: another client has just changed it; run this again"
         )),
         other => explain(doing, other),
     }

@@ -3,8 +3,9 @@
 //! `DIR/<network>/<address>`, which contain the container's ID. Its addresses are unique only on one node. If two nodes
 //! have allocated the same address, both pods keep it.
 
-use super::group::{Allocation, Group, Network, Reading, gather, networks};
-use crate::answer::Failure;
+use super::source::{Group, Network, SourceAllocation, SourceData, group_networks, networks};
+use crate::args::Source;
+use crate::output::CommandError;
 use api::Range;
 use ipnetwork::IpNetwork;
 use kube::Client;
@@ -14,30 +15,30 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// The type of its configurations.
-pub const TYPE: &str = "host-local";
+const TYPE: &str = Source::HostLocal.name();
 
 /// Reads the networks of host-local; `folders` are the data folders of its nodes (`/var/lib/cni/networks`).
 ///
 /// # Errors
 /// As [`crate::cluster::explain`], or a folder cannot be listed.
-pub async fn read(client: &Client, folders: &[PathBuf]) -> Result<Reading, Failure> {
-    let mut allocations: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
+pub async fn read(client: &Client, folders: &[PathBuf]) -> Result<SourceData, CommandError> {
+    let mut allocations: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
     for folder in folders {
-        for (network, given) in stored(folder)? {
-            allocations.entry(network).or_default().extend(given);
+        for (network, found) in read_folder(folder)? {
+            allocations.entry(network).or_default().extend(found);
         }
     }
     let (networks, refused) = networks(client, TYPE).await?;
-    let mut reading = reading(networks, allocations);
-    reading.refused.extend(refused);
-    reading.files = Some(folders.len());
-    Ok(reading)
+    let mut data = interpret(networks, allocations);
+    data.refused.extend(refused);
+    data.files = Some(folders.len());
+    Ok(data)
 }
 
 /// Interprets these networks.
-pub fn reading(networks: Vec<Network>, allocations: BTreeMap<String, Vec<Allocation>>) -> Reading {
-    let (groups, refused) = gather(&networks, TYPE, group);
-    Reading {
+pub fn interpret(networks: Vec<Network>, allocations: BTreeMap<String, Vec<SourceAllocation>>) -> SourceData {
+    let (groups, refused) = group_networks(&networks, TYPE, group);
+    SourceData {
         groups,
         allocations,
         networks,
@@ -47,18 +48,20 @@ pub fn reading(networks: Vec<Network>, allocations: BTreeMap<String, Vec<Allocat
 }
 
 /// The allocations in the files of a node, by network. An empty file, as after a power loss, counts as an allocation.
-fn stored(folder: &Path) -> Result<BTreeMap<String, Vec<Allocation>>, Failure> {
-    let list = |dir: &Path| -> Result<Vec<PathBuf>, Failure> {
-        let unread = |e| {
-            Failure(format!(
-                "cannot list {}: {e}; name the folder that host-local calls dataDir",
+fn read_folder(folder: &Path) -> Result<BTreeMap<String, Vec<SourceAllocation>>, CommandError> {
+    let list = |dir: &Path| -> Result<Vec<PathBuf>, CommandError> {
+        let cannot_list = |e| {
+            CommandError(format!(
+                "cannot list {}: {e}; --from takes the dataDir of host-local",
                 dir.display()
             ))
         };
-        let entries = std::fs::read_dir(dir).map_err(unread)?;
-        entries.map(|entry| Ok(entry.map_err(unread)?.path())).collect()
+        let entries = std::fs::read_dir(dir).map_err(cannot_list)?;
+        entries
+            .map(|entry| Ok(entry.map_err(cannot_list)?.path()))
+            .collect()
     };
-    let mut all: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
+    let mut all: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
     for network in list(folder)?.into_iter().filter(|path| path.is_dir()) {
         let name = network
             .file_name()
@@ -73,10 +76,10 @@ fn stored(folder: &Path) -> Result<BTreeMap<String, Vec<Allocation>>, Failure> {
                 .and_then(|name| name.parse::<IpAddr>().ok());
             all.entry(name.clone())
                 .or_default()
-                .extend(address.map(|address| Allocation {
+                .extend(address.map(|address| SourceAllocation {
                     address,
                     pod: None,
-                    told_by: file.display().to_string(),
+                    reported_by: file.display().to_string(),
                 }));
         }
     }
@@ -92,7 +95,7 @@ fn group(network: &Network) -> Result<Group, String> {
         .and_then(Value::as_str)
         .unwrap_or_default();
     let config: Value =
-        serde_json::from_str(config).map_err(|e| format!("its configuration is no JSON: {e}"))?;
+        serde_json::from_str(config).map_err(|e| format!("its configuration is not JSON: {e}"))?;
     let name = config["name"]
         .as_str()
         .unwrap_or_else(|| network.plain_name())
@@ -124,7 +127,7 @@ fn group(network: &Network) -> Result<Group, String> {
     let count = families.len();
     families.dedup();
     if families.len() != count {
-        return Err("it gives an attachment several addresses of one IP family; a pool gives one of each; make pools and networks by hand".to_owned());
+        return Err("it allocates several addresses of one IP family to an attachment, and a pool allocates one of each; create pools and networks by hand".to_owned());
     }
     Ok(Group {
         keys: vec![name],
@@ -146,7 +149,7 @@ fn range(entry: &Value) -> Result<Range, String> {
     };
     let subnet: IpNetwork = text("subnet")
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| format!("subnet {} is no network", entry["subnet"]))?;
+        .ok_or_else(|| format!("subnet {} is not a network", entry["subnet"]))?;
     Ok(Range {
         subnet: format!("{}/{}", subnet.network(), subnet.prefix()),
         start: text("rangeStart"),

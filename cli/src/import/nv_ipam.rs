@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads nv-ipam (NVIDIA's `nvidia-k8s-ipam`): networks whose `ipam` section names it, its `IPPool`s, and, if given, the
+//! Reads nv-ipam (NVIDIA's `nvidia-k8s-ipam`): networks whose `ipam` section names it, its `IPPool`s, and, if entries, the
 //! files in which each node stores its allocations (`/var/lib/cni/nv-ipam/store`). Without these files, the status of the
 //! pods shows their addresses.
 
-use super::group::{Allocation, Group, Network, Reading, gather, networks};
-use crate::answer::Failure;
+use super::source::{Group, Network, SourceAllocation, SourceData, group_networks, networks};
+use crate::args::Source;
 use crate::cluster::list_if_known;
+use crate::output::CommandError;
 use api::{Range, Route};
 use ipnetwork::IpNetwork;
 use k8s_openapi::api::core::v1::NodeSelector;
@@ -17,43 +18,45 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The type of its configurations.
-pub const TYPE: &str = "nv-ipam";
+const TYPE: &str = Source::NvIpam.name();
 
 /// Reads the objects of nv-ipam and its networks; `files` are stores of its nodes.
 ///
 /// # Errors
 /// As [`crate::cluster::explain`], or a file cannot be read or is not one of its stores.
-pub async fn read(client: &Client, files: &[PathBuf]) -> Result<Reading, Failure> {
+pub async fn read(client: &Client, files: &[PathBuf]) -> Result<SourceData, CommandError> {
     let kind = GroupVersionKind::gvk("nv-ipam.nvidia.com", "v1alpha1", "IPPool");
     let api: Api<DynamicObject> = Api::all_with(
         client.clone(),
         &ApiResource::from_gvk_with_plural(&kind, "ippools"),
     );
     let pools = list_if_known(&api, "IPPools of nv-ipam").await?;
-    let mut allocations: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
+    let mut allocations: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
     for file in files {
         let text = std::fs::read_to_string(file)
-            .map_err(|e| Failure(format!("cannot read {}: {e}", file.display())))?;
-        let told = file.display().to_string();
-        for (pool, given) in stored(&text, &told).map_err(|why| Failure(format!("{told}: {why}")))? {
-            allocations.entry(pool).or_default().extend(given);
+            .map_err(|e| CommandError(format!("cannot read {}: {e}", file.display())))?;
+        let origin = file.display().to_string();
+        for (pool, entries) in
+            parse_store(&text, &origin).map_err(|why| CommandError(format!("{origin}: {why}")))?
+        {
+            allocations.entry(pool).or_default().extend(entries);
         }
     }
     let (networks, refused) = networks(client, TYPE).await?;
-    let mut reading = reading(networks, &pools.unwrap_or_default(), allocations);
-    reading.refused.extend(refused);
-    reading.files = Some(files.len());
-    Ok(reading)
+    let mut data = interpret(networks, &pools.unwrap_or_default(), allocations);
+    data.refused.extend(refused);
+    data.files = Some(files.len());
+    Ok(data)
 }
 
 /// Interprets these objects.
-pub fn reading(
+pub fn interpret(
     networks: Vec<Network>,
     pools: &[DynamicObject],
-    allocations: BTreeMap<String, Vec<Allocation>>,
-) -> Reading {
-    let (groups, refused) = gather(&networks, TYPE, |network| group(network, pools));
-    Reading {
+    allocations: BTreeMap<String, Vec<SourceAllocation>>,
+) -> SourceData {
+    let (groups, refused) = group_networks(&networks, TYPE, |network| group(network, pools));
+    SourceData {
         groups,
         allocations,
         networks,
@@ -63,19 +66,19 @@ pub fn reading(
 }
 
 /// The allocations in the file of a node, by pool.
-fn stored(text: &str, told: &str) -> Result<BTreeMap<String, Vec<Allocation>>, String> {
+fn parse_store(text: &str, origin: &str) -> Result<BTreeMap<String, Vec<SourceAllocation>>, String> {
     let root: Value = serde_json::from_str(text)
-        .map_err(|e| format!("is damaged: {e}; leave the file away, and the pods tell what they have"))?;
+        .map_err(|e| format!("is damaged: {e}; omit the file, and the status of the pods is used instead"))?;
     let pools = root["pools"]
         .as_object()
         .ok_or("has no pools: is it the store of nv-ipam (/var/lib/cni/nv-ipam/store)?")?;
-    let mut all: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
+    let mut all: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
     for (pool, content) in pools {
         // Since its support for dual stack, the kind may precede the name of a pool.
         let name = pool.rsplit('/').next().unwrap_or(pool).to_owned();
         for (key, entry) in content["entries"].as_object().into_iter().flatten() {
             let address = entry["ip_address"].as_str().and_then(|ip| ip.parse().ok());
-            let address = address.ok_or_else(|| format!("entry {key} of pool {pool} has no address; leave the file away, and the pods tell what they have"))?;
+            let address = address.ok_or_else(|| format!("entry {key} of pool {pool} has no address; omit the file, and the status of the pods is used instead"))?;
             let (namespace, name_of_pod) = (
                 entry.pointer("/metadata/pod_namespace"),
                 entry.pointer("/metadata/pod_name"),
@@ -83,12 +86,12 @@ fn stored(text: &str, told: &str) -> Result<BTreeMap<String, Vec<Allocation>>, S
             let pod = namespace
                 .and_then(Value::as_str)
                 .zip(name_of_pod.and_then(Value::as_str));
-            all.entry(name.clone()).or_default().push(Allocation {
+            all.entry(name.clone()).or_default().push(SourceAllocation {
                 address,
                 pod: pod
                     .filter(|(_, name)| !name.is_empty())
                     .map(|(namespace, name)| format!("{namespace}/{name}")),
-                told_by: told.to_owned(),
+                reported_by: origin.to_owned(),
             });
         }
     }
@@ -99,7 +102,7 @@ fn stored(text: &str, told: &str) -> Result<BTreeMap<String, Vec<Allocation>>, S
 fn group(network: &Network, pools: &[DynamicObject]) -> Result<Group, String> {
     let kind = network.ipam["poolType"].as_str().unwrap_or("ippool");
     if !kind.eq_ignore_ascii_case("ippool") {
-        return Err("a CIDRPool gives each node a subnet and a gateway of its own, which an IPPool of rdmanet does not; make one IPPool per subnet with a nodeSelector by hand".to_owned());
+        return Err("a CIDRPool has a subnet and a gateway per node, and an IPPool of rdmanet has not; create one IPPool per subnet with a nodeSelector by hand".to_owned());
     }
     let named = network.ipam["poolName"]
         .as_str()
@@ -122,7 +125,7 @@ fn group(network: &Network, pools: &[DynamicObject]) -> Result<Group, String> {
             .ok_or_else(|| format!("its pool {key} does not exist"))?;
         if found.next().is_some() {
             return Err(format!(
-                "pool {key} exists in several namespaces; which one is meant stands in nv-ipam's own configuration"
+                "pool {key} exists in several namespaces; the namespace is in the configuration of nv-ipam; delete the other pool, or create the pool by hand"
             ));
         }
         add(&mut group, pool).map_err(|why| format!("IPPool {key}: {why}"))?;
@@ -135,7 +138,7 @@ fn add(group: &mut Group, pool: &DynamicObject) -> Result<(), String> {
     let text = |key: &str| spec[key].as_str().filter(|text| !text.is_empty());
     let subnet: IpNetwork = text("subnet")
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| format!("spec.subnet {} is no network", spec["subnet"]))?;
+        .ok_or_else(|| format!("spec.subnet {} is not a network", spec["subnet"]))?;
     let exclusions = spec["exclusions"].as_array().into_iter().flatten();
     let exclude: Vec<String> = exclusions
         .map(|one| {
@@ -150,14 +153,14 @@ fn add(group: &mut Group, pool: &DynamicObject) -> Result<(), String> {
             };
             crate::interval::parse(&entry)
                 .map(|_| entry.clone())
-                .ok_or_else(|| format!("exclusion {entry} is none"))
+                .ok_or_else(|| format!("exclusion {entry} is not an address range"))
         })
         .collect::<Result<_, String>>()?;
     if spec["perNodeExclusions"]
         .as_array()
         .is_some_and(|all| !all.is_empty())
     {
-        return Err("spec.perNodeExclusions counts within a node's block, which rdmanet places elsewhere; remove them, or make the pool by hand".to_owned());
+        return Err("spec.perNodeExclusions are relative to the blocks of nv-ipam; rdmanet has other blocks; remove them, or create the pool by hand".to_owned());
     }
     group.ranges.push(Range {
         subnet: format!("{}/{}", subnet.network(), subnet.prefix()),
@@ -194,7 +197,7 @@ fn add(group: &mut Group, pool: &DynamicObject) -> Result<(), String> {
 /// Converts a selector of node terms into a label selector, if that can express it.
 fn selector(value: &Value) -> Result<LabelSelector, String> {
     let by_hand = |what: &str| {
-        format!("spec.nodeSelector {what}, which a label selector cannot say; make the pool by hand")
+        format!("spec.nodeSelector {what}, which a label selector cannot express; create the pool by hand")
     };
     let selector: NodeSelector =
         serde_json::from_value(value.clone()).map_err(|e| format!("spec.nodeSelector: {e}"))?;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Plans the next step of each pool. The plan is pure: its input is what the source, the pools and the pods report now.
 
-use super::group::{Allocation, Group, Network, Reading, Refusal};
-use super::living::{Held, NETWORK_STATUS, held};
-use super::record::{KEY, Record, closed, is_closed};
+use super::annotation::{ImportRecord, KEY, closed, is_closed};
+use super::in_use::{Allocations, NETWORK_STATUS, classify};
+use super::source::{Group, Network, Refusal, SourceAllocation, SourceData};
 use crate::cluster::snapshot::{Snapshot, pools_of};
-use crate::interval::{bounded, written};
+use crate::interval::{format_interval, merged};
 use api::accepted_pool::AcceptedPool;
 use api::{Allocation as Mode, BlockSize, IpPool, IpPoolSpec, Range, Sticky};
 use ipam::interval::IntervalSet;
@@ -21,7 +21,7 @@ const EXCLUSIONS: usize = 32;
 
 /// The parameters of the plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Outlook {
+pub struct PlanOptions {
     /// The name of the old IPAM plugin.
     pub source: &'static str,
     /// How long an ADD of the old plugin may still be running after its network was switched.
@@ -55,13 +55,13 @@ pub struct Step {
     /// The spec of the pool after the step.
     pub spec: IpPoolSpec,
     /// The record in the pool's annotation after the step.
-    pub record: Record,
+    pub record: ImportRecord,
     /// The pool before the step.
     pub object: Option<IpPool>,
     /// Addresses of the old plugin that are still in use.
-    pub living: Vec<Allocation>,
+    pub in_use: Vec<SourceAllocation>,
     /// Addresses of the old plugin whose pods are gone.
-    pub ended: Vec<Allocation>,
+    pub ended: Vec<SourceAllocation>,
     /// Networks that still name the old plugin.
     pub networks: Vec<Network>,
     /// Whether this step switches those networks.
@@ -82,7 +82,7 @@ impl Step {
         ) {
             (true, _) => "closed",
             (false, true) => "open",
-            (false, false) => "clash",
+            (false, false) => "conflict",
         }
     }
 
@@ -92,12 +92,12 @@ impl Step {
     }
 
     /// Describes the step and what comes next.
-    pub fn tell(&self, dry: bool) -> String {
-        let mut text = self.done(dry);
+    pub fn describe(&self, dry: bool) -> String {
+        let mut text = self.describe_action(dry);
         if self.rounded > 0 {
             let _ = write!(
                 text,
-                " {} more addresses than those are excluded for now, since a range has {EXCLUSIONS} entries and no more.",
+                " {} more addresses are excluded for now, because a range has at most {EXCLUSIONS} exclusions.",
                 self.rounded
             );
         }
@@ -109,79 +109,78 @@ impl Step {
         let ipam = format!(r#"{{"type": "rdma-ipam", "pool": "{}"}}"#, self.pool);
         let next = match (self.state(), self.switch, self.wait) {
             ("closed", false, _) if !names.is_empty() => format!(
-                " Next: give network {} the ipam section {ipam}, by hand or with --switch; pods that start then wait until the pool is open.",
+                " Next: give network {} the ipam section {ipam}, by hand or with --switch; new pods then wait until the pool is open.",
                 names.join(" and ")
             ),
             ("closed", true, _) if !names.is_empty() => format!(
-                " Network {} {} switched; pods that start wait until the pool is open. Next: this command again.",
+                " Network {} {} switched; new pods wait until the pool is open. Next: run this command again.",
                 names.join(" and "),
                 if dry { "would be" } else { "is" }
             ),
             ("closed", _, Some(seconds)) => format!(
-                " Its networks are switched; an ADD of {} may be under way for {seconds} s yet. Next: this command again, then.",
+                " Its networks are switched; an ADD of {} may still run for {seconds} s. Next: run this command again after that time.",
                 self.record.source
             ),
-            ("clash", switch, _) => format!(
-                " Network {} names {} while the pool is open, so both give addresses of it{}; then look with rdmanet check.",
+            ("conflict", switch, _) => format!(
+                " Network {} uses {} while the pool is open, so both plugins allocate its addresses{}; then run rdmanet check.",
                 names.join(" and "),
                 self.record.source,
-                if switch { ": switched now" } else { ": switch it at once, --switch" }
+                if switch { ": the network is switched now" } else { ": switch the network at once with --switch" }
             ),
-            _ if self.living.is_empty() => format!(" Nothing of {} is left.", self.record.source),
-            _ => " Next: this command again once these pods have ended, which gives their addresses to the pool.".to_owned(),
+            _ if self.in_use.is_empty() => format!(" Nothing of {} is left.", self.record.source),
+            _ => " Next: run this command again when these pods have ended; the pool then gets their addresses.".to_owned(),
         };
         text.push_str(&next);
         text
     }
 
-    fn done(&self, dry: bool) -> String {
+    fn describe_action(&self, dry: bool) -> String {
         let is = if dry { "would be " } else { "is " };
-        let living = self.living.len();
-        let excluded = match living {
-            0 => "no living address is to be excluded".to_owned(),
-            1 => "1 living address is excluded".to_owned(),
-            n => format!("{n} living addresses are excluded"),
+        let excluded = match self.in_use.len() {
+            0 => "no address is in use".to_owned(),
+            1 => "1 address in use is excluded".to_owned(),
+            n => format!("{n} addresses in use are excluded"),
         };
         match (&self.action, &self.object) {
-            (Action::Create, _) => format!("the pool {is}made, closed to all nodes; {excluded}."),
+            (Action::Create, _) => format!("the pool {is}created, closed to all nodes; {excluded}."),
             (Action::Write, Some(before)) if is_closed(before) && self.state() != "closed" => {
                 format!("the pool {is}opened; {excluded}.")
             }
-            (Action::Write, _) => format!("the pool {is}brought up to date; {excluded}."),
-            (Action::Keep, _) => format!("nothing is to be changed; {excluded}."),
+            (Action::Write, _) => format!("the pool {is}updated; {excluded}."),
+            (Action::Keep, _) => format!("nothing changes; {excluded}."),
         }
     }
 }
 
 /// The input of a step.
 #[derive(Clone, Copy)]
-struct World<'w> {
-    reading: &'w Reading,
-    snapshot: &'w Snapshot,
-    outlook: &'w Outlook,
+struct PlanInput<'a> {
+    data: &'a SourceData,
+    snapshot: &'a Snapshot,
+    options: &'a PlanOptions,
 }
 
 /// Plans the next step of every pool that is imported. Adds pools that cannot go on to `refused`.
-pub fn plan(reading: &Reading, snapshot: &Snapshot, outlook: &Outlook) -> (Vec<Step>, Vec<Refusal>) {
-    let world = World {
-        reading,
+pub fn plan(data: &SourceData, snapshot: &Snapshot, options: &PlanOptions) -> (Vec<Step>, Vec<Refusal>) {
+    let input = PlanInput {
+        data,
         snapshot,
-        outlook,
+        options,
     };
     let mut refused = Vec::new();
     let mut steps = Vec::new();
-    let moved = |keys: &[String]| {
+    let imported = |keys: &[String]| {
         let all = snapshot
             .pools
             .iter()
-            .filter_map(|pool| Some((&pool.object, Record::of(&pool.object)?)));
+            .filter_map(|pool| Some((&pool.object, ImportRecord::of(&pool.object)?)));
         all.into_iter()
-            .find(|(_, record)| record.source == outlook.source && record.from == keys)
+            .find(|(_, record)| record.source == options.source && record.from == keys)
     };
-    for group in &reading.groups {
-        let step = match moved(&group.keys) {
-            Some((pool, record)) => again(&world, pool, &record, group.networks.clone()),
-            None => first(&world, group),
+    for group in &data.groups {
+        let step = match imported(&group.keys) {
+            Some((pool, record)) => update(&input, pool, &record, group.networks.clone()),
+            None => create(&input, group),
         };
         match step {
             Ok(step) => steps.push(step),
@@ -192,22 +191,23 @@ pub fn plan(reading: &Reading, snapshot: &Snapshot, outlook: &Outlook) -> (Vec<S
         }
     }
     for pool in &snapshot.pools {
-        let Some(record) = Record::of(&pool.object).filter(|record| record.source == outlook.source) else {
+        let Some(record) = ImportRecord::of(&pool.object).filter(|record| record.source == options.source)
+        else {
             continue;
         };
-        let left = reading.groups.iter().any(|group| group.keys == record.from);
-        if left {
+        let is_pending = data.groups.iter().any(|group| group.keys == record.from);
+        if is_pending {
             continue;
         }
         // A refused network may use these ranges and still allocate from them.
-        if !reading.refused.is_empty() {
+        if !data.refused.is_empty() {
             refused.push(Refusal::new(
                 format!("pool {}", pool.name()),
-                "it waits until what is said above is settled",
+                "it waits until the problems above are solved",
             ));
             continue;
         }
-        match again(&world, &pool.object, &record, Vec::new()) {
+        match update(&input, &pool.object, &record, Vec::new()) {
             Ok(step) => steps.push(step),
             Err(why) => refused.push(Refusal::new(format!("pool {}", pool.name()), why)),
         }
@@ -216,29 +216,34 @@ pub fn plan(reading: &Reading, snapshot: &Snapshot, outlook: &Outlook) -> (Vec<S
 }
 
 /// The first step of a pool that does not exist yet.
-fn first(world: &World<'_>, group: &Group) -> Result<Step, String> {
-    let World {
-        reading,
+fn create(input: &PlanInput<'_>, group: &Group) -> Result<Step, String> {
+    let PlanInput {
+        data,
         snapshot,
-        outlook,
-    } = *world;
-    let name = name(group, outlook.source);
+        options,
+    } = *input;
+    let name = name(group, options.source);
     if snapshot.pool(&name).is_some() {
         return Err(format!(
-            "a pool {name} exists, and did not come from there; rename it or the network"
+            "a pool {name} exists and was not imported; rename the pool or the network"
         ));
     }
     let mut spec = spec(group);
     size(&name, &mut spec, group.block_size, snapshot.nodes.len())?;
-    let record = Record {
-        source: outlook.source.to_owned(),
+    let record = ImportRecord {
+        source: options.source.to_owned(),
         from: group.keys.clone(),
-        living: Vec::new(),
-        told: Vec::new(),
+        in_use: Vec::new(),
+        from_files: Vec::new(),
         node_selector: group.nodes.clone(),
     };
     spec.node_selector = Some(closed());
-    let held = held(&given(reading, &record), &snapshot.pods, &subnets(&spec), None);
+    let Allocations { in_use, ended } = classify(
+        &known_allocations(data, &record),
+        &snapshot.pods,
+        &subnets(&spec),
+        None,
+    );
     let step = Step {
         pool: name,
         keys: group.keys.clone(),
@@ -246,38 +251,43 @@ fn first(world: &World<'_>, group: &Group) -> Result<Step, String> {
         spec,
         record,
         object: None,
-        living: held.living,
-        ended: held.ended,
+        in_use,
+        ended,
         networks: group.networks.clone(),
-        switch: outlook.switch,
+        switch: options.switch,
         wait: None,
         rounded: 0,
     };
-    finish(step, reading.files)
+    exclude_in_use(step, data.files)
 }
 
 /// The next step of a pool whose import has begun. `left` are networks that still name the old plugin.
-fn again(world: &World<'_>, pool: &IpPool, record: &Record, left: Vec<Network>) -> Result<Step, String> {
-    let World {
-        reading,
+fn update(
+    input: &PlanInput<'_>,
+    pool: &IpPool,
+    record: &ImportRecord,
+    left: Vec<Network>,
+) -> Result<Step, String> {
+    let PlanInput {
+        data,
         snapshot,
-        outlook,
-    } = *world;
+        options,
+    } = *input;
     let mut spec = pool.spec.clone();
     for range in &mut spec.ranges {
-        range.exclude.retain(|entry| !record.living.contains(entry));
+        range.exclude.retain(|entry| !record.in_use.contains(entry));
     }
     let was_closed = is_closed(pool);
     let known = record.known();
-    let Held { living, ended } = held(
-        &given(reading, record),
+    let Allocations { in_use, ended } = classify(
+        &known_allocations(data, record),
         &snapshot.pods,
         &subnets(&spec),
         (!was_closed).then_some(&known),
     );
     let mut wait = None;
     if was_closed && left.is_empty() {
-        wait = still(reading, outlook, &pool.name_any());
+        wait = remaining_grace(data, options, &pool.name_any());
         if wait.is_none() {
             spec.node_selector.clone_from(&record.node_selector);
         }
@@ -289,14 +299,14 @@ fn again(world: &World<'_>, pool: &IpPool, record: &Record, left: Vec<Network>) 
         spec,
         record: record.clone(),
         object: Some(pool.clone()),
-        living,
+        in_use,
         ended,
-        switch: outlook.switch && !left.is_empty(),
+        switch: options.switch && !left.is_empty(),
         networks: left,
         wait,
         rounded: 0,
     };
-    let mut step = finish(step, reading.files)?;
+    let mut step = exclude_in_use(step, data.files)?;
     if step.spec == pool.spec && step.record == *record {
         step.action = Action::Keep;
     }
@@ -304,15 +314,15 @@ fn again(world: &World<'_>, pool: &IpPool, record: &Record, left: Vec<Network>) 
 }
 
 /// For how many seconds an ADD that began before the last network was switched may still be running.
-fn still(reading: &Reading, outlook: &Outlook, pool: &str) -> Option<u64> {
-    let own = reading
+fn remaining_grace(data: &SourceData, options: &PlanOptions, pool: &str) -> Option<u64> {
+    let own = data
         .networks
         .iter()
         .filter(|network| pools_of(&network.ipam).iter().any(|name| name == pool));
     let last = own.filter_map(|network| network.changed).max()?;
-    let passed = outlook.now.duration_since(last);
+    let passed = options.now.duration_since(last);
     let passed = u64::try_from(passed.as_secs()).unwrap_or(0);
-    outlook
+    options
         .grace
         .as_secs()
         .checked_sub(passed)
@@ -320,11 +330,16 @@ fn still(reading: &Reading, outlook: &Outlook, pool: &str) -> Option<u64> {
 }
 
 /// Excludes the addresses in use from the ranges.
-fn finish(mut step: Step, files: Option<usize>) -> Result<Step, String> {
-    step.record.living.clear();
-    let by_pods = |one: &&Allocation| one.told_by.starts_with(NETWORK_STATUS);
-    step.record.told = match files {
-        Some(_) => step.living.iter().filter(|one| !by_pods(one)).cloned().collect(),
+fn exclude_in_use(mut step: Step, files: Option<usize>) -> Result<Step, String> {
+    step.record.in_use.clear();
+    let is_from_pod = |one: &&SourceAllocation| one.reported_by.starts_with(NETWORK_STATUS);
+    step.record.from_files = match files {
+        Some(_) => step
+            .in_use
+            .iter()
+            .filter(|one| !is_from_pod(one))
+            .cloned()
+            .collect(),
         None => Vec::new(),
     };
     for range in &mut step.spec.ranges {
@@ -332,44 +347,44 @@ fn finish(mut step: Step, files: Option<usize>) -> Result<Step, String> {
             continue;
         };
         let family = Family::of(subnet.ip());
-        let living: IntervalSet = step
-            .living
+        let in_use: IntervalSet = step
+            .in_use
             .iter()
             .filter(|one| subnet.contains(one.address))
             .map(|one| single(one.address))
             .collect();
-        if living.is_empty() {
+        if in_use.is_empty() {
             continue;
         }
         let room = EXCLUSIONS.saturating_sub(range.exclude.len());
         if room == 0 {
             return Err(format!(
-                "range {} has {EXCLUSIONS} exclusions already, and none is left for the addresses of living pods; write some of them as one",
+                "range {} already has {EXCLUSIONS} exclusions, the maximum, so addresses in use cannot be excluded; merge some exclusions",
                 range.subnet
             ));
         }
-        for interval in bounded(&living, room) {
+        for interval in merged(&in_use, room) {
             step.rounded += interval.count();
-            step.record.living.push(written(family, interval));
-            range.exclude.push(written(family, interval));
+            step.record.in_use.push(format_interval(family, interval));
+            range.exclude.push(format_interval(family, interval));
         }
-        step.rounded -= living.count();
+        step.rounded -= in_use.count();
     }
     Ok(step)
 }
 
 /// The allocations of the old plugin. Allocations from files given in earlier runs stay valid. If files are given now, an
 /// earlier allocation that these files do not contain has ended, unless it names a pod. An allocation that names a pod
-/// stays, and ends with its pod ([`held`]).
-fn given(reading: &Reading, record: &Record) -> Vec<Allocation> {
-    let mut all: Vec<Allocation> = record
+/// stays, and ends with its pod ([`classify`]).
+fn known_allocations(data: &SourceData, record: &ImportRecord) -> Vec<SourceAllocation> {
+    let mut all: Vec<SourceAllocation> = record
         .from
         .iter()
-        .filter_map(|key| reading.allocations.get(key))
+        .filter_map(|key| data.allocations.get(key))
         .flatten()
         .cloned()
         .collect();
-    let earlier = record.told.iter().filter(|one| match reading.files {
+    let earlier = record.from_files.iter().filter(|one| match data.files {
         None => false,
         Some(0) => true,
         Some(_) => one.pod.is_some(),
@@ -425,7 +440,7 @@ fn spec(group: &Group) -> IpPoolSpec {
 
 /// Chooses the block size so that every node gets a block and most blocks stay free. If a range is too small for that,
 /// the pool allocates single addresses.
-fn size(name: &str, spec: &mut IpPoolSpec, told: Option<u64>, nodes: usize) -> Result<(), String> {
+fn size(name: &str, spec: &mut IpPoolSpec, per_node: Option<u64>, nodes: usize) -> Result<(), String> {
     spec.block_size = BlockSize { v4: 1, v6: 1 };
     let pool = IpPool::new(name, spec.clone());
     let accepted = AcceptedPool::new(&pool, spec, 0).map_err(|e| e.msg)?;
@@ -434,11 +449,11 @@ fn size(name: &str, spec: &mut IpPoolSpec, told: Option<u64>, nodes: usize) -> R
     for family in accepted.ranges.families() {
         let usable = accepted.ranges.usable(family).count();
         let each = usable / (2 * nodes);
-        if each < 4 && told.is_none() {
+        if each < 4 && per_node.is_none() {
             spec.allocation = Mode::PerAddress;
         }
-        let largest = told.map_or(if family == Family::V4 { 64 } else { 1024 }, |told| {
-            u128::from(told.next_power_of_two())
+        let largest = per_node.map_or(if family == Family::V4 { 64 } else { 1024 }, |per_node| {
+            u128::from(per_node.next_power_of_two())
         });
         let size = largest.min(1 << each.max(1).ilog2()).clamp(1, 65_536);
         let size = i64::try_from(size).unwrap_or(1);
@@ -451,6 +466,6 @@ fn size(name: &str, spec: &mut IpPoolSpec, told: Option<u64>, nodes: usize) -> R
 }
 
 /// The annotation of a pool: key and value.
-pub fn annotation(record: &Record) -> (String, String) {
+pub fn annotation(record: &ImportRecord) -> (String, String) {
     (KEY.to_owned(), serde_json::to_string(record).unwrap_or_default())
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests what is read from foreign objects, and the step that follows. `cli/tests/cluster/import.rs` imports whole pools.
 
-use super::group::{Group, Network, Reading};
-use super::plan::{Outlook, Step, plan};
+use super::plan::{PlanOptions, Step, plan};
+use super::source::{Group, Network, SourceData};
 use super::{host_local, nv_ipam, whereabouts};
 use crate::cluster::snapshot::Snapshot;
 use crate::testing::pod;
@@ -22,27 +22,27 @@ fn object(name: &str, spec: &Value) -> DynamicObject {
         .unwrap()
 }
 
-fn of_whereabouts(ipams: &[Value], pools: &[DynamicObject]) -> Reading {
+fn of_whereabouts(ipams: &[Value], pools: &[DynamicObject]) -> SourceData {
     let networks = ipams
         .iter()
         .enumerate()
         .map(|(i, ipam)| network(&format!("net{i}"), ipam));
-    whereabouts::reading(networks.collect(), pools, &[])
+    whereabouts::interpret(networks.collect(), pools, &[])
 }
 
-fn only(reading: &Reading) -> &Group {
+fn only(reading: &SourceData) -> &Group {
     assert_eq!((reading.groups.len(), &reading.refused), (1, &vec![]));
     &reading.groups[0]
 }
 
-fn steps(reading: &Reading, snapshot: &Snapshot) -> Vec<Step> {
-    let outlook = Outlook {
+fn steps(reading: &SourceData, snapshot: &Snapshot) -> Vec<Step> {
+    let options = PlanOptions {
         source: "whereabouts",
         grace: Duration::ZERO,
         now: Timestamp::UNIX_EPOCH,
         switch: false,
     };
-    let (steps, refused) = plan(reading, snapshot, &outlook);
+    let (steps, refused) = plan(reading, snapshot, &options);
     assert_eq!(refused, []);
     steps
 }
@@ -132,7 +132,10 @@ fn an_unsupported_ipam_option_is_rejected_with_network_and_reason() {
             "several addresses of one IP family",
         ),
         (json!({}), "names no range"),
-        (json!({ "range": "10.0.0.0/33" }), "\"10.0.0.0/33\" is none"),
+        (
+            json!({ "range": "10.0.0.0/33" }),
+            "\"10.0.0.0/33\" is not a range",
+        ),
         (
             json!({ "range": "10.0.0.0/24", "range_start": "10.0.9.1" }),
             "10.0.9.1 lies outside 10.0.0.0/24",
@@ -151,7 +154,7 @@ fn an_unsupported_ipam_option_is_rejected_with_network_and_reason() {
             "{}",
             reading.refused[0]
         );
-        assert!(reading.refused[0].what.contains("default/net0"));
+        assert!(reading.refused[0].subject.contains("default/net0"));
     }
 }
 
@@ -164,7 +167,11 @@ fn networks_with_different_parts_of_one_range_are_rejected() {
         "{:?}",
         reading.refused
     );
-    assert!(reading.refused[0].what.contains("default/net0 and default/net1"));
+    assert!(
+        reading.refused[0]
+            .subject
+            .contains("default/net0 and default/net1")
+    );
     let same = of_whereabouts(&[of("10.0.0.9"), of("10.0.0.9")], &[]);
     assert_eq!(only(&same).networks.len(), 2);
     let both = json!({ "type": "whereabouts", "ipRanges": [{ "range": "10.0.0.0/24", "range_start": "10.0.0.9" }, { "range": "fd00::/64" }] });
@@ -189,7 +196,7 @@ fn many_addresses_in_use_are_excluded_with_few_entries() {
     let mut snapshot = Snapshot::default();
     snapshot.pods.push(pod("p", "a", "10.0.0.1"));
     let step = &steps(&reading, &snapshot)[0];
-    assert_eq!((step.living.len(), step.ended.len()), (100, 0));
+    assert_eq!((step.in_use.len(), step.ended.len()), (100, 0));
     let exclude = &step.spec.ranges[0].exclude;
     assert_eq!(exclude.len(), 32);
     let covered = |n: u128| {
@@ -200,9 +207,9 @@ fn many_addresses_in_use_are_excluded_with_few_entries() {
     };
     assert!((0..100).all(|i| covered(u128::from(0x0a00_0001_u32 + 2 * i))));
     assert!(
-        step.rounded > 0 && step.tell(false).contains("more addresses than those"),
+        step.rounded > 0 && step.describe(false).contains("more addresses are excluded"),
         "{}",
-        step.tell(false)
+        step.describe(false)
     );
 }
 
@@ -225,15 +232,15 @@ fn an_import_does_not_change_an_unrelated_pool_of_the_same_name() {
     let reading = of_whereabouts(&[json!({ "type": "whereabouts", "range": "10.0.0.0/24" })], &[]);
     let object = crate::testing::pool("net0", &json!([{ "subnet": "10.9.0.0/24" }]));
     let snapshot = Snapshot::of(vec![serde_json::from_value(object).unwrap()], vec![], vec![]);
-    let outlook = Outlook {
+    let options = PlanOptions {
         source: "whereabouts",
         grace: Duration::ZERO,
         now: Timestamp::UNIX_EPOCH,
         switch: false,
     };
-    let (steps, refused) = plan(&reading, &snapshot, &outlook);
+    let (steps, refused) = plan(&reading, &snapshot, &options);
     assert!(
-        steps.is_empty() && refused[0].why.contains("a pool net0 exists"),
+        steps.is_empty() && refused[0].reason.contains("a pool net0 exists"),
         "{refused:?}"
     );
 }
@@ -241,7 +248,7 @@ fn an_import_does_not_change_an_unrelated_pool_of_the_same_name() {
 #[test]
 fn unsupported_pools_of_nv_ipam_are_rejected() {
     for (spec, reason) in [
-        (json!({ "subnet": "x" }), "is no network"),
+        (json!({ "subnet": "x" }), "is not a network"),
         (
             json!({ "subnet": "10.0.0.0/24", "perNodeExclusions": [{ "startIndex": 0, "endIndex": 1 }] }),
             "perNodeExclusions",
@@ -256,12 +263,16 @@ fn unsupported_pools_of_nv_ipam_are_rejected() {
         ),
     ] {
         let networks = vec![network("n", &json!({ "type": "nv-ipam", "poolName": "p" }))];
-        let reading = nv_ipam::reading(networks, &[object("p", &spec)], BTreeMap::new());
-        assert!(reading.refused[0].why.contains(reason), "{:?}", reading.refused);
+        let reading = nv_ipam::interpret(networks, &[object("p", &spec)], BTreeMap::new());
+        assert!(
+            reading.refused[0].reason.contains(reason),
+            "{:?}",
+            reading.refused
+        );
     }
     let networks = vec![network("n", &json!({ "type": "nv-ipam", "poolName": "p" }))];
-    let reading = nv_ipam::reading(networks, &[], BTreeMap::new());
-    assert!(reading.refused[0].why.contains("p does not exist"));
+    let reading = nv_ipam::interpret(networks, &[], BTreeMap::new());
+    assert!(reading.refused[0].reason.contains("p does not exist"));
 }
 
 #[test]
@@ -270,7 +281,7 @@ fn an_imported_host_local_range_keeps_its_default_gateway() {
         "n",
         &json!({ "type": "host-local", "ranges": [[{ "subnet": "10.0.0.0/24" }], [{ "subnet": "fd00::/64" }]] }),
     )];
-    let reading = host_local::reading(networks, BTreeMap::new());
+    let reading = host_local::interpret(networks, BTreeMap::new());
     let group = only(&reading);
     assert_eq!(group.keys, ["n"]);
     assert_eq!((group.ranges.len(), &group.ranges[0].gateway), (2, &None));

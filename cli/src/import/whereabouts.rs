@@ -3,9 +3,10 @@
 //! address of `range`, and `OverlappingRangeIPReservation`s (whereabouts v0.9.4, `pkg/storage/kubernetes/ipam.go`,
 //! `pkg/config/config.go`).
 
-use super::group::{Allocation, Group, Network, Reading, Refusal, gather, networks};
-use crate::answer::Failure;
+use super::source::{Group, Network, Refusal, SourceAllocation, SourceData, group_networks, networks};
+use crate::args::Source;
 use crate::cluster::list_if_known;
+use crate::output::CommandError;
 use api::{Range, Route};
 use ipam::range::{Family, bits};
 use ipnetwork::IpNetwork;
@@ -16,13 +17,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// The type of its configurations.
-pub const TYPE: &str = "whereabouts";
+const TYPE: &str = Source::Whereabouts.name();
 
 /// Reads the objects of whereabouts and its networks.
 ///
 /// # Errors
 /// As [`crate::cluster::explain`].
-pub async fn read(client: &Client) -> Result<Reading, Failure> {
+pub async fn read(client: &Client) -> Result<SourceData, CommandError> {
     let api = |kind: &str, plural: &str| -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk("whereabouts.cni.cncf.io", "v1alpha1", kind);
         Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
@@ -34,22 +35,22 @@ pub async fn read(client: &Client) -> Result<Reading, Failure> {
     )
     .await?;
     let (networks, refused) = networks(client, TYPE).await?;
-    let mut reading = reading(
+    let mut data = interpret(
         networks,
         &pools.unwrap_or_default(),
         &reserved.unwrap_or_default(),
     );
-    reading.refused.extend(refused);
-    Ok(reading)
+    data.refused.extend(refused);
+    Ok(data)
 }
 
 /// Interprets these objects.
-pub fn reading(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[DynamicObject]) -> Reading {
-    let mut allocations: BTreeMap<String, Vec<Allocation>> = BTreeMap::new();
+pub fn interpret(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[DynamicObject]) -> SourceData {
+    let mut allocations: BTreeMap<String, Vec<SourceAllocation>> = BTreeMap::new();
     let mut damaged: BTreeMap<String, String> = BTreeMap::new();
     for pool in pools {
-        match given(pool) {
-            Ok(given) => allocations.entry(pool.name_any()).or_default().extend(given),
+        match allocations_of(pool) {
+            Ok(found) => allocations.entry(pool.name_any()).or_default().extend(found),
             Err(why) => {
                 damaged.insert(
                     pool.name_any(),
@@ -62,7 +63,7 @@ pub fn reading(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[Dyna
             }
         }
     }
-    let (mut groups, mut refused) = gather(&networks, TYPE, group);
+    let (mut groups, mut refused) = group_networks(&networks, TYPE, group);
     groups.retain(|group| {
         let sentence = group.keys.iter().find_map(|key| damaged.get(key));
         if let Some(why) = sentence {
@@ -87,7 +88,7 @@ pub fn reading(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[Dyna
             allocations.entry(key.clone()).or_default().extend(of_group);
         }
     }
-    Reading {
+    SourceData {
         groups,
         allocations,
         networks,
@@ -97,7 +98,7 @@ pub fn reading(networks: Vec<Network>, pools: &[DynamicObject], reserved: &[Dyna
 }
 
 /// The allocations of a pool.
-fn given(pool: &DynamicObject) -> Result<Vec<Allocation>, String> {
+fn allocations_of(pool: &DynamicObject) -> Result<Vec<SourceAllocation>, String> {
     let range = pool
         .data
         .pointer("/spec/range")
@@ -105,14 +106,14 @@ fn given(pool: &DynamicObject) -> Result<Vec<Allocation>, String> {
         .unwrap_or_default();
     let net: IpNetwork = range
         .parse()
-        .map_err(|_| format!("spec.range {range:?} is no network; repair it from the network's configuration, and run this again"))?;
+        .map_err(|_| format!("spec.range {range:?} is not a network; correct it as in the network's configuration, and run this again"))?;
     let Some(entries) = pool.data.pointer("/spec/allocations") else {
         return Ok(Vec::new());
     };
     let entries = entries
         .as_object()
-        .ok_or("spec.allocations is no map; repair it, and run this again")?;
-    let told_by = format!(
+        .ok_or("spec.allocations is not a map; correct it, and run this again")?;
+    let reported_by = format!(
         "IPPool {}/{}",
         pool.namespace().unwrap_or_default(),
         pool.name_any()
@@ -127,22 +128,22 @@ fn given(pool: &DynamicObject) -> Result<Vec<Allocation>, String> {
             .map(|number| Family::of(net.ip()).address(number))
             .filter(|ip| net.contains(*ip));
         let address = address.ok_or_else(|| {
-            format!("spec.allocations[{offset:?}] ({}) is no offset in {range}; find out which address that pod has, remove the entry, and run this again", entry["podref"].as_str().unwrap_or("no podref"))
+            format!("spec.allocations[{offset:?}] ({}) is not an offset in {range}; find out which address that pod has, remove the entry, and run this again", entry["podref"].as_str().unwrap_or("no podref"))
         })?;
-        Ok(Allocation {
+        Ok(SourceAllocation {
             address,
             pod: entry["podref"]
                 .as_str()
                 .filter(|pod| pod.contains('/'))
                 .map(str::to_owned),
-            told_by: told_by.clone(),
+            reported_by: reported_by.clone(),
         })
     };
     entries.iter().map(one).collect()
 }
 
 /// Parses a name such as `[network_name-]10.0.0.5` or `fd00--5`. The name ends with the address.
-fn reservation(object: &DynamicObject) -> Option<Allocation> {
+fn reservation(object: &DynamicObject) -> Option<SourceAllocation> {
     let name = object.name_any();
     let v4 = name
         .rsplit('-')
@@ -155,14 +156,14 @@ fn reservation(object: &DynamicObject) -> Option<Allocation> {
             .ok()
             .map(IpAddr::V6)
     };
-    Some(Allocation {
+    Some(SourceAllocation {
         address: v4.or_else(v6)?,
         pod: object
             .data
             .pointer("/spec/podref")
             .and_then(Value::as_str)
             .map(str::to_owned),
-        told_by: format!(
+        reported_by: format!(
             "OverlappingRangeIPReservation {}/{name}",
             object.namespace().unwrap_or_default()
         ),
@@ -173,11 +174,12 @@ fn reservation(object: &DynamicObject) -> Option<Allocation> {
 fn group(network: &Network) -> Result<Group, String> {
     let ipam = &network.ipam;
     if !ipam["node_slice_size"].is_null() {
-        return Err("it gives each node a slice (node_slice_size); make an IPPool of its range by hand once no pod uses it".to_owned());
+        return Err("it gives each node a slice (node_slice_size); create an IPPool with its range by hand once no pod uses it".to_owned());
     }
     if ipam["addresses"].as_array().is_some_and(|all| !all.is_empty()) {
         return Err(
-            "it adds fixed addresses (ipam.addresses), which nobody counts; remove them first".to_owned(),
+            "it adds fixed addresses (ipam.addresses), which no allocation records; remove them first"
+                .to_owned(),
         );
     }
     let space = ipam["network_name"]
@@ -189,7 +191,7 @@ fn group(network: &Network) -> Result<Group, String> {
         entries.push(ipam);
     }
     if entries.is_empty() {
-        return Err("its configuration names no range; if that stands in whereabouts.conf on the nodes, write it into the network first".to_owned());
+        return Err("its configuration names no range; if whereabouts.conf on the nodes has one, write it into the network first".to_owned());
     }
     let mut parts: Vec<(String, Range)> = Vec::new();
     for entry in entries {
@@ -199,7 +201,7 @@ fn group(network: &Network) -> Result<Group, String> {
     let family = |range: &Range| range.subnet.contains(':');
     let of_v6 = parts.iter().filter(|(_, range)| family(range)).count();
     if of_v6 > 1 || parts.len() - of_v6 > 1 {
-        return Err("it gives an attachment several addresses of one IP family; a pool gives one of each; make pools and networks by hand".to_owned());
+        return Err("it allocates several addresses of one IP family to an attachment, and a pool allocates one of each; create pools and networks by hand".to_owned());
     }
     let (keys, ranges) = parts.into_iter().unzip();
     Ok(Group {
@@ -216,7 +218,8 @@ fn group(network: &Network) -> Result<Group, String> {
 /// The name of the pool of a range, and the range.
 fn range(entry: &Value, gateway: Option<&str>, space: Option<&str>) -> Result<(String, Range), String> {
     let text = entry["range"].as_str().unwrap_or_default();
-    let unreadable = || format!("range {text:?} is none; want 10.0.0.0/16 or 10.0.0.5-10.0.0.9/16");
+    let unreadable =
+        || format!("range {text:?} is not a range; write it like 10.0.0.0/16 or 10.0.0.5-10.0.0.9/16");
     let (first, rest) = match text.split_once('-') {
         Some((first, rest)) => (Some(first.trim()), rest.trim()),
         None => (None, text),
@@ -232,7 +235,9 @@ fn range(entry: &Value, gateway: Option<&str>, space: Option<&str>) -> Result<(S
     let start = named("range_start").or_else(|| first.map(str::to_owned));
     let end = named("range_end").or_else(|| first.map(|_| net.ip().to_string()));
     for limit in [&start, &end].into_iter().flatten() {
-        let ip: IpAddr = limit.parse().map_err(|_| format!("{limit:?} is no address"))?;
+        let ip: IpAddr = limit
+            .parse()
+            .map_err(|_| format!("{limit:?} is not an address"))?;
         if !subnet.contains(ip) {
             return Err(format!("{limit} lies outside {subnet}"));
         }
@@ -248,7 +253,7 @@ fn range(entry: &Value, gateway: Option<&str>, space: Option<&str>) -> Result<(S
         .iter()
         .find(|entry| crate::interval::parse(entry).is_none())
     {
-        return Err(format!("exclude {wrong:?} is no address and no network"));
+        return Err(format!("exclude {wrong:?} is neither an address nor a network"));
     }
     // The configuration has one gateway for all ranges. It belongs to the range that contains it.
     let gateway = gateway.filter(|text| text.parse().is_ok_and(|ip| subnet.contains(ip)));

@@ -2,7 +2,7 @@
 //! The map as a self-contained SVG drawing: no script, no embedded font, light and dark according to the reader's
 //! setting.
 
-use super::{Land, Map, Part, Segment};
+use super::{Map, MappedRange, Part, Segment};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -42,9 +42,9 @@ pub fn render(map: &Map) -> String {
         r#"<text class="t" x="16" y="{y}">pool {}</text>"#,
         escaped(&map.pool)
     );
-    for land in &map.lands {
+    for range in &map.ranges {
         y += 30.0;
-        y = draw(&mut body, land, &hues, y);
+        y = draw(&mut body, range, &hues, y);
     }
     y = legend(&mut body, map, &hues, y + 26.0);
     let (width, height) = (LEFT + WIDTH + 16.0, y + 8.0);
@@ -68,8 +68,8 @@ fn colour(index: usize) -> String {
 }
 
 /// Draws one range, with a row for each sixteenth of it. Returns the position of its end.
-fn draw(body: &mut String, land: &Land, hues: &BTreeMap<&str, usize>, top: f64) -> f64 {
-    let (whole, family) = (land.whole(), land.family());
+fn draw(body: &mut String, range: &MappedRange, hues: &BTreeMap<&str, usize>, top: f64) -> f64 {
+    let (whole, family) = (range.whole(), range.family());
     let row = whole
         .count()
         .div_ceil(ROWS)
@@ -79,7 +79,7 @@ fn draw(body: &mut String, land: &Land, hues: &BTreeMap<&str, usize>, top: f64) 
     let _ = writeln!(
         body,
         r#"<text x="16" y="{top}">{}</text><text class="m" x="{LEFT}" y="{top}">{} per row</text>"#,
-        land.subnet,
+        range.subnet,
         amount(row)
     );
     let mut y = top + 10.0;
@@ -93,8 +93,8 @@ fn draw(body: &mut String, land: &Land, hues: &BTreeMap<&str, usize>, top: f64) 
             y + 14.0,
             family.address(start)
         );
-        let from = land.segments.partition_point(|segment| segment.at.last < start);
-        let inside: Vec<&Segment> = land.segments[from..]
+        let from = range.segments.partition_point(|segment| segment.at.last < start);
+        let inside: Vec<&Segment> = range.segments[from..]
             .iter()
             .take_while(|segment| segment.at.first <= end)
             .collect();
@@ -113,7 +113,7 @@ fn draw(body: &mut String, land: &Land, hues: &BTreeMap<&str, usize>, top: f64) 
         }
         let each = share(1, row);
         if each >= SINGLE {
-            for number in land.held.iter().filter(|number| (start..=end).contains(number)) {
+            for number in range.held.iter().filter(|number| (start..=end).contains(number)) {
                 let (x, width) = place(*number, *number);
                 let _ = writeln!(
                     body,
@@ -177,9 +177,9 @@ fn legend(body: &mut String, map: &Map, hues: &BTreeMap<&str, usize>, top: f64) 
     let mut x = 16.0;
     let mut kinds = vec![("free", "free"), ("never", "never given")];
     let has = |part: &Part| {
-        map.lands
+        map.ranges
             .iter()
-            .flat_map(|land| &land.segments)
+            .flat_map(|range| &range.segments)
             .any(|segment| segment.part == *part)
     };
     if has(&Part::Excluded) {

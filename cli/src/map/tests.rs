@@ -12,23 +12,23 @@ fn map() -> Map {
 #[test]
 fn the_segments_of_a_range_cover_it_without_gaps() {
     let map = map();
-    let land = &map.lands[0];
-    let mut next = land.whole().first;
-    for segment in &land.segments {
+    let range = &map.ranges[0];
+    let mut next = range.whole().first;
+    for segment in &range.segments {
         assert_eq!(segment.at.first, next);
         next = segment.at.last + 1;
     }
-    assert_eq!(next - 1, land.whole().last);
-    let sum: u128 = land.segments.iter().map(|segment| segment.at.count()).sum();
+    assert_eq!(next - 1, range.whole().last);
+    let sum: u128 = range.segments.iter().map(|segment| segment.at.count()).sum();
     assert_eq!(sum, 256);
 }
 
 #[test]
 fn each_segment_of_the_map_matches_the_pool_and_its_blocks() {
     let map = map();
-    let land = &map.lands[0];
-    let first = land.whole().first;
-    let told: Vec<(u128, &Part)> = land
+    let range = &map.ranges[0];
+    let first = range.whole().first;
+    let told: Vec<(u128, &Part)> = range
         .segments
         .iter()
         .map(|one| (one.at.first - first, &one.part))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The map for a terminal: rows of 64 cells, a letter for each node.
 
-use super::{Land, Map, Part};
+use super::{Map, MappedRange, Part};
 use crate::table::Table;
 use ipam::interval::Interval;
 use std::collections::BTreeMap;
@@ -22,15 +22,15 @@ pub fn render(map: &Map) -> String {
         .zip(LETTERS.chars().chain(std::iter::repeat('+')))
         .collect();
     let mut text = format!("pool {}\n", map.pool);
-    for land in &map.lands {
-        let cell = cell_size(land.whole().count());
+    for range in &map.ranges {
+        let cell = cell_size(range.whole().count());
         let each = if cell == 1 {
             "an address".to_owned()
         } else {
             format!("{cell} addresses")
         };
-        let _ = writeln!(text, "\n{}, each character {each}", land.subnet);
-        text.push_str(&rows(land, cell, &letters));
+        let _ = writeln!(text, "\n{}, each character {each}", range.subnet);
+        text.push_str(&rows(range, cell, &letters));
     }
     let mut legend = Table::new(&["", "NODE", "ADDRESSES", "USED"]);
     for (node, (addresses, used)) in &map.nodes {
@@ -57,9 +57,9 @@ fn cell_size(addresses: u128) -> u128 {
         .unwrap_or(u128::MAX)
 }
 
-fn rows(land: &Land, cell: u128, letters: &BTreeMap<&str, char>) -> String {
-    let (whole, family) = (land.whole(), land.family());
-    let mut held = land.held.clone();
+fn rows(range: &MappedRange, cell: u128, letters: &BTreeMap<&str, char>) -> String {
+    let (whole, family) = (range.whole(), range.family());
+    let mut held = range.held.clone();
     held.sort_unstable();
     let mut text = String::new();
     let mut start = whole.first;
@@ -68,7 +68,7 @@ fn rows(land: &Land, cell: u128, letters: &BTreeMap<&str, char>) -> String {
         let mut at = start;
         for _ in 0..WIDTH {
             let end = at.saturating_add(cell - 1).min(whole.last);
-            let mark = mark(land, Interval { first: at, last: end }, letters);
+            let mark = mark(range, Interval { first: at, last: end }, letters);
             let next = held.partition_point(|number| *number < at);
             let has = held.get(next).is_some_and(|number| *number <= end);
             text.push(if has { mark.to_ascii_uppercase() } else { mark });
@@ -85,11 +85,11 @@ fn rows(land: &Land, cell: u128, letters: &BTreeMap<&str, char>) -> String {
 
 /// The mark of a cell. If any address of the cell is in a block, it is the letter of the block's node; otherwise it is
 /// the mark of what most addresses of the cell are.
-fn mark(land: &Land, cell: Interval, letters: &BTreeMap<&str, char>) -> char {
-    let from = land
+fn mark(range: &MappedRange, cell: Interval, letters: &BTreeMap<&str, char>) -> char {
+    let from = range
         .segments
         .partition_point(|segment| segment.at.last < cell.first);
-    let inside = land.segments[from..]
+    let inside = range.segments[from..]
         .iter()
         .take_while(|segment| segment.at.first <= cell.last);
     let weight = |at: Interval| at.last.min(cell.last) - at.first.max(cell.first);

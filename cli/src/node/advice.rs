@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which link to use for pods, and why not the others. The plugin's own selection decides about every link.
 
-use super::look::{Facts, PortFacts};
+use super::collect::{NodeFacts, PortFacts};
 use cni_ipoib::select::{Aside, Candidate};
 use common::netlink::LinkLayer;
 use serde::Serialize;
@@ -32,46 +32,46 @@ pub struct Master {
 
 /// Whether pods can use the link of a port, and the reason if not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Suitability {
     /// Pods can use it.
-    Use,
+    Usable,
     /// Pods could use it, but it is reserved for the node's own use, for this reason.
-    Kept(String),
+    Reserved(String),
     /// It carries no traffic now, for this reason.
-    Trouble(String),
+    Faulty(String),
     /// There is no usable link.
-    Nothing(String),
+    Unsuitable(String),
 }
 
-/// Decides about the link of a port.
-pub fn verdict(facts: &Facts, port: &PortFacts) -> Verdict {
+/// Whether pods can use the link of a port.
+pub fn suitability(facts: &NodeFacts, port: &PortFacts) -> Suitability {
     let Some(netdev) = &port.netdev else {
-        return Verdict::Nothing("has no link".to_owned());
+        return Suitability::Unsuitable("has no link".to_owned());
     };
     let Some(candidate) = facts
         .candidates
         .iter()
         .find(|candidate| candidate.name == *netdev)
     else {
-        return Verdict::Nothing(format!("{netdev} is no link that pods could share"));
+        return Suitability::Unsuitable(format!("{netdev} is no link that pods could share"));
     };
     match (&candidate.aside, &candidate.trouble) {
-        (Some(Aside::Unasked(why)), _) => Verdict::Kept(why.clone()),
-        (Some(Aside::Always(why)), _) => Verdict::Nothing(why.clone()),
-        (None, Some(trouble)) => Verdict::Trouble(trouble.clone()),
-        (None, None) => Verdict::Use,
+        (Some(Aside::Unasked(why)), _) => Suitability::Reserved(why.clone()),
+        (Some(Aside::Always(why)), _) => Suitability::Unsuitable(why.clone()),
+        (None, Some(trouble)) => Suitability::Faulty(trouble.clone()),
+        (None, None) => Suitability::Usable,
     }
 }
 
 /// What to write into a network configuration for this node.
-pub fn advise(facts: &Facts) -> Advice {
-    let fits = |candidate: &&Candidate| candidate.aside.is_none() && candidate.trouble.is_none();
+pub fn advise(facts: &NodeFacts) -> Advice {
+    let is_usable = |candidate: &&Candidate| candidate.aside.is_none() && candidate.trouble.is_none();
     let rdma = facts
         .candidates
         .iter()
         .filter(|candidate| candidate.port.is_some());
     let mut masters: Vec<(LinkLayer, Master)> = rdma
-        .filter(fits)
+        .filter(is_usable)
         .filter_map(|candidate| {
             let port = candidate.port.as_ref()?;
             let master = Master {

@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds what is wrong with a node, each cause before its consequences, with a remedy.
 
-use super::advice::{Advice, Verdict, verdict};
-use super::look::{Facts, Live, PortFacts};
+use super::advice::{Advice, Suitability, suitability};
+use super::collect::{LiveFacts, NodeFacts, PortFacts};
 use super::show::gbits;
+use crate::output::Severity;
 use common::rdma::{PortLayer, PortState};
 use serde::Serialize;
-
-/// The severity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// Pods do not get what the configuration promises.
-    Fail,
-    /// Pods may not get it, or get it more slowly.
-    Warn,
-    /// For information.
-    Info,
-}
 
 /// A finding about the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The severity.
-    pub level: Level,
+    pub level: Severity,
     /// The subject.
     pub subject: String,
     /// The description, and why it matters.
@@ -33,7 +22,7 @@ pub struct Finding {
 }
 
 fn finding(
-    level: Level,
+    level: Severity,
     subject: impl Into<String>,
     text: impl Into<String>,
     remedy: impl Into<String>,
@@ -47,14 +36,14 @@ fn finding(
 }
 
 /// All findings, the worst first.
-pub fn findings(facts: &Facts, advice: &Advice) -> Vec<Finding> {
+pub fn findings(facts: &NodeFacts, advice: &Advice) -> Vec<Finding> {
     let mut all = Vec::new();
     if facts.ports.is_empty() {
         all.push(finding(
-            Level::Info,
+            Severity::Info,
             "node",
-            "it has no RDMA device, so it has nothing for pods that want RDMA",
-            "if there is a card (lspci -nn | grep -i -e mellanox -e infiniband), load its driver: modprobe mlx5_ib",
+            "has no RDMA device, so pods cannot use RDMA",
+            "if the node has a card (lspci -nn | grep -i -e mellanox -e infiniband), load its driver: modprobe mlx5_ib",
         ));
     } else {
         all.extend(modules(facts));
@@ -62,15 +51,15 @@ pub fn findings(facts: &Facts, advice: &Advice) -> Vec<Finding> {
             all.extend(state(port));
             all.extend(rate(facts, port));
             all.extend(addressing(port));
-            all.extend(kept(facts, port));
+            all.extend(reserved(facts, port));
         }
         all.extend(bonds(facts));
         if advice.masters.is_empty() {
             all.push(finding(
-                Level::Fail,
+                Severity::Fail,
                 "node",
-                "no link with an RDMA device can be given to pods now",
-                "see the column FOR PODS, and what stands here about each port",
+                "pods can use no link with an RDMA device now",
+                "see the column FOR PODS, and the findings about each port",
             ));
         }
     }
@@ -79,18 +68,21 @@ pub fn findings(facts: &Facts, advice: &Advice) -> Vec<Finding> {
     all
 }
 
-fn modules(facts: &Facts) -> Vec<Finding> {
+fn modules(facts: &NodeFacts) -> Vec<Finding> {
     let infiniband = facts
         .ports
         .iter()
         .any(|port| port.port.layer == PortLayer::Infiniband);
     let of = |module: &&'static str| match *module {
-        "ib_uverbs" => Some((Level::Fail, "no program can use RDMA")),
+        "ib_uverbs" => Some((Severity::Fail, "no program can use RDMA")),
         "rdma_ucm" => Some((
-            Level::Warn,
+            Severity::Warn,
             "programs cannot make connections by address (ib_write_bw -R, NVMe-oF)",
         )),
-        _ => infiniband.then_some((Level::Fail, "InfiniBand ports have no links, so pods get none")),
+        _ => infiniband.then_some((
+            Severity::Fail,
+            "InfiniBand ports have no links, so pods have none",
+        )),
     };
     let all = facts.missing_modules.iter().filter_map(|module| {
         let (level, text) = of(module)?;
@@ -109,16 +101,16 @@ fn state(port: &PortFacts) -> Vec<Finding> {
     let infiniband = port.port.layer == PortLayer::Infiniband;
     let one = match port.port.state {
         PortState::Down if phys == "Polling" => finding(
-            Level::Warn,
+            Severity::Warn,
             name,
-            "is down and looks for a partner (Polling): there is no cable, or nothing answers at its other end",
+            "is down and polls for a link partner (Polling): there is no cable, or its other end does not respond",
             "check cable, transceiver and the port of the switch",
         ),
         PortState::Down => finding(
-            Level::Warn,
+            Severity::Warn,
             name,
             format!(
-                "is down ({phys}): no cable, or switched off; programs that name {} find it and send nothing",
+                "is down ({phys}): no cable, or disabled; programs that select {} cannot send",
                 port.device.name
             ),
             format!(
@@ -127,27 +119,27 @@ fn state(port: &PortFacts) -> Vec<Finding> {
             ),
         ),
         PortState::Init => finding(
-            Level::Fail,
+            Severity::Fail,
             name,
-            "has a physical link, and no subnet manager has set it up (Initializing)",
-            "start a subnet manager (opensm, or that of a switch or UFM) that reaches this port",
+            "has a physical link, and no subnet manager has configured it (Initializing)",
+            "start a subnet manager that reaches this port: opensm, or one in a switch or in UFM",
         ),
         PortState::Armed => finding(
-            Level::Warn,
+            Severity::Warn,
             name,
-            "is set up and not released for traffic yet (Armed)",
-            "look again in a few seconds; if it stays, ask the subnet manager's log",
+            "is configured but not active yet (Armed)",
+            "run this again in a few seconds; if the state stays, read the log of the subnet manager",
         ),
         PortState::Active if infiniband && port.netdev.is_none() => finding(
-            Level::Fail,
+            Severity::Fail,
             name,
             "is Active and has no IPoIB link, so pods cannot have a child of it",
-            "modprobe ib_ipoib; where namespaces do not share RDMA devices, look whether a pod has the device",
+            "modprobe ib_ipoib; if namespaces do not share RDMA devices, check whether a pod has the device",
         ),
         PortState::Active if infiniband && port.port.sm_lid == 0 => finding(
-            Level::Warn,
+            Severity::Warn,
             name,
-            "is Active, and its subnet manager is gone: what is connected stays so, and no new path is found",
+            "is Active, and its subnet manager is gone: connections stay, and new paths are not found",
             "start the subnet manager again",
         ),
         _ => return Vec::new(),
@@ -156,7 +148,7 @@ fn state(port: &PortFacts) -> Vec<Finding> {
 }
 
 /// A port that runs slower than others of its kind, or than its slot.
-fn rate(facts: &Facts, port: &PortFacts) -> Vec<Finding> {
+fn rate(facts: &NodeFacts, port: &PortFacts) -> Vec<Finding> {
     let Some(own) = port
         .port
         .rate_mbps
@@ -179,7 +171,7 @@ fn rate(facts: &Facts, port: &PortFacts) -> Vec<Finding> {
     let mut all = Vec::new();
     if let Some(best) = best.filter(|best| *best > own) {
         all.push(finding(
-            Level::Warn,
+            Severity::Warn,
             port.name(),
             format!(
                 "runs at {}, another port of the same model at {}",
@@ -191,10 +183,10 @@ fn rate(facts: &Facts, port: &PortFacts) -> Vec<Finding> {
     }
     if let Some(slot) = port.slot_mbps.filter(|slot| *slot < u64::from(own)) {
         all.push(finding(
-            Level::Warn,
+            Severity::Warn,
             port.name(),
-            format!("runs at {}, and its PCI Express slot carries {} Gb/s", gbits(own), slot / 1000),
-            "move the card to a slot with more lanes, or look why the link was trained down (lspci -vv, LnkSta)",
+            format!("runs at {}, and its PCI Express slot has {} Gb/s", gbits(own), slot / 1000),
+            "move the card to a slot with more lanes, or find out why the link was trained down (lspci -vv, LnkSta)",
         ));
     }
     all
@@ -205,9 +197,9 @@ fn addressing(port: &PortFacts) -> Vec<Finding> {
     let mut all = Vec::new();
     if port.device.node_guid.0 == 0 {
         all.push(finding(
-            Level::Fail,
+            Severity::Fail,
             port.name(),
-            "its node GUID is 0: nobody has given this virtual function one, and no subnet manager sets it up",
+            "its node GUID is 0: this virtual function has none, and a subnet manager does not configure it",
             "ip link set dev PF vf N node_guid GUID port_guid GUID, then bind its driver again",
         ));
     }
@@ -215,20 +207,24 @@ fn addressing(port: &PortFacts) -> Vec<Finding> {
         return all;
     }
     match port.port.layer {
-        PortLayer::Infiniband if !port.pkeys.iter().any(|pkey| pkey.full_member()) && !port.pkeys.is_empty() => {
+        PortLayer::Infiniband
+            if !port.pkeys.iter().any(|pkey| pkey.full_member()) && !port.pkeys.is_empty() =>
+        {
             all.push(finding(
-                Level::Warn,
+                Severity::Warn,
                 port.name(),
-                "it is a limited member of all its partitions; limited members cannot talk to each other",
-                "ask the subnet manager for full membership (0xffff, or 0x8000 more than the key)",
+                "is a limited member of all its partitions; limited members cannot communicate with each other",
+                "configure full membership in the subnet manager (0xffff, or the key plus 0x8000)",
             ));
         }
-        PortLayer::Ethernet if !port.gids.is_empty() && !port.gids.iter().any(is_routable) => all.push(finding(
-            Level::Warn,
-            port.name(),
-            "it has no GID of an IPv4 or global IPv6 address, so RoCE v2 works on its own segment at most",
-            "give its link an address; pods with a macvlan child bring their own",
-        )),
+        PortLayer::Ethernet if !port.gids.is_empty() && !port.gids.iter().any(is_routable) => {
+            all.push(finding(
+                Severity::Warn,
+                port.name(),
+                "has no GID of an IPv4 or global IPv6 address, so RoCE v2 works in its own segment only",
+                "add an address to its link; pods with a macvlan child have their own",
+            ));
+        }
         _ => {}
     }
     all
@@ -239,11 +235,11 @@ fn is_routable(gid: &common::rdma::Gid) -> bool {
 }
 
 /// A port whose link the node itself uses.
-fn kept(facts: &Facts, port: &PortFacts) -> Option<Finding> {
-    let Verdict::Kept(why) = verdict(facts, port) else {
+fn reserved(facts: &NodeFacts, port: &PortFacts) -> Option<Finding> {
+    let Suitability::Reserved(why) = suitability(facts, port) else {
         return None;
     };
-    // A bond of InfiniBand ports is meant for pods.
+    // A bond of InfiniBand ports is for pods.
     if port.port.layer == PortLayer::Infiniband {
         return None;
     }
@@ -253,7 +249,7 @@ fn kept(facts: &Facts, port: &PortFacts) -> Option<Finding> {
         .find(|bond| Some(&bond.name) == port.netdev.as_ref());
     let what = match (bond, port.port.layer) {
         (Some(bond), PortLayer::Ethernet) => format!(
-            "is a {} Ethernet LAG of {}, no bond of InfiniBand ports: {} {why}",
+            "is a {} Ethernet LAG of {}, not a bond of InfiniBand ports: {} {why}",
             port.port.rate_mbps.map_or("slow".to_owned(), gbits),
             bond.slaves.join(" and "),
             bond.name
@@ -261,91 +257,93 @@ fn kept(facts: &Facts, port: &PortFacts) -> Option<Finding> {
         _ => format!("its link {} {why}", port.netdev.as_deref().unwrap_or_default()),
     };
     Some(finding(
-        Level::Info,
+        Severity::Info,
         port.name(),
         what,
-        "leave it to the node; a device plugin whose selector takes every card of the vendor hands it to pods as well",
+        "nothing; but a device plugin that selects all cards of the vendor gives it to pods too",
     ))
 }
 
-fn bonds(facts: &Facts) -> Vec<Finding> {
+fn bonds(facts: &NodeFacts) -> Vec<Finding> {
     let mut all = Vec::new();
     for bond in facts.bonds.iter().filter(|bond| bond.infiniband) {
         match bond.mode.as_deref() {
             Some("active-backup") | None => {}
             Some(mode) => all.push(finding(
-                Level::Fail,
+                Severity::Fail,
                 &bond.name,
-                format!("is a bond of InfiniBand ports in mode {mode}; they can do active-backup only"),
+                format!(
+                    "is a bond of InfiniBand ports in mode {mode}; the kernel supports active-backup only"
+                ),
                 format!("ip link set {} type bond mode active-backup", bond.name),
             )),
         }
         if bond.miimon == Some(0) {
             all.push(finding(
-                Level::Fail,
+                Severity::Fail,
                 &bond.name,
-                "nobody looks at the carrier of its ports (miimon 0), so it never fails over",
+                "does not monitor the carrier of its ports (miimon 0), so it never fails over",
                 format!("ip link set {} type bond miimon 100", bond.name),
             ));
         }
         all.push(finding(
-            Level::Info,
+            Severity::Info,
             &bond.name,
             format!(
                 "carries IP only, over {}: a bond of InfiniBand ports has no RDMA device, and programs that use verbs do not fail over",
                 bond.active_slave.as_deref().unwrap_or("no port at the moment")
             ),
-            format!("name the devices of all its ports to NCCL (NCCL_IB_HCA): {}", bond.slaves.join(", ")),
+            format!("configure the devices of all its ports in NCCL (NCCL_IB_HCA): {}", bond.slaves.join(", ")),
         ));
     }
     all
 }
 
-fn live(live: &Live) -> Vec<Finding> {
+fn live(live: &LiveFacts) -> Vec<Finding> {
     let mut all = Vec::new();
     for file in &live.missing_files {
         let level = if file.contains("uverbs") {
-            Level::Fail
+            Severity::Fail
         } else {
-            Level::Warn
+            Severity::Warn
         };
         all.push(finding(
             level,
             file,
-            "is missing: containers cannot be given what the host does not have",
+            "is missing on the host, so containers cannot have it",
             "modprobe ib_uverbs rdma_ucm; udevadm trigger",
         ));
     }
     if let Some((runtime, bytes)) = &live.memlock {
         all.push(finding(
-            Level::Info,
+            Severity::Info,
             runtime,
-            format!("containers may lock {} KiB of memory; RDMA locks all it registers, and fails with \"Couldn't allocate MR\" beyond that", bytes / 1024),
+            format!("containers may lock {} KiB of memory; RDMA locks all registered memory, and fails with \"Couldn't allocate MR\" beyond that", bytes / 1024),
             "give pods the capability IPC_LOCK and root, or set LimitMEMLOCK=infinity in the runtime's unit",
         ));
     }
     for plugin in &live.missing_plugins {
         all.push(finding(
-            Level::Info,
+            Severity::Info,
             *plugin,
             "is not in /opt/cni/bin",
-            "make install; where the runtime looks elsewhere, this says nothing",
+            "make install; ignore this if the runtime uses another folder",
         ));
     }
-    if live.agent_away {
+    if live.agent_is_missing {
         all.push(finding(
-            Level::Warn,
+            Severity::Warn,
             "rdmanet-agent",
-            format!("its socket {} is not there: pods get addresses while this node's blocks have room, and no longer", ipam::agent::SOCKET),
+            format!("its socket {} does not exist: pods get addresses only from the blocks that this node already has", ipam::agent::SOCKET),
             "kubectl -n rdmanet-system get pods -o wide; kubectl -n rdmanet-system logs POD",
         ));
     }
     for damaged in &live.damaged {
         all.push(finding(
-            Level::Warn,
+            Severity::Warn,
             "rdma-ipam",
             damaged,
-            "DEL of that attachment puts it right",
+            "DEL of that attachment repairs it",
         ));
     }
     all

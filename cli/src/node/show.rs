@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Shows the node as text, with the terms of `ibstat`, `ibdev2netdev` and `show_gids`, and as JSON.
 
-use super::advice::{Advice, Verdict, verdict};
-use super::check::{Finding, Level};
-use super::look::{Facts, PortFacts, User};
+use super::advice::{Advice, Suitability, suitability};
+use super::check::Finding;
+use super::collect::{NodeFacts, PortFacts, User};
+use crate::output::WIDTH;
 use crate::table::{Table, wrapped};
 use common::rdma::{Gid, PortLayer, PortState};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-
-/// How wide a line of prose is.
-const WIDTH: usize = 110;
 
 /// Formats Mbit/s as Gb/s.
 pub fn gbits(mbps: u32) -> String {
@@ -40,8 +38,8 @@ fn state(state: PortState) -> &'static str {
     }
 }
 
-/// The whole text.
-pub fn text(facts: &Facts, advice: &Advice, findings: &[Finding], all_gids: bool) -> String {
+/// The text.
+pub fn text(facts: &NodeFacts, advice: &Advice, findings: &[Finding], all_gids: bool) -> String {
     let mut text = String::new();
     let devices: BTreeSet<&str> = facts.ports.iter().map(|port| port.device.name.as_str()).collect();
     let shared = match facts.shared {
@@ -71,22 +69,13 @@ pub fn text(facts: &Facts, advice: &Advice, findings: &[Finding], all_gids: bool
         text.push('\n');
     }
     for one in findings {
-        let level = match one.level {
-            Level::Fail => "FAIL",
-            Level::Warn => "WARN",
-            Level::Info => "INFO",
-        };
-        let body = wrapped(&format!("{}: {}", one.subject, one.text), 6, WIDTH);
-        let _ = writeln!(
-            text,
-            "{level}  {body}\n      -> {}",
-            wrapped(&one.remedy, 9, WIDTH)
-        );
+        let subject = format!("{}: {}", one.subject, one.text);
+        text.push_str(&one.level.describe(&subject, &one.remedy));
     }
     text
 }
 
-fn ports(facts: &Facts) -> String {
+fn ports(facts: &NodeFacts) -> String {
     let mut table = Table::new(&[
         "HCA/PORT", "MODEL", "LINK", "STATE", "PHYSICAL", "RATE", "LID", "NETDEV", "BOND", "PKEYS", "NUMA",
         "CHILDREN", "USED BY", "FOR PODS",
@@ -111,24 +100,24 @@ fn ports(facts: &Facts) -> String {
             port.numa_node.map(|node| node.to_string()).unwrap_or_default(),
             port.way.map(|way| way.to_string()).unwrap_or_default(),
             users(&port.users),
-            for_pods(&verdict(facts, port)),
+            for_pods(&suitability(facts, port)),
         ]);
     }
     table.render()
 }
 
-fn for_pods(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Use => "yes".to_owned(),
-        Verdict::Kept(why) if why.starts_with("is a port of ") => format!("no: {why}"),
-        Verdict::Kept(_) => "no: the node's own".to_owned(),
-        Verdict::Trouble(why) if why.starts_with("carries nothing") => "no: down".to_owned(),
-        Verdict::Trouble(why) | Verdict::Nothing(why) => format!("no: {why}"),
+fn for_pods(suitability: &Suitability) -> String {
+    match suitability {
+        Suitability::Usable => "yes".to_owned(),
+        Suitability::Reserved(why) if why.starts_with("is a port of ") => format!("no: {why}"),
+        Suitability::Reserved(_) => "no: used by the node".to_owned(),
+        Suitability::Faulty(why) if why.starts_with("carries nothing") => "no: down".to_owned(),
+        Suitability::Faulty(why) | Suitability::Unsuitable(why) => format!("no: {why}"),
     }
 }
 
-/// `bond0: ens1f0*, ens1f1`; the star marks the port that carries.
-fn bond(facts: &Facts, port: &PortFacts) -> String {
+/// `bond0: ens1f0*, ens1f1`; the star marks the active port.
+fn bond(facts: &NodeFacts, port: &PortFacts) -> String {
     let found = facts
         .bonds
         .iter()
@@ -177,7 +166,7 @@ fn users(users: &[User]) -> String {
     named.join(", ")
 }
 
-fn gids(facts: &Facts, all: bool) -> Table {
+fn gids(facts: &NodeFacts, all: bool) -> Table {
     let mut table = Table::new(&["HCA/PORT", "INDEX", "GID", "IPV4", "VER", "DEV"]);
     let wanted = facts
         .ports
@@ -201,7 +190,7 @@ fn gids(facts: &Facts, all: bool) -> Table {
     table
 }
 
-/// The spelling of sysfs, so that people can compare it.
+/// The spelling of sysfs, for comparison.
 fn spelled(gid: &Gid) -> String {
     let groups: Vec<String> = gid
         .gid
@@ -233,13 +222,13 @@ fn advised(advice: &Advice) -> Option<String> {
         first.mode, first.name
     );
     if let Some(describe) = &advice.describe {
-        let _ = write!(text, "  or, alike on every node:  \"master\": {describe}");
+        let _ = write!(text, "  or, the same on every node:  \"master\": {describe}");
     }
     let why = match masters.len() {
-        1 => "the only link here that carries traffic and is not the node's own: ".to_owned(),
-        n => format!(
-            "{n} links carry traffic and are not the node's own; the description spreads pods over them: "
-        ),
+        1 => "the only link that is up and not used by the node itself: ".to_owned(),
+        n => {
+            format!("{n} links are up and not used by the node itself; the selector spreads pods over them: ")
+        }
     };
     let devices: Vec<String> = advice
         .masters
@@ -257,8 +246,8 @@ fn advised(advice: &Advice) -> Option<String> {
     Some(text)
 }
 
-/// The whole document for programs.
-pub fn json(facts: &Facts, advice: &Advice, findings: &[Finding]) -> Value {
+/// The JSON document.
+pub fn json(facts: &NodeFacts, advice: &Advice, findings: &[Finding]) -> Value {
     json!({
         "version": 1,
         "node": facts.name,
@@ -270,10 +259,12 @@ pub fn json(facts: &Facts, advice: &Advice, findings: &[Finding]) -> Value {
     })
 }
 
-fn json_port(facts: &Facts, port: &PortFacts) -> Value {
-    let (usable, why) = match verdict(facts, port) {
-        Verdict::Use => (true, None),
-        Verdict::Kept(why) | Verdict::Trouble(why) | Verdict::Nothing(why) => (false, Some(why)),
+fn json_port(facts: &NodeFacts, port: &PortFacts) -> Value {
+    let (usable, why) = match suitability(facts, port) {
+        Suitability::Usable => (true, None),
+        Suitability::Reserved(why) | Suitability::Faulty(why) | Suitability::Unsuitable(why) => {
+            (false, Some(why))
+        }
     };
     let gid = |gid: &Gid| {
         json!({

@@ -2,8 +2,8 @@
 //! Real nodes, rebuilt from what their owners published (`ibstat`, `ibdev2netdev`) in the layout of the mlx5 driver. The
 //! A100 node is the one on which the tests of `cni-ipoib` choose a master.
 
-use crate::answer::{Answer, Outcome};
 use crate::args::Args;
+use crate::output::{Outcome, Output};
 use clap::Parser;
 use serde_json::{Value, json};
 use std::fs;
@@ -17,13 +17,13 @@ fn v100() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/node/tests/v100")
 }
 
-fn look(folder: &Path) -> Answer {
+fn look(folder: &Path) -> Output {
     let args = ["rdmanet", "node", "--from", folder.to_str().unwrap()];
     crate::run(&Args::parse_from(args)).unwrap()
 }
 
 /// The node of `folder` with lines of its record replaced. If `with` is `None`, the line is removed.
-fn changed(folder: &Path, changes: &[(&str, Option<&str>)]) -> Answer {
+fn changed(folder: &Path, changes: &[(&str, Option<&str>)]) -> Output {
     let copy = tempfile::tempdir().unwrap();
     for file in ["sysfs", "address.json", "route.json"] {
         let mut text = fs::read_to_string(folder.join(file)).unwrap();
@@ -39,7 +39,7 @@ fn changed(folder: &Path, changes: &[(&str, Option<&str>)]) -> Answer {
     look(copy.path())
 }
 
-fn findings(answer: &Answer, level: &str) -> Vec<String> {
+fn findings(answer: &Output, level: &str) -> Vec<String> {
     let all = answer.json["findings"].as_array().unwrap().iter();
     let of_level = all.filter(|finding| finding["level"] == level);
     of_level
@@ -53,7 +53,7 @@ fn findings(answer: &Answer, level: &str) -> Vec<String> {
         .collect()
 }
 
-fn row<'t>(answer: &'t Answer, port: &str) -> Vec<&'t str> {
+fn row<'t>(answer: &'t Output, port: &str) -> Vec<&'t str> {
     let line = answer.text.lines().find(|line| line.starts_with(port)).unwrap();
     line.split("  ")
         .map(str::trim)
@@ -79,18 +79,16 @@ fn the_report_of_the_a100_node_names_the_only_usable_infiniband_port() {
         row(&answer, "mlx5_bond_0/1")[7..9],
         ["bond0", "bond0: ens1f0np0 ens1f1np1"]
     );
-    assert!(answer.text.contains(r#"USE   "mode": "ipoib", "master": "ibp75s0"  or, alike on every node:  "master": {"linkLayer": "InfiniBand"}"#));
+    assert!(answer.text.contains(r#"USE   "mode": "ipoib", "master": "ibp75s0"  or, the same on every node:  "master": {"linkLayer": "InfiniBand"}"#));
     assert!(answer.text.contains("NCCL_IB_HCA==mlx5_1:1\n"), "{}", answer.text);
     assert_eq!(
         findings(&answer, "warn"),
-        [
-            "mlx5_0/1: is down (Disabled): no cable, or switched off; programs that name mlx5_0 find it and send nothing"
-        ]
+        ["mlx5_0/1: is down (Disabled): no cable, or disabled; programs that select mlx5_0 cannot send"]
     );
     assert_eq!(
         findings(&answer, "info"),
         [
-            "mlx5_bond_0/1: is a 10 Gb/s Ethernet LAG of ens1f0np0 and ens1f1np1, no bond of InfiniBand ports: \
+            "mlx5_bond_0/1: is a 10 Gb/s Ethernet LAG of ens1f0np0 and ens1f1np1, not a bond of InfiniBand ports: \
           bond0 carries the node's default route; name it if pods may share it"
         ]
     );
@@ -112,7 +110,7 @@ fn the_report_of_the_v100_node_names_both_ports_as_usable() {
         .map(|m| &m["name"])
         .collect();
     assert_eq!(masters, ["ibp59s0f0", "ibp59s0f1"]);
-    assert!(answer.text.contains("2 links carry traffic"), "{}", answer.text);
+    assert!(answer.text.contains("2 links are up"), "{}", answer.text);
     assert!(answer.text.contains("namespaces share the RDMA devices"));
 }
 
@@ -180,7 +178,7 @@ fn a_fault_of_a_port_is_reported_for_that_port() {
     fault(
         &polling,
         "warn",
-        "mlx5_1/1: is down and looks for a partner (Polling)",
+        "mlx5_1/1: is down and polls for a link partner (Polling)",
     );
     let slow = (
         "mlx5_0/ports/1/rate = 100 Gb/sec (4X EDR)",
@@ -218,7 +216,7 @@ fn a_missing_module_or_link_of_the_node_is_reported_as_a_fault() {
     fault(
         &[("\"UP\", ", Some(""))],
         "fail",
-        "node: no link with an RDMA device can be given to pods now",
+        "node: pods can use no link with an RDMA device now",
     );
     let elsewhere = (
         "\"ifname\": \"ibp59s0f1\", \"link_type\": \"infiniband\"",
@@ -259,7 +257,7 @@ fn a_bond_of_infiniband_ports_is_reported_with_its_active_port() {
     );
     assert_eq!(
         findings(&answer, "fail"),
-        ["bond0: nobody looks at the carrier of its ports (miimon 0), so it never fails over"]
+        ["bond0: does not monitor the carrier of its ports (miimon 0), so it never fails over"]
     );
     assert!(findings(&answer, "info")[0].contains("carries IP only, over ibp59s0f1"));
 }

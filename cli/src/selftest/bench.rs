@@ -2,13 +2,13 @@
 //! The namespaces of the self-test, and the plugins, called as a runtime does: an environment, a configuration on stdin,
 //! one document on stdout (CNI specification, section 2).
 //!
-//! Invariant: everything that the self-test makes has a name of its own. `remove_everything` finds it by that name.
+//! Invariant: everything that the self-test creates has a name of its own. `remove_everything` finds it by that name.
 
 use super::port::Port;
-use super::program::{bounded, run};
+use super::program::{run, wait_for};
 use super::uses::NAMESPACES;
-use crate::answer::Failure;
 use crate::args;
+use crate::output::CommandError;
 use common::netlink::LinkLayer;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -49,7 +49,7 @@ impl Role {
     }
 }
 
-/// What the steps work with.
+/// The pods and plugins that the steps use.
 #[derive(Debug)]
 pub struct Bench {
     role: Role,
@@ -71,15 +71,15 @@ pub struct Pod {
 }
 
 impl Bench {
-    /// Looks for the plugins and takes the lock.
+    /// Finds the plugins and takes the lock.
     ///
     /// # Errors
     /// A program is missing, or another self-test runs.
-    pub fn open(options: &args::Selftest, role: Role) -> Result<Self, Failure> {
+    pub fn open(options: &args::Selftest, role: Role) -> Result<Self, CommandError> {
         let plugins = options.plugins.clone();
         for plugin in ["cni-ipoib", "rdma-ipam"] {
             if !plugins.join(plugin).is_file() {
-                return Err(Failure(format!(
+                return Err(CommandError(format!(
                     "{} is missing; install the plugins, or name their folder with --plugins",
                     plugins.join(plugin).display()
                 )));
@@ -87,19 +87,19 @@ impl Bench {
         }
         let folder = role.folder();
         let failed =
-            |e: std::io::Error| Failure(format!("{}: {e}; the self-test needs root", folder.display()));
+            |e: std::io::Error| CommandError(format!("{}: {e}; the self-test needs root", folder.display()));
         fs::create_dir_all(&folder).map_err(failed)?;
         let lock = File::create(folder.join("lock")).map_err(failed)?;
         lock.try_lock().map_err(|_| {
-            Failure(format!(
-                "another self-test runs on this node and holds {}; wait for its end",
+            CommandError(format!(
+                "another self-test runs on this node and holds {}; wait until it ends",
                 folder.join("lock").display()
             ))
         })?;
         Ok(Self {
             role,
             plugins,
-            state: options.state.clone(),
+            state: options.folders.state.clone(),
             conf: json!({
                 "cniVersion": "1.1.0", "name": role.network(), "type": "cni-ipoib",
                 "ipam": {
@@ -113,7 +113,7 @@ impl Bench {
     }
 
     /// Uses `port` for all pods from now on.
-    pub fn aim(&mut self, port: &Port) {
+    pub fn use_port(&mut self, port: &Port) {
         let infiniband = port.layer == LinkLayer::Infiniband;
         self.conf["mode"] = json!(if infiniband { "ipoib" } else { "macvlan" });
         self.conf["master"] = json!(port.master);
@@ -121,7 +121,7 @@ impl Bench {
         self.device = port.device.clone().filter(|_| infiniband && port.shared);
     }
 
-    /// Makes the namespace of the pod `name`, one of a to d.
+    /// Creates the namespace of the pod `name`, one of a to d.
     ///
     /// # Errors
     /// `ip` fails.
@@ -138,8 +138,8 @@ impl Bench {
     ///
     /// # Errors
     /// `ip` fails.
-    pub fn end(&self, pod: &Pod) -> Result<(), String> {
-        end(&pod.id)
+    pub fn remove_namespace(&self, pod: &Pod) -> Result<(), String> {
+        remove_namespace(&pod.id)
     }
 
     /// Runs a program in the namespace of `pod`; returns what it printed.
@@ -177,7 +177,7 @@ impl Bench {
     /// The plugin's error.
     pub fn add(&self, pod: &Pod) -> Result<Value, String> {
         let printed = self.call("ADD", &pod.id, &self.conf)?;
-        serde_json::from_str(&printed).map_err(|e| format!("ADD answers no JSON: {e}"))
+        serde_json::from_str(&printed).map_err(|e| format!("the output of ADD is not JSON: {e}"))
     }
 
     /// Starts an ADD of `pod`, for a caller that will kill it.
@@ -230,7 +230,7 @@ impl Bench {
             let detached = self.call("DEL", &id, &self.conf);
             left.extend(detached.err().map(|why| format!("{id}: {why}")));
             if Path::new(NAMESPACES).join(&id).exists() {
-                left.extend(end(&id).err());
+                left.extend(remove_namespace(&id).err());
             }
         }
         left.extend(self.gc(&[]).err());
@@ -262,7 +262,7 @@ impl Bench {
     }
 
     fn call(&self, verb: &str, id: &str, conf: &Value) -> Result<String, String> {
-        bounded(self.start(verb, id, conf)?, &format!("{verb} of {id}"))
+        wait_for(self.start(verb, id, conf)?, &format!("{verb} of {id}"))
     }
 
     fn start(&self, verb: &str, id: &str, conf: &Value) -> Result<Child, String> {
@@ -288,7 +288,7 @@ impl Bench {
     }
 }
 
-fn end(id: &str) -> Result<(), String> {
+fn remove_namespace(id: &str) -> Result<(), String> {
     run(Command::new("ip").args(["netns", "del", id])).map(drop)
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Invariant: nothing here changes the node.
 
-use crate::answer::Failure;
+use crate::output::CommandError;
 use serde_json::Value;
 use std::process::Command;
 
@@ -11,8 +11,8 @@ use std::process::Command;
 ///
 /// # Errors
 /// `ip` is missing, fails, or prints no JSON.
-pub fn list(words: &[&str]) -> Result<Vec<Value>, Failure> {
-    let failed = |why: String| Failure(format!("ip -json {}: {why}", words.join(" ")));
+pub fn list(words: &[&str]) -> Result<Vec<Value>, CommandError> {
+    let failed = |why: String| CommandError(format!("ip -json {}: {why}", words.join(" ")));
     let output = Command::new("ip").arg("-json").args(words).output();
     let output = output.map_err(|e| failed(format!("{e}; is iproute2 installed?")))?;
     if !output.status.success() {

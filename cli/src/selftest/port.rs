@@ -4,8 +4,8 @@
 //! Invariant: a port is chosen only if it carries traffic and neither the node nor a pod uses it.
 
 use super::uses::Uses;
-use crate::answer::Failure;
-use crate::node::look::{Facts, PortFacts};
+use crate::node::collect::{NodeFacts, PortFacts};
+use crate::output::CommandError;
 use cni_ipoib::plan::Way;
 use cni_ipoib::select::{Aside, Candidate};
 use common::netlink::LinkLayer;
@@ -32,7 +32,7 @@ pub struct Port {
 ///
 /// # Errors
 /// The wanted port may not be used, or none may. The sentence gives the reason for each.
-pub fn choose(facts: &Facts, wanted: Option<&str>, uses: &Uses) -> Result<Port, Failure> {
+pub fn choose(facts: &NodeFacts, wanted: Option<&str>, uses: &Uses) -> Result<Port, CommandError> {
     let mut refused = Vec::new();
     for candidate in &facts.candidates {
         if wanted.is_some_and(|wanted| wanted != candidate.name) {
@@ -49,12 +49,12 @@ pub fn choose(facts: &Facts, wanted: Option<&str>, uses: &Uses) -> Result<Port, 
     } else {
         refused.join("; ")
     };
-    Err(Failure(format!(
+    Err(CommandError(format!(
         "the self-test cannot use {name}: {why}; name a spare port with --master (rdmanet node lists them)"
     )))
 }
 
-fn refusal(facts: &Facts, candidate: &Candidate, uses: &Uses, named: bool) -> Option<String> {
+fn refusal(facts: &NodeFacts, candidate: &Candidate, uses: &Uses, named: bool) -> Option<String> {
     if let Some(Aside::Always(why) | Aside::Unasked(why)) = &candidate.aside {
         return Some(why.clone());
     }
@@ -76,12 +76,12 @@ fn refusal(facts: &Facts, candidate: &Candidate, uses: &Uses, named: bool) -> Op
     candidate.trouble.clone()
 }
 
-fn port_of<'f>(facts: &'f Facts, candidate: &Candidate) -> Option<&'f PortFacts> {
+fn port_of<'f>(facts: &'f NodeFacts, candidate: &Candidate) -> Option<&'f PortFacts> {
     let is_its = |port: &&PortFacts| port.netdev.as_deref() == Some(&*candidate.name);
     facts.ports.iter().find(is_its)
 }
 
-fn chosen(facts: &Facts, candidate: &Candidate, uses: &Uses) -> Port {
+fn chosen(facts: &NodeFacts, candidate: &Candidate, uses: &Uses) -> Port {
     let way = port_of(facts, candidate).and_then(|port| port.way);
     Port {
         master: candidate.name.clone(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs that the self-test runs.
 //!
-//! Invariant: no program runs longer than `LIMIT`.
+//! Invariant: no program runs longer than `TIMEOUT`.
 
 use std::env;
 use std::process::{Child, Command, Output, Stdio};
@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Only a program that hangs takes this long.
-const LIMIT: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Runs `command`; returns what it printed.
 ///
@@ -20,22 +20,22 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     let pipes = command.stdin(Stdio::null());
     let pipes = pipes.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = pipes.spawn().map_err(|e| format!("{shown}: {e}"))?;
-    bounded(child, &shown)
+    wait_for(child, &shown)
 }
 
 /// Waits for `child`; returns what it printed. `what` names it in errors.
 ///
 /// # Errors
 /// The program fails or times out. The error has its output.
-pub fn bounded(mut child: Child, what: &str) -> Result<String, String> {
+pub fn wait_for(mut child: Child, what: &str) -> Result<String, String> {
     let start = Instant::now();
     let failed = |e: std::io::Error| format!("{what}: {e}");
     while child.try_wait().map_err(failed)?.is_none() {
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > TIMEOUT {
             // The program may have ended just now. Then there is nothing to kill.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("{what}: did not end within {} s", LIMIT.as_secs()));
+            return Err(format!("{what}: timed out after {} s", TIMEOUT.as_secs()));
         }
         sleep(Duration::from_millis(5));
     }

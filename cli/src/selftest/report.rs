@@ -50,7 +50,7 @@ impl Report {
 
     /// The report for people.
     pub fn text(&self) -> String {
-        let mut facts = Table::new(&["WHAT", "HERE"]);
+        let mut facts = Table::new(&["FACT", "VALUE"]);
         for (name, value) in &self.facts {
             facts.row([(*name).to_owned(), value.clone()]);
         }
@@ -86,7 +86,7 @@ impl Report {
     }
 }
 
-/// The version line that the plugin prints if a person calls it by hand.
+/// The version line that the plugin prints outside a CNI call.
 fn plugin(folder: &Path) -> String {
     let output = Command::new(folder.join("cni-ipoib"))
         .env_remove("CNI_COMMAND")

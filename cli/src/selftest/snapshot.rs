@@ -6,8 +6,8 @@
 
 use super::ip::{field, list};
 use super::uses::NAMESPACES;
-use crate::answer::Failure;
 use crate::args;
+use crate::output::CommandError;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// `ip` is missing or fails.
-    pub fn take(options: &args::Selftest) -> Result<Self, Failure> {
+    pub fn take(options: &args::Selftest) -> Result<Self, CommandError> {
         let mut lines = BTreeSet::new();
         for link in list(&["link", "show"])? {
             lines.insert(of_link(&link));
@@ -46,8 +46,8 @@ impl Snapshot {
         for (what, folder) in [
             ("RDMA device", Path::new("/sys/class/infiniband")),
             ("namespace", Path::new(NAMESPACES)),
-            ("journal", options.state.as_path()),
-            ("lease", options.data_dir.as_path()),
+            ("journal", options.folders.state.as_path()),
+            ("lease", options.folders.leases.data_dir.as_path()),
         ] {
             names(what, folder, &mut lines);
         }

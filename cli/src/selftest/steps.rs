@@ -37,22 +37,22 @@ pub fn all(bench: &Bench, log: &mut Log, peer: Option<&str>) {
     let first = attach(bench, log, "a");
     let second = attach(bench, log, "b");
     if let (Some(first), Some(second)) = (&first, &second) {
-        talk(bench, log, first, second);
+        exchange_data(bench, log, first, second);
         for of in [first, second] {
             log.step(&format!("CHECK finds {} as ADD left it", of.pod.id), || {
                 bench.check(&of.pod, &of.result)
             });
         }
-        kill(bench, log, first, first.took.min(second.took));
-        die(bench, log, first, second);
+        kill_adds(bench, log, first, first.took.min(second.took));
+        remove_namespaces(bench, log, first, second);
     } else {
         log.not_run(
-            "two pods talk, are checked, killed and end",
+            "two pods exchange data, are checked and removed",
             "a pod was not attached",
         );
     }
     match (&first, peer) {
-        (Some(first), Some(peer)) => reach(bench, log, first, peer),
+        (Some(first), Some(peer)) => reach_peer(bench, log, first, peer),
         (None, Some(_)) => log.not_run("the peer answers", "no pod was attached"),
         (_, None) => {}
     }
@@ -83,7 +83,7 @@ pub fn attach(bench: &Bench, log: &mut Log, name: &'static str) -> Option<Attach
     Some(attached)
 }
 
-fn talk(bench: &Bench, log: &mut Log, first: &Attached, second: &Attached) {
+fn exchange_data(bench: &Bench, log: &mut Log, first: &Attached, second: &Attached) {
     for (from, to) in [(first, second), (second, first)] {
         let name = format!("{} reaches {}", from.pod.id, to.pod.id);
         ping(bench, log, &name, from, to.address());
@@ -96,7 +96,7 @@ fn talk(bench: &Bench, log: &mut Log, first: &Attached, second: &Attached) {
 }
 
 /// Runs the same tests with the pod of a listener on another node, which has its own server.
-fn reach(bench: &Bench, log: &mut Log, first: &Attached, peer: &str) {
+fn reach_peer(bench: &Bench, log: &mut Log, first: &Attached, peer: &str) {
     ping(bench, log, "the peer answers", first, peer);
     let name = "ib_write_bw moves data to the peer";
     if let Some(device) = can_measure(bench, log, name) {
@@ -134,11 +134,11 @@ fn can_measure<'b>(bench: &'b Bench, log: &mut Log, name: &str) -> Option<&'b st
 /// The program cannot be started.
 pub fn serve_bandwidth(bench: &Bench, device: &str, pod: &Pod) -> Result<Option<Child>, String> {
     let mut command = bench.command_inside(pod, "ib_write_bw", &bandwidth_words(device));
-    let silent = command
+    let command = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    silent.spawn().map(Some).map_err(|e| format!("ib_write_bw: {e}"))
+    command.spawn().map(Some).map_err(|e| format!("ib_write_bw: {e}"))
 }
 
 fn bandwidth_words(device: &str) -> [&str; 5] {
@@ -154,7 +154,7 @@ fn measure(
 ) {
     let printed = log.step(name, || {
         let mut listens = serve()?;
-        let mut last = Err("the server was not reached".to_owned());
+        let mut last = Err("the server did not respond".to_owned());
         // The server needs a moment before it listens.
         for _ in 0..10 {
             sleep(Duration::from_millis(700));
@@ -185,28 +185,30 @@ fn average_bandwidth(printed: &str) -> Option<&str> {
 }
 
 /// Kills ADDs at moments spread over the duration of one ADD. DEL must then remove everything.
-fn kill(bench: &Bench, log: &mut Log, living: &Attached, add_takes: Duration) {
+fn kill_adds(bench: &Bench, log: &mut Log, other: &Attached, add_takes: Duration) {
     let name = format!("after each of {KILLS} kills in the middle of ADD, DEL leaves nothing");
-    let met = log.step(&name, || {
+    let killed = log.step(&name, || {
         let pod = bench.pod("c")?;
-        let mut met = 0;
+        let mut killed = 0;
         for number in 0..KILLS {
-            met += u32::from(kill_add(bench, &pod, add_takes * number / KILLS)?);
+            killed += u32::from(kill_add(bench, &pod, add_takes * number / KILLS)?);
             bench.del(&pod)?;
             bench.require_no_link(&pod)?;
             require_leases(bench, 2)?;
         }
-        bench.end(&pod)?;
-        if met == 0 {
-            return Err("every ADD had ended before it was to be killed".to_owned());
+        bench.remove_namespace(&pod)?;
+        if killed == 0 {
+            return Err("every ADD ended before its kill".to_owned());
         }
-        Ok(met)
+        Ok(killed)
     });
-    if let Some(met) = met {
-        log.seen(format!("{met} of {KILLS} ADDs were killed, the others had ended"));
+    if let Some(killed) = killed {
+        log.seen(format!(
+            "{killed} of {KILLS} ADDs were killed, the others had ended"
+        ));
     }
-    log.step("the kills did nothing to a living pod", || {
-        bench.check(&living.pod, &living.result)
+    log.step("the kills did not change another pod", || {
+        bench.check(&other.pod, &other.result)
     });
 }
 
@@ -220,27 +222,27 @@ fn kill_add(bench: &Bench, pod: &Pod, after: Duration) -> Result<bool, String> {
 }
 
 /// Removes namespaces without DEL. DEL cleans up after one, GC after the other.
-fn die(bench: &Bench, log: &mut Log, living: &Attached, dying: &Attached) {
+fn remove_namespaces(bench: &Bench, log: &mut Log, other: &Attached, ended: &Attached) {
     log.step("after a namespace is gone, DEL leaves nothing", || {
-        bench.end(&dying.pod)?;
-        bench.del(&dying.pod)?;
+        bench.remove_namespace(&ended.pod)?;
+        bench.del(&ended.pod)?;
         require_leases(bench, 1)
     });
-    let name = "after a namespace is gone, GC leaves nothing, and keeps the living pod";
+    let name = "after a namespace is gone, GC leaves nothing, and keeps the other pod";
     log.step(name, || {
         let pod = bench.pod("d")?;
         bench.add(&pod)?;
-        bench.end(&pod)?;
-        bench.gc(&[&living.pod])?;
+        bench.remove_namespace(&pod)?;
+        bench.gc(&[&other.pod])?;
         require_leases(bench, 1)?;
-        bench.check(&living.pod, &living.result)
+        bench.check(&other.pod, &other.result)
     });
 }
 
 fn require_leases(bench: &Bench, want: usize) -> Result<(), String> {
     match bench.leases() {
         leases if leases == want => Ok(()),
-        leases => Err(format!("{leases} addresses are held, not {want}")),
+        leases => Err(format!("{leases} addresses are leased instead of {want}")),
     }
 }
 

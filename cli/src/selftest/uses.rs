@@ -5,7 +5,7 @@
 //! does.
 
 use super::ip::{field, list};
-use crate::answer::Failure;
+use crate::output::CommandError;
 use serde_json::Value;
 use std::fs;
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ impl Uses {
     ///
     /// # Errors
     /// `ip` is missing or fails.
-    pub fn read() -> Result<Self, Failure> {
+    pub fn read() -> Result<Self, CommandError> {
         let mut routes = list(&["-4", "route", "show", "table", "all"])?;
         routes.extend(list(&["-6", "route", "show", "table", "all"])?);
         Ok(Self::of(&Listing {

@@ -53,7 +53,11 @@ async fn an_unknown_user_and_a_forbidden_user_get_different_errors() {
         says(
             Some(&file),
             command,
-            &["does not know you (401)", "expired", "get a new kubeconfig"],
+            &[
+                "rejects your credentials (401)",
+                "expired",
+                "get a new kubeconfig",
+            ],
         );
     }
     says(
@@ -68,7 +72,7 @@ async fn an_unknown_user_and_a_forbidden_user_get_different_errors() {
         Some(&file),
         &["pools"],
         &[
-            "may not (403)",
+            "forbidden (403)",
             "ippools",
             "rdmanet-reader",
             "conf/rbac/people.yaml",
@@ -88,7 +92,7 @@ async fn an_unknown_user_and_a_forbidden_user_get_different_errors() {
     says(
         Some(&wrong.path().join("config")),
         &["check"],
-        &["does not answer", "Connection refused", "kubectl cluster-info"],
+        &["does not respond", "Connection refused", "kubectl cluster-info"],
     );
 }
 

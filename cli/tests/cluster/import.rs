@@ -189,16 +189,16 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
         all.map(|one| one["address"].as_str().unwrap().to_owned())
             .collect()
     };
-    assert_eq!(
-        addresses(&step, "living"),
-        ["10.5.0.10", "10.5.0.11", "10.5.0.13"]
-    );
+    assert_eq!(addresses(&step, "inUse"), ["10.5.0.10", "10.5.0.11", "10.5.0.13"]);
     assert_eq!(addresses(&step, "ended"), ["10.5.0.12"]);
     assert!(site.has_no_pool().await);
 
     // The pool is created, and allocates nothing while whereabouts may still allocate.
     let made = import(&file, &["whereabouts"]);
-    assert!(made.status == 1 && made.tells().contains("--switch"), "{made:?}");
+    assert!(
+        made.status == 1 && made.message().contains("--switch"),
+        "{made:?}"
+    );
     let pool = site.pools().get("rail0").await.unwrap();
     let range = &pool.spec.ranges[0];
     assert_eq!(
@@ -218,7 +218,7 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
     assert!(closed["msg"].as_str().unwrap().contains("rail0"), "{closed}");
     assert_eq!(site.blocks("rail0").await.len(), 0);
     let again = import(&file, &["whereabouts"]);
-    assert!(again.tells().starts_with("nothing is to be changed"), "{again:?}");
+    assert!(again.message().starts_with("nothing changes"), "{again:?}");
 
     // The network is switched. An ADD that began before may still allocate an address.
     let switched = import(&file, &["whereabouts", "--switch"]);
@@ -228,7 +228,7 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
         json!({ "type": "rdma-ipam", "pool": "rail0" })
     );
     let waits = import(&file, &["whereabouts"]);
-    assert!(waits.tells().contains("may be under way for"), "{waits:?}");
+    assert!(waits.message().contains("may still run for"), "{waits:?}");
     assert_eq!(waits.json()["pools"][0]["state"], "closed");
     pod_with(&site, "last", "a", "default/rail0", &["10.5.0.14".to_owned()]).await;
 
@@ -259,7 +259,7 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
     whereabouts::call(&site, "DEL", &rail0(), "one").done();
     let back = import(&file, &["whereabouts"]);
     assert_eq!(
-        addresses(&back.json()["pools"][0], "living"),
+        addresses(&back.json()["pools"][0], "inUse"),
         ["10.5.0.11", "10.5.0.13", "10.5.0.14"]
     );
     until("10.5.0.10 is given", async || {
@@ -274,7 +274,7 @@ async fn pools_of_whereabouts_are_imported_while_their_pods_run() {
     }
     let done = import(&file, &["whereabouts"]);
     assert!(
-        done.status == 0 && done.tells().contains("Nothing of whereabouts is left"),
+        done.status == 0 && done.message().contains("Nothing of whereabouts is left"),
         "{done:?}"
     );
     assert_eq!(
@@ -316,7 +316,7 @@ async fn a_damaged_or_incomplete_import_is_reported_and_the_pool_stays_closed() 
     let run = import(&["whereabouts"]);
     assert_eq!(run.status, 1);
     assert!(
-        refused(&run).contains("default/odd") && refused(&run).contains("no offset in 10.5.0.0/24"),
+        refused(&run).contains("default/odd") && refused(&run).contains("not an offset in 10.5.0.0/24"),
         "{run:?}"
     );
     assert!(site.has_no_pool().await);
@@ -356,7 +356,7 @@ async fn a_damaged_or_incomplete_import_is_reported_and_the_pool_stays_closed() 
     .await;
     let run = import(&["whereabouts", "--grace", "0"]);
     assert!(
-        refused(&run).contains("default/rail0-b") && refused(&run).contains("no JSON"),
+        refused(&run).contains("default/rail0-b") && refused(&run).contains("not JSON"),
         "{run:?}"
     );
     assert!(refused(&run).contains("waits until"), "{run:?}");
@@ -379,10 +379,10 @@ async fn a_damaged_or_incomplete_import_is_reported_and_the_pool_stays_closed() 
     let run = import(&["whereabouts"]);
     assert_eq!(
         (&run.json()["pools"][0]["state"], run.status),
-        (&json!("clash"), 1),
+        (&json!("conflict"), 1),
         "{run:?}"
     );
-    assert!(run.tells().contains("both give addresses"), "{run:?}");
+    assert!(run.message().contains("both plugins allocate"), "{run:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -419,7 +419,7 @@ async fn pools_of_nv_ipam_and_host_local_are_imported_too() {
     let run = import(&["nv-ipam", "--switch", "--from", from]);
     assert!(run.json()["refused"].to_string().contains("CIDRPool"), "{run:?}");
     assert_eq!(
-        run.json()["pools"][0]["living"].as_array().unwrap().len(),
+        run.json()["pools"][0]["inUse"].as_array().unwrap().len(),
         2,
         "{run:?}"
     );

@@ -32,7 +32,9 @@ async fn the_addresses_command_finds_a_holder_by_pod_status_lease_or_object() {
     // So far only the node itself has this fact.
     let elsewhere = ask(&["addresses", address]);
     assert!(
-        elsewhere.out.contains("node a gives it to its pods (pool rail0"),
+        elsewhere
+            .out
+            .contains("node a allocates it to its pods (pool rail0"),
         "{elsewhere:?}"
     );
     let data = node.data();
@@ -51,7 +53,7 @@ async fn the_addresses_command_finds_a_holder_by_pod_status_lease_or_object() {
         (&json!("default/p"), &json!("net1"), &json!("p"))
     );
     assert_eq!(
-        (&held["pool"], &held["toldBy"]),
+        (&held["pool"], &held["reportedBy"]),
         (&json!("rail0"), &json!(["lease"]))
     );
     assert!(held["since"].as_str().unwrap().starts_with("20"), "{held}");
@@ -99,7 +101,7 @@ async fn the_addresses_command_finds_a_holder_by_pod_status_lease_or_object() {
         .find(|one| one["address"] == "10.1.0.250")
         .unwrap();
     assert_eq!(
-        (&object["pod"], &object["node"], &object["toldBy"]),
+        (&object["pod"], &object["node"], &object["reportedBy"]),
         (&json!("default/r"), &json!("a"), &json!(["object"]))
     );
 }
@@ -144,7 +146,7 @@ async fn the_commands_report_pools_blocks_and_a_duplicate_address() {
     let missing = ask(&["pools", "rail9"]);
     assert_eq!(
         (missing.status, missing.err.as_str()),
-        (2, "rdmanet: the cluster has no pool rail9; there are rail0\n")
+        (2, "rdmanet: the cluster has no pool rail9; its pools are rail0\n")
     );
     let blocks = ask(&["-o", "json", "blocks", "--node", "a"]).json();
     assert_eq!(blocks["blocks"][0]["spec"]["owner"]["node"], "a");
@@ -172,7 +174,7 @@ async fn the_commands_report_pools_blocks_and_a_duplicate_address() {
     let well = ask(&["check", "--pause", "0"]);
     assert_eq!(well.status, 0, "{well:?}");
     assert!(
-        well.out.starts_with("all is well: 1 pools, 1 blocks"),
+        well.out.starts_with("no problem found: 1 pools, 1 blocks"),
         "{}",
         well.out
     );

@@ -39,8 +39,8 @@ impl Run {
     }
 
     /// The text of an import about its first pool.
-    fn tells(&self) -> String {
-        self.json()["pools"][0]["tell"].as_str().unwrap().to_owned()
+    fn message(&self) -> String {
+        self.json()["pools"][0]["message"].as_str().unwrap().to_owned()
     }
 }
 

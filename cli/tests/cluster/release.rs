@@ -52,7 +52,7 @@ async fn a_lease_is_released_once_pod_and_namespace_are_gone() {
     let refused = ask(&["--yes", &ips[0]]);
     assert_eq!(refused.status, 2);
     assert!(
-        refused.err.contains("pod default/q on node a has") && refused.err.contains("lives"),
+        refused.err.contains("pod default/q on node a uses 10."),
         "{refused:?}"
     );
     site.remove_pod("q").await;
@@ -61,7 +61,7 @@ async fn a_lease_is_released_once_pod_and_namespace_are_gone() {
     std::fs::remove_file(&path).unwrap();
     let refused = ask(&[&ips[0]]);
     assert!(
-        refused.err.contains("nobody can be asked here; say --yes"),
+        refused.err.contains("no confirmation is possible; use --yes"),
         "{refused:?}"
     );
     let done = ask(&["--yes", &ips[0]]);
@@ -93,13 +93,14 @@ async fn an_address_object_is_released_only_once_its_pod_and_node_are_gone() {
     .await;
     let ask = || rdmanet(Some(&file), &["release", "--yes", "10.1.0.250"]);
     assert!(
-        ask().err.contains("bound to pod default/r, which lives"),
+        ask().err.contains("bound to pod default/r, which is running"),
         "{:?}",
         ask()
     );
     site.remove_pod("r").await;
     assert!(
-        ask().err.contains("given on node a, which lives") && ask().err.contains("run this command there"),
+        ask().err.contains("allocated on node a, which exists")
+            && ask().err.contains("run this command on the node"),
         "{:?}",
         ask()
     );
@@ -111,14 +112,14 @@ async fn an_address_object_is_released_only_once_its_pod_and_node_are_gone() {
         &["release", "--yes", "10.1.0.250"],
     );
     assert!(
-        reader.status == 2 && reader.err.contains("may not (403)"),
+        reader.status == 2 && reader.err.contains("forbidden (403)"),
         "{reader:?}"
     );
     let operator = person(&site, "operator", Some("rdmanet-operator")).await;
     let config = operator.path().join("config");
     let mut done = rdmanet(Some(&config), &["release", "--yes", "10.1.0.250"]);
     // The controller and other agents also see that the node is gone, and may write that while the command runs.
-    while done.err.contains("has just changed hands") {
+    while done.err.contains("has just been changed") {
         done = rdmanet(Some(&config), &["release", "--yes", "10.1.0.250"]);
     }
     assert_eq!(done.status, 0, "{done:?}");

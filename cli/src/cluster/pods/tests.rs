@@ -28,7 +28,7 @@ fn only_additional_interfaces_are_read_from_the_status_of_multus() {
 
 #[test]
 fn a_pod_that_has_ended_is_not_alive_and_a_damaged_annotation_is_ignored() {
-    assert!(!pod("[]", "Succeeded").lives);
-    assert!(pod("[]", "Pending").lives);
+    assert!(!pod("[]", "Succeeded").is_running);
+    assert!(pod("[]", "Pending").is_running);
     assert_eq!(pod("{", "Running").interfaces, []);
 }

@@ -22,8 +22,8 @@ fn candidate(name: &str) -> Candidate {
     }
 }
 
-fn node(candidates: Vec<Candidate>) -> Facts {
-    Facts {
+fn node(candidates: Vec<Candidate>) -> NodeFacts {
+    NodeFacts {
         name: "node".to_owned(),
         shared: Some(true),
         ports: Vec::new(),
@@ -34,7 +34,7 @@ fn node(candidates: Vec<Candidate>) -> Facts {
     }
 }
 
-fn refused(facts: &Facts, wanted: Option<&str>, uses: &Uses) -> String {
+fn refused(facts: &NodeFacts, wanted: Option<&str>, uses: &Uses) -> String {
     choose(facts, wanted, uses).unwrap_err().to_string()
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the facts about a node, once.
+//! Collects the facts about a node, once.
 
-use crate::answer::Failure;
 use crate::args;
 use crate::leases;
+use crate::output::CommandError;
 use cni_ipoib::host::Drivers;
 use cni_ipoib::journal;
 use cni_ipoib::mark;
@@ -20,21 +20,21 @@ use std::path::{Path, PathBuf};
 
 /// A node.
 #[derive(Debug)]
-pub struct Facts {
-    /// Its host name, or the folder that it was recorded in.
+pub struct NodeFacts {
+    /// Its host name, or the folder of its record.
     pub name: String,
     /// Whether all namespaces see all RDMA devices; `None` if the kernel does not report it.
     pub shared: Option<bool>,
     /// Every port of every RDMA device.
     pub ports: Vec<PortFacts>,
-    /// What could become a master.
+    /// The links that could become a master.
     pub candidates: Vec<Candidate>,
     /// Bonds, by name.
     pub bonds: Vec<BondFacts>,
     /// Which of the kernel modules that pods need are not loaded.
     pub missing_modules: Vec<&'static str>,
     /// Facts that only the live node has; `None` for a record.
-    pub live: Option<Live>,
+    pub live: Option<LiveFacts>,
 }
 
 /// A port.
@@ -109,7 +109,7 @@ pub enum User {
 
 /// Facts that only the live node has.
 #[derive(Clone, Debug, Default)]
-pub struct Live {
+pub struct LiveFacts {
     /// The device files that are missing.
     pub missing_files: Vec<String>,
     /// How many bytes a container may lock by default; `None` if there is no limit, or no runtime was found.
@@ -117,7 +117,7 @@ pub struct Live {
     /// Our plugins that are not in `/opt/cni/bin`.
     pub missing_plugins: Vec<&'static str>,
     /// Pools have files on this node, but the agent's socket is missing.
-    pub agent_away: bool,
+    pub agent_is_missing: bool,
     /// Leases that cannot be read.
     pub damaged: Vec<String>,
 }
@@ -126,10 +126,10 @@ pub struct Live {
 ///
 /// # Errors
 /// The record cannot be read, or the kernel does not respond.
-pub fn facts(options: &args::Node) -> Result<Facts, Failure> {
+pub fn collect(options: &args::Node) -> Result<NodeFacts, CommandError> {
     if let Some(folder) = &options.from {
-        let scratch =
-            tempfile::tempdir().map_err(|e| Failure(format!("cannot make a scratch folder: {e}")))?;
+        let scratch = tempfile::tempdir()
+            .map_err(|e| CommandError(format!("cannot create a temporary folder: {e}")))?;
         let (mut node, sysfs) = recorded(folder, scratch.path())?;
         let name = folder
             .file_name()
@@ -140,12 +140,12 @@ pub fn facts(options: &args::Node) -> Result<Facts, Failure> {
     }
     let sysfs = Sysfs::at(&options.sysfs);
     let mut socket = Socket::<Route>::open().map_err(|e| {
-        Failure(format!(
+        CommandError(format!(
             "cannot open a netlink socket: {e}; run this on the node itself"
         ))
     })?;
-    let (held, damaged) = leases::all(&options.data_dir)?;
-    let pods: BTreeMap<String, String> = held
+    let (leases, damaged) = leases::all(&options.folders.leases.data_dir)?;
+    let pods: BTreeMap<String, String> = leases
         .iter()
         .filter_map(|one| {
             Some((
@@ -155,8 +155,9 @@ pub fn facts(options: &args::Node) -> Result<Facts, Failure> {
         })
         .collect();
     let mut users: BTreeMap<String, Vec<User>> = BTreeMap::new();
-    let written = journal::written(&options.state).map_err(|e| Failure::from(common::cni::Error::from(e)))?;
-    for one in written {
+    let records = journal::written(&options.folders.state)
+        .map_err(|e| CommandError::from(common::cni::Error::from(e)))?;
+    for one in records {
         let id = one.attachment.container_id.to_string();
         users
             .entry(one.intent.master)
@@ -168,24 +169,25 @@ pub fn facts(options: &args::Node) -> Result<Facts, Failure> {
                 ifname: one.attachment.ifname.to_string(),
             });
     }
-    let live = Live {
+    let live = LiveFacts {
         damaged,
-        ..live(&sysfs, &options.data_dir)
+        ..live(&sysfs, &options.folders.leases.data_dir)
     };
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     read(name.trim().to_owned(), &mut socket, &sysfs, &users, Some(live))
 }
 
-fn recorded(folder: &Path, scratch: &Path) -> Result<(Recorded, Sysfs), Failure> {
+fn recorded(folder: &Path, scratch: &Path) -> Result<(Recorded, Sysfs), CommandError> {
     let text = |file: &str| {
         let path = folder.join(file);
-        let how = "docs/cli.md says how to record a node";
-        fs::read_to_string(&path).map_err(|e| Failure(format!("cannot read {}: {e}; {how}", path.display())))
+        let remedy = "docs/cli.md has the commands that record a node";
+        fs::read_to_string(&path)
+            .map_err(|e| CommandError(format!("cannot read {}: {e}; {remedy}", path.display())))
     };
     let node = Recorded::read(&text("address.json")?, &text("route.json")?)
-        .map_err(|e| Failure(format!("{}: {e}", folder.display())))?;
+        .map_err(|e| CommandError(format!("{}: {e}", folder.display())))?;
     write_sysfs(&text("sysfs")?, scratch)
-        .map_err(|e| Failure(format!("{}: {e}", folder.join("sysfs").display())))?;
+        .map_err(|e| CommandError(format!("{}: {e}", folder.join("sysfs").display())))?;
     Ok((node, Sysfs::at(scratch)))
 }
 
@@ -194,22 +196,22 @@ fn read(
     view: &mut dyn View,
     sysfs: &Sysfs,
     users: &BTreeMap<String, Vec<User>>,
-    live: Option<Live>,
-) -> Result<Facts, Failure> {
+    live: Option<LiveFacts>,
+) -> Result<NodeFacts, CommandError> {
     let links = view
         .links()
-        .map_err(|e| Failure(format!("cannot list the links: {e}")))?;
+        .map_err(|e| CommandError(format!("cannot list the links: {e}")))?;
     let devices = sysfs
         .devices()
-        .map_err(|e| Failure(format!("cannot list the RDMA devices: {e}; is sysfs mounted?")))?;
+        .map_err(|e| CommandError(format!("cannot list the RDMA devices: {e}; is sysfs mounted?")))?;
     let any = Preferences {
         choices: vec![Preference::Described(Selector::default())],
         needs: Needs::default(),
     };
     let loads = users.iter().map(|(master, users)| (master.clone(), users.len()));
     let candidates = survey(view, sysfs, &any, &loads.collect::<Loads>())
-        .map_err(|e| Failure::from(common::cni::Error::from(e)))?;
-    let machine = Machine {
+        .map_err(|e| CommandError::from(common::cni::Error::from(e)))?;
+    let reader = Reader {
         sysfs,
         links: &links,
         devices: &devices,
@@ -217,12 +219,12 @@ fn read(
         live: live.is_some(),
     };
     let modules = ["ib_uverbs", "rdma_ucm", "ib_ipoib"];
-    Ok(Facts {
+    Ok(NodeFacts {
         name,
         shared: sysfs.shares_rdma(),
-        ports: machine.ports(),
+        ports: reader.ports(),
         candidates,
-        bonds: machine.bonds(),
+        bonds: reader.bonds(),
         missing_modules: modules
             .into_iter()
             .filter(|module| sysfs.has_module(module) == Some(false))
@@ -231,16 +233,16 @@ fn read(
     })
 }
 
-struct Machine<'m> {
-    sysfs: &'m Sysfs,
-    links: &'m [Link],
-    devices: &'m [Device],
-    users: &'m BTreeMap<String, Vec<User>>,
+struct Reader<'a> {
+    sysfs: &'a Sysfs,
+    links: &'a [Link],
+    devices: &'a [Device],
+    users: &'a BTreeMap<String, Vec<User>>,
     /// Whether this is the live node and not a record.
     live: bool,
 }
 
-impl Machine<'_> {
+impl Reader<'_> {
     fn ports(&self) -> Vec<PortFacts> {
         let all = self
             .devices
@@ -300,12 +302,12 @@ impl Machine<'_> {
 
     /// A record lacks the name of the link's driver, so its children are shown as moved.
     fn way(&self, link: &Link) -> Way {
-        let told = if self.live {
+        let driver = if self.live {
             ethtool::driver(&link.name).ok()
         } else {
             None
         };
-        Way::of(&Drivers::of(self.sysfs, link, told))
+        Way::of(&Drivers::of(self.sysfs, link, driver))
     }
 
     fn users_of(&self, link: &Link) -> Vec<User> {
@@ -372,7 +374,7 @@ fn slot_mbps(device: &Path) -> Option<u64> {
     Some(lane * width)
 }
 
-fn live(sysfs: &Sysfs, data_dir: &Path) -> Live {
+fn live(sysfs: &Sysfs, data_dir: &Path) -> LiveFacts {
     let devices = sysfs.devices().unwrap_or_default();
     let mut missing_files = Vec::new();
     if !devices.is_empty() {
@@ -393,11 +395,11 @@ fn live(sysfs: &Sysfs, data_dir: &Path) -> Live {
     }
     let plugin = |name: &&str| !Path::new("/opt/cni/bin").join(name).is_file();
     let pools = fs::read_dir(data_dir.join(ipam::pool::POOLS)).is_ok_and(|mut pools| pools.next().is_some());
-    Live {
+    LiveFacts {
         missing_files,
         memlock: memlock(),
         missing_plugins: ["cni-ipoib", "rdma-ipam"].into_iter().filter(plugin).collect(),
-        agent_away: pools && !Path::new(ipam::agent::SOCKET).exists(),
+        agent_is_missing: pools && !Path::new(ipam::agent::SOCKET).exists(),
         damaged: Vec::new(),
     }
 }

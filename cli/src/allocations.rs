@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the holder of each address. There are three sources: the leases of this node, the address objects of the
+//! Finds the allocation of each address. There are three kinds of evidence: the leases of this node, the address objects of the
 //! cluster, and the status that Multus wrote to each pod. An address in a node's block has no object, so for other nodes
-//! the pod is the only source.
+//! the status is the only evidence.
 
 use crate::cluster::snapshot::{Pool, Snapshot};
-use crate::leases::Held;
+use crate::leases::NodeLease;
 use api::AddressState;
 use ipam::pool::AddressPlace;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// The holder of an address.
+/// An allocated address, and the pod that has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Holder {
+pub struct Allocation {
     /// The address.
     pub address: IpAddr,
     /// The pool of the address; `None` for a network with its own ranges, or if no pool has the address.
     pub pool: Option<String>,
     /// The node.
     pub node: Option<String>,
-    /// `namespace/name` of the pod, if a source names it.
+    /// `namespace/name` of the pod, if known.
     pub pod: Option<String>,
     /// The name of the interface in the pod.
     pub interface: Option<String>,
@@ -34,14 +34,14 @@ pub struct Holder {
     pub since: Option<String>,
     /// No pod has the address, and it is kept for this pod.
     pub kept: bool,
-    /// The sources that report this holder.
-    pub told_by: Vec<Witness>,
+    /// Where this allocation was found.
+    pub reported_by: Vec<Evidence>,
 }
 
-/// A source that reports the holder of an address.
+/// Where an allocation was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Witness {
+pub enum Evidence {
     /// A lease of this node.
     Lease,
     /// An `IPAddress`.
@@ -50,8 +50,8 @@ pub enum Witness {
     NetworkStatus,
 }
 
-impl Witness {
-    /// The name of the source for people.
+impl Evidence {
+    /// The name in tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lease => "lease",
@@ -61,48 +61,48 @@ impl Witness {
     }
 }
 
-/// The holders of all pool addresses, sorted by address. `here` is the node that has the `leases`.
-pub fn holders(snapshot: &Snapshot, leases: &[Held], here: Option<&str>) -> Vec<Holder> {
-    let mut by_address: HashMap<IpAddr, Vec<Holder>> = HashMap::new();
-    let leases = leases.iter().flat_map(|held| of_lease(held, here));
-    for one in objects(snapshot).chain(leases).chain(of_pods(snapshot)) {
+/// The allocations of all pools, sorted by address. `here` is the node that has the `leases`.
+pub fn allocations(snapshot: &Snapshot, leases: &[NodeLease], here: Option<&str>) -> Vec<Allocation> {
+    let mut by_address: HashMap<IpAddr, Vec<Allocation>> = HashMap::new();
+    let leases = leases.iter().flat_map(|held| from_lease(held, here));
+    for one in from_objects(snapshot).chain(leases).chain(from_pods(snapshot)) {
         merge(by_address.entry(one.address).or_default(), one);
     }
-    let mut all: Vec<Holder> = by_address.into_values().flatten().collect();
+    let mut all: Vec<Allocation> = by_address.into_values().flatten().collect();
     all.sort_by(|a, b| (a.address, &a.pool, &a.pod).cmp(&(b.address, &b.pool, &b.pod)));
     all
 }
 
-fn objects(snapshot: &Snapshot) -> impl Iterator<Item = Holder> {
+fn from_objects(snapshot: &Snapshot) -> impl Iterator<Item = Allocation> {
     snapshot.addresses.iter().map(|(ip, object)| {
         let spec = &object.spec;
         let pod = spec
             .pod
             .as_ref()
             .map(|pod| format!("{}/{}", pod.namespace, pod.name));
-        let waits_for = spec
+        let reserved_for = spec
             .holder
             .as_ref()
             .map(|holder| format!("{}/{}", holder.namespace, holder.pod));
         let attachment = spec.attachment.as_ref();
-        Holder {
+        Allocation {
             address: *ip,
             pool: Some(spec.pool.clone()),
             node: Some(spec.node.node.clone()),
-            pod: pod.or(waits_for),
+            pod: pod.or(reserved_for),
             interface: attachment.map(|attachment| attachment.ifname.clone()),
             network: attachment.map(|attachment| attachment.network.clone()),
             container_id: attachment.map(|attachment| attachment.container_id.clone()),
             since: spec.since.as_ref().map(|time| time.0.to_string()),
             kept: spec.state == AddressState::Kept,
-            told_by: vec![Witness::Object],
+            reported_by: vec![Evidence::Object],
         }
     })
 }
 
-fn of_lease(held: &Held, here: Option<&str>) -> Vec<Holder> {
+fn from_lease(held: &NodeLease, here: Option<&str>) -> Vec<Allocation> {
     let lease = &held.lease;
-    let one = |address: IpAddr| Holder {
+    let one = |address: IpAddr| Allocation {
         address,
         pool: held.pool.as_ref().map(ToString::to_string),
         node: here.map(str::to_owned),
@@ -112,23 +112,23 @@ fn of_lease(held: &Held, here: Option<&str>) -> Vec<Holder> {
         container_id: Some(lease.owner.container_id.to_string()),
         since: Some(lease.since.clone()),
         kept: false,
-        told_by: vec![Witness::Lease],
+        reported_by: vec![Evidence::Lease],
     };
     lease.addresses().map(one).collect()
 }
 
-/// The holders according to the status of pods, for addresses of pools.
-fn of_pods(snapshot: &Snapshot) -> Vec<Holder> {
+/// The allocations of pools according to the status of pods.
+fn from_pods(snapshot: &Snapshot) -> Vec<Allocation> {
     let mut all = Vec::new();
-    for pod in snapshot.pods.iter().filter(|pod| pod.lives) {
+    for pod in snapshot.pods.iter().filter(|pod| pod.is_running) {
         for interface in &pod.interfaces {
-            let ours = snapshot.networks.contains_key(&interface.name);
+            let is_ours = snapshot.networks.contains_key(&interface.name);
             for address in interface.addresses() {
                 let pool = snapshot.pool_of(address, &interface.name, pod.node.as_deref());
-                if pool.is_none() && !ours {
+                if pool.is_none() && !is_ours {
                     continue;
                 }
-                all.push(Holder {
+                all.push(Allocation {
                     address,
                     pool: pool.map(|pool| pool.name().to_owned()),
                     node: pod.node.clone(),
@@ -138,7 +138,7 @@ fn of_pods(snapshot: &Snapshot) -> Vec<Holder> {
                     container_id: None,
                     since: pod.since.clone(),
                     kept: false,
-                    told_by: vec![Witness::NetworkStatus],
+                    reported_by: vec![Evidence::NetworkStatus],
                 });
             }
         }
@@ -146,10 +146,10 @@ fn of_pods(snapshot: &Snapshot) -> Vec<Holder> {
     all
 }
 
-/// Adds a holder to those of the same address. Two reports of one holder become one entry. Contradicting reports both
-/// stay.
-fn merge(all: &mut Vec<Holder>, new: Holder) {
-    let same = |known: &&mut Holder| {
+/// Adds an allocation to those of the same address. Two reports of one allocation become one entry. Contradicting
+/// reports both stay.
+fn merge(all: &mut Vec<Allocation>, new: Allocation) {
+    let same = |known: &&mut Allocation| {
         (known.pool == new.pool || known.pool.is_none() || new.pool.is_none())
             && (known.pod == new.pod || known.pod.is_none() || new.pod.is_none())
             && (known.interface == new.interface || known.interface.is_none() || new.interface.is_none())
@@ -162,7 +162,7 @@ fn merge(all: &mut Vec<Holder>, new: Holder) {
         return;
     };
     // The time of a lease is that of the attachment. The time of a pod is only when its node started it.
-    if new.told_by == [Witness::Lease] {
+    if new.reported_by == [Evidence::Lease] {
         known.since = new.since.or_else(|| known.since.take());
     }
     known.pool = known.pool.take().or(new.pool);
@@ -170,42 +170,40 @@ fn merge(all: &mut Vec<Holder>, new: Holder) {
     known.node = known.node.take().or(new.node);
     known.interface = known.interface.take().or(new.interface);
     known.container_id = known.container_id.take().or(new.container_id);
-    known.told_by.extend(new.told_by);
-    known.told_by.sort_unstable();
+    known.reported_by.extend(new.reported_by);
+    known.reported_by.sort_unstable();
 }
 
-/// Describes an address without a holder: excluded, reserved or free, and in which node's block.
-pub fn standing(snapshot: &Snapshot, ip: IpAddr) -> String {
+/// Describes an address without an allocation: excluded, reserved or free, and in which node's block.
+pub fn describe_unallocated(snapshot: &Snapshot, ip: IpAddr) -> String {
     let covering: Vec<&Pool> = snapshot.pools.iter().filter(|pool| pool.covers(ip)).collect();
     if covering.is_empty() {
         return format!("{ip} is in no pool");
     }
     let sentences: Vec<String> = covering
         .iter()
-        .map(|pool| standing_in(snapshot, pool, ip))
+        .map(|pool| describe_in_pool(snapshot, pool, ip))
         .collect();
     sentences.join("\n")
 }
 
-fn standing_in(snapshot: &Snapshot, pool: &Pool, ip: IpAddr) -> String {
+fn describe_in_pool(snapshot: &Snapshot, pool: &Pool, ip: IpAddr) -> String {
     let name = pool.name();
     let accepted = match &pool.accepted {
         Ok(accepted) => accepted,
-        Err(why) => return format!("{ip} is in a subnet of pool {name}, which cannot be used: {why}"),
+        Err(why) => return format!("{ip} is in a subnet of pool {name}, whose spec is invalid: {why}"),
     };
     match accepted.ranges.place(ip) {
         AddressPlace::Outside => {
-            format!("{ip} is in a subnet of pool {name} and outside its ranges: never given")
+            format!("{ip} is in a subnet of pool {name} but outside its ranges: it is never allocated")
         }
-        AddressPlace::Kept(what) => format!("{ip} is never given by pool {name}: it is {what}"),
+        AddressPlace::Kept(reason) => format!("pool {name} never allocates {ip}: it is {reason}"),
         _ if accepted
             .ranges
             .reserved(ipam::range::Family::of(ip))
             .contains(ipam::range::bits(ip)) =>
         {
-            format!(
-                "{ip} is free; pool {name} gives it only to a pod that asks for it by name (spec.reserved)"
-            )
+            format!("{ip} is free; pool {name} allocates it only to a pod that requests it (spec.reserved)")
         }
         _ => {
             let block = snapshot
@@ -213,7 +211,7 @@ fn standing_in(snapshot: &Snapshot, pool: &Pool, ip: IpAddr) -> String {
                 .find(|block| block.space() == pool.space());
             match block {
                 Some(block) => format!(
-                    "{ip} is free as far as the cluster tells: node {} gives it to its pods (pool {}, block {}). An attachment without a pod, such as cnitool's, is told on that node only: rdmanet addresses {ip}",
+                    "{ip} is free according to the cluster: node {} allocates it to its pods (pool {}, block {}). An attachment without a pod, such as one of cnitool, is visible on that node only: rdmanet addresses {ip}",
                     block.object.spec.owner.node, block.object.spec.pool, block.cidr
                 ),
                 None => format!("{ip} is free in pool {name}: no node has claimed a block with it"),

@@ -10,23 +10,23 @@ fn ip(text: &str) -> IpAddr {
 fn the_status_of_a_pod_shows_the_holder_of_an_address_in_a_block() {
     let mut cluster = cluster();
     cluster.pods.push(pod("p", "a", "10.1.0.18"));
-    let all = holders(&cluster, &[], None);
+    let all = allocations(&cluster, &[], None);
     assert_eq!(all.len(), 1);
     assert_eq!(
         (all[0].address, all[0].pool.as_deref(), all[0].node.as_deref()),
         (ip("10.1.0.18"), Some("rail0"), Some("a"))
     );
     assert_eq!(all[0].since.as_deref(), Some("2026-01-01T00:30:00Z"));
-    assert_eq!(all[0].told_by, [Witness::NetworkStatus]);
+    assert_eq!(all[0].reported_by, [Evidence::NetworkStatus]);
 }
 
 #[test]
 fn two_sources_of_one_attachment_are_reported_as_one_holder() {
     let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "p")]);
     cluster.pods.push(pod("p", "a", "10.1.0.100"));
-    let all = holders(&cluster, &[], None);
+    let all = allocations(&cluster, &[], None);
     assert_eq!(all.len(), 1, "{all:?}");
-    assert_eq!(all[0].told_by, [Witness::Object, Witness::NetworkStatus]);
+    assert_eq!(all[0].reported_by, [Evidence::Object, Evidence::NetworkStatus]);
     assert_eq!(
         all[0].since.as_deref(),
         Some("2026-01-01T01:00:00Z"),
@@ -38,17 +38,17 @@ fn two_sources_of_one_attachment_are_reported_as_one_holder() {
 fn two_pods_with_one_address_are_two_holders() {
     let mut cluster = with(&[], &[address("rail0", "10.1.0.100", "a", "p")]);
     cluster.pods.push(pod("q", "a", "10.1.0.100"));
-    assert_eq!(holders(&cluster, &[], None).len(), 2);
+    assert_eq!(allocations(&cluster, &[], None).len(), 2);
 }
 
 #[test]
 fn addresses_of_other_networks_are_ignored() {
     let mut cluster = cluster();
     cluster.pods.push(pod("p", "a", "172.16.0.1"));
-    assert_eq!(holders(&cluster, &[], None), []);
+    assert_eq!(allocations(&cluster, &[], None), []);
     cluster.networks.insert("ml/rail0".into(), vec!["rail0".into()]);
     assert_eq!(
-        holders(&cluster, &[], None).len(),
+        allocations(&cluster, &[], None).len(),
         1,
         "its network says that it is ours"
     );
@@ -81,19 +81,22 @@ fn an_unallocated_address_is_explained() {
     let cluster = cluster();
     for (address, sentence) in [
         ("10.9.9.9", "10.9.9.9 is in no pool"),
-        ("10.1.0.0", "never given by pool rail0: it is the network address"),
-        ("10.1.0.1", "never given by pool rail0: it is "),
-        ("10.1.0.205", "never given by pool rail0: it is "),
+        (
+            "10.1.0.0",
+            "pool rail0 never allocates 10.1.0.0: it is the network address",
+        ),
+        ("10.1.0.1", "never allocates 10.1.0.1: it is "),
+        ("10.1.0.205", "never allocates 10.1.0.205: it is "),
         (
             "10.1.0.20",
-            "node a gives it to its pods (pool rail0, block 10.1.0.16/28)",
+            "node a allocates it to its pods (pool rail0, block 10.1.0.16/28)",
         ),
         (
             "10.1.0.99",
             "free in pool rail0: no node has claimed a block with it",
         ),
     ] {
-        let told = standing(&cluster, ip(address));
+        let told = describe_unallocated(&cluster, ip(address));
         assert!(told.contains(sentence), "{told}");
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The record of a pool's import, in an annotation.
 
-use super::group::Allocation;
+use super::source::SourceAllocation;
 use api::IpPool;
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::Family;
@@ -19,33 +19,33 @@ pub const BEFORE: &str = "rdmanet.io/before-import";
 /// The record of an import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Record {
+pub struct ImportRecord {
     /// The name of the old IPAM plugin.
     pub source: String,
     /// The names that the old plugin has for the ranges.
     pub from: Vec<String>,
-    /// The entries of `exclude` for addresses of running pods.
+    /// The entries of `exclude` for addresses in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub living: Vec<String>,
-    /// Allocations from the files of nodes. No other source may have them.
+    pub in_use: Vec<String>,
+    /// Allocations that only files of nodes contain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub told: Vec<Allocation>,
+    pub from_files: Vec<SourceAllocation>,
     /// The nodes that may have addresses once the pool is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
 }
 
-impl Record {
+impl ImportRecord {
     /// The record of `pool`; `None` if the pool was not imported.
     pub fn of(pool: &IpPool) -> Option<Self> {
         serde_json::from_str(pool.annotations().get(KEY)?).ok()
     }
 
-    /// The addresses of running pods when the record was written.
+    /// The addresses that were in use when the record was written.
     pub fn known(&self) -> BTreeMap<Family, IntervalSet> {
         let mut all: BTreeMap<Family, Vec<Interval>> = BTreeMap::new();
         for (family, at) in self
-            .living
+            .in_use
             .iter()
             .filter_map(|entry| crate::interval::parse(entry))
         {

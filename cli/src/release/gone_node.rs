@@ -6,8 +6,8 @@
 //! again.
 
 use super::confirmed;
-use crate::answer::{Answer, Failure, Outcome};
 use crate::cluster::snapshot::{Block, Snapshot};
+use crate::output::{CommandError, Outcome, Output};
 use api::requests::{ApiError, WriteResult, delete_block, release_address};
 use api::{AddressState, BlockState, IpAddress, IpBlock};
 use kube::{Api, Client, ResourceExt};
@@ -18,12 +18,12 @@ use std::time::{Duration, SystemTime};
 const QUARANTINE: Duration = Duration::from_secs(600);
 
 /// The blocks and addresses of a gone node.
-struct Left<'s> {
+struct Orphans<'s> {
     blocks: Vec<&'s IpBlock>,
     addresses: Vec<&'s IpAddress>,
 }
 
-impl<'s> Left<'s> {
+impl<'s> Orphans<'s> {
     fn of(snapshot: &'s Snapshot, node: &str) -> Self {
         let blocks = snapshot.blocks().iter().map(|block: &Block| &block.object);
         let addresses = snapshot.addresses.iter().map(|(_, address)| address);
@@ -39,12 +39,12 @@ impl<'s> Left<'s> {
         }
     }
 
-    /// Describes the blocks and addresses for the person who decides.
+    /// Describes the blocks and addresses, for the confirmation.
     fn describe(&self) -> Vec<String> {
         let block = |block: &&IpBlock| {
             let used = block.status.as_ref().map_or(0, |status| status.used);
             format!(
-                "block {} had {used} addresses in use by its last report",
+                "block {} had {used} addresses in use in its last report",
                 block.spec.cidr
             )
         };
@@ -72,46 +72,48 @@ pub(super) async fn release(
     snapshot: &Snapshot,
     node: &str,
     yes: bool,
-) -> Result<Answer, Failure> {
+) -> Result<Output, CommandError> {
     require_gone(snapshot, node)?;
-    let left = Left::of(snapshot, node);
-    for block in &left.blocks {
+    let orphans = Orphans::of(snapshot, node);
+    for block in &orphans.blocks {
         require_quarantine(block, SystemTime::now())?;
     }
-    let evidence = left.describe();
+    let evidence = orphans.describe();
     if evidence.is_empty() {
-        return Ok(Answer {
-            text: format!("nothing to release: no orphaned block or address is of node {node}\n"),
+        return Ok(Output {
+            text: format!("nothing to release: node {node} has no orphaned block or address\n"),
             json: json!({ "version": 1, "released": [] }),
             outcome: Outcome::Fine,
         });
     }
     if !yes
         && !confirmed(
-            &format!("what node {node} has left, if its machine is off"),
+            &format!("all blocks and addresses of node {node}, if its machine is off"),
             &evidence,
         )?
     {
-        return Err(Failure(format!("what node {node} has left is not released")));
+        return Err(CommandError(format!(
+            "the blocks and addresses of node {node} were not released"
+        )));
     }
-    free(client, &left).await?;
-    Ok(Answer {
+    free(client, &orphans).await?;
+    Ok(Output {
         text: format!("released from node {node}: {}\n", evidence.join("; ")),
         json: json!({ "version": 1, "node": node, "released": evidence }),
         outcome: Outcome::Fine,
     })
 }
 
-fn require_gone(snapshot: &Snapshot, node: &str) -> Result<(), Failure> {
+fn require_gone(snapshot: &Snapshot, node: &str) -> Result<(), CommandError> {
     if snapshot.nodes.contains_key(node) {
-        return Err(Failure(format!(
-            "node {node} is registered: its agent returns blocks by itself; if the machine is off for good, delete the Node object and run this again after the quarantine"
+        return Err(CommandError(format!(
+            "node {node} is registered, so its agent returns its blocks; if the machine is off for good, delete the Node object and run this again after the quarantine"
         )));
     }
-    let bound = |pod: &&crate::cluster::pods::PodFacts| pod.lives && pod.node.as_deref() == Some(node);
+    let bound = |pod: &&crate::cluster::pods::PodFacts| pod.is_running && pod.node.as_deref() == Some(node);
     match snapshot.pods.iter().find(bound) {
         None => Ok(()),
-        Some(pod) => Err(Failure(format!(
+        Some(pod) => Err(CommandError(format!(
             "pod {} is bound to node {node}; Kubernetes deletes it within minutes after the node, or delete it",
             pod.name
         ))),
@@ -119,7 +121,7 @@ fn require_gone(snapshot: &Snapshot, node: &str) -> Result<(), Failure> {
 }
 
 /// Until the quarantine is over, the machine might allocate from the block right after it starts.
-fn require_quarantine(block: &IpBlock, now: SystemTime) -> Result<(), Failure> {
+fn require_quarantine(block: &IpBlock, now: SystemTime) -> Result<(), CommandError> {
     let seconds = block
         .spec
         .quarantine_seconds
@@ -137,31 +139,31 @@ fn require_quarantine(block: &IpBlock, now: SystemTime) -> Result<(), Failure> {
     if left.is_zero() {
         return Ok(());
     }
-    Err(Failure(format!(
+    Err(CommandError(format!(
         "block {} is in quarantine for {} s more; run this again then",
         block.spec.cidr,
         left.as_secs() + 1
     )))
 }
 
-async fn free(client: &Client, left: &Left<'_>) -> Result<(), Failure> {
+async fn free(client: &Client, orphans: &Orphans<'_>) -> Result<(), CommandError> {
     let (blocks, addresses) = (Api::all(client.clone()), Api::all(client.clone()));
-    for block in &left.blocks {
-        done(&block.name_any(), delete_block(&blocks, block).await)?;
+    for block in &orphans.blocks {
+        check_outcome(&block.name_any(), delete_block(&blocks, block).await)?;
     }
-    for address in &left.addresses {
-        done(&address.name_any(), release_address(&addresses, address).await)?;
+    for address in &orphans.addresses {
+        check_outcome(&address.name_any(), release_address(&addresses, address).await)?;
     }
     Ok(())
 }
 
-fn done(name: &str, written: Result<WriteResult<()>, ApiError>) -> Result<(), Failure> {
+fn check_outcome(name: &str, written: Result<WriteResult<()>, ApiError>) -> Result<(), CommandError> {
     match written {
         Ok(WriteResult::Applied(())) => Ok(()),
-        Ok(WriteResult::Conflict) => Err(Failure(format!(
-            "{name} has just been changed and is not released; look again"
+        Ok(WriteResult::Conflict) => Err(CommandError(format!(
+            "{name} has just been changed and was not released; run this again"
         ))),
-        Err(trouble) => Err(Failure(format!("{name} is not released: {trouble}"))),
+        Err(trouble) => Err(CommandError(format!("{name} was not released: {trouble}"))),
     }
 }
 

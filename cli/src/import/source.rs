@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The networks, ranges and allocations of a source, in types that all sources share.
 
-use crate::answer::Failure;
 use crate::cluster::list_if_known;
 use crate::cluster::snapshot::{definitions, ipam_of};
+use crate::output::CommandError;
 use api::{Range, Route};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::jiff::Timestamp;
@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Everything that was read from a source.
+/// The data of a source.
 #[derive(Clone, Debug, Default)]
-pub struct Reading {
+pub struct SourceData {
     /// Networks that still name the source, grouped by the ranges that they share.
     pub groups: Vec<Group>,
     /// The allocations of the source, by the name of the range.
-    pub allocations: BTreeMap<String, Vec<Allocation>>,
+    pub allocations: BTreeMap<String, Vec<SourceAllocation>>,
     /// Every network of the cluster.
     pub networks: Vec<Network>,
     /// Networks and pools that cannot be imported, with the reason.
@@ -65,37 +65,37 @@ pub struct Network {
 /// An address that the source has allocated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Allocation {
+pub struct SourceAllocation {
     /// The address.
     pub address: IpAddr,
     /// `namespace/name` of the pod, if the source knows it.
     pub pod: Option<String>,
     /// Where the allocation was read.
-    pub told_by: String,
+    pub reported_by: String,
 }
 
 /// A network or pool that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
     /// The network or pool.
-    pub what: String,
+    pub subject: String,
     /// The reason and the remedy.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Refusal {
-    /// `what` is not imported because of `why`.
-    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+    /// `subject` is not imported because of `reason`.
+    pub fn new(subject: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
-            what: what.into(),
-            why: why.into(),
+            subject: subject.into(),
+            reason: reason.into(),
         }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is not moved in: {}", self.what, self.why)
+        write!(f, "{} is not imported: {}", self.subject, self.reason)
     }
 }
 
@@ -133,7 +133,7 @@ impl Network {
 ///
 /// # Errors
 /// As [`crate::cluster::explain`].
-pub async fn networks(client: &Client, source: &str) -> Result<(Vec<Network>, Vec<Refusal>), Failure> {
+pub async fn networks(client: &Client, source: &str) -> Result<(Vec<Network>, Vec<Refusal>), CommandError> {
     let all = list_if_known(&definitions(client), "NetworkAttachmentDefinitions").await?;
     let all = all.unwrap_or_default();
     let refused = all
@@ -154,55 +154,55 @@ fn unreadable(definition: &DynamicObject, source: &str) -> Option<Refusal> {
         );
         Refusal::new(
             format!("network {name}"),
-            format!("its configuration is no JSON: {error}"),
+            format!("its configuration is not JSON: {error}"),
         )
     })
 }
 
 /// Reads each network of a source with `group`. Returns the groups and the networks that cannot be imported.
-pub fn gather(
+pub fn group_networks(
     networks: &[Network],
     source: &str,
     group: impl Fn(&Network) -> Result<Group, String>,
 ) -> (Vec<Group>, Vec<Refusal>) {
-    let (mut wanted, mut refused) = (Vec::new(), Vec::new());
+    let (mut found, mut refused) = (Vec::new(), Vec::new());
     for network in networks.iter().filter(|network| network.ipam["type"] == source) {
         match group(network) {
-            Ok(group) => wanted.push(group),
+            Ok(group) => found.push(group),
             Err(why) => refused.push(Refusal::new(format!("network {}", network.name), why)),
         }
     }
-    let groups = together(wanted, &mut refused);
+    let groups = merge_groups(found, &mut refused);
     (groups, refused)
 }
 
 /// Merges networks with the same ranges. Refuses networks that share only some ranges, or have different settings for one
 /// range.
-fn together(all: Vec<Group>, refused: &mut Vec<Refusal>) -> Vec<Group> {
+fn merge_groups(all: Vec<Group>, refused: &mut Vec<Refusal>) -> Vec<Group> {
     let mut groups: Vec<(Group, Option<String>)> = Vec::new();
     for one in all {
-        let Some((group, trouble)) = groups.iter_mut().find(|(group, _)| group.keys == one.keys) else {
+        let Some((group, conflict)) = groups.iter_mut().find(|(group, _)| group.keys == one.keys) else {
             groups.push((one, None));
             continue;
         };
-        if wants(group) != wants(&one) {
-            *trouble = Some("they want different parts of it, or different gateways, routes or exclusions; make them the same, or make pools by hand".to_owned());
+        if settings(group) != settings(&one) {
+            *conflict = Some("their ranges, gateways, routes or exclusions differ; make them equal, or create the pools by hand".to_owned());
         }
         group.networks.extend(one.networks);
     }
     let keys: Vec<Vec<String>> = groups.iter().map(|(group, _)| group.keys.clone()).collect();
-    for (group, trouble) in &mut groups {
+    for (group, conflict) in &mut groups {
         let shares =
             |other: &Vec<String>| *other != group.keys && other.iter().any(|key| group.keys.contains(key));
         if keys.iter().any(shares) {
-            *trouble = Some(
-                "another network has some of these ranges and not all of them; make pools by hand".to_owned(),
+            *conflict = Some(
+                "another network has some of these ranges but not all; create the pools by hand".to_owned(),
             );
         }
     }
     let mut kept = Vec::new();
-    for (group, trouble) in groups {
-        match trouble {
+    for (group, conflict) in groups {
+        match conflict {
             None => kept.push(group),
             Some(why) => refused.push(Refusal::new(
                 format!("{} of {}", group.keys.join(", "), group.names().join(" and ")),
@@ -224,6 +224,6 @@ impl Group {
 }
 
 /// The settings of a group, for comparison.
-fn wants(group: &Group) -> Value {
+fn settings(group: &Group) -> Value {
     serde_json::json!([group.ranges, group.routes, group.space, group.nodes])
 }

@@ -11,7 +11,7 @@ mod arena;
 mod attach;
 mod error;
 mod leases;
-mod machine;
+mod load;
 mod options;
 mod order;
 mod plugin;
@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use arena::Arena;
 use error::{Error, IoContext, Result};
-use machine::{Load, Machine};
+use load::Load;
 use options::{Command, Options};
 use order::Order;
 use report::Report;
@@ -63,14 +63,12 @@ fn measure(options: &Options) -> Result<()> {
     progress(&format!("bench: random order from seed {}", options.seed));
 
     let mut order = Order::new(options.seed);
-    let machine = Machine::read()?;
     let load = Load::watch()?;
     let mut arena = Arena::enter()?;
     let attach = attach::measure(&mut arena, &programs, options.runs, &mut order)?;
     let leases = leases::measure(&mut arena, &programs, options, &mut order)?;
 
     let report = Report {
-        machine,
         options,
         arena: arena.describe(),
         programs: &programs,

@@ -2,20 +2,19 @@
 //! The report: Markdown whose tables are aligned, so that the same text serves the terminal and the file.
 
 use std::fs;
-use std::time::Duration;
-
-use table::Table;
+use std::time::{Duration, SystemTime};
 
 use crate::attach::{self, Samples};
 use crate::leases::{self, BURST, Level};
-use crate::machine::Machine;
 use crate::options::Options;
 use crate::plugin::Programs;
 use crate::process::Cost;
 use crate::sides::{Pair, SIDES, Side};
-use crate::stats::{Summary, median};
+use crate::stats::Summary;
+use bench::figures::{millis, quantile};
+use bench::machine;
+use bench::table::Table;
 
-mod table;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +33,6 @@ const RATIO: [&str; 6] = ["case", "op", "median", "min", "CPU", "peak memory"];
 
 /// All that one run measured.
 pub(crate) struct Report<'a> {
-    pub(crate) machine: Machine,
     pub(crate) options: &'a Options,
     /// The node that the run made for itself.
     pub(crate) arena: String,
@@ -112,8 +110,8 @@ impl Report<'_> {
             } else {
                 "dynamically linked"
             },
-            date = self.machine.date,
-            machine = self.machine.describe(),
+            date = today(),
+            machine = machine::describe(),
             arena = self.arena,
             others = self.others_percent,
             levels = levels.join(","),
@@ -174,10 +172,10 @@ fn operation(case: &str, op: &str, summary: &Summary) -> Vec<String> {
         case.to_owned(),
         op.to_owned(),
         summary.samples.to_string(),
-        millis(summary.median),
-        millis(summary.p95),
-        millis(summary.min),
-        millis(summary.cpu),
+        millis(Some(summary.median)),
+        millis(Some(summary.p95)),
+        millis(Some(summary.min)),
+        millis(Some(summary.cpu)),
         mebibytes(summary.peak_kib),
         summary.minor_faults.to_string(),
     ]
@@ -201,14 +199,14 @@ fn bursts(levels: &[Level]) -> Table {
             if let Pair {
                 ours: Some(ours),
                 reference: Some(reference),
-            } = times.map(|times| median(times))
+            } = times.map(|times| quantile(times, 50))
             {
                 let ratio = quotient(ours, reference);
                 let cells = [
                     level.leases.to_string(),
                     op.into(),
-                    millis(ours),
-                    millis(reference),
+                    millis(Some(ours)),
+                    millis(Some(reference)),
                     ratio,
                 ];
                 table.extend([cells.to_vec()]);
@@ -238,8 +236,10 @@ fn flatness(levels: &[Level]) -> String {
     )
 }
 
-fn millis(time: Duration) -> String {
-    format!("{:.2}", time.as_secs_f64() * 1000.0)
+/// The day in UTC, year-month-day.
+fn today() -> String {
+    let now = humantime::format_rfc3339(SystemTime::now()).to_string();
+    now.chars().take(10).collect()
 }
 
 fn mebibytes(kibibytes: u64) -> String {

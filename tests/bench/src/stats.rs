@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What many samples of one operation say together.
 
-use std::time::Duration;
-
 use crate::process::Cost;
+use bench::figures::quantile;
+use std::time::Duration;
 
 #[cfg(test)]
 mod tests;
@@ -27,35 +27,19 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Summarises `costs`; nothing, when there are none.
+    /// Summarises `costs`; `None` if there are none.
     pub(crate) fn of(costs: &[Cost]) -> Option<Self> {
-        let walls = sorted(costs.iter().map(|cost| cost.wall));
-        let peaks = sorted(costs.iter().map(|cost| cost.peak_kib));
+        let walls: Vec<Duration> = costs.iter().map(|cost| cost.wall).collect();
+        let cpu: Vec<Duration> = costs.iter().map(|cost| cost.cpu).collect();
+        let faults: Vec<u64> = costs.iter().map(|cost| cost.minor_faults).collect();
         Some(Self {
             samples: costs.len(),
-            median: rank(&walls, 50)?,
-            p95: rank(&walls, 95)?,
-            min: *walls.first()?,
-            cpu: rank(&sorted(costs.iter().map(|cost| cost.cpu)), 50)?,
-            peak_kib: *peaks.last()?,
-            minor_faults: rank(&sorted(costs.iter().map(|cost| cost.minor_faults)), 50)?,
+            median: quantile(&walls, 50)?,
+            p95: quantile(&walls, 95)?,
+            min: quantile(&walls, 0)?,
+            cpu: quantile(&cpu, 50)?,
+            peak_kib: costs.iter().map(|cost| cost.peak_kib).max()?,
+            minor_faults: quantile(&faults, 50)?,
         })
     }
-}
-
-/// The middle of `values`; nothing, when there are none.
-pub(crate) fn median<T: Ord + Copy>(values: &[T]) -> Option<T> {
-    rank(&sorted(values.iter().copied()), 50)
-}
-
-fn sorted<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
-    let mut values: Vec<T> = values.collect();
-    values.sort_unstable();
-    values
-}
-
-/// The smallest of the `sorted` values that is not below `percent` of them (nearest rank: always a measured value).
-fn rank<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.checked_sub(1)?).copied()
 }

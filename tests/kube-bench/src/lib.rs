@@ -10,7 +10,6 @@
 pub mod account;
 pub mod agents;
 pub mod call;
-pub mod figures;
 pub mod gauge;
 pub mod nodes;
 pub mod nv_ipam;

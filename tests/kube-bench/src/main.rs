@@ -26,7 +26,7 @@ use bench_kube::nodes::{self, Nodes};
 use bench_kube::nv_ipam::{self, NvIpam};
 use bench_kube::whereabouts;
 use cluster::Server;
-use report::Table;
+use report::Measurements;
 use side::{Kind, Side};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ fn main() {
         sides.push(Side::nv_ipam(Kind::NvIpam, peer, &names[..1]));
         sides.push(Side::nv_ipam(Kind::NvIpamNodes, peer, &names[1..]));
     }
-    let mut table = Table::default();
+    let mut table = Measurements::default();
     let seed = fastrand::u64(..);
     fastrand::seed(seed);
     for level in LEVELS {
@@ -114,7 +114,7 @@ fn rounds_of(level: usize, rounds: usize) -> usize {
 }
 
 /// ADD of `level` pods at once, and DEL of them.
-fn measure(server: &Server, side: &Side, level: usize, round: usize, table: &mut Table) {
+fn measure(server: &Server, side: &Side, level: usize, round: usize, table: &mut Measurements) {
     let ids: Vec<String> = (0..level).map(|i| format!("pod-{level}-{round}-{i}")).collect();
     let mut given = BTreeSet::new();
     for verb in ["ADD", "DEL"] {

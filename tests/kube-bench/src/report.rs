@@ -2,15 +2,16 @@
 //! The numbers as Markdown.
 
 use crate::side::Kind;
+use bench::figures::{millis, quantile};
+use bench::machine::describe_with_load;
+use bench::table::Table;
 use bench_kube::call::Done;
-use bench_kube::figures::{machine, millis, quantile};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::time::Duration;
 
 /// What was measured, by level, verb and side.
 #[derive(Default)]
-pub(crate) struct Table(BTreeMap<(usize, &'static str, Kind), Cell>);
+pub(crate) struct Measurements(BTreeMap<(usize, &'static str, Kind), Cell>);
 
 #[derive(Default)]
 struct Cell {
@@ -20,7 +21,7 @@ struct Cell {
     failed: usize,
 }
 
-impl Table {
+impl Measurements {
     /// Adds a round of as many calls as `done` has, which cost `requests`.
     pub(crate) fn add(&mut self, kind: Kind, verb: &'static str, done: &Done, requests: usize) {
         let cell = self.0.entry((done.answers.len(), verb, kind)).or_default();
@@ -31,30 +32,44 @@ impl Table {
         cell.requests += requests;
     }
 
-    /// The whole table.
+    /// The report.
     pub(crate) fn render(&self, seed: u64, rounds: usize) -> String {
-        let mut text = format!(
-            "Command: `bench-kube … {rounds}`, seed {seed}. {}\n\n\
-             | at once | op | side | n | failed | min ms | p50 ms | p99 ms | all done, min ms | median ms | requests per op |\n\
-             | --: | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |\n",
-            machine()
-        );
+        let mut table = Table::new([
+            "at once",
+            "op",
+            "side",
+            "n",
+            "failed",
+            "min ms",
+            "p50 ms",
+            "p99 ms",
+            "all done, min ms",
+            "median ms",
+            "requests per op",
+        ]);
         for ((level, verb, kind), cell) in &self.0 {
             let calls = cell.times.len() + cell.failed;
-            let _ = writeln!(
-                text,
-                "| {level} | {verb} | {} | {calls} | {} | {} | {} | {} | {} | {} | {:.2} |",
-                kind.title(),
-                cell.failed,
+            // Both are far below what a double has digits for.
+            let requests =
+                f64::from(u32::try_from(cell.requests).unwrap()) / f64::from(u32::try_from(calls).unwrap());
+            table.extend([vec![
+                level.to_string(),
+                (*verb).to_owned(),
+                kind.title().to_owned(),
+                calls.to_string(),
+                cell.failed.to_string(),
                 millis(quantile(&cell.times, 0)),
                 millis(quantile(&cell.times, 50)),
                 millis(quantile(&cell.times, 99)),
                 millis(quantile(&cell.walls, 0)),
                 millis(quantile(&cell.walls, 50)),
-                // Both are far below what a double has digits for.
-                f64::from(u32::try_from(cell.requests).unwrap()) / f64::from(u32::try_from(calls).unwrap()),
-            );
+                format!("{requests:.2}"),
+            ]]);
         }
-        text
+        format!(
+            "Command: `bench-kube … {rounds}`, seed {seed}. {}\n\n{}",
+            describe_with_load(),
+            table.render()
+        )
     }
 }

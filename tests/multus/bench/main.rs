@@ -27,7 +27,7 @@ use cluster::Server;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, PostParams};
 use multus::Site;
-use report::Table;
+use report::Measurements;
 use serde_json::json;
 use side::Side;
 use std::os::unix::fs::symlink;
@@ -55,7 +55,7 @@ fn main() {
     let nv_ipam = nv_ipam::folder().map(|bin| runtime.block_on(start_nv_ipam(&bin, dir.path())));
     Site::run(|site| {
         let sides = prepare(site, &peer, &definitions, nv_ipam.as_ref());
-        let mut table = Table::default();
+        let mut table = Measurements::default();
         let mut turns: Vec<(&Side, usize)> = NETWORKS
             .iter()
             .flat_map(|count| sides.iter().map(|side| (side, *count)))

@@ -2,9 +2,10 @@
 //! The numbers as Markdown.
 
 use crate::side::Kind;
-use bench_kube::figures::{machine, millis, quantile};
+use bench::figures::{millis, quantile};
+use bench::machine::describe_with_load;
+use bench::table::Table;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::time::Duration;
 
 /// Number of networks, verb and side; a pod without networks is nobody's.
@@ -12,7 +13,7 @@ pub(crate) type What = (usize, &'static str, Option<Kind>);
 
 /// What was measured.
 #[derive(Default)]
-pub(crate) struct Table(BTreeMap<What, Cell>);
+pub(crate) struct Measurements(BTreeMap<What, Cell>);
 
 #[derive(Default)]
 struct Cell {
@@ -20,7 +21,7 @@ struct Cell {
     requests: usize,
 }
 
-impl Table {
+impl Measurements {
     /// Adds a call.
     pub(crate) fn add(&mut self, what: What, time: Duration, requests: usize) {
         let cell = self.0.entry(what).or_default();
@@ -28,31 +29,42 @@ impl Table {
         cell.requests += requests;
     }
 
-    /// The whole table.
+    /// The report.
     pub(crate) fn render(&self, seed: u64, rounds: usize) -> String {
-        let mut text = format!(
-            "Command: `bench-multus … {rounds}`, seed {seed}. {}\n\n\
-             | networks | op | side | n | min ms | p50 ms | p95 ms | above none, p50 ms | requests per op |\n\
-             | --: | --- | --- | --: | --: | --: | --: | --: | --: |\n",
-            machine()
-        );
+        let mut table = Table::new([
+            "networks",
+            "op",
+            "side",
+            "n",
+            "min ms",
+            "p50 ms",
+            "p95 ms",
+            "above none, p50 ms",
+            "requests per op",
+        ]);
         for ((count, verb, kind), cell) in &self.0 {
             let none = self.0.get(&(0, *verb, None));
             let floor = none.and_then(|none| quantile(&none.times, 50));
             let half = quantile(&cell.times, 50);
             let above = half.zip(floor).map(|(half, floor)| half.saturating_sub(floor));
             let calls = u32::try_from(cell.times.len()).unwrap();
-            let _ = writeln!(
-                text,
-                "| {count} | {verb} | {} | {calls} | {} | {} | {} | {} | {:.1} |",
-                kind.map_or("Multus alone", Kind::title),
+            let requests = f64::from(u32::try_from(cell.requests).unwrap()) / f64::from(calls);
+            table.extend([vec![
+                count.to_string(),
+                (*verb).to_owned(),
+                kind.map_or("Multus alone", Kind::title).to_owned(),
+                calls.to_string(),
                 millis(quantile(&cell.times, 0)),
                 millis(half),
                 millis(quantile(&cell.times, 95)),
                 millis(above.filter(|_| *count > 0)),
-                f64::from(u32::try_from(cell.requests).unwrap()) / f64::from(calls),
-            );
+                format!("{requests:.1}"),
+            ]]);
         }
-        text
+        format!(
+            "Command: `bench-multus … {rounds}`, seed {seed}. {}\n\n{}",
+            describe_with_load(),
+            table.render()
+        )
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is measured beside what: a main plugin with its IPAM plugin.
 
-use crate::report::Table;
+use crate::report::Measurements;
 use multus::Site;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -92,7 +92,7 @@ impl Side {
     }
 
     /// ADD and DEL of a pod with `count` of these networks.
-    pub(crate) fn measure(&self, site: &Site, count: usize, round: usize, table: &mut Table) {
+    pub(crate) fn measure(&self, site: &Site, count: usize, round: usize, table: &mut Measurements) {
         let wanted: Vec<String> = (0..count).map(|number| self.network(number)).collect();
         let name = format!("{}-{count}-{round}", self.network(0));
         let (sandbox, pod) = site.pod(&name, &wanted.join(","));

@@ -2,20 +2,6 @@
 use super::*;
 
 #[test]
-fn the_random_order_follows_the_published_splitmix64_numbers() {
-    let mut order = Order::new(1_234_567);
-    let first: Vec<u64> = (0..3).map(|_| order.next()).collect();
-    assert_eq!(
-        first,
-        [
-            6_457_827_717_110_365_317,
-            3_203_168_211_198_807_973,
-            9_817_491_932_198_370_423
-        ]
-    );
-}
-
-#[test]
 fn the_same_seed_repeats_an_order_and_another_seed_does_not() {
     let shuffled = |seed| Order::new(seed).interleave(&['a', 'b'], 50);
     assert_eq!(shuffled(7), shuffled(7));

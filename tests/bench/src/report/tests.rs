@@ -43,7 +43,6 @@ fn report(options: &Options) -> String {
         ipam: format!("{side:?}-ipam").into(),
     });
     let report = Report {
-        machine: Machine::read().unwrap(),
         options,
         arena: "a test".into(),
         programs: &programs,

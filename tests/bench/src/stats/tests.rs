@@ -42,5 +42,4 @@ fn the_peak_is_the_largest_sample_and_never_an_average() {
 #[test]
 fn an_empty_list_of_samples_has_no_summary() {
     assert_eq!(Summary::of(&[]), None);
-    assert_eq!(median::<u64>(&[]), None);
 }

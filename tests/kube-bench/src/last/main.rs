@@ -21,7 +21,7 @@ mod pods;
 mod report;
 
 use api::{BlockState, IpAddress, IpBlock, IpPool};
-use bench_kube::figures::machine;
+use bench::machine::describe_with_load;
 use bench_kube::gauge::Gauges;
 use bench_kube::nodes::{self, Nodes};
 use cluster::Server;
@@ -77,7 +77,7 @@ async fn main() {
         from = to;
     }
     pods.assert_all_given(SIZE);
-    println!("{}\n", machine());
+    println!("{}\n", describe_with_load());
     println!("{}", report::bands(&bands));
     let told = until_exhausted(&admin).await;
     let start = gauges.start().await;

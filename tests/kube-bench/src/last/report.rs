@@ -2,7 +2,7 @@
 //! The numbers as Markdown.
 
 use crate::pods::Started;
-use bench_kube::figures::{millis, quantile};
+use bench::figures::{millis, quantile};
 use bench_kube::gauge::Phase;
 use std::fmt::Write;
 use std::time::Duration;

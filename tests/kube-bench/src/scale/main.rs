@@ -24,7 +24,7 @@ mod life;
 mod rails;
 mod report;
 
-use bench_kube::figures::machine;
+use bench::machine::describe_with_load;
 use bench_kube::gauge::{Gauges, Phase};
 use cluster::Server;
 use fleet::Fleet;
@@ -74,7 +74,7 @@ async fn main() {
     }
     println!(
         "### {agents} agents, {rails} pools, {pods} pods on each node\n\n{}\n",
-        machine()
+        describe_with_load()
     );
     println!("{}", report::phases(&phases, agents));
     // What nearly full pools cost does not depend on how many others watch; with more agents the run would be too long.

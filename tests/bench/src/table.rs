@@ -2,14 +2,14 @@
 //! A Markdown table whose columns are also aligned as plain text: words to the left, numbers to the right.
 
 /// Rows below one heading.
-pub(crate) struct Table {
+pub struct Table {
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// An empty table.
-    pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
+    pub fn new<const N: usize>(heading: [&str; N]) -> Self {
         Self {
             heading: heading.map(str::to_owned).to_vec(),
             rows: Vec::new(),
@@ -17,12 +17,12 @@ impl Table {
     }
 
     /// Adds rows of as many cells as the heading has.
-    pub(crate) fn extend(&mut self, rows: impl IntoIterator<Item = Vec<String>>) {
+    pub fn extend(&mut self, rows: impl IntoIterator<Item = Vec<String>>) {
         self.rows.extend(rows);
     }
 
     /// The table's lines.
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let columns: Vec<Column> = (0..self.heading.len()).map(|index| self.column(index)).collect();
         let rule: Vec<String> = columns.iter().map(Column::rule).collect();
         let lines = [&self.heading, &rule].into_iter().chain(&self.rows);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state that all tasks of an agent share.
 
+use crate::block_watch::BlockWatchHandle;
 use crate::config::Config;
-use crate::contact::{Contact, Source};
-use crate::follow::Names;
+use crate::inputs::{Inputs, Source};
 use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
 use crate::node::Stores;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// The number of Events that may wait for the API server at the same time. Further Events are dropped.
-const UNTOLD: usize = 64;
+const EVENTS_IN_FLIGHT: usize = 64;
 
 /// The reasons of Events that are not about pools.
 pub mod event {
@@ -52,23 +52,23 @@ pub struct Agent {
     /// The blocks with this node's name, as their watches last reported them.
     pub blocks: Store<IpBlock>,
     /// The names of blocks to watch.
-    pub names: Names,
+    pub block_watch: BlockWatchHandle,
     /// The wishes for addresses, as reported by watches.
     pub demand: Demand,
     /// The metrics.
     pub metrics: Metrics,
     /// Whether the agent receives what it works from.
-    pub contact: Contact,
+    pub inputs: Inputs,
     /// The labels of all namespaces, while a pool needs them.
     pub namespaces: Namespaces,
-    sight: Mutex<Option<Sight>>,
+    reading: Mutex<Option<NodeReading>>,
     events: Events,
-    untold: Arc<Semaphore>,
+    event_slots: Arc<Semaphore>,
 }
 
 /// When the API server was last asked for this Node, and its answer.
 #[derive(Clone, Debug)]
-struct Sight {
+struct NodeReading {
     /// Taken before the request was sent, by the clock that plugins use.
     asked: Duration,
     registration: Option<Registration>,
@@ -76,7 +76,7 @@ struct Sight {
 
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum ReconcileError {
     /// The API server.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -85,7 +85,7 @@ pub enum Failure {
     Node(#[from] Error),
 }
 
-impl Failure {
+impl ReconcileError {
     /// Whether the API server has neither accepted nor rejected a request.
     pub fn is_unanswered(&self) -> bool {
         matches!(self, Self::Api(trouble) if trouble.is_unanswered())
@@ -98,11 +98,11 @@ impl Health for Agent {
     }
 
     fn ready(&self) -> Result<(), String> {
-        let complaints = self.contact.complaints();
-        if complaints.is_empty() {
+        let problems = self.inputs.problems();
+        if problems.is_empty() {
             return Ok(());
         }
-        Err(complaints.join("\n"))
+        Err(problems.join("\n"))
     }
 }
 
@@ -113,7 +113,7 @@ impl Agent {
         cluster: ApiServer,
         pools: Store<IpPool>,
         blocks: Store<IpBlock>,
-        names: Names,
+        block_watch: BlockWatchHandle,
     ) -> Self {
         let reporter = Reporter {
             controller: "rdmanet-agent".to_owned(),
@@ -124,20 +124,20 @@ impl Agent {
             events: Events::new(cluster.client.clone(), reporter),
             demand: Demand::default(),
             metrics: Metrics::default().registered(),
-            contact: Contact::default(),
+            inputs: Inputs::default(),
             namespaces: Namespaces::default(),
-            sight: Mutex::new(None),
-            untold: Arc::new(Semaphore::new(UNTOLD)),
+            reading: Mutex::new(None),
+            event_slots: Arc::new(Semaphore::new(EVENTS_IN_FLIGHT)),
             config,
             cluster,
             pools,
             blocks,
-            names,
+            block_watch,
         }
     }
 
-    fn sight(&self) -> Option<Sight> {
-        self.sight
+    fn reading(&self) -> Option<NodeReading> {
+        self.reading
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone()
@@ -147,38 +147,38 @@ impl Agent {
     /// sent.
     ///
     /// # Errors
-    /// [`Failure`]: the last known state stays.
-    pub async fn look_at_node(&self, at_most: Duration) -> Result<Duration, Failure> {
+    /// [`ReconcileError`]: the last known state stays.
+    pub async fn refresh_node(&self, at_most: Duration) -> Result<Duration, ReconcileError> {
         let asked = self.stores.since_boot()?;
-        if let Some(sight) = self
-            .sight()
-            .filter(|sight| asked.saturating_sub(sight.asked) < at_most)
+        if let Some(reading) = self
+            .reading()
+            .filter(|reading| asked.saturating_sub(reading.asked) < at_most)
         {
-            return Ok(sight.asked);
+            return Ok(reading.asked);
         }
         let registration = match self.cluster.registration(&self.config.node).await {
             Ok(registration) => registration,
             Err(trouble) => {
                 if !matches!(trouble, ApiError::NotSent { .. }) {
-                    self.misses(Source::Node, &trouble);
+                    self.record_read_failure(Source::Node, &trouble);
                 }
                 return Err(trouble.into());
             }
         };
-        self.contact.read(Source::Node);
+        self.inputs.read(Source::Node);
         *self
-            .sight
+            .reading
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Sight { asked, registration });
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(NodeReading { asked, registration });
         Ok(asked)
     }
 
     /// The registration of this node; none before the API server was asked.
-    pub fn me(&self) -> Option<NodeIdentity> {
+    pub fn identity(&self) -> Option<NodeIdentity> {
         let gone = || NodeIdentity::Gone(self.config.node.as_str().into());
-        let sight = self.sight()?;
+        let reading = self.reading()?;
         Some(
-            sight
+            reading
                 .registration
                 .map_or_else(gone, |node| NodeIdentity::Registered(node.owner)),
         )
@@ -186,32 +186,36 @@ impl Agent {
 
     /// The labels of this node.
     pub fn labels(&self) -> BTreeMap<String, String> {
-        self.sight()
-            .and_then(|sight| sight.registration)
+        self.reading()
+            .and_then(|reading| reading.registration)
             .map(|node| node.labels)
             .unwrap_or_default()
     }
 
     /// A condition of this node's Node, as it was last read or written; none before the API server was asked.
     pub fn node_condition(&self, kind: &str) -> Option<NodeCondition> {
-        self.sight()?.registration?.conditions.remove(kind)
+        self.reading()?.registration?.conditions.remove(kind)
     }
 
     /// Writes a condition of this node's Node, or removes it.
     ///
     /// # Errors
-    /// [`Failure`].
-    pub async fn tell_node(&self, kind: &str, says: Option<NodeCondition>) -> Result<(), Failure> {
+    /// [`ReconcileError`].
+    pub async fn write_node_condition(
+        &self,
+        kind: &str,
+        says: Option<NodeCondition>,
+    ) -> Result<(), ReconcileError> {
         let before = self.node_condition(kind);
         let turned = before.map(|before| before.status) != says.as_ref().map(|says| says.status.clone());
         self.cluster
-            .tell_node(&self.config.node, kind, says.as_ref(), turned)
+            .patch_node_condition(&self.config.node, kind, says.as_ref(), turned)
             .await?;
-        let mut sight = self
-            .sight
+        let mut reading = self
+            .reading
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(node) = sight.as_mut().and_then(|sight| sight.registration.as_mut()) {
+        if let Some(node) = reading.as_mut().and_then(|reading| reading.registration.as_mut()) {
             match says {
                 Some(says) => node.conditions.insert(kind.to_owned(), says),
                 None => node.conditions.remove(kind),
@@ -228,9 +232,9 @@ impl Agent {
     }
 
     /// An attempt to read `source` from the API server failed.
-    pub fn misses(&self, source: Source, why: &dyn Display) {
+    pub fn record_read_failure(&self, source: Source, why: &dyn Display) {
         self.metrics.watch_failed(source.label());
-        self.contact.failed(source, why);
+        self.inputs.failed(source, why);
     }
 
     /// The approximate number of nodes of the cluster: each node that a pool selects has a block of that pool.
@@ -241,7 +245,7 @@ impl Agent {
     }
 
     /// Publishes an Event about an object. A failure is only logged.
-    pub async fn tell(&self, about: &ObjectReference, warning: bool, reason: &str, note: String) {
+    pub async fn publish_event(&self, about: &ObjectReference, warning: bool, reason: &str, note: String) {
         let event = Event {
             type_: if warning {
                 EventType::Warning
@@ -260,28 +264,22 @@ impl Agent {
         match patience::limited(self.events.publish(&event, about)).await {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => {
-                tracing::debug!(
-                    reason,
-                    "publishing an Event was skipped: the limit of its object is reached"
-                );
+                tracing::debug!(reason, "Event not published: the limit of its object is reached");
             }
             Ok(Err(e)) => tracing::debug!(reason, error = %e, "publishing an Event failed"),
-            Err(_) => tracing::debug!(
-                reason,
-                "publishing an Event failed: the API server does not answer"
-            ),
+            Err(_) => tracing::debug!(reason, "publishing an Event timed out"),
         }
     }
 
     /// Publishes a warning in the background.
-    pub fn tell_later(self: &Arc<Self>, about: ObjectReference, reason: &'static str, note: String) {
-        let Ok(place) = self.untold.clone().try_acquire_owned() else {
-            tracing::debug!(reason, "no Event is made: as many wait for the API server as may");
+    pub fn publish_event_later(self: &Arc<Self>, about: ObjectReference, reason: &'static str, note: String) {
+        let Ok(place) = self.event_slots.clone().try_acquire_owned() else {
+            tracing::debug!(reason, "Event dropped: too many wait for the API server");
             return;
         };
         let agent = self.clone();
         tokio::spawn(async move {
-            agent.tell(&about, true, reason, note).await;
+            agent.publish_event(&about, true, reason, note).await;
             drop(place);
         });
     }

@@ -2,12 +2,12 @@
 //! The agent process: starts and ends its tasks together.
 
 use crate::agent::Agent;
+use crate::block_watch::BlockWatcher;
 use crate::config::Config;
-use crate::contact::Source;
-use crate::follow::Follower;
+use crate::inputs::Source;
 use crate::lock::NodeLock;
-use crate::serve::Workers;
-use crate::worker::{Message, Worker};
+use crate::pool_reconciler::{Message, PoolReconciler};
+use crate::serve::Reconcilers;
 use crate::{links, namespaces, serve};
 use api::IpPool;
 use api::client::Clients;
@@ -27,12 +27,12 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// The number of messages that may wait for a worker before senders wait too.
-const INBOX: usize = 1024;
+/// The number of messages that may wait for a reconciler before senders wait too.
+const MAILBOX: usize = 1024;
 
 /// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
-pub enum Start {
+pub enum StartError {
     /// The data directory.
     #[error("cannot lock the data directory {path}: {source}")]
     Lock {
@@ -64,7 +64,7 @@ pub enum Start {
 pub enum Failed {
     /// It cannot start.
     #[error(transparent)]
-    Start(#[from] Start),
+    StartError(#[from] StartError),
     /// One of its tasks has ended.
     #[error(transparent)]
     Task(#[from] TaskEnded),
@@ -77,16 +77,16 @@ pub enum Failed {
 pub async fn run(config: Config, clients: impl Into<Clients>, stop: CancellationToken) -> Result<(), Failed> {
     let _lock = tokio::select! {
         () = stop.cancelled() => return Ok(()),
-        lock = NodeLock::take(&config.data_dir) => lock.map_err(|source| Start::Lock {
+        lock = NodeLock::take(&config.data_dir) => lock.map_err(|source| StartError::Lock {
             path: config.data_dir.display().to_string(),
             source,
         })?,
     };
-    let socket = serve::bind(&config.socket).map_err(|source| Start::Socket {
+    let socket = serve::bind(&config.socket).map_err(|source| StartError::Socket {
         path: config.socket.display().to_string(),
         source,
     })?;
-    let listen = |source| Start::Listen {
+    let listen = |source| StartError::Listen {
         address: config.listen.to_string(),
         source,
     };
@@ -96,14 +96,14 @@ pub async fn run(config: Config, clients: impl Into<Clients>, stop: Cancellation
     }
     let path = config.socket.clone();
     let supervisor = Supervisor::new(stop.clone());
-    let (agent, workers) = begin(config, clients, &supervisor);
-    let socket = serve::run(socket, agent.clone(), workers, supervisor.clone());
+    let (agent, reconcilers) = start(config, clients, &supervisor);
+    let socket = serve::run(socket, agent.clone(), reconcilers, supervisor.clone());
     supervisor.spawn("plugin socket", socket);
     let http = api::http::run(listener, agent.clone(), supervisor.clone());
     supervisor.spawn("metrics and health", http);
     supervisor.spawn("links", links::run(agent, stop.clone()));
     stop.cancelled().await;
-    // After `stop` a request has a moment left and a plugin's request a few seconds. A worker may be stopped after any step.
+    // After `stop` a request has a moment left and a plugin's request a few seconds. A reconciler may be stopped after any step.
     if tokio::time::timeout(Duration::from_secs(15), supervisor.wait())
         .await
         .is_err()
@@ -116,23 +116,27 @@ pub async fn run(config: Config, clients: impl Into<Clients>, stop: Cancellation
 
 /// Starts the tasks that work with the API server and the node's files, without a socket for plugins. The caller must make sure
 /// that this is the node's only agent.
-pub fn begin(config: Config, clients: impl Into<Clients>, supervisor: &Supervisor) -> (Arc<Agent>, Workers) {
+pub fn start(
+    config: Config,
+    clients: impl Into<Clients>,
+    supervisor: &Supervisor,
+) -> (Arc<Agent>, Reconcilers) {
     let cluster = ApiServer::new(clients);
     let (pools, pool_writer) = store();
-    let (follower, names, blocks) = Follower::new();
+    let (block_watcher, handle, blocks) = BlockWatcher::new();
     let pool_stream = watcher(cluster.pools.clone(), watcher::Config::default()).default_backoff();
-    let agent = Arc::new(Agent::new(config, cluster, pools, blocks, names));
-    let workers = workers(&agent, supervisor);
+    let agent = Arc::new(Agent::new(config, cluster, pools, blocks, handle));
+    let reconcilers = reconcilers(&agent, supervisor);
     let stop = supervisor.stop();
-    let (on_pool, on_block, heard_by) = (workers.clone(), workers.clone(), agent.clone());
+    let (on_pool, on_block, observer) = (reconcilers.clone(), reconcilers.clone(), agent.clone());
     let pool_events = reflector(pool_writer, pool_stream).for_each(move |event| {
-        hear_pool(&heard_by, &on_pool, event);
+        handle_pool_event(&observer, &on_pool, event);
         std::future::ready(())
     });
-    let block_events = follower.run(agent.clone(), move |block| {
-        nudge(&on_block, PoolName::try_from(block.spec.pool.clone()).ok());
+    let block_events = block_watcher.run(agent.clone(), move |block| {
+        trigger(&on_block, PoolName::try_from(block.spec.pool.clone()).ok());
     });
-    let (selecting, on_labels) = (agent.clone(), workers.clone());
+    let (selecting, on_labels) = (agent.clone(), reconcilers.clone());
     let namespace_events = namespaces::run(agent.clone(), move || {
         for pool in selecting
             .pools
@@ -140,31 +144,31 @@ pub fn begin(config: Config, clients: impl Into<Clients>, supervisor: &Superviso
             .iter()
             .filter(|pool| namespaces::selects(pool))
         {
-            nudge(&on_labels, PoolName::try_from(pool.name_any()).ok());
+            trigger(&on_labels, PoolName::try_from(pool.name_any()).ok());
         }
     });
     supervisor.spawn("watch of pools", until(stop.clone(), pool_events));
     supervisor.spawn("watches of blocks", until(stop.clone(), block_events));
     supervisor.spawn("watch of namespaces", until(stop.clone(), namespace_events));
-    let known = start_known(agent.clone(), workers.clone());
+    let known = start_local_pools(agent.clone(), reconcilers.clone());
     supervisor.spawn_brief("pools of this node's files", until(stop.clone(), known));
-    (agent, workers)
+    (agent, reconcilers)
 }
 
 /// Handles an event of the watch of pools.
-fn hear_pool(agent: &Agent, workers: &Workers, event: watcher::Result<Event<IpPool>>) {
+fn handle_pool_event(agent: &Agent, reconcilers: &Reconcilers, event: watcher::Result<Event<IpPool>>) {
     match event {
         Ok(Event::Apply(pool) | Event::InitApply(pool)) => {
             agent.demand.observe_pool(&pool);
-            nudge(workers, PoolName::try_from(pool.name_any()).ok());
+            trigger(reconcilers, PoolName::try_from(pool.name_any()).ok());
         }
-        Ok(Event::InitDone) => agent.contact.read(Source::Pools),
+        Ok(Event::InitDone) => agent.inputs.read(Source::Pools),
         Ok(Event::Init | Event::Delete(_)) => {}
         // Logged at most once for each restart of the watch.
         Err(e) => {
             let why = causes(&e);
-            tracing::warn!(error = why, "the watch of pools failed and begins anew");
-            agent.misses(Source::Pools, &why);
+            tracing::warn!(error = why, "watch of pools failed; restarting it");
+            agent.record_read_failure(Source::Pools, &why);
         }
     }
 }
@@ -176,47 +180,47 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
     }
 }
 
-fn nudge(workers: &Workers, pool: Option<PoolName>) {
+fn trigger(reconcilers: &Reconcilers, pool: Option<PoolName>) {
     if let Some(pool) = pool {
-        // A worker whose inbox is full begins a round soon anyway.
-        let _ = workers(&pool).try_send(Message::Look);
+        // A reconciler whose mailbox is full begins a round soon anyway.
+        let _ = reconcilers(&pool).try_send(Message::Reconcile);
     }
 }
 
 /// Pools with files on this node have work to do even if the API server no longer has them.
-async fn start_known(agent: Arc<Agent>, workers: Workers) {
+async fn start_local_pools(agent: Arc<Agent>, reconcilers: Reconcilers) {
     for pool in agent.stores.pools() {
-        let _ = workers(&pool).send(Message::Look).await;
+        let _ = reconcilers(&pool).send(Message::Reconcile).await;
     }
 }
 
 /// Returns a token that is cancelled once the API server has listed pools and blocks. One task waits, and wakes all tasks that
 /// begin then: if several tasks wait for a store of kube itself, all but the last to come sleep for ever (kube-runtime 5.0.0,
 /// `DelayedInit`: one channel, one waker).
-fn told(agent: &Arc<Agent>, supervisor: &Supervisor) -> CancellationToken {
-    let (agent, told) = (agent.clone(), CancellationToken::new());
-    let ready = told.clone();
+fn after_first_lists(agent: &Arc<Agent>, supervisor: &Supervisor) -> CancellationToken {
+    let (agent, listed) = (agent.clone(), CancellationToken::new());
+    let ready = listed.clone();
     let wait = until(supervisor.stop().clone(), async move {
         let _ = agent.pools.wait_until_ready().await;
         let _ = agent.blocks.wait_until_ready().await;
         ready.cancel();
     });
     supervisor.spawn_brief("first lists", wait);
-    told
+    listed
 }
 
-/// Returns a function that finds the worker of a pool. A worker is started when its pool is first named.
-fn workers(agent: &Arc<Agent>, supervisor: &Supervisor) -> Workers {
-    let told = told(agent, supervisor);
+/// Returns a function that finds the reconciler of a pool. A reconciler is started when its pool is first named.
+fn reconcilers(agent: &Arc<Agent>, supervisor: &Supervisor) -> Reconcilers {
+    let listed = after_first_lists(agent, supervisor);
     let (agent, supervisor) = (agent.clone(), supervisor.clone());
     let running: Mutex<HashMap<PoolName, mpsc::Sender<Message>>> = Mutex::new(HashMap::new());
     Arc::new(move |pool: &PoolName| {
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
         let start = || {
-            let (sender, inbox) = mpsc::channel(INBOX);
-            let worker = Worker::new(agent.clone(), pool.clone());
-            let work = worker.run(inbox, told.clone(), supervisor.stop().clone());
-            supervisor.spawn("worker of a pool", work);
+            let (sender, inbox) = mpsc::channel(MAILBOX);
+            let reconciler = PoolReconciler::new(agent.clone(), pool.clone());
+            let work = reconciler.run(inbox, listed.clone(), supervisor.stop().clone());
+            supervisor.spawn("reconciler of a pool", work);
             sender
         };
         running.entry(pool.clone()).or_insert_with(start).clone()

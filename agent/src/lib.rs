@@ -5,19 +5,19 @@
 //! can have been given the block since the object did.
 
 pub mod agent;
+pub mod block_watch;
 pub mod config;
-pub mod contact;
 pub mod daemon;
-pub mod evidence;
-pub mod follow;
+pub mod inputs;
 pub mod install;
 pub mod links;
+pub mod liveness;
 pub mod lock;
 pub mod metrics;
 pub mod namespaces;
 pub mod node;
+pub mod pool_reconciler;
 pub mod serve;
-pub mod worker;
 
 #[cfg(test)]
 mod tests;

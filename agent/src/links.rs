@@ -5,10 +5,10 @@
 //! Invariant: the condition is computed from the links at the time of its write, never from the events that were received. So a
 //! kernel message that is lost or late only delays the write.
 
-mod memory;
+mod evaluate;
+mod history;
+mod ports;
 mod scope;
-mod sight;
-mod verdict;
 
 pub mod condition;
 
@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// The number of changes that may wait to be published as Events.
-const UNTOLD: usize = 64;
+const EVENTS_QUEUED: usize = 64;
 
 /// The state of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,38 +48,36 @@ struct Link {
 
 /// Watches links and reports changes until `stop`.
 pub async fn run(agent: Arc<Agent>, stop: CancellationToken) {
-    let heard = Notify::new();
-    let (changes, queue) = mpsc::channel(UNTOLD);
-    let ears = Ears {
+    let changed = Notify::new();
+    let (events, queue) = mpsc::channel(EVENTS_QUEUED);
+    let listener = Listener {
         agent: &agent,
-        heard: &heard,
-        changes,
+        changed: &changed,
+        events,
     };
     tokio::select! {
         () = stop.cancelled() => {}
-        () = listen(&ears) => {}
-        () = tell(&agent, queue) => {}
-        () = condition::keep(&agent, &heard) => {}
+        () = listen(&listener) => {}
+        () = publish_events(&agent, queue) => {}
+        () = condition::run(&agent, &changed) => {}
     }
 }
 
 /// The receivers of link events. The listener never waits for them: the kernel drops messages that are not read in time.
-struct Ears<'a> {
+struct Listener<'a> {
     agent: &'a Agent,
-    heard: &'a Notify,
-    changes: mpsc::Sender<Change>,
+    changed: &'a Notify,
+    events: mpsc::Sender<Change>,
 }
 
 /// Listens for ever. Restarts if messages of the kernel were lost.
-async fn listen(ears: &Ears<'_>) {
+async fn listen(listener: &Listener<'_>) {
     let mut known = HashMap::new();
     loop {
-        match hear(ears, &mut known).await {
-            Ok(()) => tracing::warn!(
-                "the kernel had more to say about links than was read; all are looked at again"
-            ),
+        match listen_once(listener, &mut known).await {
+            Ok(()) => tracing::warn!("netlink messages about links were lost; listing all links again"),
             Err(e) => {
-                tracing::warn!(error = %e, "the kernel is not heard about links; trying again");
+                tracing::warn!(error = %e, "netlink listener failed; restarting it");
                 tokio::time::sleep(AGAIN).await;
             }
         }
@@ -87,8 +85,11 @@ async fn listen(ears: &Ears<'_>) {
 }
 
 /// Listens until a message of the kernel is lost. `known`: the links that were reported before.
-async fn hear(ears: &Ears<'_>, known: &mut HashMap<u32, Link>) -> Result<(), rtnetlink::Error> {
-    let Ears { agent, heard, .. } = ears;
+async fn listen_once(
+    listener: &Listener<'_>,
+    known: &mut HashMap<u32, Link>,
+) -> Result<(), rtnetlink::Error> {
+    let Listener { agent, changed, .. } = listener;
     let (connection, handle, mut messages) = new_multicast_connection(&[MulticastGroup::Link])
         .map_err(|e| rtnetlink::Error::NamespaceError(e.to_string()))?;
     let _connection = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
@@ -101,13 +102,17 @@ async fn hear(ears: &Ears<'_>, known: &mut HashMap<u32, Link>) -> Result<(), rtn
     }
     let before = std::mem::replace(known, there);
     for (index, gone) in before.iter().filter(|(index, _)| !known.contains_key(index)) {
-        tracing::debug!(link = gone.name, index, "a link has gone unheard");
+        tracing::debug!(
+            link = gone.name,
+            index,
+            "a link was removed while netlink messages were lost"
+        );
         agent.metrics.link_gone(&gone.name);
     }
     for (index, now) in &*known {
-        ears.report(before.get(index), now, known);
+        listener.report(before.get(index), now, known);
     }
-    heard.notify_one();
+    changed.notify_one();
     while let Some((message, _)) = messages.next().await {
         match message.payload {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) => {
@@ -115,13 +120,13 @@ async fn hear(ears: &Ears<'_>, known: &mut HashMap<u32, Link>) -> Result<(), rtn
                     continue;
                 };
                 let before = known.insert(message.header.index, now.clone());
-                heard.notify_one();
-                ears.report(before.as_ref(), &now, known);
+                changed.notify_one();
+                listener.report(before.as_ref(), &now, known);
             }
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(message)) => {
                 if let Some(gone) = known.remove(&message.header.index) {
                     agent.metrics.link_gone(&gone.name);
-                    heard.notify_one();
+                    changed.notify_one();
                 }
             }
             NetlinkPayload::Overrun(_) => return Ok(()),
@@ -216,21 +221,26 @@ fn changes(before: &Link, now: &Link, known: &HashMap<u32, Link>) -> Vec<Change>
     changes
 }
 
-impl Ears<'_> {
+impl Listener<'_> {
     fn report(&self, before: Option<&Link>, now: &Link, known: &HashMap<u32, Link>) {
         let carrier = before.is_some_and(|before| before.up != now.up);
         self.agent.metrics.link(&now.name, now.up, carrier);
         for change in before.map_or_else(Vec::new, |before| changes(before, now, known)) {
-            tracing::warn!(link = now.name, up = now.up, "{}", change.note);
-            if self.changes.try_send(change).is_err() {
-                tracing::debug!("no Event is made of it: as many wait for the API server as may");
+            tracing::warn!(
+                link = now.name,
+                up = now.up,
+                change = change.note,
+                "a link changed"
+            );
+            if self.events.try_send(change).is_err() {
+                tracing::debug!("Event dropped: too many wait for the API server");
             }
         }
     }
 }
 
 /// Publishes Events of changes, one after the other, when it is this node's turn.
-async fn tell(agent: &Agent, mut queue: mpsc::Receiver<Change>) {
+async fn publish_events(agent: &Agent, mut queue: mpsc::Receiver<Change>) {
     while let Some(change) = queue.recv().await {
         if queue.is_empty() {
             // More changes may follow, on this node and on all others.
@@ -245,7 +255,7 @@ async fn tell(agent: &Agent, mut queue: mpsc::Receiver<Change>) {
             ..ObjectReference::default()
         };
         agent
-            .tell(&about, change.warning, change.reason, change.note)
+            .publish_event(&about, change.warning, change.reason, change.note)
             .await;
     }
 }

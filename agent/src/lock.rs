@@ -28,7 +28,7 @@ impl NodeLock {
                 Err(LockError::Io(e)) => return Err(e),
             }
             if !told {
-                tracing::info!(file = %path.display(), "another agent works on this node; waiting for it to end");
+                tracing::info!(file = %path.display(), "another agent runs on this node; waiting until it ends");
                 told = true;
             }
             tokio::time::sleep(Duration::from_millis(200)).await;

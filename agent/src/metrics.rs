@@ -4,7 +4,7 @@
 //! Invariant: names follow Prometheus' conventions: `rdmanet_`, base units (seconds), `_total` on counters only. Labels have few
 //! values: pools, links of the node, verbs, codes; no name that a tenant chooses.
 
-use api::request_metrics::{Durations, OfVerb, REQUESTS, durations};
+use api::request_metrics::{Durations, REQUESTS, VerbLabels, durations};
 use ipam::agent::{Reply, Verb};
 use ipam::pool::PoolName;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
@@ -17,52 +17,52 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfPool {
+struct PoolLabels {
     pool: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfQuestion {
+struct RequestLabels {
     pool: String,
     verb: String,
     code: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfLink {
+struct LinkLabels {
     link: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfSource {
+struct SourceLabels {
     source: &'static str,
 }
 
 /// All metrics of the agent.
 pub struct Metrics {
-    answers: Durations,
-    cut: Family<OfPool, Counter>,
-    watch_errors: Family<OfSource, Counter>,
-    blocks: Family<OfPool, Gauge>,
-    addresses: Family<OfPool, Gauge>,
-    tries: Family<OfPool, Counter>,
-    claims: Family<OfPool, Counter>,
-    lists: Family<OfPool, Counter>,
-    returns: Family<OfPool, Counter>,
-    freed: Family<OfPool, Counter>,
-    failures: Family<OfPool, Counter>,
-    questions: Family<OfQuestion, Counter>,
-    missed: Family<OfPool, Counter>,
-    link_up: Family<OfLink, Gauge>,
-    link_changes: Family<OfLink, Counter>,
+    request_durations: Durations,
+    rounds_interrupted: Family<PoolLabels, Counter>,
+    watch_errors: Family<SourceLabels, Counter>,
+    blocks: Family<PoolLabels, Gauge>,
+    addresses: Family<PoolLabels, Gauge>,
+    tries: Family<PoolLabels, Counter>,
+    claims: Family<PoolLabels, Counter>,
+    lists: Family<PoolLabels, Counter>,
+    returns: Family<PoolLabels, Counter>,
+    freed: Family<PoolLabels, Counter>,
+    rounds_failed: Family<PoolLabels, Counter>,
+    requests: Family<RequestLabels, Counter>,
+    requests_timed_out: Family<PoolLabels, Counter>,
+    link_up: Family<LinkLabels, Gauge>,
+    link_changes: Family<LinkLabels, Counter>,
     registry: Mutex<Registry>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         Self {
-            answers: durations(),
-            cut: Family::default(),
+            request_durations: durations(),
+            rounds_interrupted: Family::default(),
             watch_errors: Family::default(),
             blocks: Family::default(),
             addresses: Family::default(),
@@ -71,9 +71,9 @@ impl Default for Metrics {
             lists: Family::default(),
             returns: Family::default(),
             freed: Family::default(),
-            failures: Family::default(),
-            questions: Family::default(),
-            missed: Family::default(),
+            rounds_failed: Family::default(),
+            requests: Family::default(),
+            requests_timed_out: Family::default(),
             link_up: Family::default(),
             link_changes: Family::default(),
             registry: Mutex::default(),
@@ -81,8 +81,8 @@ impl Default for Metrics {
     }
 }
 
-fn of(pool: &PoolName) -> OfPool {
-    OfPool {
+fn of(pool: &PoolName) -> PoolLabels {
+    PoolLabels {
         pool: pool.to_string(),
     }
 }
@@ -126,17 +126,17 @@ impl Metrics {
             all.register(
                 "rounds_failed",
                 "Rounds of background work that failed",
-                self.failures.clone(),
+                self.rounds_failed.clone(),
             );
             all.register(
                 "plugin_requests",
                 "Requests of plugins, by CNI code of the reply",
-                self.questions.clone(),
+                self.requests.clone(),
             );
             all.register(
                 "plugin_requests_timed_out",
                 "Requests of plugins that timed out before the agent handled them",
-                self.missed.clone(),
+                self.requests_timed_out.clone(),
             );
             all.register(
                 "link_up",
@@ -156,7 +156,7 @@ impl Metrics {
         all.register(
             "plugin_request_duration_seconds",
             "Time from a plugin's request to the reply",
-            self.answers.clone(),
+            self.request_durations.clone(),
         );
         all.register(
             "api_request_duration_seconds",
@@ -176,7 +176,7 @@ impl Metrics {
         all.register(
             "rounds_interrupted",
             "Rounds of background work that ended early because a plugin waited",
-            self.cut.clone(),
+            self.rounds_interrupted.clone(),
         );
     }
 
@@ -211,17 +211,17 @@ impl Metrics {
     /// A plugin was answered after this time.
     pub(crate) fn answered_in(&self, verb: Verb, time: Duration) {
         let verb = format!("{verb:?}").to_lowercase();
-        self.answers
-            .get_or_create(&OfVerb { verb })
+        self.request_durations
+            .get_or_create(&VerbLabels { verb })
             .observe(time.as_secs_f64());
     }
 
-    pub(crate) fn cut(&self, pool: &PoolName) {
-        self.cut.get_or_create(&of(pool)).inc();
+    pub(crate) fn round_interrupted(&self, pool: &PoolName) {
+        self.rounds_interrupted.get_or_create(&of(pool)).inc();
     }
 
     pub(crate) fn watch_failed(&self, source: &'static str) {
-        self.watch_errors.get_or_create(&OfSource { source }).inc();
+        self.watch_errors.get_or_create(&SourceLabels { source }).inc();
     }
 
     pub(crate) fn tried(&self, pool: &PoolName) {
@@ -244,8 +244,8 @@ impl Metrics {
         self.freed.get_or_create(&of(pool)).inc();
     }
 
-    pub(crate) fn failed(&self, pool: &PoolName) {
-        self.failures.get_or_create(&of(pool)).inc();
+    pub(crate) fn round_failed(&self, pool: &PoolName) {
+        self.rounds_failed.get_or_create(&of(pool)).inc();
     }
 
     pub(crate) fn answered(&self, pool: &PoolName, verb: Verb, reply: &Reply) {
@@ -263,17 +263,17 @@ impl Metrics {
             _ => 0,
         };
         let verb = format!("{verb:?}").to_lowercase();
-        self.questions
-            .get_or_create(&OfQuestion { pool, verb, code })
+        self.requests
+            .get_or_create(&RequestLabels { pool, verb, code })
             .inc();
     }
 
-    pub(crate) fn missed(&self, pool: &PoolName) {
-        self.missed.get_or_create(&of(pool)).inc();
+    pub(crate) fn request_timed_out(&self, pool: &PoolName) {
+        self.requests_timed_out.get_or_create(&of(pool)).inc();
     }
 
     pub(crate) fn link(&self, name: &str, up: bool, changed: bool) {
-        let link = OfLink {
+        let link = LinkLabels {
             link: name.to_owned(),
         };
         self.link_up.get_or_create(&link).set(i64::from(up));
@@ -284,7 +284,7 @@ impl Metrics {
 
     /// The link has left the node. Its gauge is removed: a gauge that is not updated would be read as the current state.
     pub(crate) fn link_gone(&self, name: &str) {
-        let link = OfLink {
+        let link = LinkLabels {
             link: name.to_owned(),
         };
         self.link_up.remove(&link);

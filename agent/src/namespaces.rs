@@ -2,10 +2,10 @@
 //! The labels of all namespaces, for pools with a `namespaceSelector`.
 //!
 //! One metadata watch per agent serves all pools. It runs while an accepted pool has a `namespaceSelector`, and begins when a
-//! worker first asks. A list per pool and period would cost the API server as many full lists as there are nodes, for ever.
+//! reconciler first asks. A list per pool and period would cost the API server as many full lists as there are nodes, for ever.
 //!
 //! Invariant: names are returned only after the API server has listed all namespaces. After that they follow the watch, which may
-//! lag. A pod is rejected only after a GET of its own namespace (`worker::ask`).
+//! lag. A pod is rejected only after a GET of its own namespace (`pool_reconciler::requests`).
 
 use crate::agent::Agent;
 use api::IpPool;
@@ -33,7 +33,7 @@ pub struct Namespaces(watch::Sender<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// A worker has asked since the watch last ended.
+    /// A reconciler has asked since the watch last ended.
     wanted: bool,
     /// By name; none before the first list is complete.
     known: Option<BTreeMap<String, Labels>>,
@@ -141,7 +141,7 @@ impl Namespaces {
     }
 }
 
-/// Follows namespaces whenever a worker needs them, for ever. Calls `changed` when names or labels have changed.
+/// Follows namespaces whenever a reconciler needs them, for ever. Calls `changed` when names or labels have changed.
 pub async fn run(agent: Arc<Agent>, changed: impl Fn()) {
     let mut state = agent.namespaces.0.subscribe();
     while state.wait_for(|state| state.wanted).await.is_ok() {

@@ -23,7 +23,7 @@ pub struct Stores {
 
 /// What a node's files contain about one pool.
 #[derive(Clone, Debug, Default)]
-pub struct Holdings {
+pub struct LocalPool {
     /// The file; none if this node has no part of the pool.
     pub file: Option<PoolFile>,
     /// The use of each requested block, in the order of the request.
@@ -126,7 +126,7 @@ impl Stores {
     ///
     /// # Errors
     /// [`Code::IO`], [`Code::STORE_CORRUPT`], [`Code::TRY_AGAIN`].
-    pub async fn holdings(&self, pool: &PoolName, blocks: Vec<IpNetwork>) -> Result<Holdings, Error> {
+    pub async fn holdings(&self, pool: &PoolName, blocks: Vec<IpNetwork>) -> Result<LocalPool, Error> {
         self.with(pool, move |store| {
             let locked = store.enter_existing()?;
             // Leases may exist without a file.
@@ -135,7 +135,7 @@ impl Stores {
                 Some(locked) => usage(&locked, file.as_ref(), &blocks)?,
                 None => vec![Usage::default(); blocks.len()],
             };
-            Ok(Holdings { file, usage })
+            Ok(LocalPool { file, usage })
         })
         .await
     }
@@ -184,7 +184,7 @@ pub fn usage(
 }
 
 /// The block `name` as the file stores it.
-pub fn held(file: Option<&PoolFile>, name: &str) -> Option<LocalBlock> {
+pub fn local_block(file: Option<&PoolFile>, name: &str) -> Option<LocalBlock> {
     let block = file?.blocks.iter().find(|block| block.name == name)?;
     Some(LocalBlock {
         epoch: block.epoch,

@@ -5,8 +5,8 @@
 //! gets an error.
 
 use crate::agent::Agent;
-use crate::contact::Source;
-use crate::worker::{Answer, Message, Question};
+use crate::inputs::Source;
+use crate::pool_reconciler::{Message, PluginRequest, Response};
 use api::convert::version_number;
 use api::patience::QUESTION;
 use api::supervisor::Supervisor;
@@ -25,19 +25,19 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
 /// The number of requests that are handled at the same time. Others wait in the socket's queue.
-const AT_ONCE: usize = 1024;
+const MAX_REQUESTS: usize = 1024;
 
 /// The part of a plugin's time that may pass while waiting for other nodes. The rest is enough for the plugin's next request.
-const WAIT: f64 = 0.6;
+const SHARING_WAIT: f64 = 0.6;
 
 /// How often the agent checks for the pool while the first list of pools is not complete.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 
 /// How often a request is repeated if no wish ends meanwhile.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Finds the worker of a pool, and starts one for a pool that has none.
-pub type Workers = Arc<dyn Fn(&PoolName) -> mpsc::Sender<Message> + Send + Sync>;
+/// Finds the reconciler of a pool, and starts one for a pool that has none.
+pub type Reconcilers = Arc<dyn Fn(&PoolName) -> mpsc::Sender<Message> + Send + Sync>;
 
 /// Creates the socket, for root alone. Replaces the socket of a dead agent. The node's lock ensures that no other agent is
 /// running.
@@ -59,8 +59,13 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
 
 /// Accepts connections until `stop`. If the socket was removed meanwhile, for example by a tool that cleans `/run`, creates it
 /// again: an agent that runs without its socket looks healthy to everything but plugins.
-pub async fn run(mut listener: UnixListener, agent: Arc<Agent>, workers: Workers, supervisor: Supervisor) {
-    let room = Arc::new(Semaphore::new(AT_ONCE));
+pub async fn run(
+    mut listener: UnixListener,
+    agent: Arc<Agent>,
+    reconcilers: Reconcilers,
+    supervisor: Supervisor,
+) {
+    let room = Arc::new(Semaphore::new(MAX_REQUESTS));
     let path = agent.config.socket.clone();
     let mut look = tokio::time::interval(agent.config.tick);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -71,7 +76,7 @@ pub async fn run(mut listener: UnixListener, agent: Arc<Agent>, workers: Workers
         let stream = tokio::select! {
             () = supervisor.stop().cancelled() => return,
             _ = look.tick() => {
-                listener = replaced(&path).unwrap_or(listener);
+                listener = recreate_if_removed(&path).unwrap_or(listener);
                 continue;
             }
             accepted = listener.accept() => match accepted {
@@ -83,35 +88,36 @@ pub async fn run(mut listener: UnixListener, agent: Arc<Agent>, workers: Workers
                 }
             },
         };
-        let (agent, workers) = (agent.clone(), workers.clone());
+        let (agent, reconcilers) = (agent.clone(), reconcilers.clone());
         supervisor.spawn_brief("plugin request", async move {
             let _permit = permit;
-            if let Err(e) = tokio::time::timeout(LIMIT, attend(stream, &agent, &workers)).await {
-                tracing::debug!(error = %e, "a plugin was not answered in time");
+            if let Err(e) = tokio::time::timeout(LIMIT, handle_connection(stream, &agent, &reconcilers)).await
+            {
+                tracing::debug!(error = %e, "plugin connection timed out");
             }
         });
     }
 }
 
 /// Creates a new socket if the old one was removed.
-fn replaced(path: &Path) -> Option<UnixListener> {
+fn recreate_if_removed(path: &Path) -> Option<UnixListener> {
     if path.exists() {
         return None;
     }
     let socket = path.display();
     match bind(path) {
         Ok(listener) => {
-            tracing::warn!(%socket, "somebody has removed the plugins' socket; it is there again");
+            tracing::warn!(%socket, "plugin socket was removed; created it again");
             Some(listener)
         }
         Err(e) => {
-            tracing::warn!(%socket, error = %e, "the plugins' socket is gone and cannot be made anew");
+            tracing::warn!(%socket, error = %e, "creating the removed plugin socket failed");
             None
         }
     }
 }
 
-async fn attend(stream: UnixStream, agent: &Agent, workers: &Workers) {
+async fn handle_connection(stream: UnixStream, agent: &Agent, reconcilers: &Reconcilers) {
     let asked = Instant::now();
     let (reader, mut writer) = stream.into_split();
     let mut line = Vec::new();
@@ -128,7 +134,7 @@ async fn attend(stream: UnixStream, agent: &Agent, workers: &Workers) {
                 Reply::refused(Error::new(Code::DECODE, msg))
             }
             Ok(request) => {
-                let reply = answer(&request, asked, agent, workers).await;
+                let reply = ask_reconciler(&request, asked, agent, reconcilers).await;
                 agent.metrics.answered_in(request.verb, asked.elapsed());
                 reply
             }
@@ -142,8 +148,8 @@ async fn attend(stream: UnixStream, agent: &Agent, workers: &Workers) {
 }
 
 /// Rejects a pool that neither the API server nor this node's files have. The name comes from a network, which tenants may write.
-/// Each worker and each label of a metric lives as long as the process.
-async fn refuse_unknown(request: &Request, asked: Instant, agent: &Agent) -> Option<Reply> {
+/// Each reconciler and each label of a metric lives as long as the process.
+async fn reject_unknown(request: &Request, asked: Instant, agent: &Agent) -> Option<Reply> {
     let pool = &request.pool;
     // Releases that a DEL left may be all that this node has of a pool.
     let releases = request.verb == Verb::Release && agent.stores.pools().contains(pool);
@@ -155,14 +161,14 @@ async fn refuse_unknown(request: &Request, asked: Instant, agent: &Agent) -> Opt
         if is_known() {
             return None;
         }
-        if agent.contact.has_read(Source::Pools) {
+        if agent.inputs.has_read(Source::Pools) {
             break unknown(pool);
         }
         if asked.elapsed() >= QUESTION {
-            let why = agent.contact.complaints().join("; ");
+            let why = agent.inputs.problems().join("; ");
             break Error::new(Code::API_UNREACHABLE, format!("pool {pool}: {why}"));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL).await;
     };
     let reply = Reply::refused(error);
     agent.metrics.answered_unknown(request.verb, &reply);
@@ -179,33 +185,41 @@ pub fn unknown(pool: &PoolName) -> Error {
     )
 }
 
-/// Gets the answer of the pool's worker. Repeats the request while the worker answers [`Answer::Later`]. The worker itself does
+/// Gets the answer of the pool's reconciler. Repeats the request while the reconciler answers [`Response::RetryAfter`]. The reconciler itself does
 /// not wait.
-async fn answer(request: &Request, asked: Instant, agent: &Agent, workers: &Workers) -> Reply {
-    if let Some(refusal) = refuse_unknown(request, asked, agent).await {
+async fn ask_reconciler(
+    request: &Request,
+    asked: Instant,
+    agent: &Agent,
+    reconcilers: &Reconcilers,
+) -> Reply {
+    if let Some(refusal) = reject_unknown(request, asked, agent).await {
         return refusal;
     }
-    let worker = workers(&request.pool);
+    let reconciler = reconcilers(&request.pool);
     let pool = agent.pools.get(&ObjectRef::new(request.pool.as_str()));
     let told = pool.map_or(0, |pool| version_number(&*pool));
-    let last = asked + request.within().mul_f64(WAIT);
+    let last = asked + request.within().mul_f64(SHARING_WAIT);
     loop {
         // Subscribed before the request is sent, so that no end of a wish is missed.
         let ends = agent.demand.ended();
         let (answer, receiver) = oneshot::channel();
-        let question = Question {
+        let question = PluginRequest {
             request: request.clone(),
             answer,
             asked,
             told,
             waits: Instant::now() < last,
         };
-        let sent = worker.send(Message::Ask(Box::new(question))).await.is_ok();
+        let sent = reconciler
+            .send(Message::Request(Box::new(question)))
+            .await
+            .is_ok();
         match receiver.await {
-            Ok(Answer::Reply(reply)) if sent => return reply,
-            Ok(Answer::Later(pause)) if sent => {
+            Ok(Response::Reply(reply)) if sent => return reply,
+            Ok(Response::RetryAfter(pause)) if sent => {
                 let news = async {
-                    let _ = tokio::time::timeout(AGAIN, ends).await;
+                    let _ = tokio::time::timeout(RETRY_AFTER, ends).await;
                     tokio::time::sleep(pause).await;
                 };
                 let _ = tokio::time::timeout_at(last, news).await;

@@ -37,7 +37,7 @@ pub fn run(work: impl Future<Output = Result<(), String>>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            tracing::error!(error = e, "the process ends");
+            tracing::error!(error = e, "process failed");
             ExitCode::FAILURE
         }
     }

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 /// The label of a histogram of durations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfVerb {
+pub struct VerbLabels {
     /// In lower case, such as `get`.
     pub verb: String,
 }
 
 /// The labels of an error.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfError {
+pub struct ErrorLabels {
     /// In lower case, such as `get`.
     pub verb: String,
     /// `timeout`, `overload`, `refused` or `connection`.
@@ -27,7 +27,7 @@ pub struct OfError {
 }
 
 /// A histogram of seconds for each verb.
-pub type Durations = Family<OfVerb, Histogram, fn() -> Histogram>;
+pub type Durations = Family<VerbLabels, Histogram, fn() -> Histogram>;
 
 /// Upper bounds in seconds: from a millisecond to the limits of a plugin's question (4) and of a background request (30).
 const SECONDS: [f64; 12] = [
@@ -44,7 +44,7 @@ pub struct Requests {
     /// Durations of requests, timed-out ones included.
     pub durations: Durations,
     /// Requests without a result, by verb and reason.
-    pub errors: Family<OfError, Counter>,
+    pub errors: Family<ErrorLabels, Counter>,
 }
 
 /// The metrics of this process. They are global, because a request has no reference to its daemon.
@@ -55,12 +55,12 @@ pub static REQUESTS: LazyLock<Requests> = LazyLock::new(|| Requests {
 
 impl Requests {
     /// Records a request and its duration. `what` begins with the verb; `error` is the reason of a failure.
-    pub(crate) fn took(&self, what: &str, time: Duration, error: Option<&'static str>) {
+    pub(crate) fn record(&self, what: &str, time: Duration, error: Option<&'static str>) {
         let verb = what.split(' ').next().unwrap_or_default().to_lowercase();
-        let of = OfVerb { verb: verb.clone() };
+        let of = VerbLabels { verb: verb.clone() };
         self.durations.get_or_create(&of).observe(time.as_secs_f64());
         if let Some(reason) = error {
-            self.errors.get_or_create(&OfError { verb, reason }).inc();
+            self.errors.get_or_create(&ErrorLabels { verb, reason }).inc();
         }
     }
 }

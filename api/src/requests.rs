@@ -83,7 +83,7 @@ pub struct ApiServer {
     /// Blocks.
     pub blocks: Api<IpBlock>,
     /// Blocks, through the client for watches, which has its own connection ([`Clients::watches`]).
-    pub blocks_apart: Api<IpBlock>,
+    pub watched_blocks: Api<IpBlock>,
     /// Addresses.
     pub addresses: Api<IpAddress>,
     /// Nodes.
@@ -144,7 +144,7 @@ async fn send<T>(
             Some("connection"),
         ),
     };
-    REQUESTS.took(what, begun.elapsed(), error);
+    REQUESTS.record(what, begun.elapsed(), error);
     result
 }
 
@@ -422,7 +422,7 @@ impl ApiServer {
             watches,
         } = clients.into();
         Self {
-            blocks_apart: Api::all(watches),
+            watched_blocks: Api::all(watches),
             pools: Api::all(client.clone()),
             spaces: Api::all(client.clone()),
             blocks: Api::all(client.clone()),

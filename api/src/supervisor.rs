@@ -54,11 +54,7 @@ impl Drop for Guard {
         }
         let how = if self.ended { "ended" } else { "panicked" };
         let failed = TaskEnded { task: self.task, how };
-        tracing::error!(
-            task = failed.task,
-            how,
-            "a task of the agent failed; the agent stops"
-        );
+        tracing::error!(task = failed.task, how, "a task failed; stopping the process");
         self.supervisor
             .failed
             .lock()

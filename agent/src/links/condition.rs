@@ -5,10 +5,10 @@
 //! the current state, or the log has the reason why it could not be written.
 
 use super::Scope;
-use super::memory::Memory;
-use super::sight::{self, Sight};
-use super::verdict::{Judge, Verdict};
-use crate::agent::{Agent, Failure};
+use super::evaluate::{Evaluator, LinkStatus};
+use super::history::CarrierHistory;
+use super::ports::{self, LinkPorts};
+use crate::agent::{Agent, ReconcileError};
 pub use api::links::{kind, reason};
 use api::requests::{ApiError, NodeCondition};
 use block::owner::NodeIdentity;
@@ -43,20 +43,20 @@ pub fn turn(nodes: u64, chance: f64) -> Duration {
     }
 }
 
-/// Checks the links after each event (`heard`), and now and then without one. Writes the condition if it differs.
-pub(super) async fn keep(agent: &Agent, heard: &Notify) {
+/// Checks the links after each event (`changed`), and now and then without one. Writes the condition if it differs.
+pub(super) async fn run(agent: &Agent, changed: &Notify) {
     let every = agent.config.mirror.min(EVERY);
-    let mut memory = Memory::read(&agent.config.data_dir);
-    let mut teller = Teller::default();
+    let mut history = CarrierHistory::read(&agent.config.data_dir);
+    let mut writer = ConditionWriter::default();
     let mut pause = Duration::ZERO;
     loop {
         // A change that lasts only a moment is reported by Events and metrics alone.
         sleep(every / 10 + std::mem::take(&mut pause)).await;
-        let rest = match sight().await {
-            Ok(sight) => {
-                let verdict = judge(agent, &sight, &mut memory);
-                let calm = verdict.as_ref().is_none_or(|verdict| verdict.well);
-                match teller.tell(agent, verdict).await {
+        let rest = match ports().await {
+            Ok(ports) => {
+                let status = evaluate(agent, &ports, &mut history);
+                let calm = status.as_ref().is_none_or(|status| status.healthy);
+                match writer.write(agent, status).await {
                     Ok(true) => {
                         sleep(every).await;
                         continue;
@@ -65,49 +65,49 @@ pub(super) async fn keep(agent: &Agent, heard: &Notify) {
                     Ok(false) if !calm => every,
                     Ok(false) => agent.config.confirm_every(),
                     Err(e) => {
-                        sleep(teller.after(&e, every)).await;
+                        sleep(writer.after(&e, every)).await;
                         continue;
                     }
                 }
             }
             Err(e) => {
-                tracing::warn!(error = e, "the links cannot be looked at; trying again");
+                tracing::warn!(error = e, "reading links failed; retrying");
                 every
             }
         };
         tokio::select! {
             // All nodes of a fabric may see the same event now. The condition is computed after the pause.
-            () = heard.notified() => pause = turn(agent.known_nodes(), fastrand::f64()),
+            () = changed.notified() => pause = turn(agent.known_nodes(), fastrand::f64()),
             () = sleep(rest) => {}
         }
     }
 }
 
-async fn sight() -> Result<Sight, String> {
-    let looked = tokio::task::spawn_blocking(|| sight::look(&Sysfs::host())).await;
+async fn ports() -> Result<LinkPorts, String> {
+    let looked = tokio::task::spawn_blocking(|| ports::look(&Sysfs::host())).await;
     looked.unwrap_or_else(|e| Err(format!("the thread ended: {e}")))
 }
 
-fn judge(agent: &Agent, sight: &Sight, memory: &mut Memory) -> Option<Verdict> {
+fn evaluate(agent: &Agent, ports: &LinkPorts, history: &mut CarrierHistory) -> Option<LinkStatus> {
     let scope = &agent.config.links;
-    let judge = Judge {
-        sight,
+    let evaluator = Evaluator {
+        ports,
         scope,
-        seen: memory.seen(),
+        seen: history.seen(),
     };
-    let (verdict, carrying) = (judge.verdict(), judge.carrying());
+    let (status, carrying) = (evaluator.status(), evaluator.carrying());
     if *scope == Scope::Rdma {
-        memory.add(carrying);
+        history.add(carrying);
     }
-    verdict
+    status
 }
 
 /// The new condition; none if the Node should have no such condition.
-fn wanted(scope: &Scope, verdict: Option<Verdict>, is_told: bool) -> Option<NodeCondition> {
-    let (status, reason, message) = match verdict {
-        Some(verdict) if verdict.well => ("True", verdict.reason, verdict.message),
-        Some(verdict) => ("False", verdict.reason, verdict.message),
-        None if !is_told || *scope == Scope::Nothing => return None,
+fn wanted(scope: &Scope, status: Option<LinkStatus>, is_set: bool) -> Option<NodeCondition> {
+    let (status, reason, message) = match status {
+        Some(status) if status.healthy => ("True", status.reason, status.message),
+        Some(status) => ("False", status.reason, status.message),
+        None if !is_set || *scope == Scope::Nothing => return None,
         None => (
             "Unknown",
             reason::NO_LINKS,
@@ -123,56 +123,65 @@ fn wanted(scope: &Scope, verdict: Option<Verdict>, is_told: bool) -> Option<Node
 
 /// Writes the condition, and remembers its failures.
 #[derive(Default)]
-struct Teller {
+struct ConditionWriter {
     /// The current condition was read from the API server once.
     asked: bool,
     failures: u32,
     /// The last logged reason why nothing is written.
-    complaint: Option<String>,
+    problem: Option<String>,
 }
 
-impl Teller {
-    /// Writes `verdict` into the condition if that differs. Returns whether a write was needed. If no link counts and the Node
+impl ConditionWriter {
+    /// Writes `status` into the condition if that differs. Returns whether a write was needed. If no link counts and the Node
     /// never had the condition, none is created. With `--links none` an existing condition is removed.
-    async fn tell(&mut self, agent: &Agent, verdict: Option<Verdict>) -> Result<bool, Failure> {
+    async fn write(&mut self, agent: &Agent, status: Option<LinkStatus>) -> Result<bool, ReconcileError> {
         let told = || agent.node_condition(kind::LINKS_READY);
         // Only this agent writes the condition.
-        if verdict.is_none() && self.asked && told().is_none() {
+        if status.is_none() && self.asked && told().is_none() {
             return Ok(false);
         }
-        agent.look_at_node(agent.config.confirm_every()).await?;
+        agent.refresh_node(agent.config.confirm_every()).await?;
         self.asked = true;
-        let wanted = wanted(&agent.config.links, verdict, told().is_some());
-        if agent.me().is_none_or(|me| matches!(me, NodeIdentity::Gone(_))) || told() == wanted {
+        let wanted = wanted(&agent.config.links, status, told().is_some());
+        if agent
+            .identity()
+            .is_none_or(|me| matches!(me, NodeIdentity::Gone(_)))
+            || told() == wanted
+        {
             return Ok(false);
         }
-        agent.tell_node(kind::LINKS_READY, wanted.clone()).await?;
+        agent
+            .write_node_condition(kind::LINKS_READY, wanted.clone())
+            .await?;
         if let Some(wanted) = wanted {
             let (status, reason) = (wanted.status, wanted.reason);
             let condition = kind::LINKS_READY;
             tracing::info!(condition, status, reason, "{}", wanted.message);
         }
-        if self.complaint.take().is_some() {
-            tracing::info!("condition {} is written again", kind::LINKS_READY);
+        if self.problem.take().is_some() {
+            tracing::info!(
+                condition = kind::LINKS_READY,
+                "writing a Node condition works again"
+            );
         }
         self.failures = 0;
         Ok(true)
     }
 
     /// How long to wait after a failure. Each failure is logged once.
-    fn after(&mut self, failure: &Failure, every: Duration) -> Duration {
+    fn after(&mut self, failure: &ReconcileError, every: Duration) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        let complaint = failure.to_string();
-        if self.complaint.as_ref() != Some(&complaint) {
+        let problem = failure.to_string();
+        if self.problem.as_ref() != Some(&problem) {
             tracing::warn!(
-                error = complaint,
-                "condition {} is not written; the agent does everything else, and tries again now and then: ClusterRole rdmanet-agent of conf/rbac may patch nodes/status, and --links none asks for no condition",
-                kind::LINKS_READY
+                condition = kind::LINKS_READY,
+                error = problem,
+                "writing a Node condition failed; retrying: ClusterRole rdmanet-agent in conf/rbac may patch nodes/status, and --links none turns the condition off"
             );
-            self.complaint = Some(complaint);
+            self.problem = Some(problem);
         }
         let most = match failure {
-            Failure::Api(ApiError::Rejected { .. }) => REFUSED,
+            ReconcileError::Api(ApiError::Rejected { .. }) => REFUSED,
             _ => UNANSWERED,
         };
         let doubled = every.saturating_mul(1 << self.failures.min(10));

@@ -153,8 +153,10 @@ async fn a_cancelled_edit_of_the_pool_file_writes_nothing() {
     assert!(!stores.edit(&before.pool, |_, _| Ok(None)).await.unwrap());
     let there = stores.holdings(&before.pool, Vec::new()).await.unwrap();
     assert_eq!(
-        held(there.file.as_ref(), "block-10.1.0.0/28").unwrap().mode,
+        local_block(there.file.as_ref(), "block-10.1.0.0/28")
+            .unwrap()
+            .mode,
         Mode::Active
     );
-    assert_eq!(held(there.file.as_ref(), "another"), None);
+    assert_eq!(local_block(there.file.as_ref(), "another"), None);
 }

@@ -107,7 +107,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// [`ApiError`]. A Node that is gone is not an error.
-    pub async fn tell_node(
+    pub async fn patch_node_condition(
         &self,
         name: &str,
         kind: &str,

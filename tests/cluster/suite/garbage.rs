@@ -42,6 +42,16 @@ async fn pod_in(site: &Site, node: &Member, netns: &Named, name: &str) -> Attach
     attachment
 }
 
+/// The log line of the release of the lease of `container`, if there is one.
+fn released(node: &Member, container: &str) -> Option<String> {
+    let of_container = format!("net1 of container {container} (");
+    let log = node.log();
+    let mut lines = log.lines();
+    let line =
+        lines.find(|line| line.contains("released a lease without a pod") && line.contains(&of_container))?;
+    Some(line.to_owned())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone() {
     let site = Site::new().await;
@@ -59,25 +69,17 @@ async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone()
     // The pod is there still: kubelet may be about to DEL.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(node.call("CHECK", "rail0", &one).stderr.is_empty());
-    assert!(!node.log().contains("freed"), "{}", node.log());
+    assert!(!node.log().contains("released a lease"), "{}", node.log());
     site.remove_pod("one").await;
     // Gone as an object, alive as a process: nothing proves that its address is free.
     site.remove_pod("two").await;
-    until("the address is freed", async || {
-        node.log().contains("freed: net1 of container one")
-    })
-    .await;
-    let line = node
-        .log()
-        .lines()
-        .find(|line| line.contains("freed: net1"))
-        .unwrap()
-        .to_owned();
+    until("the address is freed", async || released(&node, "one").is_some()).await;
+    let line = released(&node, "one").unwrap();
     assert!(
         line.contains("its network namespace is gone, and its Pod object too"),
         "{line}"
     );
-    assert!(!node.log().contains("freed: net1 of container two"));
+    assert_eq!(released(&node, "two"), None);
     assert!(node.data().join("pools/rail0").read_dir().is_ok());
 }
 
@@ -102,7 +104,7 @@ async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
         node.log().contains("and its pod has a newer sandbox")
     })
     .await;
-    assert!(!node.log().contains("freed: net1 of container one-again"));
+    assert_eq!(released(&node, "one-again"), None);
     assert_eq!(node.add("rail0", &after), ip);
 }
 

@@ -81,7 +81,7 @@ async fn blocks_of_a_deleted_node_pass_to_another_node_after_the_quarantine() {
         !heir.blocks("rail0", "active").is_empty()
     })
     .await;
-    assert!(site.controller.log().contains("the node of the block is gone"));
+    assert!(site.controller.log().contains("a block is orphaned: its node is gone"));
     let after = site.blocks("rail0").await.remove(0);
     assert_eq!(after.spec.owner, heir.identity.node);
     // The plugin probes addresses of blocks that are not in their first epoch: the machine that is gone may still use them.
@@ -124,7 +124,7 @@ async fn a_returning_node_allocates_nothing_from_a_block_that_passed_to_another(
     lost.becomes(&site.server, again);
     lost.start();
     until("the block is out of its file", async || {
-        lost.blocks("rail0", "active").is_empty() && lost.log().contains("not this node's any more")
+        lost.blocks("rail0", "active").is_empty() && lost.log().contains("does not own any more")
     })
     .await;
     let refused = lost.refused("rail0", &Attachment::of("two"));

@@ -181,7 +181,7 @@ async fn reserved_addresses_in_use_keep_no_block_from_being_shared(site: &Site, 
             .all(|address| address.spec.address != near)
     })
     .await;
-    assert!(!owner.log().contains("freed an address of the cluster"));
+    assert!(!owner.log().contains("released an address object without a lease"));
     for last in 8..15 {
         let ip = format!("10.2.0.{last}");
         owner.del("half", &Attachment::of(&ip).asking(&ip));

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 
-fn verdict(well: bool) -> Verdict {
-    Verdict {
-        well,
+fn link_status(healthy: bool) -> LinkStatus {
+    LinkStatus {
+        healthy,
         reason: reason::LINKS_UP,
         message: "carrier on ib0".to_owned(),
     }
 }
 
-fn status(scope: &Scope, verdict: Option<Verdict>, is_told: bool) -> Option<String> {
-    wanted(scope, verdict, is_told).map(|says| says.status)
+fn status(scope: &Scope, status: Option<LinkStatus>, is_set: bool) -> Option<String> {
+    wanted(scope, status, is_set).map(|says| says.status)
 }
 
 #[test]
 fn the_links_condition_is_true_for_healthy_links_and_false_otherwise() {
     let rdma = Scope::Rdma;
-    assert_eq!(status(&rdma, Some(verdict(true)), false).as_deref(), Some("True"));
     assert_eq!(
-        status(&rdma, Some(verdict(false)), true).as_deref(),
+        status(&rdma, Some(link_status(true)), false).as_deref(),
+        Some("True")
+    );
+    assert_eq!(
+        status(&rdma, Some(link_status(false)), true).as_deref(),
         Some("False")
     );
 }
@@ -36,19 +39,19 @@ fn the_links_condition_of_a_node_that_lost_all_links_is_unknown() {
 
 #[test]
 fn a_rejected_write_of_the_condition_is_retried_after_growing_pauses() {
-    let refused = Failure::Api(ApiError::Rejected {
+    let refused = ReconcileError::Api(ApiError::Rejected {
         what: "PATCH".to_owned(),
         why: "forbidden".to_owned(),
     });
-    let mut teller = Teller::default();
-    let waits: Vec<Duration> = (0..8).map(|_| teller.after(&refused, EVERY)).collect();
+    let mut writer = ConditionWriter::default();
+    let waits: Vec<Duration> = (0..8).map(|_| writer.after(&refused, EVERY)).collect();
     assert!(waits[0] >= EVERY && waits[0] <= EVERY * 3, "{waits:?}");
     assert!(
         waits[7] >= REFUSED * 3 / 4 && waits[7] <= REFUSED * 5 / 4,
         "{waits:?}"
     );
-    assert_eq!(teller.failures, 8);
-    assert!(teller.complaint.is_some());
+    assert_eq!(writer.failures, 8);
+    assert!(writer.problem.is_some());
 }
 
 #[test]

@@ -165,7 +165,7 @@ impl<'s> Fleet<'s> {
         let data = self.data(i);
         let config = bench_kube::agents::config(node, &data, &["--tick", tick]);
         let client = bench_kube::agents::clients(self.identities[i].config(self.server)).await;
-        let (agent, _) = daemon::begin(config, client, &self.supervisor);
+        let (agent, _) = daemon::start(config, client, &self.supervisor);
         self.agents.push(agent);
     }
 

@@ -51,13 +51,16 @@ impl Fleet<'_> {
             let share = |of: usize| f64::from(u32::try_from(of).unwrap());
             let (agent, chance) = (&self.agents[i], share(i) / share(self.size));
             tokio::time::sleep(turn(agent.known_nodes(), chance)).await;
-            agent.look_at_node(LOOK).await.unwrap();
+            agent.refresh_node(LOOK).await.unwrap();
             let lost = NodeCondition {
                 status: "False".to_owned(),
                 reason: "LinkDown".to_owned(),
                 message: "ib0 has no carrier: cable or switch port".to_owned(),
             };
-            agent.tell_node(kind::LINKS_READY, Some(lost)).await.unwrap();
+            agent
+                .write_node_condition(kind::LINKS_READY, Some(lost))
+                .await
+                .unwrap();
         };
         join_all((0..self.agents.len()).map(report)).await;
         gauges

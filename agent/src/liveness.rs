@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Decides whether an address is proven unused.
+//!
+//! The only proof is that the network namespace is gone: an address lives in its namespace. A missing Pod object alone proves
+//! nothing, since a pod that was deleted by force may still run. A Pod object that exists may get a new sandbox while the DEL of
+//! the old one is still to come. So the agent checks both, as long as the API server answers.
+
+/// The state of the network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespace {
+    /// No namespace has its name.
+    Gone,
+    /// Its name now belongs to another namespace.
+    Replaced,
+}
+
+/// The state of the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodState {
+    /// Its object exists.
+    Exists,
+    /// Its object is gone.
+    Gone,
+    /// Its name has passed to a pod with this UID.
+    Replaced(String),
+    /// It has a newer sandbox on this node, with the same interface.
+    HasNewerSandbox,
+    /// The runtime did not name a pod.
+    Unnamed,
+    /// The API server does not answer.
+    Unknown(String),
+}
+
+/// The conclusion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conclusion {
+    /// The address is unused, for this reason.
+    Unused(String),
+    /// The address may be in use, for this reason.
+    MaybeUsed(String),
+}
+
+/// Concludes from the states of namespace and pod.
+pub fn conclude(namespace: Namespace, pod: &PodState) -> Conclusion {
+    let namespace = match namespace {
+        Namespace::Gone => "its network namespace is gone",
+        Namespace::Replaced => "the name of its network namespace stands for another one",
+    };
+    let pod = match pod {
+        PodState::Exists => {
+            return Conclusion::MaybeUsed(format!(
+                "{namespace}, but its pod is there and may be about to DEL"
+            ));
+        }
+        PodState::Gone => "and its Pod object too".to_owned(),
+        PodState::Replaced(uid) => format!("and the name of its pod has passed to {uid}"),
+        PodState::HasNewerSandbox => "and its pod has a newer sandbox".to_owned(),
+        PodState::Unnamed => "and it was of no pod".to_owned(),
+        PodState::Unknown(why) => format!("and its pod cannot be asked for ({why})"),
+    };
+    Conclusion::Unused(format!("{namespace}, {pod}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long a reconciler waits between two rounds.
+//!
+//! Agents start together, after an update or when the API server is back. A round sends several requests in a row, each with a
+//! time limit. If all agents retried failed requests together, they would find the same queue each time.
+
+use std::time::Duration;
+
+/// The longest pause on average.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// The longest pause after a round that was interrupted by a plugin request.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How a round has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// Everything was done.
+    Succeeded,
+    /// Some operation failed.
+    Failed,
+    /// The round was interrupted by a plugin request. That says nothing about the API server.
+    Interrupted,
+}
+
+/// The state from which the next pause follows.
+pub(super) struct Backoff {
+    tick: Duration,
+    /// Rounds in a row that failed.
+    failures: u32,
+}
+
+impl Backoff {
+    pub(super) fn new(tick: Duration) -> Self {
+        Self { tick, failures: 0 }
+    }
+
+    /// The pause after a round. `chance` (0 to 1) spreads out the retries of agents that failed together.
+    pub(super) fn after(&mut self, round: Round, chance: f64) -> Duration {
+        match round {
+            Round::Succeeded => self.failures = 0,
+            Round::Failed => self.failures = self.failures.saturating_add(1),
+            Round::Interrupted if self.failures == 0 => return self.tick.min(SOON),
+            Round::Interrupted => {}
+        }
+        if self.failures == 0 {
+            return self.tick;
+        }
+        let pause = self
+            .tick
+            .saturating_mul(2_u32.saturating_pow(self.failures))
+            .min(LONGEST);
+        pause.mul_f64(0.5 + chance)
+    }
+
+    /// Whether a change ends the pause. A change reaches all agents at once, so it does not end the pause while rounds fail.
+    pub(super) fn may_wake(&self) -> bool {
+        self.failures == 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

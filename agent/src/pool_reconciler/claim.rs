@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Claims blocks: one CREATE each, without a list as long as a few tries find a free block.
+
+use super::reconcile_block::BlockStep;
+use super::{PoolReconciler, Target};
+use crate::agent::ReconcileError;
+use crate::node::local_block;
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::{BlockCidr, BlockLayout};
+use api::convert::{block_record, new_block, with_record};
+use api::listing::{admits, find_entry};
+use api::requests::{ApiError, WriteResult, create, delete_block, get, list_names, replace};
+use api::{AddressSpace, AddressSpaceSpec, IpBlock};
+use block::claim::{Order, TRIES, seed, tries};
+use block::owner::{Desired, NodeIdentity};
+use block::{BlockRecord, Mode, Owner, Phase};
+use ipam::interval::IntervalSet;
+use ipam::pool::PoolFile;
+use ipam::range::Family;
+use kube::ResourceExt;
+use std::time::{Duration, Instant};
+
+/// How long a pool that was found full is not listed again, unless a plugin waits.
+pub(super) const FULL_PAUSE: Duration = Duration::from_secs(10);
+
+/// The result of an attempt to claim a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claimed {
+    /// This node has claimed one.
+    Yes,
+    /// Every block has an owner.
+    Full,
+    /// This node has as many blocks as it may have.
+    Limit,
+    /// The address space does not list the pool with these blocks (yet).
+    Unlisted,
+}
+
+/// The pool from which a block is claimed, and the claiming node.
+#[derive(Clone, Copy)]
+pub(super) struct ClaimTarget<'w> {
+    pub(super) target: &'w Target,
+    pub(super) accepted: &'w AcceptedPool,
+    pub(super) layout: &'w BlockLayout,
+    pub(super) me: &'w Owner,
+}
+
+/// The result of one try.
+enum Attempt {
+    Claimed,
+    Taken,
+    Unlisted,
+}
+
+impl PoolReconciler {
+    /// Claims blocks until enough addresses are free on this node.
+    pub(super) async fn claim_ahead(&mut self, target: &Target) -> Result<(), ReconcileError> {
+        let Some(accepted) = target.accepted.clone().filter(AcceptedPool::has_blocks) else {
+            return Ok(());
+        };
+        for family in accepted.ranges.families() {
+            if self.is_full(FULL_PAUSE) {
+                return Ok(());
+            }
+            // One block at a time, so that plugin requests are answered in between.
+            let (holdings, usage) = self.holdings(&self.blocks()).await?;
+            if Self::free_local(&accepted, family, &holdings, &usage) < accepted.free_target(family) {
+                self.claim(target, &accepted, family).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims one block of `family`.
+    pub(super) async fn claim(
+        &mut self,
+        target: &Target,
+        accepted: &AcceptedPool,
+        family: Family,
+    ) -> Result<Claimed, ReconcileError> {
+        let (Some(layout), Some(NodeIdentity::Registered(me))) =
+            (accepted.layout(family), self.agent.identity())
+        else {
+            return Ok(Claimed::Full);
+        };
+        let wanted = ClaimTarget {
+            target,
+            accepted,
+            layout,
+            me: &me,
+        };
+        let doubtful = self.doubtful(family, layout).await?;
+        let name = doubtful.map(|cidr| cidr.name(&accepted.spec.address_space));
+        if self.is_at_limit(wanted, name.as_deref()) {
+            return Ok(Claimed::Limit);
+        }
+        if let Some(cidr) = doubtful {
+            match self.try_claim(wanted, cidr).await? {
+                Attempt::Claimed => return Ok(Claimed::Yes),
+                Attempt::Unlisted => return Ok(Claimed::Unlisted),
+                Attempt::Taken => {}
+            }
+        }
+        self.attempts += 1;
+        let order = Order::new(layout.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
+        // If the pool was full a while ago, one list is faster than a dozen rejected CREATEs.
+        let tries = if self.full_since.is_some() {
+            0
+        } else {
+            // The number counts the blocks of all families, and nodes have about as many blocks of each.
+            let claimed = u128::try_from(target.blocks).unwrap_or_default();
+            let families = accepted.ranges.families().len().max(1) as u128;
+            let all = u128::from(self.agent.known_blocks());
+            tries(layout.blocks(), claimed / families, all)
+        };
+        for position in 0..tries.min(layout.blocks()) {
+            let Some(cidr) = order.at(position).and_then(|index| layout.block(index)) else {
+                continue;
+            };
+            match self.try_claim(wanted, cidr).await? {
+                Attempt::Claimed => return Ok(Claimed::Yes),
+                Attempt::Unlisted => return Ok(Claimed::Unlisted),
+                Attempt::Taken => {}
+            }
+        }
+        self.claim_listed(wanted).await
+    }
+
+    /// Whether the pool was found full within this time, or within half a quarantine if that is shorter: after that the
+    /// controller may have released blocks of gone nodes.
+    pub(super) fn is_full(&self, within: Duration) -> bool {
+        let within = within.min(self.agent.config.quarantine / 2);
+        self.full_since.is_some_and(|at| at.elapsed() < within)
+    }
+
+    /// Lists the names of all blocks, and claims one that is missing.
+    async fn claim_listed(&mut self, wanted: ClaimTarget<'_>) -> Result<Claimed, ReconcileError> {
+        let ClaimTarget {
+            accepted, layout, me, ..
+        } = wanted;
+        let prefix = format!("{}-", accepted.spec.address_space);
+        let looked = Instant::now();
+        let names = list_names(&self.agent.cluster.blocks).await?;
+        self.agent.metrics.listed(&self.pool);
+        let mut taken: IntervalSet = names
+            .iter()
+            .filter_map(|name| BlockCidr::from_name(name.strip_prefix(&prefix)?))
+            .map(BlockCidr::interval)
+            .collect();
+        for _ in 0..TRIES {
+            let Some(cidr) = self.missing(layout, &taken, me) else {
+                break;
+            };
+            match self.try_claim(wanted, cidr).await? {
+                Attempt::Claimed => return Ok(Claimed::Yes),
+                Attempt::Unlisted => return Ok(Claimed::Unlisted),
+                Attempt::Taken => {
+                    taken = taken
+                        .intervals()
+                        .iter()
+                        .copied()
+                        .chain([cidr.interval()])
+                        .collect();
+                }
+            }
+        }
+        self.full_since = Some(looked);
+        Ok(Claimed::Full)
+    }
+
+    /// A block without an owner. Each node starts its search at a place of its own, so that many nodes do not try the same block.
+    fn missing(&self, layout: &BlockLayout, taken: &IntervalSet, me: &Owner) -> Option<BlockCidr> {
+        let order = Order::new(layout.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
+        let start = order
+            .at(0)
+            .and_then(|index| layout.block(index))?
+            .interval()
+            .first;
+        layout
+            .first_missing_from(taken, start)
+            .or_else(|| layout.first_missing(taken))
+    }
+
+    /// Whether the node has as many blocks as `maxBlocksPerNode` allows, not counting the block named `but`.
+    fn is_at_limit(&self, wanted: ClaimTarget<'_>, but: Option<&str>) -> bool {
+        let limit = usize::try_from(wanted.accepted.spec.max_blocks_per_node).unwrap_or_default();
+        let own = self
+            .blocks()
+            .values()
+            .filter(|block| {
+                block.spec.owner.node == *wanted.me.node && Some(block.name_any().as_str()) != but
+            })
+            .count();
+        limit > 0 && own >= limit
+    }
+
+    /// Claims this block, unless the node has as many blocks as it may have.
+    pub(super) async fn claim_cell(
+        &mut self,
+        wanted: ClaimTarget<'_>,
+        cidr: BlockCidr,
+    ) -> Result<Claimed, ReconcileError> {
+        if self.is_at_limit(wanted, Some(&cidr.name(&wanted.accepted.spec.address_space))) {
+            return Ok(Claimed::Limit);
+        }
+        Ok(match self.try_claim(wanted, cidr).await? {
+            Attempt::Claimed => Claimed::Yes,
+            Attempt::Taken => Claimed::Full,
+            Attempt::Unlisted => Claimed::Unlisted,
+        })
+    }
+
+    /// The block of the last claim, if that claim has no answer yet. The block may already be this node's, or become so while
+    /// another one is tried.
+    async fn doubtful(
+        &mut self,
+        family: Family,
+        layout: &BlockLayout,
+    ) -> Result<Option<BlockCidr>, ReconcileError> {
+        let Some(cidr) = self.doubtful.get(&family).copied() else {
+            return Ok(None);
+        };
+        let file = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        let settled = |file: PoolFile| file.blocks.iter().any(|block| block.cidr == cidr.network());
+        if layout.has(cidr) && !file.is_some_and(settled) {
+            return Ok(Some(cidr));
+        }
+        self.doubtful.remove(&family);
+        Ok(None)
+    }
+
+    async fn try_claim(
+        &mut self,
+        wanted: ClaimTarget<'_>,
+        cidr: BlockCidr,
+    ) -> Result<Attempt, ReconcileError> {
+        let family = wanted.layout.family();
+        self.doubtful.insert(family, cidr);
+        let tried = self.try_create(wanted, cidr).await;
+        if matches!(tried, Ok(_) | Err(ReconcileError::Api(ApiError::Rejected { .. }))) {
+            self.doubtful.remove(&family);
+        }
+        tried
+    }
+
+    async fn try_create(
+        &mut self,
+        wanted: ClaimTarget<'_>,
+        cidr: BlockCidr,
+    ) -> Result<Attempt, ReconcileError> {
+        let ClaimTarget {
+            target, accepted, me, ..
+        } = wanted;
+        let asked = self.agent.stores.since_boot()?;
+        let mut object = new_block(&accepted.spec.address_space, self.pool.as_str(), cidr, me);
+        object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantine.as_secs()).ok();
+        let name = object.name_any();
+        self.agent.metrics.tried(&self.pool);
+        let created = create(&self.agent.cluster.blocks, &object).await;
+        if let Err(ApiError::NoResponse { .. }) = created {
+            // The CREATE may have taken effect, or may still do so.
+            self.agent.block_watch.watch(&name);
+        }
+        let WriteResult::Applied(block) = created? else {
+            return self.find_taken(wanted, &name, cidr).await;
+        };
+        self.note(&name, Some(block.clone()));
+        let space = self.space(accepted).await?;
+        if !space
+            .as_ref()
+            .is_some_and(|space| admits(space, accepted, wanted.layout, cidr))
+        {
+            delete_block(&self.agent.cluster.blocks, &block).await?;
+            self.note(&name, None);
+            return Ok(Attempt::Unlisted);
+        }
+        let mut claimed = block_record(&block);
+        let listed = space.as_ref().and_then(|space| find_entry(space, accepted));
+        if listed.is_some_and(|listed| listed.probe) {
+            match self.counted_on(&block, me).await? {
+                Some(again) => claimed = again,
+                None => return Ok(Attempt::Taken),
+            }
+        }
+        let about = BlockStep {
+            name: &name,
+            cidr: Some(cidr),
+            asked,
+            target,
+            anew: true,
+        };
+        self.write_block(about, claimed.local(Mode::Active)).await?;
+        Ok(self.claimed(&name, cidr))
+    }
+
+    /// Increments the epoch of a block that was claimed just now: the plugin probes addresses of blocks whose epoch is not the
+    /// first. None if another process has changed the block.
+    async fn counted_on(
+        &mut self,
+        block: &IpBlock,
+        me: &Owner,
+    ) -> Result<Option<BlockRecord>, ReconcileError> {
+        let (name, to) = (block.name_any(), block_record(block).owned_by(me));
+        let swapped = replace(
+            &self.agent.cluster.blocks,
+            &with_record(block, &to, &self.agent.config.node),
+        )
+        .await;
+        if let Err(ApiError::NoResponse { .. }) = swapped {
+            self.agent.block_watch.watch(&name);
+        }
+        let WriteResult::Applied(after) = swapped? else {
+            return Ok(None);
+        };
+        self.note(&name, Some(after));
+        Ok(Some(to))
+    }
+
+    fn claimed(&mut self, name: &str, cidr: BlockCidr) -> Attempt {
+        self.full_since = None;
+        self.agent.metrics.claimed(&self.pool);
+        tracing::info!(pool = %self.pool, block = name, cidr = %cidr, "claimed a block");
+        Attempt::Claimed
+    }
+
+    /// If the name of a block is taken, the block may be this node's own, from a CREATE whose response was lost. The node then
+    /// takes it up as if the watch had reported it: by a swap, with the same checks as after a claim.
+    async fn find_taken(
+        &mut self,
+        wanted: ClaimTarget<'_>,
+        name: &str,
+        cidr: BlockCidr,
+    ) -> Result<Attempt, ReconcileError> {
+        let ClaimTarget { target, me, .. } = wanted;
+        let there: Option<IpBlock> = get(&self.agent.cluster.blocks, name).await?;
+        let Some(block) =
+            there.filter(|block| block.spec.owner.node == *me.node && block.spec.pool == self.pool.as_str())
+        else {
+            return Ok(Attempt::Taken);
+        };
+        let now = block_record(&block);
+        self.note(name, Some(block));
+        let mode = |file: Option<PoolFile>| local_block(file.as_ref(), name).map(|held| held.mode);
+        let before = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        if now.owner != *me || now.phase != Phase::Active || mode(before).is_some() {
+            return Ok(Attempt::Taken);
+        }
+        self.reconcile_block(name, Some(cidr), Desired::Keep, target)
+            .await?;
+        let after = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        if mode(after) == Some(Mode::Active) {
+            return Ok(self.claimed(name, cidr));
+        }
+        Ok(Attempt::Unlisted)
+    }
+
+    /// Whether the address space lists the pool with this block, read after the claim. A process that removes a pool from the
+    /// list looks for blocks afterwards, so at least one of the two sees the other.
+    pub(super) async fn listed(
+        &self,
+        accepted: &AcceptedPool,
+        layout: &BlockLayout,
+        cidr: BlockCidr,
+    ) -> Result<bool, ReconcileError> {
+        let space = self.space(accepted).await?;
+        Ok(space.is_some_and(|space| admits(&space, accepted, layout, cidr)))
+    }
+
+    /// Reads the address space of the pool.
+    async fn space(&self, accepted: &AcceptedPool) -> Result<Option<AddressSpaceSpec>, ReconcileError> {
+        let space: Option<AddressSpace> =
+            get(&self.agent.cluster.spaces, &accepted.spec.address_space).await?;
+        Ok(space.map(|space| space.spec))
+    }
+}

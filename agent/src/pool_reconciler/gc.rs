@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Frees leases whose pods are gone, and address objects that no lease has.
+//!
+//! Invariant: nothing is freed because of a single observation, a wall clock, or a missing answer. Each release is logged with
+//! its evidence.
+
+use super::{PoolReconciler, Target};
+use crate::agent::ReconcileError;
+use crate::liveness::{Conclusion, Namespace, PodState, conclude};
+use api::patience::ALONE;
+use api::requests::{WriteResult, release_address};
+use api::{AddressState, IpAddress};
+use block::owner::NodeIdentity;
+use common::cni::{Attachment, ContainerId, IfName};
+use ipam::store::{Fate, HeldLease, NetnsFile, Released};
+use kube::ResourceExt;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// A lease with the network namespace that was inspected. If a repeated ADD moves the lease to another namespace, the suspicion
+/// about the old one does not apply to it.
+type Suspect = (Attachment, u64, Option<NetnsFile>);
+
+/// What was observed once, and when.
+#[derive(Default)]
+pub(super) struct Suspects {
+    leases: HashMap<Suspect, Instant>,
+    addresses: HashMap<String, Instant>,
+    looked: Option<Instant>,
+    /// When this node's addresses were last listed.
+    listed: Option<Instant>,
+    /// The registration of this node when all address objects of its leases were last found correct.
+    kept_as: Option<NodeIdentity>,
+    /// When this agent last wrote an address object.
+    wrote: Option<Instant>,
+}
+
+impl Suspects {
+    /// Notes that this agent is about to write an address object. The plugin that asked for the address may die.
+    pub(super) fn note_write(&mut self) {
+        self.wrote = Some(Instant::now());
+    }
+
+    /// Whether there may be address objects without a lease, or objects that the controller orphaned. Only this agent creates
+    /// them. So in a large cluster an agent that creates none does not list them every few seconds. What was written before this
+    /// process started, or by another process, is found later.
+    fn must_list(&self, me: &NodeIdentity, observe: Duration) -> bool {
+        let lately = |at: Option<Instant>, within| at.is_some_and(|at| at.elapsed() < within);
+        let doubted = matches!(me, NodeIdentity::Gone(_)) || self.kept_as.as_ref() != Some(me);
+        doubted
+            || !self.addresses.is_empty()
+            || lately(self.wrote, ALONE + observe * 4)
+            || !lately(self.listed, observe * SELDOM)
+    }
+}
+
+/// The time of the newest lease of each interface of each pod, by the name of the pod.
+struct Sandboxes(HashMap<(String, String), Duration>);
+
+impl Sandboxes {
+    fn of(leases: &[HeldLease]) -> Self {
+        let mut newest: HashMap<(String, String), Duration> = HashMap::new();
+        for held in leases {
+            if let Some(key) = Self::key(held) {
+                let since = newest.entry(key).or_default();
+                *since = (*since).max(held.lease.since_boot);
+            }
+        }
+        Self(newest)
+    }
+
+    fn key(held: &HeldLease) -> Option<(String, String)> {
+        let pod = held.lease.sandbox.pod.clone()?;
+        Some((pod, held.lease.owner.ifname.to_string()))
+    }
+
+    /// Whether the pod of the lease has a newer lease for the same interface.
+    fn replace(&self, held: &HeldLease) -> bool {
+        let newest = Self::key(held).and_then(|key| self.0.get(&key));
+        newest.is_some_and(|since| *since > held.lease.since_boot)
+    }
+}
+
+/// Whether an address whose lease ended at that time may be allocated by other nodes.
+fn has_rested(ended: Option<Duration>, now: Duration, cooldown: Duration) -> bool {
+    // A time in the future belongs to an earlier boot.
+    ended.is_none_or(|ended| now.checked_sub(ended).is_none_or(|rested| rested >= cooldown))
+}
+
+/// Whether `address` is the object of the released lease.
+fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
+    let same = address.spec.pool == pool && address.spec.address.parse() == Ok(released.ip);
+    let owner = released.lease.as_ref().map(|lease| &lease.owner);
+    same && owner.is_none_or(|owner| {
+        address.spec.attachment.as_ref().is_some_and(|asked| {
+            asked.container_id == owner.container_id.as_str() && asked.ifname == owner.ifname.as_str()
+        })
+    })
+}
+
+/// Without any suspicion, addresses are listed once in this many times [`crate::config::Config::observe`].
+const SELDOM: u32 = 20;
+
+impl PoolReconciler {
+    /// Frees what is proven unused, and remembers what is suspect.
+    pub(super) async fn collect(&mut self, target: &Target) -> Result<(), ReconcileError> {
+        if self
+            .suspects
+            .looked
+            .is_some_and(|at| at.elapsed() < self.agent.config.observe / 3)
+        {
+            return Ok(());
+        }
+        self.suspects.looked = Some(Instant::now());
+        self.release_ended().await?;
+        self.collect_leases().await?;
+        if let (Some(_), Some(me)) = (&target.accepted, self.agent.identity())
+            && self.suspects.must_list(&me, self.agent.config.observe)
+        {
+            let kept = self.collect_addresses(&me).await?;
+            self.suspects.listed = Some(Instant::now());
+            self.suspects.kept_as = kept.then_some(me);
+        }
+        Ok(())
+    }
+
+    async fn collect_leases(&mut self) -> Result<(), ReconcileError> {
+        let leases = self.agent.stores.leases(&self.pool).await?;
+        let newest = Sandboxes::of(&leases.held);
+        let mut seen = HashSet::new();
+        for held in leases.held {
+            let netns = held.lease.sandbox.netns.clone();
+            let key = (held.lease.owner.clone(), held.inode, netns);
+            let Some(evidence) = self.evidence(&held, &newest).await else {
+                self.suspects.leases.remove(&key);
+                continue;
+            };
+            seen.insert(key.clone());
+            let first = *self
+                .suspects
+                .leases
+                .entry(key.clone())
+                .or_insert_with(Instant::now);
+            if first.elapsed() < self.agent.config.observe {
+                continue;
+            }
+            self.free(held, first.elapsed(), &evidence).await?;
+            self.suspects.leases.remove(&key);
+        }
+        self.suspects.leases.retain(|key, _| seen.contains(key));
+        Ok(())
+    }
+
+    async fn free(&self, held: HeldLease, after: Duration, evidence: &str) -> Result<(), ReconcileError> {
+        let (lease, gone) = (held.lease.describe(), held.lease.owner.clone());
+        let addresses: Vec<IpAddr> = held.lease.addresses().collect();
+        let freed = self
+            .agent
+            .stores
+            .with(&self.pool, move |store| match store.enter_existing()? {
+                Some(locked) => locked.release_unchanged(&held),
+                None => Ok(false),
+            })
+            .await?;
+        if freed {
+            tracing::warn!(pool = %self.pool, attachment = %gone, ?addresses, seconds = after.as_secs(), lease, evidence, "released a lease without a pod");
+            self.agent.metrics.freed(&self.pool);
+        }
+        Ok(())
+    }
+
+    /// The evidence that the pod of a lease cannot use its address any more; none without proof.
+    async fn evidence(&self, held: &HeldLease, newest: &Sandboxes) -> Option<String> {
+        let sandbox = &held.lease.sandbox;
+        let netns = sandbox.netns.clone()?;
+        let fate = tokio::task::spawn_blocking(move || netns.fate()).await.ok()?;
+        let namespace = match &fate {
+            Fate::Gone => Namespace::Gone,
+            Fate::Replaced => Namespace::Replaced,
+            Fate::There => return None,
+            Fate::Unseen(why) => {
+                tracing::debug!(pool = %self.pool, attachment = %held.lease.owner, why, "reading the network namespace of a lease failed");
+                return None;
+            }
+        };
+        let pod = if newest.replace(held) {
+            PodState::HasNewerSandbox
+        } else {
+            self.pod_state(held).await
+        };
+        match conclude(namespace, &pod) {
+            Conclusion::Unused(why) => Some(why),
+            Conclusion::MaybeUsed(why) => {
+                tracing::debug!(pool = %self.pool, attachment = %held.lease.owner, why, "kept a lease whose namespace is gone");
+                None
+            }
+        }
+    }
+
+    async fn pod_state(&self, held: &HeldLease) -> PodState {
+        let Some((namespace, name)) = held
+            .lease
+            .sandbox
+            .pod
+            .as_ref()
+            .and_then(|pod| pod.split_once('/'))
+        else {
+            return PodState::Unnamed;
+        };
+        match self.agent.cluster.pod(namespace, name).await {
+            Err(trouble) => PodState::Unknown(trouble.to_string()),
+            Ok(None) => PodState::Gone,
+            Ok(Some(pod)) => match (&held.lease.sandbox.uid, pod.uid()) {
+                (Some(ours), Some(now)) if *ours != now => PodState::Replaced(now),
+                _ => PodState::Exists,
+            },
+        }
+    }
+
+    /// Deletes the objects of released addresses after their cooldown. A kept address stays reserved for its holder.
+    pub(super) async fn release_ended(&mut self) -> Result<(), ReconcileError> {
+        let (released, cooldown) = self
+            .agent
+            .stores
+            .with(&self.pool, |store| {
+                let cooldown = store.pool()?.map_or(0, |file| file.cooldown_seconds);
+                Ok((store.releases()?, Duration::from_secs(cooldown.into())))
+            })
+            .await?;
+        if released.is_empty() {
+            return Ok(());
+        }
+        self.exhausted.clear();
+        let now = self.agent.stores.since_boot()?;
+        let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
+        for released in released {
+            let object = there
+                .iter()
+                .find(|address| is_of(self.pool.as_str(), address, &released));
+            // A kept address goes back to the same pod, so it needs no cooldown.
+            if object.is_some_and(|address| address.spec.holder.is_none())
+                && !has_rested(released.ended, now, cooldown)
+            {
+                continue;
+            }
+            if let Some(object) = object
+                && release_address(&self.agent.cluster.addresses, object).await? == WriteResult::Conflict
+            {
+                continue;
+            }
+            tracing::debug!(pool = %self.pool, ip = %released.ip, "deleted the object of a released address");
+            self.agent
+                .stores
+                .with(&self.pool, move |store| match store.enter_existing()? {
+                    Some(locked) => locked.end_release(&released),
+                    None => Ok(()),
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the objects of this node that no lease has: of a failed ADD, or of an earlier boot. Returns whether the other
+    /// objects are correct.
+    async fn collect_addresses(&mut self, me: &NodeIdentity) -> Result<bool, ReconcileError> {
+        let mut kept = true;
+        let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
+        let mut seen = HashSet::new();
+        for address in there
+            .into_iter()
+            .filter(|address| address.spec.pool == self.pool.as_str())
+            .filter(|address| address.spec.state != AddressState::Kept)
+        {
+            let key = format!(
+                "{}/{}",
+                address.name_any(),
+                address.resource_version().unwrap_or_default()
+            );
+            let Some(ip) = address.spec.address.parse::<IpAddr>().ok() else {
+                continue;
+            };
+            let released = self.agent.stores.releases(&self.pool).await?;
+            let holds = self
+                .agent
+                .stores
+                .with(&self.pool, move |store| match store.enter_existing()? {
+                    Some(locked) => locked.holds(ip),
+                    None => Ok(false),
+                });
+            let held = holds.await?;
+            if held {
+                kept &= self.rebind(me, &address).await?;
+            }
+            if held || released.iter().any(|released| released.ip == ip) {
+                self.suspects.addresses.remove(&key);
+                continue;
+            }
+            seen.insert(key.clone());
+            let first = *self
+                .suspects
+                .addresses
+                .entry(key.clone())
+                .or_insert_with(Instant::now);
+            if first.elapsed() >= self.agent.config.observe && self.free_address(&address, ip).await? {
+                self.suspects.addresses.remove(&key);
+            }
+        }
+        self.suspects.addresses.retain(|key, _| seen.contains(key));
+        Ok(kept)
+    }
+
+    async fn free_address(&self, address: &IpAddress, ip: IpAddr) -> Result<bool, ReconcileError> {
+        let unheld = self.end_pending(ip, address.spec.attachment.clone()).await?;
+        if unheld && release_address(&self.agent.cluster.addresses, address).await? != WriteResult::Conflict {
+            let evidence = "no lease of this node has it, twice";
+            tracing::warn!(pool = %self.pool, %ip, evidence, attachment = ?address.spec.attachment, "released an address object without a lease");
+            self.agent.metrics.freed(&self.pool);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Returns whether no lease of this node has `ip`. If so, an ADD of `owner` that still waits for its answer makes no lease
+    /// from here on.
+    pub(super) async fn end_pending(
+        &self,
+        ip: IpAddr,
+        owner: Option<api::Attachment>,
+    ) -> Result<bool, ReconcileError> {
+        let owner = owner.and_then(|asked| {
+            Some(Attachment {
+                container_id: ContainerId::try_from(asked.container_id).ok()?,
+                ifname: IfName::try_from(asked.ifname).ok()?,
+            })
+        });
+        let unheld = self.agent.stores.with(&self.pool, move |store| {
+            let Some(locked) = store.enter_existing()? else {
+                return Ok(true);
+            };
+            if locked.holds(ip)? {
+                return Ok(false);
+            }
+            owner
+                .map_or(Ok(()), |owner| locked.end_asking(&owner))
+                .map(|()| true)
+        });
+        Ok(unheld.await?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

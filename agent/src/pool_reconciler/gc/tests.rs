@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! When this node's addresses are listed, and which leases and objects have ended.
+
+use super::*;
+use block::Owner;
+use common::cni::CniResult;
+use ipam::store::{Lease, Sandbox};
+
+const OBSERVE: Duration = Duration::from_secs(30);
+
+fn registered(uid: &str) -> NodeIdentity {
+    NodeIdentity::Registered(Owner {
+        node: "n".into(),
+        uid: uid.into(),
+    })
+}
+
+fn gone() -> NodeIdentity {
+    NodeIdentity::Gone("n".into())
+}
+
+/// Nothing is suspect, and all objects were correct a moment ago.
+fn at_rest() -> Suspects {
+    Suspects {
+        listed: Some(Instant::now()),
+        kept_as: Some(registered("1")),
+        ..Suspects::default()
+    }
+}
+
+#[test]
+fn an_agent_that_has_just_started_lists_its_addresses() {
+    assert!(Suspects::default().must_list(&registered("1"), OBSERVE));
+}
+
+#[test]
+fn an_idle_agent_does_not_list_its_addresses() {
+    assert!(!at_rest().must_list(&registered("1"), OBSERVE));
+}
+
+#[test]
+fn an_agent_of_a_deleted_node_lists_its_addresses_each_time() {
+    let suspects = Suspects {
+        kept_as: Some(gone()),
+        ..at_rest()
+    };
+    assert!(suspects.must_list(&gone(), OBSERVE));
+}
+
+#[test]
+fn an_agent_lists_its_addresses_until_they_name_its_new_node() {
+    assert!(at_rest().must_list(&registered("2"), OBSERVE));
+    let late = Suspects {
+        kept_as: None,
+        ..at_rest()
+    };
+    assert!(late.must_list(&registered("1"), OBSERVE));
+}
+
+#[test]
+fn an_agent_that_has_written_an_address_lists_its_addresses() {
+    let mut suspects = at_rest();
+    suspects.note_write();
+    assert!(suspects.must_list(&registered("1"), OBSERVE));
+}
+
+#[test]
+fn an_agent_with_a_suspect_address_lists_its_addresses_again() {
+    let mut suspects = at_rest();
+    suspects
+        .addresses
+        .insert("default-0a000001/7".to_owned(), Instant::now());
+    assert!(suspects.must_list(&registered("1"), OBSERVE));
+}
+
+#[test]
+fn an_idle_agent_lists_its_addresses_again_after_a_long_pause() {
+    let observe = Duration::from_millis(1);
+    let suspects = at_rest();
+    std::thread::sleep(observe * SELDOM);
+    assert!(suspects.must_list(&registered("1"), observe));
+}
+
+/// A lease of `pod`'s interface that was made `since` seconds after the boot.
+fn lease(pod: Option<&str>, container: &str, ifname: &str, since: u64) -> HeldLease {
+    HeldLease {
+        lease: Lease {
+            owner: Attachment {
+                container_id: ContainerId::try_from(container.to_owned()).unwrap(),
+                ifname: IfName::try_from(ifname.to_owned()).unwrap(),
+            },
+            network: "rail0".to_owned(),
+            sandbox: Sandbox {
+                pod: pod.map(str::to_owned),
+                ..Sandbox::default()
+            },
+            api: Vec::new(),
+            since: String::new(),
+            since_boot: Duration::from_secs(since),
+            result: CniResult::default(),
+        },
+        inode: 1,
+    }
+}
+
+#[test]
+fn only_an_older_sandbox_of_the_same_pod_and_interface_is_replaced() {
+    let all = [
+        lease(Some("default/a"), "c1", "net1", 10),
+        lease(Some("default/a"), "c2", "net1", 20),
+        lease(Some("default/a"), "c1", "net2", 11),
+        lease(Some("default/b"), "c3", "net1", 5),
+        lease(None, "c4", "net1", 1),
+        lease(None, "c5", "net1", 2),
+    ];
+    let newest = Sandboxes::of(&all);
+    let replaced: Vec<bool> = all.iter().map(|held| newest.replace(held)).collect();
+    // Leases of another interface or pod, and leases without a pod name, replace nothing.
+    assert_eq!(replaced, [true, false, false, false, false, false]);
+}
+
+#[test]
+fn an_address_rests_after_a_lease_that_ended_in_this_boot() {
+    let seconds = Duration::from_secs;
+    let rested = |ended, now| has_rested(ended, seconds(now), seconds(30));
+    assert!(!rested(Some(seconds(100)), 129));
+    assert!(rested(Some(seconds(100)), 130));
+    assert!(rested(None, 1), "nobody knows when it ended");
+    assert!(rested(Some(seconds(100)), 99), "in an earlier boot");
+}
+
+#[test]
+fn an_ended_lease_matches_only_the_object_of_its_own_attachment() {
+    let object = |container: &str| -> IpAddress {
+        serde_json::from_value(serde_json::json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": "default-4-0a010003" },
+            "spec": {
+                "pool": "rail0", "address": "10.1.0.3", "block": "10.1.0.0/28", "node": { "node": "n", "nodeUID": "u" },
+                "state": "Bound", "attachment": { "containerID": container, "ifname": "net1", "network": "net" },
+            },
+        }))
+        .unwrap()
+    };
+    let mut released = Released {
+        ip: "10.1.0.3".parse().unwrap(),
+        lease: Some(lease(None, "c1", "net1", 1).lease),
+        ended: None,
+        inode: 1,
+    };
+    assert!(is_of("rail0", &object("c1"), &released));
+    assert!(
+        !is_of("rail0", &object("c2"), &released),
+        "a pod that came after it has it"
+    );
+    assert!(!is_of("rail1", &object("c1"), &released));
+    // A release note that cannot be read names only the address.
+    released.lease = None;
+    assert!(is_of("rail0", &object("c2"), &released));
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Creates objects for addresses that this node allocated from its own blocks: before a block is shared, and before an address
+//! counts as reserved.
+
+use super::PoolReconciler;
+use super::bind_address::Claimant;
+use crate::agent::ReconcileError;
+use api::IpAddress;
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::BlockCidr;
+use api::convert::renewed;
+use api::requests::{WriteResult, create, replace};
+use common::cni::Attachment;
+use ipam::agent::{AskedBy, Pod};
+use ipam::interval::IntervalSet;
+use ipam::range::bits;
+use ipam::store::{HeldLease, Lease};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+
+/// The number of objects that are written at the same time. Pods of other nodes wait until all objects of a block exist.
+const AT_ONCE: usize = 8;
+
+/// The leases whose objects this process has created or renewed. A pre-existing object may have a DELETE in flight, from a time
+/// when no lease had the address. It must be renewed before this node relies on it.
+#[derive(Default)]
+pub(super) struct Published(HashMap<IpAddr, (Attachment, u64)>);
+
+impl Published {
+    /// Whether the object of `ip` belongs to the lease `held` and can be relied on.
+    fn has(&self, ip: IpAddr, held: &HeldLease) -> bool {
+        let made = self.0.get(&ip);
+        held.lease.api.contains(&ip)
+            || made.is_some_and(|(owner, inode)| *owner == held.lease.owner && *inode == held.inode)
+    }
+
+    fn note(&mut self, ip: IpAddr, held: &HeldLease) {
+        self.0.insert(ip, (held.lease.owner.clone(), held.inode));
+    }
+
+    /// Forgets leases that have ended.
+    fn keep(&mut self, leases: &[HeldLease]) {
+        let living: HashSet<IpAddr> = leases.iter().flat_map(|held| held.lease.addresses()).collect();
+        self.0.retain(|ip, _| living.contains(ip));
+    }
+}
+
+impl PoolReconciler {
+    /// Creates or renews an object for each lease in `within` that has no reliable one. Returns an address whose object could not
+    /// be written, because another node has just created one or because the object changed since it was listed.
+    pub(super) async fn publish_leases(
+        &mut self,
+        accepted: &AcceptedPool,
+        within: &IntervalSet,
+    ) -> Result<Option<IpAddr>, ReconcileError> {
+        self.suspects.note_write();
+        let leases = self.agent.stores.leases(&self.pool).await?;
+        self.published.keep(&leases.held);
+        let there = self.own_addresses().await?;
+        let ips = |held: &'_ HeldLease| held.lease.addresses().collect::<Vec<_>>();
+        let all = leases
+            .held
+            .iter()
+            .flat_map(|held| ips(held).into_iter().map(move |ip| (ip, held)));
+        let missing: Vec<(IpAddr, &HeldLease)> = all
+            .filter(|(ip, _)| within.contains(bits(*ip)))
+            .filter(|(ip, held)| !(there.contains_key(ip) && self.published.has(*ip, held)))
+            .collect();
+        let mut in_the_way = None;
+        for some in missing.chunks(AT_ONCE) {
+            let writes = some
+                .iter()
+                .map(|(ip, held)| self.publish_lease(accepted, *ip, held, there.get(ip)));
+            let written = futures::future::join_all(writes).await;
+            let mut failure = None;
+            for ((ip, held), written) in some.iter().zip(written) {
+                match written {
+                    Ok(true) => self.published.note(*ip, held),
+                    Ok(false) => in_the_way = Some(*ip),
+                    Err(e) => failure = Some(e),
+                }
+            }
+            failure.map_or(Ok(()), Err)?;
+        }
+        Ok(in_the_way)
+    }
+
+    /// Creates the object of a lease, or writes a new version of `object`. Returns whether the object can be relied on.
+    async fn publish_lease(
+        &self,
+        accepted: &AcceptedPool,
+        ip: IpAddr,
+        held: &HeldLease,
+        object: Option<&IpAddress>,
+    ) -> Result<bool, ReconcileError> {
+        let asked = of_lease(&held.lease);
+        let claimant = Claimant {
+            asked: &asked,
+            pod: Pod::of(&held.lease.sandbox),
+            holder: None,
+        };
+        let addresses = &self.agent.cluster.addresses;
+        let written = if let Some(object) = object {
+            replace(addresses, &claimed(object, &claimant)).await?
+        } else {
+            let wanted = self
+                .object(accepted, ip, &claimant)
+                .map_err(ReconcileError::Node)?;
+            create(addresses, &wanted).await?
+        };
+        Ok(matches!(written, WriteResult::Applied(_)))
+    }
+
+    /// The address objects of this node and pool.
+    async fn own_addresses(&self) -> Result<BTreeMap<IpAddr, IpAddress>, ReconcileError> {
+        let all = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
+        let of_pool = all
+            .into_iter()
+            .filter(|address| address.spec.pool == self.pool.as_str());
+        Ok(of_pool
+            .filter_map(|address| Some((address.spec.address.parse().ok()?, address)))
+            .collect())
+    }
+
+    /// The number of leases of the block without a reliable object.
+    pub(super) async fn unpublished(&self, cidr: Option<BlockCidr>) -> Result<u64, ReconcileError> {
+        let Some(cidr) = cidr else { return Ok(0) };
+        let leases = self.agent.stores.leases(&self.pool).await?;
+        let there = self.own_addresses().await?;
+        let all = leases
+            .held
+            .iter()
+            .flat_map(|held| held.lease.addresses().map(move |ip| (ip, held)));
+        Ok(all
+            .filter(|(ip, _)| cidr.network().contains(*ip))
+            .filter(|(ip, held)| !(there.contains_key(ip) && self.published.has(*ip, held)))
+            .count() as u64)
+    }
+
+    pub(super) async fn publish(&mut self, cidr: BlockCidr) -> Result<(), ReconcileError> {
+        let Some(accepted) = self.target()?.accepted else {
+            return Ok(());
+        };
+        // The block is shared only when `unpublished` finds no lease without an object.
+        self.publish_leases(&accepted, &[cidr.interval()].into_iter().collect())
+            .await
+            .map(|_| ())
+    }
+}
+
+fn of_lease(lease: &Lease) -> AskedBy {
+    AskedBy {
+        owner: lease.owner.clone(),
+        network: lease.network.clone(),
+    }
+}
+
+/// A new version of the object that names the claimant. A holder that keeps the address stays.
+fn claimed(object: &IpAddress, claimant: &Claimant<'_>) -> IpAddress {
+    let mut object = renewed(object.clone());
+    object.spec.attachment = Some(claimant.attachment());
+    object.spec.pod = claimant.pod_ref();
+    object
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reports the use of this node's blocks to the API server: seldom, and only what has changed.
+
+use super::{PoolReconciler, Target};
+use crate::agent::ReconcileError;
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::BlockCidr;
+use api::convert::{block_record, cidr_of, now};
+use api::requests::{WriteResult, update_status};
+use api::{BlockState, IpBlock, IpBlockStatus, IpPoolSpec};
+use block::Usage;
+use block::owner::NodeIdentity;
+use common::cni::{Code, Error};
+use ipam::range::Family;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The approximate number of nodes per second that note an edit of a pool, or report pods that all started at once. If all nodes
+/// wrote at the same moment, most requests would wait in the API server's queue until they time out and are retried.
+const NOTES_A_SECOND: f64 = 100.0;
+
+/// The last report of each block.
+#[derive(Default)]
+pub(super) struct Reports {
+    told: HashMap<String, BlockReport>,
+    /// The spec to which the generations in `told` belong. After a restore of etcd another spec may have the same generation.
+    spec: Option<IpPoolSpec>,
+    /// A generation of the pool, and when this node should note it.
+    turn: Option<(i64, Instant)>,
+    /// The earliest turn that has not come yet.
+    next: Option<Instant>,
+}
+
+/// The last report of a block.
+struct BlockReport {
+    at: Instant,
+    used: Usage,
+    /// The generation of the pool.
+    noted: i64,
+    /// When this node should report the next change.
+    turn: Option<Instant>,
+}
+
+impl BlockReport {
+    /// When `used` should be reported. None if it has not changed, or if the last report is more recent than `every`.
+    fn turn(&mut self, used: Usage, every: Duration, blocks: i64, now: Instant) -> Option<Instant> {
+        if self.used == used || now.duration_since(self.at) < every {
+            return None;
+        }
+        Some(
+            *self
+                .turn
+                .get_or_insert_with(|| now + wait(blocks, fastrand::f64())),
+        )
+    }
+}
+
+impl Reports {
+    /// Forgets all reports if they belong to another spec.
+    fn forget_unless(&mut self, spec: &IpPoolSpec) {
+        if self.spec.as_ref() != Some(spec) {
+            self.told.clear();
+            self.spec = Some(spec.clone());
+        }
+    }
+
+    /// When this node should write `observedGeneration` for this generation of the pool.
+    fn turn_to_note(&mut self, generation: i64, blocks: i64, now: Instant) -> Instant {
+        let known = self.turn.filter(|(of, _)| *of == generation);
+        let (_, turn) = *self
+            .turn
+            .insert(known.unwrap_or_else(|| (generation, now + wait(blocks, fastrand::f64()))));
+        turn
+    }
+
+    /// Whether the turn has come. If not, it is stored in `next`, so that the reconciler wakes up at that time and not at its next
+    /// regular round: the rounds of many nodes coincide after an edit.
+    fn has_come(&mut self, turn: Instant, now: Instant) -> bool {
+        if turn > now {
+            self.next = self.next.into_iter().chain([turn]).min();
+        }
+        turn <= now
+    }
+
+    /// The request for block `name` failed, so the API server may be overloaded: draws a new turn.
+    fn postpone(&mut self, name: &str, blocks: i64, now: Instant) {
+        if let Some(told) = self.told.get_mut(name) {
+            told.turn = None;
+        }
+        if let Some((_, turn)) = &mut self.turn {
+            *turn = now + wait(blocks, fastrand::f64());
+        }
+    }
+
+    /// The earliest turn that the last round left open.
+    pub(super) fn next(&mut self) -> Option<Instant> {
+        self.next.take()
+    }
+}
+
+/// How long a node with this `chance` (0 to 1) waits before it reports something that many nodes may have to report now.
+/// `blocks`: the number of blocks of the pool.
+pub(super) fn wait(blocks: i64, chance: f64) -> Duration {
+    let all = f64::from(i32::try_from(blocks).unwrap_or(i32::MAX)) / NOTES_A_SECOND;
+    if all < 1.0 {
+        // So few nodes rarely write at the same moment.
+        return Duration::ZERO;
+    }
+    Duration::from_secs_f64(all * chance)
+}
+
+/// The leases of a block.
+#[derive(Default)]
+struct OfBlock {
+    /// The number of their addresses that the pool's ranges no longer contain.
+    excluded: i64,
+    /// When the oldest lease was made.
+    oldest: Option<Time>,
+}
+
+impl PoolReconciler {
+    /// Reports the blocks whose use has changed, and notes the generation of the pool that this node observes.
+    pub(super) async fn report_usage(&mut self, target: &Target) -> Result<(), ReconcileError> {
+        let blocks = self.blocks();
+        let (holdings, usage) = self.holdings(&blocks).await?;
+        let (Some(file), Some(accepted), Some(NodeIdentity::Registered(me))) =
+            (&holdings.file, &target.accepted, self.agent.identity())
+        else {
+            if holdings.file.is_none() {
+                self.agent.metrics.holds_nothing(&self.pool);
+            }
+            return Ok(());
+        };
+        let total: u64 = usage.values().map(|used| used.leased).sum();
+        self.agent.metrics.holds(&self.pool, file.blocks.len(), total);
+        let generation = file.generation;
+        let every = self.agent.config.report_interval(target.blocks);
+        self.reports.told.retain(|name, _| blocks.contains_key(name));
+        self.reports.forget_unless(&accepted.spec);
+        let mine =
+            |block: &IpBlock| block_record(block).owner == me && block.spec.state != BlockState::Shared;
+        let mut refused = None;
+        for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
+            let (used, at) = (usage.get(name).copied().unwrap_or_default(), Instant::now());
+            match self.reports.told.get_mut(name) {
+                Some(told) if told.noted == generation => {
+                    // The controller chooses from these reports which node should share.
+                    let is_full = |used| free(accepted, cidr_of(block), used) == 0;
+                    let misleads = target.has_shortage && is_full(used) && !is_full(told.used);
+                    let every = if misleads { Duration::ZERO } else { every };
+                    let Some(turn) = told.turn(used, every, target.blocks, at) else {
+                        continue;
+                    };
+                    if !self.reports.has_come(turn, at) {
+                        continue;
+                    }
+                }
+                _ => {
+                    let turn = self.reports.turn_to_note(generation, target.blocks, at);
+                    if !self.reports.has_come(turn, at) {
+                        continue;
+                    }
+                    if let Some(ip) = self.publish_reserved(target).await? {
+                        self.reports.postpone(name, target.blocks, Instant::now());
+                        refused.get_or_insert(ReconcileError::Node(self.not_published(ip)));
+                        continue;
+                    }
+                }
+            }
+            let written = self.report_block((name, block), used, generation, accepted).await;
+            if let Err(failure) = written {
+                self.reports.postpone(name, target.blocks, Instant::now());
+                if failure.is_unanswered() {
+                    return Err(failure);
+                }
+                refused.get_or_insert(failure);
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    async fn report_block(
+        &mut self,
+        (name, block): (&str, &IpBlock),
+        used: Usage,
+        generation: i64,
+        accepted: &AcceptedPool,
+    ) -> Result<(), ReconcileError> {
+        let leases = self.leases_of(accepted, cidr_of(block)).await?;
+        let status = IpBlockStatus {
+            used: i64::try_from(used.leased).unwrap_or(i64::MAX),
+            free: free(accepted, cidr_of(block), used),
+            excluded: leases.excluded,
+            oldest: leases.oldest,
+            mirrored_at: Some(now()),
+            observed_generation: Some(generation),
+        };
+        if let WriteResult::Applied(after) = update_status(&self.agent.cluster.blocks, block, &status).await?
+        {
+            self.note(name, Some(after));
+            let told = BlockReport {
+                at: Instant::now(),
+                used,
+                noted: generation,
+                turn: None,
+            };
+            self.reports.told.insert(name.to_owned(), told);
+        }
+        Ok(())
+    }
+
+    async fn leases_of(
+        &self,
+        accepted: &AcceptedPool,
+        cidr: Option<BlockCidr>,
+    ) -> Result<OfBlock, ReconcileError> {
+        let Some(cidr) = cidr else {
+            return Ok(OfBlock::default());
+        };
+        let leases = self.agent.stores.leases(&self.pool).await?;
+        let mut of_block = OfBlock::default();
+        for held in leases.held {
+            for ip in held.lease.addresses().filter(|ip| cidr.network().contains(*ip)) {
+                // A reserved address does not count: it is still allocated, by name.
+                of_block.excluded += i64::from(accepted.ranges.range_of(ip).is_none());
+                let since = held.lease.since.parse().ok().map(Time);
+                of_block.oldest = of_block.oldest.into_iter().chain(since).min();
+            }
+        }
+        Ok(of_block)
+    }
+
+    /// Creates an object for each reserved address that a pod of this node has, before this node notes the reservation: a node
+    /// that asks for the address by name gets it once the reservation is noted, unless an object is there. Returns an address
+    /// whose object could not be created.
+    async fn publish_reserved(&mut self, target: &Target) -> Result<Option<IpAddr>, ReconcileError> {
+        let Some(accepted) = &target.accepted else {
+            return Ok(None);
+        };
+        let mut in_the_way = None;
+        for family in accepted.ranges.families() {
+            let reserved = accepted.ranges.reserved(family);
+            if !reserved.is_empty() {
+                in_the_way = self.publish_leases(accepted, &reserved).await?.or(in_the_way);
+            }
+        }
+        Ok(in_the_way)
+    }
+
+    /// The reason why a reservation is not noted yet. The other node may be about to delete its object, because the reservation
+    /// is not noted. Then no object is left.
+    fn not_published(&self, ip: IpAddr) -> Error {
+        Error::new(
+            Code::TRY_AGAIN,
+            format!(
+                "pool {}: the reservation of {ip} is not noted yet: a pod of this node has the address, and it has an object of another node; retried until that object is gone",
+                self.pool
+            ),
+        )
+    }
+}
+
+/// The number of free addresses of a block that may be allocated now.
+pub(super) fn free(accepted: &AcceptedPool, cidr: Option<BlockCidr>, used: Usage) -> i64 {
+    let all = cidr.and_then(|cidr| {
+        let layout = accepted.layout(Family::of(cidr.network().ip()))?;
+        u64::try_from(layout.usable(cidr).count()).ok()
+    });
+    let free = all.unwrap_or_default().saturating_sub(used.taken());
+    i64::try_from(free).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

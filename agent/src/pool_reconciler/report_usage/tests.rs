@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! When nodes note an edit of a pool.
+
+use super::*;
+
+#[test]
+fn ten_thousand_nodes_observe_an_edit_one_after_another_in_two_minutes() {
+    let mut in_second = [0_u32; 120];
+    for i in 0..10_000_u32 {
+        let wait = wait(10_000, f64::from(i) / 10_000.0);
+        in_second[usize::try_from(wait.as_secs()).unwrap()] += 1;
+    }
+    assert!(in_second.iter().all(|notes| *notes <= 101), "{in_second:?}");
+}
+
+/// Whether a node that observes this generation notes it now.
+fn notes(reports: &mut Reports, generation: i64, blocks: i64, now: Instant) -> bool {
+    let turn = reports.turn_to_note(generation, blocks, now);
+    reports.has_come(turn, now)
+}
+
+#[test]
+fn a_few_nodes_observe_an_edit_at_once() {
+    let (mut reports, now) = (Reports::default(), Instant::now());
+    assert!(notes(&mut reports, 1, 99, now));
+    assert!(notes(&mut reports, 2, 99, now));
+    assert_eq!(reports.next(), None);
+}
+
+#[test]
+fn a_worker_wakes_up_at_its_turn_and_then_observes_the_edit() {
+    let (mut reports, now) = (Reports::default(), Instant::now());
+    let turn = reports.turn_to_note(1, 10_000, now);
+    assert!(turn <= now + Duration::from_secs(100));
+    for before in [Duration::from_millis(50), Duration::from_millis(1)] {
+        assert!(!notes(&mut reports, 1, 10_000, turn - before));
+        assert_eq!(reports.next(), Some(turn));
+        assert_eq!(reports.next(), None, "once");
+    }
+    assert!(notes(&mut reports, 1, 10_000, turn));
+    assert!(notes(&mut reports, 1, 10_000, turn + Duration::from_secs(100)));
+    assert_eq!(reports.next(), None);
+}
+
+#[test]
+fn a_worker_wakes_up_at_the_earliest_of_several_turns() {
+    let (mut reports, now) = (Reports::default(), Instant::now());
+    for seconds in [30, 10, 20] {
+        assert!(!reports.has_come(now + Duration::from_secs(seconds), now));
+    }
+    assert_eq!(reports.next(), Some(now + Duration::from_secs(10)));
+}
+
+/// Otherwise nodes whose requests timed out would retry together.
+#[test]
+fn a_failed_report_gets_another_turn() {
+    let again = |_| {
+        let (mut reports, mut told) = (Reports::default(), told_long_ago());
+        let first = reports.turn_to_note(1, 10_000, told.at);
+        told.turn(one(), Duration::ZERO, 10_000, told.at);
+        reports.told.insert("block".to_owned(), told);
+        reports.postpone("block", 10_000, first);
+        assert_eq!(reports.told["block"].turn, None);
+        reports
+            .turn_to_note(1, 10_000, first)
+            .duration_since(first)
+            .as_secs()
+    };
+    let mut again: Vec<u64> = (0..1000).map(again).collect();
+    again.sort_unstable();
+    assert!((45..=55).contains(&again[500]), "{}", again[500]);
+}
+
+#[test]
+fn a_reserved_address_in_use_does_not_reduce_the_free_addresses_of_a_block() {
+    let spec = serde_json::json!({
+        "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }], "blockSize": { "v4": 16 },
+        "reserved": ["10.1.0.16-10.1.0.23"],
+    });
+    let accepted = api::testing::accepted_pool("rail0", &spec).unwrap();
+    let cidr = BlockCidr::of("10.1.0.16/28".parse().unwrap());
+    let used = |leased, by_name| Usage {
+        leased,
+        by_name,
+        resting: 1,
+        ..Usage::default()
+    };
+    assert_eq!(free(&accepted, cidr, used(2, 0)), 16 - 8 - 2 - 1);
+    assert_eq!(free(&accepted, cidr, used(2 + 8, 8)), 16 - 8 - 2 - 1);
+    assert_eq!(free(&accepted, cidr, used(7 + 8, 8)), 0);
+}
+
+fn one() -> Usage {
+    Usage {
+        leased: 1,
+        ..Usage::default()
+    }
+}
+
+fn told_long_ago() -> BlockReport {
+    BlockReport {
+        at: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
+        used: Usage::default(),
+        noted: 1,
+        turn: None,
+    }
+}
+
+/// A thousand pods start at once on a thousand nodes. No node has reported for a long time, so all would report at the same
+/// moment.
+#[test]
+fn a_change_on_every_node_is_reported_by_one_node_after_another() {
+    let due = |blocks| {
+        let (mut told, now) = (told_long_ago(), Instant::now());
+        let mut turn = |used, every| told.turn(used, Duration::from_secs(every), blocks, now);
+        assert_eq!(turn(Usage::default(), 30), None);
+        assert_eq!(turn(one(), 90), None);
+        turn(one(), 30).unwrap() <= now
+    };
+    assert!(due(99));
+    let at_once = (0..1000).filter(|_| due(10_000)).count();
+    assert!(at_once < 50, "{at_once} of 1000");
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Answers plugins. Every error names the pool, its counters and the remedy.
+
+use super::claim::{Claimed, FULL_PAUSE};
+use super::sharing::Room;
+use super::{PoolReconciler, Response, Target, report_usage};
+use crate::agent::{ReconcileError, event};
+use crate::serve::unknown;
+use api::accepted_pool::AcceptedPool;
+use block::owner::NodeIdentity;
+use common::cni::{Code, Error};
+use ipam::agent::{Reply, Request, Verb};
+use ipam::range::Family;
+use k8s_openapi::api::core::v1::ObjectReference;
+use std::fmt::Display;
+use std::time::Duration;
+
+/// The maximum of the random delay that spreads out the nodes.
+const APART: Duration = Duration::from_millis(500);
+
+impl PoolReconciler {
+    /// Answers `request`. Returns [`Response::RetryAfter`] if other nodes were asked to share addresses and the plugin `waits`.
+    pub(super) async fn answer(&mut self, request: &Request, waits: bool) -> Response {
+        let error = match Box::pin(self.serve(request)).await {
+            Ok(reply) => return Response::Reply(reply),
+            Err(error) => error,
+        };
+        let attachment = request.attachment.as_ref().map(|asked| asked.owner.to_string());
+        let is_wished = |family: &Family| self.sharing_is_requested(*family);
+        if waits && error.code == Code::TRY_AGAIN && request.families.iter().any(is_wished) {
+            tracing::debug!(pool = %self.pool, attachment, error = %error.msg, "waiting for a shared block");
+            return Response::RetryAfter(self.apart());
+        }
+        tracing::warn!(pool = %self.pool, attachment, code = error.code.0, error = %error.msg, "rejected a plugin request");
+        self.publish_pod_event(request, &error);
+        Response::Reply(Reply::refused(error))
+    }
+
+    /// A random delay that spreads out the nodes of a large pool: all of them see at the same moment that a block is shared.
+    fn apart(&self) -> Duration {
+        let blocks = self.target().map_or(0, |target| target.blocks);
+        report_usage::wait(blocks, fastrand::f64()).min(APART)
+    }
+
+    async fn serve(&mut self, request: &Request) -> Result<Reply, Error> {
+        let age = self.agent.config.confirm_every();
+        self.agent
+            .refresh_node(age)
+            .await
+            .map_err(|e| self.unanswered("whether the cluster has this node still", &e))?;
+        let target = self.target().map_err(|e| self.failed(&e))?;
+        let accepted = self.require_open(&target)?;
+        self.require_namespace(&target, &accepted, request).await?;
+        match request.verb {
+            Verb::Claim => self.serve_claim(&target, &accepted, &request.families).await,
+            Verb::Allocate => self.serve_allocate(&target, &accepted, request).await,
+            Verb::Status if accepted.has_blocks() => self.require_room(&target, &accepted).await,
+            // A release needs no answer; a round handles it (`Mailbox`).
+            Verb::Status | Verb::Release => Ok(Reply::Done),
+        }
+    }
+
+    /// Returns the pool, if this node may have addresses of it.
+    fn require_open(&self, target: &Target) -> Result<AcceptedPool, Error> {
+        let pool = &self.pool;
+        let Some(object) = self.pool_object() else {
+            return Err(unknown(pool));
+        };
+        let refused = |why: String| Err(Error::new(Code::POOL_NOT_HERE, why));
+        let Some(accepted) = &target.accepted else {
+            return Err(Error::new(
+                Code::TRY_AGAIN,
+                format!(
+                    "pool {pool} has not been accepted; see its conditions: `kubectl describe ippools.rdmanet.io {pool}`"
+                ),
+            ));
+        };
+        if object.metadata.deletion_timestamp.is_some() {
+            return refused(format!(
+                "pool {pool} is being deleted and gives no addresses any more"
+            ));
+        }
+        if matches!(self.agent.identity(), Some(NodeIdentity::Gone(_)) | None) {
+            return refused(format!(
+                "the cluster has no Node {}, so it gets no addresses",
+                self.agent.config.node
+            ));
+        }
+        if !self.selects_node(accepted) {
+            return refused(format!(
+                "pool {pool} is not for node {}: spec.nodeSelector does not match the node's labels",
+                self.agent.config.node
+            ));
+        }
+        Ok(accepted.clone())
+    }
+
+    /// Rejects pods of namespaces that the pool does not select. If the pool selects the namespace and the file lacks it, brings
+    /// the file up to date.
+    async fn require_namespace(
+        &mut self,
+        target: &Target,
+        accepted: &AcceptedPool,
+        request: &Request,
+    ) -> Result<(), Error> {
+        let names = self.namespaces(accepted).await;
+        let names = names.map_err(|e| self.unanswered("which namespaces it is for", &e))?;
+        let (Some(names), Some(_)) = (names, &request.attachment) else {
+            return Ok(());
+        };
+        let namespace = request.pod.as_ref().map(|pod| pod.namespace.as_str());
+        if let Some(namespace) = namespace {
+            let listed = names.iter().any(|name| name == namespace);
+            let selected = listed || {
+                let now = self.selects_now(accepted, namespace).await;
+                now.map_err(|e| self.unanswered("whether it is for the pod's namespace", &e))?
+            };
+            if selected {
+                return self.admit(target, namespace).await.map_err(|e| self.failed(&e));
+            }
+        }
+        Err(Error::new(
+            Code::POOL_NOT_FOR_NAMESPACE,
+            format!(
+                "pool {} is not for namespace {}: spec.namespaceSelector does not match its labels",
+                self.pool,
+                namespace.unwrap_or("(unknown)")
+            ),
+        ))
+    }
+
+    /// Rewrites the file if it does not admit pods of `namespace`.
+    async fn admit(&mut self, target: &Target, namespace: &str) -> Result<(), ReconcileError> {
+        let file = self.file().await?;
+        if file.is_some_and(|file| !file.admits(Some(namespace))) {
+            self.write_file(target).await?;
+        }
+        Ok(())
+    }
+
+    async fn serve_claim(
+        &mut self,
+        target: &Target,
+        accepted: &AcceptedPool,
+        families: &[Family],
+    ) -> Result<Reply, Error> {
+        if !accepted.has_blocks() {
+            return Ok(Reply::Allocate { families: Vec::new() });
+        }
+        let mut shared = Vec::new();
+        for family in families {
+            if self.make_room(target, accepted, *family).await? == Room::Shared {
+                shared.push(*family);
+            }
+        }
+        if shared.is_empty() {
+            return Ok(Reply::Local);
+        }
+        Ok(Reply::Allocate { families: shared })
+    }
+
+    async fn require_room(&mut self, target: &Target, accepted: &AcceptedPool) -> Result<Reply, Error> {
+        let (holdings, usage) = self.holdings(&self.blocks()).await.map_err(|e| self.failed(&e))?;
+        let short = accepted
+            .ranges
+            .families()
+            .into_iter()
+            .any(|family| Self::free_local(accepted, family, &holdings, &usage) == 0);
+        if short && self.is_full(FULL_PAUSE) {
+            return Err(self.shortage(target, Claimed::Full).await);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// The error that explains why there is no block for this node.
+    pub(super) async fn shortage(&self, target: &Target, claimed: Claimed) -> Error {
+        let pool = &self.pool;
+        let blocks = self.blocks().len();
+        let counters = &target.counters;
+        let numbers = format!(
+            "{} addresses, {} in use, {} blocks, {blocks} of them this node's",
+            counters.size, counters.used, target.blocks
+        );
+        match claimed {
+            Claimed::Limit => Error::new(
+                Code::EXHAUSTED,
+                format!(
+                    "pool {pool}: this node has {blocks} blocks, as many as spec.maxBlocksPerNode allows, and no address is free in them; raise it or remove pods ({numbers})"
+                ),
+            ),
+            Claimed::Unlisted | Claimed::Yes => Error::new(
+                Code::TRY_AGAIN,
+                format!(
+                    "pool {pool} has just been changed and its blocks are not known to be free yet; try again"
+                ),
+            ),
+            Claimed::Full => {
+                let resting = self.resting().await;
+                if resting > 0 {
+                    return Error::new(
+                        Code::RESTING,
+                        format!(
+                            "pool {pool}: every block has an owner, and here {resting} addresses rest after their release; try again in some seconds ({numbers})"
+                        ),
+                    );
+                }
+                if self.others_may_share(target) {
+                    return self.asked_to_share();
+                }
+                Error::new(
+                    Code::EXHAUSTED,
+                    format!(
+                        "pool {pool} is exhausted: every block has an owner and no address is free in this node's; add a range, or a pool in spec.fallback, or remove pods ({numbers})"
+                    ),
+                )
+            }
+        }
+    }
+
+    async fn resting(&self) -> u64 {
+        let held = self.holdings(&self.blocks()).await;
+        held.map_or(0, |(_, usage)| usage.values().map(|used| used.resting).sum())
+    }
+
+    /// The error for the runtime if no block can be claimed.
+    pub(super) fn failed(&self, failure: &ReconcileError) -> Error {
+        let what = "no address is free in this node's blocks, and no block can be had";
+        self.failed_to(what, failure)
+    }
+
+    /// The error for the runtime if the API server does not answer the question `what`, which nothing else can answer.
+    pub(super) fn unanswered(&self, what: impl Display, failure: &ReconcileError) -> Error {
+        self.failed_to(format_args!("{what} is for the API server alone to say"), failure)
+    }
+
+    fn failed_to(&self, what: impl Display, failure: &ReconcileError) -> Error {
+        match failure {
+            ReconcileError::Node(error) => error.clone(),
+            ReconcileError::Api(trouble) => Error::new(
+                Code::API_UNREACHABLE,
+                format!("pool {}: {what}: {trouble}", self.pool),
+            ),
+        }
+    }
+
+    /// Publishes an Event on the pod, where users look first. It is published in the background.
+    fn publish_pod_event(&self, request: &Request, error: &Error) {
+        let Some(pod) = &request.pod else { return };
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(pod.namespace.clone()),
+            name: Some(pod.name.clone()),
+            uid: pod.uid.clone(),
+            ..ObjectReference::default()
+        };
+        self.agent
+            .publish_event_later(about, event::NO_ADDRESS, error.msg.clone());
+    }
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A reconciler whose API server never answers.
+
+use super::*;
+use crate::agent::Agent;
+use crate::block_watch::BlockWatcher;
+use crate::config::Config;
+use api::requests::ApiServer;
+use clap::{Args, FromArgMatches};
+use ipam::agent::{Request, Verb};
+use ipam::pool::PoolName;
+use kube::Client;
+use kube::client::Body;
+use kube::runtime::reflector::store;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tower::service_fn;
+
+/// The reconciler of pool rail0, and the sender of its messages.
+struct Deaf {
+    agent: Arc<Agent>,
+    sender: mpsc::Sender<Message>,
+    told: CancellationToken,
+    stop: CancellationToken,
+    worker: JoinHandle<()>,
+    _dir: TempDir,
+}
+
+fn pool() -> PoolName {
+    "rail0".to_owned().try_into().unwrap()
+}
+
+fn config(data_dir: &str) -> Config {
+    let words = ["agent", "--node", "n", "--data-dir", data_dir, "--tick", "1h"];
+    let command = Config::augment_args(clap::Command::new("agent"));
+    Config::from_arg_matches(&command.get_matches_from(words)).unwrap()
+}
+
+impl Deaf {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let never = service_fn(async |_: hyper::Request<Body>| {
+            pending::<()>().await;
+            Ok::<hyper::Response<Body>, std::io::Error>(hyper::Response::new(Body::empty()))
+        });
+        let cluster = ApiServer::new(Client::new(never, "default"));
+        let (_, handle, blocks) = BlockWatcher::new();
+        let config = config(dir.path().to_str().unwrap());
+        let agent = Arc::new(Agent::new(config, cluster, store().0, blocks, handle));
+        let (sender, messages) = mpsc::channel(16);
+        let (told, stop) = (CancellationToken::new(), CancellationToken::new());
+        let worker = PoolReconciler::new(agent.clone(), pool());
+        let worker = tokio::spawn(worker.run(messages, told.clone(), stop.clone()));
+        Self {
+            agent,
+            sender,
+            told,
+            stop,
+            worker,
+            _dir: dir,
+        }
+    }
+
+    /// Sends a question that arrived this long `ago`.
+    async fn ask(&self, ago: Duration) -> oneshot::Receiver<Response> {
+        let (answer, receiver) = oneshot::channel();
+        let request = Request {
+            verb: Verb::Claim,
+            pool: pool(),
+            attachment: None,
+            pod: None,
+            ips: Vec::new(),
+            families: Vec::new(),
+            within_ms: None,
+        };
+        let question = PluginRequest {
+            request,
+            answer,
+            asked: Instant::now() - ago,
+            told: 0,
+            waits: false,
+        };
+        self.sender
+            .send(Message::Request(Box::new(question)))
+            .await
+            .unwrap();
+        receiver
+    }
+
+    fn says(&self, line: &str) -> bool {
+        self.agent.metrics.text().lines().any(|there| there == line)
+    }
+}
+
+/// Far longer than an answer takes on a busy machine, and half as long as a round that hangs ([`api::patience::ALONE`]).
+const LONG: Duration = Duration::from_secs(15);
+
+/// The time limit of a question, less this number of milliseconds.
+fn all_but(left: u64) -> Duration {
+    QUESTION.saturating_sub(Duration::from_millis(left))
+}
+
+fn code(answer: Response) -> Code {
+    let Response::Reply(reply) = answer else {
+        panic!("not now: {answer:?}");
+    };
+    reply.accepted().unwrap_err().code
+}
+
+#[tokio::test]
+async fn a_plugin_gets_an_error_in_time_while_a_round_hangs() {
+    let deaf = Deaf::new();
+    deaf.told.cancel();
+    // The round has already begun.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let begun = Instant::now();
+    let answer = deaf.ask(all_but(1500)).await;
+    assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
+    let took = begun.elapsed();
+    assert!(took < LONG, "{took:?}");
+    assert!(
+        !deaf.agent.metrics.text().contains("rdmanet_rounds_failed_total{"),
+        "a round that was in the way has not failed"
+    );
+}
+
+#[tokio::test]
+async fn plugins_that_wait_together_all_get_an_answer_in_time() {
+    let deaf = Deaf::new();
+    deaf.told.cancel();
+    let begun = Instant::now();
+    let mut answers = Vec::new();
+    for _ in 0..10 {
+        answers.push(deaf.ask(all_but(1500)).await);
+    }
+    for answer in answers {
+        assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
+    }
+    let took = begun.elapsed();
+    assert!(took < LONG, "{took:?}");
+}
+
+#[tokio::test]
+async fn the_request_of_a_timed_out_plugin_is_skipped() {
+    let deaf = Deaf::new();
+    drop(deaf.ask(Duration::from_secs(6)).await);
+    deaf.told.cancel();
+    let last = deaf.ask(QUESTION).await;
+    assert_eq!(code(last.await.unwrap()), Code::API_UNREACHABLE);
+    assert!(deaf.says("rdmanet_plugin_requests_timed_out_total{pool=\"rail0\"} 1"));
+    assert!(deaf.says("rdmanet_plugin_requests_total{pool=\"rail0\",verb=\"claim\",code=\"119\"} 1"));
+}
+
+#[tokio::test]
+async fn a_plugin_that_calls_before_pools_are_listed_gets_an_error_in_time() {
+    let deaf = Deaf::new();
+    let begun = Instant::now();
+    let answer = deaf.ask(all_but(300)).await;
+    assert_eq!(code(answer.await.unwrap()), Code::API_UNREACHABLE);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(200) && took < LONG, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_stopped_worker_leaves_a_hanging_round_soon() {
+    let deaf = Deaf::new();
+    deaf.told.cancel();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let begun = Instant::now();
+    deaf.stop.cancel();
+    deaf.worker.await.unwrap();
+    let took = begun.elapsed();
+    assert!(took < LONG, "{took:?}");
+}
+
+#[test]
+fn each_part_of_a_round_runs_first_in_turn() {
+    let mut firsts = Vec::new();
+    let mut first = Part::Blocks;
+    for _ in 0..4 {
+        firsts.push(first);
+        let all: Vec<Part> = first.and_others().collect();
+        assert!(
+            all[0] == first && Part::ALL.iter().all(|part| all.contains(part)),
+            "{all:?}"
+        );
+        first = first.next();
+    }
+    assert!(Part::ALL.iter().all(|part| firsts.contains(part)), "{firsts:?}");
+}

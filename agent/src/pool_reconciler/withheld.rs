@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses that this node holds back although the pool does not reserve them. They have objects, so a pod may use them.
+//!
+//! There are two causes: a reservation of an address has ended, or a claimed block contains objects.
+//!
+//! Invariant: before this node allocates such an address by itself, it has written the generation that it observes (or has
+//! claimed the block), and has then looked for objects. A node that creates an object reads the block afterwards, and rejects the
+//! request if it sees the newer generation. So at least one of the two nodes sees the other.
+
+use super::{PoolReconciler, Target};
+use crate::agent::ReconcileError;
+use api::block_layout::BlockCidr;
+use api::convert::block_record;
+use api::{BlockState, IpBlock};
+use block::Owner;
+use block::owner::NodeIdentity;
+use ipam::pool::{PoolFile, PoolRanges};
+use ipam::range::{Family, bits};
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Instant;
+
+impl PoolReconciler {
+    /// The entries of the file's `reserved` that must stay although the spec does not have them.
+    pub(super) async fn withheld(&mut self, target: &Target) -> Result<Vec<String>, ReconcileError> {
+        let file = self.file().await?;
+        let (Some(file), Some(accepted)) = (file, &target.accepted) else {
+            return Ok(Vec::new());
+        };
+        let mut more = file.reserved.clone();
+        more.retain(|entry| !accepted.spec.reserved.contains(entry));
+        let recent = self
+            .checked_withheld
+            .is_some_and(|at| at.elapsed() < self.agent.config.observe);
+        if more.is_empty() || recent || !self.has_noted(accepted.generation) {
+            return Ok(more);
+        }
+        let kept = PoolFile {
+            reserved: more,
+            ..file
+        };
+        let ranges = PoolRanges::new(&kept, Path::new("pool.json"))?;
+        let mut back = Vec::new();
+        for cidr in kept.blocks.iter().filter_map(|block| BlockCidr::of(block.cidr)) {
+            let family = Family::of(cidr.network().ip());
+            let kept = ranges.reserved(family);
+            if kept.both(&[cidr.interval()].into_iter().collect()).is_empty() {
+                continue;
+            }
+            let there = self.objects_in(&accepted.spec.address_space, cidr).await?;
+            let inside = there.into_iter().filter(|ip| kept.contains(bits(*ip)));
+            back.extend(inside.map(|ip: IpAddr| ip.to_string()));
+        }
+        self.checked_withheld = Some(Instant::now());
+        Ok(back)
+    }
+
+    /// Whether each block of this node has `generation` as its observed generation.
+    fn has_noted(&self, generation: i64) -> bool {
+        let Some(NodeIdentity::Registered(me)) = self.agent.identity() else {
+            return false;
+        };
+        noted_by_all(self.blocks().values(), &me, generation)
+    }
+}
+
+/// Whether each of `blocks` from which `me` allocates has this observed generation.
+fn noted_by_all<'a>(blocks: impl IntoIterator<Item = &'a IpBlock>, me: &Owner, generation: i64) -> bool {
+    let mine = blocks
+        .into_iter()
+        .filter(|block| block_record(block).owner == *me && block.spec.state != BlockState::Shared);
+    let noted = |block: &IpBlock| block.status.as_ref()?.observed_generation;
+    mine.map(noted).all(|noted| noted == Some(generation))
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,15 @@
 //! Code that every crate of this workspace shares: the CNI protocol and access to the kernel.
 //!
 //! This crate decides nothing: policy lives in the plugins.
+//!
+//! Floors: a module imports only modules of lower floors (`tests/floors`).
+//!
+//! ```text
+//! probe
+//! announce rdma                 | what goes out to neighbours; what sysfs shows
+//! cni netlink                   | the protocol of the runtime, and that of the kernel
+//! ethtool id lock log netns packet port_state undo
+//! ```
 
 pub mod announce;
 pub mod cni;

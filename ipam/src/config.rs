@@ -13,10 +13,10 @@ mod raw;
 mod requests;
 mod resolv;
 mod shape;
-mod text;
 
 use crate::pool::{POOLS, PoolName};
 use crate::range::Range;
+use crate::text::invalid;
 use common::cni::dispatch::Call;
 use common::cni::id::is_name;
 use common::cni::{Code, Conf, Dns, Error, PROBES, Route, Version};
@@ -26,7 +26,6 @@ use std::time::Duration;
 
 pub use pools::{PoolConfig, PoolPlace};
 pub use requests::{Request, Requests};
-pub(crate) use text::exclusions;
 
 /// The default `dataDir`, which holds the leases.
 pub const DATA_DIR: &str = "/var/lib/cni/rdma-ipam";
@@ -310,10 +309,6 @@ fn routes(routes: Vec<Route>) -> Result<Vec<Route>, Error> {
             route.dst
         ))),
     }
-}
-
-fn invalid(msg: String) -> Error {
-    Error::new(Code::INVALID_CONFIG, msg)
 }
 
 #[cfg(test)]

@@ -131,12 +131,6 @@ impl IntervalSet {
         Self(rest)
     }
 
-    /// The members of both sets.
-    #[must_use]
-    pub fn and(&self, other: &Self) -> Self {
-        self.minus(&self.minus(other))
-    }
-
     /// The first interval that ends at or after `number`.
     fn interval_from(&self, number: u128) -> Option<Interval> {
         self.0.get(self.0.partition_point(|i| i.last < number)).copied()

@@ -7,6 +7,20 @@
 //!
 //! Invariant: an address belongs to at most one attachment of a network. An ADD that fails leaves nothing.
 //! The plugin never opens the container's namespace.
+//!
+//! Floors: a module imports only modules of lower floors (`tests/floors`).
+//!
+//! ```text
+//! pool_mode                     | the verbs with pools
+//! add check del gc status       | the verbs
+//! agent                         | asks the agent of the node
+//! store
+//! allocator                     | pure
+//! config
+//! pool                          | what the agent writes for the plugin
+//! range
+//! clock interval text
+//! ```
 
 pub mod agent;
 pub mod allocator;
@@ -25,6 +39,7 @@ mod pool_mode;
 mod status;
 #[cfg(test)]
 mod testing;
+mod text;
 
 use agent::Client;
 use clock::{Clock, KernelClock};

@@ -6,7 +6,8 @@
 //! no block of this node covers.
 
 use crate::interval::{Interval, IntervalSet};
-use common::cni::{Code, Error};
+use crate::text::invalid;
+use common::cni::Error;
 use ipnetwork::IpNetwork;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -182,7 +183,7 @@ impl RangeSpec {
     /// The first and last address as numbers.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] if an address lies outside the subnet, or the range is inverted.
+    /// Code 7 if an address lies outside the subnet, or the range is inverted.
     pub fn window(&self) -> Result<Interval, Error> {
         let Self { place, subnet, .. } = self;
         let inside = |key: &str, ip: Option<IpAddr>| match ip.filter(|ip| !subnet.contains(*ip)) {
@@ -210,7 +211,7 @@ impl Range {
     /// Checks `spec`. `shared` has the settings that all ranges of the network share.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] if an address lies outside the subnet, the range is inverted, or no address
+    /// Code 7 if an address lies outside the subnet, the range is inverted, or no address
     /// is left.
     pub fn new(spec: RangeSpec, shared: &Arc<Shared>) -> Result<Self, Error> {
         let range = Self::perhaps_empty(spec, shared)?;
@@ -223,7 +224,7 @@ impl Range {
     /// As [`Range::new`], but the exclusions may cover the whole range.
     ///
     /// # Errors
-    /// [`Code::INVALID_CONFIG`] if an address lies outside the subnet or the range is inverted.
+    /// Code 7 if an address lies outside the subnet or the range is inverted.
     pub fn perhaps_empty(spec: RangeSpec, shared: &Arc<Shared>) -> Result<Self, Error> {
         let window = spec.window()?;
         let RangeSpec {
@@ -257,7 +258,7 @@ impl Range {
     #[must_use]
     pub fn within(&self, allowed: &IntervalSet) -> Self {
         Self {
-            free: self.free.and(allowed),
+            free: self.free.both(allowed),
             ..self.clone()
         }
     }
@@ -349,10 +350,6 @@ impl fmt::Display for Range {
 fn network_of(subnet: IpNetwork) -> IpNetwork {
     // The prefix length comes from a subnet, so it is valid.
     IpNetwork::new(subnet.network(), subnet.prefix()).unwrap_or(subnet)
-}
-
-fn invalid(msg: String) -> Error {
-    Error::new(Code::INVALID_CONFIG, msg)
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 
 use super::invalid;
 use super::raw::{RawIpRange, RawIpam, RawRange};
-use super::text::{address, exclusions, network};
 use crate::interval::{Interval, IntervalSet};
 use crate::range::{Family, Range, RangeSpec, Shared, bits, default_gateway};
+use crate::text::{address, exclusions, network};
 use common::cni::Error;
 use ipnetwork::IpNetwork;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -3,7 +3,7 @@
 
 use super::invalid;
 use super::raw::{RawArgs, RawRuntime};
-use super::text::{address, network};
+use crate::text::{address, network};
 use common::cni::{Args, Error};
 use std::fmt;
 use std::net::IpAddr;

@@ -5,9 +5,9 @@
 //! ordinary addresses.
 
 use super::{Block, BlockState, PoolFile};
-use crate::config::exclusions;
 use crate::interval::{Interval, IntervalSet};
 use crate::range::{Family, Range, RangeSpec, Shared, Verdict, bits, intervals};
+use crate::text::exclusions;
 use common::cni::{Code, Error};
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;

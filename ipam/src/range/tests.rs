@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use common::cni::Code;
 
 fn spec(subnet: &str) -> RangeSpec {
     RangeSpec {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Parses addresses, subnets and exclusions. An IPv4 address in IPv6 notation (`::ffff:10.0.0.1`) is IPv4.
 
-use super::invalid;
-use common::cni::Error;
+use common::cni::{Code, Error};
 use ipnetwork::IpNetwork;
 use std::net::IpAddr;
 
 /// Parses an address.
-pub(super) fn address(key: &str, text: &str) -> Result<IpAddr, Error> {
+pub(crate) fn address(key: &str, text: &str) -> Result<IpAddr, Error> {
     let ip: IpAddr = text.parse().map_err(|_| {
         invalid(format!(
             "{key} {text:?} is not an address, such as 10.0.0.1 or fd00::1"
@@ -17,7 +16,7 @@ pub(super) fn address(key: &str, text: &str) -> Result<IpAddr, Error> {
 }
 
 /// Parses a subnet; host bits are kept.
-pub(super) fn network(key: &str, text: &str) -> Result<IpNetwork, Error> {
+pub(crate) fn network(key: &str, text: &str) -> Result<IpNetwork, Error> {
     let subnet = text.split_once('/').and_then(|(ip, length)| {
         // A netmask after the slash is refused, as by other plugins. So are +24 and 024, which are not CIDR
         // notation.
@@ -64,4 +63,9 @@ fn exclusion(key: &str, text: &str) -> Result<(IpAddr, IpAddr), Error> {
     }
     let ip = address(key, text)?;
     Ok((ip, ip))
+}
+
+/// The error of a configuration that no node accepts.
+pub(crate) fn invalid(msg: String) -> Error {
+    Error::new(Code::INVALID_CONFIG, msg)
 }

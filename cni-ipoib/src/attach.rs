@@ -1,36 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Executes a [`Plan`], or leaves everything as it was.
+//! Executes a plan, or leaves everything as it was. Every kind of interface takes the same steps; a kind is
+//! an [`Attachable`].
 //!
 //! Invariant: addresses are allocated before the link is created and released after it is deleted, so no
 //! existing interface has a released address. The undo step of each effect is registered before the effect.
 
 mod address;
 mod bond;
+mod child;
 mod create;
+mod device;
 mod probe;
 mod rdma;
 
-pub(crate) use address::route;
-
-use crate::config::Mode;
 use crate::device_info;
 use crate::error::Error;
 use crate::intent::Made;
 use crate::journal::Diary;
 use crate::kernel::{Kernel, Side};
-use crate::plan::{Child, Plan};
+use crate::plan::PodInterface;
 use crate::policy;
+use address::route;
 use common::cni::{self, Attachment, CniResult, Delegate};
 use common::netlink::{Link, LinkChange};
 use common::undo::{Failure, Undo};
-use create::create;
-use nix::errno::Errno;
-pub(crate) use probe::{address, probe};
-use rdma::give_rdma;
-pub(crate) use rdma::write_record;
+use probe::{address, probe};
+use rdma::write_record;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Everything that ADD works with.
 pub struct AttachContext<'w> {
@@ -54,6 +53,54 @@ pub struct AttachContext<'w> {
     pub made: Vec<Made>,
     /// Whether a link was requested and is not known to be deleted. Its addresses are then not released.
     pub link_may_live: bool,
+}
+
+/// The effects of an ADD, each with its undo step.
+pub type Effects<'e, 'w> = Undo<'e, AttachContext<'w>>;
+
+/// The planned interface of a pod. Each kind brings its link into the pod in its own way; all other steps are
+/// the same.
+pub trait Attachable {
+    /// What every kind has.
+    fn interface(&self) -> &PodInterface;
+
+    /// How long the link may take to get carrier.
+    fn carrier_timeout(&self) -> Duration;
+
+    /// Whether the plugin itself announces the addresses; otherwise the kernel does.
+    fn is_announced(&self) -> bool;
+
+    /// Registers the undo step of what was changed before the addresses are allocated.
+    fn begin(&self, _effects: &mut Effects<'_, '_>) {}
+
+    /// Brings the link into the pod: down, with its name and settings, and without addresses.
+    ///
+    /// # Errors
+    /// The kernel refused. The undo step is registered before the first request.
+    fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error>;
+
+    /// Waits for carrier. Returns the link as it is then.
+    ///
+    /// # Errors
+    /// The kernel refused, or the link does not have what was planned.
+    fn settle(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error>;
+
+    /// Moves the RDMA device into the pod, unless [`Attachable::make`] did.
+    ///
+    /// # Errors
+    /// The kernel refused. The undo step is registered before the request.
+    fn move_rdma(&self, _effects: &mut Effects<'_, '_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// The links of an interface in the pod, as they were made.
+#[derive(Clone, Debug)]
+pub struct PodLinks {
+    /// The interface.
+    pub link: Link,
+    /// The ports of a bond, in the order of the plan.
+    pub ports: Vec<Link>,
 }
 
 /// The outcome of an ADD.
@@ -81,65 +128,45 @@ pub struct Failed {
 ///
 /// # Assumptions
 /// No other process works on this attachment, and its intent is in the journal.
-pub fn attach(context: &mut AttachContext<'_>, plan: &Plan) -> Result<Attached, Failed> {
-    let mut undo = Undo::new(context);
-    match steps(&mut undo, plan) {
+pub fn attach(context: &mut AttachContext<'_>, plan: &dyn Attachable) -> Result<Attached, Failed> {
+    let mut effects = Undo::new(context);
+    match steps(&mut effects, plan) {
         Ok(attached) => {
-            undo.commit();
+            effects.commit();
             Ok(attached)
         }
         Err(error) => Err(Failed {
             error,
-            left: undo.rollback(),
+            left: effects.rollback(),
         }),
     }
 }
 
-fn steps(undo: &mut Undo<'_, AttachContext<'_>>, plan: &Plan) -> Result<Attached, Error> {
-    let ipam = allocate(undo)?;
-    let link = create(undo, plan)?;
-    let ports = bond::ports(undo, plan)?;
-    write_down(undo, &link, &ports)?;
-    let kernel = &mut *undo.target().kernel;
-    configure(kernel, &link, plan, bond::mtu(&ports, plan))?;
-    bond::enslave(kernel, &link, &ports)?;
-    address(kernel, &link, &ipam.ips)?;
-    if plan.policy_table.is_some() {
-        policy::prepare(kernel, &link, &ipam.ips)?;
+fn steps(effects: &mut Effects<'_, '_>, plan: &dyn Attachable) -> Result<Attached, Error> {
+    plan.begin(effects);
+    let ipam = allocate(effects)?;
+    let links = plan.make(effects)?;
+    connect(effects, plan, &links.link, &ipam)?;
+    let link = plan.settle(effects.target().kernel, &links)?;
+    plan.move_rdma(effects)?;
+    if let Some(grant) = &plan.interface().rdma {
+        write_record(effects, grant)?;
     }
-    bring_up(kernel, &link)?;
-    probe(kernel, &link, &ipam.ips, plan.child.carrier_timeout)?;
-    route(kernel, &link, &ipam)?;
-    apply_policy(undo, &link, plan.policy_table, &ipam)?;
-    let kernel = &mut *undo.target().kernel;
-    let link = await_carrier(kernel, &link, &ports, plan)?;
-    give_rdma(undo, plan)?;
-    write_device_info(undo)?;
-    let kernel = &mut *undo.target().kernel;
-    let addresses: Vec<IpAddr> = ipam.ips.iter().map(|ip| ip.address.ip()).collect();
-    // The kernel announced the addresses when the link came up, but an IPoIB link had not joined its groups
-    // by then, and those packets were lost. Only IPoIB announces again, because closing a packet socket waits
-    // for RCU: 14 ms of an ADD that takes 4. The pod works without it; neighbours that cached another owner
-    // take longer to notice. A probed address was added after the link came up, so the kernel has not
-    // announced it on any link.
-    if (plan.child.mode == Mode::Ipoib || ipam.ips.iter().any(|ip| ip.probe))
-        && let Err(error) = kernel.announce(&link, &addresses)
-    {
-        tracing::warn!(link = %plan.ifname, %error, "cannot announce the addresses to the neighbours");
-    }
-    undo.target().diary.finish()?;
+    write_device_info(effects)?;
+    announce(effects.target().kernel, plan, &link, &ipam);
+    effects.target().diary.finish()?;
     Ok(Attached { link, ipam })
 }
 
 /// Allocates addresses from the IPAM plugin.
-pub(crate) fn allocate(undo: &mut Undo<'_, AttachContext<'_>>) -> Result<CniResult, Error> {
-    let context = undo.target();
+fn allocate(effects: &mut Effects<'_, '_>) -> Result<CniResult, Error> {
+    let context = effects.target();
     let Some(ipam) = context.ipam.clone() else {
         return Ok(CniResult::default());
     };
     let (attachment, netns) = (context.attachment, context.netns);
     // Registered before the call: a plugin that is killed at its time limit may have allocated already.
-    undo.remember("release the addresses", |context| match &context.ipam {
+    effects.remember("release the addresses", |context| match &context.ipam {
         Some(_) if context.link_may_live => Err("the link that has them could not be deleted".to_owned()),
         Some(ipam) => ipam
             .del(context.attachment, Some(context.netns))
@@ -153,57 +180,36 @@ pub(crate) fn allocate(undo: &mut Undo<'_, AttachContext<'_>>) -> Result<CniResu
     Ok(result)
 }
 
-/// Adds the routing policy of a link that is up, if there is one.
-pub(crate) fn apply_policy(
-    undo: &mut Undo<'_, AttachContext<'_>>,
+/// Adds addresses and routes to the link, and brings it up.
+fn connect(
+    effects: &mut Effects<'_, '_>,
+    plan: &dyn Attachable,
     link: &Link,
-    table: Option<u32>,
     ipam: &CniResult,
 ) -> Result<(), Error> {
+    let kernel = &mut *effects.target().kernel;
+    let table = plan.interface().policy_table;
+    address(kernel, link, &ipam.ips)?;
+    if table.is_some() {
+        policy::prepare(kernel, link, &ipam.ips)?;
+    }
+    bring_up(kernel, link)?;
+    probe(kernel, link, &ipam.ips, plan.carrier_timeout())?;
+    route(kernel, link, ipam)?;
     let Some(table) = table.filter(|_| !ipam.ips.is_empty()) else {
         return Ok(());
     };
-    undo.remember("take the routing rules away", move |context| {
+    // The kernel deletes the routes with the link, but not the rules.
+    effects.remember("take the routing rules away", move |context| {
         policy::remove(context.kernel, table).map_err(|e| cni::error::causes(&e))
     });
     let policy = policy::policy(link.index, table, &ipam.ips, &ipam.routes);
-    policy::apply(undo.target().kernel, link, &policy)
-}
-
-/// Records the properties of the links that the pod cannot change, before the links get an address. DEL
-/// releases the addresses only if none of these links is left.
-fn write_down(
-    undo: &mut Undo<'_, AttachContext<'_>>,
-    link: &Link,
-    ports: &[bond::Port<'_>],
-) -> Result<(), Error> {
-    let context = undo.target();
-    let links = std::iter::once(link).chain(ports.iter().map(bond::Port::link));
-    context.made = links.map(Made::of).collect();
-    context.diary.made(&context.made)
-}
-
-/// Sets the alias, and the settings that must precede bringing the link up.
-fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, mtu: Option<u32>) -> Result<(), Error> {
-    let name = &plan.ifname;
-    let before = LinkChange {
-        alias: Some(&plan.mark.alias),
-        mtu,
-        addr_gen_mode: plan.child.addr_gen_mode,
-        ..LinkChange::default()
-    };
-    let step = match mtu {
-        Some(mtu) => format!("set MTU {mtu} on {name}"),
-        None => format!("configure {name}"),
-    };
-    kernel
-        .change_link(Side::Pod, link.index, &before)
-        .map_err(|source| Error::Kernel { step, source })
+    policy::apply(effects.target().kernel, link, &policy)
 }
 
 /// A separate request: in one request the kernel brings a link up before it sets the address generation mode.
 /// It comes after the addresses, because the kernel announces them when the link comes up.
-pub(crate) fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error> {
+fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error> {
     let up = LinkChange {
         up: Some(true),
         ..LinkChange::default()
@@ -214,63 +220,32 @@ pub(crate) fn bring_up(kernel: &mut dyn Kernel, link: &Link) -> Result<(), Error
         .map_err(|source| Error::Kernel { step: step(), source })
 }
 
-/// Waits for carrier and checks the MTU that the kernel set.
-fn await_carrier(
-    kernel: &mut dyn Kernel,
-    link: &Link,
-    ports: &[bond::Port<'_>],
-    plan: &Plan,
-) -> Result<Link, Error> {
-    let Child {
-        mode,
-        carrier_timeout,
-        mtu,
-        ..
-    } = &plan.child;
-    let step = || format!("wait for the carrier of {}", plan.ifname);
-    let carrier = kernel
-        .wait_for_carrier(link.index, *carrier_timeout)
-        .map_err(|source| Error::Kernel { step: step(), source })?;
-    if !carrier && *mode == Mode::Ipoib {
-        return Err(Error::NoCarrier {
-            ifname: plan.ifname.clone(),
-            waited: *carrier_timeout,
-            reason: format!(
-                "it could not join its partition's broadcast group through {}; does the subnet manager know the partition, and is this port a full member?",
-                plan.child.parent
-            ),
-        });
-    }
-    bond::await_carrier(kernel, link, ports, plan)?;
-    let link = kernel
-        .link_by_index(Side::Pod, link.index)
-        .map_err(|source| Error::Kernel { step: step(), source })?
-        .ok_or_else(|| Error::Kernel {
-            step: step(),
-            source: common::netlink::Error::Kernel {
-                errno: Errno::ENODEV,
-                text: None,
-            },
-        })?;
-    match mtu {
-        Some(want) if link.mtu != *want => Err(Error::MtuNotApplied {
-            ifname: plan.ifname.clone(),
-            got: link.mtu,
-            want: *want,
-        }),
-        _ => Ok(link),
-    }
-}
-
-pub(crate) fn write_device_info(undo: &mut Undo<'_, AttachContext<'_>>) -> Result<(), Error> {
-    let Some((file, content)) = undo.target().device_info.clone() else {
+fn write_device_info(effects: &mut Effects<'_, '_>) -> Result<(), Error> {
+    let Some((file, content)) = effects.target().device_info.clone() else {
         return Ok(());
     };
     let written = file.clone();
-    undo.remember("remove the device-info file", move |_| {
+    effects.remember("remove the device-info file", move |_| {
         device_info::remove(&written)
     });
     device_info::write(&file, &content)
+}
+
+/// Announces the addresses to the neighbours.
+///
+/// The kernel announced the addresses when the link came up, but an `IPoIB` link had not joined its groups by
+/// then, and a port that moved had no carrier. The plugin announces only there, because closing a packet
+/// socket waits for RCU: 14 ms of an ADD that takes 4. The pod works without it; neighbours that cached
+/// another owner take longer to notice. A probed address was added after the link came up, so the kernel has
+/// not announced it on any link.
+fn announce(kernel: &mut dyn Kernel, plan: &dyn Attachable, link: &Link, ipam: &CniResult) {
+    if !plan.is_announced() && !ipam.ips.iter().any(|ip| ip.probe) {
+        return;
+    }
+    let addresses: Vec<IpAddr> = ipam.ips.iter().map(|ip| ip.address.ip()).collect();
+    if let Err(error) = kernel.announce(link, &addresses) {
+        tracing::warn!(link = %link.name, %error, "cannot announce the addresses to the neighbours");
+    }
 }
 
 #[cfg(test)]

@@ -3,89 +3,120 @@
 
 mod bond;
 
-use crate::CniIpoib;
-use crate::config::{Config, Master, Mode};
+use crate::config::{Config, Master, Mode, ResolvedMaster};
+use crate::device;
 use crate::error::Error;
-use crate::host::{Host, observe};
-use crate::journal::Journal;
+use crate::host::{Host, observe, side_of};
+use crate::intent::Intent;
 use crate::kernel::{Kernel, Side, pod_link};
 use crate::mark::Mark;
 use crate::netns::pod;
+use crate::node::Node;
 use crate::plan::{self, Child};
 use crate::policy::{self, policy};
 use crate::rdma;
 use crate::routes::{leads_alike, route_entry};
+use crate::select::{Loads, resolve};
 use common::cni::dispatch::Call;
-use common::cni::{self, Attachment, CniResult, Delegate, Interface, IpConfig};
+use common::cni::{self, Attachment, CniResult, Delegate, IfName, Interface, IpConfig};
 use common::netlink::{HwAddress, Link, LinkInfo, NewLinkKind};
 use common::rdma::Sysfs;
 use std::path::Path;
 
-impl CniIpoib {
-    /// Compares the pod with `prevResult`, and asks the IPAM plugin to do the same.
-    ///
-    /// # Errors
-    /// Code 104 with *every* difference. Additions of later plugins of the chain are not differences.
-    pub(crate) fn check(&self, call: &Call, attachment: &Attachment, path: &Path) -> Result<(), cni::Error> {
-        let mut config = Config::read(call)?;
-        let ifname = &attachment.ifname;
-        let prev = call.conf.prev_result()?.unwrap_or_default();
-        let ours = prev
-            .interfaces
-            .iter()
-            .position(|i| i.name == ifname.as_str() && !i.sandbox.is_empty());
-        let Some(index) = ours else {
-            return Err(Error::NoPrevResult(ifname.clone()).into());
-        };
-        let netns = pod(path, call.netns_override)?;
-        let mut kernel = self.open_kernel(Some(&netns))?;
-        if let Master::Preferred(_) = config.master
-            && let Some(name) = self.chosen(call, attachment, &mut *kernel)?
-        {
-            config.master = Master::Named(name);
+/// Compares the pod with `prevResult`, and asks the IPAM plugin to do the same.
+///
+/// # Errors
+/// Code 104 with *every* difference. Additions of later plugins of the chain are not differences.
+pub(crate) fn check(
+    node: &Node,
+    call: &Call,
+    attachment: &Attachment,
+    path: &Path,
+) -> Result<(), cni::Error> {
+    let config = Config::read(call)?;
+    let ifname = &attachment.ifname;
+    let prev = call.conf.prev_result()?.unwrap_or_default();
+    let ours = prev
+        .interfaces
+        .iter()
+        .position(|i| i.name == ifname.as_str() && !i.sandbox.is_empty());
+    let Some(index) = ours else {
+        return Err(Error::NoPrevResult(ifname.clone()).into());
+    };
+    let netns = pod(path, call.netns_override)?;
+    let mut kernel = node.kernel(Some(&netns))?;
+    let expected = Expected {
+        config: &config,
+        ifname,
+        mark: Mark::new(&call.conf.network, attachment),
+        written: node.journal(&call.conf.network).peek(attachment),
+        prev: &prev,
+        index,
+    };
+    let findings = expected.compare(&mut *kernel, &node.sysfs())?;
+    if !findings.is_empty() {
+        return Err(Error::Changed {
+            ifname: ifname.clone(),
+            findings,
         }
-        let found = pod_link(&mut *kernel, ifname.as_str())?;
-        let planned = self.planned(&mut *kernel, &config, found.as_ref())?;
+        .into());
+    }
+    match &config.ipam {
+        Some(plugin) => Delegate::new(plugin, call, config.delegate_timeout)?.check(attachment, path),
+        None => Ok(()),
+    }
+}
+
+/// The state that ADD left, by its sources.
+struct Expected<'a> {
+    config: &'a Config,
+    ifname: &'a IfName,
+    mark: Mark,
+    /// The intent of ADD, if the journal has it.
+    written: Option<Intent>,
+    prev: &'a CniResult,
+    /// The number of the interface in `prev`.
+    index: usize,
+}
+
+impl Expected<'_> {
+    /// Every difference between the pod and this state.
+    fn compare(&self, kernel: &mut dyn Kernel, sysfs: &Sysfs) -> Result<Vec<String>, Error> {
+        let found = pod_link(kernel, self.ifname.as_str())?;
+        let planned = self.planned(kernel, sysfs, found.as_ref())?;
         let mut findings = Vec::new();
         match found {
             None => findings.push(bond::gone(planned.as_ref())),
-            Some(link) => {
-                let mark = Mark::new(&call.conf.network, attachment);
-                match &planned {
-                    Some(planned) => compare_link(&link, &planned.child, &mark, &mut findings),
-                    None => self.compare_device((&call.conf.network, attachment), &link, &mut findings),
-                }
-                let ports = match &planned {
-                    Some(planned) => bond::compare(&mut *kernel, &link, planned, &mark, &mut findings)?,
-                    None => Vec::new(),
-                };
-                compare_interface(&link, &ports, &prev.interfaces[index], &mut findings);
-                let ips = prev
-                    .ips
-                    .iter()
-                    .filter(|ip| ip.interface == Some(index))
-                    .cloned()
-                    .collect::<Vec<_>>();
-                compare_addresses(&mut *kernel, &link, &ips, &mut findings)?;
-                let table = config.policy_routing.then(|| policy::table(&mark));
-                findings.extend(compare_routing(&mut *kernel, &link, &prev, &ips, table)?);
-            }
+            Some(link) => self.compare_found(kernel, &link, planned.as_ref(), &mut findings)?,
         }
-        let written = Journal::new(&self.paths.state, &call.conf.network).peek(attachment);
-        if let Some(grant) = written.and_then(|intent| intent.rdma) {
-            rdma::compare(&mut *kernel, &grant, &mut findings)?;
+        if let Some(grant) = self.written.as_ref().and_then(|intent| intent.rdma.as_ref()) {
+            rdma::compare(kernel, grant, &mut findings)?;
         }
-        if !findings.is_empty() {
-            return Err(Error::Changed {
-                ifname: ifname.clone(),
-                findings,
-            }
-            .into());
-        }
-        match &config.ipam {
-            Some(plugin) => Delegate::new(plugin, call, config.delegate_timeout)?.check(attachment, path),
-            None => Ok(()),
-        }
+        Ok(findings)
+    }
+
+    fn compare_found(
+        &self,
+        kernel: &mut dyn Kernel,
+        link: &Link,
+        planned: Option<&Planned>,
+        findings: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let ports = if let Some(planned) = planned {
+            compare_link(link, &planned.child, &self.mark, findings);
+            bond::compare(kernel, link, planned, &self.mark, findings)?
+        } else {
+            let was = self.written.as_ref().and_then(|intent| intent.device.as_ref());
+            device::compare(was, link, findings);
+            Vec::new()
+        };
+        compare_interface(link, &ports, &self.prev.interfaces[self.index], findings);
+        let of_link = |ip: &&IpConfig| ip.interface == Some(self.index);
+        let ips: Vec<IpConfig> = self.prev.ips.iter().filter(of_link).cloned().collect();
+        compare_addresses(kernel, link, &ips, findings)?;
+        let table = self.config.policy_routing.then(|| policy::table(&self.mark));
+        findings.extend(compare_routing(kernel, link, self.prev, &ips, table)?);
+        Ok(())
     }
 
     /// The child that should exist; `None` for a link that was moved whole, which is not on the host any
@@ -93,30 +124,35 @@ impl CniIpoib {
     fn planned(
         &self,
         kernel: &mut dyn Kernel,
-        config: &Config,
+        sysfs: &Sysfs,
         found: Option<&Link>,
     ) -> Result<Option<Planned>, Error> {
-        if config.mode == Some(Mode::Device) {
+        if self.config.mode == Some(Mode::Device) {
             return Ok(None);
         }
-        let mut host = observe(kernel, &Sysfs::at(&self.paths.sysfs), config)?;
-        bond::follow(config, &mut host, found);
-        let child = plan::child(config, &host)?;
+        let master = self.master(kernel, sysfs)?;
+        let mut host = observe(kernel, sysfs, side_of(self.config), &master)?;
+        bond::follow(self.config, &mut host, found);
+        let child = plan::child(self.config, &host)?;
         Ok(Some(Planned { host, child }))
     }
 
-    /// The master that ADD chose: from the journal, or else the parent of the pod's link.
-    fn chosen(
-        &self,
-        call: &Call,
-        attachment: &Attachment,
-        kernel: &mut dyn Kernel,
-    ) -> Result<Option<String>, Error> {
-        let journal = Journal::new(&self.paths.state, &call.conf.network);
-        if let Some(intent) = journal.peek(attachment) {
-            return Ok(Some(intent.master));
+    /// The master that ADD chose: from the journal, or else the parent of the pod's link. Without both, the
+    /// one that ADD would choose now.
+    fn master(&self, kernel: &mut dyn Kernel, sysfs: &Sysfs) -> Result<ResolvedMaster, Error> {
+        if let Master::Preferred(_) = self.config.master
+            && let Some(name) = self.chosen(kernel)?
+        {
+            return Ok(ResolvedMaster::Named(name));
         }
-        let Some(link) = pod_link(kernel, attachment.ifname.as_str())? else {
+        Ok(resolve(kernel, sysfs, &self.config.master, || Ok(Loads::new()))?.master)
+    }
+
+    fn chosen(&self, kernel: &mut dyn Kernel) -> Result<Option<String>, Error> {
+        if let Some(intent) = &self.written {
+            return Ok(Some(intent.master.clone()));
+        }
+        let Some(link) = pod_link(kernel, self.ifname.as_str())? else {
             return Ok(None);
         };
         let found = match bond::first_port(kernel, &link)? {

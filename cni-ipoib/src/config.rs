@@ -58,9 +58,18 @@ const DELEGATE_TIMEOUT_MAX: u64 = 3600;
 /// IPv6 needs an MTU of 1280, but IPv4-only networks may go down to this (RFC 791).
 const MTU_MIN: u32 = 68;
 
-/// How the parent is identified.
+/// The parent, as the configuration has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Master {
+    /// One link.
+    Resolved(ResolvedMaster),
+    /// The best of several links that are named or described.
+    Preferred(Preferences),
+}
+
+/// One link as the parent, and how it is identified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResolvedMaster {
     /// By name or altname.
     Named(String),
     /// The network interface of a device, by PCI address or auxiliary device name. A device plugin chose the
@@ -73,8 +82,6 @@ pub enum Master {
     Address(HwAddress),
     /// The link of the default route, as in the reference macvlan plugin without a master.
     DefaultRoute,
-    /// The best of several links that are named or described.
-    Preferred(Preferences),
     /// Not set: ADD fails, and the error lists the links that could be named.
     Unset,
 }

@@ -3,227 +3,79 @@
 //! container.
 
 use crate::config::Identity;
-use crate::detach::{self, Known};
 use crate::error::Error;
-use crate::journal::{Entry, Intent, Notes};
-use crate::kernel::{Kernel, Side};
-use crate::mark::Mark;
-use crate::netns::pod_if_there;
-use crate::rdma::record;
-use crate::{CniIpoib, device_info, policy};
+use crate::journal::Entry;
+use crate::node::Node;
+use crate::teardown::{Caller, DetachTarget, take_down};
 use common::cni::dispatch::Call;
-use common::cni::{self, Attachment, CniResult, Delegate};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use common::cni::{self, Attachment, Delegate};
+use std::path::Path;
 
-/// The parts of an attachment that may be left, and their places.
-pub(crate) struct DetachTarget<'a> {
-    pub(crate) attachment: &'a Attachment,
-    /// `CNI_NETNS`, if the runtime passes it.
-    pub(crate) netns: Option<&'a Path>,
-    /// The intent from the journal.
-    pub(crate) intent: Option<Intent>,
-    /// Whether ADD completed: none of its links is on the host, unless the kernel returned it.
-    pub(crate) done: bool,
-    /// Whether the link may be identified by its name if the journal has no entry, as by the peer whose name
-    /// this call used.
-    pub(crate) by_name: bool,
-    /// The result of ADD, for links without a mark.
-    pub(crate) answered: Option<CniResult>,
-    /// The IPAM plugin to call.
-    pub(crate) ipam: Option<String>,
-    /// Where that plugin's process is recorded; `None` if the state directory cannot be written.
-    pub(crate) notes: Option<Notes>,
-    /// A moment at which no namespace of the attachment existed any more, if the caller has checked.
-    pub(crate) gone: Option<Instant>,
+/// Detaches a container.
+///
+/// # Guarantees
+/// Succeeds if there is nothing to do: repeated, without namespace, without `prevResult`, with the parent
+/// gone. A link is deleted only if it has this attachment's mark, matches the journal, or is proven by
+/// `prevResult` to be its own. Under a peer's name, and without a journal entry, the name proves it. The
+/// addresses are released once no link has them any more.
+///
+/// # Caveats
+/// If the link cannot be deleted, the addresses stay allocated, and the error makes the runtime retry. A
+/// link that the pod has moved into another namespace is not found there.
+pub(crate) fn del(
+    node: &Node,
+    call: &Call,
+    attachment: &Attachment,
+    netns: Option<&Path>,
+) -> Result<(), cni::Error> {
+    let identity = Identity::read(call);
+    let entry = entry_for_del(node, call, attachment)?;
+    let intent = entry.as_ref().and_then(|entry| entry.intent.clone());
+    let done = entry.as_ref().is_some_and(|entry| entry.done);
+    let mut ipam = identity
+        .ipam
+        .clone()
+        .or_else(|| intent.as_ref().and_then(|intent| intent.ipam.clone()));
+    if let (Some(plugin), Some(_), None) = (&ipam, &entry, &intent)
+        && let Err(error) = Delegate::new(plugin, call, identity.delegate_timeout)?.program()
+    {
+        // ADD was refused for the same reason, so nothing is allocated. An error would keep the pod forever.
+        tracing::warn!(%error, "IPAM plugin is missing, so it holds no address; nothing to release");
+        ipam = None;
+    }
+    let target = DetachTarget {
+        attachment,
+        netns,
+        ipam,
+        intent,
+        done,
+        by_name: identity.is_peer,
+        answered: call.conf.prev_result().unwrap_or_default(),
+        notes: entry.as_ref().and_then(|entry| entry.notes().ok()),
+        gone: None,
+    };
+    let caller = Caller {
+        node,
+        call,
+        identity: &identity,
+    };
+    take_down(&caller, &target)?;
+    entry.map_or(Ok(()), Entry::remove)?;
+    Ok(())
 }
 
-impl CniIpoib {
-    /// Detaches a container.
-    ///
-    /// # Guarantees
-    /// Succeeds if there is nothing to do: repeated, without namespace, without `prevResult`, with the parent
-    /// gone. A link is deleted only if it has this attachment's mark, matches the journal, or is proven by
-    /// `prevResult` to be its own. Under a peer's name, and without a journal entry, the name proves it. The
-    /// addresses are released once no link has them any more.
-    ///
-    /// # Caveats
-    /// If the link cannot be deleted, the addresses stay allocated, and the error makes the runtime retry. A
-    /// link that the pod has moved into another namespace is not found there.
-    pub(crate) fn del(
-        &self,
-        call: &Call,
-        attachment: &Attachment,
-        netns: Option<&Path>,
-    ) -> Result<(), cni::Error> {
-        let identity = Identity::read(call);
-        let entry = self.entry_for_del(call, attachment)?;
-        let intent = entry.as_ref().and_then(|entry| entry.intent.clone());
-        let done = entry.as_ref().is_some_and(|entry| entry.done);
-        let mut ipam = identity
-            .ipam
-            .clone()
-            .or_else(|| intent.as_ref().and_then(|intent| intent.ipam.clone()));
-        if let (Some(plugin), Some(_), None) = (&ipam, &entry, &intent)
-            && let Err(error) = Delegate::new(plugin, call, identity.delegate_timeout)?.program()
-        {
-            // ADD was refused for the same reason, so nothing is allocated. An error would keep the pod
-            // forever.
-            tracing::warn!(%error, "IPAM plugin is missing, so it holds no address; nothing to release");
-            ipam = None;
+/// Locks the attachment. A state directory that cannot be written must not keep a container from being
+/// removed.
+fn entry_for_del(node: &Node, call: &Call, attachment: &Attachment) -> Result<Option<Entry>, Error> {
+    match node.journal(&call.conf.network).open(attachment) {
+        Ok(entry) => Ok(Some(entry)),
+        Err(Error::Io {
+            what, path, source, ..
+        }) => {
+            tracing::warn!(%source, "cannot {what} {}; continuing without the journal entry", path.display());
+            Ok(None)
         }
-        let target = DetachTarget {
-            attachment,
-            netns,
-            ipam,
-            intent,
-            done,
-            by_name: identity.is_peer,
-            answered: call.conf.prev_result().unwrap_or_default(),
-            notes: entry.as_ref().and_then(|entry| entry.notes().ok()),
-            gone: None,
-        };
-        self.take_down(call, &identity, &target)?;
-        entry.map_or(Ok(()), Entry::remove)?;
-        Ok(())
-    }
-
-    /// Locks the attachment. A state directory that cannot be written must not keep a container from being
-    /// removed.
-    fn entry_for_del(&self, call: &Call, attachment: &Attachment) -> Result<Option<Entry>, Error> {
-        match self.journal(call).open(attachment) {
-            Ok(entry) => Ok(Some(entry)),
-            Err(Error::Io {
-                what, path, source, ..
-            }) => {
-                tracing::warn!(%source, "cannot {what} {}; continuing without the journal entry", path.display());
-                Ok(None)
-            }
-            Err(other) => Err(other),
-        }
-    }
-
-    /// Removes what is left of an attachment: its link, then its files, then its addresses once no link has
-    /// them.
-    pub(crate) fn take_down(
-        &self,
-        call: &Call,
-        identity: &Identity,
-        target: &DetachTarget<'_>,
-    ) -> Result<(), cni::Error> {
-        // If the RDMA device cannot be returned, the journal keeps the entry, but the link and the addresses
-        // are removed.
-        let rdma = self.return_rdma_device(&call.conf.network, target);
-        self.remove_link(call, target)?;
-        let intent = target.intent.as_ref();
-        if let Some(file) = intent.and_then(|intent| intent.device_info.as_deref())
-            && let Err(error) = device_info::remove(file)
-        {
-            tracing::warn!(file = %file.display(), %error, "cannot remove the device-info file");
-        }
-        if let Err(error) = record::remove(&self.paths.state, target.attachment) {
-            tracing::warn!(%error, "cannot remove the record of the RDMA device");
-        }
-        if let Some(plugin) = &target.ipam {
-            let note = |pid| {
-                target.note(pid);
-                Ok(())
-            };
-            Delegate::new(plugin, call, identity.delegate_timeout)?
-                .telling(&note)
-                .del(target.attachment, target.netns)?;
-        }
-        Ok(rdma?)
-    }
-
-    /// Deletes the attachment's links: in the container, and on the host, where an interrupted ADD or the end
-    /// of the container's namespace left them.
-    fn remove_link(&self, call: &Call, target: &DetachTarget<'_>) -> Result<(), cni::Error> {
-        if self.return_link(&call.conf.network, target)? {
-            return Ok(());
-        }
-        let mark = Mark::new(&call.conf.network, target.attachment);
-        let made = target.intent.as_ref().map_or(&[][..], |intent| &intent.made);
-        let known = Known { mark: &mark, made };
-        let mut seen = Vec::new();
-        let mut deleted = 0;
-        for (path, id) in target.namespaces() {
-            let Some(netns) = pod_if_there(&path, id)?.filter(|netns| !seen.contains(&netns.id())) else {
-                continue;
-            };
-            seen.push(netns.id());
-            let mut kernel = self.open_kernel(Some(&netns))?;
-            // Rules are not deleted with the link, and its namespace may continue to exist.
-            policy::remove(&mut *kernel, policy::table(&mark))?;
-            deleted += target.delete_in(&mut *kernel, &known, netns.id())?;
-            if deleted > 0 && target.done {
-                return Ok(());
-            }
-        }
-        let mut kernel = self.open_kernel(None)?;
-        // The kernel dismantles a dead namespace asynchronously. A link that it returned later would have no
-        // owner.
-        let died = target.intent.as_ref().filter(|_| seen.is_empty());
-        let deleted = match died {
-            Some(intent) => {
-                let gone = target.gone.unwrap_or_else(Instant::now);
-                detach::delete_thrown_back(&mut *kernel, &known, &intent.master, gone)?
-            }
-            None => detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,
-        };
-        if deleted > 0 {
-            tracing::info!(attachment = %target.attachment, "deleted the attachment's link on the host");
-        }
-        Ok(())
-    }
-}
-
-impl DetachTarget<'_> {
-    /// Records the IPAM plugin's process. A full disk must not keep a container from being removed.
-    fn note(&self, pid: u32) {
-        if let Some(notes) = &self.notes
-            && let Err(error) = notes.running(pid)
-        {
-            tracing::warn!(%error, "cannot record the IPAM plugin's process");
-        }
-    }
-
-    /// Deletes the attachment's links in the namespace `id`. Returns their number.
-    fn delete_in(&self, kernel: &mut dyn Kernel, known: &Known<'_>, id: (u64, u64)) -> Result<usize, Error> {
-        let written = self.intent.as_ref().filter(|intent| intent.netns_id == id);
-        let known = match written {
-            Some(_) => *known,
-            // Indices mean nothing in another namespace.
-            None => Known::marked(known.mark),
-        };
-        let deleted = detach::delete(kernel, Side::Pod, &known)?;
-        if deleted > 0 {
-            return Ok(deleted);
-        }
-        let ifname = &self.attachment.ifname;
-        if let Some(answered) = &self.answered
-            && detach::delete_answered(kernel, ifname, answered)?
-        {
-            return Ok(1);
-        }
-        let named = match (&self.intent, written) {
-            (None, _) => self.by_name,
-            // ADD found the name free, and was interrupted before it recorded its link.
-            (Some(_), Some(intent)) => !self.done && intent.made.is_empty(),
-            (Some(_), None) => false,
-        };
-        Ok(usize::from(named && detach::delete_named(kernel, ifname)?))
-    }
-
-    /// The namespaces to search: the one that the runtime passes, and the one that ADD recorded. The first
-    /// may be wrong, and an overlooked link would outlive its addresses.
-    pub(crate) fn namespaces(&self) -> Vec<(PathBuf, Option<(u64, u64)>)> {
-        let runtime = self.netns.map(|path| (path.to_owned(), None));
-        let written = self
-            .intent
-            .as_ref()
-            .map(|intent| (intent.netns.clone(), Some(intent.netns_id)));
-        runtime.into_iter().chain(written).collect()
+        Err(other) => Err(other),
     }
 }
 

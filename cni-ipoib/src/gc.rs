@@ -5,13 +5,14 @@
 //! collects, though the specification asks runtimes to run no ADD beside GC. GC passes every attachment of
 //! the journal to the IPAM plugin as valid, since a link may still have its addresses.
 
-use crate::CniIpoib;
 use crate::config::Identity;
-use crate::del::DetachTarget;
 use crate::detach;
 use crate::error::Error;
-use crate::journal::{Entry, Intent, Journal};
+use crate::intent::Intent;
+use crate::journal::{Entry, Journal};
 use crate::netns::pod_if_there;
+use crate::node::Node;
+use crate::teardown::{Caller, DetachTarget, take_down};
 use common::cni::dispatch::Call;
 use common::cni::{self, Attachment, Delegate, GcConf};
 use std::time::Instant;
@@ -20,107 +21,108 @@ use std::time::Instant;
 #[derive(Default)]
 struct Stale {
     /// Locked for the whole of GC, so that no ADD begins on one.
-    idle: Vec<(Attachment, Entry)>,
+    idle: Vec<Idle>,
     /// Skipped: another call works on them, or they cannot be opened.
     left: Vec<Attachment>,
 }
 
-impl CniIpoib {
-    /// Removes the attachments that are not valid.
-    ///
-    /// # Guarantees
-    /// Continues after errors and reports them together. Never touches attachments of other networks. Calls
-    /// DEL of the IPAM plugin for each removed attachment, for plugins without GC, and then its GC.
-    pub(crate) fn gc(&self, call: &Call, gc: &GcConf) -> Result<(), cni::Error> {
-        let identity = Identity::read(call);
-        let journal = self.journal(call);
-        let mut errors = Vec::new();
-        let stale = stale(&journal, &gc.valid, &mut errors);
-        let dead: Vec<bool> = stale.idle.iter().map(|(_, entry)| is_dead(entry)).collect();
-        let looked = Instant::now();
-        for (stale, dead) in stale.idle.into_iter().zip(dead) {
-            tracing::info!(attachment = %stale.0, "removing an attachment that is no longer valid");
-            if let Err(error) = self.collect(call, &identity, stale, dead.then_some(looked)) {
-                errors.push(error);
-            }
-        }
-        let kept = [gc.valid.clone(), stale.left].concat();
-        self.collect_thrown_back(call, &identity, &kept, &mut errors);
-        if let Some(plugin) = &identity.ipam
-            && let Err(error) = forward(call, &identity, plugin, &journal, &gc.valid)
-        {
+/// An attachment that no other call works on.
+struct Idle {
+    attachment: Attachment,
+    entry: Entry,
+}
+
+/// Removes the attachments that are not valid.
+///
+/// # Guarantees
+/// Continues after errors and reports them together. Never touches attachments of other networks. Calls DEL
+/// of the IPAM plugin for each removed attachment, for plugins without GC, and then its GC.
+pub(crate) fn gc(node: &Node, call: &Call, gc: &GcConf) -> Result<(), cni::Error> {
+    let identity = Identity::read(call);
+    let caller = Caller {
+        node,
+        call,
+        identity: &identity,
+    };
+    let journal = node.journal(&call.conf.network);
+    let mut errors = Vec::new();
+    let stale = stale(&journal, &gc.valid, &mut errors);
+    let dead: Vec<bool> = stale.idle.iter().map(|idle| is_dead(&idle.entry)).collect();
+    let looked = Instant::now();
+    for (stale, dead) in stale.idle.into_iter().zip(dead) {
+        tracing::info!(attachment = %stale.attachment, "removing an attachment that is no longer valid");
+        if let Err(error) = collect(&caller, stale, dead.then_some(looked)) {
             errors.push(error);
         }
-        together(errors)
     }
+    let kept = [gc.valid.clone(), stale.left].concat();
+    collect_thrown_back(&caller, &kept, &mut errors);
+    if let Some(plugin) = &identity.ipam
+        && let Err(error) = forward(call, &identity, plugin, &journal, &gc.valid)
+    {
+        errors.push(error);
+    }
+    together(errors)
+}
 
-    fn collect(
-        &self,
-        call: &Call,
-        identity: &Identity,
-        (attachment, entry): (Attachment, Entry),
-        gone: Option<Instant>,
-    ) -> Result<(), cni::Error> {
-        let intent = entry.intent.clone();
+/// `gone` is a moment at which its namespace did not exist any more, if it is dead.
+fn collect(caller: &Caller<'_>, stale: Idle, gone: Option<Instant>) -> Result<(), cni::Error> {
+    let Idle { attachment, entry } = stale;
+    let intent = entry.intent.clone();
+    let target = DetachTarget {
+        attachment: &attachment,
+        netns: None,
+        done: entry.done,
+        by_name: false,
+        ipam: intent
+            .as_ref()
+            .and_then(|intent| intent.ipam.clone())
+            .or_else(|| caller.identity.ipam.clone()),
+        intent,
+        answered: None,
+        notes: entry.notes().ok(),
+        gone,
+    };
+    take_down(caller, &target)?;
+    Ok(entry.remove()?)
+}
+
+/// Removes links whose namespace ended and whose journal entry is gone as well: the link's mark names its
+/// attachment.
+fn collect_thrown_back(caller: &Caller<'_>, kept: &[Attachment], errors: &mut Vec<cni::Error>) {
+    let network = &caller.call.conf.network;
+    let found = caller
+        .node
+        .kernel(None)
+        .and_then(|mut kernel| detach::thrown_back(&mut *kernel, network));
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return errors.push(error.into()),
+    };
+    let journal = caller.node.journal(network);
+    for (_, attachment) in found.iter().filter(|(_, of)| !kept.contains(of)) {
+        let entry = match journal.open_now(attachment) {
+            Ok(entry) if entry.intent.is_none() => entry,
+            // An ADD that began meanwhile removes what an earlier one of its attachment left.
+            Ok(_) | Err(Error::Busy(_)) => continue,
+            Err(error) => {
+                errors.push(error.into());
+                continue;
+            }
+        };
         let target = DetachTarget {
-            attachment: &attachment,
+            attachment,
             netns: None,
-            done: entry.done,
+            intent: None,
+            done: false,
             by_name: false,
-            ipam: intent
-                .as_ref()
-                .and_then(|intent| intent.ipam.clone())
-                .or_else(|| identity.ipam.clone()),
-            intent,
             answered: None,
+            ipam: caller.identity.ipam.clone(),
             notes: entry.notes().ok(),
-            gone,
+            gone: None,
         };
-        self.take_down(call, identity, &target)?;
-        Ok(entry.remove()?)
-    }
-
-    /// Removes links whose namespace ended and whose journal entry is gone as well: the link's mark names its
-    /// attachment.
-    fn collect_thrown_back(
-        &self,
-        call: &Call,
-        identity: &Identity,
-        kept: &[Attachment],
-        errors: &mut Vec<cni::Error>,
-    ) {
-        let found = self
-            .open_kernel(None)
-            .and_then(|mut kernel| detach::thrown_back(&mut *kernel, &call.conf.network));
-        let found = match found {
-            Ok(found) => found,
-            Err(error) => return errors.push(error.into()),
-        };
-        let journal = self.journal(call);
-        for (_, attachment) in found.iter().filter(|(_, of)| !kept.contains(of)) {
-            let entry = match journal.open_now(attachment) {
-                Ok(entry) if entry.intent.is_none() => entry,
-                // An ADD that began meanwhile removes what an earlier one of its attachment left.
-                Ok(_) | Err(Error::Busy(_)) => continue,
-                Err(error) => {
-                    errors.push(error.into());
-                    continue;
-                }
-            };
-            let target = DetachTarget {
-                attachment,
-                netns: None,
-                intent: None,
-                done: false,
-                by_name: false,
-                answered: None,
-                ipam: identity.ipam.clone(),
-                notes: entry.notes().ok(),
-                gone: None,
-            };
-            let taken = self.take_down(call, identity, &target);
-            errors.extend(taken.and_then(|()| Ok(entry.remove()?)).err());
-        }
+        let taken = take_down(caller, &target);
+        errors.extend(taken.and_then(|()| Ok(entry.remove()?)).err());
     }
 }
 
@@ -132,7 +134,7 @@ fn stale(journal: &Journal, valid: &[Attachment], errors: &mut Vec<cni::Error>) 
     });
     for attachment in known.into_iter().filter(|known| !valid.contains(known)) {
         match journal.idle(&attachment) {
-            Ok(Some(entry)) => stale.idle.push((attachment, entry)),
+            Ok(Some(entry)) => stale.idle.push(Idle { attachment, entry }),
             Ok(None) => {}
             Err(Error::Busy(_)) => {
                 tracing::info!(%attachment, "another call works on the attachment; skipped until the next GC");

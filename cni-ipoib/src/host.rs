@@ -6,12 +6,12 @@ pub(crate) mod bond;
 
 pub use bond::{Bond, BondPort};
 
-use crate::config::{Config, Master};
+use crate::config::{Config, ResolvedMaster};
 use crate::error::{Candidates, Error, refused};
 use crate::intent::is_made_by_software;
 use crate::kernel::{Kernel, Side, links};
+use crate::mode::Mode;
 use crate::rdma::{self, Facts};
-use crate::select::{Loads, chosen};
 use common::netlink::{HwAddress, Link, LinkInfo, LinkLayer, TABLE_MAIN};
 use common::rdma::{PciAddress, Pkey, PortState, Sysfs};
 use std::path::PathBuf;
@@ -80,17 +80,26 @@ pub struct Port {
     pub pkeys: Vec<Pkey>,
 }
 
-/// Reads the facts for `config`.
-///
-/// # Errors
-/// The parent is not set, does not exist or cannot be seen, or the kernel refuses a request.
-pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Result<Host, Error> {
-    let side = if config.link_in_container {
+/// The namespace in which `config` places the parent.
+pub fn side_of(config: &Config) -> Side {
+    if config.link_in_container {
         Side::Pod
     } else {
         Side::Host
-    };
-    let master = master(kernel, sysfs, &config.master, side)?;
+    }
+}
+
+/// Reads the facts about `master`, which is on `side`.
+///
+/// # Errors
+/// The parent is not set, does not exist or cannot be seen, or the kernel refuses a request.
+pub fn observe(
+    kernel: &mut dyn Kernel,
+    sysfs: &Sysfs,
+    side: Side,
+    master: &ResolvedMaster,
+) -> Result<Host, Error> {
+    let master = find_master(kernel, sysfs, side, master)?;
     let root = root(kernel, side, &master)?;
     let bond = bond::observe(kernel, sysfs, side, &master)?;
     // Only children on InfiniBand depend on P_Keys and port states. Reading the tables takes time.
@@ -117,23 +126,26 @@ pub fn observe(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Resul
     })
 }
 
-fn master(kernel: &mut dyn Kernel, sysfs: &Sysfs, master: &Master, side: Side) -> Result<Link, Error> {
+fn find_master(
+    kernel: &mut dyn Kernel,
+    sysfs: &Sysfs,
+    side: Side,
+    master: &ResolvedMaster,
+) -> Result<Link, Error> {
     let name = match master {
-        Master::Named(name) => name.clone(),
-        Master::Device(id) => {
+        ResolvedMaster::Named(name) => name.clone(),
+        ResolvedMaster::Device(id) => {
             return device_link(kernel, side, id, sysfs.netdevs_of(id).unwrap_or_default());
         }
-        Master::KernelPath(folder) => {
+        ResolvedMaster::KernelPath(folder) => {
             let names = sysfs.netdevs_in(folder).unwrap_or_default();
             return device_link(kernel, side, &folder.display().to_string(), names);
         }
-        // The loads are empty: ADD, which counts them, has chosen the master before.
-        Master::Preferred(preferences) => chosen(kernel, sysfs, preferences, &Loads::new())?.name,
-        Master::Address(address) => return addressed_link(kernel, sysfs, side, address),
-        Master::DefaultRoute => {
+        ResolvedMaster::Address(address) => return addressed_link(kernel, sysfs, side, address),
+        ResolvedMaster::DefaultRoute => {
             return default_route_link(kernel, side);
         }
-        Master::Unset => {
+        ResolvedMaster::Unset => {
             return Err(Error::MasterUnset {
                 candidates: candidates(kernel, sysfs, side),
             });
@@ -205,7 +217,7 @@ fn root(kernel: &mut dyn Kernel, side: Side, master: &Link) -> Result<Link, Erro
     Err(Error::WrongKind {
         master: master.name.clone(),
         what: "an IPoIB child whose parent is in another namespace".to_owned(),
-        mode: crate::config::Mode::Ipoib,
+        mode: Mode::Ipoib,
         remedy: "name a master whose parent is beside it".to_owned(),
     })
 }

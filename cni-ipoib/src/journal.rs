@@ -10,17 +10,20 @@
 //! reboot either.
 
 mod gate;
+mod marker;
 mod node_lock;
 mod notes;
-mod whole;
 
 use crate::error::Error;
 use crate::folders;
 pub use crate::intent::Intent;
 use crate::intent::Made;
+use crate::netns::pod_if_there;
 use common::cni::{Attachment, IfName};
 use common::lock::{LockError, Share, current, flock};
 pub(crate) use gate::Gate;
+use marker::Marker;
+pub(crate) use marker::whole_links;
 pub(crate) use node_lock::NodeLock;
 pub use notes::Notes;
 use notes::Running;
@@ -32,8 +35,6 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use whole::Marker;
-pub(crate) use whole::whole_links;
 
 /// How long a call waits for another call on the same attachment, such as an ADD that a runtime gave up on.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
@@ -86,6 +87,21 @@ pub struct Written {
     pub intent: Intent,
 }
 
+impl Written {
+    /// Whether the namespace that ADD used exists. If that cannot be checked, it counts as existing.
+    pub(crate) fn lives(&self) -> bool {
+        let found = pod_if_there(&self.intent.netns, Some(self.intent.netns_id));
+        found.map_or(true, |netns| netns.is_some())
+    }
+}
+
+/// The journal entries of every attachment but `attachment` to `network`.
+pub(crate) fn others(state: &Path, network: &str, attachment: &Attachment) -> Result<Vec<Written>, Error> {
+    let mut all = written(state)?;
+    all.retain(|of| of.network != network || of.attachment != *attachment);
+    Ok(all)
+}
+
 /// The journal entries of every network. Takes no locks, so an attachment may be in the middle of ADD or DEL.
 pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
     let networks = state.join("attachments");
@@ -110,7 +126,7 @@ pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
 pub fn loads(state: &Path) -> Result<BTreeMap<String, usize>, Error> {
     let mut loads = BTreeMap::new();
     for written in written(state)? {
-        if written.intent.lives() {
+        if is_there(&written.intent) {
             *loads.entry(written.intent.master).or_default() += 1;
         }
     }
@@ -408,10 +424,8 @@ fn names(dir: &Path) -> Result<Vec<OsString>, Error> {
     Ok(names)
 }
 
-impl Intent {
-    fn lives(&self) -> bool {
-        fs::metadata(&self.netns).is_ok_and(|there| (there.dev(), there.ino()) == self.netns_id)
-    }
+fn is_there(intent: &Intent) -> bool {
+    fs::metadata(&intent.netns).is_ok_and(|there| (there.dev(), there.ino()) == intent.netns_id)
 }
 
 fn attachment_of(file: &str) -> Option<Attachment> {

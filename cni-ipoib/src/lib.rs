@@ -2,7 +2,26 @@
 //! `cni-ipoib`: gives a pod an interface on an RDMA network.
 //!
 //! Data flow: [`Call`] → [`config::Config`] (always valid); the node → [`host::Host`] (read once);
-//! [`plan::child`] (pure) → [`attach::attach`] (with its undo) → result. One file per CNI verb.
+//! [`plan`] (pure) → [`attach::attach`] (with its undo) → result. One file per CNI verb.
+//!
+//! Floors: a module imports only modules of lower floors (`tests/floors`). The verbs alone know the whole
+//! plugin; everything below takes the kernel as an argument.
+//!
+//! ```text
+//! add check del gc status       | one file per CNI verb
+//! attach teardown               | the steps of ADD with their undo; the removal of an attachment
+//! detach device                 | finds and deletes links; facts, plan and state of a whole link
+//! plan                          | pure
+//! host recorded                 | what the plan must know about the node; a node on paper
+//! select                        | chooses the parent
+//! rdma                          | finds, grants, moves and returns RDMA devices
+//! node                          | the paths of the node, its journal, its kernel
+//! journal policy                | the files of the attachments and their locks; routing rules
+//! config device_info kernel netns
+//! intent routes                 | what the journal holds; the routes of a result
+//! error                         | the one table of codes
+//! folders mark mode
+//! ```
 
 mod add;
 pub mod attach;
@@ -24,6 +43,7 @@ pub mod mode;
 #[cfg(test)]
 mod model;
 mod netns;
+mod node;
 pub mod plan;
 pub mod policy;
 pub mod rdma;
@@ -31,24 +51,20 @@ pub mod recorded;
 mod routes;
 pub mod select;
 mod status;
+mod teardown;
 
 use common::cni::dispatch::{Call, Plugin};
 use common::cni::{self, Attachment, CniResult, Env, GcConf};
-use common::netlink;
-use common::netns::Netns;
 use config::Paths;
-use error::Error;
-use journal::Journal;
-use kernel::{Kernel, Namespaces};
+use kernel::Namespaces;
+use node::Node;
 use std::path::Path;
 
-/// Opens the namespaces. Tests replace the kernel.
-pub type OpenKernel = Box<dyn for<'n> Fn(Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, netlink::Error>>;
+pub use node::OpenKernel;
 
 /// The plugin.
 pub struct CniIpoib {
-    paths: Paths,
-    open: OpenKernel,
+    node: Node,
 }
 
 impl CniIpoib {
@@ -62,18 +78,9 @@ impl CniIpoib {
 
     /// The plugin with other paths and another kernel.
     pub fn new(paths: Paths, open: OpenKernel) -> Self {
-        Self { paths, open }
-    }
-
-    fn journal(&self, call: &Call) -> Journal {
-        Journal::new(&self.paths.state, &call.conf.network)
-    }
-
-    fn open_kernel<'n>(&self, netns: Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, Error> {
-        (self.open)(netns).map_err(|source| Error::Kernel {
-            step: "open a netlink socket; the plugin must run as root".to_owned(),
-            source,
-        })
+        Self {
+            node: Node::new(paths, open),
+        }
     }
 }
 
@@ -87,22 +94,22 @@ impl Plugin for CniIpoib {
     }
 
     fn add(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<CniResult, cni::Error> {
-        self.add(call, attachment, netns)
+        add::add(&self.node, call, attachment, netns)
     }
 
     fn del(&self, call: &Call, attachment: &Attachment, netns: Option<&Path>) -> Result<(), cni::Error> {
-        self.del(call, attachment, netns)
+        del::del(&self.node, call, attachment, netns)
     }
 
     fn check(&self, call: &Call, attachment: &Attachment, netns: &Path) -> Result<(), cni::Error> {
-        self.check(call, attachment, netns)
+        check::check(&self.node, call, attachment, netns)
     }
 
     fn gc(&self, call: &Call, gc: &GcConf) -> Result<(), cni::Error> {
-        self.gc(call, gc)
+        gc::gc(&self.node, call, gc)
     }
 
     fn status(&self, call: &Call) -> Result<(), cni::Error> {
-        self.status(call)
+        status::status(&self.node, call)
     }
 }

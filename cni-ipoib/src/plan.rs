@@ -14,6 +14,7 @@ use crate::host::{Host, Port};
 use crate::intent::Grant;
 use crate::kernel::Side;
 use crate::mark::Mark;
+use crate::rdma::Interface;
 use common::cni::IfName;
 use common::netlink::{AddrGenMode, HwAddress, IpoibMode, LinkInfo, LinkLayer, NewLinkKind};
 use common::rdma::{PciAddress, Pkey, PortState};
@@ -63,19 +64,26 @@ pub struct Child {
     pub ports: Vec<Child>,
 }
 
+/// The properties of every planned interface, whatever its kind.
+#[derive(Clone, Debug)]
+pub struct PodInterface {
+    /// Its name in the pod.
+    pub ifname: IfName,
+    /// The mark of its attachment.
+    pub mark: Mark,
+    /// Its RDMA device.
+    pub rdma: Option<Grant>,
+    /// The routing table for packets from its addresses; `None` without policy routing.
+    pub policy_table: Option<u32>,
+}
+
 /// A child and its attachment.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The link to create.
     pub child: Child,
-    /// Its name in the pod.
-    pub ifname: IfName,
-    /// The mark of its links.
-    pub mark: Mark,
-    /// The RDMA device of the interface.
-    pub rdma: Option<Grant>,
-    /// The routing table for packets from its addresses; `None` without policy routing.
-    pub policy_table: Option<u32>,
+    /// The interface that it becomes.
+    pub interface: PodInterface,
 }
 
 impl Plan {
@@ -87,7 +95,8 @@ impl Plan {
 
     /// The names of a bond's ports in the pod.
     pub(crate) fn port_names(&self) -> impl Iterator<Item = String> {
-        (0..self.child.ports.len()).map(|number| bond::port_name(&self.ifname, &self.mark, number))
+        (0..self.child.ports.len())
+            .map(|number| bond::port_name(&self.interface.ifname, &self.interface.mark, number))
     }
 }
 
@@ -380,6 +389,24 @@ fn require_port_guid(config: &Config, host: &Host) -> Result<(), Error> {
         (Some(mac), _) if mac.port_guid() != Some(guid) => refuse("mac", mac.to_string()),
         (_, Some(asked)) if asked != guid => refuse("infinibandGUID", asked.to_string()),
         _ => Ok(()),
+    }
+}
+
+/// The interface of a child that is created on `host`, for the choice of its RDMA device.
+pub fn rdma_interface(host: &Host, mode: Mode) -> Interface<'_> {
+    let root = &host.root.name;
+    Interface {
+        side: host.side,
+        link: &host.master,
+        moving: match mode {
+            Mode::Ipoib if host.bond.is_some() => Err(format!(
+                "it is the device of a port of {root}, which would lose it"
+            )),
+            Mode::Ipoib => Err(format!(
+                "moving it would destroy {root}, and with it the children of every pod on {root}"
+            )),
+            Mode::Macvlan | Mode::Ipvlan | Mode::Device => Ok(()),
+        },
     }
 }
 

@@ -13,13 +13,13 @@ mod check;
 pub mod decide;
 pub mod facts;
 pub mod find;
-pub mod give_back;
 pub mod movable;
 pub mod record;
+pub(crate) mod repair;
 pub mod resolve;
 pub mod transfer;
 
 pub(crate) use check::compare;
 pub use facts::Facts;
 pub use find::find;
-pub use resolve::{Interface, Sources, grant_for, interface, require_likely};
+pub use resolve::{Interface, Sources, grant_for, require_likely};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 mod bond;
 mod moved;
+mod repair;
 
 use crate::mark::Mark;
 use crate::model::{Fault, Ipam, Pod, Rig, State, attachment, ipoib};

@@ -44,7 +44,7 @@ pub(super) fn add_addresses<'i>(
 }
 
 /// Adds the routes. The link must be up.
-pub(crate) fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), Error> {
+pub(super) fn route(kernel: &mut dyn Kernel, link: &Link, ipam: &CniResult) -> Result<(), Error> {
     for route in &ipam.routes {
         let entry = second_default(route_entry(link.index, route, &ipam.ips));
         match kernel.add_route(&entry) {

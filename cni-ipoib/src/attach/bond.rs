@@ -3,74 +3,54 @@
 //!
 //! All of them have the attachment's mark, so whatever removes the attachment removes them all.
 
-use super::AttachContext;
+use super::PodLinks;
 use super::create::{Birth, birth};
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
-use crate::plan::{Child, Plan};
+use crate::plan::Plan;
 use common::netlink::{Link, LinkChange};
-use common::undo::Undo;
 use std::time::Duration;
 
 /// How long a port other than the first may take to get carrier. After that the pod starts without that port.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A port of the pod's bond.
-pub(super) struct Port<'p> {
-    child: &'p Child,
-    link: Link,
-}
-
-impl Port<'_> {
-    /// The port as it was created.
-    pub(super) fn link(&self) -> &Link {
-        &self.link
-    }
-}
-
-/// Creates the bond's ports; none if the plan is not a bond.
-pub(super) fn ports<'p>(
-    undo: &mut Undo<'_, AttachContext<'_>>,
-    plan: &'p Plan,
-) -> Result<Vec<Port<'p>>, Error> {
-    let kernel = &mut *undo.target().kernel;
+/// Creates the bond's ports; none if the plan is not a bond. The attachment's mark is on each.
+pub(super) fn ports(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Vec<Link>, Error> {
+    let mark = &plan.interface.mark;
     let mut ports = Vec::new();
     for (name, child) in plan.port_names().zip(&plan.child.ports) {
-        let link = birth(
-            kernel,
-            &Birth {
-                child,
-                name: &name,
-                mark: &plan.mark,
-            },
-        )?;
+        let new = Birth {
+            child,
+            name: &name,
+            mark,
+        };
+        let link = birth(kernel, &new)?;
         let alias = LinkChange {
-            alias: Some(&plan.mark.alias),
+            alias: Some(&mark.alias),
             ..LinkChange::default()
         };
         change(kernel, &link, &alias, || format!("configure {name}"))?;
-        ports.push(Port { child, link });
+        ports.push(link);
     }
     Ok(ports)
 }
 
 /// The MTU that the bond must have before its ports join, since it sets its own MTU on them: 1500 at
 /// creation.
-pub(super) fn mtu(ports: &[Port<'_>], plan: &Plan) -> Option<u32> {
-    plan.child
-        .mtu
-        .or_else(|| ports.iter().map(|port| port.link.mtu).min())
+pub(super) fn mtu(ports: &[Link], plan: &Plan) -> Option<u32> {
+    plan.child.mtu.or_else(|| ports.iter().map(|port| port.mtu).min())
 }
 
 /// Adds the ports to the bond, which brings them up.
-pub(super) fn enslave(kernel: &mut dyn Kernel, bond: &Link, ports: &[Port<'_>]) -> Result<(), Error> {
-    for Port { link, .. } in ports {
+pub(super) fn enslave(kernel: &mut dyn Kernel, links: &PodLinks) -> Result<(), Error> {
+    let bond = &links.link;
+    for port in &links.ports {
         let join = LinkChange {
             master: Some(bond.index),
             ..LinkChange::default()
         };
-        change(kernel, link, &join, || {
-            format!("make {} a port of {}", link.name, bond.name)
+        change(kernel, port, &join, || {
+            format!("make {} a port of {}", port.name, bond.name)
         })?;
     }
     Ok(())
@@ -80,14 +60,10 @@ pub(super) fn enslave(kernel: &mut dyn Kernel, bond: &Link, ports: &[Port<'_>]) 
 /// of their partition.
 ///
 /// A port without carrier is not an error: the bond exists so that the others can replace it.
-pub(super) fn await_carrier(
-    kernel: &mut dyn Kernel,
-    bond: &Link,
-    ports: &[Port<'_>],
-    plan: &Plan,
-) -> Result<(), Error> {
+pub(super) fn await_carrier(kernel: &mut dyn Kernel, links: &PodLinks, plan: &Plan) -> Result<(), Error> {
+    let bond = &links.link;
     let mut smallest: Option<u32> = None;
-    for Port { child, link } in ports {
+    for (child, link) in plan.child.ports.iter().zip(&links.ports) {
         let step = || format!("wait for the carrier of {}", link.name);
         let refused = |source| Error::Kernel { step: step(), source };
         let timeout = child.carrier_timeout.min(SPARE_TIMEOUT);
@@ -102,7 +78,7 @@ pub(super) fn await_carrier(
         smallest = smallest.into_iter().chain(now.map(|now| now.mtu)).min();
     }
     match (plan.child.mtu, smallest) {
-        (None, Some(lowered)) if mtu(ports, plan).is_some_and(|given| lowered < given) => {
+        (None, Some(lowered)) if mtu(&links.ports, plan).is_some_and(|given| lowered < given) => {
             let lower = LinkChange {
                 mtu: Some(lowered),
                 ..LinkChange::default()
@@ -112,7 +88,7 @@ pub(super) fn await_carrier(
             })
         }
         (Some(want), Some(got)) if got < want => Err(Error::MtuNotApplied {
-            ifname: plan.ifname.clone(),
+            ifname: plan.interface.ifname.clone(),
             got,
             want,
         }),

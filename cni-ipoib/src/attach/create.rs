@@ -6,7 +6,7 @@
 
 mod moved;
 
-use super::AttachContext;
+use super::Effects;
 use crate::detach::{self, Known};
 use crate::error::Error;
 use crate::kernel::{Kernel, Side};
@@ -14,14 +14,13 @@ use crate::mark::Mark;
 use crate::plan::{Child, Plan, Way};
 use common::cni;
 use common::netlink::{Link, LinkChange, NewLink};
-use common::undo::Undo;
 use nix::errno::Errno;
 
 /// Creates the planned link. A link may be on the host for a moment, so the undo step searches both
 /// namespaces.
-pub(super) fn create(undo: &mut Undo<'_, AttachContext<'_>>, plan: &Plan) -> Result<Link, Error> {
-    let (mark, moved) = (plan.mark.clone(), plan.is_moved());
-    undo.remember("delete the link", move |context| {
+pub(super) fn create(effects: &mut Effects<'_, '_>, plan: &Plan) -> Result<Link, Error> {
+    let (mark, moved) = (plan.interface.mark.clone(), plan.is_moved());
+    effects.remember("delete the link", move |context| {
         let host = if moved {
             detach::delete(context.kernel, Side::Host, &Known::marked(&mark)).map(|_| ())
         } else {
@@ -36,15 +35,15 @@ pub(super) fn create(undo: &mut Undo<'_, AttachContext<'_>>, plan: &Plan) -> Res
             .and(host)
             .map_err(|e| cni::error::causes(&e))
     });
-    undo.target().link_may_live = true;
-    let kernel = &mut *undo.target().kernel;
-    let name = plan.ifname.as_str();
+    effects.target().link_may_live = true;
+    let kernel = &mut *effects.target().kernel;
+    let name = plan.interface.ifname.as_str();
     birth(
         kernel,
         &Birth {
             child: &plan.child,
             name,
-            mark: &plan.mark,
+            mark: &plan.interface.mark,
         },
     )
 }

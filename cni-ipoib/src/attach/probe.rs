@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Adds the addresses that need no probe. [`probe`] adds the others once the link is up.
-pub(crate) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
+pub(super) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) -> Result<(), Error> {
     prepare(kernel, link, ips)?;
     add_addresses(kernel, link, ips.iter().filter(|ip| !ip.probe))
 }
@@ -26,7 +26,7 @@ pub(crate) fn address(kernel: &mut dyn Kernel, link: &Link, ips: &[IpConfig]) ->
 ///
 /// # Errors
 /// [`Error::AddressAnswered`]: another host has one of them. [`Error::Kernel`], [`Error::Io`].
-pub(crate) fn probe(
+pub(super) fn probe(
     kernel: &mut dyn Kernel,
     link: &Link,
     ips: &[IpConfig],

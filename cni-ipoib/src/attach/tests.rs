@@ -7,7 +7,7 @@ use crate::intent::Made;
 use crate::journal::Diary;
 use crate::mark::Mark;
 use crate::model::{Fault, Ipam, ModelKernel, State, attachment, call, ethernet, ipoib};
-use crate::plan::Way;
+use crate::plan::{Child, Plan, Way};
 use crate::routes::route_entry;
 use common::cni::IpConfig;
 use common::cni::dispatch::Call;
@@ -50,10 +50,12 @@ fn plan(mode: Mode, kind: NewLinkKind<'static>) -> Plan {
             pci: None,
             ports: Vec::new(),
         },
-        ifname: attachment.ifname.clone(),
-        policy_table: Some(TABLE),
-        mark: Mark::new("fabric", &attachment),
-        rdma: None,
+        interface: PodInterface {
+            ifname: attachment.ifname.clone(),
+            policy_table: Some(TABLE),
+            mark: Mark::new("fabric", &attachment),
+            rdma: None,
+        },
     }
 }
 
@@ -225,7 +227,7 @@ fn a_link_whose_name_the_host_uses_is_renamed_in_the_pod() {
     let plan = plan(Mode::Macvlan, MACVLAN);
     let attached = bench.attach(&plan).unwrap();
     assert_eq!(attached.link.name, "net1");
-    let temporary = plan.mark.temporary(0);
+    let temporary = plan.interface.mark.temporary(0);
     let expected = [
         "create net1 from Host".to_owned(),
         format!("create {temporary} from Host"),
@@ -241,7 +243,7 @@ fn a_link_whose_name_the_host_uses_is_renamed_in_the_pod() {
 fn a_name_in_use_in_the_pod_fails_under_the_temporary_name_too() {
     let mut bench = Bench::new(Mode::Macvlan, Ipam::dual_stack());
     let plan = plan(Mode::Macvlan, MACVLAN);
-    let temporary = plan.mark.temporary(0);
+    let temporary = plan.interface.mark.temporary(0);
     bench
         .kernel
         .set()

@@ -2,6 +2,7 @@
 mod bond;
 
 use crate::model::{Fault, Rig, attachment, ethernet};
+use common::cni::dispatch::Plugin as _;
 use common::cni::{self, CniResult, Code};
 use common::netlink::{IpoibMode, Link, LinkInfo, MacvlanMode, RouteEntry};
 use common::rdma::Pkey;

@@ -2,7 +2,7 @@
 //! The key `master`: a name, a description, or a list of both.
 
 use super::raw::{is_set, pkey};
-use super::{BondUse, Master, Mode, Needs, Preference, Preferences, Selector};
+use super::{BondUse, Master, Mode, Needs, Preference, Preferences, ResolvedMaster, Selector};
 use crate::error::Error;
 use common::cni::keys::require_known;
 use common::netlink::LinkLayer;
@@ -28,9 +28,9 @@ const KEYS: [&str; 9] = [
 pub(super) fn read(master: Option<&Value>, needs: Needs) -> Result<Master, Error> {
     let preferred = |choices| Ok(Master::Preferred(Preferences { choices, needs }));
     match master {
-        None | Some(Value::Null) => Ok(Master::Unset),
-        Some(Value::String(name)) if name.is_empty() => Ok(Master::Unset),
-        Some(Value::String(name)) => Ok(Master::Named(name.clone())),
+        None | Some(Value::Null) => Ok(Master::Resolved(ResolvedMaster::Unset)),
+        Some(Value::String(name)) if name.is_empty() => Ok(Master::Resolved(ResolvedMaster::Unset)),
+        Some(Value::String(name)) => Ok(Master::Resolved(ResolvedMaster::Named(name.clone()))),
         Some(Value::Object(keys)) => preferred(vec![described(keys, needs)?]),
         Some(Value::Array(list)) if !list.is_empty() => preferred(
             list.iter()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration as it is written.
 
-use super::{HostAddresses, KEYS, Master, Mode, Needs, master};
+use super::{HostAddresses, KEYS, Master, Mode, Needs, ResolvedMaster, master};
 use crate::error::Error;
 use common::cni::dispatch::Call;
 use common::cni::keys::{self, CNI_KEYS};
@@ -171,8 +171,10 @@ impl RawConfig {
         // A device plugin's choice takes precedence over a hardware address. A name beside a hardware address
         // is an error.
         match (self.by_address()?, master) {
-            (Some(address), Master::Unset | Master::DefaultRoute) => Ok(Master::Address(address)),
-            (None, master) | (Some(_), master @ Master::Device(_)) => Ok(master),
+            (Some(address), Master::Resolved(ResolvedMaster::Unset | ResolvedMaster::DefaultRoute)) => {
+                Ok(Master::Resolved(ResolvedMaster::Address(address)))
+            }
+            (None, master) | (Some(_), master @ Master::Resolved(ResolvedMaster::Device(_))) => Ok(master),
             (Some(address), _) => Err(Error::BadValue {
                 key: "hwaddr",
                 value: address.to_string(),
@@ -187,11 +189,15 @@ impl RawConfig {
         let device = [&self.runtime_config.device_id, &self.device_id, &self.pci_bus_id];
         let device = device.into_iter().flatten().find(|id| !id.is_empty());
         Ok(match (written, device) {
-            (Master::Unset, Some(id)) => Master::Device(id.clone()),
+            (Master::Resolved(ResolvedMaster::Unset), Some(id)) => {
+                Master::Resolved(ResolvedMaster::Device(id.clone()))
+            }
             // A device plugin for shared devices allocates ids that name no device ("17"). Then the
             // configuration decides.
-            (_, Some(id)) if names_a_device(id) => Master::Device(id.clone()),
-            (Master::Unset, None) if dialect == Dialect::Macvlan => Master::DefaultRoute,
+            (_, Some(id)) if names_a_device(id) => Master::Resolved(ResolvedMaster::Device(id.clone())),
+            (Master::Resolved(ResolvedMaster::Unset), None) if dialect == Dialect::Macvlan => {
+                Master::Resolved(ResolvedMaster::DefaultRoute)
+            }
             (Master::Preferred(_), _) if self.link_in_container => {
                 return Err(Error::BadValue {
                     key: "linkInContainer",
@@ -211,18 +217,21 @@ impl RawConfig {
     fn host_device(&self) -> Result<Master, Error> {
         let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         if let Some(name) = set(&self.device) {
-            return Ok(Master::Named(name));
+            return Ok(Master::Resolved(ResolvedMaster::Named(name)));
         }
         if let Some(address) = self.by_address()? {
-            return Ok(Master::Address(address));
+            return Ok(Master::Resolved(ResolvedMaster::Address(address)));
         }
         if let Some(path) = set(&self.kernelpath) {
-            return kernel_path(path).map(Master::KernelPath);
+            return kernel_path(path)
+                .map(ResolvedMaster::KernelPath)
+                .map(Master::Resolved);
         }
         let ids = [&self.runtime_config.device_id, &self.pci_bus_id];
         ids.into_iter()
             .find_map(set)
-            .map(Master::Device)
+            .map(ResolvedMaster::Device)
+            .map(Master::Resolved)
             .ok_or_else(|| Error::BadWord {
                 key: "device",
                 reason: "it is not set; set device, hwaddr, kernelpath or pciBusID, or have a device plugin set deviceID"

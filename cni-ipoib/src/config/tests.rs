@@ -40,7 +40,7 @@ fn assert_refused<const N: usize>(cases: [(Value, u32, &str); N]) {
 #[test]
 fn an_empty_configuration_has_these_defaults() {
     let expected = Config {
-        master: Master::Unset,
+        master: Master::Resolved(ResolvedMaster::Unset),
         mode: None,
         pkey: None,
         ipoib_mode: None,

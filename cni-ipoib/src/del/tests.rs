@@ -4,6 +4,7 @@ mod changed;
 use crate::mark::Mark;
 use crate::model::{Fault, Ipam, Pod, Rig, attachment, ethernet, ipoib, of_kind};
 use common::cni::Code;
+use common::cni::dispatch::Plugin as _;
 use serde_json::json;
 use std::fs;
 use std::path::Path;

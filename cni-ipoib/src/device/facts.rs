@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The facts about a whole link before it leaves the host. They are read once and never changed.
 
-use super::detach::lives;
 use super::function::function_at;
 use crate::error::Error;
 use crate::host::Host;
@@ -130,7 +129,7 @@ fn uppers(link: &Link, all: &[Link], written: &[Written]) -> Vec<String> {
     let here = all.iter().filter(on_it).map(|upper| upper.name.clone());
     let in_pods = written
         .iter()
-        .filter(|of| of.intent.device.is_none() && of.intent.master == link.name && lives(&of.intent))
+        .filter(|of| of.intent.device.is_none() && of.intent.master == link.name && of.lives())
         .map(|of| format!("the interface of {}/{}", of.network, of.attachment));
     here.chain(in_pods).collect()
 }

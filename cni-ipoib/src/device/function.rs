@@ -5,8 +5,8 @@
 //! Invariant: the previous GUIDs are in the attachment's journal entry before the first request. Each step of
 //! the undo can be repeated. A function that a kill left without its driver is bound first.
 
-use super::Plan;
 use super::restore::{ask, find, restore_state};
+use super::{NewGuid, Plan};
 use crate::error::{DeviceError, Error};
 use crate::intent::{Function, Snapshot};
 use crate::kernel::{Kernel, Side};
@@ -27,6 +27,9 @@ const BIND_TIMEOUT: Duration = if cfg!(test) {
 };
 
 const POLL: Duration = Duration::from_millis(20);
+
+/// The undo step of a virtual function that got other GUIDs.
+pub(crate) const GUIDS_BACK: &str = "give the virtual function its GUIDs back";
 
 /// The virtual function at `path` below `link`; `None` for a physical function, or a link that is not
 /// `InfiniBand`.
@@ -75,7 +78,9 @@ pub fn physical_link(kernel: &mut dyn Kernel, function: &Function) -> Result<Lin
 ///
 /// # Errors
 /// The kernel or the driver refuses. [`give_back`] undoes it.
-pub fn give(kernel: &mut dyn Kernel, plan: &Plan, function: &Function, guid: Guid) -> Result<Link, Error> {
+pub fn give(kernel: &mut dyn Kernel, plan: &Plan, new: &NewGuid) -> Result<Link, Error> {
+    let NewGuid { function, guid } = new;
+    let guid = *guid;
     set(kernel, function, guid, guid)?;
     let link = rebind(kernel, &plan.snapshot, function)?;
     match link.address.port_guid() {

@@ -19,7 +19,11 @@ use common::netlink::{Link, LinkChange, LinkLayer};
 /// The kernel refuses. [`restore`](super::restore) undoes what was done.
 pub fn move_in(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
     let moved = &plan.moved;
-    let exclusive = plan.grant.as_ref().filter(|grant| grant.moved().is_some());
+    let exclusive = plan
+        .interface
+        .rdma
+        .as_ref()
+        .filter(|grant| grant.moved().is_some());
     let (side, link) = match exclusive {
         Some(grant) if moved.link.layer == LinkLayer::Infiniband => {
             hand_over(kernel, grant)?;
@@ -54,10 +58,10 @@ fn lost(plan: &Plan, reason: String) -> Error {
 
 /// Moves the link into the pod and renames it in one request; if it is in the pod already, only renames it.
 fn enter(kernel: &mut dyn Kernel, plan: &Plan, side: Side, link: &Link) -> Result<(), Error> {
-    let name = plan.ifname.as_str();
+    let name = plan.interface.ifname.as_str();
     let change = LinkChange {
         name: Some(name),
-        alias: Some(&plan.alias),
+        alias: Some(&plan.interface.mark.alias),
         group: (link.group != 0).then_some(0),
         ..LinkChange::default()
     };
@@ -79,7 +83,7 @@ fn enter(kernel: &mut dyn Kernel, plan: &Plan, side: Side, link: &Link) -> Resul
 }
 
 fn in_pod(kernel: &mut dyn Kernel, plan: &Plan) -> Result<Link, Error> {
-    let name = plan.ifname.as_str();
+    let name = plan.interface.ifname.as_str();
     let link = ask(format!("look up {name} in the pod after moving it"), || {
         kernel.link(Side::Pod, name)
     })?;
@@ -100,7 +104,11 @@ fn restore_transport_in_pod(kernel: &mut dyn Kernel, link: &Link, was: &Snapshot
 
 fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<(), Error> {
     let host = plan.snapshot.mtu;
-    let moved = plan.grant.as_ref().is_some_and(|grant| grant.moved().is_some());
+    let moved = plan
+        .interface
+        .rdma
+        .as_ref()
+        .is_some_and(|grant| grant.moved().is_some());
     let remade = moved || plan.snapshot.function.is_some();
     let mtu = plan.moved.mtu.or((remade && link.mtu != host).then_some(host));
     let change = LinkChange {

@@ -2,6 +2,7 @@
 use crate::detach::tests::{looks_of_one_wait, wait_longer};
 use crate::journal::Journal;
 use crate::model::{Fault, Ipam, Pod, Rig, attachment};
+use common::cni::dispatch::Plugin as _;
 use common::cni::{Attachment, Code};
 use serde_json::json;
 use std::fs;

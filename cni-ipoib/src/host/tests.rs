@@ -2,6 +2,7 @@
 mod bond;
 
 use super::*;
+use crate::config::Master;
 use crate::model::{Fault, ModelKernel, Node, bond, call, ethernet, ipoib, link, of_kind};
 use common::netlink::RouteEntry;
 use serde_json::{Value, json};
@@ -10,9 +11,17 @@ fn config(keys: Value) -> Config {
     Config::read(&call(keys)).unwrap()
 }
 
+/// Observes the one parent of `config`.
+fn observed(kernel: &mut dyn Kernel, sysfs: &Sysfs, config: &Config) -> Result<Host, Error> {
+    match &config.master {
+        Master::Resolved(master) => observe(kernel, sysfs, side_of(config), master),
+        Master::Preferred(choice) => panic!("{choice:?} is not one link"),
+    }
+}
+
 /// Observes the parent that `keys` name among `links`.
 fn seen(node: &Node, links: Vec<Link>, keys: Value) -> Result<Host, Error> {
-    observe(&mut ModelKernel::new(links), &node.sysfs(), &config(keys))
+    observed(&mut ModelKernel::new(links), &node.sysfs(), &config(keys))
 }
 
 fn text(node: &Node, links: Vec<Link>, keys: Value) -> String {
@@ -139,7 +148,7 @@ fn a_failure_to_list_candidates_does_not_hide_the_error() {
     let (node, links) = crowd();
     let mut kernel = ModelKernel::new(links);
     kernel.fail(Fault::Every("list"));
-    let error = observe(&mut kernel, &node.sysfs(), &config(json!({"master": "ib7"}))).unwrap_err();
+    let error = observed(&mut kernel, &node.sysfs(), &config(json!({"master": "ib7"}))).unwrap_err();
     assert!(
         matches!(&error, Error::MasterMissing { candidates, .. } if candidates.0.is_empty()),
         "{error}"
@@ -151,7 +160,7 @@ fn a_parent_in_the_pod_is_searched_there() {
     let mut kernel = ModelKernel::new(vec![ipoib(4, "ib0", 0xffff)]);
     let config = config(json!({"master": "ib0", "linkInContainer": true}));
     let node = Node::with_ib0();
-    let error = observe(&mut kernel, &node.sysfs(), &config)
+    let error = observed(&mut kernel, &node.sysfs(), &config)
         .unwrap_err()
         .to_string();
     assert!(
@@ -159,7 +168,7 @@ fn a_parent_in_the_pod_is_searched_there() {
         "{error}"
     );
     kernel.set().state.pod.push(ipoib(3, "ib0", 0x8001));
-    let host = observe(&mut kernel, &node.sysfs(), &config).unwrap();
+    let host = observed(&mut kernel, &node.sysfs(), &config).unwrap();
     assert_eq!((host.side, host.master.index), (Side::Pod, 3));
     assert_eq!(
         host.port.map(|port| port.device).as_deref(),
@@ -211,10 +220,10 @@ fn default_link(routes: Vec<RouteEntry>) -> Result<Host, Error> {
     ]);
     kernel.set().state.host_routes = routes;
     let config = Config {
-        master: Master::DefaultRoute,
+        master: Master::Resolved(ResolvedMaster::DefaultRoute),
         ..config(json!({}))
     };
-    observe(&mut kernel, &Node::bare().sysfs(), &config)
+    observed(&mut kernel, &Node::bare().sysfs(), &config)
 }
 
 #[test]
@@ -281,7 +290,7 @@ fn the_error_of_a_refused_request_names_the_step() {
         };
         let mut kernel = ModelKernel::new(vec![port, bond(9, "bond0"), child_of(4, ipoib(5, "ib0.1", 1))]);
         kernel.fail(fault);
-        observe(&mut kernel, &Node::with_ib0().sysfs(), &config(keys))
+        observed(&mut kernel, &Node::with_ib0().sysfs(), &config(keys))
             .unwrap_err()
             .to_string()
     };

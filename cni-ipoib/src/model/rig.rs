@@ -5,7 +5,7 @@ use crate::CniIpoib;
 use crate::config::Paths;
 use crate::journal::{Entry, Intent, Journal};
 use crate::kernel::Kernel;
-use common::cni::dispatch::Call;
+use common::cni::dispatch::{Call, Plugin};
 use common::cni::{self, CniResult, GcConf, Version};
 use common::netns::Netns;
 use common::rdma::Guid;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::model::{Fault, Ipam, Rig, State, attachment};
+use common::cni::dispatch::Plugin as _;
 use common::cni::{CniResult, Code, Version};
 use ipnetwork::IpNetwork;
 use serde_json::{Value, json};

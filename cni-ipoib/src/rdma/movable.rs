@@ -4,10 +4,9 @@
 use super::facts;
 use super::find::Found;
 use crate::error::{Error, RdmaError};
-use crate::intent::Grant;
+use crate::intent::{Grant, Identity};
 use crate::journal::{Written, written};
 use crate::kernel::{Kernel, Side, links};
-use crate::netns::pod_if_there;
 use common::cni::Attachment;
 use common::netlink::Link;
 use common::rdma::{Device, PortState, Sysfs};
@@ -67,11 +66,8 @@ impl Surroundings {
 
 /// The attachments of every network that have an RDMA device and whose namespace exists.
 pub fn holders(state: &Path) -> Result<Vec<Holder>, Error> {
-    let lives = |of: &Written| {
-        pod_if_there(&of.intent.netns, Some(of.intent.netns_id)).map_or(true, |netns| netns.is_some())
-    };
     let holder = |of: Written| {
-        lives(&of).then_some(())?;
+        of.lives().then_some(())?;
         Some(Holder {
             network: of.network,
             attachment: of.attachment,
@@ -82,6 +78,11 @@ pub fn holders(state: &Path) -> Result<Vec<Holder>, Error> {
 }
 
 impl Holder {
+    /// Whether the device `identity` was moved for this attachment.
+    pub(crate) fn has(&self, identity: &Identity) -> bool {
+        self.grant.moved().is_some_and(|its| its.is_same(identity))
+    }
+
     /// Whether it owns, or is about to own, the device with the host name `name` exclusively.
     fn takes(&self, name: &str) -> bool {
         self.grant.moved().is_some_and(|device| device.name == name)

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Resolves a configuration and a link to a grant: reads the facts, decides, and checks whether the device
-//! may leave the host. It changes nothing except the names of devices that dead pods left.
+//! may leave the host. It changes nothing.
 
 use super::Facts;
 use super::decide::{decide, unless_required};
-use super::give_back::sweep;
 use super::movable::{Holder, Surroundings, holders, require_free_name, require_movable};
-use crate::config::{Mode, Rdma, RdmaNetns};
+use crate::config::{Rdma, RdmaNetns};
 use crate::error::{Error, RdmaError};
-use crate::host::Host;
 use crate::intent::Grant;
 use crate::kernel::{Kernel, Side};
 use common::netlink::{Link, NetnsMode};
@@ -35,24 +33,6 @@ pub struct Interface<'a> {
     pub moving: Result<(), String>,
 }
 
-/// The interface of a child that is created on `host`.
-pub fn interface(host: &Host, mode: Mode) -> Interface<'_> {
-    let root = &host.root.name;
-    Interface {
-        side: host.side,
-        link: &host.master,
-        moving: match mode {
-            Mode::Ipoib if host.bond.is_some() => Err(format!(
-                "it is the device of a port of {root}, which would lose it"
-            )),
-            Mode::Ipoib => Err(format!(
-                "moving it would destroy {root}, and with it the children of every pod on {root}"
-            )),
-            Mode::Macvlan | Mode::Ipvlan | Mode::Device => Ok(()),
-        },
-    }
-}
-
 /// The grant for `interface`; `None` if there is no device and none is required.
 ///
 /// # Errors
@@ -68,12 +48,7 @@ pub fn grant_for(
     } else {
         Facts::read_near
     };
-    let mut facts = read(from.kernel, from.sysfs, side, link)?;
-    let may_move = asked.is_some() && facts.mode == NetnsMode::Exclusive && side == Side::Host;
-    if may_move {
-        sweep(from.kernel, from.sysfs, from.state)?;
-        facts = Facts::read(from.kernel, from.sysfs, side, link)?;
-    }
+    let facts = read(from.kernel, from.sysfs, side, link)?;
     if facts.mode == NetnsMode::Exclusive && side == Side::Pod {
         return in_pod(asked, link);
     }

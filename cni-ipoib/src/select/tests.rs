@@ -21,7 +21,7 @@ fn preferences(master: Value) -> Preferences {
 fn preferences_of(keys: Value) -> Preferences {
     match Config::read(&call(keys)).unwrap().master {
         Master::Preferred(preferences) => preferences,
-        other => panic!("{other:?} leaves no choice"),
+        other @ Master::Resolved(_) => panic!("{other:?} leaves no choice"),
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::model::active_backup;
+use common::cni::dispatch::Plugin as _;
 
 fn on_bond() -> (Rig, CniResult) {
     let rig = Rig::new().on_bond();

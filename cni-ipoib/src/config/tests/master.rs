@@ -8,7 +8,7 @@ use common::netlink::LinkLayer;
 fn preferred(keys: Value) -> Preferences {
     match read(keys.clone()).master {
         Master::Preferred(preferences) => preferences,
-        other => panic!("{keys}: {other:?}"),
+        other @ Master::Resolved(_) => panic!("{keys}: {other:?}"),
     }
 }
 
@@ -87,7 +87,7 @@ fn a_list_keeps_its_order_and_a_name_alone_is_no_list() {
     assert_eq!(names, ["ib0", "{numaNode: 0}", "ib1"]);
     assert_eq!(
         read(json!({"master": "ib0"})).master,
-        Master::Named("ib0".to_owned())
+        Master::Resolved(ResolvedMaster::Named("ib0".to_owned()))
     );
 }
 
@@ -218,7 +218,10 @@ fn a_device_plugins_choice_precedes_a_description_or_a_list() {
     let master = |keys| read(keys).master;
     for written in [json!({"numaNode": 0}), json!(["ib0", {}])] {
         let pci = json!({"master": written, "deviceID": "0000:3b:00.1"});
-        assert_eq!(master(pci), Master::Device("0000:3b:00.1".to_owned()));
+        assert_eq!(
+            master(pci),
+            Master::Resolved(ResolvedMaster::Device("0000:3b:00.1".to_owned()))
+        );
         let number = json!({"master": written, "deviceID": "17"});
         assert!(
             matches!(master(number), Master::Preferred(_)),

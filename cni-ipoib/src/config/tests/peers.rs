@@ -13,12 +13,15 @@ fn a_configuration_of_ipoib_cni_is_accepted_unchanged() {
     assert_eq!(config.umcast, Some(true), "ipoib-cni sets it on every child");
     assert_eq!(
         (config.master, config.ipam.as_deref()),
-        (Master::Named("ibs1f0".to_owned()), Some("whereabouts"))
+        (
+            Master::Resolved(ResolvedMaster::Named("ibs1f0".to_owned())),
+            Some("whereabouts")
+        )
     );
     let bare = Config::read(&call_with("ipoib", json!({}), "")).unwrap();
     assert_eq!(
         bare.master,
-        Master::Unset,
+        Master::Resolved(ResolvedMaster::Unset),
         "its documentation promises the default route, its code refuses"
     );
 }
@@ -49,7 +52,10 @@ fn a_configuration_of_macvlan_is_accepted_unchanged() {
     let bare = Config::read(&call_with("macvlan", json!({}), "")).unwrap();
     assert_eq!(
         (bare.master, bare.macvlan_mode),
-        (Master::DefaultRoute, MacvlanMode::Bridge)
+        (
+            Master::Resolved(ResolvedMaster::DefaultRoute),
+            MacvlanMode::Bridge
+        )
     );
     let (code, text) = refused_as("macvlan", json!({"mode": "hub"}), "");
     assert_eq!(
@@ -69,7 +75,7 @@ fn a_configuration_of_macvlan_is_accepted_unchanged() {
 fn a_configuration_of_host_device_is_accepted_unchanged() {
     let read = |keys: Value| Config::read(&call_with("host-device", keys, "IgnoreUnknown=1")).unwrap();
     let master = |keys: Value| read(keys).master;
-    let device = |id: &str| Master::Device(id.to_owned());
+    let device = |id: &str| Master::Resolved(ResolvedMaster::Device(id.to_owned()));
     let (pci, other) = ("0000:3b:00.1", "0000:5e:00.0");
     let all = json!({
         "device": "eth3", "hwaddr": "b8:3f:d2:00:00:01", "kernelpath": "/sys/devices/pci0000:3a/0000:3b:00.1",
@@ -84,13 +90,19 @@ fn a_configuration_of_host_device_is_accepted_unchanged() {
         keys.as_object_mut().unwrap().remove(key);
         found
     };
-    assert_eq!(without("device"), Master::Named("eth3".to_owned()));
+    assert_eq!(
+        without("device"),
+        Master::Resolved(ResolvedMaster::Named("eth3".to_owned()))
+    );
     assert_eq!(
         without("hwaddr"),
-        Master::Address("b8:3f:d2:00:00:01".parse().unwrap())
+        Master::Resolved(ResolvedMaster::Address("b8:3f:d2:00:00:01".parse().unwrap()))
     );
     let path = PathBuf::from("/sys/devices/pci0000:3a/0000:3b:00.1");
-    assert_eq!(without("kernelpath"), Master::KernelPath(path));
+    assert_eq!(
+        without("kernelpath"),
+        Master::Resolved(ResolvedMaster::KernelPath(path))
+    );
     assert_eq!(
         without("runtimeConfig"),
         device(pci),

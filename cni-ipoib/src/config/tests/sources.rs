@@ -104,8 +104,8 @@ fn an_unusable_guid_is_refused() {
 #[test]
 fn a_device_plugins_choice_precedes_a_name() {
     let master = |keys| read(keys).master;
-    let device = |id: &str| Master::Device(id.to_owned());
-    let named = Master::Named("ib0".to_owned());
+    let device = |id: &str| Master::Resolved(ResolvedMaster::Device(id.to_owned()));
+    let named = Master::Resolved(ResolvedMaster::Named("ib0".to_owned()));
     let pci = "0000:3b:00.1";
     assert_eq!(master(json!({"master": "ib0"})), named);
     assert_eq!(master(json!({"master": "ib0", "deviceID": pci})), device(pci));
@@ -128,7 +128,7 @@ fn a_device_plugins_choice_precedes_a_name() {
         "an id of shared devices names none"
     );
     assert_eq!(master(json!({"deviceID": "17"})), device("17"));
-    assert_eq!(master(json!({})), Master::Unset);
+    assert_eq!(master(json!({})), Master::Resolved(ResolvedMaster::Unset));
 }
 
 #[test]

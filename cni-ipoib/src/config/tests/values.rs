@@ -12,7 +12,7 @@ fn every_key_is_read() {
     assert_eq!(
         (ib.master, ib.mode, ib.pkey),
         (
-            Master::Named("ib0".to_owned()),
+            Master::Resolved(ResolvedMaster::Named("ib0".to_owned())),
             Some(Mode::Ipoib),
             Some(Pkey(0x8001))
         )

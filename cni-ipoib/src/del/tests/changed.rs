@@ -2,7 +2,7 @@
 //! A pod that changes the properties of its link, and a link of another plugin.
 
 use crate::model::{Pod, Rig, State, ethernet, ipoib, of_kind};
-use common::cni::dispatch::Call;
+use common::cni::dispatch::{Call, Plugin};
 use common::netlink::{HwAddress, Link};
 use serde_json::json;
 

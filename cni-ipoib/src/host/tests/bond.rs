@@ -69,7 +69,7 @@ fn a_bond_in_the_pod_is_not_looked_up_on_the_node() {
     let mut kernel = ModelKernel::new(Vec::new());
     kernel.set().state.pod = ethernet_bond();
     let config = config(json!({"master": "bond0", "linkInContainer": true}));
-    let host = observe(&mut kernel, &Node::with_ib0().sysfs(), &config).unwrap();
+    let host = observed(&mut kernel, &Node::with_ib0().sysfs(), &config).unwrap();
     assert_eq!((host.port, host.pci), (None, None));
     assert_eq!(host.bond.unwrap().names(), ["eth1", "eth2"]);
 }

@@ -7,6 +7,7 @@
 use crate::kernel::{RdmaSubsystem, Side};
 use crate::model::{Fault, Ipam, ModelKernel, Node, Rig, ethernet, ipoib};
 use common::cni::CniResult;
+use common::cni::dispatch::Plugin as _;
 use common::netlink::NetnsMode;
 use serde_json::{Value, json};
 use std::fs;
@@ -220,6 +221,43 @@ fn a_dead_pods_renamed_device_is_granted_again() {
     );
     rig.del("c2").unwrap();
     assert_eq!(in_pod(&rig), Vec::<String>::new());
+}
+
+/// A node on which the pod of `c1` died with `mlx5_1`, which the kernel returned under its name in the pod.
+fn after_the_death_of_rdma0() -> Rig {
+    let rig = rig();
+    add(&rig, "c1", json!({"master": "eth1", "rdma": {"rename": "rdma0"}})).unwrap();
+    let mut entry = rig.entry("c1");
+    let mut intent = entry.intent.clone().unwrap();
+    intent.netns_id = (1, 1);
+    entry.begin(intent).unwrap();
+    drop(entry);
+    rig.kernel.set().state.pod_dies();
+    rig
+}
+
+fn on_host(rig: &Rig) -> Vec<String> {
+    let rdma = rig.kernel.state().rdma;
+    rdma.names(Side::Host).into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_add_renames_no_device_of_another_dead_pod() {
+    let rig = after_the_death_of_rdma0();
+    add(&rig, "c2", exclusive("eth2")).unwrap();
+    assert!(on_host(&rig).contains(&"rdma0".to_owned()), "{:?}", on_host(&rig));
+    assert_eq!(in_pod(&rig), ["mlx5_2"]);
+    rig.del_without_netns("c1").unwrap();
+    rig.del("c2").unwrap();
+    assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1", "mlx5_2"]);
+}
+
+#[test]
+fn an_add_succeeds_though_the_device_of_another_dead_pod_cannot_be_renamed() {
+    let rig = after_the_death_of_rdma0();
+    rig.kernel.fail(Fault::Every("rename RDMA device 1 "));
+    add(&rig, "c2", exclusive("eth2")).unwrap();
+    assert_eq!(in_pod(&rig), ["mlx5_2"]);
 }
 
 #[test]

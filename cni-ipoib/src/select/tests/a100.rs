@@ -5,7 +5,8 @@
 //! Made from the published output of its owner (`ibstat`, `ibdev2netdev`) in the layout of the mlx5 driver.
 
 use super::*;
-use crate::host::observe;
+use crate::error::Error;
+use crate::host::{Host, observe, side_of};
 use crate::model::{ModelKernel, Node, recorded};
 use crate::plan;
 use common::cni;
@@ -18,11 +19,17 @@ fn a100() -> (Node, ModelKernel) {
     )
 }
 
+/// The host with the chosen parent.
+fn chosen(kernel: &mut ModelKernel, node: &Node, config: &Config) -> Result<Host, Error> {
+    let resolved = resolve(kernel, &node.sysfs(), &config.master, || Ok(Loads::new()))?;
+    observe(kernel, &node.sysfs(), side_of(config), &resolved.master)
+}
+
 /// The parent of the planned child, and the reason.
 fn picked(keys: Value) -> (String, String) {
     let (node, mut kernel) = a100();
     let config = Config::read(&call(keys.clone())).unwrap();
-    let host = observe(&mut kernel, &node.sysfs(), &config).unwrap_or_else(|e| panic!("{keys}: {e}"));
+    let host = chosen(&mut kernel, &node, &config).unwrap_or_else(|e| panic!("{keys}: {e}"));
     let child = plan::child(&config, &host).unwrap();
     let Master::Preferred(preferences) = &config.master else {
         panic!("{keys} leaves no choice");
@@ -36,7 +43,7 @@ fn picked(keys: Value) -> (String, String) {
 fn nothing_fits(master: Value) -> (u32, String) {
     let (node, mut kernel) = a100();
     let config = Config::read(&call(json!({"master": master}))).unwrap();
-    let error = cni::Error::from(observe(&mut kernel, &node.sysfs(), &config).unwrap_err());
+    let error = cni::Error::from(chosen(&mut kernel, &node, &config).unwrap_err());
     (error.code.0, error.msg)
 }
 

@@ -4,6 +4,7 @@
 use super::*;
 use crate::journal::{Intent, Journal};
 use crate::model::{Rig, attachment, ipoib};
+use common::cni::dispatch::Plugin as _;
 use common::cni::{CniResult, Version};
 
 /// A node with `ib0` and `ib1`.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::device::fixture::{WAYS, add, rig};
+use common::cni::dispatch::Plugin as _;
 use common::cni::{Code, Version};
 use serde_json::{Value, json};
 

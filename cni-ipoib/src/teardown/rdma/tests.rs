@@ -125,23 +125,3 @@ fn a_device_that_cannot_be_returned_keeps_only_the_journal_entry() {
     rig.del("c1").unwrap();
     assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1"]);
 }
-
-#[test]
-fn a_sweep_restores_only_device_names_of_dead_pods() {
-    let rig = rig();
-    let sysfs = rig.node.sysfs();
-    let sweep = || super::sweep(&mut rig.kernel.clone(), &sysfs, rig.state.path()).unwrap();
-    sweep();
-    assert_eq!(on_host(&rig), ["mlx5_0"]);
-    let mut entry = rig.entry("c1");
-    let intent = entry.intent.clone().unwrap();
-    entry
-        .begin(Intent {
-            netns_id: (1, 1),
-            ..intent
-        })
-        .unwrap();
-    rig.kernel.set().state.pod_dies();
-    sweep();
-    assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1"]);
-}

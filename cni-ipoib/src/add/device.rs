@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Plans the move of a whole link.
+
+use super::planned::{Kind, Planned};
+use super::{AddContext, Refused};
+use crate::attach::Failed;
+use crate::config::{Config, Master, ResolvedMaster};
+use crate::device::{Facts, NewGuid, Plan, function, hardware_in_pods, moved, snapshot};
+use crate::error::{DeviceError, Error};
+use crate::host::{Host, observe, side_of};
+use crate::intent::{Grant, Intent};
+use crate::journal::{Entry, loads, others};
+use crate::kernel::Side;
+use crate::mark::Mark;
+use crate::plan::PodInterface;
+use crate::policy;
+use crate::rdma;
+use crate::rdma::decide::decide;
+use crate::rdma::find::Found;
+use crate::rdma::movable::{Surroundings, require_movable};
+use crate::select::{Aside, candidates, choose};
+use common::cni;
+use common::undo::Undo;
+
+/// Reads the node, chooses the link if the configuration leaves a choice, and plans. Changes nothing.
+///
+/// # Errors
+/// Every refusal that can be known in advance.
+pub(super) fn plan(context: &mut AddContext<'_>) -> Result<Planned, Error> {
+    let preferences = match &context.config.master {
+        Master::Resolved(master) => return Ok(planned(plan_for(context, master)?, None)),
+        Master::Preferred(preferences) => preferences,
+    };
+    let sysfs = context.node.sysfs();
+    let loads = loads(context.node.state())?;
+    let mut all = candidates(context.kernel, &sysfs, preferences, &loads)?;
+    // A link that must stay on the host is passed over, with the reason.
+    for candidate in all.iter_mut().filter(|candidate| candidate.aside.is_none()) {
+        let named = ResolvedMaster::Named(candidate.name.clone());
+        if let Err(error) = plan_for(context, &named) {
+            candidate.aside = Some(Aside::Always(error.to_string()));
+        }
+    }
+    let choice = choose(preferences, &all).map_err(|passed| Error::NoMaster { passed })?;
+    tracing::info!(master = %choice.name, why = %choice.why, "chose the link");
+    let plan = plan_for(context, &ResolvedMaster::Named(choice.name))?;
+    Ok(planned(plan, Some(choice.why)))
+}
+
+fn planned(plan: Plan, why: Option<String>) -> Planned {
+    Planned {
+        master: plan.moved.link.clone(),
+        why,
+        kind: Kind::Device(Box::new(plan)),
+    }
+}
+
+/// Plans the move of `master`.
+fn plan_for(context: &mut AddContext<'_>, master: &ResolvedMaster) -> Result<Plan, Error> {
+    let config = context.config;
+    let sysfs = context.node.sysfs();
+    let network = &context.call.conf.network;
+    let others = others(context.node.state(), network, context.attachment)?;
+    let host = observe(context.kernel, &sysfs, side_of(config), master)?;
+    let facts = Facts::read(context.kernel, &sysfs, &host, &others)?;
+    let moved = moved(config, &host, &facts)?;
+    let grant = grant(context, &host)?;
+    let carried = facts.carried.saved.clone();
+    let mut snapshot = snapshot::take(context.kernel, &host.master, facts.path.clone(), carried)?;
+    if let (Some(guid), Some(function)) = (moved.guid, &facts.function) {
+        function::physical_link(context.kernel, function)?;
+        snapshot = snapshot.of_function(function.clone(), guid);
+    }
+    let mark = Mark::new(network, context.attachment);
+    let interface = PodInterface {
+        ifname: context.attachment.ifname.clone(),
+        rdma: grant,
+        policy_table: config.policy_routing.then(|| policy::table(&mark)),
+        mark,
+    };
+    Ok(Plan {
+        interface,
+        snapshot,
+        moved,
+        pci: facts.pci,
+        others: hardware_in_pods(&others),
+    })
+}
+
+/// The RDMA device of the link. In exclusive mode it moves with the link.
+fn grant(context: &mut AddContext<'_>, host: &Host) -> Result<Option<Grant>, Error> {
+    let config: &Config = context.config;
+    let sysfs = context.node.sysfs();
+    let facts = rdma::Facts::read(context.kernel, &sysfs, Side::Host, &host.master)?;
+    // A request for a whole link includes its RDMA device.
+    let asked = config.rdma.clone().unwrap_or_default();
+    let Some((grant, found)) = decide(Some(&asked), &facts, Ok(()))? else {
+        return Ok(None);
+    };
+    if grant.moved().is_some() {
+        let around = Surroundings::read(context.kernel, &sysfs, context.node.state(), &found)?;
+        let spare = !config.keep_last;
+        require_movable(&found, &Surroundings { spare, ..around })?;
+        require_only_port(host, &found)?;
+    }
+    Ok(Some(grant))
+}
+
+/// A device moves with all of its ports, and with the `IPoIB` links on them.
+fn require_only_port(host: &Host, found: &Found<'_>) -> Result<(), Error> {
+    let device = &found.seen.device;
+    let others = device
+        .ports
+        .iter()
+        .filter(|port| port.number != found.port.number);
+    let numbers: Vec<String> = others.map(|port| port.number.to_string()).collect();
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    Err(DeviceError::Kept {
+        link: host.master.name.clone(),
+        reason: format!(
+            "its RDMA device {} would leave the host with port {} too",
+            device.name,
+            numbers.join(", ")
+        ),
+        remedy: "use a device with one port, or an RDMA subsystem in shared mode".to_owned(),
+    }
+    .into())
+}
+
+/// Writes the intent for a virtual function that gets a GUID, and sets the GUID. The driver of the function
+/// then recreates the link and the RDMA device, and the plan is made again with these.
+pub(super) fn begin(
+    context: &mut AddContext<'_>,
+    entry: &mut Entry,
+    plan: &Plan,
+    new: &NewGuid,
+    intent: Intent,
+) -> Result<Plan, Refused> {
+    // The previous RDMA device disappears as soon as the driver is unbound.
+    entry.begin(Intent {
+        rdma: None,
+        ..intent.clone()
+    })?;
+    let before = plan.clone();
+    let mut undo = Undo::new(context);
+    undo.remember(function::GUIDS_BACK, move |context: &mut AddContext<'_>| {
+        function::give_back(context.kernel, &before).map_err(|e| cni::error::causes(&e))
+    });
+    let renewed = renew(undo.target(), plan, new).and_then(|plan| {
+        let rdma = plan.interface.rdma.clone();
+        entry.amend(Intent { rdma, ..intent })?;
+        Ok(plan)
+    });
+    match renewed {
+        Ok(plan) => {
+            undo.commit();
+            Ok(plan)
+        }
+        Err(error) => {
+            let left = undo.rollback();
+            Err(Failed { error, left }.into())
+        }
+    }
+}
+
+/// Sets the GUID, and plans the move of the link that the driver made with it.
+fn renew(context: &mut AddContext<'_>, plan: &Plan, new: &NewGuid) -> Result<Plan, Error> {
+    let link = function::give(context.kernel, plan, new)?;
+    let again = plan_for(context, &ResolvedMaster::Named(link.name))?;
+    let snapshot = plan.snapshot.clone();
+    Ok(Plan { snapshot, ..again })
+}

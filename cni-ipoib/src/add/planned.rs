@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The plan of an ADD, of whatever kind its interface is.
+
+use super::AddContext;
+use crate::attach::Attachable;
+use crate::device_info::Hardware;
+use crate::intent::Intent;
+use crate::{device, plan};
+use common::netlink::Link;
+use common::rdma::PciAddress;
+use std::path::PathBuf;
+
+/// A planned interface, and the choice behind it.
+pub(super) struct Planned {
+    /// The parent, or the link that moves.
+    pub(super) master: Link,
+    /// Why this master was chosen, if there was a choice.
+    pub(super) why: Option<String>,
+    pub(super) kind: Kind,
+}
+
+/// The kinds of interface.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// A child, or a bond of children.
+    Child(Box<plan::Plan>),
+    /// A whole link.
+    Device(Box<device::Plan>),
+}
+
+impl Planned {
+    pub(super) fn attachable(&self) -> &dyn Attachable {
+        match &self.kind {
+            Kind::Child(plan) => &**plan,
+            Kind::Device(plan) => &**plan,
+        }
+    }
+
+    /// The names of a bond's ports in the pod.
+    pub(super) fn port_names(&self) -> Vec<String> {
+        match &self.kind {
+            Kind::Child(plan) => plan.port_names().collect(),
+            Kind::Device(_) => Vec::new(),
+        }
+    }
+
+    /// The PCI function, if the pod gets the whole function.
+    pub(super) fn whole_function(&self) -> Option<PciAddress> {
+        match &self.kind {
+            Kind::Child(_) => None,
+            Kind::Device(plan) => plan.pci,
+        }
+    }
+
+    /// The hardware of the interface, for the device-info file.
+    pub(super) fn hardware(&self) -> Option<Hardware<'_>> {
+        match &self.kind {
+            Kind::Child(plan) => plan.child.pci.as_ref().map(Hardware::ChildOf),
+            Kind::Device(plan) => plan.pci.as_ref().map(Hardware::Function),
+        }
+    }
+
+    /// The intent that the journal gets before the first effect.
+    pub(super) fn intent(&self, context: &AddContext<'_>, device_info: Option<PathBuf>) -> Intent {
+        Intent {
+            netns: context.path.to_owned(),
+            netns_id: context.netns.id(),
+            master: self.master.name.clone(),
+            why: self.why.clone(),
+            ipam: context.config.ipam.clone(),
+            device_info,
+            rdma: self.attachable().interface().rdma.clone(),
+            device: match &self.kind {
+                Kind::Child(_) => None,
+                Kind::Device(plan) => Some(plan.snapshot.clone()),
+            },
+            made: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Links that the kernel returned from dead pods: ADD restores the one that it asks for, and no other.
+
+use super::*;
+use crate::device::fixture::{WAYS, host, rig};
+use crate::journal::Intent;
+use serde_json::Value;
+
+/// A node on which the pod of `c1` died with the link `link`, before its DEL.
+fn after_the_death_with(link: &str) -> Rig {
+    let rig = rig(WAYS[0]);
+    crate::device::fixture::add(&rig, link).unwrap();
+    rig.kernel.set().state.pod_dies();
+    // The model has one namespace; that of c1 was another.
+    let mut entry = rig.entry("c1");
+    let intent = entry.intent.clone().unwrap();
+    entry
+        .begin(Intent {
+            netns_id: (1, 1),
+            ..intent
+        })
+        .unwrap();
+    entry.finish().unwrap();
+    rig
+}
+
+fn names_on_host(rig: &Rig) -> Vec<String> {
+    let mut links = rig.kernel.state().host;
+    links.sort_by_key(|link| link.index);
+    links.into_iter().map(|link| link.name).collect()
+}
+
+/// Every way to attach `c2` to another link than `ens1`.
+fn unrelated() -> [Value; 4] {
+    [
+        json!({"master": "ib0"}),
+        json!({"master": "ens2", "mode": "macvlan"}),
+        // Until DEL restores ens1, it is down, and so ens2 is the last active port.
+        json!({"master": "ens2", "mode": "device", "keepLast": false}),
+        json!({"master": [{"linkLayer": "InfiniBand"}], "mode": "device"}),
+    ]
+}
+
+#[test]
+fn an_add_succeeds_though_the_link_of_another_dead_pod_cannot_be_repaired() {
+    for keys in unrelated() {
+        let rig = after_the_death_with("ens1");
+        rig.kernel.fail(Fault::Every("rename #6"));
+        rig.add_with("c2", &keys)
+            .unwrap_or_else(|error| panic!("{keys}: {error:?}"));
+    }
+}
+
+#[test]
+fn an_add_changes_no_link_of_another_dead_pod() {
+    for keys in unrelated() {
+        let rig = after_the_death_with("ens1");
+        let before = rig.kernel.state().host.iter().find(|l| l.index == 6).cloned();
+        let entry = rig.entry("c1").intent.clone();
+        assert_eq!(before.as_ref().map(|link| link.name.as_str()), Some("net1"));
+        rig.add_with("c2", &keys)
+            .unwrap_or_else(|error| panic!("{keys}: {error:?}"));
+        let after = rig.kernel.state().host.iter().find(|l| l.index == 6).cloned();
+        assert_eq!(after, before, "{keys}");
+        assert_eq!(rig.entry("c1").intent, entry, "{keys}");
+    }
+}
+
+#[test]
+fn an_add_restores_the_returned_link_that_it_asks_for() {
+    let device = |keys: Value| {
+        let mut all = keys;
+        all["mode"] = json!("device");
+        all
+    };
+    for keys in [
+        device(json!({"master": "ens1"})),
+        device(json!({"master": "ens1np0"})),
+        device(json!({"deviceID": "0000:17:00.0", "master": ""})),
+        device(json!({"hwaddr": "b8:3f:d2:00:00:06", "master": ""})),
+        device(json!({"master": ["ens1"]})),
+        json!({"master": "ens1", "mode": "macvlan"}),
+        json!({"master": ["ens1"], "mode": "macvlan"}),
+    ] {
+        // One node at a time: each holds the lock on calls of IPAM plugins.
+        let before = host(&rig(WAYS[0]));
+        let rig = after_the_death_with("ens1");
+        rig.add_with("c2", &keys)
+            .unwrap_or_else(|error| panic!("{keys}: {error:?}"));
+        let released = rig.entry("c1").intent.clone().unwrap();
+        assert_eq!(released.device, None, "{keys}: the link is the host's again");
+        assert!(rig.entry("c1").done, "{keys}: DEL still releases the addresses");
+        rig.del("c2").unwrap();
+        rig.del_without_netns("c1").unwrap();
+        assert_eq!(host(&rig), before, "{keys}");
+    }
+}
+
+#[test]
+fn an_add_by_description_restores_a_returned_link_if_no_other_fits() {
+    let rig = after_the_death_with("ib0");
+    let keys = json!({"master": {"rdmaDevice": "mlx5_0"}, "mode": "device"});
+    rig.add_with("c2", &keys).unwrap();
+    let device = rig.entry("c2").intent.clone().unwrap().device.unwrap();
+    assert_eq!(device.name, "ib0");
+    assert_eq!(device.alias.as_deref(), Some("to the storage"));
+}
+
+#[test]
+fn an_add_fails_if_the_returned_link_that_it_asks_for_cannot_be_restored() {
+    let rig = after_the_death_with("ens1");
+    rig.kernel.fail(Fault::Every("rename #6"));
+    let keys = json!({"master": "ens1", "mode": "macvlan"});
+    let error = rig.add_with("c2", &keys).unwrap_err();
+    assert_eq!(error.code, Code::KERNEL, "{error:?}");
+    assert_eq!(error.msg, "cannot rename net1 to ens1");
+    assert_eq!(names_on_host(&rig), ["ib0", "ib1", "net1", "ens2"]);
+    assert_eq!(rig.written_down(), ["c1"]);
+}

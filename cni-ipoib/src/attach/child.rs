@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A child of the parent, or a bond of such children: made in the pod, and deleted again.
+
+use super::create::create;
+use super::rdma::hand_over_undoably;
+use super::{Attachable, Effects, PodLinks, bond};
+use crate::error::Error;
+use crate::intent::Made;
+use crate::kernel::{Kernel, Side};
+use crate::mode::Mode;
+use crate::plan::{Child, Plan, PodInterface};
+use common::netlink::{Link, LinkChange};
+use nix::errno::Errno;
+use std::time::Duration;
+
+impl Attachable for Plan {
+    fn interface(&self) -> &PodInterface {
+        &self.interface
+    }
+
+    fn carrier_timeout(&self) -> Duration {
+        self.child.carrier_timeout
+    }
+
+    fn is_announced(&self) -> bool {
+        self.child.mode == Mode::Ipoib
+    }
+
+    fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error> {
+        let link = create(effects, self)?;
+        let ports = bond::ports(effects.target().kernel, self)?;
+        let links = PodLinks { link, ports };
+        write_down(effects, &links)?;
+        let kernel = &mut *effects.target().kernel;
+        configure(kernel, &links.link, self, bond::mtu(&links.ports, self))?;
+        bond::enslave(kernel, &links)?;
+        Ok(links)
+    }
+
+    fn settle(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error> {
+        await_carrier(kernel, links, self)
+    }
+
+    fn move_rdma(&self, effects: &mut Effects<'_, '_>) -> Result<(), Error> {
+        hand_over_undoably(effects, self.interface.rdma.as_ref())
+    }
+}
+
+/// Records the properties of the links that the pod cannot change, before the links get an address. DEL
+/// releases the addresses only if none of these links is left.
+fn write_down(effects: &mut Effects<'_, '_>, links: &PodLinks) -> Result<(), Error> {
+    let context = effects.target();
+    let all = std::iter::once(&links.link).chain(&links.ports);
+    context.made = all.map(Made::of).collect();
+    context.diary.made(&context.made)
+}
+
+/// Sets the alias, and the settings that must precede bringing the link up.
+fn configure(kernel: &mut dyn Kernel, link: &Link, plan: &Plan, mtu: Option<u32>) -> Result<(), Error> {
+    let name = &plan.interface.ifname;
+    let before = LinkChange {
+        alias: Some(&plan.interface.mark.alias),
+        mtu,
+        addr_gen_mode: plan.child.addr_gen_mode,
+        ..LinkChange::default()
+    };
+    let step = match mtu {
+        Some(mtu) => format!("set MTU {mtu} on {name}"),
+        None => format!("configure {name}"),
+    };
+    kernel
+        .change_link(Side::Pod, link.index, &before)
+        .map_err(|source| Error::Kernel { step, source })
+}
+
+/// Waits for carrier and checks the MTU that the kernel set.
+fn await_carrier(kernel: &mut dyn Kernel, links: &PodLinks, plan: &Plan) -> Result<Link, Error> {
+    let Child {
+        mode,
+        carrier_timeout,
+        mtu,
+        ..
+    } = &plan.child;
+    let (link, ifname) = (&links.link, &plan.interface.ifname);
+    let step = || format!("wait for the carrier of {ifname}");
+    let carrier = kernel
+        .wait_for_carrier(link.index, *carrier_timeout)
+        .map_err(|source| Error::Kernel { step: step(), source })?;
+    if !carrier && *mode == Mode::Ipoib {
+        return Err(Error::NoCarrier {
+            ifname: ifname.clone(),
+            waited: *carrier_timeout,
+            reason: format!(
+                "it could not join its partition's broadcast group through {}; does the subnet manager know the partition, and is this port a full member?",
+                plan.child.parent
+            ),
+        });
+    }
+    bond::await_carrier(kernel, links, plan)?;
+    let link = kernel
+        .link_by_index(Side::Pod, link.index)
+        .map_err(|source| Error::Kernel { step: step(), source })?
+        .ok_or_else(|| Error::Kernel {
+            step: step(),
+            source: common::netlink::Error::Kernel {
+                errno: Errno::ENODEV,
+                text: None,
+            },
+        })?;
+    match mtu {
+        Some(want) if link.mtu != *want => Err(Error::MtuNotApplied {
+            ifname: ifname.clone(),
+            got: link.mtu,
+            want: *want,
+        }),
+        _ => Ok(link),
+    }
+}

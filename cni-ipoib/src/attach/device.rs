@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A whole link: moved into the pod, and given back.
+
+use super::{Attachable, Effects, PodLinks};
+use crate::device::restore::{find, leave_pod, restore_state};
+use crate::device::{Plan, function, move_in};
+use crate::error::{DeviceError, Error};
+use crate::intent::Grant;
+use crate::kernel::{Kernel, Side};
+use crate::plan::PodInterface;
+use crate::rdma::transfer::bring_back;
+use common::cni;
+use common::netlink::{Link, LinkLayer};
+use std::time::Duration;
+
+impl Attachable for Plan {
+    fn interface(&self) -> &PodInterface {
+        &self.interface
+    }
+
+    fn carrier_timeout(&self) -> Duration {
+        self.moved.carrier_timeout
+    }
+
+    /// The kernel announced the addresses when the link came up, but its port had not regained carrier by
+    /// then.
+    fn is_announced(&self) -> bool {
+        true
+    }
+
+    fn begin(&self, effects: &mut Effects<'_, '_>) {
+        if self.snapshot.function.is_none() {
+            return;
+        }
+        let planned = self.clone();
+        effects.remember(function::GUIDS_BACK, move |context| {
+            function::give_back(context.kernel, &planned).map_err(|e| cni::error::causes(&e))
+        });
+    }
+
+    fn make(&self, effects: &mut Effects<'_, '_>) -> Result<PodLinks, Error> {
+        let planned = self.clone();
+        effects.remember("give the link back to the host", move |context| {
+            give_back(context.kernel, &planned)
+                .map(|()| context.link_may_live = false)
+                .map_err(|e| cni::error::causes(&e))
+        });
+        effects.target().link_may_live = true;
+        let link = move_in::move_in(effects.target().kernel, self)?;
+        let ports = Vec::new();
+        Ok(PodLinks { link, ports })
+    }
+
+    fn settle(&self, kernel: &mut dyn Kernel, links: &PodLinks) -> Result<Link, Error> {
+        await_carrier(kernel, &links.link, self)
+    }
+}
+
+/// Undoes an ADD at any stage.
+fn give_back(kernel: &mut dyn Kernel, plan: &Plan) -> Result<(), Error> {
+    let was = &plan.snapshot;
+    if let Some(identity) = plan.interface.rdma.as_ref().and_then(Grant::moved) {
+        bring_back(kernel, identity)?;
+    }
+    leave_pod(kernel, was)?;
+    match find(kernel, Side::Host, &was.hardware)? {
+        Some(link) => restore_state(kernel, &link, was, &plan.others),
+        None => Err(DeviceError::Lost {
+            link: was.name.clone(),
+            reason: "it is neither in the pod nor on the host".to_owned(),
+        }
+        .into()),
+    }
+}
+
+/// Waits for carrier. Without it an `IPoIB` link reaches no other host.
+fn await_carrier(kernel: &mut dyn Kernel, link: &Link, plan: &Plan) -> Result<Link, Error> {
+    let (timeout, ifname) = (plan.moved.carrier_timeout, &plan.interface.ifname);
+    let step = || format!("wait for the carrier of {}", link.name);
+    let refused = |source| Error::Kernel { step: step(), source };
+    let carrier = kernel.wait_for_carrier(link.index, timeout).map_err(refused)?;
+    if !carrier && link.layer == LinkLayer::Infiniband {
+        return Err(Error::NoCarrier {
+            ifname: ifname.clone(),
+            waited: timeout,
+            reason: "it could not join the broadcast group of its partition; is a subnet manager running, and the port active?"
+                .to_owned(),
+        });
+    }
+    if !carrier {
+        tracing::warn!(
+            link = link.name,
+            "link has no carrier yet; the pod starts without it"
+        );
+    }
+    let now = kernel.link_by_index(Side::Pod, link.index).map_err(refused)?;
+    let now = now.ok_or_else(|| DeviceError::Lost {
+        link: plan.snapshot.name.clone(),
+        reason: format!("{ifname} left the pod while it was waited for"),
+    })?;
+    match plan.moved.mtu {
+        Some(want) if now.mtu != want => Err(Error::MtuNotApplied {
+            ifname: ifname.clone(),
+            got: now.mtu,
+            want,
+        }),
+        _ => Ok(now),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compares a whole link in the pod with the journal.
+
+use crate::intent::Snapshot;
+use common::netlink::Link;
+
+/// Adds the differences between `link` and the link `was`, which the journal has.
+pub(crate) fn compare(was: Option<&Snapshot>, link: &Link, findings: &mut Vec<String>) {
+    let Some(was) = was else {
+        findings.push("nothing is written down about it, so that DEL could not put it back".to_owned());
+        return;
+    };
+    if !was.hardware.is(link) {
+        findings.push(format!("it is not {} of the host", was.name));
+    }
+    if !link.up {
+        findings.push("it is down".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Links that the kernel returned to the host when their pods ended without DEL. DEL and GC restore them. An
+//! ADD restores the one that it asks for.
+//!
+//! Invariant: ADD restores no link that it does not ask for. A journal that cannot be read is not an error of
+//! an ADD that may ask for another link.
+
+use super::restore::{find, restore_state};
+use super::{function, hardware_in_pods};
+use crate::config::{Master, Preference, Preferences, ResolvedMaster};
+use crate::error::Error;
+use crate::intent::{Intent, Snapshot};
+use crate::journal::{Journal, NodeLock, Written, whole_links};
+use crate::kernel::{Kernel, Side};
+use crate::select::{Candidate, Loads, candidates, choose};
+use common::netlink::Link;
+use common::rdma::Sysfs;
+use std::path::Path;
+
+/// The whole links of dead pods, as the journal has them.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    /// Every attachment with a whole link.
+    all: Vec<Written>,
+}
+
+impl Returned {
+    /// Reads the journal below `state`.
+    pub(crate) fn read(state: &Path) -> Self {
+        let all = whole_links(state).unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot read which links are in pods; no link is restored");
+            Vec::new()
+        });
+        Self { all }
+    }
+
+    fn dead(&self) -> impl Iterator<Item = (&Written, &Snapshot)> {
+        let with_link = self
+            .all
+            .iter()
+            .filter_map(|of| Some((of, of.intent.device.as_ref()?)));
+        with_link.filter(|(of, was)| was.is_of_this_boot() && !of.lives())
+    }
+
+    /// The attachment that had `link`.
+    pub(crate) fn owner_of(&self, link: &Link) -> Option<&Written> {
+        let owner = self.dead().find(|(_, was)| was.hardware.is(link));
+        owner.map(|(owner, _)| owner)
+    }
+
+    /// The attachment whose link a refused ADD asks for by `master`. A description asks for a link only if no
+    /// other link of the node fits.
+    ///
+    /// # Errors
+    /// The kernel refuses a request, or sysfs cannot be listed.
+    pub(crate) fn asked_for(
+        &self,
+        kernel: &mut dyn Kernel,
+        sysfs: &Sysfs,
+        master: &Master,
+        refusal: &Error,
+    ) -> Result<Option<&Written>, Error> {
+        for (owner, was) in self.dead() {
+            let asked = match (master, refusal) {
+                (Master::Resolved(master), _) => means(master, was),
+                (Master::Preferred(preferences), Error::NoMaster { .. }) => {
+                    may_mean(kernel, sysfs, preferences, was)?
+                }
+                (Master::Preferred(_), _) => false,
+            };
+            if asked {
+                return Ok(Some(owner));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Restores the link of `owner` and ends its ownership. Returns `false` if the kernel has not returned the
+    /// link yet, or if another call works on the attachment.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written, or the kernel refused.
+    pub(crate) fn restore(
+        &self,
+        kernel: &mut dyn Kernel,
+        state: &Path,
+        owner: &Written,
+        _lock: &NodeLock,
+    ) -> Result<bool, Error> {
+        let mut entry = match Journal::new(state, &owner.network).idle(&owner.attachment) {
+            Ok(Some(entry)) => entry,
+            Ok(None) | Err(Error::Busy(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let (done, intent) = (entry.done, entry.intent.clone());
+        let Some((intent, was)) = intent.and_then(|intent| intent.device.clone().map(|was| (intent, was)))
+        else {
+            return Ok(false);
+        };
+        function::require_bound(kernel, &was)?;
+        let Some(link) = find(kernel, Side::Host, &was.hardware)? else {
+            return Ok(false);
+        };
+        tracing::info!(link = was.name, attachment = %owner.attachment, "restoring a link that returned from a dead pod");
+        let link = function::restore(kernel, &link, &was)?;
+        restore_state(kernel, &link, &was, &hardware_in_pods(&self.all))?;
+        // DEL or GC releases its addresses. The link belongs to the host again.
+        entry.begin(Intent {
+            device: None,
+            ..intent
+        })?;
+        if done {
+            entry.finish()?;
+        }
+        Ok(true)
+    }
+}
+
+/// Whether `master` is the link `was`, whatever its present name is. Pure.
+fn means(master: &ResolvedMaster, was: &Snapshot) -> bool {
+    let hardware = &was.hardware;
+    match master {
+        ResolvedMaster::Named(name) => is_called(was, name),
+        ResolvedMaster::Device(id) => {
+            let reported = hardware
+                .device
+                .as_deref()
+                .and_then(|device| device.split_once('/'));
+            let folder = hardware.path.as_deref().and_then(Path::file_name);
+            reported.is_some_and(|(_, device)| device == id) || folder.is_some_and(|name| name == id.as_str())
+        }
+        ResolvedMaster::KernelPath(folder) => {
+            let inside = folder.strip_prefix("/sys").unwrap_or(folder);
+            hardware.path.as_ref().is_some_and(|path| path.ends_with(inside))
+        }
+        ResolvedMaster::Address(address) => match address.port_guid() {
+            Some(guid) => hardware.port_guid == Some(guid),
+            None => hardware.address == *address || was.address == *address,
+        },
+        ResolvedMaster::DefaultRoute | ResolvedMaster::Unset => false,
+    }
+}
+
+fn is_called(was: &Snapshot, name: &str) -> bool {
+    was.name == name || was.altnames.iter().any(|altname| altname == name)
+}
+
+/// Whether the link `was` would fit `preferences` once it is restored.
+fn may_mean(
+    kernel: &mut dyn Kernel,
+    sysfs: &Sysfs,
+    preferences: &Preferences,
+    was: &Snapshot,
+) -> Result<bool, Error> {
+    let named = |choice: &Preference| matches!(choice, Preference::Named(name) if is_called(was, name));
+    if preferences.choices.iter().any(named) {
+        return Ok(true);
+    }
+    let Some(present) = find(kernel, Side::Host, &was.hardware)? else {
+        return Ok(false);
+    };
+    let all = candidates(kernel, sysfs, preferences, &Loads::new())?;
+    let restored = all.into_iter().filter(|one| one.name == present.name);
+    let restored: Vec<Candidate> = restored
+        .map(|one| Candidate {
+            name: was.name.clone(),
+            altnames: was.altnames.clone(),
+            trouble: None,
+            aside: None,
+            ..one
+        })
+        .collect();
+    Ok(choose(preferences, &restored).is_ok())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The node that a call works on: its paths, its journal, and its kernel.
+
+use crate::config::Paths;
+use crate::error::Error;
+use crate::journal::Journal;
+use crate::kernel::Kernel;
+use common::netlink;
+use common::netns::Netns;
+use common::rdma::Sysfs;
+use std::path::{Path, PathBuf};
+
+/// Opens the namespaces. Tests replace the kernel.
+pub type OpenKernel = Box<dyn for<'n> Fn(Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, netlink::Error>>;
+
+/// A node.
+pub(crate) struct Node {
+    paths: Paths,
+    open: OpenKernel,
+}
+
+impl Node {
+    pub(crate) fn new(paths: Paths, open: OpenKernel) -> Self {
+        Self { paths, open }
+    }
+
+    /// The state directory.
+    pub(crate) fn state(&self) -> &Path {
+        &self.paths.state
+    }
+
+    /// Its devices.
+    pub(crate) fn sysfs(&self) -> Sysfs {
+        Sysfs::at(&self.paths.sysfs)
+    }
+
+    /// The directories that may contain device-info files.
+    pub(crate) fn device_info_dirs(&self) -> &[PathBuf] {
+        &self.paths.device_info
+    }
+
+    /// The journal of `network`.
+    pub(crate) fn journal(&self, network: &str) -> Journal {
+        Journal::new(self.state(), network)
+    }
+
+    /// The kernel, with the pod's namespace `netns` if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub(crate) fn kernel<'n>(&self, netns: Option<&'n Netns>) -> Result<Box<dyn Kernel + 'n>, Error> {
+        (self.open)(netns).map_err(|source| Error::Kernel {
+            step: "open a netlink socket; the plugin must run as root".to_owned(),
+            source,
+        })
+    }
+}

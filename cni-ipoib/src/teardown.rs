@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Removes what is left of an attachment, for DEL, GC, and an ADD that follows an interrupted one.
+//!
+//! Invariant: addresses are released after every link of the attachment is gone. Every step can be repeated.
+
+mod device;
+mod rdma;
+
+use crate::config::Identity;
+use crate::detach::{self, Known};
+use crate::error::Error;
+use crate::intent::Intent;
+use crate::journal::Notes;
+use crate::kernel::{Kernel, Side};
+use crate::mark::Mark;
+use crate::netns::pod_if_there;
+use crate::node::Node;
+use crate::rdma::record;
+use crate::{device_info, policy};
+use common::cni::dispatch::Call;
+use common::cni::{self, Attachment, CniResult, Delegate};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The call that removes an attachment.
+pub(crate) struct Caller<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) call: &'a Call,
+    pub(crate) identity: &'a Identity,
+}
+
+/// The parts of an attachment that may be left, and their places.
+pub(crate) struct DetachTarget<'a> {
+    pub(crate) attachment: &'a Attachment,
+    /// `CNI_NETNS`, if the runtime passes it.
+    pub(crate) netns: Option<&'a Path>,
+    /// The intent from the journal.
+    pub(crate) intent: Option<Intent>,
+    /// Whether ADD completed: none of its links is on the host, unless the kernel returned it.
+    pub(crate) done: bool,
+    /// Whether the link may be identified by its name if the journal has no entry, as by the peer whose name
+    /// this call used.
+    pub(crate) by_name: bool,
+    /// The result of ADD, for links without a mark.
+    pub(crate) answered: Option<CniResult>,
+    /// The IPAM plugin to call.
+    pub(crate) ipam: Option<String>,
+    /// Where that plugin's process is recorded; `None` if the state directory cannot be written.
+    pub(crate) notes: Option<Notes>,
+    /// A moment at which no namespace of the attachment existed any more, if the caller has checked.
+    pub(crate) gone: Option<Instant>,
+}
+
+impl Caller<'_> {
+    fn network(&self) -> &str {
+        &self.call.conf.network
+    }
+}
+
+/// Removes what is left of an attachment: its link, then its files, then its addresses once no link has
+/// them.
+///
+/// # Errors
+/// The kernel or the IPAM plugin refused, or a device has not returned yet: the call must be repeated. If
+/// only the RDMA device cannot be returned, the link and the addresses are removed all the same.
+pub(crate) fn take_down(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<(), cni::Error> {
+    let rdma = rdma::return_device(caller, target);
+    remove_link(caller, target)?;
+    let intent = target.intent.as_ref();
+    if let Some(file) = intent.and_then(|intent| intent.device_info.as_deref())
+        && let Err(error) = device_info::remove(file)
+    {
+        tracing::warn!(file = %file.display(), %error, "cannot remove the device-info file");
+    }
+    if let Err(error) = record::remove(caller.node.state(), target.attachment) {
+        tracing::warn!(%error, "cannot remove the record of the RDMA device");
+    }
+    if let Some(plugin) = &target.ipam {
+        let note = |pid| {
+            target.note(pid);
+            Ok(())
+        };
+        Delegate::new(plugin, caller.call, caller.identity.delegate_timeout)?
+            .telling(&note)
+            .del(target.attachment, target.netns)?;
+    }
+    Ok(rdma?)
+}
+
+/// Deletes the attachment's links: in the container, and on the host, where an interrupted ADD or the end of
+/// the container's namespace left them.
+fn remove_link(caller: &Caller<'_>, target: &DetachTarget<'_>) -> Result<(), Error> {
+    if device::return_link(caller, target)? {
+        return Ok(());
+    }
+    let mark = Mark::new(caller.network(), target.attachment);
+    let made = target.intent.as_ref().map_or(&[][..], |intent| &intent.made);
+    let known = Known { mark: &mark, made };
+    let mut seen = Vec::new();
+    let mut deleted = 0;
+    for (path, id) in target.namespaces() {
+        let Some(netns) = pod_if_there(&path, id)?.filter(|netns| !seen.contains(&netns.id())) else {
+            continue;
+        };
+        seen.push(netns.id());
+        let mut kernel = caller.node.kernel(Some(&netns))?;
+        // Rules are not deleted with the link, and its namespace may continue to exist.
+        policy::remove(&mut *kernel, policy::table(&mark))?;
+        deleted += target.delete_in(&mut *kernel, &known, netns.id())?;
+        if deleted > 0 && target.done {
+            return Ok(());
+        }
+    }
+    let mut kernel = caller.node.kernel(None)?;
+    // The kernel dismantles a dead namespace asynchronously. A link that it returned later would have no
+    // owner.
+    let died = target.intent.as_ref().filter(|_| seen.is_empty());
+    let deleted = match died {
+        Some(intent) => {
+            let gone = target.gone.unwrap_or_else(Instant::now);
+            detach::delete_thrown_back(&mut *kernel, &known, &intent.master, gone)?
+        }
+        None => detach::delete(&mut *kernel, Side::Host, &Known::marked(&mark))?,
+    };
+    if deleted > 0 {
+        tracing::info!(attachment = %target.attachment, "deleted the attachment's link on the host");
+    }
+    Ok(())
+}
+
+impl DetachTarget<'_> {
+    /// Records the IPAM plugin's process. A full disk must not keep a container from being removed.
+    fn note(&self, pid: u32) {
+        if let Some(notes) = &self.notes
+            && let Err(error) = notes.running(pid)
+        {
+            tracing::warn!(%error, "cannot record the IPAM plugin's process");
+        }
+    }
+
+    /// Deletes the attachment's links in the namespace `id`. Returns their number.
+    fn delete_in(&self, kernel: &mut dyn Kernel, known: &Known<'_>, id: (u64, u64)) -> Result<usize, Error> {
+        let written = self.intent.as_ref().filter(|intent| intent.netns_id == id);
+        let known = match written {
+            Some(_) => *known,
+            // Indices mean nothing in another namespace.
+            None => Known::marked(known.mark),
+        };
+        let deleted = detach::delete(kernel, Side::Pod, &known)?;
+        if deleted > 0 {
+            return Ok(deleted);
+        }
+        let ifname = &self.attachment.ifname;
+        if let Some(answered) = &self.answered
+            && detach::delete_answered(kernel, ifname, answered)?
+        {
+            return Ok(1);
+        }
+        let named = match (&self.intent, written) {
+            (None, _) => self.by_name,
+            // ADD found the name free, and was interrupted before it recorded its link.
+            (Some(_), Some(intent)) => !self.done && intent.made.is_empty(),
+            (Some(_), None) => false,
+        };
+        Ok(usize::from(named && detach::delete_named(kernel, ifname)?))
+    }
+
+    /// The namespaces to search: the one that the runtime passes, and the one that ADD recorded. The first
+    /// may be wrong, and an overlooked link would outlive its addresses.
+    pub(crate) fn namespaces(&self) -> Vec<(PathBuf, Option<(u64, u64)>)> {
+        let runtime = self.netns.map(|path| (path.to_owned(), None));
+        let written = self
+            .intent
+            .as_ref()
+            .map(|intent| (intent.netns.clone(), Some(intent.netns_id)));
+        runtime.into_iter().chain(written).collect()
+    }
+}

@@ -98,7 +98,7 @@ async fn an_unknown_user_and_a_forbidden_user_get_different_errors() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_without_the_crds_is_reported_with_the_command_to_apply_them() {
-    let server = cluster::Server::start();
+    let server = apiserver::Server::start();
     says(
         Some(&server.kubeconfig()),
         &["pools"],

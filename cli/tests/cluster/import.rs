@@ -4,7 +4,7 @@
 use crate::whereabouts::{self, reservations};
 use crate::{Run, person, pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
-use cluster::install::{apply, documents, until};
+use apiserver::install::{apply, documents, until};
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use serde_json::{Value, json};

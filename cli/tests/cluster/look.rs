@@ -3,7 +3,7 @@
 
 use crate::{pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
-use cluster::install::until;
+use apiserver::install::until;
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,8 +4,8 @@
 use crate::{person, pod_with, rdmanet};
 use agents::{Attachment, Member, Site};
 use api::BlockState;
-use cluster::identity::join;
-use cluster::install::until;
+use apiserver::identity::join;
+use apiserver::install::until;
 use serde_json::json;
 use std::path::PathBuf;
 

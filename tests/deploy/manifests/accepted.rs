@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A real API server takes what we hand out, and an agent lives with what it is given.
 
-use cluster::{Identity, Server, install};
+use apiserver::{Identity, Server, install};
 use deploy::api::{Send, apply};
 use deploy::manifests::{FOLDERS, NAMESPACE, find, kustomized, objects, renamed, templated};
 use deploy::program;
@@ -126,7 +126,7 @@ async fn in_a_renamed_namespace_a_stolen_token_affects_only_its_own_node() {
     let admin = server.admin().await;
     apply(&admin, &renamed("base", "fabric"), Send::ForGood).await;
     install::enforced(&server, &admin, "fabric").await;
-    let count = cluster::stolen::try_everything(&server, "fabric").await;
+    let count = apiserver::stolen::try_everything(&server, "fabric").await;
     assert!(count > 500, "only {count} requests were tried");
 }
 

@@ -2,7 +2,7 @@
 //! The life of a Helm release.
 
 use api::IpPool;
-use cluster::Server;
+use apiserver::Server;
 use deploy::api::{Send, apply};
 use deploy::manifests::{IMAGE, NAMESPACE, chart, objects, templated, tool, tool_with};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;

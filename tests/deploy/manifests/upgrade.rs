@@ -4,7 +4,7 @@
 use agents::{Attachment, Controller, Member};
 use api::accepted_pool::AcceptedPool;
 use api::{AddressSpace, AddressSpaceSpec, IpPool, listing};
-use cluster::{Server, install};
+use apiserver::{Server, install};
 use deploy::api::{Send, apply};
 use deploy::manifests::{kind, kustomized, objects};
 use kube::Client;

@@ -19,7 +19,7 @@ pub enum Send {
 pub async fn apply(admin: &Client, objects: &[Value], send: Send) {
     for object in objects {
         let typed: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-        let api = cluster::install::api_of(admin, &typed).await;
+        let api = apiserver::install::api_of(admin, &typed).await;
         let parameters = PatchParams {
             dry_run: send == Send::Dry,
             ..PatchParams::apply("tests").force().validation_strict()

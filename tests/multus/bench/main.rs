@@ -21,9 +21,9 @@
 mod report;
 mod side;
 
+use apiserver::Server;
 use bench_kube::nv_ipam::{self, NvIpam};
 use bench_kube::{pool, whereabouts};
-use cluster::Server;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, PostParams};
 use multus::Site;

@@ -9,7 +9,7 @@
     reason = "a test says what it lacks by failing"
 )]
 
-use cluster::Server;
+use apiserver::Server;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
@@ -282,7 +282,7 @@ async fn on_infiniband_the_pod_and_node_status_report_attachments_and_links() {
             objects::pod(&admin, NAMESPACE, name, "node-1", &wanted).await,
         );
     }
-    let agent = cluster::Identity::new(&admin, "node-1").await;
+    let agent = apiserver::Identity::new(&admin, "node-1").await;
     let folder = shared(server, [&token, &agent.token], &pods);
     let (stop, stopped) = oneshot::channel();
     let history = tokio::spawn(history(admin.clone(), "node-1", stopped));

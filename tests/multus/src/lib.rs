@@ -15,6 +15,6 @@ pub mod daemon;
 pub mod objects;
 pub mod site;
 
-pub use cluster::Relay;
+pub use apiserver::Relay;
 pub use daemon::Daemon;
 pub use site::Site;

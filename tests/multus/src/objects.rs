@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The objects of the API server that Multus reads and writes.
 
-use cluster::install::{documents, until};
-use cluster::{Server, install};
+use apiserver::install::{documents, until};
+use apiserver::{Server, install};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
 use kube::api::{DeleteParams, DynamicObject, ListParams, PatchParams, PostParams};

@@ -2,7 +2,7 @@
 //! A test's node, its namespace of the cluster, and the way between them.
 
 use crate::{Relay, objects};
-use cluster::Server;
+use apiserver::Server;
 use kube::Client;
 use nix::mount::{MsFlags, mount};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The networks of `conf/networks`, as an administrator applies them.
 
-use cluster::install;
+use apiserver::install;
 use multus::Site;
 use multus::objects;
 

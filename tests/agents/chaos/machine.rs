@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A machine: a folder with the store, an agent, and a kubelet that makes and ends pods.
+
+mod plugin;
+
+use crate::World;
+use crate::replicas::REPLICAS;
+use crate::tally::Tally;
+use agents::program;
+use apiserver::{Fault, Identity, Proxy};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::{Client, ResourceExt};
+use plugin::Answer;
+use serde_json::json;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many pods a machine has at most.
+const PODS: usize = 50;
+
+/// A pod that has an address, or whose ADD was killed.
+pub(crate) struct Living {
+    pub(crate) container: String,
+    pub(crate) pod: String,
+    pub(crate) uid: String,
+    pub(crate) address: Option<IpAddr>,
+    /// Which replica it is, if it keeps its address.
+    pub(crate) ordinal: Option<usize>,
+    /// The cluster has an object of the pod.
+    pub(crate) object: bool,
+}
+
+/// A machine.
+pub(crate) struct Machine {
+    pub(crate) world: Arc<World>,
+    pub(crate) name: String,
+    pub(crate) dir: PathBuf,
+    pub(crate) tally: Tally,
+    pub(crate) pods: Vec<Living>,
+    admin: Client,
+    identity: Identity,
+    proxy: Proxy,
+    agent: Option<Child>,
+    random: fastrand::Rng,
+    counter: u64,
+}
+
+impl Machine {
+    /// Joins the cluster and starts the agent.
+    pub(crate) async fn join(world: Arc<World>, number: u64, random: fastrand::Rng) -> Self {
+        let name = format!("machine-{number}");
+        let dir = world.server.dir().join(&name);
+        std::fs::create_dir_all(dir.join("netns")).unwrap();
+        let admin = world.server.admin().await;
+        let identity = Identity::new(&admin, &name).await;
+        let proxy = Proxy::start(&world.server).await;
+        let mut machine = Self {
+            world,
+            name,
+            dir,
+            tally: Tally::default(),
+            pods: Vec::new(),
+            admin,
+            identity,
+            proxy,
+            agent: None,
+            random,
+            counter: 0,
+        };
+        machine.start_agent();
+        machine
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    fn start_agent(&mut self) {
+        let config = self.proxy.before(self.identity.config(&self.world.server));
+        let file = self.dir.join("kubeconfig");
+        std::fs::write(&file, serde_norway::to_string(&config).unwrap()).unwrap();
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.dir.join("agent.log"))
+            .unwrap();
+        let child = Command::new(program("rdmanet-agent"))
+            .env("KUBECONFIG", file)
+            .env("RDMANET_NODE", &self.name)
+            .env("RDMANET_DATA_DIR", self.data())
+            .env("RDMANET_AGENT_SOCKET", self.dir.join("s"))
+            .args([
+                "--listen",
+                "127.0.0.1:0",
+                "--quarantine",
+                crate::QUARANTINE,
+                // A machine is removed only when it is dead.
+                "--quarantine-in-use",
+                crate::QUARANTINE,
+                "--short-quarantine-for-tests",
+                "--idle",
+                "2s",
+            ])
+            .args(["--observe", "1s", "--tick", "300ms", "--mirror", "1s"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.agent = Some(child);
+    }
+
+    fn kill_agent(&mut self) {
+        if let Some(mut agent) = self.agent.take() {
+            agent.kill().unwrap();
+            agent.wait().unwrap();
+        }
+    }
+
+    /// Makes and ends pods, and meets with accidents, until there were enough operations.
+    pub(crate) async fn live(mut self) -> Self {
+        while !self.world.is_over() {
+            match self.random.u32(0..1000) {
+                0..8 => self.lose_agent().await,
+                8..14 => self.be_cut_off().await,
+                14..17 => self.die().await,
+                17..25 => self.spoil(),
+                n if self.wants_a_pod(n) => self.begin().await,
+                _ => self.end().await,
+            }
+        }
+        self
+    }
+
+    /// Fills up and empties by turns, so that blocks are claimed and returned.
+    fn wants_a_pod(&self, n: u32) -> bool {
+        let filling = (self.counter / 120).is_multiple_of(2);
+        let share = if filling { 700 } else { 400 };
+        self.pods.is_empty() || (self.pods.len() < PODS && n < share)
+    }
+
+    async fn begin(&mut self) {
+        let Some(mut living) = self.new_pod().await else {
+            return;
+        };
+        let killed = self.random.u32(0..40) == 0;
+        let after = killed.then(|| Duration::from_micros(self.random.u64(0..20_000)));
+        let answer = self.call("ADD", &living, after).await;
+        self.world.count();
+        match answer {
+            Answer::Killed => self.tally.killed += 1,
+            Answer::Refused(code, text) => {
+                // What is refused while others have everything, or nobody can be asked, is refused well.
+                // So it is before its agent has reached the API server for the first time.
+                let early = code == 116 && text.contains("pool.json is not there");
+                assert!(
+                    early || [11, 110, 118, 119].contains(&code),
+                    "{}: ADD of {} failed with {code}: {text}",
+                    self.name,
+                    living.container
+                );
+                self.tally.refused += 1;
+            }
+            Answer::Done(result) => {
+                let address = result["ips"][0]["address"]
+                    .as_str()
+                    .unwrap_or_else(|| panic!("no address in {result}"));
+                let ip: IpAddr = address.split('/').next().unwrap().parse().unwrap();
+                self.world.ledger.given(ip, &living.container);
+                if let Some(ordinal) = living.ordinal {
+                    self.world.replicas.given(ordinal, ip);
+                    self.tally.kept += 1;
+                }
+                living.address = Some(ip);
+                self.tally.adds += 1;
+            }
+        }
+        // A refused or killed ADD is followed by a DEL too, as runtimes do.
+        self.pods.push(living);
+    }
+
+    /// A new container of a new pod. One of four has an object; while the API server is away a kubelet starts sandboxes of
+    /// pods that it knows. One of eight is a replica, which is nothing without its object.
+    async fn new_pod(&mut self) -> Option<Living> {
+        self.counter += 1;
+        let container = format!("{}-{}", self.name, self.counter);
+        let from = self.random.usize(0..REPLICAS);
+        let ordinal = (self.random.u32(0..8) == 0)
+            .then(|| self.world.replicas.begin(from))
+            .flatten();
+        let pod = ordinal.map_or_else(|| format!("{container}-pod"), |ordinal| format!("db-{ordinal}"));
+        let mut uid = None;
+        if ordinal.is_some() || self.random.u32(0..4) == 0 {
+            let owner = ordinal.map(|_| self.world.replicas.owner());
+            let object: Pod = serde_json::from_value(json!({
+                "metadata": { "name": pod, "ownerReferences": owner },
+                "spec": { "nodeName": self.name, "containers": [{ "name": "c", "image": "c" }] },
+            }))
+            .unwrap();
+            let made = self.kubelet().create(&PostParams::default(), &object).await;
+            uid = made.ok().and_then(|pod| pod.uid());
+        }
+        if let Some(ordinal) = ordinal.filter(|_| uid.is_none()) {
+            // It may have been made all the same.
+            self.remove_pod(&pod).await;
+            self.world.replicas.end(ordinal);
+            return None;
+        }
+        std::fs::write(self.netns(&container), "").unwrap();
+        Some(Living {
+            container,
+            pod,
+            object: uid.is_some(),
+            uid: uid.unwrap_or_else(|| "00000000-0000-0000-0000-000000000000".to_owned()),
+            address: None,
+            ordinal,
+        })
+    }
+
+    fn kubelet(&self) -> Api<Pod> {
+        Api::namespaced(self.admin.clone(), "default")
+    }
+
+    pub(crate) fn netns(&self, container: &str) -> PathBuf {
+        self.dir.join("netns").join(container)
+    }
+
+    async fn end(&mut self) {
+        if self.pods.is_empty() {
+            return;
+        }
+        let living = self.pods.swap_remove(self.random.usize(0..self.pods.len()));
+        if self.random.u32(0..25) == 0 {
+            self.forget(living).await;
+        } else {
+            self.take_down(&living).await;
+        }
+    }
+
+    /// A pod ends as it should.
+    pub(crate) async fn take_down(&mut self, living: &Living) {
+        if let Some(address) = living.address {
+            self.world.ledger.ended(address);
+        }
+        if self.random.u32(0..40) == 0 {
+            let after = Duration::from_micros(self.random.u64(0..10_000));
+            self.call("DEL", living, Some(after)).await;
+            self.tally.killed += 1;
+        }
+        let answer = self.call("DEL", living, None).await;
+        assert!(
+            matches!(answer, Answer::Done(_)),
+            "{}: DEL needs nobody: {answer:?}",
+            self.name
+        );
+        self.world.count();
+        self.tally.dels += 1;
+        let _ = std::fs::remove_file(self.netns(&living.container));
+        self.bury(living).await;
+    }
+
+    /// A pod ends, and nobody calls DEL.
+    async fn forget(&mut self, living: Living) {
+        std::fs::remove_file(self.netns(&living.container)).unwrap();
+        if let Some(address) = living.address {
+            self.world.ledger.ended(address);
+        }
+        self.tally.forgotten += 1;
+        self.bury(&living).await;
+    }
+
+    /// The object of a pod goes, if it may be there.
+    async fn bury(&self, living: &Living) {
+        if living.object || living.ordinal.is_some() {
+            self.remove_pod(&living.pod).await;
+        }
+        if let Some(ordinal) = living.ordinal {
+            self.world.replicas.end(ordinal);
+        }
+    }
+
+    /// Until it is gone, or was never made.
+    pub(crate) async fn remove_pod(&self, pod: &str) {
+        let now = DeleteParams::default().grace_period(0);
+        for _ in 0..100 {
+            match self.kubelet().delete(pod, &now).await {
+                Ok(_) => return,
+                Err(kube::Error::Api(status)) if status.code == 404 => return,
+                Err(_) => tokio::time::sleep(Duration::from_millis(300)).await,
+            }
+        }
+        panic!("{}: pod {pod} cannot be deleted", self.name);
+    }
+
+    async fn lose_agent(&mut self) {
+        self.kill_agent();
+        self.tally.agents_killed += 1;
+        // Meanwhile pods come and go.
+        for _ in 0..self.random.u32(0..20) {
+            if self.pods.len() < PODS && self.random.bool() {
+                self.begin().await;
+            } else {
+                self.end().await;
+            }
+        }
+        self.start_agent();
+    }
+
+    async fn be_cut_off(&mut self) {
+        self.proxy.cut();
+        self.tally.cuts += 1;
+        for _ in 0..self.random.u32(0..20) {
+            if self.pods.len() < PODS && self.random.bool() {
+                self.begin().await;
+            } else {
+                self.end().await;
+            }
+        }
+        self.proxy.mend();
+    }
+
+    /// From now on some of the agent's requests go wrong, in ways that change now and then.
+    fn spoil(&mut self) {
+        let mut random = self.random.fork();
+        let often = [0, 0, 2, 10, 40][random.usize(0..5)];
+        self.proxy.decide(move |_, _| {
+            if random.u32(0..100) >= often {
+                return Fault::None;
+            }
+            match random.u32(0..5) {
+                0 => Fault::Status(429),
+                1 => Fault::Status(500),
+                2 => Fault::LoseRequest,
+                3 => Fault::LoseAnswer,
+                _ => Fault::Delay(Duration::from_millis(random.u64(0..2000))),
+            }
+        });
+    }
+
+    /// The power goes: agent and pods end, and what lies on the disk is from an earlier boot. Sometimes the Node object is
+    /// deleted before the machine comes back, under its old name.
+    async fn die(&mut self) {
+        self.kill_agent();
+        self.tally.deaths += 1;
+        for living in std::mem::take(&mut self.pods) {
+            if let Some(address) = living.address {
+                self.world.ledger.ended(address);
+            }
+            let _ = std::fs::remove_file(self.netns(&living.container));
+            self.bury(&living).await;
+        }
+        age_by_a_boot(&self.data());
+        if self.random.bool() {
+            self.tally.removals += 1;
+            self.again("leave", async |machine| {
+                machine.identity.try_leave(&machine.admin).await
+            })
+            .await;
+            tokio::time::sleep(Duration::from_millis(self.random.u64(0..15_000))).await;
+            self.again("join", async |machine| {
+                machine.identity = Identity::try_new(&machine.admin, &machine.name).await?;
+                Ok(())
+            })
+            .await;
+        }
+        // A runtime may start pods before the agent is there.
+        if self.random.bool() {
+            self.begin().await;
+        }
+        self.start_agent();
+    }
+
+    /// Insists, as long as the API server is away.
+    async fn again(
+        &mut self,
+        what: &str,
+        mut attempt: impl AsyncFnMut(&mut Self) -> Result<(), kube::Error>,
+    ) {
+        for _ in 0..200 {
+            match attempt(self).await {
+                Ok(()) => return,
+                Err(_) => tokio::time::sleep(Duration::from_millis(300)).await,
+            }
+        }
+        panic!("{}: cannot {what}", self.name);
+    }
+
+    /// The end of what its agent has said.
+    pub(crate) fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.dir.join("agent.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let end = lines[lines.len().saturating_sub(30)..].join("\n");
+        format!("--- {}\n{end}\n", self.name)
+    }
+
+    /// Everything works from now on.
+    pub(crate) fn mend(&mut self) {
+        self.proxy.decide(|_, _| Fault::None);
+        self.proxy.mend();
+        if self.agent.is_none() {
+            self.start_agent();
+        }
+    }
+
+    /// An ADD of a pod that keeps nothing, which is wanted to succeed.
+    pub(crate) async fn try_begin(&mut self) -> bool {
+        self.counter += 1;
+        let container = format!("{}-{}", self.name, self.counter);
+        std::fs::write(self.netns(&container), "").unwrap();
+        let living = Living {
+            pod: format!("{container}-pod"),
+            container,
+            uid: "00000000-0000-0000-0000-000000000000".to_owned(),
+            address: None,
+            ordinal: None,
+            object: false,
+        };
+        let Answer::Done(result) = self.call("ADD", &living, None).await else {
+            return false;
+        };
+        let address = result["ips"][0]["address"].as_str().unwrap();
+        let ip: IpAddr = address.split('/').next().unwrap().parse().unwrap();
+        self.world.ledger.given(ip, &living.container);
+        true
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.kill_agent();
+    }
+}
+
+/// Makes everything below `data` look as if an earlier boot had written it.
+fn age_by_a_boot(data: &Path) {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let earlier = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
+    let (boot, earlier) = (boot.trim(), earlier.trim());
+    for pool in std::fs::read_dir(data.join("pools")).into_iter().flatten() {
+        let pool = pool.unwrap().path();
+        let leases = pool.join(format!("boot-{boot}"));
+        if leases.exists() {
+            std::fs::rename(leases, pool.join(format!("boot-{earlier}"))).unwrap();
+        }
+        let file = pool.join("pool.json");
+        if let Ok(text) = std::fs::read_to_string(&file) {
+            std::fs::write(file, text.replace(boot, earlier)).unwrap();
+        }
+    }
+}

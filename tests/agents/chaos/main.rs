@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Chaos: machines with real agents and real plugin processes before a real API server, while answers get lost, servers
+//! and agents are killed, machines are cut off, die, and come back.
+//!
+//! A ledger outside of it all says who has which address. An ADD that answers an address somebody has is a duplicate; an
+//! address that cannot be had once everything is quiet again is a leak. Either fails the run, with the seed.
+//!
+//!     RDMANET_CHAOS_OPERATIONS=100000 RDMANET_CHAOS_MACHINES=24 make chaos
+//!
+//! `RDMANET_CHAOS_SEED` repeats the choices of a run (not what the scheduler makes of them), `RDMANET_CHAOS_MACHINES` sets
+//! the number of machines. The pool is small, so that blocks change hands and are shared.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test says what it lacks by failing"
+)]
+#![allow(
+    clippy::print_stdout,
+    reason = "the seed, and what was done with it, are told whether it fails or not"
+)]
+
+mod after;
+mod ledger;
+mod machine;
+mod replicas;
+mod tally;
+mod trouble;
+
+use agents::Site;
+use apiserver::Server;
+use ledger::Ledger;
+use machine::Machine;
+use replicas::Replicas;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// The pool that all machines have blocks of. Its blocks are few, so that they change hands.
+const POOL: &str = "chaos";
+const RESERVED: &str = "10.77.0.16/28";
+
+/// As many addresses for each six machines as they want at most, and not quite that.
+fn prefix(machines: u64) -> u32 {
+    24 - machines.div_ceil(6).next_power_of_two().ilog2()
+}
+
+/// The addresses that any pod may have: all of the subnet but its edges and what is reserved.
+fn addresses(prefix: u32) -> usize {
+    (1 << (32 - prefix)) - 2 - 16
+}
+
+/// For how long nobody is given the blocks of a node that is gone.
+const QUARANTINE: &str = "5s";
+
+/// What all tasks share.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) ledger: Ledger,
+    pub(crate) replicas: Replicas,
+    pub(crate) operations: AtomicU64,
+    pub(crate) wanted: u64,
+    pub(crate) stopped: AtomicBool,
+}
+
+impl World {
+    /// Counts one operation; false once there were enough.
+    pub(crate) fn count(&self) -> bool {
+        if self.operations.fetch_add(1, Ordering::Relaxed) + 1 >= self.wanted {
+            self.stopped.store(true, Ordering::Relaxed);
+        }
+        !self.is_over()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a run by hand is told how long")]
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |text| {
+        text.parse().unwrap_or_else(|e| panic!("{variable}={text}: {e}"))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_address_is_allocated_twice_or_leaked_under_chaos() {
+    let seed = number("RDMANET_CHAOS_SEED", fastrand::u64(..));
+    let machines = number("RDMANET_CHAOS_MACHINES", 6);
+    let wanted = number("RDMANET_CHAOS_OPERATIONS", 2000);
+    println!("chaos: seed {seed}, {machines} machines, {wanted} operations");
+    let site = Site::with(&["--quarantine", QUARANTINE, "--quarantine-in-use", QUARANTINE]).await;
+    let world = Arc::new(World {
+        replicas: Replicas::new(&site.admin).await,
+        server: site.server,
+        ledger: Ledger::default(),
+        operations: AtomicU64::new(0),
+        wanted,
+        stopped: AtomicBool::new(false),
+    });
+    let prefix = prefix(machines);
+    make_pool(&world, prefix).await;
+    let start = Instant::now();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut running = Vec::new();
+    for number in 0..machines {
+        let machine = Machine::join(world.clone(), number, random.fork()).await;
+        running.push(tokio::spawn(machine.live()));
+    }
+    let troubles = tokio::spawn(trouble::strike(world.clone(), random.fork()));
+    let mut machines = Vec::new();
+    for machine in running {
+        machines.push(machine.await.unwrap_or_else(|e| panic!("seed {seed}: {e}")));
+    }
+    let struck = troubles.await.unwrap();
+    let operations = world.operations.load(Ordering::Relaxed);
+    let tally = machines
+        .iter()
+        .map(|machine| machine.tally)
+        .fold(tally::Tally::default(), |a, b| a + b);
+    tests::tell(&format!(
+        "chaos: {operations} operations on {} machines in {:.0} s: {tally}; the API server {struck}; seed {seed}",
+        machines.len(),
+        start.elapsed().as_secs_f64()
+    ));
+    after::check(&world, &mut machines, addresses(prefix), seed).await;
+}
+
+async fn make_pool(world: &World, prefix: u32) {
+    use kube::api::{Api, PostParams};
+    let pool = serde_json::from_value(serde_json::json!({
+        "metadata": { "name": POOL },
+        "spec": {
+            "ranges": [{ "subnet": format!("10.77.0.0/{prefix}"), "gateway": "none" }],
+            "blockSize": { "v4": 8, "v6": 8 },
+            "cooldownSeconds": 1,
+            "reserved": [RESERVED],
+            "sticky": "StatefulSet",
+        },
+    }))
+    .unwrap();
+    let api: Api<api::IpPool> = Api::all(world.server.admin().await);
+    api.create(&PostParams::default(), &pool).await.unwrap();
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The API server of a test, and what it has.
+
+use crate::Controller;
+use api::block_layout::BlockCidr;
+use api::convert::{new_block, owner};
+use api::{Counters, IpAddress, IpBlock, IpPool, NodeRef};
+use apiserver::Server;
+use apiserver::identity::NAMESPACE;
+use apiserver::install::until;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use tokio::runtime::Runtime;
+
+/// A cluster of its own for one test.
+pub struct Site {
+    /// The controller, which runs from the start.
+    pub controller: Controller,
+    /// The API server.
+    pub server: Server,
+    /// Its administrator.
+    pub admin: Client,
+}
+
+/// A cluster that several tests use, one after the other.
+pub struct InTurn {
+    flags: &'static [&'static str],
+    cluster: OnceLock<(Runtime, Site)>,
+    turn: Mutex<()>,
+}
+
+impl InTurn {
+    /// One that is started when the first test asks, with these flags of its controller.
+    pub const fn new(flags: &'static [&'static str]) -> Self {
+        Self {
+            flags,
+            cluster: OnceLock::new(),
+            turn: Mutex::new(()),
+        }
+    }
+
+    /// Runs `test` when no other one uses the cluster.
+    pub fn run<T>(&self, test: impl FnOnce(&Runtime, &Site) -> T) -> T {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let (runtime, site) = self.cluster.get_or_init(|| {
+            let runtime = Runtime::new().unwrap();
+            let site = runtime.block_on(Site::with(self.flags));
+            (runtime, site)
+        });
+        test(runtime, site)
+    }
+}
+
+impl Site {
+    /// A new one, with everything of `conf/`.
+    pub async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// The same, whose controller has these flags.
+    pub async fn with(flags: &[&str]) -> Self {
+        let server = Server::installed().await;
+        let admin = server.admin().await;
+        // No controller of Kubernetes runs that would make it, and a pod needs one.
+        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
+            Api::default_namespaced(admin.clone());
+        let account = serde_json::from_value(json!({ "metadata": { "name": "default" } })).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
+        let controller = Controller::new(&server, "a").await;
+        controller.start(&server, flags);
+        Self {
+            controller,
+            server,
+            admin,
+        }
+    }
+
+    /// The pools.
+    pub fn pools(&self) -> Api<IpPool> {
+        Api::all(self.admin.clone())
+    }
+
+    /// Whether the cluster has none.
+    pub async fn has_no_pool(&self) -> bool {
+        let all = self.pools().list(&ListParams::default()).await.unwrap();
+        all.items.is_empty()
+    }
+
+    /// Creates a pool with this spec.
+    pub async fn pool(&self, name: &str, spec: Value) {
+        let pool: IpPool = serde_json::from_value(json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name }, "spec": spec,
+        }))
+        .unwrap();
+        self.pools().create(&PostParams::default(), &pool).await.unwrap();
+    }
+
+    /// Creates a pool of one range without gateway, in blocks of 16 addresses.
+    pub async fn simple(&self, name: &str, subnet: &str) {
+        self.pool(name, simple(subnet)).await;
+    }
+
+    /// Merges `change` into a pool.
+    pub async fn edit(&self, name: &str, change: Value) {
+        self.pools()
+            .patch(name, &PatchParams::default(), &Patch::Merge(change))
+            .await
+            .unwrap();
+    }
+
+    /// Deletes a pool.
+    pub async fn delete(&self, name: &str) {
+        self.pools().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// The blocks of a pool.
+    pub async fn blocks(&self, pool: &str) -> Vec<IpBlock> {
+        let all: Api<IpBlock> = Api::all(self.admin.clone());
+        let blocks = all.list(&ListParams::default()).await.unwrap().items;
+        blocks
+            .into_iter()
+            .filter(|block| block.spec.pool == pool)
+            .collect()
+    }
+
+    /// Makes `count` blocks of 16 addresses, from that of `first` on, of nodes that have no agent here. One that somebody has already
+    /// stays as it is.
+    pub async fn crowd(&self, pool: &str, first: Ipv4Addr, count: u32, node: impl Fn(u32) -> NodeRef) {
+        let blocks: Api<IpBlock> = Api::all(self.admin.clone());
+        for i in 0..count {
+            let ip = Ipv4Addr::from_bits(first.to_bits() + i * 16);
+            let mut block = new_block(
+                "default",
+                pool,
+                BlockCidr::containing(ip.into(), 4).unwrap(),
+                &owner(&node(i)),
+            );
+            // Nobody would take it off.
+            block.metadata.finalizers = None;
+            let made = blocks.create(&PostParams::default(), &block).await;
+            let is_there = matches!(&made, Err(kube::Error::Api(status)) if status.code == 409);
+            assert!(is_there || made.is_ok(), "{made:?}");
+        }
+    }
+
+    /// The replica of the controller that leads.
+    pub async fn leader(&self) -> String {
+        let leases: Api<Lease> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        let lease = leases.get("rdmanet-controller").await.unwrap();
+        lease.spec.unwrap().holder_identity.unwrap_or_default()
+    }
+
+    /// The addresses that are objects.
+    pub async fn addresses(&self) -> Vec<IpAddress> {
+        let all: Api<IpAddress> = Api::all(self.admin.clone());
+        all.list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// A pool in numbers, as last told.
+    pub async fn counters(&self, pool: &str) -> Counters {
+        let pool = self.pools().get(pool).await.unwrap();
+        pool.status.unwrap_or_default().counters.unwrap_or_default()
+    }
+
+    /// Status, reason and message of a condition of a pool.
+    pub async fn condition(&self, pool: &str, kind: &str) -> (String, String, String) {
+        let pool = self.pools().get_opt(pool).await.unwrap();
+        let conditions = pool.and_then(|pool| pool.status).unwrap_or_default().conditions;
+        let found = conditions.into_iter().find(|condition| condition.type_ == kind);
+        found.map(|c| (c.status, c.reason, c.message)).unwrap_or_default()
+    }
+
+    /// Waits until a condition has this status.
+    pub async fn wait_condition(&self, pool: &str, kind: &str, status: &str) {
+        until(&format!("{kind} of {pool} is {status}"), async || {
+            self.condition(pool, kind).await.0 == status
+        })
+        .await;
+    }
+
+    /// Waits until `count` blocks of the pool are there.
+    pub async fn wait_blocks(&self, pool: &str, count: usize) {
+        until(&format!("{pool} has {count} blocks"), async || {
+            self.blocks(pool).await.len() == count
+        })
+        .await;
+    }
+
+    /// Removes a Node object.
+    pub async fn remove_node(&self, name: &str) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
+        nodes
+            .delete(name, &DeleteParams::default().grace_period(0))
+            .await
+            .unwrap();
+    }
+
+    /// Makes a pod on a node.
+    pub async fn pod(&self, name: &str, node: &str) -> String {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
+        let pod = serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "main" }] },
+        }))
+        .unwrap();
+        pods.create(&PostParams::default(), &pod)
+            .await
+            .unwrap()
+            .uid()
+            .unwrap()
+    }
+
+    /// Makes a `StatefulSet`; nobody here makes pods of it but [`Site::replica`].
+    pub async fn stateful_set(&self, name: &str, replicas: u32) {
+        let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
+        let set = serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "spec": {
+                "replicas": replicas, "serviceName": name, "selector": { "matchLabels": { "app": name } },
+                "template": {
+                    "metadata": { "labels": { "app": name } },
+                    "spec": { "containers": [{ "name": "main", "image": "main" }] },
+                },
+            },
+        }))
+        .unwrap();
+        sets.create(&PostParams::default(), &set).await.unwrap();
+    }
+
+    /// Sets the number of replicas.
+    pub async fn scale(&self, name: &str, replicas: u32) {
+        let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
+        let scale = json!({ "spec": { "replicas": replicas } });
+        sets.patch(name, &PatchParams::default(), &Patch::Merge(scale))
+            .await
+            .unwrap();
+    }
+
+    /// Removes a `StatefulSet`.
+    pub async fn remove_set(&self, name: &str) {
+        let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
+        sets.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Makes the pod of `set` with this ordinal on a node, as the controller and the scheduler do. Returns its UID.
+    pub async fn replica(&self, set: &str, ordinal: u32, node: &str) -> String {
+        let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
+        let owner = sets.get(set).await.unwrap();
+        let owner = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": owner.uid(), "controller": true,
+        });
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
+        let pod = serde_json::from_value(json!({
+            "metadata": { "name": format!("{set}-{ordinal}"), "ownerReferences": [owner] },
+            "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "main" }] },
+        }))
+        .unwrap();
+        pods.create(&PostParams::default(), &pod)
+            .await
+            .unwrap()
+            .uid()
+            .unwrap()
+    }
+
+    /// Says of a node what a controller says once its kubelet has not been heard for a while, or is heard again.
+    pub async fn hear_node(&self, name: &str, heard: bool) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
+        let status = if heard { "True" } else { "Unknown" };
+        let ready = json!({ "status": { "conditions": [{
+            "type": "Ready", "status": status, "reason": "Test", "message": "",
+            "lastHeartbeatTime": null, "lastTransitionTime": null,
+        }] } });
+        nodes
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(ready))
+            .await
+            .unwrap();
+    }
+
+    /// Removes a pod at once.
+    pub async fn remove_pod(&self, name: &str) {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
+        pods.delete(name, &DeleteParams::default().grace_period(0))
+            .await
+            .unwrap();
+    }
+}
+
+/// One range without gateway, in blocks of 16 addresses, none of which rests.
+pub fn simple(subnet: &str) -> Value {
+    json!({
+        "ranges": [{ "subnet": subnet, "gateway": "none" }],
+        "blockSize": { "v4": 16 },
+        "cooldownSeconds": 0,
+    })
+}

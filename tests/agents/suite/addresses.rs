@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses that are asked for by name, and pools in which each address is an object.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use api::block_layout::address_name;
+use api::{AddressState, IpAddress, IpAddressSpec};
+use apiserver::identity::join;
+use apiserver::install::until;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reserved_address_has_one_pod_across_all_nodes() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    let mut spec = simple("10.1.0.0/24");
+    spec["reserved"] = json!(["10.1.0.200-10.1.0.210"]);
+    site.pool("rail0", spec).await;
+    for node in &nodes {
+        node.wait_active("rail0").await;
+    }
+    let static_one = Attachment::of("one").asking("10.1.0.205");
+    assert_eq!(nodes[0].add("rail0", &static_one), ["10.1.0.205"]);
+    assert_eq!(
+        nodes[0].add("rail0", &static_one),
+        ["10.1.0.205"],
+        "a second ADD answers the same"
+    );
+    let refused = nodes[1].refused("rail0", &Attachment::of("two").asking("10.1.0.205"));
+    assert_eq!(refused["code"], 111, "{refused}");
+    assert!(
+        refused["msg"].as_str().unwrap().contains("default/one"),
+        "{refused}"
+    );
+    assert_eq!(site.addresses().await.len(), 1);
+    nodes[0].del("rail0", &static_one);
+    until("it is free again", async || site.addresses().await.is_empty()).await;
+    assert_eq!(
+        nodes[1].add("rail0", &Attachment::of("two").asking("10.1.0.205")),
+        ["10.1.0.205"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_requested_address_of_an_unclaimed_block_claims_that_block() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    site.simple("rail0", "10.1.0.0/24").await;
+    for node in &nodes {
+        node.wait_active("rail0").await;
+    }
+    let taken: BTreeSet<String> = site
+        .blocks("rail0")
+        .await
+        .into_iter()
+        .map(|block| block.spec.cidr)
+        .collect();
+    let free = (0..16)
+        .map(|i| format!("10.1.0.{}/28", i * 16))
+        .find(|cidr| !taken.contains(cidr))
+        .unwrap();
+    let ip = free
+        .replace("/28", "")
+        .rsplit_once('.')
+        .map(|(net, last)| format!("{net}.{}", last.parse::<u8>().unwrap() + 5))
+        .unwrap();
+    assert_eq!(
+        nodes[0].add("rail0", &Attachment::of("one").asking(&ip)),
+        [ip.as_str()]
+    );
+    assert!(
+        site.blocks("rail0")
+            .await
+            .iter()
+            .any(|block| block.spec.cidr == free && block.spec.owner.node == "a")
+    );
+    let refused = nodes[1].refused("rail0", &Attachment::of("two").asking(&ip));
+    assert_eq!(refused["code"], 111, "{refused}");
+    let said = refused["msg"].as_str().unwrap();
+    assert!(
+        said.contains("node a") && said.contains("spec.reserved"),
+        "{refused}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_keeps_its_address_when_the_pool_reserves_it() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    site.simple("rail0", "10.1.0.0/24").await;
+    nodes[0].wait_active("rail0").await;
+    let one = Attachment::of("one");
+    let ip = nodes[0].add("rail0", &one).remove(0);
+    site.edit("rail0", json!({ "spec": { "reserved": [ip] } })).await;
+    until("the address is an object", async || {
+        site.addresses().await.len() == 1
+    })
+    .await;
+    until("its node has told that it knows", async || {
+        let blocks = site.blocks("rail0").await.into_iter();
+        let told = blocks.filter_map(|block| block.status);
+        told.filter(|status| status.used == 1 && status.observed_generation == Some(2))
+            .count()
+            == 1
+    })
+    .await;
+    // The controller lists the objects twice meanwhile.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(site.counters("rail0").await.used, 1, "it is one address");
+    assert_eq!(site.condition("rail0", "ExclusionOverLive").await.0, "False");
+    let refused = nodes[1].refused("rail0", &Attachment::of("two").asking(&ip));
+    assert!(
+        [11, 111].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    nodes[0].del("rail0", &one);
+    let two = Attachment::of("two").asking(&ip);
+    until("it is free", async || {
+        nodes[1].call("ADD", "rail0", &two).status.success()
+    })
+    .await;
+    assert_eq!(site.addresses().await[0].spec.node.node, "b");
+}
+
+/// One edit reserves an address that a pod has and adds addresses that another pool cuts otherwise. It is refused, and takes effect
+/// under the same generation once the other pool is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_keeps_its_address_when_a_refused_reservation_takes_effect() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    let mut other = simple("10.2.0.0/24");
+    other["blockSize"]["v4"] = json!(32);
+    site.pool("other", other).await;
+    site.wait_condition("other", "Ready", "True").await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    nodes[0].wait_active("rail0").await;
+    let ip = nodes[0].add("rail0", &Attachment::of("one")).remove(0);
+    let both = [
+        json!({ "subnet": "10.1.0.0/24", "gateway": "none" }),
+        json!({ "subnet": "10.2.0.0/24", "gateway": "none" }),
+    ];
+    site.edit("rail0", json!({ "spec": { "ranges": both, "reserved": [ip] } }))
+        .await;
+    site.wait_condition("rail0", "Degraded", "True").await;
+    assert_eq!(site.condition("rail0", "Degraded").await.1, "Conflict");
+    // Whatever number the node applies now, it has reported it with this.
+    nodes[0].add("rail0", &Attachment::of("two"));
+    until("the node has reported since", async || {
+        let blocks = site.blocks("rail0").await.into_iter();
+        let mut told = blocks.filter_map(|block| block.status);
+        told.any(|status| status.used == 2)
+    })
+    .await;
+    site.delete("other").await;
+    site.wait_condition("rail0", "Degraded", "False").await;
+    let wants = Attachment::of("three").asking(&ip);
+    until("the address is known to be in use", async || {
+        let answer = nodes[1].call("ADD", "rail0", &wants);
+        assert!(!answer.status.success(), "two pods have {ip}: {}", answer.stdout);
+        answer.stdout.contains("\"code\": 111") || answer.stdout.contains("\"code\":111")
+    })
+    .await;
+    let status = site.pools().get("rail0").await.unwrap().status.unwrap();
+    assert_eq!(status.accepted_generation, Some(2));
+}
+
+/// Another node asks for the address in the moment in which its owner learns that it is reserved. The object of that request is there
+/// for a moment only, since the owner has not noted the reservation yet; here it is there for as long as the test wants.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_defers_a_reservation_while_another_node_has_the_address_object() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    let other = join(&site.admin, "other").await.unwrap();
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let ip = node.add("rail0", &Attachment::of("one")).remove(0);
+    let block = site.blocks("rail0").await.remove(0).spec.cidr;
+    let objects: Api<IpAddress> = Api::all(site.admin.clone());
+    let address: IpAddr = ip.parse().unwrap();
+    let theirs = IpAddress::new(
+        &address_name("default", address),
+        IpAddressSpec {
+            pool: "rail0".to_owned(),
+            address: ip.clone(),
+            block,
+            node: other,
+            state: AddressState::Bound,
+            attachment: Some(api::Attachment {
+                container_id: "c9".to_owned(),
+                ifname: "net1".to_owned(),
+                network: "net".to_owned(),
+            }),
+            pod: None,
+            holder: None,
+            since: None,
+        },
+    );
+    objects.create(&PostParams::default(), &theirs).await.unwrap();
+    site.edit("rail0", json!({ "spec": { "reserved": [ip] } })).await;
+    let noted = async || {
+        let blocks = site.blocks("rail0").await.into_iter();
+        let mut told = blocks.filter_map(|block| block.status);
+        told.any(|status| status.observed_generation == Some(2))
+    };
+    until("the node has met the other object", async || {
+        noted().await || node.log().contains("has an object of another node")
+    })
+    .await;
+    assert!(
+        !noted().await,
+        "the node noted a reservation of {ip}, which has no object of its pod"
+    );
+    let name = address_name("default", address);
+    objects.delete(&name, &DeleteParams::default()).await.unwrap();
+    until("the node has noted the reservation", noted).await;
+    assert_eq!(objects.get(&name).await.unwrap().spec.node.node, "a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_requested_address_claims_no_block_beyond_max_blocks_per_node() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    let mut spec = simple("10.1.0.0/24");
+    spec["maxBlocksPerNode"] = json!(1);
+    site.pool("rail0", spec).await;
+    node.wait_active("rail0").await;
+    let own = site.blocks("rail0").await.remove(0).spec.cidr;
+    let ip = if own == "10.1.0.16/28" {
+        "10.1.0.37"
+    } else {
+        "10.1.0.21"
+    };
+    let refused = node.refused("rail0", &Attachment::of("one").asking(ip));
+    assert_eq!(refused["code"], 110, "{refused}");
+    let why = refused["msg"].as_str().unwrap();
+    assert!(why.contains("spec.maxBlocksPerNode") && why.contains(ip), "{why}");
+    assert_eq!(site.blocks("rail0").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_per_address_pool_is_usable_to_its_last_address() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    let mut spec = simple("10.1.0.0/28");
+    spec["allocation"] = json!("PerAddress");
+    site.pool("rail0", spec).await;
+    for node in &nodes {
+        until("the pool is here", async || !node.file("rail0").is_null()).await;
+    }
+    let mut given = BTreeSet::new();
+    for i in 0..7 {
+        for node in &nodes {
+            given.extend(node.add(
+                "rail0",
+                &Attachment::of(&format!("{}-{i}", node.identity.node.node)),
+            ));
+        }
+    }
+    assert_eq!(given.len(), 14);
+    assert_eq!(site.addresses().await.len(), 14);
+    let refused = nodes[0].refused("rail0", &Attachment::of("more"));
+    assert_eq!(refused["code"], 110, "{refused}");
+    nodes[1].del("rail0", &Attachment::of("b-0"));
+    until("one is free", async || site.addresses().await.len() == 13).await;
+    // This node has found the pool full a moment ago, and looks again within seconds.
+    nodes[0].add_soon("rail0", &Attachment::of("more")).await;
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+//! People change pools while pods live: no edit takes an address from a living pod.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use api::IpBlock;
+use apiserver::install::until;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_keeps_an_excluded_address_and_no_other_pod_gets_it() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let one = Attachment::of("one");
+    let ip = node.add("rail0", &one).remove(0);
+    let exclude =
+        json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": [ip] }] } });
+    site.edit("rail0", exclude).await;
+    site.wait_condition("rail0", "ExclusionOverLive", "True").await;
+    assert_eq!(
+        node.add("rail0", &one),
+        [ip.as_str()],
+        "a second ADD answers what the first did"
+    );
+    until("the file excludes it", async || {
+        node.file("rail0")["ranges"][0]["exclude"] == json!([ip])
+    })
+    .await;
+    node.del("rail0", &one);
+    site.wait_condition("rail0", "ExclusionOverLive", "False").await;
+    for i in 0..15 {
+        assert_ne!(
+            node.add("rail0", &Attachment::of(&format!("p{i}"))),
+            [ip.as_str()]
+        );
+    }
+    // Of what is excluded, blocks and all, nothing lies outside the ranges.
+    let cidrs: Vec<String> = site
+        .blocks("rail0")
+        .await
+        .into_iter()
+        .map(|block| block.spec.cidr)
+        .collect();
+    let exclude =
+        json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": cidrs }] } });
+    site.edit("rail0", exclude).await;
+    until("all that live are counted", async || {
+        let (status, _, message) = site.condition("rail0", "ExclusionOverLive").await;
+        status == "True" && message.starts_with("15 attachments")
+    })
+    .await;
+    assert_eq!(site.condition("rail0", "ShrinkPending").await.0, "False");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_outside_a_shrunk_pool_are_returned_after_their_pods_end() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.pool("rail0", json!({
+        "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }, { "subnet": "10.2.0.0/28", "gateway": "none" }],
+        "blockSize": { "v4": 16 }, "cooldownSeconds": 0, "warmBlocks": 3,
+    }))
+    .await;
+    until("both blocks are active", async || {
+        node.blocks("rail0", "active").len() == 2
+    })
+    .await;
+    let attachments: Vec<Attachment> = (0..28).map(|i| Attachment::of(&format!("p{i}"))).collect();
+    let given: Vec<String> = attachments
+        .iter()
+        .map(|a| node.add("rail0", a).remove(0))
+        .collect();
+    site.edit(
+        "rail0",
+        json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }] } }),
+    )
+    .await;
+    site.wait_condition("rail0", "ShrinkPending", "True").await;
+    until("the block drains", async || {
+        node.blocks("rail0", "draining").len() == 1
+    })
+    .await;
+    for (attachment, ip) in attachments.iter().zip(&given) {
+        assert_eq!(&node.add("rail0", attachment), std::slice::from_ref(ip));
+    }
+    for (attachment, _) in attachments
+        .iter()
+        .zip(&given)
+        .filter(|(_, ip)| ip.starts_with("10.2."))
+    {
+        node.del("rail0", attachment);
+    }
+    site.wait_blocks("rail0", 1).await;
+    site.wait_condition("rail0", "ShrinkPending", "False").await;
+}
+
+/// What Flux and Helm make of a pool, by their own code.
+async fn kstatus(site: &Site, pool: &str) -> String {
+    let pool = site.pools().get(pool).await.unwrap();
+    let mut child = Command::new(tests::programs::checks().join("kstatus"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = serde_json::to_vec(&pool).unwrap();
+    child.stdin.take().unwrap().write_all(&text).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.split(' ').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalid_edit_changes_only_the_conditions_of_a_pool() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let wrong = json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none", "exclude": ["10.1.0.0/24"] }] } });
+    site.edit("rail0", wrong).await;
+    site.wait_condition("rail0", "Degraded", "True").await;
+    let (_, reason, message) = site.condition("rail0", "Degraded").await;
+    assert!(
+        reason == "InvalidSpec" && message.contains("no address is left"),
+        "{reason}: {message}"
+    );
+    // By the rules of Flux, Helm and Argo CD the edit is not done.
+    assert_ne!(kstatus(&site, "rail0").await, "Current");
+    let (ready, reason, _) = site.condition("rail0", "Ready").await;
+    assert_eq!((ready.as_str(), reason.as_str()), ("False", "InvalidSpec"));
+    let (serving, reason, _) = site.condition("rail0", "Serving").await;
+    assert_eq!((serving.as_str(), reason.as_str()), ("True", "EarlierSpec"));
+    node.add("rail0", &Attachment::of("one"));
+    assert_eq!(node.file("rail0")["ranges"][0].get("exclude"), None);
+    site.edit("rail0", json!({ "spec": simple("10.1.0.0/24") })).await;
+    site.edit(
+        "rail0",
+        json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/24", "gateway": "none" }] } }),
+    )
+    .await;
+    site.wait_condition("rail0", "Degraded", "False").await;
+    assert_eq!(kstatus(&site, "rail0").await, "Current");
+    site.edit("rail0", json!({ "spec": { "fallback": ["spare"] } }))
+        .await;
+    site.wait_condition("rail0", "FallbackMissing", "True").await;
+    let (_, _, message) = site.condition("rail0", "FallbackMissing").await;
+    assert!(
+        message.contains("spec.fallback") && message.contains("spare"),
+        "{message}"
+    );
+    site.simple("spare", "10.9.0.0/24").await;
+    site.wait_condition("rail0", "FallbackMissing", "False").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_in_use_is_deleted_when_its_last_pod_has_ended() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let one = Attachment::of("one");
+    node.add("rail0", &one);
+    site.delete("rail0").await;
+    until("it says who keeps it", async || {
+        let (_, reason, message) = site.condition("rail0", "Ready").await;
+        reason == "Deleting" && message.contains("1 addresses are in use in 1 blocks (nodes: a)")
+    })
+    .await;
+    assert_eq!(site.counters("rail0").await.used, 1);
+    until("nothing is given any more", async || {
+        node.blocks("rail0", "draining").len() == 1
+    })
+    .await;
+    let refused = node.refused("rail0", &Attachment::of("two"));
+    assert_eq!(refused["code"], 116, "{refused}");
+    node.del("rail0", &one);
+    until("the pool is gone", async || {
+        site.pools().get_opt("rail0").await.unwrap().is_none()
+    })
+    .await;
+    until("the file is gone", async || node.file("rail0").is_null()).await;
+    assert_eq!(node.refused("rail0", &Attachment::of("three"))["code"], 115);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overlapping_pools_with_different_block_sizes_are_not_both_accepted() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let mut other = simple("10.1.0.0/25");
+    other["blockSize"]["v4"] = json!(32);
+    site.pool("other", other).await;
+    site.wait_condition("other", "Degraded", "True").await;
+    let (_, reason, message) = site.condition("other", "Ready").await;
+    assert!(
+        reason == "Conflict" && message.contains("pool rail0 has 10.1.0.0"),
+        "{message}"
+    );
+    site.simple("same", "10.1.0.0/25").await;
+    site.wait_condition("same", "Ready", "True").await;
+    assert_eq!(site.condition("same", "Overlap").await.0, "True");
+    until("both have blocks", async || {
+        !node.blocks("same", "active").is_empty()
+    })
+    .await;
+    let (one, two) = (node.blocks("rail0", "active"), node.blocks("same", "active"));
+    assert!(one.iter().all(|block| !two.contains(block)), "{one:?} {two:?}");
+    // Once nothing of the first is left, its place is free for others.
+    site.delete("rail0").await;
+    site.delete("same").await;
+    site.wait_condition("other", "Ready", "True").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistyped_address_space_of_an_overlapping_pool_is_reported() {
+    let site = Site::new().await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    site.wait_condition("rail0", "OverlapElsewhere", "False").await;
+    let mut spec = simple("10.1.0.0/25");
+    spec["addressSpace"] = json!("defualt");
+    site.pool("typo", spec).await;
+    for (pool, other) in [("typo", "rail0"), ("rail0", "typo")] {
+        site.wait_condition(pool, "OverlapElsewhere", "True").await;
+        let (_, reason, message) = site.condition(pool, "OverlapElsewhere").await;
+        assert_eq!(reason, "OtherAddressSpace");
+        assert!(
+            message.contains(other) && message.contains("defualt"),
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_with_fewer_blocks_than_selected_nodes_has_a_condition() {
+    let site = Site::new().await;
+    let nodes: Api<Node> = Api::all(site.admin.clone());
+    for (name, rail) in [("a", "0"), ("b", "0"), ("c", "1")] {
+        let node = json!({ "metadata": { "name": name, "labels": { "rail": rail } } });
+        let node = serde_json::from_value(node).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+    }
+    site.simple("rail0", "10.1.0.0/27").await;
+    site.wait_condition("rail0", "FewBlocks", "True").await;
+    let (_, reason, message) = site.condition("rail0", "FewBlocks").await;
+    assert_eq!(reason, "FewerBlocksThanNodes");
+    for part in [
+        "2 IPv4 blocks of 16",
+        "selects 3 nodes",
+        "nodeSelector",
+        "blockSize.v4: 8",
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let select = |rail: &str| json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": rail } } } });
+    site.edit("rail0", select("0")).await;
+    site.wait_condition("rail0", "FewBlocks", "False").await;
+    let another = json!({ "metadata": { "labels": { "rail": "0" } } });
+    let patch = Patch::Merge(another);
+    nodes.patch("c", &PatchParams::default(), &patch).await.unwrap();
+    site.wait_condition("rail0", "FewBlocks", "True").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deselected_node_drains_its_block_and_returns_it_after_the_last_pod() {
+    let flags = ["--quarantine", "5s"];
+    let site = Site::with(&flags).await;
+    let node = Member::running(&site.server, "a", &flags).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let one = Attachment::of("one");
+    node.add("rail0", &one);
+    site.edit(
+        "rail0",
+        json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "0" } } } }),
+    )
+    .await;
+    until("nothing is given any more", async || {
+        node.blocks("rail0", "draining").len() == 1
+    })
+    .await;
+    let refused = node.refused("rail0", &Attachment::of("two"));
+    assert_eq!(refused["code"], 116, "{refused}");
+    assert!(
+        refused["msg"].as_str().unwrap().contains("nodeSelector"),
+        "{refused}"
+    );
+    let nodes: Api<Node> = Api::all(site.admin.clone());
+    let label = json!({ "metadata": { "labels": { "rail": "0" } } });
+    nodes
+        .patch("a", &PatchParams::default(), &Patch::Merge(label))
+        .await
+        .unwrap();
+    until("it is given again", async || {
+        node.blocks("rail0", "active").len() == 1
+    })
+    .await;
+    site.edit(
+        "rail0",
+        json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "1" } } } }),
+    )
+    .await;
+    node.del("rail0", &one);
+    site.wait_blocks("rail0", 0).await;
+}
+
+/// Has the API server refuse every change of block `name`, as a foreign webhook may; returns once it does.
+async fn refuse_changes(site: &Site, name: &str) {
+    let policy: ValidatingAdmissionPolicy = serde_json::from_value(json!({
+        "metadata": { "name": "foreign" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": ["rdmanet.io"], "apiVersions": ["*"], "resources": ["ipblocks"], "operations": ["UPDATE", "DELETE"],
+            }] },
+            "validations": [{ "expression": format!("oldObject.metadata.name != '{name}'"), "message": "not this one" }],
+        },
+    }))
+    .unwrap();
+    let binding: ValidatingAdmissionPolicyBinding = serde_json::from_value(json!({
+        "metadata": { "name": "foreign" }, "spec": { "policyName": "foreign", "validationActions": ["Deny"] },
+    }))
+    .unwrap();
+    let made = PostParams::default();
+    Api::all(site.admin.clone()).create(&made, &policy).await.unwrap();
+    Api::all(site.admin.clone())
+        .create(&made, &binding)
+        .await
+        .unwrap();
+    let blocks: Api<IpBlock> = Api::all(site.admin.clone());
+    let dry = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let touch = Patch::Merge(json!({ "metadata": { "labels": { "touched": "yes" } } }));
+    until("the API server refuses changes", async || {
+        blocks.patch(name, &dry, &touch).await.is_err()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_update_that_the_api_server_refuses_does_not_delay_other_blocks() {
+    let flags = ["--quarantine", "5s"];
+    let site = Site::with(&flags).await;
+    let _node = Member::running(&site.server, "a", &flags).await;
+    let mut spec = simple("10.1.0.0/27");
+    spec["warmBlocks"] = json!(2);
+    site.pool("rail0", spec).await;
+    site.wait_blocks("rail0", 2).await;
+    let names = async || {
+        let mut names: Vec<String> = site
+            .blocks("rail0")
+            .await
+            .iter()
+            .map(ResourceExt::name_any)
+            .collect();
+        names.sort();
+        names
+    };
+    // The agent comes to this one first.
+    let first = names().await.remove(0);
+    refuse_changes(&site, &first).await;
+    let nobody = json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "7" } } } });
+    site.edit("rail0", nobody).await;
+    until("the other block is returned", async || {
+        names().await == [first.as_str()]
+    })
+    .await;
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(site.admin.clone());
+    bindings
+        .delete("foreign", &DeleteParams::default())
+        .await
+        .unwrap();
+    site.wait_blocks("rail0", 0).await;
+}

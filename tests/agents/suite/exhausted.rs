@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Refusals that come again and again: what they cost the API server, and the agent.
+
+use crate::events::events;
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use apiserver::install::until;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_pool_refuses_a_pod_without_a_request_to_the_api_server() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &["--mirror", "1h", "--observe", "1h"]).await;
+    let mut spec = simple("10.1.0.0/29");
+    spec["allocation"] = json!("PerAddress");
+    spec.as_object_mut().unwrap().remove("blockSize");
+    site.pool("each", spec).await;
+    until("the pool is here", async || node.file("each").is_object()).await;
+    for i in 0..6 {
+        node.add("each", &Attachment::of(&format!("p{i}")));
+    }
+    until("a refusal without a request", async || {
+        let mark = site.server.mark();
+        assert_eq!(node.refused("each", &Attachment::of("one"))["code"], 110);
+        let asked = site.server.requests_since(mark).into_iter();
+        asked
+            .filter(|request| request.node() == Some("a") && request.uri.contains("/ipaddresses"))
+            .count()
+            == 0
+    })
+    .await;
+    // What this node releases is given at the next try.
+    node.del("each", &Attachment::of("p0"));
+    node.add_soon("each", &Attachment::of("one")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_for_nonexistent_pools_add_no_metric_labels() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    until("the agent listens", async || node.socket().exists()).await;
+    for i in 0..30 {
+        let name = format!("nowhere-{i}");
+        assert_eq!(node.refused(&name, &Attachment::of("one"))["code"], 115);
+    }
+    let text = node.get("/metrics");
+    assert!(!text.contains("nowhere"), "{text}");
+    assert!(
+        text.contains("rdmanet_plugin_requests_total{pool=\"(unknown)\""),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permanently_refused_pod_gets_a_bounded_number_of_events() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    let mut pod = Attachment::of("one");
+    pod.uid = site.pod("one", "a").await;
+    let mut spec = simple("10.1.0.0/24");
+    spec["nodeSelector"] = json!({ "matchLabels": { "rail": "7" } });
+    // Each of many pools refuses it with a sentence of its own.
+    for i in 0..40 {
+        site.pool(&format!("other-{i}"), spec.clone()).await;
+        site.wait_condition(&format!("other-{i}"), "Ready", "True").await;
+        node.refused(&format!("other-{i}"), &pod);
+    }
+    let log = || node.log().contains("the limit of its object is reached");
+    until("the limit is reached", async || log()).await;
+    let told = events(&site, "Pod", "one", "NoAddress").await.len();
+    // A minute allows one more, and a busy machine may take minutes.
+    assert!((1..40).contains(&told), "{told} Events");
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pods that went without DEL.
+
+use agents::{Attachment, Member, Site};
+use apiserver::install::until;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// A network namespace with a name, until it is dropped.
+struct Named(String);
+
+impl Named {
+    fn new(test: &str) -> Self {
+        let name = format!("rdmanet-{test}-{}", std::process::id());
+        assert!(ip(&["netns", "add", &name]), "ip netns add needs root");
+        Self(name)
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from("/run/netns").join(&self.0)
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        ip(&["netns", "delete", &self.0]);
+    }
+}
+
+fn ip(args: &[&str]) -> bool {
+    Command::new("ip")
+        .args(args)
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+async fn pod_in(site: &Site, node: &Member, netns: &Named, name: &str) -> Attachment {
+    let mut attachment = Attachment::of(name);
+    attachment.uid = site.pod(name, &node.identity.node.node).await;
+    attachment.netns = netns.path();
+    attachment
+}
+
+/// The log line of the release of the lease of `container`, if there is one.
+fn released(node: &Member, container: &str) -> Option<String> {
+    let of_container = format!("net1 of container {container} (");
+    let log = node.log();
+    let mut lines = log.lines();
+    let line =
+        lines.find(|line| line.contains("released a lease without a pod") && line.contains(&of_container))?;
+    Some(line.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let (gone, kept) = (Named::new("gone"), Named::new("kept"));
+    // So that the directory is there when the others have gone.
+    let _last = Named::new("last");
+    let one = pod_in(&site, &node, &gone, "one").await;
+    let two = pod_in(&site, &node, &kept, "two").await;
+    node.add("rail0", &one);
+    node.add("rail0", &two);
+    drop(gone);
+    // The pod is there still: kubelet may be about to DEL.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(node.call("CHECK", "rail0", &one).stderr.is_empty());
+    assert!(!node.log().contains("released a lease"), "{}", node.log());
+    site.remove_pod("one").await;
+    // Gone as an object, alive as a process: nothing proves that its address is free.
+    site.remove_pod("two").await;
+    until("the address is freed", async || released(&node, "one").is_some()).await;
+    let line = released(&node, "one").unwrap();
+    assert!(
+        line.contains("its network namespace is gone, and its Pod object too"),
+        "{line}"
+    );
+    assert_eq!(released(&node, "two"), None);
+    assert!(node.data().join("pools/rail0").read_dir().is_ok());
+}
+
+/// As after a restart of kubelet: the pod lives on in a new sandbox, and nobody sends the DEL of the old one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let (old, new) = (Named::new("old"), Named::new("new"));
+    let before = pod_in(&site, &node, &old, "one").await;
+    node.add("rail0", &before);
+    drop(old);
+    let after = Attachment {
+        container: "one-again".to_owned(),
+        netns: new.path(),
+        ..before.clone()
+    };
+    let ip = node.add("rail0", &after);
+    until("the address of the old sandbox is freed", async || {
+        node.log().contains("and its pod has a newer sandbox")
+    })
+    .await;
+    assert_eq!(released(&node, "one-again"), None);
+    assert_eq!(node.add("rail0", &after), ip);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_object_without_a_lease_is_deleted() {
+    let site = Site::new().await;
+    let mut node = Member::running(&site.server, "a", &[]).await;
+    let mut spec = agents::pools::simple("10.1.0.0/28");
+    spec["allocation"] = serde_json::json!("PerAddress");
+    site.pool("rail0", spec).await;
+    until("the pool is here", async || !node.file("rail0").is_null()).await;
+    node.add("rail0", &Attachment::of("one"));
+    node.add("rail0", &Attachment::of("two"));
+    node.kill();
+    // As after a power failure: the leases are of an earlier boot.
+    let boot = std::fs::read_dir(node.data().join("pools/rail0"))
+        .unwrap()
+        .flatten()
+        .find(|entry| entry.file_name().to_string_lossy().starts_with("boot-"))
+        .unwrap();
+    std::fs::remove_dir_all(boot.path()).unwrap();
+    assert_eq!(site.addresses().await.len(), 2);
+    node.start();
+    until("both are free", async || site.addresses().await.is_empty()).await;
+    assert!(node.log().contains("no lease of this node has it, twice"));
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Requests that arrive long after their sender has given up, answers that nobody hears, Nodes that go twice: each at the one
+//! moment at which an agent could take it for something else. What the model of a block found is made to happen here.
+
+use agents::pools::simple;
+use agents::{Attachment, InTurn, Member, Site};
+use api::{AddressState, BlockState, IpAddressSpec, IpBlockSpec};
+use apiserver::install::until;
+use apiserver::{Fault, Identity, Proxy};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Runs `test` on a cluster that is that of others before and after.
+pub(crate) fn in_turn(test: impl AsyncFnOnce(&Site)) {
+    static CLUSTER: InTurn = InTurn::new(&["--quarantine", "5s", "--quarantine-in-use", "5s"]);
+    CLUSTER.run(|runtime, site| runtime.block_on(test(site)));
+}
+
+/// Keeps the first request of `method` whose path ends so, and loses those after it.
+fn keep_first(proxy: &Proxy, method: &'static str, end: &'static str) {
+    let mut first = true;
+    proxy.decide(move |verb, path| {
+        if verb != method || !path.ends_with(end) {
+            return Fault::None;
+        }
+        if std::mem::take(&mut first) {
+            Fault::Hold
+        } else {
+            Fault::LoseRequest
+        }
+    });
+}
+
+/// The object of `10.1.0.9`, which no lease has: its CREATE arrives when its agent has given up, and the address is reserved no
+/// more. Returns when the agent's DELETE of it is on its way, and no other one.
+async fn forsaken_object(site: &Site, proxy: &Proxy, node: &Member) {
+    keep_first(proxy, "POST", "/ipaddresses");
+    let refused = node.refused("late", &Attachment::of("early").asking("10.1.0.9"));
+    assert_eq!(refused["code"], 119, "{refused}");
+    let why = refused["msg"].as_str().unwrap();
+    assert!(
+        why.contains("who has 10.1.0.9 is for the API server alone to say"),
+        "{why}"
+    );
+    assert!(!why.contains("block"), "{why}");
+    site.edit("late", json!({ "spec": { "reserved": [] } })).await;
+    until("the node may give the address", async || {
+        let file = node.file("late");
+        let reserved = file["reserved"].as_array().cloned().unwrap_or_default();
+        !file.is_null() && !reserved.iter().any(|entry| entry == "10.1.0.9")
+    })
+    .await;
+    assert_eq!(proxy.deliver().await, [201]);
+    keep_first(proxy, "DELETE", "0a010009");
+    until("the object of no lease is deleted, late", async || {
+        proxy.held() == 1
+    })
+    .await;
+}
+
+/// The deletion of an address' object is on its way while a pod is given that address, and its block becomes a shared one.
+#[test]
+fn a_late_delete_request_takes_no_address_from_a_pod_of_a_shared_block() {
+    in_turn(async |site| {
+        let proxy = Proxy::start(&site.server).await;
+        let mut node = Member::new(&site.server, "late", &[]).await;
+        node.go_through(&proxy, &site.server);
+        node.start();
+        let mut spec = simple("10.1.0.0/28");
+        spec["reserved"] = json!(["10.1.0.9"]);
+        site.pool("late", spec).await;
+        node.wait_active("late").await;
+        forsaken_object(site, &proxy, &node).await;
+        let pod = Attachment::of("pod").asking("10.1.0.9");
+        assert_eq!(node.add("late", &pod), ["10.1.0.9"]);
+        proxy.decide(|_, _| Fault::None);
+        let mut other = Member::running(&site.server, "other", &[]).await;
+        other.add_soon("late", &Attachment::of("one")).await;
+        assert_eq!(site.blocks("late").await[0].spec.state, BlockState::Shared);
+        // It misses: the object is another version since it became that of a lease.
+        assert_eq!(proxy.deliver().await, [409]);
+        let refused = other.refused("late", &Attachment::of("two").asking("10.1.0.9"));
+        assert_eq!(refused["code"], 111, "{refused}");
+        assert_eq!(node.add("late", &pod), ["10.1.0.9"]);
+        site.delete("late").await;
+        assert!(node.stop() && other.stop());
+    });
+}
+
+/// A node was registered anew and takes its block by a swap; the answer is lost, and after it the Node.
+#[test]
+fn a_block_with_pods_survives_a_lost_update_reply_and_a_deleted_node() {
+    in_turn(async |site| {
+        let proxy = Proxy::start(&site.server).await;
+        let mut node = Member::running(&site.server, "mute", &["--quarantine", "5s"]).await;
+        site.simple("mute", "10.2.0.0/28").await;
+        node.wait_active("mute").await;
+        let (pod, block) = (Attachment::of("pod"), node.blocks("mute", "active"));
+        let ip = node.add("mute", &pod);
+        node.kill();
+        node.identity.leave(&site.admin).await;
+        let again = Identity::new(&site.admin, "mute").await;
+        node.becomes(&site.server, again.clone());
+        node.go_through(&proxy, &site.server);
+        // It says that the block is orphaned, takes it, and hears of neither; nothing that it asks for after that is done.
+        let (name, mut swaps) = (block[0].clone(), 0);
+        proxy.decide(move |method, path| {
+            let swap = method == "PATCH" && path.ends_with(&name);
+            swaps += u32::from(swap);
+            match (swap, swaps) {
+                (false, _) => Fault::None,
+                (true, ..=2) => Fault::LoseAnswer,
+                (true, _) => Fault::LoseRequest,
+            }
+        });
+        node.start();
+        until("the block is the new registration's", async || {
+            let there = site.blocks("mute").await.remove(0).spec;
+            there.owner == again.node && there.epoch == 2
+        })
+        .await;
+        assert_eq!(
+            node.file("mute")["blocks"][0]["epoch"],
+            1,
+            "it has not heard of it"
+        );
+        site.remove_node("mute").await;
+        until("nothing is given any more", async || {
+            node.blocks("mute", "active").is_empty()
+        })
+        .await;
+        assert_eq!(node.blocks("mute", "draining"), block, "its pod lives");
+        proxy.decide(|_, _| Fault::None);
+        node.stop();
+        let last = Identity::new(&site.admin, "mute").await;
+        node.becomes(&site.server, last.clone());
+        node.start();
+        until("the block is the last registration's", async || {
+            let there = site.blocks("mute").await.remove(0).spec;
+            there.owner == last.node && there.epoch == 3 && node.blocks("mute", "active") == block
+        })
+        .await;
+        assert_eq!(node.add("mute", &pod), ip);
+        site.delete("mute").await;
+        assert!(node.stop());
+    });
+}
+
+const QUARANTINE: Duration = Duration::from_secs(5);
+
+/// The block of the pool that the node `gone` has.
+async fn block(site: &Site, pool: &str) -> Option<IpBlockSpec> {
+    let blocks = site.blocks(pool).await.into_iter();
+    blocks
+        .map(|block| block.spec)
+        .find(|spec| spec.owner.node == "gone")
+}
+
+async fn is_orphaned(site: &Site, pool: &str) -> bool {
+    let block = block(site, pool).await;
+    block.is_some_and(|spec| spec.state == BlockState::Orphaned)
+}
+
+async fn address(site: &Site) -> Option<IpAddressSpec> {
+    let all = site.addresses().await.into_iter();
+    all.map(|object| object.spec).find(|spec| spec.pool == "twice")
+}
+
+/// Waits until `gone` has nothing any more, and sees how long after `start` each thing was lost.
+async fn counts_from(site: &Site, start: Instant) {
+    let (mut free, mut another, mut nobody) = (None, None, None);
+    until("all that it had is free, or another's", async || {
+        if address(site).await.is_none() {
+            free.get_or_insert_with(|| start.elapsed());
+        }
+        if block(site, "wanted").await.is_none() {
+            another.get_or_insert_with(|| start.elapsed());
+        }
+        if block(site, "twice").await.is_none() {
+            nobody.get_or_insert_with(|| start.elapsed());
+        }
+        free.is_some() && another.is_some() && nobody.is_some()
+    })
+    .await;
+    assert!(free >= Some(QUARANTINE), "the address: {free:?}");
+    assert!(
+        another >= Some(QUARANTINE),
+        "the block that is wanted: {another:?}"
+    );
+    assert!(nobody >= Some(QUARANTINE), "the other block: {nobody:?}");
+}
+
+/// The Node object of a machine whose agent does not run is deleted, comes back, and is deleted once more.
+#[test]
+fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
+    in_turn(async |site| {
+        let flags = ["--quarantine", "5s", "--quarantine-in-use", "5s"];
+        let mut gone = Member::running(&site.server, "gone", &flags).await;
+        let mut spec = simple("10.3.0.0/26");
+        spec["reserved"] = json!(["10.3.0.40"]);
+        site.pool("twice", spec).await;
+        site.simple("wanted", "10.4.0.0/28").await;
+        gone.wait_active("twice").await;
+        gone.wait_active("wanted").await;
+        gone.add_soon("twice", &Attachment::of("pod").asking("10.3.0.40"))
+            .await;
+        // It has room in one pool, and wants the only block of the other.
+        let mut heir = Member::running(&site.server, "heir", &flags).await;
+        heir.wait_active("twice").await;
+        let is_back = || {
+            let log = site.controller.log();
+            log.matches("the node of the block is back").count()
+        };
+        let before = is_back();
+        gone.kill();
+        gone.identity.leave(&site.admin).await;
+        until("all that it has is orphaned", async || {
+            let address = address(site).await;
+            address.is_some_and(|spec| spec.state == AddressState::Orphaned)
+                && is_orphaned(site, "twice").await
+                && is_orphaned(site, "wanted").await
+        })
+        .await;
+        let first = Instant::now();
+        // Everybody's quarantine has begun, and nobody's is over.
+        tokio::time::sleep(QUARANTINE / 2).await;
+        let back = Identity::new(&site.admin, "gone").await;
+        until("the controller has seen it come back", async || {
+            is_back() == before + 2
+        })
+        .await;
+        // Whoever counts from the first time is about to be through, or is.
+        tokio::time::sleep((QUARANTINE * 2).saturating_sub(first.elapsed())).await;
+        let again = Instant::now();
+        back.leave(&site.admin).await;
+        counts_from(site, again).await;
+        for pool in ["twice", "wanted"] {
+            site.delete(pool).await;
+        }
+        assert!(heir.stop());
+    });
+}

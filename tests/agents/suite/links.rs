@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a cluster hears of a node's links: a real kernel, whose cables the test pulls, under a real agent.
+
+use crate::events::events;
+use agents::{InTurn, Member, Site};
+use apiserver::audit::Mark;
+use apiserver::install::{documents, manifests, until};
+use apiserver::{Relay, install};
+use k8s_openapi::api::core::v1::{Node as Object, NodeCondition};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use std::time::{Duration, Instant};
+use tests::Node;
+
+const CONDITION: &str = "rdmanet.io/LinksReady";
+const BOTH: &str = "carrier on rail0, rail1";
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOST: &str = "rail0 has no carrier: cable or switch port";
+
+/// A machine whose links the test has in hand, and the cluster that it belongs to.
+struct Machine<'a> {
+    site: &'a Site,
+    node: &'a Node,
+    name: &'a str,
+}
+
+/// Runs `test` on a machine with two rails in a network of its own, from where the API server is on the loopback too. One
+/// cluster serves all tests, one after the other.
+fn on_a_machine(name: &str, test: impl AsyncFnOnce(Machine<'_>) + Send) {
+    static CLUSTER: InTurn = InTurn::new(&["--quarantine", "5s"]);
+    CLUSTER.run(|runtime, site| {
+        Node::run(|node| {
+            let _relay = Relay::start(runtime.handle(), site.server.port());
+            node.cable("rail0");
+            node.cable("rail1");
+            runtime.block_on(test(Machine { site, node, name }));
+        });
+    });
+}
+
+impl Machine<'_> {
+    async fn agent(&self, more: &[&str]) -> Member {
+        let flags = [&["--links", "rail[01]"], more].concat();
+        Member::running(&self.site.server, self.name, &flags).await
+    }
+
+    fn nodes(&self) -> Api<Object> {
+        Api::all(self.site.admin.clone())
+    }
+
+    fn ip(&self, words: &str) {
+        self.node.ip(words);
+    }
+
+    /// Pulls the cable and waits until the kernel has told of it: it may tell of a cable that is back at once as of one
+    /// that was never pulled.
+    async fn pull(&self, rail: &str) {
+        self.ip(&format!("link set {rail}-far down"));
+        let show = format!("-j link show {rail}");
+        let told = || !self.node.ip(&show).contains("\"operstate\":\"UP\"");
+        until("the kernel has told of the cable", async || told()).await;
+    }
+
+    async fn condition(&self) -> Option<NodeCondition> {
+        let conditions = self.nodes().get(self.name).await.ok()?.status?.conditions?;
+        conditions
+            .into_iter()
+            .find(|condition| condition.type_ == CONDITION)
+    }
+
+    /// Waits until the condition says this.
+    async fn says(&self, status: &str, reason: &str, message: &str) -> NodeCondition {
+        let wanted = (status, Some(reason), Some(message));
+        let start = Instant::now();
+        loop {
+            let said = self.condition().await;
+            match said {
+                Some(said)
+                    if (
+                        said.status.as_str(),
+                        said.reason.as_deref(),
+                        said.message.as_deref(),
+                    ) == wanted =>
+                {
+                    return said;
+                }
+                said => assert!(start.elapsed() < PATIENCE, "{wanted:?}, not {said:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// How often the agent has written the status of its Node.
+    fn writes(&self, since: Mark) -> usize {
+        let status = format!("/nodes/{}/status", self.name);
+        let requests = self.site.server.requests_since(since).into_iter();
+        let ours = requests.filter(|request| request.node() == Some(self.name) && request.verb == "patch");
+        ours.filter(|request| request.uri.contains(&status)).count()
+    }
+
+    /// Waits for one Event of the Node with this sentence.
+    async fn has_event(&self, reason: &str, kind: &str, note: &str) {
+        let wanted = (kind.to_owned(), note.to_owned());
+        let mut all = Vec::new();
+        until(note, async || {
+            all = events(self.site, "Node", self.name, reason).await;
+            all.contains(&wanted)
+        })
+        .await;
+        let alike = all.iter().filter(|event| **event == wanted).count();
+        assert_eq!(alike, 1, "{all:#?}");
+    }
+}
+
+#[test]
+fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
+    on_a_machine("pulled", async |machine| {
+        let mut node = machine.agent(&[]).await;
+        machine.says("True", "LinksUp", BOTH).await;
+        machine.ip("link set rail0-far down");
+        let lost = machine.says("False", "LinkDown", LOST).await;
+        machine
+            .has_event("LinkDown", "Warning", "link rail0 has lost carrier")
+            .await;
+        machine.pull("rail1").await;
+        machine.ip("link set rail1-far up");
+        machine
+            .has_event("LinkDown", "Warning", "link rail1 has lost carrier")
+            .await;
+        machine.says("False", "LinkDown", LOST).await;
+        let numbers = [
+            "rdmanet_link_up{link=\"rail0\"} 0",
+            "rdmanet_link_up{link=\"rail1\"} 1",
+            "rdmanet_link_changes_total{link=\"rail0\"} 1",
+        ];
+        until("the numbers say so", async || {
+            let served = node.get("/metrics");
+            numbers.iter().all(|number| served.contains(number))
+        })
+        .await;
+
+        // An agent that starts finds its own word, which needs no write.
+        assert!(node.stop());
+        let mark = machine.site.server.mark();
+        node.start();
+        until("the next agent listens", async || {
+            node.log().matches("the agent listens").count() == 2
+        })
+        .await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(machine.writes(mark), 0);
+        let still = machine.condition().await.unwrap();
+        assert_eq!(still.last_transition_time, lost.last_transition_time);
+
+        machine.ip("link set rail0-far up");
+        let found = machine.says("True", "LinksUp", BOTH).await;
+        assert!(found.last_transition_time > lost.last_transition_time);
+        machine
+            .has_event("LinkUp", "Normal", "link rail0 has carrier again")
+            .await;
+        for rail in ["rail0", "rail1"] {
+            machine.ip(&format!("link del {rail}"));
+        }
+        let gone = "no link of this node counts (--links rail[01]): they are gone, in pods, or set down";
+        machine.says("Unknown", "NoLinks", gone).await;
+        assert!(!node.get("/metrics").contains("rdmanet_link_up{link=\"rail"));
+    });
+}
+
+#[test]
+fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
+    on_a_machine("flapping", async |machine| {
+        let _node = machine.agent(&["--mirror", "1s", "--quarantine", "5s"]).await;
+        machine.says("True", "LinksUp", BOTH).await;
+        let (mark, start) = (machine.site.server.mark(), Instant::now());
+        while start.elapsed() < Duration::from_secs(5) {
+            for state in ["down", "up", "down"] {
+                machine.ip(&format!("link set rail0-far {state}"));
+                tokio::time::sleep(Duration::from_millis(70)).await;
+            }
+        }
+        machine.says("False", "LinkDown", LOST).await;
+        let (writes, seconds) = (machine.writes(mark), start.elapsed().as_secs_f64());
+        #[expect(clippy::cast_precision_loss, reason = "a handful")]
+        let rate = writes as f64 / (seconds + 1.0);
+        assert!(writes >= 1 && rate <= 1.0, "{writes} writes in {seconds} s");
+
+        // Somebody takes it away; a Node is registered anew.
+        let nodes = machine.nodes();
+        let none = json!({ "status": { "conditions": [{ "type": CONDITION, "$patch": "delete" }] } });
+        nodes
+            .patch_status(machine.name, &PatchParams::default(), &Patch::Strategic(none))
+            .await
+            .unwrap();
+        machine.says("False", "LinkDown", LOST).await;
+        nodes
+            .delete(machine.name, &DeleteParams::default())
+            .await
+            .unwrap();
+        apiserver::identity::join(&machine.site.admin, machine.name)
+            .await
+            .unwrap();
+        machine.says("False", "LinkDown", LOST).await;
+    });
+}
+
+#[test]
+fn an_agent_without_the_right_to_node_status_logs_the_error_once_and_works() {
+    on_a_machine("unauthorized", async |machine| {
+        let role: Api<k8s_openapi::api::rbac::v1::ClusterRole> = Api::all(machine.site.admin.clone());
+        let mut reduced = role.get("rdmanet-agent").await.unwrap();
+        let rules = reduced.rules.as_mut().unwrap();
+        rules.retain(|rule| rule.resources.as_ref().is_none_or(|r| r != &["nodes/status"]));
+        role.replace("rdmanet-agent", &kube::api::PostParams::default(), &reduced)
+            .await
+            .unwrap();
+        machine.ip("link set rail0-far down");
+        let node = machine.agent(&[]).await;
+        machine.site.simple("rail0", "10.1.0.0/24").await;
+        node.wait_active("rail0").await;
+        let refused = "writing a Node condition failed";
+        until("the agent says so", async || node.log().contains(refused)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(node.log().matches(refused).count(), 1, "{}", node.log());
+        assert_eq!(machine.condition().await, None);
+        for file in manifests("rbac") {
+            for object in documents(&file) {
+                install::apply(&machine.site.admin, &object).await;
+            }
+        }
+        machine.says("False", "LinkDown", LOST).await;
+    });
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes that share a pool, die, and come back.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use api::AddressState;
+use apiserver::Identity;
+use apiserver::install::until;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_allocate_every_address_of_a_pool_exactly_once() {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    site.simple("rail0", "10.1.0.0/26").await;
+    for node in &nodes {
+        node.wait_active("rail0").await;
+    }
+    let mut given = BTreeSet::new();
+    for i in 0..31 {
+        for node in &nodes {
+            let ip = node.add_soon("rail0", &Attachment::of(&format!("p{i}"))).await;
+            assert!(given.insert(ip.clone()), "{ip} is given twice");
+        }
+    }
+    // A /26 less its network and broadcast address.
+    assert_eq!(given.len(), 62);
+    for node in &nodes {
+        until("the pool is exhausted", async || {
+            node.refused("rail0", &Attachment::of("more"))["code"] == 110
+        })
+        .await;
+    }
+    site.wait_condition("rail0", "Exhausted", "True").await;
+    // Once a pod is gone, that is no answer any more, even if nobody has said so yet.
+    let [one, other] = &nodes;
+    site.controller.freeze();
+    one.del("rail0", &Attachment::of("p0"));
+    let late = other.refused("rail0", &Attachment::of("late"));
+    assert_eq!(late["code"], 11, "{late}");
+    site.controller.thaw();
+    other.add_soon("rail0", &Attachment::of("late")).await;
+    for i in 1..5 {
+        one.del("rail0", &Attachment::of(&format!("p{i}")));
+    }
+    site.wait_condition("rail0", "Exhausted", "False").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_of_a_deleted_node_pass_to_another_node_after_the_quarantine() {
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
+    let site = Site::with(&flags).await;
+    let mut dead = Member::running(&site.server, "dead", &flags).await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    dead.wait_active("rail0").await;
+    let ip = dead.add("rail0", &Attachment::of("one"));
+    dead.kill();
+    let heir = Member::running(&site.server, "heir", &flags).await;
+    let refused = heir.refused("rail0", &Attachment::of("two"));
+    assert!(
+        [11, 110, 116].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    let uid = site.pod("bound", "dead").await;
+    assert!(!uid.is_empty());
+    dead.identity.leave(&site.admin).await;
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(site.blocks("rail0").await.len(), 1);
+    assert_eq!(
+        site.blocks("rail0").await[0].spec.owner.node,
+        "dead",
+        "a pod is bound to that node still"
+    );
+    site.remove_pod("bound").await;
+    until("the heir has the block", async || {
+        !heir.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    assert!(site.controller.log().contains("a block is orphaned: its node is gone"));
+    let after = site.blocks("rail0").await.remove(0);
+    assert_eq!(after.spec.owner, heir.identity.node);
+    // The plugin probes addresses of blocks that are not in their first epoch: the machine that is gone may still use them.
+    assert!(after.spec.epoch > 1, "{after:?}");
+    assert_eq!(heir.file("rail0")["blocks"][0]["epoch"], after.spec.epoch);
+    let mut given = BTreeSet::new();
+    for i in 0..14 {
+        given.extend(heir.add("rail0", &Attachment::of(&format!("p{i}"))));
+    }
+    assert!(given.contains(&ip[0]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_returning_node_allocates_nothing_from_a_block_that_passed_to_another() {
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
+    let site = Site::with(&flags).await;
+    let mut lost = Member::running(&site.server, "lost", &flags).await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    lost.wait_active("rail0").await;
+    lost.add("rail0", &Attachment::of("one"));
+    lost.kill();
+    lost.identity.leave(&site.admin).await;
+    let heir = Member::running(&site.server, "heir", &flags).await;
+    until("the heir has the block", async || {
+        !heir.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    // As after a reboot: nobody has compared the file with the API server since. It is older than the quarantine.
+    let path = lost.data().join("pools/rail0/pool.json");
+    let stale = std::fs::read_to_string(&path).unwrap();
+    let boot = lost.file("rail0")["bootID"].as_str().unwrap().to_owned();
+    std::fs::write(
+        &path,
+        stale.replace(&boot, "00000000-0000-0000-0000-000000000000"),
+    )
+    .unwrap();
+    let refused = lost.refused("rail0", &Attachment::of("two"));
+    assert_eq!(refused["code"], 11, "{refused}");
+    let again = Identity::new(&site.admin, "lost").await;
+    lost.becomes(&site.server, again);
+    lost.start();
+    until("the block is out of its file", async || {
+        lost.blocks("rail0", "active").is_empty() && lost.log().contains("does not own any more")
+    })
+    .await;
+    let refused = lost.refused("rail0", &Attachment::of("two"));
+    assert!(
+        [11, 110].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    // It may share the block by now, since a pod of another node finds no address.
+    let owners: Vec<String> = site
+        .blocks("rail0")
+        .await
+        .into_iter()
+        .map(|block| block.spec.owner.node)
+        .collect();
+    assert_eq!(owners, ["heir"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reregistered_node_keeps_the_blocks_and_addresses_in_its_pool_file() {
+    let flags = ["--quarantine", "30s"];
+    let site = Site::with(&flags).await;
+    let mut node = Member::running(&site.server, "a", &flags).await;
+    let mut spec = simple("10.1.0.0/24");
+    spec["reserved"] = json!(["10.1.0.200"]);
+    site.pool("rail0", spec).await;
+    node.wait_active("rail0").await;
+    let blocks = node.blocks("rail0", "active");
+    let ip = node.add("rail0", &Attachment::of("one"));
+    node.add_soon("rail0", &Attachment::of("three").asking("10.1.0.200"))
+        .await;
+    node.kill();
+    node.identity.leave(&site.admin).await;
+    let again = Identity::new(&site.admin, "a").await;
+    assert_ne!(again.node, node.identity.node);
+    node.becomes(&site.server, again.clone());
+    node.start();
+    until("the blocks are those of the new registration", async || {
+        let there = site.blocks("rail0").await;
+        !there.is_empty()
+            && there
+                .iter()
+                .all(|block| block.spec.owner == again.node && block.spec.epoch == 2)
+    })
+    .await;
+    until("the file says so", async || {
+        node.blocks("rail0", "active") == blocks
+    })
+    .await;
+    until("the address is the new registration's", async || {
+        let there = site.addresses().await;
+        there.len() == 1 && there[0].spec.node == again.node && there[0].spec.state == AddressState::Bound
+    })
+    .await;
+    assert_ne!(node.add("rail0", &Attachment::of("two")), ip);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_replaced_under_its_name_waits_for_the_quarantine_of_the_old_block() {
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
+    let site = Site::with(&flags).await;
+    let mut old = Member::running(&site.server, "a", &flags).await;
+    site.simple("rail0", "10.1.0.0/28").await;
+    old.wait_active("rail0").await;
+    old.kill();
+    old.identity.leave(&site.admin).await;
+    let new = Member::running(&site.server, "a", &flags).await;
+    let refused = new.refused("rail0", &Attachment::of("one"));
+    assert_ne!(refused["code"], 0);
+    until("the new one has the block", async || {
+        !new.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let blocks = site.blocks("rail0").await;
+    assert_eq!(blocks[0].spec.owner, new.identity.node);
+    assert_eq!(
+        blocks[0].spec.epoch, 1,
+        "it was deleted and claimed, not handed on"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_of_a_deleted_node_allocates_nothing_and_keeps_pod_addresses() {
+    let flags = ["--quarantine", "5s"];
+    let site = Site::with(&flags).await;
+    let node = Member::running(&site.server, "a", &flags).await;
+    let second = Member::running(&site.server, "b", &flags).await;
+    site.pool("rail0", json!({
+        "ranges": [{ "subnet": "10.1.0.0/28", "gateway": "none" }], "blockSize": { "v4": 16 }, "cooldownSeconds": 0,
+        "reserved": ["10.1.0.9"],
+        "nodeSelector": { "matchExpressions": [{ "key": "never", "operator": "DoesNotExist" }] },
+    }))
+    .await;
+    until("a block is active", async || {
+        !node.blocks("rail0", "active").is_empty() || !second.blocks("rail0", "active").is_empty()
+    })
+    .await;
+    let (owner, other) = if node.blocks("rail0", "active").is_empty() {
+        (&second, &node)
+    } else {
+        (&node, &second)
+    };
+    owner.add("rail0", &Attachment::of("one"));
+    let reserved = Attachment::of("three").asking("10.1.0.9");
+    owner.add_soon("rail0", &reserved).await;
+    site.remove_node(&owner.identity.node.node).await;
+    until("nothing is given any more", async || {
+        owner.blocks("rail0", "draining").len() == 1
+    })
+    .await;
+    let refused = owner.refused("rail0", &Attachment::of("two"));
+    assert!(
+        [11, 116].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let blocks = site.blocks("rail0").await;
+    assert_eq!(blocks.len(), 1, "a living pod keeps its block");
+    assert_eq!(blocks[0].spec.owner, owner.identity.node);
+    let addresses = site.addresses().await;
+    assert_eq!(addresses.len(), 1, "a living pod keeps its address");
+    assert_eq!(addresses[0].spec.node, owner.identity.node);
+    let refused = other.refused("rail0", &Attachment::of("four").asking("10.1.0.9"));
+    assert!(
+        [11, 111].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    owner.del("rail0", &reserved);
+    owner.del("rail0", &Attachment::of("one"));
+    until("the other has it", async || {
+        !other.blocks("rail0", "active").is_empty()
+    })
+    .await;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What nodes leave that are gone, when they are many: it is ended, and nobody waits for that.
+
+use crate::late::in_turn;
+use agents::pools::simple;
+use agents::{Member, Site};
+use api::block_layout::address_name;
+use api::{AddressState, Attachment, BlockState, IpAddress, IpAddressSpec, NodeRef};
+use apiserver::identity::join;
+use apiserver::install::until;
+use apiserver::{Fault, Proxy};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Nodes that are gone.
+const GONE: u32 = 48;
+
+/// How many of them are looked at together, at least. A look without an answer takes half a minute, so that one look after
+/// the other makes two of them in the time that `until` waits.
+const TOGETHER: usize = 6;
+
+/// One of them, which never had a Node object here, and which the agent of `by` is to look at.
+fn gone(by: &str, number: u32) -> NodeRef {
+    NodeRef {
+        node: format!("gone-{by}-{number:02}"),
+        node_uid: format!("uid-{number}"),
+    }
+}
+
+/// A proxy where every look at a gone node of `name` is as `look` says. Returns how many there were.
+async fn looks_through(
+    site: &Site,
+    name: &str,
+    look: impl Fn(&str) -> Fault + Send + 'static,
+) -> (Proxy, Arc<AtomicUsize>) {
+    let proxy = Proxy::start(&site.server).await;
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = looks.clone();
+    let gone = format!("/api/v1/nodes/gone-{name}-");
+    proxy.decide(move |method, path| match path.strip_prefix(gone.as_str()) {
+        Some(number) if method == "GET" => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            look(number)
+        }
+        _ => Fault::None,
+    });
+    (proxy, looks)
+}
+
+/// Starts the controller again behind `proxy`, or without one.
+fn restart(site: &Site, proxy: Option<&Proxy>) {
+    assert!(site.controller.stop());
+    let flags = ["--quarantine", "4s", "--quarantine-in-use", "4s"];
+    match proxy {
+        Some(proxy) => site.controller.start_behind(proxy, &site.server, &flags),
+        None => site.controller.start(&site.server, &flags),
+    }
+}
+
+/// The blocks of gone nodes, and how many of them are orphaned.
+async fn left(site: &Site, pool: &str) -> (usize, usize) {
+    let mut blocks = site.blocks(pool).await;
+    blocks.retain(|block| block.spec.owner.node.starts_with("gone-"));
+    let orphaned = blocks
+        .iter()
+        .filter(|block| block.spec.state == BlockState::Orphaned);
+    (blocks.len(), orphaned.count())
+}
+
+/// The API server answers no look at a gone Node for a while, and at one of them never.
+#[test]
+fn pools_are_reconciled_while_blocks_of_many_deleted_nodes_are_collected() {
+    in_turn(async |site| {
+        let look = |number: &str| match number {
+            "00" => Fault::Status(500),
+            _ => Fault::Wait,
+        };
+        let (proxy, looks) = looks_through(site, "sweeper", look).await;
+        restart(site, Some(&proxy));
+        site.simple("crowded", "10.5.0.0/16").await;
+        let mut node = Member::running(&site.server, "swept", &[]).await;
+        node.wait_active("crowded").await;
+        site.crowd("crowded", Ipv4Addr::new(10, 5, 128, 0), GONE, |i| {
+            gone("sweeper", i)
+        })
+        .await;
+        until("several gone nodes are looked at together", async || {
+            looks.load(Ordering::SeqCst) >= TOGETHER
+        })
+        .await;
+        let exclude = json!({ "spec": { "ranges": [{ "subnet": "10.5.0.0/16", "gateway": "none", "exclude": ["10.5.0.7"] }] } });
+        site.edit("crowded", exclude).await;
+        until("the edit is accepted, and all blocks are counted", async || {
+            let status = site.pools().get("crowded").await.unwrap().status.unwrap();
+            let blocks = status.counters.map_or(0, |counters| counters.blocks);
+            status.observed_generation == Some(2) && blocks >= i64::from(GONE)
+        })
+        .await;
+        assert_eq!(left(site, "crowded").await.1, 0, "a look was answered");
+        proxy.open();
+        until("all blocks but one are orphaned, or ended by now", async || {
+            let (there, orphaned) = left(site, "crowded").await;
+            there - orphaned == 1
+        })
+        .await;
+        until("only that one is left", async || {
+            left(site, "crowded").await == (1, 0)
+        })
+        .await;
+        proxy.decide(|_, _| Fault::None);
+        until("no block is left", async || left(site, "crowded").await.0 == 0).await;
+        site.delete("crowded").await;
+        assert!(node.stop());
+        restart(site, None);
+    });
+}
+
+/// An address in the reserved block of the pool `heap` that a pod on a gone node has.
+async fn bind(site: &Site, number: u8) {
+    let ip = Ipv4Addr::new(10, 6, 0, number);
+    let spec = IpAddressSpec {
+        pool: "heap".to_owned(),
+        address: ip.to_string(),
+        block: "10.6.0.0/28".to_owned(),
+        node: gone("looker", 0),
+        state: AddressState::Bound,
+        attachment: Some(Attachment {
+            container_id: format!("c{number}"),
+            ifname: "net1".to_owned(),
+            network: "net".to_owned(),
+        }),
+        pod: None,
+        holder: None,
+        since: None,
+    };
+    let addresses: Api<IpAddress> = Api::all(site.admin.clone());
+    let address = IpAddress::new(&address_name("default", ip.into()), spec);
+    addresses.create(&PostParams::default(), &address).await.unwrap();
+}
+
+#[test]
+fn the_controller_does_not_read_a_deleted_node_once_per_object() {
+    in_turn(async |site| {
+        let mut spec = simple("10.6.0.0/24");
+        spec["reserved"] = json!(["10.6.0.0/28"]);
+        // A cluster without any Node says nothing of nodes that are gone.
+        join(&site.admin, "bystander").await.unwrap();
+        // Until everything is there.
+        assert!(site.controller.stop());
+        site.pool("heap", spec).await;
+        site.crowd("heap", Ipv4Addr::new(10, 6, 0, 128), 8, |_| gone("looker", 0))
+            .await;
+        for number in 1..=8 {
+            bind(site, number).await;
+        }
+        let (proxy, looks) = looks_through(site, "looker", |_| Fault::None).await;
+        site.controller.start_behind(
+            &proxy,
+            &site.server,
+            &["--quarantine", "4s", "--quarantine-in-use", "4s"],
+        );
+        let addresses = async || {
+            let all = site.addresses().await.into_iter();
+            all.filter(|address| address.spec.pool == "heap").count()
+        };
+        until("the addresses are free", async || addresses().await == 0).await;
+        until("the blocks are free", async || left(site, "heap").await.0 == 0).await;
+        // To mark them all, to end the addresses, to end the blocks.
+        let looks = looks.load(Ordering::SeqCst);
+        assert!(looks < 16, "{looks} looks for 16 objects");
+        site.delete("heap").await;
+        restart(site, None);
+    });
+}

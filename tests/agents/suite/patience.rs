@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An API server that keeps agents waiting, or whose answers are lost: what plugins notice of that, and what is left of it.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use apiserver::install::until;
+use apiserver::{Fault, Proxy};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longer than any test waits.
+const HANGS: Duration = Duration::from_secs(120);
+
+/// What a request that hangs has.
+const FOR_EVER: Fault = Fault::Delay(HANGS);
+
+/// A node whose agent is about to reach the API server by way of a proxy.
+async fn behind(site: &Site, name: &str) -> (Member, Proxy) {
+    let proxy = Proxy::start(&site.server).await;
+    let node = Member::new(&site.server, name, &["--mirror", "1h"]).await;
+    node.go_through(&proxy, &site.server);
+    (node, proxy)
+}
+
+/// From now on the first `count` claims have this `fault`; says how many there were.
+fn disturb_claims(proxy: &Proxy, count: u32, fault: Fault) -> Arc<AtomicU32> {
+    let claims = Arc::new(AtomicU32::new(0));
+    let seen = claims.clone();
+    proxy.decide(move |method, path| {
+        let claim = method == "POST" && path.ends_with("/ipblocks");
+        if claim && seen.fetch_add(1, Ordering::SeqCst) < count {
+            fault
+        } else {
+            Fault::None
+        }
+    });
+    claims
+}
+
+async fn blocks_of(site: &Site, pool: &str, node: &str) -> usize {
+    let blocks = site.blocks(pool).await;
+    blocks
+        .iter()
+        .filter(|block| block.spec.owner.node == node)
+        .count()
+}
+
+/// Each scene has a node of its own; they share an API server, which is what costs time here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_api_server_does_not_block_other_work_of_the_agent() {
+    let site = Site::new().await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    site.wait_condition("rail0", "Ready", "True").await;
+    a_claim_without_a_response_is_retried_until_its_result_is_known(&site).await;
+    a_plugin_does_not_wait_for_a_block_claimed_in_advance(&site).await;
+    a_request_before_the_agent_has_listed_pools_gets_a_clear_error(&site).await;
+    continuous_requests_do_not_delay_a_pool_edit(&site).await;
+    an_agent_that_lists_blocks_last_serves_every_pool(&site).await;
+    crate::proxied::the_agent_takes_its_proxy_from_the_environment(&site).await;
+}
+
+async fn a_claim_without_a_response_is_retried_until_its_result_is_known(site: &Site) {
+    let (mut node, proxy) = behind(site, "unheard").await;
+    let (lists, claims, looks) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+    proxy.decide(move |method, path| {
+        let first = |count: &AtomicU32, most| count.fetch_add(1, Ordering::SeqCst) < most;
+        match (method, path.rsplit_once('/').unwrap_or_default().1) {
+            ("POST", "ipblocks") if first(&claims, 3) => Fault::LoseAnswer,
+            // After the first list, no watch ever tells of a block.
+            ("GET", "ipblocks") if !first(&lists, 1) => Fault::LoseRequest,
+            ("GET", name) if name.starts_with("default-4-") && first(&looks, 1) => Fault::LoseAnswer,
+            _ => Fault::None,
+        }
+    });
+    node.start();
+    node.wait_active("rail0").await;
+    // Three answers are lost. A busy machine may need more tries than one after these.
+    assert!(node.number("rdmanet_claim_attempts_total{pool=\"rail0\"}") > 3);
+    assert_eq!(node.number("rdmanet_blocks_claimed_total{pool=\"rail0\"}"), 1);
+    assert_eq!(blocks_of(site, "rail0", "unheard").await, 1);
+    assert_eq!(node.blocks("rail0", "active").len(), 1);
+    node.add("rail0", &Attachment::of("heard"));
+}
+
+async fn a_plugin_does_not_wait_for_a_block_claimed_in_advance(site: &Site) {
+    let (mut node, proxy) = behind(site, "waiting").await;
+    node.start();
+    node.wait_active_blocks("rail0", 1).await;
+    let claims = disturb_claims(&proxy, 1, FOR_EVER);
+    for i in 0..14 {
+        node.add("rail0", &Attachment::of(&format!("p{i}")));
+    }
+    until("a block is claimed ahead", async || {
+        claims.load(Ordering::SeqCst) == 1
+    })
+    .await;
+    // More than the first block has. A plugin gives up long before the claim that hangs is answered.
+    (14..17).for_each(|i| drop(node.add("rail0", &Attachment::of(&format!("p{i}")))));
+    assert_eq!(blocks_of(site, "rail0", "waiting").await, 2);
+    assert!(!node.log().contains("reconcile round failed"), "{}", node.log());
+    an_agent_that_stops_does_not_wait_for_the_api_server(site, node, &proxy).await;
+}
+
+async fn an_agent_that_stops_does_not_wait_for_the_api_server(site: &Site, mut node: Member, proxy: &Proxy) {
+    let claims = disturb_claims(proxy, u32::MAX, FOR_EVER);
+    site.simple("rail1", "10.2.0.0/24").await;
+    until("a block is claimed", async || claims.load(Ordering::SeqCst) > 0).await;
+    let begun = Instant::now();
+    assert!(node.stop());
+    assert!(begun.elapsed() < HANGS / 4, "{:?}", begun.elapsed());
+}
+
+async fn a_request_before_the_agent_has_listed_pools_gets_a_clear_error(site: &Site) {
+    let (mut node, proxy) = behind(site, "early").await;
+    proxy.decide(|_, path| {
+        if path.ends_with("/ippools") {
+            Fault::LoseRequest
+        } else {
+            Fault::None
+        }
+    });
+    node.start();
+    until("the agent listens", async || node.socket().exists()).await;
+    let refused = node.refused("rail0", &Attachment::of("one"));
+    assert_eq!(refused["code"], 119, "{refused}");
+    let why = refused["msg"].as_str().unwrap();
+    assert!(why.contains("rail0") && why.contains("API server"), "{refused}");
+    proxy.decide(|_, _| Fault::None);
+    node.wait_active("rail0").await;
+}
+
+async fn continuous_requests_do_not_delay_a_pool_edit(site: &Site) {
+    let mut spec = simple("10.3.0.0/24");
+    spec["allocation"] = json!("PerAddress");
+    spec.as_object_mut().unwrap().remove("blockSize");
+    site.pool("each", spec).await;
+    let node = Member::running(&site.server, "asking", &[]).await;
+    until("the pool is here", async || node.file("each").is_object()).await;
+    let asked = || node.number("rdmanet_plugin_requests_total{pool=\"each\",verb=\"allocate\",code=\"0\"}");
+    let over = AtomicBool::new(false);
+    tokio::task::block_in_place(|| {
+        std::thread::scope(|scope| {
+            for i in 0..4 {
+                let attachment = Attachment::of(&format!("busy-{i}"));
+                let (node, over) = (&node, &over);
+                scope.spawn(move || {
+                    while !over.load(Ordering::SeqCst) {
+                        node.add("each", &attachment);
+                        node.del("each", &attachment);
+                    }
+                });
+            }
+            tokio::runtime::Handle::current().block_on(async {
+                until("questions come without a pause", async || asked() > 20).await;
+                let before = asked();
+                let exclude = json!({ "spec": { "ranges": [
+                    { "subnet": "10.3.0.0/24", "gateway": "none", "exclude": ["10.3.0.9"] }
+                ] } });
+                site.edit("each", exclude).await;
+                until("the edit is known", async || {
+                    node.file("each")["ranges"][0]["exclude"] == json!(["10.3.0.9"])
+                })
+                .await;
+                until("questions are answered all the while", async || {
+                    asked() > before + 20
+                })
+                .await;
+                over.store(true, Ordering::SeqCst);
+            });
+        });
+    });
+}
+
+async fn an_agent_that_lists_blocks_last_serves_every_pool(site: &Site) {
+    let (mut node, proxy) = behind(site, "late").await;
+    proxy.decide(|_, path| {
+        if path.ends_with("/ipblocks") {
+            Fault::Delay(Duration::from_secs(1))
+        } else {
+            Fault::None
+        }
+    });
+    node.start();
+    for pool in ["rail0", "rail1", "each"] {
+        until(pool, async || node.file(pool).is_object()).await;
+    }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An HTTP proxy that the agent's environment names.
+
+use agents::{Member, Site};
+use apiserver::Gateway;
+use apiserver::install::until;
+
+/// In three lives of one agent: the proxy need not be asked, must be asked and refuses, and carries.
+pub(crate) async fn the_agent_takes_its_proxy_from_the_environment(site: &Site) {
+    let gateway = Gateway::start().await;
+    gateway.refuse(Some("403 Forbidden"));
+    // By another name than the API server's: `NO_PROXY` is about that one.
+    let url = gateway.url().replace("127.0.0.1", "localhost");
+    let mut node = Member::new(&site.server, "proxied", &["--mirror", "1h"]).await;
+    node.set_environment(&[("HTTPS_PROXY", &url), ("NO_PROXY", "10.0.0.0/8,127.0.0.1")]);
+    node.start();
+    node.wait_active("rail0").await;
+    assert_eq!(gateway.asked(), [""; 0]);
+    node.stop();
+
+    node.set_environment(&[("HTTPS_PROXY", &url), ("NO_PROXY", "localhost")]);
+    node.start();
+    let refused = format!(
+        "the proxy {url}/ refuses the way to 127.0.0.1:{}: 403 Forbidden",
+        site.server.port()
+    );
+    let warned = || {
+        node.log()
+            .lines()
+            .any(|line| line.contains("WARN") && line.contains(&refused))
+    };
+    until("the agent has said why it hears nothing", async || warned()).await;
+
+    gateway.refuse(None);
+    site.simple("proxied", "10.77.0.0/24").await;
+    node.wait_active("proxied").await;
+    let asked = format!("CONNECT 127.0.0.1:{} HTTP/1.1", site.server.port());
+    assert!(
+        gateway.asked().iter().all(|line| *line == asked),
+        "{:?}",
+        gateway.asked()
+    );
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What agents ask when nothing happens: there may be ten thousand of them.
+
+use agents::pools::simple;
+use agents::{Member, Site};
+use apiserver::Identity;
+use apiserver::audit::Mark;
+use apiserver::install::until;
+use serde_json::json;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_agent_sends_only_a_few_get_requests() {
+    let site = Site::new().await;
+    let flags = ["--mirror", "1h", "--observe", "3s", "--idle", "1h"];
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c"] {
+        nodes.push(Member::running(&site.server, name, &flags).await);
+    }
+    site.simple("rail0", "10.1.0.0/24").await;
+    for node in &nodes {
+        node.wait_active_blocks("rail0", 1).await;
+    }
+    // First statuses and first looks.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let all_told: Vec<String> = site
+        .server
+        .requests_since(Mark::BEGINNING)
+        .into_iter()
+        .filter(|request| request.verb == "list" && request.uri.contains("spec.owner.node"))
+        .map(|request| request.uri)
+        .collect();
+    let is_remembered = |uri: &String| uri.contains("resourceVersionMatch=NotOlderThan");
+    assert!(
+        all_told.len() >= 3 && all_told.iter().all(is_remembered),
+        "an agent's list of its blocks may have to be read from etcd: {all_told:#?}"
+    );
+    let mark = site.server.mark();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for name in ["a", "b", "c"] {
+        let asked: Vec<String> = site
+            .server
+            .requests_since(mark)
+            .into_iter()
+            .filter(|request| request.node() == Some(name) && request.verb != "watch")
+            .map(|request| format!("{} {}", request.verb, request.uri))
+            .collect();
+        // A look at its Node once a minute.
+        assert!(
+            asked.len() <= 8,
+            "{name} asks {} times in 20 s: {asked:#?}",
+            asked.len()
+        );
+        assert!(
+            asked.iter().all(|asked| asked.starts_with("get ")),
+            "{name} asks for more than single objects: {asked:#?}"
+        );
+    }
+}
+
+/// 600 blocks are noted within six seconds, at 100 a second. The nodes look by themselves every ten minutes, which is ten
+/// times as long as `until` waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_observes_a_pool_edit_without_waiting_for_its_next_round() {
+    let site = Site::new().await;
+    site.pool("rail0", simple("10.1.0.0/16")).await;
+    site.wait_condition("rail0", "Ready", "True").await;
+    let crowd = Identity::new(&site.admin, "crowd").await.node;
+    let first = Ipv4Addr::new(10, 1, 128, 0);
+    site.crowd("rail0", first, 600, |_| crowd.clone()).await;
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        nodes.push(Member::running(&site.server, name, &["--tick", "10m", "--idle", "1h"]).await);
+    }
+    for node in &nodes {
+        node.wait_active("rail0").await;
+    }
+    let noted = async |generation| {
+        let blocks = site.blocks("rail0").await.into_iter();
+        blocks
+            .filter(|block| block.spec.owner.node.len() == 1)
+            .filter(|block| {
+                let status = block.status.as_ref();
+                status.is_some_and(|status| status.observed_generation == Some(generation))
+            })
+            .count()
+    };
+    until("the first generation is noted", async || {
+        noted(1).await == nodes.len()
+    })
+    .await;
+    until("all blocks are counted", async || {
+        let status = site.pools().get("rail0").await.unwrap().status.unwrap();
+        status.counters.is_some_and(|counters| counters.blocks >= 600)
+    })
+    .await;
+    let exclude = json!({ "spec": { "ranges": [{ "subnet": "10.1.0.0/16", "gateway": "none", "exclude": ["10.1.0.7"] }] } });
+    site.edit("rail0", exclude).await;
+    until("the second generation is noted", async || {
+        noted(2).await == nodes.len()
+    })
+    .await;
+}
+
+/// Pools that are as they should be cost the API server nothing, however many there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_controller_sends_no_requests_besides_watches_and_its_lease() {
+    let site = Site::with(&["--mirror", "1h"]).await;
+    for i in 0..4 {
+        site.simple(&format!("pool{i}"), &format!("10.{i}.0.0/24")).await;
+    }
+    for i in 0..4 {
+        site.wait_condition(&format!("pool{i}"), "Ready", "True").await;
+    }
+    let asked = async || -> Vec<String> {
+        let mark = site.server.mark();
+        // Ten rounds.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let requests = site.server.requests_since(mark).into_iter();
+        requests
+            .filter(|request| request.user().ends_with(":rdmanet-controller") && request.verb != "watch")
+            .filter(|request| !request.uri.contains("/leases/"))
+            .map(|request| format!("{} {}", request.verb, request.uri))
+            .collect()
+    };
+    // The last numbers may be under way.
+    until("ten rounds cost no request", async || asked().await.is_empty()).await;
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a runtime gets to read when there is no address, each case with a code of its own.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use api::IpBlock;
+use apiserver::identity::join;
+use apiserver::install::until;
+use kube::api::DeleteParams;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+
+fn says(error: &Value, code: u64, words: &[&str]) {
+    assert_eq!(error["code"], code, "{error}");
+    for word in words {
+        assert!(
+            error["msg"].as_str().unwrap().contains(word),
+            "{error} lacks {word}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_refusal_names_the_pool_and_the_remedy() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    until("the agent listens", async || node.socket().exists()).await;
+    says(
+        &node.refused("nowhere", &Attachment::of("one")),
+        115,
+        &["IPPool nowhere", "kubectl get ippools"],
+    );
+    let mut spec = simple("10.1.0.0/28");
+    spec["nodeSelector"] = json!({ "matchLabels": { "rail": "7" } });
+    site.pool("elsewhere", spec).await;
+    site.wait_condition("elsewhere", "Ready", "True").await;
+    says(
+        &node.refused("elsewhere", &Attachment::of("one")),
+        116,
+        &["elsewhere", "nodeSelector"],
+    );
+    let mut spec = simple("10.2.0.0/28");
+    spec["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
+    site.pool("team", spec).await;
+    node.wait_active("team").await;
+    says(
+        &node.refused("team", &Attachment::of("one")),
+        117,
+        &["pool team", "namespace default"],
+    );
+    let mut spec = simple("10.3.0.0/28");
+    spec["cooldownSeconds"] = json!(600);
+    site.pool("cooling", spec).await;
+    node.wait_active("cooling").await;
+    for i in 0..14 {
+        let attachment = Attachment::of(&format!("p{i}"));
+        node.add("cooling", &attachment);
+        node.del("cooling", &attachment);
+    }
+    let resting = node.refused("cooling", &Attachment::of("one"));
+    assert!(
+        [11, 118].contains(&resting["code"].as_u64().unwrap()),
+        "{resting}"
+    );
+    assert!(resting["msg"].as_str().unwrap().contains("cooling"), "{resting}");
+    site.simple("full", "10.4.0.0/29").await;
+    node.wait_active("full").await;
+    (0..6).for_each(|i| drop(node.add("full", &Attachment::of(&format!("p{i}")))));
+    says(
+        &node.refused("full", &Attachment::of("one")),
+        110,
+        &["pool full", "6"],
+    );
+    an_exhausted_pool_serves_a_pod_as_soon_as_a_block_is_free(&site, &node).await;
+}
+
+/// Pods of a pool with a fallback wait for nobody to share, so that by what their own node has seen it is exhausted.
+async fn an_exhausted_pool_serves_a_pod_as_soon_as_a_block_is_free(site: &Site, node: &Member) {
+    let other = join(&site.admin, "other").await.unwrap();
+    site.crowd("short", Ipv4Addr::new(10, 5, 0, 0), 1, |_| other.clone())
+        .await;
+    let mut spec = simple("10.5.0.0/28");
+    spec["fallback"] = json!(["full"]);
+    site.pool("short", spec).await;
+    let pod = Attachment::of("one");
+    until("the pool is exhausted", async || {
+        node.refused("short", &pod)["code"] == 110
+    })
+    .await;
+    let block = site.blocks("short").await.remove(0);
+    let blocks: Api<IpBlock> = Api::all(site.admin.clone());
+    let now = DeleteParams::default();
+    blocks.delete(&block.name_any(), &now).await.unwrap();
+    assert!(node.add("short", &pod)[0].starts_with("10.5.0."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreachable_api_server_is_reported_differently_from_a_full_pool() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    site.server.kill();
+    let error = (0..64).find_map(|i| {
+        let answer = node.call("ADD", "rail0", &Attachment::of(&format!("p{i}")));
+        (!answer.status.success()).then_some(answer.stdout)
+    });
+    let error: Value = serde_json::from_str(&error.unwrap()).unwrap();
+    assert!([11, 119].contains(&error["code"].as_u64().unwrap()), "{error}");
+    assert!(error["msg"].as_str().unwrap().contains("rail0"), "{error}");
+    site.server.start_again();
+    until("addresses are given again", async || {
+        node.call("ADD", "rail0", &Attachment::of("later"))
+            .status
+            .success()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_answers_garbage_and_recreates_a_removed_plugin_socket() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    node.wait_active("rail0").await;
+    let silent: Vec<UnixStream> = (0..50)
+        .map(|_| UnixStream::connect(node.socket()).unwrap())
+        .collect();
+    let mut stream = UnixStream::connect(node.socket()).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["answer"], "refused", "{answer}");
+    assert!(
+        answer["msg"].as_str().unwrap().contains("of one version"),
+        "{answer}"
+    );
+    let given: Vec<Vec<String>> = (0..20)
+        .map(|i| node.add("rail0", &Attachment::of(&format!("p{i}"))))
+        .collect();
+    assert_eq!(given.len(), 20);
+    drop(silent);
+    // Whoever tidies up takes it for a file.
+    std::fs::remove_file(node.socket()).unwrap();
+    until("it is there again, and answered", async || {
+        node.refused("nowhere", &Attachment::of("one"))["code"] == 115
+    })
+    .await;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two replicas of the controller, one, and none.
+
+use agents::{Attachment, Controller, Member, Site};
+use apiserver::install::until;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_replica_leads_when_the_leader_stops_crashes_or_hangs() {
+    let site = Site::new().await;
+    let other = Controller::new(&site.server, "b").await;
+    until("the first replica leads", async || {
+        site.controller.log().contains("\"is_leader\":true")
+    })
+    .await;
+    other.start(&site.server, &[]);
+    assert!(site.controller.stop());
+    until("the second replica leads", async || {
+        site.leader().await == other.identity()
+    })
+    .await;
+    site.simple("ended", "10.1.0.0/24").await;
+    site.wait_condition("ended", "Ready", "True").await;
+
+    site.controller.start(&site.server, &[]);
+    other.kill();
+    until("the first replica leads again", async || {
+        site.leader().await == site.controller.identity()
+    })
+    .await;
+    site.simple("died", "10.2.0.0/24").await;
+    site.wait_condition("died", "Ready", "True").await;
+
+    other.start(&site.server, &[]);
+    site.controller.freeze();
+    until("the second replica leads again", async || {
+        site.leader().await == other.identity()
+    })
+    .await;
+    // It goes on with what it was about to do, and finds another leader.
+    site.controller.thaw();
+    site.simple("hung", "10.3.0.0/24").await;
+    site.wait_condition("hung", "Ready", "True").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_allocate_addresses_and_claim_and_return_blocks_without_controller() {
+    let site = Site::new().await;
+    site.simple("rail0", "10.1.0.0/24").await;
+    site.wait_condition("rail0", "Ready", "True").await;
+    site.controller.kill();
+    let mut nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    let mut given = BTreeSet::new();
+    for node in &nodes {
+        node.wait_active("rail0").await;
+        for i in 0..20 {
+            let ip = node.add_soon("rail0", &Attachment::of(&format!("p{i}"))).await;
+            assert!(given.insert(ip.clone()), "{ip} is given twice");
+        }
+    }
+    nodes[0].kill();
+    nodes[0].start();
+    for node in &nodes {
+        for i in 0..20 {
+            node.del("rail0", &Attachment::of(&format!("p{i}")));
+        }
+    }
+    until("blocks that are not needed are returned", async || {
+        site.blocks("rail0").await.len() <= 2
+    })
+    .await;
+    // An edit waits for a controller, and changes nothing until one runs.
+    site.edit("rail0", json!({ "spec": { "reserved": ["10.1.0.250"] } }))
+        .await;
+    nodes[1].add_soon("rail0", &Attachment::of("late")).await;
+    site.controller.start(&site.server, &[]);
+    until("the edit is in force", async || {
+        let status = site.pools().get("rail0").await.unwrap().status.unwrap();
+        status.observed_generation == Some(2)
+    })
+    .await;
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An agent has the rights that it uses, and no others: the manifest beside what the API server was asked.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use apiserver::audit::Mark;
+use apiserver::install::{documents, manifests};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What a request was about: API group, resource with its subresource, verb.
+type Right = (String, String, String);
+
+/// Used by parts of the agent that need a link with RDMA: `suite/links.rs` shows it.
+const ELSEWHERE: [(&str, &str, &str); 1] = [("", "nodes/status", "patch")];
+
+/// A verb of ours that no request has: policies ask for it.
+const OURS: &str = "report-links";
+
+/// The rights of a role in `conf/rbac`.
+fn granted(role: &str) -> BTreeSet<Right> {
+    let files = manifests("rbac");
+    let all = files.iter().flat_map(|file| documents(file));
+    let role = all
+        .filter(|object| {
+            object
+                .types
+                .as_ref()
+                .is_some_and(|types| types.kind == "ClusterRole")
+        })
+        .find(|object| object.metadata.name.as_deref() == Some(role))
+        .unwrap();
+    let mut rights = BTreeSet::new();
+    let words = |list: &serde_json::Value| -> Vec<String> {
+        let words = list.as_array().unwrap().iter();
+        words.map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    for rule in role.data["rules"].as_array().unwrap() {
+        for group in words(&rule["apiGroups"]) {
+            for resource in words(&rule["resources"]) {
+                for verb in words(&rule["verbs"]) {
+                    rights.insert((group.clone(), resource.clone(), verb));
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// Which right a request with this path and verb takes.
+fn right(uri: &str, verb: &str) -> Option<Right> {
+    let path = uri.split('?').next()?;
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (group, rest) = match parts.as_slice() {
+        ["api", _, rest @ ..] => ("", rest),
+        ["apis", group, _, rest @ ..] => (*group, rest),
+        _ => return None,
+    };
+    let rest = match rest {
+        ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
+        rest => rest,
+    };
+    let resource = match rest {
+        [resource] | [resource, _] => (*resource).to_owned(),
+        [resource, _, sub] => format!("{resource}/{sub}"),
+        _ => return None,
+    };
+    Some((group.to_owned(), resource, verb.to_owned()))
+}
+
+/// What agents were granted when they asked.
+fn used(site: &Site) -> BTreeSet<Right> {
+    let requests = site.server.requests_since(Mark::BEGINNING).into_iter();
+    requests
+        .filter(|request| request.user().ends_with(":rdmanet-agent") && request.code() < 400)
+        .filter_map(|request| right(&request.uri, &request.verb))
+        .collect()
+}
+
+/// Addresses by name and by `StatefulSet`, refusals, a pool that fills up, and blocks that come back.
+async fn a_day(site: &Site, nodes: &[Member; 2]) {
+    for i in 0..40 {
+        nodes[0].add_soon("wide", &Attachment::of(&format!("w{i}"))).await;
+    }
+    let by_name = Attachment::of("named").asking("10.1.0.5");
+    nodes[0].add_soon("wide", &by_name).await;
+    // The name is taken, and the API server says by whom.
+    nodes[1].refused("wide", &Attachment::of("second").asking("10.1.0.5"));
+    nodes[0].del("wide", &by_name);
+    let uid = site.replica("db", 0, "a").await;
+    let replica = Attachment {
+        pod: "default/db-0".to_owned(),
+        uid,
+        ..Attachment::of("replica")
+    };
+    nodes[0].add_soon("wide", &replica).await;
+    nodes[0].del("wide", &replica);
+    for i in 0..40 {
+        nodes[0].del("wide", &Attachment::of(&format!("w{i}")));
+    }
+    let mut pod = Attachment::of("one");
+    pod.uid = site.pod("one", "a").await;
+    for _ in 0..3 {
+        nodes[0].refused("team", &pod);
+    }
+    for i in 0..20 {
+        nodes[0]
+            .add_soon("narrow", &Attachment::of(&format!("n{i}")))
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_uses_every_right_that_its_role_grants() {
+    let site = Site::new().await;
+    let mut nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    let mut wide = simple("10.1.0.0/24");
+    wide["reserved"] = json!(["10.1.0.0/28"]);
+    wide["sticky"] = json!("StatefulSet");
+    let mut team = simple("10.2.0.0/24");
+    team["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
+    site.pool("wide", wide).await;
+    site.pool("team", team).await;
+    site.simple("narrow", "10.3.0.0/27").await;
+    site.stateful_set("db", 1).await;
+    for node in &nodes {
+        for pool in ["wide", "team", "narrow"] {
+            node.wait_active(pool).await;
+        }
+    }
+    a_day(&site, &nodes).await;
+    let mut wanted = granted("rdmanet-agent");
+    wanted.retain(|(_, _, verb)| verb != OURS);
+    for (group, resource, verb) in ELSEWHERE {
+        let right = [group, resource, verb].map(str::to_owned).into();
+        assert!(wanted.remove(&right), "{right:?}");
+    }
+    let unused = || -> Vec<Right> { wanted.difference(&used(&site)).cloned().collect() };
+    // Blocks come back some time after their pods have gone; of a watch the log tells when it ends.
+    for is_last in [false, true] {
+        for _ in 0..60 {
+            if unused().iter().all(|(_, _, verb)| verb == "watch" && !is_last) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        for node in &mut nodes {
+            node.stop();
+        }
+    }
+    assert_eq!(unused(), Vec::<Right>::new(), "granted, and not used");
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A pool whose blocks all have owners: nodes share, and give no address twice while they do.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use api::BlockState;
+use apiserver::install::until;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+async fn members(site: &Site, names: &[&str]) -> Vec<Member> {
+    members_with(site, names, &[]).await
+}
+
+async fn members_with(site: &Site, names: &[&str], flags: &[&str]) -> Vec<Member> {
+    let mut nodes = Vec::new();
+    for name in names {
+        nodes.push(Member::running(&site.server, name, flags).await);
+    }
+    nodes
+}
+
+async fn all_have_a_block(nodes: &[Member]) {
+    for node in nodes {
+        node.wait_active("rail0").await;
+    }
+}
+
+async fn shared_blocks(site: &Site) -> usize {
+    let blocks = site.blocks("rail0").await;
+    blocks
+        .iter()
+        .filter(|block| block.spec.state == BlockState::Shared)
+        .count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_nodes_share_a_pool_down_to_its_last_address() {
+    let site = Site::new().await;
+    let nodes = members(&site, &["a", "b", "c"]).await;
+    site.simple("rail0", "10.1.0.0/26").await;
+    all_have_a_block(&nodes).await;
+    let mut given = BTreeSet::new();
+    for node in &nodes[..2] {
+        given.extend(node.add("rail0", &Attachment::of("one")));
+    }
+    // One node allocates all that is left. How many blocks one wish shares depends on how busy the machine is here;
+    // `controller/src/leader/share/batch/tests.rs` holds that it is one at first.
+    for i in 0..60 {
+        let ip = nodes[2]
+            .add_soon("rail0", &Attachment::of(&format!("p{i}")))
+            .await;
+        assert!(given.insert(ip.clone()), "{ip} is given twice");
+    }
+    assert_eq!(given.len(), 62);
+    assert!(shared_blocks(&site).await >= 2);
+    site.wait_condition("rail0", "Exhausted", "True").await;
+    for node in &nodes {
+        until("the pool is exhausted", async || {
+            let refused = node.refused("rail0", &Attachment::of("more"));
+            refused["code"] == 110
+                && refused["msg"]
+                    .as_str()
+                    .unwrap()
+                    .contains("62 addresses, 62 in use")
+        })
+        .await;
+    }
+    // What one gives back, another has.
+    nodes[2].del("rail0", &Attachment::of("p0"));
+    nodes[2].del("rail0", &Attachment::of("p59"));
+    for node in &nodes[..2] {
+        node.add_soon("rail0", &Attachment::of("more")).await;
+    }
+    for node in &nodes[..2] {
+        node.del("rail0", &Attachment::of("one"));
+        node.del("rail0", &Attachment::of("more"));
+    }
+    (0..60).for_each(|i| nodes[2].del("rail0", &Attachment::of(&format!("p{i}"))));
+    until("no block is shared any more", async || {
+        shared_blocks(&site).await == 0 && site.addresses().await.is_empty()
+    })
+    .await;
+    site.wait_condition("rail0", "Exhausted", "False").await;
+    nodes[0].add_soon("rail0", &Attachment::of("again")).await;
+}
+
+/// The numbers of the pool are of before anybody had a block, and would call it exhausted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_pool_is_shared_before_its_counters_are_updated() {
+    let flags = ["--mirror", "5m"];
+    let site = Site::with(&flags).await;
+    let nodes = members_with(&site, &["a", "b"], &flags).await;
+    site.simple("rail0", "10.1.0.0/27").await;
+    all_have_a_block(&nodes).await;
+    let mut given = BTreeSet::new();
+    let mut quick_refusals = 0;
+    for i in 0..30 {
+        let pod = Attachment::of(&format!("p{i}"));
+        loop {
+            let begun = Instant::now();
+            let answer = nodes[0].call("ADD", "rail0", &pod);
+            if answer.status.success() {
+                break;
+            }
+            quick_refusals += u32::from(begun.elapsed() < Duration::from_secs(1));
+            let refused: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+            assert_eq!(refused["code"], 11, "{refused}");
+        }
+        given.extend(nodes[0].add("rail0", &pod));
+    }
+    assert_eq!(given.len(), 30);
+    // The agent waits with the pod that found no address until the other node has shared its block. An agent that does not
+    // wait refuses many times, each time at once.
+    assert!(quick_refusals <= 1, "{quick_refusals} refusals without a wait");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_killed_while_sharing_blocks_allocate_no_address_twice() {
+    let site = Site::new().await;
+    let mut nodes = members(&site, &["a", "b"]).await;
+    site.simple("rail0", "10.1.0.0/27").await;
+    all_have_a_block(&nodes).await;
+    let mut given: BTreeSet<String> = (0..4)
+        .flat_map(|i| nodes[0].add("rail0", &Attachment::of(&format!("p{i}"))))
+        .collect();
+    for i in 0..26 {
+        let attachment = Attachment::of(&format!("p{i}"));
+        for round in 0..600 {
+            if round % 3 == 0 {
+                let one = (i + round / 3) % 2;
+                nodes[one].kill();
+                nodes[one].start();
+            }
+            if nodes[1].call("ADD", "rail0", &attachment).status.success() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        }
+        let ip = nodes[1].add("rail0", &attachment).remove(0);
+        assert!(given.insert(ip.clone()), "{ip} is given twice");
+    }
+    assert_eq!(given.len(), 30);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reserved_addresses_allow_block_sharing_and_stay_with_their_pods() {
+    let site = Site::new().await;
+    let nodes = members(&site, &["a", "b"]).await;
+    reserved_addresses_in_use_keep_no_block_from_being_shared(&site, &nodes).await;
+    a_pod_keeps_an_address_that_is_no_longer_reserved(&site, &nodes).await;
+}
+
+async fn reserved_addresses_in_use_keep_no_block_from_being_shared(site: &Site, nodes: &[Member]) {
+    let mut spec = simple("10.2.0.0/28");
+    spec["reserved"] = json!(["10.2.0.8-10.2.0.14"]);
+    site.pool("half", spec).await;
+    site.wait_blocks("half", 1).await;
+    let owner = site.blocks("half").await[0].spec.owner.node.clone();
+    let is_owner = |node: &&Member| node.identity.node.node == owner;
+    let (owner, other) = (
+        nodes.iter().find(is_owner).unwrap(),
+        nodes.iter().find(|node| !is_owner(node)).unwrap(),
+    );
+    // As many as the seven that the node may give by itself.
+    for last in 8..15 {
+        let ip = format!("10.2.0.{last}");
+        owner.add_soon("half", &Attachment::of(&ip).asking(&ip)).await;
+    }
+    let near = owner.add("half", &Attachment::of("near")).remove(0);
+    let given = other.add_soon("half", &Attachment::of("far")).await;
+    let last: u8 = given.rsplit('.').next().unwrap().parse().unwrap();
+    assert!((1..8).contains(&last), "{given}");
+    // An address that was given before its block was shared is released like any other: nobody has to find out.
+    owner.del("half", &Attachment::of("near"));
+    until("it is free", async || {
+        site.addresses()
+            .await
+            .iter()
+            .all(|address| address.spec.address != near)
+    })
+    .await;
+    assert!(!owner.log().contains("released an address object without a lease"));
+    for last in 8..15 {
+        let ip = format!("10.2.0.{last}");
+        owner.del("half", &Attachment::of(&ip).asking(&ip));
+    }
+    other.del("half", &Attachment::of("far"));
+    site.delete("half").await;
+    until("the pool goes, shared block and all", async || {
+        site.pools().get_opt("half").await.unwrap().is_none()
+    })
+    .await;
+}
+
+async fn a_pod_keeps_an_address_that_is_no_longer_reserved(site: &Site, nodes: &[Member]) {
+    let mut spec = simple("10.1.0.0/26");
+    spec["reserved"] = json!(["10.1.0.16/30", "10.1.0.40"]);
+    site.pool("rail0", spec).await;
+    all_have_a_block(nodes).await;
+    let statics = ["10.1.0.17", "10.1.0.40"];
+    for ip in statics {
+        let given = nodes[1].add_soon("rail0", &Attachment::of(ip).asking(ip)).await;
+        assert_eq!(given, ip);
+    }
+    site.edit("rail0", json!({ "spec": { "reserved": [] } })).await;
+    let mut given: BTreeSet<String> = statics.map(str::to_owned).into();
+    for i in 0..60 {
+        let ip = nodes[0]
+            .add_soon("rail0", &Attachment::of(&format!("p{i}")))
+            .await;
+        assert!(given.insert(ip.clone()), "{ip} is given twice");
+    }
+    assert_eq!(given.len(), 62);
+    // Once they are let go, they are addresses like any other.
+    for ip in statics {
+        nodes[1].del("rail0", &Attachment::of(ip).asking(ip));
+    }
+    for i in 60..62 {
+        let ip = nodes[0]
+            .add_soon("rail0", &Attachment::of(&format!("p{i}")))
+            .await;
+        assert!(statics.contains(&ip.as_str()), "{ip}");
+    }
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pods of a `StatefulSet` keep their addresses.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use api::{AddressState, IpAddress};
+use apiserver::install::until;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Two nodes, a pool whose last sixteen addresses stay with pods, and a `StatefulSet` of two.
+async fn prepared() -> (Site, [Member; 2]) {
+    let site = Site::new().await;
+    let nodes = [
+        Member::running(&site.server, "a", &[]).await,
+        Member::running(&site.server, "b", &[]).await,
+    ];
+    let mut spec = simple("10.1.0.0/24");
+    spec["reserved"] = json!(["10.1.0.240/28"]);
+    spec["sticky"] = json!("StatefulSet");
+    // An address that goes back to its pod does not rest.
+    spec["cooldownSeconds"] = json!(3600);
+    site.pool("rail0", spec).await;
+    site.stateful_set("db", 2).await;
+    for node in &nodes {
+        until("a block is active and noted", async || {
+            !node.blocks("rail0", "active").is_empty()
+        })
+        .await;
+    }
+    until("every node has noted what is reserved", async || {
+        let blocks = site.blocks("rail0").await;
+        blocks.iter().all(|block| {
+            block
+                .status
+                .as_ref()
+                .is_some_and(|status| status.observed_generation >= Some(1))
+        })
+    })
+    .await;
+    (site, nodes)
+}
+
+/// An interface of the pod with this ordinal, in a sandbox of its own.
+fn sandbox(ordinal: u32, uid: &str, container: &str) -> Attachment {
+    Attachment {
+        container: container.to_owned(),
+        pod: format!("default/db-{ordinal}"),
+        uid: uid.to_owned(),
+        netns: PathBuf::from("/proc/self/ns/net"),
+        ips: Vec::new(),
+    }
+}
+
+async fn only(site: &Site) -> IpAddress {
+    let mut all = site.addresses().await;
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+async fn wait_kept(site: &Site) {
+    until("the address is kept", async || {
+        let all = site.addresses().await;
+        all.len() == 1 && all[0].spec.state == AddressState::Kept
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stateful_pod_keeps_its_address_after_a_restart_on_any_node() {
+    let (site, nodes) = prepared().await;
+    let uid = site.replica("db", 0, "a").await;
+    let first = sandbox(0, &uid, "s1");
+    let ip = nodes[0].add("rail0", &first).remove(0);
+    assert!(ip.starts_with("10.1.0.2"), "{ip} is not a reserved one");
+    assert_eq!(nodes[0].add("rail0", &first), [ip.as_str()]);
+    let there = only(&site).await.spec;
+    assert_eq!(there.holder.unwrap().stateful_set, "db");
+    assert_eq!(there.pod.unwrap().uid.as_ref(), Some(&uid));
+    // A new sandbox of the same pod: the old one's DEL comes first, and waits for nobody.
+    nodes[0].del("rail0", &first);
+    let second = sandbox(0, &uid, "s2");
+    assert_eq!(nodes[0].add("rail0", &second), [ip.as_str()]);
+    // A new pod of the same name, here and elsewhere.
+    nodes[0].del("rail0", &second);
+    site.remove_pod("db-0").await;
+    wait_kept(&site).await;
+    let uid = site.replica("db", 0, "a").await;
+    let third = sandbox(0, &uid, "s3");
+    assert_eq!(nodes[0].add("rail0", &third), [ip.as_str()]);
+    nodes[0].del("rail0", &third);
+    site.remove_pod("db-0").await;
+    wait_kept(&site).await;
+    let uid = site.replica("db", 0, "b").await;
+    let fourth = sandbox(0, &uid, "s4");
+    assert_eq!(nodes[1].add("rail0", &fourth), [ip.as_str()]);
+    let there = only(&site).await.spec;
+    assert_eq!(
+        (there.node.node.as_str(), there.state),
+        ("b", AddressState::Bound)
+    );
+    // The other replica has one of its own, and a pod of nobody is given one of a block.
+    let uid = site.replica("db", 1, "a").await;
+    assert_ne!(nodes[0].add("rail0", &sandbox(1, &uid, "s5")), [ip]);
+    assert_eq!(site.addresses().await.len(), 2);
+    nodes[0].add("rail0", &Attachment::of("plain"));
+    site.pod("like-0", "a").await;
+    nodes[0].add(
+        "rail0",
+        &Attachment {
+            uid: String::new(),
+            ..Attachment::of("like-0")
+        },
+    );
+    assert_eq!(site.addresses().await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
+    let (site, mut nodes) = prepared().await;
+    let uid = site.replica("db", 0, "a").await;
+    let old = sandbox(0, &uid, "old");
+    let ip = nodes[0].add("rail0", &old).remove(0);
+    // Deleted by force: its containers live.
+    site.remove_pod("db-0").await;
+    let again = site.replica("db", 0, "b").await;
+    let new = sandbox(0, &again, "new");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let refused = nodes[1].refused("rail0", &new);
+    assert_eq!(refused["code"], 11, "{refused}");
+    let said = refused["msg"].as_str().unwrap();
+    for word in [&ip, "default/db-0", &uid, "still has it on node a", "agent"] {
+        assert!(said.contains(word), "{said:?} lacks {word:?}");
+    }
+    // The old one is refused too: its name belongs to another pod now.
+    let late = nodes[0].refused("rail0", &sandbox(0, &uid, "late"));
+    assert_eq!(late["code"], 11, "{late}");
+    assert!(late["msg"].as_str().unwrap().contains(&again), "{late}");
+    let elsewhere = nodes[0].refused("rail0", &sandbox(0, &again, "elsewhere"));
+    assert!(
+        elsewhere["msg"].as_str().unwrap().contains("bound to node b"),
+        "{elsewhere}"
+    );
+    nodes[0].del("rail0", &old);
+    assert_eq!(nodes[1].add_soon("rail0", &new).await, ip);
+
+    // The node of the pod is lost, and somebody says that the pod is dead.
+    nodes[1].kill();
+    site.hear_node("b", false).await;
+    let lost = nodes[0].refused("rail0", &sandbox(0, &again, "third"));
+    assert_eq!(lost["code"], 11, "a pod that is there: {lost}");
+    site.remove_pod("db-0").await;
+    let uid = site.replica("db", 0, "a").await;
+    let third = sandbox(0, &uid, "third");
+    let first_look = nodes[0].refused("rail0", &third);
+    assert!(
+        first_look["msg"].as_str().unwrap().contains("cannot be heard"),
+        "{first_look}"
+    );
+    assert_eq!(nodes[0].add_soon("rail0", &third).await, ip);
+    // The lost node comes back: its DEL takes nothing from the new pod.
+    nodes[1].start();
+    site.hear_node("b", true).await;
+    nodes[1].del("rail0", &new);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let there = only(&site).await.spec;
+    assert_eq!(
+        (there.state, there.node.node.as_str()),
+        (AddressState::Bound, "a")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sticky_addresses_are_released_on_scale_down_and_on_deletion_of_the_set() {
+    let (site, nodes) = prepared().await;
+    for ordinal in 0..2 {
+        let uid = site.replica("db", ordinal, "a").await;
+        let attachment = sandbox(ordinal, &uid, &format!("s{ordinal}"));
+        nodes[0].add("rail0", &attachment);
+    }
+    nodes[0].del("rail0", &sandbox(0, "", "s0"));
+    nodes[0].del("rail0", &sandbox(1, "", "s1"));
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(
+        site.addresses().await.len(),
+        2,
+        "as long as there are two replicas"
+    );
+    site.scale("db", 1).await;
+    until("the second one's is free", async || {
+        site.addresses().await.len() == 1
+    })
+    .await;
+    assert_eq!(only(&site).await.spec.holder.unwrap().pod, "db-0");
+    site.remove_set("db").await;
+    until("the first one's is free", async || {
+        site.addresses().await.is_empty()
+    })
+    .await;
+    let logs = site.controller.log();
+    for evidence in [
+        "has 1 replicas from ordinal 0 on",
+        "StatefulSet default/db is gone",
+    ] {
+        assert!(logs.contains(evidence), "{evidence}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_killed_during_add_changes_no_sticky_address() {
+    let (site, mut nodes) = prepared().await;
+    let uid = site.replica("db", 0, "a").await;
+    let mut ip = None;
+    for round in 0..12_u32 {
+        let attachment = sandbox(0, &uid, &format!("s{round}"));
+        std::thread::scope(|scope| {
+            let node = &nodes[0];
+            let add = scope.spawn(|| node.call("ADD", "rail0", &attachment));
+            std::thread::sleep(Duration::from_millis(u64::from(round) * 3));
+            node.interrupt();
+            add.join().unwrap();
+        });
+        nodes[0].kill();
+        nodes[0].start();
+        let now = nodes[0].add_soon("rail0", &attachment).await;
+        assert_eq!(*ip.get_or_insert_with(|| now.clone()), now, "round {round}");
+        assert_eq!(site.addresses().await.len(), 1, "round {round}");
+        nodes[0].del("rail0", &attachment);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_sticky_addresses_add_needs_the_api_server_and_del_does_not() {
+    let (site, mut nodes) = prepared().await;
+    let uid = site.replica("db", 0, "a").await;
+    let first = sandbox(0, &uid, "s1");
+    let ip = nodes[0].add("rail0", &first);
+    site.server.freeze();
+    nodes[0].del("rail0", &first);
+    let refused = nodes[0].refused("rail0", &sandbox(0, &uid, "s2"));
+    assert!(
+        [11, 119].contains(&refused["code"].as_u64().unwrap()),
+        "{refused}"
+    );
+    nodes[0].add("rail0", &Attachment::of("plain"));
+    site.server.resume();
+    wait_kept(&site).await;
+    site.remove_pod("db-0").await;
+    let uid = site.replica("db", 0, "b").await;
+    assert_eq!(
+        [nodes[1].add_soon("rail0", &sandbox(0, &uid, "s3")).await].as_slice(),
+        ip
+    );
+    nodes[1].kill();
+    let refused = nodes[1].refused("rail0", &sandbox(0, &uid, "s4"));
+    assert_eq!(refused["code"], 11, "{refused}");
+    nodes[1].add("rail0", &Attachment::of("plain"));
+    nodes[1].del("rail0", &sandbox(0, &uid, "s3"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_per_address_pool_keeps_sticky_addresses_until_it_is_deleted() {
+    let site = Site::new().await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    let mut spec = simple("10.1.0.0/28");
+    spec["allocation"] = json!("PerAddress");
+    spec["sticky"] = json!("StatefulSet");
+    site.pool("rail0", spec).await;
+    site.stateful_set("db", 1).await;
+    until("the pool is here", async || !node.file("rail0").is_null()).await;
+    let uid = site.replica("db", 0, "a").await;
+    let ip = node.add("rail0", &sandbox(0, &uid, "s1"));
+    node.del("rail0", &sandbox(0, &uid, "s1"));
+    for i in 0..13 {
+        assert_ne!(
+            node.add("rail0", &Attachment::of(&format!("p{i}"))),
+            ip,
+            "it is kept for another"
+        );
+    }
+    let refused = node.refused("rail0", &Attachment::of("more"));
+    assert_eq!(refused["code"], 110, "{refused}");
+    assert_eq!(node.add("rail0", &sandbox(0, &uid, "s2")), ip);
+    node.del("rail0", &sandbox(0, &uid, "s2"));
+    (0..13).for_each(|i| node.del("rail0", &Attachment::of(&format!("p{i}"))));
+    site.delete("rail0").await;
+    until("nothing is left", async || {
+        site.addresses().await.is_empty() && site.pools().get_opt("rail0").await.unwrap().is_none()
+    })
+    .await;
+}

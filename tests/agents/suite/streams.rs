@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node with many rails and small blocks: an HTTP/2 connection to the API server has 100 streams, and each watch is one.
+
+use agents::pools::simple;
+use agents::{Attachment, Member, Site};
+use apiserver::install::until;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+
+/// Eight rails, as on the usual node with GPUs.
+const RAILS: u8 = 8;
+
+/// Blocks of one address that each rail claims ahead: 120 blocks on one node.
+const WARM: usize = 15;
+
+async fn label(site: &Site, namespace: &str) {
+    let namespaces: Api<Namespace> = Api::all(site.admin.clone());
+    let team = json!({ "metadata": { "labels": { "team": "ml" } } });
+    namespaces
+        .patch(namespace, &PatchParams::default(), &Patch::Merge(team))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_120_blocks_can_still_send_requests_to_the_api_server() {
+    let site = Site::new().await;
+    label(&site, "default").await;
+    let node = Member::running(&site.server, "a", &["--idle", "1h", "--log", "info"]).await;
+    let rails: Vec<String> = (0..RAILS).map(|rail| format!("rail{rail}")).collect();
+    for (i, rail) in rails.iter().enumerate() {
+        let mut spec = simple(&format!("10.{i}.0.0/24"));
+        spec["blockSize"] = json!({ "v4": 1 });
+        spec["warmBlocks"] = json!(WARM);
+        spec["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
+        site.pool(rail, spec).await;
+    }
+    for rail in &rails {
+        until(&format!("{rail} has its blocks"), async || {
+            node.blocks(rail, "active").len() >= WARM
+        })
+        .await;
+    }
+    // More blocks than the node has, so each of these takes requests.
+    for (i, rail) in rails.iter().enumerate() {
+        for pod in 0..2 {
+            let asking = Attachment::of(&format!("p{i}-{pod}")).asking(&format!("10.{i}.0.{}", 200 + pod));
+            node.add(rail, &asking);
+        }
+    }
+    // A block that an administrator deletes is noticed: all 120 are watched, the last ones too.
+    let blocks = site.blocks("rail7").await;
+    assert!(blocks.len() >= WARM, "{}", blocks.len());
+    assert!(
+        node.get("/readyz").starts_with("HTTP/1.1 200"),
+        "{}",
+        node.get("/readyz")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_selector_costs_one_watch_of_namespaces() {
+    let site = Site::new().await;
+    label(&site, "default").await;
+    let node = Member::running(&site.server, "a", &[]).await;
+    let rails = ["rail0", "rail1", "rail2"];
+    for (i, rail) in rails.iter().enumerate() {
+        let mut spec = simple(&format!("10.{i}.0.0/24"));
+        spec["namespaceSelector"] = json!({ "matchLabels": { "team": "ml" } });
+        site.pool(rail, spec).await;
+    }
+    for rail in rails {
+        node.wait_active(rail).await;
+        node.add(rail, &Attachment::of(rail));
+    }
+    let mark = site.server.mark();
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    let asked: Vec<String> = site
+        .server
+        .requests_since(mark)
+        .into_iter()
+        .filter(|request| request.node() == Some("a") && request.uri.contains("/namespaces"))
+        .map(|request| format!("{} {}", request.verb, request.uri))
+        .collect();
+    assert!(asked.is_empty(), "{asked:#?}");
+    a_namespace_that_was_just_made_is_admitted_at_once(&site, &node).await;
+    a_namespace_that_loses_its_label_is_refused(&site, &node).await;
+}
+
+async fn a_namespace_that_was_just_made_is_admitted_at_once(site: &Site, node: &Member) {
+    let namespaces: Api<Namespace> = Api::all(site.admin.clone());
+    let team = json!({ "metadata": { "name": "new", "labels": { "team": "ml" } } });
+    let team: Namespace = serde_json::from_value(team).unwrap();
+    namespaces.create(&PostParams::default(), &team).await.unwrap();
+    let mut pod = Attachment::of("of-new");
+    "new/one".clone_into(&mut pod.pod);
+    node.add("rail0", &pod);
+}
+
+async fn a_namespace_that_loses_its_label_is_refused(site: &Site, node: &Member) {
+    let namespaces: Api<Namespace> = Api::all(site.admin.clone());
+    let unlabelled = json!({ "metadata": { "labels": { "team": null } } });
+    namespaces
+        .patch("default", &PatchParams::default(), &Patch::Merge(unlabelled))
+        .await
+        .unwrap();
+    // Each pod is another one: an ADD that is repeated is answered with what the pod has.
+    let mut pods = 0;
+    until("pods of the namespace are refused", async || {
+        pods += 1;
+        let answer = node.call("ADD", "rail1", &Attachment::of(&format!("late-{pods}")));
+        answer.stdout.contains("117")
+    })
+    .await;
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent's client, where an HTTP proxy stands before the API server, which speaks TLS.
+
+use api::client;
+use apiserver::{Gateway, Identity, Server};
+use common::cni::error::causes;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+async fn client_of(config: Kubeconfig) -> Client {
+    let options = KubeConfigOptions::default();
+    client::new(Config::from_custom_kubeconfig(config, &options).await.unwrap()).unwrap()
+}
+
+fn by_way_of(gateway: &Gateway, mut config: Kubeconfig) -> Kubeconfig {
+    let cluster = config.clusters[0].cluster.as_mut().unwrap();
+    cluster.proxy_url = Some(gateway.url());
+    config
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_reaches_a_tls_api_server_through_one_proxy_connection() {
+    let server = Server::shared();
+    let gateway = Gateway::start().await;
+    let identity = Identity::new(&server.admin().await, "far-away").await;
+    let client = client_of(by_way_of(&gateway, identity.config(server))).await;
+    let cluster = api::requests::Cluster::new(client);
+    let node = cluster.registration("far-away").await.unwrap().unwrap();
+    assert_eq!(*node.owner.uid, *identity.node.node_uid);
+    api::requests::names(&cluster.blocks).await.unwrap();
+    let asked = format!("CONNECT 127.0.0.1:{} HTTP/1.1", server.port());
+    assert_eq!(gateway.asked(), [asked]);
+}
+
+/// The proxy carries bytes and vouches for nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_behind_a_proxy_must_present_the_expected_certificate() {
+    let server = Server::shared();
+    let gateway = Gateway::start().await;
+    let mut config = by_way_of(&gateway, server.config_with("any"));
+    config.clusters[0].cluster.as_mut().unwrap().tls_server_name = Some("elsewhere".to_owned());
+    let error = client_of(config).await.apiserver_version().await.unwrap_err();
+    assert!(causes(&error).contains("elsewhere"), "{}", causes(&error));
+    assert_eq!(gateway.asked().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_names_the_proxy_that_refused_a_request_and_the_reason() {
+    let server = Server::shared();
+    let gateway = Gateway::start().await;
+    gateway.refuse(Some("403 Forbidden"));
+    let client = client_of(by_way_of(&gateway, server.config_with("any"))).await;
+    let cluster = api::requests::Cluster::new(client);
+    let trouble = cluster.registration("far-away").await.unwrap_err();
+    let words = format!(
+        "the proxy {}/ refuses the way to 127.0.0.1:{}: 403 Forbidden; let the proxy allow it",
+        gateway.url(),
+        server.port()
+    );
+    assert!(trouble.is_silence());
+    assert!(trouble.to_string().contains(&words), "{trouble}");
+}

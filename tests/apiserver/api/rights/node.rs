@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Of its own Node one condition, and nothing else.
+
+use super::Agent;
+use crate::refusal;
+use apiserver::Server;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+
+/// The condition, as `Cluster::tell_node` of an agent writes it.
+fn links_ready(status: &str) -> Value {
+    condition("rdmanet.io/LinksReady", status)
+}
+
+fn condition(kind: &str, status: &str) -> Value {
+    json!({ "type": kind, "status": status, "reason": "Test", "message": "a test" })
+}
+
+/// What the API server makes of this patch of the status of `node` by `agent`.
+async fn patched(agent: &Agent, node: &str, patch: &Value) -> Result<Node, kube::Error> {
+    let nodes: Api<Node> = Api::all(agent.client.clone());
+    nodes
+        .patch_status(node, &PatchParams::default(), &Patch::Strategic(patch))
+        .await
+}
+
+/// A node with a status as a kubelet writes it.
+async fn agent_of_a_node_that_runs(name: &str) -> Agent {
+    let agent = Agent::of(name).await;
+    let nodes: Api<Node> = Api::all(Server::shared().admin().await);
+    let status = json!({ "status": {
+        "capacity": { "cpu": "8" }, "allocatable": { "cpu": "7" }, "nodeInfo": agent_info(),
+        "conditions": [condition("Ready", "True"), condition("MemoryPressure", "False")],
+    } });
+    nodes
+        .patch_status(name, &PatchParams::default(), &Patch::Strategic(status))
+        .await
+        .unwrap();
+    agent
+}
+
+fn agent_info() -> Value {
+    let names = [
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "systemUUID",
+    ];
+    names
+        .into_iter()
+        .map(|name| (name.to_owned(), json!("a")))
+        .collect()
+}
+
+#[tokio::test]
+async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
+    let agent = agent_of_a_node_that_runs("links-1").await;
+    let cluster = api::requests::Cluster::new(agent.client.clone());
+    let says = |status: &str| api::requests::NodeCondition {
+        status: status.to_owned(),
+        reason: "Test".to_owned(),
+        message: "a test".to_owned(),
+    };
+    let read = async || {
+        let nodes: Api<Node> = Api::all(agent.client.clone());
+        let mut conditions = nodes
+            .get("links-1")
+            .await
+            .unwrap()
+            .status
+            .unwrap()
+            .conditions
+            .unwrap();
+        conditions.retain(|condition| condition.type_ == "rdmanet.io/LinksReady");
+        conditions.pop()
+    };
+    for (status, turned) in [("True", true), ("False", true), ("False", false)] {
+        let before = read().await.and_then(|condition| condition.last_transition_time);
+        cluster
+            .tell_node("links-1", "rdmanet.io/LinksReady", Some(&says(status)), turned)
+            .await
+            .unwrap();
+        let now = read().await.unwrap();
+        assert_eq!(now.status, status);
+        // To the second.
+        assert!(now.last_transition_time.is_some() && (turned || now.last_transition_time == before));
+        tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    }
+    let told = cluster.registration("links-1").await.unwrap().unwrap();
+    assert_eq!(told.conditions["rdmanet.io/LinksReady"], says("False"));
+    assert!(!told.lost && told.conditions.len() == 3);
+    cluster
+        .tell_node("links-1", "rdmanet.io/LinksReady", None, true)
+        .await
+        .unwrap();
+    assert_eq!(read().await, None);
+    let left = cluster.registration("links-1").await.unwrap().unwrap();
+    assert_eq!(left.conditions.len(), 2);
+}
+
+#[tokio::test]
+async fn an_agent_can_change_only_the_links_ready_condition_of_its_node() {
+    let mine = agent_of_a_node_that_runs("status-1").await;
+    let other = Agent::of("status-2").await;
+    let ready = json!({ "status": { "conditions": [links_ready("True")] } });
+    let said = refusal(patched(&other, "status-1", &ready).await).message;
+    assert!(
+        said.contains("Node status-1 is not the one of this agent"),
+        "{said}"
+    );
+    let conditions = |conditions: Value| json!({ "status": { "conditions": conditions } });
+    let alone = "rdmanet.io/LinksReady alone";
+    let node = "not for an agent";
+    let refused = [
+        (conditions(json!([condition("Ready", "False")])), alone),
+        (
+            conditions(json!([condition("Another", "True"), links_ready("True")])),
+            alone,
+        ),
+        (
+            conditions(json!([{ "type": "MemoryPressure", "$patch": "delete" }])),
+            alone,
+        ),
+        (json!({ "status": { "capacity": { "cpu": "800" } } }), alone),
+        (json!({ "status": { "allocatable": null } }), alone),
+        (json!({ "status": { "phase": "Running" } }), alone),
+        (
+            json!({ "status": { "nodeInfo": { "kernelVersion": "b" } } }),
+            alone,
+        ),
+        (
+            json!({ "metadata": { "labels": { "node-role.kubernetes.io/control-plane": "" } } }),
+            node,
+        ),
+        (json!({ "metadata": { "annotations": { "a": "b" } } }), node),
+        (
+            json!({ "metadata": { "finalizers": ["example.com/stays"] } }),
+            node,
+        ),
+    ];
+    for (patch, sentence) in refused {
+        let said = refusal(patched(&mine, "status-1", &patch).await).message;
+        assert!(said.contains(sentence), "{patch}: {said}");
+    }
+    // The API server lets go of what is no status, and the condition with it is as before.
+    let tainted =
+        json!({ "spec": { "unschedulable": true }, "status": { "conditions": [links_ready("True")] } });
+    let node = patched(&mine, "status-1", &tainted).await.unwrap();
+    assert_ne!(node.spec.unwrap_or_default().unschedulable, Some(true));
+    let nodes: Api<Node> = Api::all(mine.client.clone());
+    let cordon = Patch::Strategic(json!({ "spec": { "unschedulable": true } }));
+    refusal(nodes.patch("status-1", &PatchParams::default(), &cordon).await);
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Objects with fields that a later version of the definitions has: what this version writes leaves them alone.
+
+use crate::block;
+use api::requests::{WriteResult, patch_status, replace, replace_metadata, replace_status};
+use api::{AddressSpace, BlockState, IpAddress, IpBlock, IpPool, definitions};
+use apiserver::Server;
+use apiserver::install::{apply, until};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+/// The field that a later version has, in `spec`, in `status`, and in the items of `spec.pools`.
+const LATER: &str = "later";
+
+/// Our definitions as a later version may have them.
+async fn install_later(admin: &Client) {
+    for definition in definitions() {
+        let name = definition.name_any();
+        let mut definition = serde_json::to_value(definition).unwrap();
+        let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        for part in ["spec", "status"] {
+            if schema[part]["properties"].is_object() {
+                schema[part]["properties"][LATER] = json!({ "type": "string" });
+            }
+        }
+        if name.starts_with("addressspaces") {
+            schema["spec"]["properties"]["pools"]["items"]["properties"][LATER] = json!({ "type": "string" });
+        }
+        let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
+        let definition: DynamicObject =
+            serde_json::from_value(serde_json::to_value(definition).unwrap()).unwrap();
+        apply(admin, &definition).await;
+    }
+}
+
+fn raw(admin: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("rdmanet.io", "v1alpha1", kind);
+    Api::all_with(admin.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
+}
+
+/// Makes `object` with the later field in `spec` and `status`.
+async fn make(api: &Api<DynamicObject>, mut object: Value, status: Option<Value>) {
+    object["spec"][LATER] = json!("kept");
+    let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    until("the later definition is in force", async || {
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let made = api.create(&dry, &object).await.unwrap();
+        made.data["spec"][LATER] == "kept"
+    })
+    .await;
+    api.create(&PostParams::default(), &object).await.unwrap();
+    if let Some(mut status) = status {
+        status[LATER] = json!("kept");
+        let patch = Patch::Merge(json!({ "status": status }));
+        api.patch_status(&name, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+}
+
+async fn kept(api: &Api<DynamicObject>, name: &str, pointers: &[&str]) -> Value {
+    let there = api.get(name).await.unwrap().data;
+    for pointer in pointers {
+        assert_eq!(
+            there.pointer(pointer),
+            Some(&json!("kept")),
+            "{pointer} of {there}"
+        );
+    }
+    there
+}
+
+#[tokio::test]
+async fn updates_keep_fields_that_a_later_version_added() {
+    let server = Server::installed().await;
+    let admin = server.admin().await;
+    install_later(&admin).await;
+    a_block_keeps_them(&admin).await;
+    an_address_keeps_them(&admin).await;
+    a_pool_keeps_them(&admin).await;
+    an_address_space_keeps_them(&admin).await;
+}
+
+async fn a_block_keeps_them(admin: &Client) {
+    let (api, blocks) = (
+        raw(admin, "IPBlock", "ipblocks"),
+        Api::<IpBlock>::all(admin.clone()),
+    );
+    let name = "skew-4-0a000000-26";
+    let status = json!({ "used": 1, "free": 2, "oldest": "2026-01-01T00:00:00Z" });
+    make(&api, block(name, "10.0.0.0/26", "n"), Some(status)).await;
+    let read = blocks.get(name).await.unwrap();
+    let mut wanted = read.clone();
+    wanted.spec.state = BlockState::Draining;
+    assert!(matches!(
+        replace(&blocks, &wanted).await.unwrap(),
+        WriteResult::Applied(_)
+    ));
+    let there = kept(&api, name, &["/spec/later", "/status/later"]).await;
+    assert_eq!(there["spec"]["state"], "Draining");
+    // Of two who have read one version, one is late.
+    wanted.spec.state = BlockState::Orphaned;
+    assert!(matches!(
+        replace(&blocks, &wanted).await.unwrap(),
+        WriteResult::Conflict
+    ));
+    let status = read.status.unwrap();
+    patch_status(&blocks, name, &status).await.unwrap();
+    kept(&api, name, &["/spec/later", "/status/later"]).await;
+    blocks
+        .delete(name, &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    assert!(matches!(
+        replace(&blocks, &wanted).await.unwrap(),
+        WriteResult::Conflict
+    ));
+}
+
+async fn an_address_keeps_them(admin: &Client) {
+    let (api, addresses) = (
+        raw(admin, "IPAddress", "ipaddresses"),
+        Api::<IpAddress>::all(admin.clone()),
+    );
+    let name = "skew-0a000001";
+    let address = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPAddress", "metadata": { "name": name },
+        "spec": {
+            "pool": "p", "address": "10.0.0.1", "block": "10.0.0.1/32", "state": "Bound",
+            "node": { "node": "n", "nodeUID": "u" },
+            "attachment": { "containerID": "c", "ifname": "net1", "network": "net" },
+            "holder": { "namespace": "a", "statefulSet": "s", "pod": "s-0", "network": "net", "ifname": "net1" },
+        },
+    });
+    make(&api, address, None).await;
+    let mut wanted = addresses.get(name).await.unwrap();
+    wanted.spec.state = api::AddressState::Kept;
+    wanted.spec.attachment = None;
+    assert!(matches!(
+        replace(&addresses, &wanted).await.unwrap(),
+        WriteResult::Applied(_)
+    ));
+    let there = kept(&api, name, &["/spec/later"]).await;
+    assert_eq!(there["spec"].get("attachment"), None, "{there}");
+}
+
+async fn a_pool_keeps_them(admin: &Client) {
+    let (api, pools) = (raw(admin, "IPPool", "ippools"), Api::<IpPool>::all(admin.clone()));
+    let pool = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": "skew" },
+        "spec": {
+            "ranges": [{ "subnet": "10.0.0.0/24" }], "nodeSelector": { "matchLabels": { "a": "b" } },
+        },
+    });
+    make(&api, pool, Some(json!({ "observedGeneration": 1 }))).await;
+    let mut wanted = pools.get("skew").await.unwrap();
+    let mut accepted = wanted.spec.clone();
+    wanted.status.get_or_insert_default().accepted = Some(accepted.clone());
+    let WriteResult::Applied(mut wanted) = replace_status(&pools, &wanted).await.unwrap() else {
+        panic!("nobody else writes");
+    };
+    // What is accepted next selects all nodes.
+    accepted.node_selector = None;
+    wanted.status.get_or_insert_default().accepted = Some(accepted);
+    let WriteResult::Applied(mut wanted) = replace_status(&pools, &wanted).await.unwrap() else {
+        panic!("nobody else writes");
+    };
+    let there = kept(&api, "skew", &["/spec/later", "/status/later"]).await;
+    assert_eq!(there["status"]["accepted"].get("nodeSelector"), None, "{there}");
+    wanted
+        .finalizers_mut()
+        .push("rdmanet.io/addresses-in-use".to_owned());
+    assert!(matches!(
+        replace_metadata(&pools, &wanted).await.unwrap(),
+        WriteResult::Applied(_)
+    ));
+    let there = kept(&api, "skew", &["/spec/later", "/status/later"]).await;
+    assert_eq!(there["spec"]["nodeSelector"]["matchLabels"]["a"], "b");
+}
+
+async fn an_address_space_keeps_them(admin: &Client) {
+    let (api, spaces) = (
+        raw(admin, "AddressSpace", "addressspaces"),
+        Api::<AddressSpace>::all(admin.clone()),
+    );
+    let listed = |name: &str| json!({ "name": name, "uid": "u", "generation": 1, "shiftV4": 6, "shiftV6": 10, "later": "kept" });
+    let space = json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "AddressSpace", "metadata": { "name": "skew" },
+        "spec": { "pools": [listed("a"), listed("b")] },
+    });
+    make(&api, space, None).await;
+    let mut wanted = spaces.get("skew").await.unwrap();
+    wanted.spec.pools.remove(0);
+    assert!(matches!(
+        replace(&spaces, &wanted).await.unwrap(),
+        WriteResult::Applied(_)
+    ));
+    let there = kept(&api, "skew", &["/spec/later", "/spec/pools/0/later"]).await;
+    assert_eq!(there["spec"]["pools"].as_array().unwrap().len(), 1);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An account for each peer, so that its requests can be told from others in the audit log.
+
+use apiserver::{Server, install};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::{DynamicObject, PostParams};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Where the accounts of peers are.
+const NAMESPACE: &str = "kube-system";
+
+/// Whom the audit log names for account `name`.
+pub fn user(name: &str) -> String {
+    format!("system:serviceaccount:{NAMESPACE}:{name}")
+}
+
+/// Makes account `name`, which may do everything; returns the path of its kubeconfig.
+pub async fn kubeconfig(server: &Server, name: &str) -> PathBuf {
+    let admin = server.admin().await;
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": NAMESPACE },
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+        "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": NAMESPACE }],
+    });
+    for object in [account, binding] {
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        install::apply(&admin, &object).await;
+    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin, NAMESPACE);
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: Some(86_400),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request(name, &PostParams::default(), &request)
+        .await
+        .unwrap();
+    let config = server.config_with(&answer.status.unwrap().token);
+    let path = server.dir().join(format!("{name}.kubeconfig"));
+    std::fs::write(&path, serde_norway::to_string(&config).unwrap()).unwrap();
+    path
+}

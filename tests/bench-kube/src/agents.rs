@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Agents and controller in this process: the daemon's own code, told what the daemon is told.
+
+use agent::config::Config;
+use api::client::Clients;
+use api::supervisor::Supervisor;
+use apiserver::Server;
+use clap::Parser;
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use std::path::Path;
+
+#[derive(Parser)]
+struct ControllerFlags {
+    #[command(flatten)]
+    config: controller::config::Config,
+}
+
+#[derive(Parser)]
+struct Flags {
+    #[command(flatten)]
+    config: Config,
+}
+
+/// The defaults of the daemon, for the node called `node` with its leases below `data`, and `more` flags.
+pub fn config(node: &str, data: &Path, more: &[&str]) -> Config {
+    let data = data.to_str().unwrap();
+    let flags = ["rdmanet-agent", "--node", node, "--data-dir", data];
+    Flags::parse_from(flags.iter().chain(more)).config
+}
+
+/// Starts a controller of `server` with the defaults of the process and `more` flags.
+pub async fn controller(server: &Server, more: &[&str], supervisor: &Supervisor) {
+    let token =
+        apiserver::identity::controller_token(&server.admin().await, "rdmanet-controller-bench").await;
+    let flags = ["rdmanet-controller", "--identity", "bench"];
+    let config = ControllerFlags::parse_from(flags.iter().chain(more)).config;
+    controller::daemon::start(config, client(server.config_with(&token)).await, supervisor);
+}
+
+/// A client of the administrator's that outlasts long pauses: kube's own breaks where it is used again after five minutes.
+pub async fn admin(server: &Server) -> Client {
+    client(Kubeconfig::read_from(server.kubeconfig()).unwrap()).await
+}
+
+/// The daemon's clients.
+pub async fn clients(config: Kubeconfig) -> Clients {
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    Clients::new(&config.unwrap()).unwrap()
+}
+
+/// One of the daemon's clients.
+pub async fn client(config: Kubeconfig) -> Client {
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    api::client::new(config.unwrap()).unwrap()
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes whose agents run as they do in a cluster, with socket, metrics and all.
+
+use crate::agents;
+use agent::daemon;
+use api::IpPool;
+use api::supervisor::Supervisor;
+use apiserver::install::until;
+use apiserver::{Identity, Server};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The nodes; their agents end with [`Nodes::end`].
+pub struct Nodes {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Where each keeps its leases.
+    pub data: Vec<PathBuf>,
+    /// Where each agent listens.
+    pub sockets: Vec<PathBuf>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    controller: Supervisor,
+}
+
+/// Makes pool `name` of one range, in blocks of `block` addresses.
+pub async fn pool(server: &Server, name: &str, subnet: &str, block: u32) {
+    let pool: IpPool = serde_json::from_value(json!({
+        "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name },
+        "spec": {
+            "ranges": [{ "subnet": subnet, "gateway": "none" }],
+            "blockSize": { "v4": block },
+            "cooldownSeconds": 0,
+        },
+    }))
+    .unwrap();
+    let pools: Api<IpPool> = Api::all(server.admin().await);
+    pools.create(&PostParams::default(), &pool).await.unwrap();
+}
+
+impl Nodes {
+    /// `count` nodes below `dir`, each with a block of `pool`, which is there.
+    pub async fn start(server: &Server, dir: &Path, pool: &str, count: usize) -> Self {
+        let admin = server.admin().await;
+        let stop = CancellationToken::new();
+        let mut nodes = Self {
+            names: Vec::new(),
+            data: Vec::new(),
+            sockets: Vec::new(),
+            tasks: TaskTracker::new(),
+            controller: Supervisor::new(stop.clone()),
+            stop,
+        };
+        agents::controller(server, &[], &nodes.controller).await;
+        for i in 0..count {
+            let name = format!("node-{i:02}");
+            let (data, socket) = (dir.join(&name), dir.join(format!("{name}.sock")));
+            let flags = ["--socket", socket.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+            let identity = Identity::new(&admin, &name).await;
+            let config = agents::config(&name, &data, &flags);
+            let client = agents::clients(identity.config(server)).await;
+            let stop = nodes.stop.clone();
+            nodes
+                .tasks
+                .spawn(async move { daemon::run(config, client, stop).await.unwrap() });
+            nodes.names.push(name);
+            nodes.data.push(data);
+            nodes.sockets.push(socket);
+        }
+        for data in &nodes.data {
+            until(&format!("{} has a block", data.display()), async || {
+                has_block(data, pool)
+            })
+            .await;
+        }
+        nodes
+    }
+
+    /// Ends the agents.
+    pub async fn end(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.controller.wait().await;
+    }
+}
+
+fn has_block(data: &Path, pool: &str) -> bool {
+    let file = std::fs::read(data.join("pools").join(pool).join("pool.json"));
+    let file: Value = file.map_or(Value::Null, |file| serde_json::from_slice(&file).unwrap());
+    file["blocks"].as_array().is_some_and(|blocks| !blocks.is_empty())
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Many nodes with an agent each.
+
+use agent::agent::Agent;
+use agent::daemon;
+use api::supervisor::Supervisor;
+use api::{IpBlock, IpPool};
+use apiserver::{Identity, Server};
+use futures::StreamExt;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Requests of the administrator at the same time.
+const AT_ONCE: usize = 32;
+
+/// More agents than this start by and by, as nodes do that pull an image first, and look at their pools less often.
+const MANY: usize = 2000;
+
+/// How many of those start in a second.
+const PACE: f64 = 50.0;
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
+
+/// The pool that every node has a block of.
+pub(crate) const POOL: &str = "fleet";
+
+/// Addresses of a block.
+pub(crate) const BLOCK: usize = 64;
+
+/// The nodes.
+pub(crate) struct Fleet<'s> {
+    pub(crate) server: &'s Server,
+    pub(crate) admin: Client,
+    pub(crate) size: usize,
+    /// Pools.
+    pub(crate) rails: usize,
+    /// Pods of each node.
+    pub(crate) pods: usize,
+    pub(crate) identities: Vec<Identity>,
+    pub(crate) agents: Vec<Arc<Agent>>,
+    dir: TempDir,
+    supervisor: Supervisor,
+    /// The controller runs on while agents end and start.
+    controller: Supervisor,
+}
+
+impl<'s> Fleet<'s> {
+    /// `size` nodes, none of which is there yet. Their files are in memory: in truth each node has a disk of its own.
+    pub(crate) async fn new(server: &'s Server, size: usize, rails: usize, pods: usize) -> Self {
+        Self {
+            server,
+            admin: bench_kube::agents::admin(server).await,
+            size,
+            rails,
+            pods,
+            identities: Vec::new(),
+            agents: Vec::new(),
+            dir: tempfile::tempdir_in("/dev/shm").unwrap(),
+            supervisor: Supervisor::default(),
+            controller: Supervisor::default(),
+        }
+    }
+
+    /// The prefix length of each pool: room for one and a half of the blocks that the nodes claim.
+    pub(crate) fn prefix(&self) -> u32 {
+        let blocks = self.pods.div_ceil(BLOCK) + usize::from(self.pods % BLOCK > BLOCK / 2);
+        let addresses = self.size * BLOCK * blocks.max(1) * 3 / 2;
+        32 - addresses.next_power_of_two().ilog2()
+    }
+
+    /// Starts the controller, which runs until [`Fleet::end_all`].
+    pub(crate) async fn begin_controller(&self) {
+        bench_kube::agents::controller(self.server, &[], &self.controller).await;
+    }
+
+    /// Ends everything and waits for it.
+    pub(crate) async fn end_all(&mut self) {
+        self.end().await;
+        self.controller.stop().cancel();
+        self.controller.wait().await;
+    }
+
+    /// Lets nodes and pods be there.
+    pub(crate) async fn join(&mut self) {
+        let admin = &self.admin;
+        let made = futures::stream::iter(0..self.size)
+            .map(|i| async move { Identity::new(admin, &format!("node-{i:05}")).await });
+        self.identities = made.buffered(AT_ONCE).collect().await;
+    }
+
+    /// Gives the nodes `range` a label that pools may select.
+    pub(crate) async fn label(&self, range: std::ops::Range<usize>, value: &str) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
+        let patch = Patch::Merge(json!({ "metadata": { "labels": { "crowd": value } } }));
+        let (nodes, patch) = (&nodes, &patch);
+        let names = self.identities[range].iter().map(|identity| &identity.node.node);
+        futures::stream::iter(names)
+            .for_each_concurrent(AT_ONCE, |name| async move {
+                nodes.patch(name, &PatchParams::default(), patch).await.unwrap();
+            })
+            .await;
+    }
+
+    /// Where a node keeps its leases.
+    pub(crate) fn data(&self, i: usize) -> PathBuf {
+        self.dir.path().join(format!("{i:05}"))
+    }
+
+    /// Makes a pool.
+    pub(crate) async fn pool(&self, name: &str, spec: Value) {
+        let pool: IpPool = serde_json::from_value(json!({
+            "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name }, "spec": spec,
+        }))
+        .unwrap();
+        self.pools().create(&PostParams::default(), &pool).await.unwrap();
+    }
+
+    pub(crate) fn pools(&self) -> Api<IpPool> {
+        Api::all(self.admin.clone())
+    }
+
+    /// The blocks that the keeper told of last.
+    pub(crate) async fn blocks(&self) -> Vec<IpBlock> {
+        let all: Api<IpBlock> = Api::all(self.admin.clone());
+        let params = kube::api::ListParams::default().match_any();
+        let blocks = all.list(&params).await.unwrap().items;
+        blocks
+            .into_iter()
+            .filter(|block| block.spec.pool == POOL)
+            .collect()
+    }
+
+    /// Starts the agents from `first` on: all at once, or of many [`PACE`] a second.
+    pub(crate) async fn begin_from(&mut self, first: usize) {
+        let begun = tokio::time::Instant::now();
+        for i in first..self.size {
+            if self.size > MANY {
+                let turn = Duration::from_secs_f64(f64::from(u32::try_from(i - first).unwrap()) / PACE);
+                tokio::time::sleep_until(begun + turn).await;
+            }
+            self.begin(i).await;
+        }
+    }
+
+    /// How they start, in words.
+    pub(crate) fn pace(&self) -> String {
+        if self.size > MANY {
+            format!("{PACE} a second")
+        } else {
+            format!("{} at once", self.size)
+        }
+    }
+
+    /// Starts agent `i`.
+    pub(crate) async fn begin(&mut self, i: usize) {
+        // With thousands of nodes in one process it is the processors that would be measured.
+        let tick = if self.size > MANY { "20s" } else { "2s" };
+        let node = &self.identities[i].node.node;
+        let data = self.data(i);
+        let config = bench_kube::agents::config(node, &data, &["--tick", tick]);
+        let client = bench_kube::agents::clients(self.identities[i].config(self.server)).await;
+        let (agent, _) = daemon::start(config, client, &self.supervisor);
+        self.agents.push(agent);
+    }
+
+    /// Ends all agents and waits for them.
+    pub(crate) async fn end(&mut self) {
+        self.supervisor.stop().cancel();
+        tokio::time::timeout(PATIENCE, self.supervisor.wait())
+            .await
+            .expect("the agents do not end");
+        self.agents.clear();
+        self.supervisor = Supervisor::default();
+    }
+
+    /// `pool.json` of a node; null if there is none.
+    pub(crate) fn file(&self, i: usize, pool: &str) -> Value {
+        let path = self.data(i).join("pools").join(pool).join("pool.json");
+        std::fs::read(path).map_or(Value::Null, |content| serde_json::from_slice(&content).unwrap())
+    }
+
+    /// Waits until the file of each of the first `nodes` nodes is as `holds` says.
+    pub(crate) async fn until_files(&self, nodes: usize, what: &str, holds: impl Fn(&Value) -> bool) {
+        let mut left: Vec<usize> = (0..nodes).collect();
+        let begun = Instant::now();
+        loop {
+            left.retain(|i| !holds(&self.file(*i, POOL)));
+            if left.is_empty() {
+                return;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{what}: not on {} nodes, such as {}",
+                left.len(),
+                left[0]
+            );
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}

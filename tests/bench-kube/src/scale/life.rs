@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happens to a cluster: nodes join, nothing happens, a pool is edited, pods start, the agents are updated.
+
+use crate::fleet::{BLOCK, Fleet, PATIENCE, POOL};
+use bench_kube::call::{Call, at_once};
+use bench_kube::gauge::{Gauges, Phase};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long nothing happens.
+const REST: Duration = Duration::from_secs(60);
+
+/// Plugins at the same time: on different nodes, in truth, and not for the processors of one.
+const PLUGINS: usize = 8;
+
+/// Makes the calls, adds what they are `given`, and returns those that are refused.
+fn refused(calls: &[Call], given: &mut BTreeSet<String>) -> Vec<Call> {
+    let mut again = Vec::new();
+    for some in calls.chunks(PLUGINS) {
+        for (call, answer) in some.iter().zip(at_once(some).answers) {
+            if answer.succeeded {
+                assert!(given.insert(answer.address()), "{} twice", answer.address());
+            } else {
+                again.push(call.clone());
+            }
+        }
+    }
+    again
+}
+
+impl Fleet<'_> {
+    /// Nodes, pods and tokens, which are not the agents' work.
+    pub(crate) async fn register(&mut self, gauges: &Gauges<'_>) -> Phase {
+        let start = gauges.start().await;
+        self.join().await;
+        crate::crowd::label(self).await;
+        gauges.stop("nodes and pods are made", start).await
+    }
+
+    /// Agents start, and each claims a block. The pool has room for one and a half of them.
+    pub(crate) async fn start(&mut self, gauges: &Gauges<'_>) -> Phase {
+        let spec = json!({
+            "ranges": [{ "subnet": format!("10.0.0.0/{}", self.prefix()), "gateway": "none" }],
+            "blockSize": { "v4": BLOCK },
+            "cooldownSeconds": 0,
+        });
+        self.pool(POOL, spec).await;
+        self.begin_controller().await;
+        self.begin(0).await;
+        self.until_accepted(1).await;
+        let start = gauges.start().await;
+        self.begin_from(1).await;
+        let has = |file: &Value| file["blocks"].as_array().is_some_and(|blocks| !blocks.is_empty());
+        self.until_files(self.size, "a block on every node", has).await;
+        let name = format!("agents start, {}, each claims a block", self.pace());
+        gauges.stop(name, start).await
+    }
+
+    /// Nothing happens.
+    pub(crate) async fn rest(&self, gauges: &Gauges<'_>) -> Phase {
+        // What has begun is done: first statuses, first looks.
+        self.until_noted(1).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let start = gauges.start().await;
+        tokio::time::sleep(REST).await;
+        gauges.stop(format!("{} s of rest", REST.as_secs()), start).await
+    }
+
+    /// An address is excluded.
+    pub(crate) async fn edit(&self, gauges: &Gauges<'_>) -> [Phase; 2] {
+        let (start, start_noted) = (gauges.start().await, gauges.start().await);
+        let pool = self.pools().get(POOL).await.unwrap();
+        let mut ranges = serde_json::to_value(&pool.spec.ranges).unwrap();
+        ranges[0]["exclude"] = json!(["10.0.0.7"]);
+        let change = json!({ "spec": { "ranges": ranges } });
+        self.pools()
+            .patch(POOL, &PatchParams::default(), &Patch::Merge(change))
+            .await
+            .unwrap();
+        self.until_files(self.size, "the edit on every node", |file| {
+            file["generation"] == 2
+        })
+        .await;
+        let known = gauges.stop("an edit is in force on every node", start).await;
+        self.until_noted(2).await;
+        let noted = gauges.stop("… and noted in every block", start_noted).await;
+        [known, noted]
+    }
+
+    /// Pods start on every node, and the numbers reach the API server. A runtime repeats an ADD that is refused; here that is one for
+    /// which the agent has yet to claim a block, since agents have no socket here.
+    pub(crate) async fn add(&self, gauges: &Gauges<'_>, plugin: &Path) -> [Phase; 2] {
+        let (start, start_told) = (gauges.start().await, gauges.start().await);
+        let pods = (0..self.pods).flat_map(|pod| (0..self.size).map(move |i| (i, pod)));
+        let mut calls: Vec<Call> = pods
+            .map(|(i, pod)| Call {
+                program: plugin.to_owned(),
+                verb: "ADD",
+                id: format!("pod-{i}-{pod}"),
+                conf: json!({
+                    "cniVersion": "1.0.0", "name": "bench", "type": "macvlan",
+                    "ipam": { "type": "rdma-ipam", "pool": POOL, "dataDir": self.data(i) },
+                })
+                .to_string(),
+                agent: None,
+            })
+            .collect();
+        let given = tokio::task::spawn_blocking(move || {
+            let mut given = BTreeSet::new();
+            let begun = Instant::now();
+            loop {
+                calls = refused(&calls, &mut given);
+                let Some(call) = calls.first() else {
+                    return given.len();
+                };
+                assert!(begun.elapsed() < PATIENCE, "{} gets no address", call.id);
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        });
+        assert_eq!(given.await.unwrap(), self.size * self.pods);
+        let what = format!("{} pods start on every node", self.pods);
+        let added = gauges.stop(what, start).await;
+        let used = i64::try_from(self.size * self.pods).unwrap();
+        let begun = Instant::now();
+        loop {
+            let blocks = self.blocks().await;
+            let sum: i64 = blocks
+                .iter()
+                .filter_map(|block| Some(block.status.as_ref()?.used))
+                .sum();
+            if sum == used {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{sum} of {used} addresses are told");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        [added, gauges.stop("… and told in every block", start_told).await]
+    }
+
+    /// Every agent ends and starts.
+    pub(crate) async fn restart(&mut self, gauges: &Gauges<'_>) -> Phase {
+        self.end().await;
+        let start = gauges.start().await;
+        self.begin_from(0).await;
+        self.until_ready().await;
+        gauges
+            .stop(format!("all agents start again, {}", self.pace()), start)
+            .await
+    }
+
+    /// Waits until every agent was told of pools and blocks and has been round once.
+    async fn until_ready(&self) {
+        let begun = Instant::now();
+        let ready = |agent: &agent::agent::Agent| agent.metrics.text().contains("rdmanet_blocks{");
+        while !self.agents.iter().all(|agent| ready(agent)) {
+            assert!(begun.elapsed() < PATIENCE, "not every agent is ready");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Waits until the pool is accepted with this generation.
+    pub(crate) async fn until_accepted(&self, generation: i64) {
+        apiserver::install::until("the pool is accepted", async || {
+            let status = self.pools().get(POOL).await.unwrap().status.unwrap_or_default();
+            status.accepted.is_some() && status.observed_generation == Some(generation)
+        })
+        .await;
+    }
+
+    /// Waits until every block says that its node goes by this generation.
+    async fn until_noted(&self, generation: i64) {
+        let begun = Instant::now();
+        loop {
+            let blocks = self.blocks().await;
+            let noted = |block: &api::IpBlock| {
+                block
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.observed_generation)
+                    == Some(generation)
+            };
+            let count = blocks.iter().filter(|block| noted(block)).count();
+            if count >= self.size && count == blocks.len() {
+                return;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{count} of {} blocks have noted generation {generation}",
+                blocks.len()
+            );
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+    }
+}

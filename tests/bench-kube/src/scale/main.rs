@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Thousands of agents against one API server.
+//!
+//!     bench-scale RDMA-IPAM [AGENTS [RAILS [PODS]]]
+//!
+//! Each agent is the daemon's own code with the token of its own pod and files of its own; all of them run in this
+//! process. Left out are the plugins' socket, metrics and netlink. Agents write the condition of their links as after a message of the
+//! kernel, which none of them gets here.
+//!
+//! What always holds: the API server is a real one on loopback, which ends with this process; requests are counted by its
+//! audit log, bytes by its metrics; whatever is waited for is waited for so long and no longer.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a measurement that cannot be made ends with what went wrong, and its result goes to stdout"
+)]
+
+mod crowd;
+mod fleet;
+mod life;
+mod rails;
+mod report;
+
+use apiserver::Server;
+use bench::machine::describe_with_load;
+use bench_kube::gauge::{Gauges, Phase};
+use fleet::Fleet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What has not begun by then is left out.
+const BUDGET: Duration = Duration::from_secs(900);
+
+/// With more agents than this, nearly full pools are left out.
+const CROWDS: usize = 2000;
+
+#[tokio::main]
+async fn main() {
+    let mut args = std::env::args_os().skip(1);
+    let plugin = PathBuf::from(args.next().expect("bench-scale RDMA-IPAM [AGENTS]"));
+    let mut number = |usual: usize| {
+        args.next()
+            .map_or(usual, |n| n.to_str().unwrap().parse().unwrap())
+    };
+    let (agents, rails, pods) = (number(1000), number(1), number(1));
+    let server = Server::installed().await;
+    let gauges = Gauges::new(&server).await;
+    let mut fleet = Fleet::new(&server, agents, rails, pods).await;
+    let begun = Instant::now();
+    let mut phases = Vec::new();
+    let mut note = |phase: Phase| {
+        eprintln!("bench-scale: {}", phase.line());
+        phases.push(phase);
+    };
+    note(fleet.register(&gauges).await);
+    note(fleet.start(&gauges).await);
+    note(fleet.rest(&gauges).await);
+    if rails > 1 {
+        note(fleet.more_rails(&gauges).await);
+        note(fleet.rest(&gauges).await);
+    }
+    note(fleet.fabric(&gauges).await);
+    for phase in fleet.edit(&gauges).await {
+        note(phase);
+    }
+    for phase in fleet.add(&gauges, &plugin).await {
+        note(phase);
+    }
+    if begun.elapsed() < BUDGET {
+        note(fleet.restart(&gauges).await);
+    }
+    println!(
+        "### {agents} agents, {rails} pools, {pods} pods on each node\n\n{}\n",
+        describe_with_load()
+    );
+    println!("{}", report::phases(&phases, agents));
+    // What nearly full pools cost does not depend on how many others watch; with more agents the run would be too long.
+    if agents <= CROWDS {
+        let crowds = crowd::claims(&mut fleet, &gauges).await;
+        println!("{}", report::crowds(&crowds));
+    }
+    fleet.end_all().await;
+}

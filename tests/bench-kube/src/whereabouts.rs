@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What whereabouts needs: its definitions, and an account of its own.
+
+use crate::account;
+use apiserver::{Server, install};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Its account.
+pub const ACCOUNT: &str = "whereabouts";
+
+/// The definitions of whereabouts' own module.
+const DEFINITIONS: [&str; 2] = [
+    "whereabouts.cni.cncf.io_ippools.yaml",
+    "whereabouts.cni.cncf.io_overlappingrangeipreservations.yaml",
+];
+
+/// Installs it; returns the path of the file that its `configuration_path` names.
+pub async fn install(server: &Server, definitions: &Path) -> PathBuf {
+    let admin = server.admin().await;
+    for file in DEFINITIONS {
+        for object in install::documents(&definitions.join(file)) {
+            install::apply(&admin, &object).await;
+        }
+    }
+    let kubeconfig = account::kubeconfig(server, ACCOUNT).await;
+    let path = server.dir().join("whereabouts.conf");
+    let defaults = json!({"datastore": "kubernetes", "kubernetes": {"kubeconfig": kubeconfig}});
+    std::fs::write(&path, defaults.to_string()).unwrap();
+    path
+}

@@ -22,11 +22,11 @@ pub struct Call {
     pub(crate) program: PathBuf,
     pub(crate) env: BTreeMap<String, OsString>,
     pub(crate) stdin: Vec<u8>,
-    /// A program and arguments to put before it.
+    /// A program and arguments that run the plugin.
     pub(crate) under: Vec<OsString>,
 }
 
-/// What a plugin answered.
+/// The result of a plugin call.
 #[derive(Clone, Debug)]
 pub struct Answer {
     what: String,
@@ -75,7 +75,7 @@ impl Call {
         self
     }
 
-    /// Makes the call and reads everything that it, and whatever it started, has to say.
+    /// Makes the call and reads the output of the plugin and of its child processes.
     pub fn run(&self) -> Answer {
         let mut words = self.under.iter().cloned();
         let mut command = match words.next() {
@@ -114,9 +114,9 @@ impl Call {
         self.answer(output.status, &output.stdout, &output.stderr, start.elapsed())
     }
 
-    /// Makes the call and kills the process after `time`, unless it has ended; what it started goes on.
+    /// Makes the call and kills the process after `time`, unless it has ended. Its child processes continue.
     pub fn killed_after(&self, time: Duration) -> Answer {
-        // Files, since whoever goes on has the streams too.
+        // Files instead of pipes, because a descendant that outlives the plugin inherits the streams.
         let [mut stdin, mut stdout, mut stderr] = std::array::from_fn(|_| tempfile::tempfile().unwrap());
         stdin
             .write_all(&self.stdin)
@@ -145,7 +145,7 @@ impl Call {
         self.answer(status, &text(&mut stdout), &text(&mut stderr), start.elapsed())
     }
 
-    /// What this call answered, put together.
+    /// The result of this call.
     pub(crate) fn answer(&self, status: ExitStatus, stdout: &[u8], stderr: &[u8], took: Duration) -> Answer {
         let shown = |name: &str| self.env.get(name).cloned().unwrap_or_default();
         Answer {
@@ -177,7 +177,7 @@ impl Answer {
             .unwrap_or_else(|e| panic!("{} answered no single JSON document ({e}): {self}", self.what))
     }
 
-    /// Asserts that the call succeeded without a word on standard output, as every verb but ADD and VERSION does.
+    /// Asserts that the call succeeded without standard output, as every verb but ADD and VERSION does.
     #[track_caller]
     pub fn done(&self) {
         assert!(

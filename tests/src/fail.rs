@@ -30,7 +30,7 @@ pub enum Refuse {
     From(u32),
 }
 
-/// Counts requests and says which to refuse.
+/// Counts requests and selects those that fail.
 #[derive(Clone, Debug)]
 pub struct Faults {
     refuse: Refuse,
@@ -38,7 +38,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Refuses as told.
+    /// Fails the requests that the plan selects.
     pub fn new(refuse: Refuse) -> Self {
         Self {
             refuse,
@@ -113,7 +113,7 @@ impl Kernel for Faulty<'_> {
         self.kernel.link_by_index(side, index)
     }
 
-    /// Not counted: whoever gets no answer takes the careful way, and goes on.
+    /// Not counted: a caller without an answer chooses the careful path and continues.
     fn driver(&mut self, name: &str) -> io::Result<String> {
         self.kernel.driver(name)
     }

@@ -2,7 +2,7 @@
 //! ADD and DEL of one configuration, killed at every request that changes something, put right in every way that a
 //! runtime has, and compared with what was before.
 //!
-//! Holds always: the moments to kill at come from a traced run and never from a list; where time allows only some of
+//! Invariant: the moments to kill at come from a traced run and never from a list; where time allows only some of
 //! them they are spread evenly, the same ones each time, and the output says how many of how many.
 
 mod life;
@@ -23,18 +23,18 @@ pub enum Verb {
     Del,
 }
 
-/// What comes after the kill, and must leave nothing.
+/// The cleanup after the kill. It must leave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// DEL, as every runtime calls it.
     Del,
-    /// GC that knows no attachment.
+    /// GC without valid attachments.
     Gc,
     /// The pod's namespace dies, then DEL.
     DeathThenDel,
     /// The pod's namespace dies, then GC.
     DeathThenGc,
-    /// DEL that is told no namespace.
+    /// DEL without a namespace.
     DelWithoutNetns,
     /// A second ADD, which works unless only the answer was missing; then DEL.
     AddThenDel,
@@ -89,7 +89,7 @@ impl<'n> Faults<'n> {
 
     /// Kills calls of `verb`, at most `limit` of them (`RDMANET_ALL_KILLS` lifts it), and prints how many.
     ///
-    /// With a limit, each kill is followed by one of the ways to put it right, in turn; else by each.
+    /// With a limit, each kill is followed by one of the cleanups, in turn; otherwise by each.
     pub fn kill_everywhere(&self, verb: Verb, signal: Signal, limit: Option<usize>) {
         let all = every_kill();
         let scope = if all { Scope::Everything } else { Scope::Changes };
@@ -160,12 +160,12 @@ impl<'n> Faults<'n> {
     }
 }
 
-/// Whether every kill is wanted, whatever it takes: for a person's machine, over night.
+/// Whether to run every kill, which takes a night on a developer's machine.
 fn every_kill() -> bool {
     std::env::var_os("RDMANET_ALL_KILLS").is_some_and(|value| value == "1")
 }
 
-/// Every step, everyone who can die at it, every way to put it right.
+/// Every step, every process that can be killed at it, every cleanup.
 fn kills(verb: Verb, steps: &[Step], signal: Signal) -> Vec<Kill> {
     let mut kills = Vec::new();
     for step in steps {
@@ -186,7 +186,7 @@ fn kills(verb: Verb, steps: &[Step], signal: Signal) -> Vec<Kill> {
     kills
 }
 
-/// Each step and victim once, with the ways to put it right in turn.
+/// Each step and victim once, with the cleanups in turn.
 fn in_turn(kills: &[Kill]) -> Vec<Kill> {
     let moments = kills.chunks(REPAIRS.len()).enumerate();
     moments

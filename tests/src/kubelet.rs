@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a kubelet and device plugins leave on a node for Multus to find.
+//! The files of a kubelet and of device plugins on a node, which Multus reads.
 
 mod socket;
 
@@ -23,7 +23,7 @@ pub struct Allocation<'a> {
     pub pod: &'a Identity,
     /// The resource, such as `nvidia.com/hostdev`.
     pub resource: &'a str,
-    /// The devices' ids: PCI addresses, or whatever the device plugin counts in.
+    /// The devices' IDs: PCI addresses, or the device plugin's own IDs.
     pub devices: &'a [&'a str],
 }
 
@@ -51,7 +51,7 @@ pub fn allocated(allocations: &[Allocation]) {
     write(Path::new(CHECKPOINT), &json!({ "Data": data, "Checksum": 0 }));
 }
 
-/// Writes what a device plugin says of one of its devices.
+/// Writes the description of a device, as a device plugin does.
 pub fn device_info(resource: &str, device: &str, info: &Value) {
     let name = format!("{}-{device}-device.json", resource.replace('/', "-"));
     write(&Path::new(DEVICE_INFO).join(name), info);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the end-to-end suites stand on: a node with namespaces of its own, its pods, and a runtime that calls
+//! The kit of the end-to-end suites: a node with its own namespaces, its pods, and a runtime that calls
 //! plugins as containerd does.
 //!
-//! Holds always: no test sees or changes the network, the mounts or the files of the machine it runs on, except
-//! in the fabric's VM, whose own network is the node; whatever a test lacks (a binary, root) fails it in one line.
+//! Invariant: no test sees or changes the network, the mounts or the files of the machine it runs on, except
+//! in the fabric's VM, whose own network is the node; a test that lacks something (a binary, root) fails with one line.
 
 #![allow(
     clippy::unwrap_used,

@@ -5,7 +5,7 @@ use crate::{Answer, Call, Node, Pod, programs};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A pod as the API server knows it.
+/// A pod in the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its namespace.

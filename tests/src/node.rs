@@ -218,7 +218,7 @@ impl Drop for Node {
     }
 }
 
-/// What a program that should have succeeded wrote to standard output.
+/// The standard output of a program that must succeed.
 #[track_caller]
 pub(crate) fn text_of(what: &str, output: &Output) -> String {
     assert!(

@@ -22,7 +22,7 @@ pub struct Pod<'n> {
     pub id: String,
     /// `CNI_NETNS`.
     pub netns: PathBuf,
-    /// What ADD answered, by network and interface, as libcni's cache keeps it.
+    /// The results of ADD, by network and interface, as in the cache of libcni.
     results: Mutex<BTreeMap<(String, String), Value>>,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Everything of a node that an attachment may touch, at one moment, and what is different at another.
 //!
-//! Read by nothing of what is tested: the kernel's own messages word for word, and files. What changes by itself
+//! The code under test does not read it: it has the kernel's own messages, word for word, and files. What changes by itself
 //! (counters, ages) is left out, and so are numbers that mean nothing by themselves (link indexes, queue pairs).
 
 mod network;
@@ -22,14 +22,14 @@ use std::time::{Duration, Instant};
 /// How long the kernel may take to finish what a call or a namespace's death began.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the plugins may leave: the last address given, addresses that rest, locks that nobody holds.
+/// What the plugins may leave: the last allocated address, addresses in cooldown, and unlocked lock files.
 const MAY_STAY: [&str; 5] = ["/cursors/", "/resting/", "/lock", "/last_reserved_ip", "/netns/"];
 
 /// Objects by name, each with its facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot(BTreeMap<String, BTreeSet<String>>);
 
-/// What is different between two snapshots; empty if nothing is.
+/// The differences between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference(Vec<String>);
 
@@ -81,7 +81,7 @@ impl Node {
         let start = Instant::now();
         let rest = before.without_settings();
         loop {
-            // What a link leaves among the settings goes with it: they are read when everything else is as it was.
+            // The settings of a link disappear with the link, so they are read after everything else is unchanged.
             let mut difference = self.without_settings(pods).since(&rest);
             if difference.0.is_empty() {
                 difference = self.snapshot(pods).since(before);
@@ -191,7 +191,7 @@ impl Snapshot {
         Self(rest.map(|(name, facts)| (name.clone(), facts.clone())).collect())
     }
 
-    /// What is different from `before`.
+    /// The differences from `before`.
     pub fn since(&self, before: &Self) -> Difference {
         let mut lines = Vec::new();
         for (name, facts) in &before.0 {

@@ -42,7 +42,7 @@ pub fn seed() -> u64 {
     }
 }
 
-/// What a runtime knows while the storm lasts.
+/// The knowledge of the runtime during the storm.
 struct Storm<'n> {
     node: &'n Node,
     confs: &'n [Conf],
@@ -110,7 +110,7 @@ impl Storm<'_> {
         });
     }
 
-    /// What GC repeats until nothing is left: namespaces end in their own time.
+    /// Repeats GC until nothing is left, because the kernel removes namespaces with some delay.
     fn clear_up(&self, before: &crate::Snapshot, start: Instant) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -171,7 +171,7 @@ impl Storm<'_> {
         }
         let answer = add.run();
         if !answer.status.success() {
-            // It had come to its end before it was killed.
+            // The call ended before the kill.
             answer.refused(101, &[IFNAME]);
             pod.detach(conf, IFNAME);
             return self.own(pod, conf, &add.run());

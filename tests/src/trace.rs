@@ -2,7 +2,7 @@
 //! A call under ptrace(2): every request to the kernel that changes something is seen before it is made, whoever of
 //! the plugin and the programs it started makes it, and each of them can be killed there.
 //!
-//! Holds always: a process that is killed at a request has not made it; every process of a call has ended when the
+//! Invariant: a process that is killed at a request has not made it; every process of a call has ended when the
 //! call returns. A filter (seccomp(2)) picks the requests, since stopping at every system call takes seconds under
 //! emulation. Knows the system calls of `x86_64`, which is what the VM and the build machines are.
 
@@ -40,14 +40,14 @@ pub struct Step {
     pub by: Process,
     /// Which of its requests, from 1.
     pub number: u32,
-    /// The request in words, e.g. `RTM_NEWLINK` or `unlink /run/…`.
+    /// The description of the request, e.g. `RTM_NEWLINK` or `unlink /run/…`.
     pub what: String,
 }
 
 /// Who is struck at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// The plugin; what it started goes on without it, as when a runtime's time is up.
+    /// The plugin. Its child processes continue, as after a timeout of the runtime.
     Plugin,
     /// The process that makes the request, where the plugin started it: the plugin sees it fail.
     Delegate,
@@ -55,10 +55,10 @@ pub enum Victim {
     All,
 }
 
-/// What came of a traced call.
+/// The result of a traced call.
 #[derive(Debug)]
 pub struct Traced {
-    /// How the plugin ended, and what it said.
+    /// The exit status and the output of the plugin.
     pub answer: Answer,
     /// Every request that changed something, in order.
     pub steps: Vec<Step>,

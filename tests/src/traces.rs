@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What attachments leave on a node; comparing two of these tells whether something was left behind.
+//! The traces of attachments on a node. Comparing two of them shows whether something was left behind.
 
 use crate::node::files_below;
 use crate::{Node, Pod};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What must be the case once everything works again.
+//! The state that must be reached once everything works again.
 
 use crate::machine::Machine;
 use crate::{POOL, World};
@@ -41,7 +41,7 @@ pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: us
     exhaust(world, machines, addresses, seed).await;
 }
 
-/// Leases that nobody has, and blocks that the API and the machines do not agree on.
+/// Leases without a pod, and blocks that differ between the API and the machines.
 async fn leftovers(admin: &Client, machines: &[Machine]) -> Vec<String> {
     let mut left = Vec::new();
     let mut filed: BTreeMap<String, (String, u64)> = BTreeMap::new();

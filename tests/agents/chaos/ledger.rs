@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who has which address, as somebody sees it who sees everything.
+//! Records which pod has which address, with complete knowledge.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Notes that `holder` was given `address`, and fails if somebody has it.
+    /// Records that `holder` got `address`. Fails if another pod has it.
     pub(crate) fn given(&self, address: IpAddr, holder: &str) {
         let other = self.held.lock().unwrap().insert(address, holder.to_owned());
         if let Some(other) = other {
@@ -23,7 +23,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that the pod has ended that had `address`. To be called before anybody can be told.
+    /// Records that the pod with `address` has ended. Call it before DEL.
     pub(crate) fn ended(&self, address: IpAddr) {
         self.held.lock().unwrap().remove(&address);
     }

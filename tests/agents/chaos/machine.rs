@@ -154,7 +154,7 @@ impl Machine {
         match answer {
             Answer::Killed => self.tally.killed += 1,
             Answer::Refused(code, text) => {
-                // What is refused while others have everything, or nobody can be asked, is refused well.
+                // A refusal is correct while other nodes have all addresses, or the agent cannot be asked.
                 // So it is before its agent has reached the API server for the first time.
                 let early = code == 116 && text.contains("pool.json is not there");
                 assert!(
@@ -263,7 +263,7 @@ impl Machine {
         self.bury(living).await;
     }
 
-    /// A pod ends, and nobody calls DEL.
+    /// A pod ends without DEL.
     async fn forget(&mut self, living: Living) {
         std::fs::remove_file(self.netns(&living.container)).unwrap();
         if let Some(address) = living.address {
@@ -389,7 +389,7 @@ impl Machine {
         panic!("{}: cannot {what}", self.name);
     }
 
-    /// The end of what its agent has said.
+    /// The end of the agent's log.
     pub(crate) fn last_words(&self) -> String {
         let log = std::fs::read_to_string(self.dir.join("agent.log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -406,7 +406,7 @@ impl Machine {
         }
     }
 
-    /// An ADD of a pod that keeps nothing, which is wanted to succeed.
+    /// An ADD of a pod without a reservation. It must succeed.
     pub(crate) async fn try_begin(&mut self) -> bool {
         self.counter += 1;
         let container = format!("{}-{}", self.name, self.counter);

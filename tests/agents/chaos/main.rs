@@ -2,13 +2,13 @@
 //! Chaos: machines with real agents and real plugin processes before a real API server, while answers get lost, servers
 //! and agents are killed, machines are cut off, die, and come back.
 //!
-//! A ledger outside of it all says who has which address. An ADD that answers an address somebody has is a duplicate; an
-//! address that cannot be had once everything is quiet again is a leak. Either fails the run, with the seed.
+//! A separate ledger records which pod has which address. An ADD that returns an address of another pod is a duplicate; an
+//! address that cannot be allocated once everything is quiet again is a leak. Either fails the run, with the seed.
 //!
 //!     RDMANET_CHAOS_OPERATIONS=100000 RDMANET_CHAOS_MACHINES=24 make chaos
 //!
 //! `RDMANET_CHAOS_SEED` repeats the choices of a run (not what the scheduler makes of them), `RDMANET_CHAOS_MACHINES` sets
-//! the number of machines. The pool is small, so that blocks change hands and are shared.
+//! the number of machines. The pool is small, so that blocks are transferred and shared.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,11 +36,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// The pool that all machines have blocks of. Its blocks are few, so that they change hands.
+/// The pool of all machines. It has few blocks, so that they are transferred.
 const POOL: &str = "chaos";
 const RESERVED: &str = "10.77.0.16/28";
 
-/// As many addresses for each six machines as they want at most, and not quite that.
+/// The addresses for each six machines: slightly fewer than they request at most.
 fn prefix(machines: u64) -> u32 {
     24 - machines.div_ceil(6).next_power_of_two().ilog2()
 }
@@ -50,10 +50,10 @@ fn addresses(prefix: u32) -> usize {
     (1 << (32 - prefix)) - 2 - 16
 }
 
-/// For how long nobody is given the blocks of a node that is gone.
+/// How long the blocks of a gone node stay in quarantine.
 const QUARANTINE: &str = "5s";
 
-/// What all tasks share.
+/// The state that all tasks share.
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) ledger: Ledger,
@@ -77,7 +77,10 @@ impl World {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a run by hand is told how long")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the environment sets the duration of a manual run"
+)]
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| {
         text.parse().unwrap_or_else(|e| panic!("{variable}={text}: {e}"))

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 /// How many there are.
 pub(crate) const REPLICAS: usize = 12;
 
-/// A replica, as the controller knows it.
+/// A replica of a StatefulSet.
 #[derive(Clone, Copy, Default)]
 struct Replica {
     exists: bool,
@@ -51,7 +51,7 @@ impl Replicas {
         }
     }
 
-    /// What the pods' `ownerReferences` say.
+    /// The `ownerReferences` of the pods.
     pub(crate) fn owner(&self) -> Value {
         self.owner.clone()
     }
@@ -70,7 +70,7 @@ impl Replicas {
         self.all.lock().unwrap()[ordinal].exists = false;
     }
 
-    /// Notes its address, and fails if it had another before.
+    /// Records its address. Fails if it had another one before.
     pub(crate) fn given(&self, ordinal: usize, address: IpAddr) {
         let first = *self.all.lock().unwrap()[ordinal].address.get_or_insert(address);
         assert!(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was done in a run, in numbers.
+//! Counts the operations of a run.
 
-/// What happened on a machine.
+/// The operations on a machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) adds: u64,

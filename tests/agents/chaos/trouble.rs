@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What befalls all machines at once: the API server hangs, or dies and comes back.
+//! Faults that affect all machines at once: the API server hangs, or is killed and restarted.
 
 use crate::World;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tests::programs::program;
 
-/// What waits for minutes waits for a second here.
+/// Timeouts of minutes are one second here.
 const USUAL: [&str; 8] = [
     "--tick",
     "200ms",
@@ -41,7 +41,7 @@ impl Controller {
     pub async fn new(server: &Server, name: &str) -> Self {
         let name = format!("rdmanet-controller-{name}");
         let dir = server.dir().to_owned();
-        // By its path `tests/apiserver/down` knows the process.
+        // `tests/apiserver/down` identifies the process by this path.
         symlink(program("rdmanet-controller"), dir.join(&name)).unwrap();
         let token = controller_token(&server.admin().await, &name).await;
         Self {
@@ -107,7 +107,7 @@ impl Controller {
         &self.name
     }
 
-    /// Ends it as kubelet does, and says whether it ended well.
+    /// Stops it as kubelet does. Returns whether it exited with status 0.
     pub fn stop(&self) -> bool {
         self.end(Signal::SIGTERM)
     }
@@ -127,7 +127,7 @@ impl Controller {
         self.signal(Signal::SIGCONT);
     }
 
-    /// What it has logged.
+    /// Its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A cluster of an API server, a controller, and nodes that have an agent and the plugin, each a process of its own.
 //!
-//! Holds always: an agent has the token of its own pod and no other right; whatever a test starts ends with it.
+//! Invariant: an agent has the token of its own pod and no other right; whatever a test starts ends with it.
 
 #![allow(
     clippy::unwrap_used,

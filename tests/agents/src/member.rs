@@ -128,7 +128,7 @@ impl Member {
         .unwrap();
     }
 
-    /// Goes on as a node that was registered anew.
+    /// Continues as a node that was registered again.
     pub fn becomes(&mut self, server: &Server, identity: Identity) {
         self.identity = identity;
         self.use_server(server);
@@ -169,7 +169,7 @@ impl Member {
         self.agent = Some(child);
     }
 
-    /// Ends the agent as kubelet does, and says how it ended.
+    /// Stops the agent as kubelet does. Returns its exit status.
     pub fn stop(&mut self) -> bool {
         self.end(Signal::SIGTERM)
     }
@@ -186,7 +186,7 @@ impl Member {
         }
     }
 
-    /// Stops the agent in its tracks: it hears nothing until [`Self::thaw`].
+    /// Freezes the agent with SIGSTOP until [`Self::thaw`].
     pub fn freeze(&self) {
         self.signal(Signal::SIGSTOP);
     }
@@ -209,7 +209,7 @@ impl Member {
         child.wait().unwrap().success()
     }
 
-    /// What the agent has logged.
+    /// The log of the agent.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
@@ -233,7 +233,7 @@ impl Member {
         line.map_or(0, |value| value.trim().parse().unwrap())
     }
 
-    /// What the agent answers to GET of `path`, with its headers.
+    /// The response of the agent to GET of `path`, with its headers.
     pub fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.listens().expect("the agent listens")).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");

@@ -161,7 +161,7 @@ impl Site {
         all.list(&ListParams::default()).await.unwrap().items
     }
 
-    /// A pool in numbers, as last told.
+    /// The counters of a pool, from its status.
     pub async fn counters(&self, pool: &str) -> Counters {
         let pool = self.pools().get(pool).await.unwrap();
         pool.status.unwrap_or_default().counters.unwrap_or_default()
@@ -215,7 +215,7 @@ impl Site {
             .unwrap()
     }
 
-    /// Makes a `StatefulSet`; nobody here makes pods of it but [`Site::replica`].
+    /// Creates a `StatefulSet`. Only [`Site::replica`] creates its pods.
     pub async fn stateful_set(&self, name: &str, replicas: u32) {
         let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
         let set = serde_json::from_value(json!({
@@ -267,7 +267,7 @@ impl Site {
             .unwrap()
     }
 
-    /// Says of a node what a controller says once its kubelet has not been heard for a while, or is heard again.
+    /// Sets the Ready condition of a node, as the node lifecycle controller does when a kubelet stops or starts reporting.
     pub async fn hear_node(&self, name: &str, heard: bool) {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
         let status = if heard { "True" } else { "Unknown" };

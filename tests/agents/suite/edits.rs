@@ -104,7 +104,7 @@ async fn blocks_outside_a_shrunk_pool_are_returned_after_their_pods_end() {
     site.wait_condition("rail0", "ShrinkPending", "False").await;
 }
 
-/// What Flux and Helm make of a pool, by their own code.
+/// How Flux and Helm evaluate a pool, by their own code.
 async fn kstatus(site: &Site, pool: &str) -> String {
     let pool = site.pools().get(pool).await.unwrap();
     let mut child = Command::new(tests::programs::checks().join("kstatus"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What people find where they look first: Events on the pod and on the pool.
+//! Events on the pod and on the pool, where administrators look first.
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};

@@ -29,7 +29,7 @@ async fn a_full_pool_refuses_a_pod_without_a_request_to_the_api_server() {
             == 0
     })
     .await;
-    // What this node releases is given at the next try.
+    // An address that this node releases is allocated by the next ADD.
     node.del("each", &Attachment::of("p0"));
     node.add_soon("each", &Attachment::of("one")).await;
 }

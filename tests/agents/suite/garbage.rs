@@ -83,7 +83,7 @@ async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone()
     assert!(node.data().join("pools/rail0").read_dir().is_ok());
 }
 
-/// As after a restart of kubelet: the pod lives on in a new sandbox, and nobody sends the DEL of the old one.
+/// As after a restart of kubelet: the pod continues in a new sandbox, and the old sandbox gets no DEL.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
     let site = Site::new().await;

@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::ListParams;
 use std::time::{Duration, Instant};
 
-/// What kube-controller-manager does about nodes and their pods in every cluster.
+/// Does what kube-controller-manager does about gone nodes and their pods.
 const CONTROLLERS: [&str; 2] = ["pod-garbage-collector-controller", "garbage-collector-controller"];
 
 /// Waits until the API server refuses the token of the node's agent. The garbage collector waits for 40 s and looks every 20 s.
@@ -44,7 +44,7 @@ async fn a_node_keeps_a_block_with_pods_after_its_agent_loses_the_token() {
     let heir = Member::running(&site.server, "heir", &flags).await;
     site.remove_node("silent").await;
     loses_its_token(&site, &silent).await;
-    // Twice as long as the controller waits for a block that nobody takes over.
+    // Twice as long as the controller waits for a block that no agent takes over.
     tokio::time::sleep(Duration::from_secs(16)).await;
     let refused = heir.refused("rail0", &Attachment::of("two"));
     assert!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests that arrive long after their sender has given up, answers that nobody hears, Nodes that go twice: each at the one
-//! moment at which an agent could take it for something else. What the model of a block found is made to happen here.
+//! Requests that arrive long after their sender timed out, lost responses, Nodes that are deleted twice: each at the one
+//! moment at which an agent could misinterpret it. These tests reproduce what the model of a block found.
 
 use agents::pools::simple;
 use agents::{Attachment, InTurn, Member, Site};
@@ -87,7 +87,7 @@ fn a_late_delete_request_takes_no_address_from_a_pod_of_a_shared_block() {
     });
 }
 
-/// A node was registered anew and takes its block by a swap; the answer is lost, and after it the Node.
+/// A node was registered again and takes its block over; the response is lost, and then the Node is deleted.
 #[test]
 fn a_block_with_pods_survives_a_lost_update_reply_and_a_deleted_node() {
     in_turn(async |site| {
@@ -102,7 +102,7 @@ fn a_block_with_pods_survives_a_lost_update_reply_and_a_deleted_node() {
         let again = Identity::new(&site.admin, "mute").await;
         node.becomes(&site.server, again.clone());
         node.go_through(&proxy, &site.server);
-        // It says that the block is orphaned, takes it, and hears of neither; nothing that it asks for after that is done.
+        // It marks the block as orphaned and takes it over, and both responses are lost; later requests are not executed.
         let (name, mut swaps) = (block[0].clone(), 0);
         proxy.decide(move |method, path| {
             let swap = method == "PATCH" && path.ends_with(&name);
@@ -204,7 +204,7 @@ fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
         gone.wait_active("wanted").await;
         gone.add_soon("twice", &Attachment::of("pod").asking("10.3.0.40"))
             .await;
-        // It has room in one pool, and wants the only block of the other.
+        // It has free addresses in one pool, and claims the only block of the other.
         let mut heir = Member::running(&site.server, "heir", &flags).await;
         heir.wait_active("twice").await;
         let is_back = || {
@@ -222,7 +222,7 @@ fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
         })
         .await;
         let first = Instant::now();
-        // Everybody's quarantine has begun, and nobody's is over.
+        // The quarantine of each block has begun, and none is over.
         tokio::time::sleep(QUARANTINE / 2).await;
         let back = Identity::new(&site.admin, "gone").await;
         until("the controller has seen it come back", async || {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a pool to an address, and what goes on without an agent, without an API server, and after kills.
+//! From a pool to an address, and the work without an agent, without an API server, and after kills.
 
 use agents::{Attachment, Member, Site};
 use apiserver::install::until;
@@ -12,7 +12,7 @@ async fn a_pod_gets_an_address_without_a_request_to_the_api_server() {
     let node = Member::running(&site.server, "a", &["--mirror", "1h", "--observe", "1h"]).await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
-    // What the agent has still to tell of the block itself.
+    // The agent's pending report about the block.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     let mark = site.server.mark();
     // As many as leave enough free, so that nothing is claimed ahead.
@@ -44,7 +44,7 @@ async fn add_and_del_work_without_agent_and_without_api_server() {
     let two = node.add("rail0", &Attachment::of("two"));
     assert_ne!(one, two);
     node.del("rail0", &Attachment::of("one"));
-    // More than the block has: the agent is needed, and told apart from an exhausted pool.
+    // More addresses than the block has: the agent is needed, and the error differs from that of an exhausted pool.
     let more = (0..20).find_map(|i| {
         let answer = node.call("ADD", "rail0", &Attachment::of(&format!("p{i}")));
         (!answer.status.success()).then_some(answer.stdout)
@@ -154,7 +154,7 @@ async fn an_agent_catches_up_with_edits_that_its_watches_missed() {
     site.edit("rail0", exclude).await;
     site.delete("rail1").await;
     site.simple("rail2", "10.3.0.0/24").await;
-    // Its watches break, and what they missed is told by no event any more.
+    // Its watches break, and no later event delivers the changes that they missed.
     site.server.kill();
     site.server.start_again();
     node.thaw();

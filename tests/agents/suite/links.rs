@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a cluster hears of a node's links: a real kernel, whose cables the test pulls, under a real agent.
+//! What a cluster learns about a node's links: a real agent on a real kernel, whose cables the test pulls.
 
 use crate::events::events;
 use agents::{InTurn, Member, Site};
@@ -69,7 +69,7 @@ impl Machine<'_> {
             .find(|condition| condition.type_ == CONDITION)
     }
 
-    /// Waits until the condition says this.
+    /// Waits for this condition.
     async fn says(&self, status: &str, reason: &str, message: &str) -> NodeCondition {
         let wanted = (status, Some(reason), Some(message));
         let start = Instant::now();
@@ -140,7 +140,7 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
         })
         .await;
 
-        // An agent that starts finds its own word, which needs no write.
+        // An agent that starts finds its own condition, so it does not write.
         assert!(node.stop());
         let mark = machine.site.server.mark();
         node.start();
@@ -186,7 +186,7 @@ fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
         let rate = writes as f64 / (seconds + 1.0);
         assert!(writes >= 1 && rate <= 1.0, "{writes} writes in {seconds} s");
 
-        // Somebody takes it away; a Node is registered anew.
+        // Another client removes it; a Node is registered again.
         let nodes = machine.nodes();
         let none = json!({ "status": { "conditions": [{ "type": CONDITION, "$patch": "delete" }] } });
         nodes

@@ -95,7 +95,7 @@ async fn pods_keep_their_addresses_after_etcd_is_restored_from_an_older_snapshot
     let block = site.blocks("rail0").await.remove(0);
     site.server.restore(&before);
     assert_eq!(node.add("rail0", &one), ip, "while the API server starts, too");
-    // As docs/operate.md says: versions ran backwards, and what a process remembers is of another history.
+    // See docs/operate.md: versions went backwards, so caches hold another history.
     assert!(node.stop() && site.controller.stop());
     site.controller.start(&site.server, &[]);
     node.start();

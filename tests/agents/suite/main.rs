@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What agents and plugins promise together, seen from outside: real processes, a real API server, the rights of `conf/`.
+//! The guarantees of agents and plugins together, seen from outside: real processes, a real API server, the rights of `conf/`.
 
 #![allow(
     clippy::unwrap_used,

@@ -37,7 +37,7 @@ async fn two_nodes_allocate_every_address_of_a_pool_exactly_once() {
         .await;
     }
     site.wait_condition("rail0", "Exhausted", "True").await;
-    // Once a pod is gone, that is no answer any more, even if nobody has said so yet.
+    // Once a pod is gone, its lease is not returned again, even before DEL.
     let [one, other] = &nodes;
     site.controller.freeze();
     one.del("rail0", &Attachment::of("p0"));
@@ -109,7 +109,7 @@ async fn a_returning_node_allocates_nothing_from_a_block_that_passed_to_another(
         !heir.blocks("rail0", "active").is_empty()
     })
     .await;
-    // As after a reboot: nobody has compared the file with the API server since. It is older than the quarantine.
+    // As after a reboot: the file was not compared with the API server since, and is older than the quarantine.
     let path = lost.data().join("pools/rail0/pool.json");
     let stale = std::fs::read_to_string(&path).unwrap();
     let boot = lost.file("rail0")["bootID"].as_str().unwrap().to_owned();

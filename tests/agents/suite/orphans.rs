@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What nodes leave that are gone, when they are many: it is ended, and nobody waits for that.
+//! Many gone nodes: their blocks and addresses are collected, and nothing else is delayed.
 
 use crate::late::in_turn;
 use agents::pools::simple;
@@ -23,7 +23,7 @@ const GONE: u32 = 48;
 /// the other makes two of them in the time that `until` waits.
 const TOGETHER: usize = 6;
 
-/// One of them, which never had a Node object here, and which the agent of `by` is to look at.
+/// A block of a node that never had a Node object here. The agent of `by` judges it.
 fn gone(by: &str, number: u32) -> NodeRef {
     NodeRef {
         node: format!("gone-{by}-{number:02}"),
@@ -31,7 +31,7 @@ fn gone(by: &str, number: u32) -> NodeRef {
     }
 }
 
-/// A proxy where every look at a gone node of `name` is as `look` says. Returns how many there were.
+/// A proxy that handles every read of a gone node of `name` as `look` defines. Returns the number of reads.
 async fn looks_through(
     site: &Site,
     name: &str,
@@ -147,7 +147,7 @@ fn the_controller_does_not_read_a_deleted_node_once_per_object() {
     in_turn(async |site| {
         let mut spec = simple("10.6.0.0/24");
         spec["reserved"] = json!(["10.6.0.0/28"]);
-        // A cluster without any Node says nothing of nodes that are gone.
+        // In a cluster without any Node, no node counts as gone.
         join(&site.admin, "bystander").await.unwrap();
         // Until everything is there.
         assert!(site.controller.stop());

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Longer than any test waits.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// What a request that hangs has.
+/// The timeout of a request that hangs.
 const FOR_EVER: Fault = Fault::Delay(HANGS);
 
 /// A node whose agent is about to reach the API server by way of a proxy.
@@ -24,7 +24,7 @@ async fn behind(site: &Site, name: &str) -> (Member, Proxy) {
     (node, proxy)
 }
 
-/// From now on the first `count` claims have this `fault`; says how many there were.
+/// From now on the first `count` claims have this `fault`. Returns the number of claims.
 fn disturb_claims(proxy: &Proxy, count: u32, fault: Fault) -> Arc<AtomicU32> {
     let claims = Arc::new(AtomicU32::new(0));
     let seen = claims.clone();
@@ -68,7 +68,7 @@ async fn a_claim_without_a_response_is_retried_until_its_result_is_known(site: &
         let first = |count: &AtomicU32, most| count.fetch_add(1, Ordering::SeqCst) < most;
         match (method, path.rsplit_once('/').unwrap_or_default().1) {
             ("POST", "ipblocks") if first(&claims, 3) => Fault::LoseAnswer,
-            // After the first list, no watch ever tells of a block.
+            // After the first list, no watch delivers a block.
             ("GET", "ipblocks") if !first(&lists, 1) => Fault::LoseRequest,
             ("GET", name) if name.starts_with("default-4-") && first(&looks, 1) => Fault::LoseAnswer,
             _ => Fault::None,

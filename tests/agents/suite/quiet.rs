@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What agents ask when nothing happens: there may be ten thousand of them.
+//! The requests of idle agents: a cluster may have ten thousand of them.
 
 use agents::pools::simple;
 use agents::{Member, Site};

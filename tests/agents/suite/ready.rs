@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the probes of an agent say, by which a rolling update goes on or stops.
+//! The probes of an agent, on which a rolling update depends.
 
 use agents::{Member, Site};
 use apiserver::install::until;

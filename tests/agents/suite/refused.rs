@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a runtime gets to read when there is no address, each case with a code of its own.
+//! The errors that a runtime gets without an address, each case with its own code.
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
@@ -77,7 +77,7 @@ async fn each_refusal_names_the_pool_and_the_remedy() {
     an_exhausted_pool_serves_a_pod_as_soon_as_a_block_is_free(&site, &node).await;
 }
 
-/// Pods of a pool with a fallback wait for nobody to share, so that by what their own node has seen it is exhausted.
+/// Pods of a pool with a fallback do not wait for a shared block, so the pool counts as exhausted for their node.
 async fn an_exhausted_pool_serves_a_pod_as_soon_as_a_block_is_free(site: &Site, node: &Member) {
     let other = join(&site.admin, "other").await.unwrap();
     site.crowd("short", Ipv4Addr::new(10, 5, 0, 0), 1, |_| other.clone())
@@ -144,7 +144,7 @@ async fn the_agent_answers_garbage_and_recreates_a_removed_plugin_socket() {
         .collect();
     assert_eq!(given.len(), 20);
     drop(silent);
-    // Whoever tidies up takes it for a file.
+    // The cleanup treats it as a file.
     std::fs::remove_file(node.socket()).unwrap();
     until("it is there again, and answered", async || {
         node.refused("nowhere", &Attachment::of("one"))["code"] == 115

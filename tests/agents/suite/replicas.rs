@@ -38,7 +38,7 @@ async fn another_replica_leads_when_the_leader_stops_crashes_or_hangs() {
         site.leader().await == other.identity()
     })
     .await;
-    // It goes on with what it was about to do, and finds another leader.
+    // It continues its work, and finds another leader.
     site.controller.thaw();
     site.simple("hung", "10.3.0.0/24").await;
     site.wait_condition("hung", "Ready", "True").await;

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a request was about: API group, resource with its subresource, verb.
+/// The subject of a request: API group, resource with its subresource, verb.
 type Right = (String, String, String);
 
 /// Used by parts of the agent that need a link with RDMA: `suite/links.rs` shows it.
@@ -69,7 +69,7 @@ fn right(uri: &str, verb: &str) -> Option<Right> {
     Some((group.to_owned(), resource, verb.to_owned()))
 }
 
-/// What agents were granted when they asked.
+/// The rights that successful requests of agents used.
 fn used(site: &Site) -> BTreeSet<Right> {
     let requests = site.server.requests_since(Mark::BEGINNING).into_iter();
     requests
@@ -85,7 +85,7 @@ async fn a_day(site: &Site, nodes: &[Member; 2]) {
     }
     let by_name = Attachment::of("named").asking("10.1.0.5");
     nodes[0].add_soon("wide", &by_name).await;
-    // The name is taken, and the API server says by whom.
+    // The name is taken, and the API server returns the existing object.
     nodes[1].refused("wide", &Attachment::of("second").asking("10.1.0.5"));
     nodes[0].del("wide", &by_name);
     let uid = site.replica("db", 0, "a").await;

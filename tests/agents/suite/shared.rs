@@ -67,7 +67,7 @@ async fn three_nodes_share_a_pool_down_to_its_last_address() {
         })
         .await;
     }
-    // What one gives back, another has.
+    // An address that one node releases is allocated by another.
     nodes[2].del("rail0", &Attachment::of("p0"));
     nodes[2].del("rail0", &Attachment::of("p59"));
     for node in &nodes[..2] {
@@ -86,7 +86,7 @@ async fn three_nodes_share_a_pool_down_to_its_last_address() {
     nodes[0].add_soon("rail0", &Attachment::of("again")).await;
 }
 
-/// The numbers of the pool are of before anybody had a block, and would call it exhausted.
+/// The counters of the pool are older than all blocks, and would show it as exhausted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_is_shared_before_its_counters_are_updated() {
     let flags = ["--mirror", "5m"];
@@ -172,7 +172,7 @@ async fn reserved_addresses_in_use_keep_no_block_from_being_shared(site: &Site, 
     let given = other.add_soon("half", &Attachment::of("far")).await;
     let last: u8 = given.rsplit('.').next().unwrap().parse().unwrap();
     assert!((1..8).contains(&last), "{given}");
-    // An address that was given before its block was shared is released like any other: nobody has to find out.
+    // An address that was allocated before its block was shared is released like any other.
     owner.del("half", &Attachment::of("near"));
     until("it is free", async || {
         site.addresses()
@@ -213,7 +213,7 @@ async fn a_pod_keeps_an_address_that_is_no_longer_reserved(site: &Site, nodes: &
         assert!(given.insert(ip.clone()), "{ip} is given twice");
     }
     assert_eq!(given.len(), 62);
-    // Once they are let go, they are addresses like any other.
+    // Once released, they are addresses like any other.
     for ip in statics {
         nodes[1].del("rail0", &Attachment::of(ip).asking(ip));
     }

@@ -78,7 +78,7 @@ async fn a_stateful_pod_keeps_its_address_after_a_restart_on_any_node() {
     let there = only(&site).await.spec;
     assert_eq!(there.holder.unwrap().stateful_set, "db");
     assert_eq!(there.pod.unwrap().uid.as_ref(), Some(&uid));
-    // A new sandbox of the same pod: the old one's DEL comes first, and waits for nobody.
+    // A new sandbox of the same pod: the DEL of the old one comes first and does not wait.
     nodes[0].del("rail0", &first);
     let second = sandbox(0, &uid, "s2");
     assert_eq!(nodes[0].add("rail0", &second), [ip.as_str()]);
@@ -100,7 +100,7 @@ async fn a_stateful_pod_keeps_its_address_after_a_restart_on_any_node() {
         (there.node.node.as_str(), there.state),
         ("b", AddressState::Bound)
     );
-    // The other replica has one of its own, and a pod of nobody is given one of a block.
+    // The other replica has its own address, and a pod without an owner gets one from a block.
     let uid = site.replica("db", 1, "a").await;
     assert_ne!(nodes[0].add("rail0", &sandbox(1, &uid, "s5")), [ip]);
     assert_eq!(site.addresses().await.len(), 2);
@@ -145,7 +145,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
     nodes[0].del("rail0", &old);
     assert_eq!(nodes[1].add_soon("rail0", &new).await, ip);
 
-    // The node of the pod is lost, and somebody says that the pod is dead.
+    // The node of the pod is lost, and an administrator deletes the pod.
     nodes[1].kill();
     site.hear_node("b", false).await;
     let lost = nodes[0].refused("rail0", &sandbox(0, &again, "third"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What holds for single addresses whoever writes them.
+//! The rules of single addresses for every client.
 
 use crate::{address, changed, refusal};
 use api::IpAddress;

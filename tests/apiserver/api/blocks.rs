@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What holds for blocks whoever writes them: an administrator here, whom no policy stops.
+//! The rules of blocks for every client: here an administrator, whom no policy restricts.
 
 use crate::{block, changed, refusal};
 use api::IpBlock;

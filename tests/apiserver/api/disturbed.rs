@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ways to disturb a server do what they say; every suite that uses them stands on this.
+//! Tests the faults that the other suites inject into a server.
 
 use crate::{block, refusal};
 use api::IpBlock;

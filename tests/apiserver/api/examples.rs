@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What we hand out is accepted.
+//! Our examples and manifests are accepted.
 
 use apiserver::{Server, install};
 use kube::api::{Api, Patch, PatchParams};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a real API server makes of our definitions, rights and policies.
+//! Our definitions, rights and policies on a real API server.
 
 #![allow(
     clippy::unwrap_used,

@@ -27,7 +27,7 @@ async fn post(pool: &Value) -> Result<Value, kube::Error> {
     admin.request(request).await
 }
 
-/// What is changed in a good pool, the field that is named, and part of the sentence.
+/// A change of a valid pool, the field that the error names, and part of its message.
 type Case = (&'static str, Value, &'static str, &'static str);
 
 #[allow(clippy::too_many_lines, reason = "a table")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's client, where an HTTP proxy stands before the API server, which speaks TLS.
+//! The agent's client behind an HTTP proxy, with TLS to the API server.
 
 use api::client;
 use apiserver::{Gateway, Identity, Server};
@@ -24,15 +24,15 @@ async fn the_agent_reaches_a_tls_api_server_through_one_proxy_connection() {
     let gateway = Gateway::start().await;
     let identity = Identity::new(&server.admin().await, "far-away").await;
     let client = client_of(by_way_of(&gateway, identity.config(server))).await;
-    let cluster = api::requests::Cluster::new(client);
+    let cluster = api::requests::ApiServer::new(client);
     let node = cluster.registration("far-away").await.unwrap().unwrap();
     assert_eq!(*node.owner.uid, *identity.node.node_uid);
-    api::requests::names(&cluster.blocks).await.unwrap();
+    api::requests::list_names(&cluster.blocks).await.unwrap();
     let asked = format!("CONNECT 127.0.0.1:{} HTTP/1.1", server.port());
     assert_eq!(gateway.asked(), [asked]);
 }
 
-/// The proxy carries bytes and vouches for nobody.
+/// The proxy forwards bytes and adds no identity.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_behind_a_proxy_must_present_the_expected_certificate() {
     let server = Server::shared();
@@ -50,7 +50,7 @@ async fn an_error_names_the_proxy_that_refused_a_request_and_the_reason() {
     let gateway = Gateway::start().await;
     gateway.refuse(Some("403 Forbidden"));
     let client = client_of(by_way_of(&gateway, server.config_with("any"))).await;
-    let cluster = api::requests::Cluster::new(client);
+    let cluster = api::requests::ApiServer::new(client);
     let trouble = cluster.registration("far-away").await.unwrap_err();
     let words = format!(
         "the proxy {}/ refuses the way to 127.0.0.1:{}: 403 Forbidden; let the proxy allow it",

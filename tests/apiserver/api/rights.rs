@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an agent may do, asked of the API server with the token of its pod.
+//! The rights of an agent, tested with the token of its pod.
 
 mod addresses;
 mod blocks;

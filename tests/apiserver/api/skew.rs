@@ -167,7 +167,7 @@ async fn a_pool_keeps_them(admin: &Client) {
     let WriteResult::Applied(mut wanted) = replace_status(&pools, &wanted).await.unwrap() else {
         panic!("nobody else writes");
     };
-    // What is accepted next selects all nodes.
+    // The next accepted spec selects all nodes.
     accepted.node_selector = None;
     wanted.status.get_or_insert_default().accepted = Some(accepted);
     let WriteResult::Applied(mut wanted) = replace_status(&pools, &wanted).await.unwrap() else {

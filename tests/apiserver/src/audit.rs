@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the API server was asked, from its audit log.
+//! The requests to the API server, from its audit log.
 
 use crate::Server;
 use serde::Deserialize;

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A running one. It ends when this is dropped; what it carries then goes on.
+/// A running gateway. It ends when this is dropped; its open connections continue.
 pub struct Gateway {
     port: u16,
     shared: Arc<Shared>,
@@ -18,7 +18,7 @@ pub struct Gateway {
 struct Shared {
     /// The first line of each request.
     asked: Mutex<Vec<String>>,
-    /// What it refuses with, such as `403 Forbidden`.
+    /// The status that it rejects requests with, such as `403 Forbidden`.
     refusal: Mutex<Option<&'static str>>,
 }
 
@@ -41,7 +41,7 @@ impl Gateway {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// What it was asked for so far: the first line of each request.
+    /// The first line of each request so far.
     pub fn asked(&self) -> Vec<String> {
         self.shared.asked.lock().unwrap().clone()
     }

@@ -23,7 +23,7 @@ pub const CONTROLLER: &str = "rdmanet-controller";
 pub struct Identity {
     /// The node.
     pub node: NodeRef,
-    /// What tells the API server that a client is this node's agent.
+    /// The token that identifies a client as this node's agent.
     pub token: String,
 }
 
@@ -33,7 +33,7 @@ impl Identity {
         Self::try_new(admin, node).await.unwrap()
     }
 
-    /// The same, where the API server may be away; to be called again then, whatever was done already.
+    /// The same, if the API server may be down. It can be repeated.
     pub async fn try_new(admin: &Client, node: &str) -> kube::Result<Self> {
         Self::try_within(admin, node, NAMESPACE).await
     }
@@ -84,7 +84,7 @@ impl Identity {
     }
 }
 
-/// What is not there need not be deleted.
+/// Deletes an object. A missing object is not an error.
 fn gone<T>(answer: kube::Result<T>) -> kube::Result<()> {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
@@ -123,7 +123,7 @@ fn agent_pod(node: &str, namespace: &str) -> Pod {
     .unwrap()
 }
 
-/// A token that is good for as long as `pod` exists, and says where it runs.
+/// A token that is valid as long as `pod` exists, and names its node.
 async fn token(admin: &Client, pod: &Pod) -> kube::Result<String> {
     token_of(admin, ACCOUNT, pod).await
 }

@@ -2,7 +2,7 @@
 //! A real API server for tests: started by `tests/apiserver/up`, with our objects, rights and policies applied from `conf/`, and
 //! ways to look at what it was asked and to disturb it.
 //!
-//! Holds always: the servers of a test program end with it, however it ends; an agent's client has an agent's rights and no
+//! Invariant: the servers of a test program end with it, however it ends; an agent's client has an agent's rights and no
 //! others.
 
 #![allow(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Stands between clients and the API server, and spoils some of what passes.
 //!
-//! Clients speak plain HTTP with it, on loopback, and bring their own tokens; it speaks TLS with the server.
+//! Clients use plain HTTP on loopback, with their own tokens; the proxy uses TLS to the server.
 
 use crate::Server;
 use http::{Request, Response, StatusCode};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What happens to a request.
+/// How a request is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -29,9 +29,9 @@ pub enum Fault {
     Delay(Duration),
     /// The server does it, and the client sees the connection break instead of an answer.
     LoseAnswer,
-    /// The connection breaks before the server hears of it.
+    /// The connection breaks before the request reaches the server.
     LoseRequest,
-    /// The connection breaks, and the server hears of it all the same, much later: at [`Proxy::deliver`].
+    /// The connection breaks, and the request reaches the server much later: at [`Proxy::deliver`].
     Hold,
     /// It reaches the server once [`Proxy::open`] was called.
     Wait,

@@ -86,7 +86,7 @@ impl Server {
         client(self.config()).await
     }
 
-    /// A client that `token` tells who it is.
+    /// A client with the identity of `token`.
     pub async fn with_token(&self, token: &str) -> Client {
         client(self.config_with(token)).await
     }
@@ -127,7 +127,7 @@ impl Server {
     pub fn kill(&self) {
         let pid = self.pid("kube-apiserver");
         self.signal("kube-apiserver", Signal::SIGKILL);
-        // Until then it may still answer; whoever is its parent may take a while to notice the end.
+        // Until then it may still respond; its parent may notice the end with some delay.
         let ended = || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             stat.map_or(true, |stat| stat.contains(") Z "))
@@ -164,7 +164,7 @@ impl Server {
         copy
     }
 
-    /// Puts back what etcd had stored when `snapshot` was made, versions included, and starts both again.
+    /// Restores the contents of etcd from `snapshot`, versions included, and starts both again.
     pub fn restore(&self, snapshot: &TempDir) {
         self.kill();
         let etcd = self.pid("etcd");
@@ -203,7 +203,7 @@ pub async fn client(config: Kubeconfig) -> Client {
     let mut config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
         .await
         .unwrap();
-    // A test wants to see each refusal, not what comes of asking again.
+    // A test must see each refusal, not the result of a retry.
     config.default_retry = false;
     config.read_timeout = Some(Duration::from_secs(10));
     Client::try_from(config).unwrap()

@@ -19,7 +19,7 @@ pub(crate) const THIEF: &str = "thief";
 /// The node that is to be harmed.
 pub(crate) const VICTIM: &str = "victim";
 
-/// What the API server answers, and its text.
+/// The status and the text of the API server's response.
 async fn send(client: &Client, method: Method, path: &str, kind: &str, body: &Value) -> (StatusCode, String) {
     let request = http::Request::builder()
         .method(method)
@@ -66,7 +66,7 @@ struct Try {
     body: Value,
 }
 
-/// Every way to make `there` what `change` says.
+/// Every way to change `there` as `change` does.
 fn ways(there: &Value, change: &Value) -> Vec<Try> {
     let after = merged(there, change);
     let mut unversioned = after.clone();
@@ -206,7 +206,7 @@ async fn collections(client: &Client, targets: &[Target]) -> usize {
     all.len()
 }
 
-/// What the thief may not make.
+/// The objects that the thief may not create.
 async fn made(client: &Client, thief: &Identity, namespace: &str) -> usize {
     let all = loot::forged(thief, namespace);
     for (path, body) in &all {
@@ -219,7 +219,7 @@ async fn made(client: &Client, thief: &Identity, namespace: &str) -> usize {
     all.len()
 }
 
-/// What the thief may not read.
+/// The objects that the thief may not read.
 async fn read(client: &Client, namespace: &str) -> usize {
     let all = loot::secrets(namespace);
     for path in &all {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An account for each peer, so that its requests can be told from others in the audit log.
+//! An account for each peer, so that the audit log shows its requests separately.
 
 use apiserver::{Server, install};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};

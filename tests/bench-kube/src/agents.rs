@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Agents and controller in this process: the daemon's own code, told what the daemon is told.
+//! Agents and controller in this process: the daemons' own code, with the flags of a daemon.
 
 use agent::config::Config;
 use api::client::Clients;

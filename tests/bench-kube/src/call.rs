@@ -23,17 +23,17 @@ pub struct Call {
     pub agent: Option<PathBuf>,
 }
 
-/// What came of a call.
+/// The result of a call.
 pub struct Answer {
     /// From fork to exit.
     pub time: Duration,
     /// Whether the exit status was 0.
     pub succeeded: bool,
-    /// What the runtime would read.
+    /// The standard output, which a runtime reads.
     pub stdout: String,
 }
 
-/// What came of many.
+/// The results of many calls.
 pub struct Done {
     /// One for each call.
     pub answers: Vec<Answer>,
@@ -83,7 +83,7 @@ pub fn run(call: &Call) -> Answer {
         .env("CNI_COMMAND", call.verb)
         .env("CNI_CONTAINERID", &call.id)
         .env("CNI_IFNAME", "net1")
-        // One that lives, so that nobody takes the pod for gone.
+        // A process that runs, so that the pod does not count as gone.
         .env("CNI_NETNS", "/proc/self/ns/net")
         // It is the plugin's own, which programs made with libcni refuse otherwise.
         .env("CNI_NETNS_OVERRIDE", "1")

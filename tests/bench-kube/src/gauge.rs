@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens between two moments: time, requests, bytes, processors, memory.
+//! Measures a phase: time, requests, bytes, processor time, memory.
 
 use apiserver::Server;
 use apiserver::identity::{ACCOUNT, NAMESPACE};
@@ -23,7 +23,7 @@ pub struct Start {
     etcd_cpu: Duration,
 }
 
-/// What the API server counts: bytes that it has sent, and watches that it has ended.
+/// The API server's counters: bytes sent, and watches ended.
 #[derive(Clone, Copy, Default)]
 struct Bytes {
     answers: f64,
@@ -31,10 +31,10 @@ struct Bytes {
     ended: f64,
 }
 
-/// What has happened since.
+/// The measurements of a phase.
 #[derive(Clone)]
 pub struct Phase {
-    /// What it was about.
+    /// The name of the phase.
     pub name: String,
     /// How long it took.
     pub time: Duration,
@@ -84,7 +84,7 @@ impl<'s> Gauges<'s> {
         }
     }
 
-    /// What the agents have done since.
+    /// The measurements since `start`.
     pub async fn stop(&self, name: impl Into<String>, start: Start) -> Phase {
         let time = start.at.elapsed();
         let (server_cpu, etcd_cpu) = (self.cpu("kube-apiserver"), self.cpu("etcd"));
@@ -158,7 +158,7 @@ fn rss(pid: u32) -> u64 {
     kilobytes.parse::<u64>().unwrap() / 1024
 }
 
-/// What a request is.
+/// The kind of a request.
 fn what(verb: &str, uri: &str) -> String {
     let mut selectors = uri
         .split(['?', '&'])
@@ -192,7 +192,7 @@ impl Phase {
         self.requests.values().sum()
     }
 
-    /// For whoever watches.
+    /// A summary on stderr.
     pub fn line(&self) -> String {
         let mut line = format!(
             "{}: {:.1} s, {} requests {:?}",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What both measurements share: processes that are timed, agents, and figures for people.
+//! The frame of the benchmarks with an API server: timed processes, agents, and figures.
 
 #![allow(
     clippy::unwrap_used,

@@ -4,10 +4,10 @@
 //!
 //!     [RDMANET_NV_IPAM=DIR] bench-kube RDMA-IPAM WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
 //!
-//! DIR has the programs of nv-ipam and its folder `crds` (tests/go/README.md says how to make it).
+//! DIR has the programs of nv-ipam and its folder `crds` (tests/go/README.md has the commands that build it).
 //!
-//! What always holds: whole processes are measured, from the start to the exit; all sides take turns in one random order,
-//! so that whatever else the machine does falls on all alike; every address is checked to be nobody else's; requests are
+//! Invariant: whole processes are measured, from the start to the exit; all sides take turns in one random order,
+//! so that other work of the machine affects all alike; every address is checked to be unique; requests are
 //! counted by the API server's own audit log. Numbers are reported, never judged.
 
 #![allow(
@@ -86,7 +86,7 @@ fn main() {
         for round in 0..rounds_of(level, rounds) {
             fastrand::shuffle(&mut sides);
             for side in &sides {
-                // Seconds per call when many come at once: one round tells as much as ten.
+                // A call takes seconds when many run at once: one round shows as much as ten.
                 let enough = if level == 10 { 3 } else { 1 };
                 if side.kind == Kind::Whereabouts && level > 1 && round >= enough {
                     continue;

@@ -40,7 +40,7 @@ pub struct NvIpam {
     running: Vec<Child>,
 }
 
-/// What there is to give.
+/// The pool.
 pub struct Pool {
     /// All addresses.
     pub subnet: &'static str,

@@ -9,7 +9,7 @@ use bench_kube::call::Done;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What was measured, by level, verb and side.
+/// The measurements, by level, verb and side.
 #[derive(Default)]
 pub(crate) struct Measurements(BTreeMap<(usize, &'static str, Kind), Cell>);
 

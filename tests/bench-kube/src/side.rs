@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is measured beside what: each side is a plugin with its configuration and what it needs to be there.
+//! The sides of the comparison: each is a plugin with its configuration and its surroundings.
 
 use crate::{POOL, SUBNET};
 use apiserver::identity;
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Nodes,
     /// whereabouts, whose pool is an object of the API.
     Whereabouts,
-    /// nv-ipam, whose daemon gives what its controller has given the node.
+    /// nv-ipam, whose daemon allocates from the blocks that its controller assigned to the node.
     NvIpam,
     /// The same, spread over many nodes.
     NvIpamNodes,

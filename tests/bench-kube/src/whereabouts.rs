@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What whereabouts needs: its definitions, and an account of its own.
+//! Installs whereabouts: its definitions, and its own account.
 
 use crate::account;
 use apiserver::{Server, install};

@@ -32,7 +32,7 @@ pub(crate) struct Arena {
     pods: usize,
 }
 
-/// A network namespace as a container runtime hands it to a plugin: a file that the namespace is mounted on.
+/// A network namespace as a container runtime passes it to a plugin: a file that the namespace is mounted on.
 #[derive(Debug)]
 pub(crate) struct Pod {
     pub(crate) netns: PathBuf,
@@ -69,7 +69,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// What the report says of the node.
+    /// The description of the node in the report.
     pub(crate) fn describe(&self) -> String {
         format!("veth parent, leases on {}", file_system(self.dir.path()))
     }
@@ -99,7 +99,7 @@ impl Arena {
         Ok(Pod { netns })
     }
 
-    /// Where a plugin keeps what it knows until the next boot: in memory, as `/run` is on a node.
+    /// Where a plugin keeps its state until the next boot: in memory, as `/run` is on a node.
     pub(crate) fn state_dir(&self) -> PathBuf {
         self.run_dir().join("state")
     }

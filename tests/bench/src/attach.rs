@@ -14,7 +14,7 @@ use crate::{NOOP, progress};
 /// Runs before the first sample of each side, so that no sample reads a program from the disk.
 const WARM_UP: usize = 3;
 
-/// What was measured on whole attachments.
+/// The measurements of whole attachments.
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) samples: Samples,

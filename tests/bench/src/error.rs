@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can end a run: each message is one a person can act on without reading the source.
+//! The errors that end a run. Each message has the remedy.
 
 use std::io;
 use std::path::PathBuf;

@@ -20,13 +20,13 @@ const BURSTS: usize = 5;
 /// How many leases are made between two signs of life.
 const PROGRESS_STEP: usize = 500;
 
-/// What was measured on the IPAM plugins alone.
+/// The measurements of the IPAM plugins alone.
 pub(crate) struct Measured {
     pub(crate) levels: Vec<Level>,
     pub(crate) floor: Vec<Cost>,
 }
 
-/// What was measured at one number of live leases.
+/// The measurements at one number of live leases.
 #[derive(Default)]
 pub(crate) struct Level {
     pub(crate) leases: usize,
@@ -86,7 +86,7 @@ pub(crate) fn measure(
     Ok(measured)
 }
 
-/// A DEL that only says yes would look fast: CHECK must find the lease before it, and miss it afterwards.
+/// A DEL that does nothing would look fast: CHECK must find the lease before DEL, and miss it afterwards.
 fn prove_that_del_releases(plugin: &mut Plugin, pod: &Pod, order: &mut Order) -> Result<()> {
     let attachment = Attachment::new(pod, order);
     let added = plugin.add(&attachment)?;

@@ -2,8 +2,8 @@
 //! Measures our plugins beside the reference plugins, as a container runtime pays for them: whole processes, from the
 //! start to the exit, delegate included.
 //!
-//! What always holds: both sides run interleaved in one random order on the same machine, in namespaces made for this
-//! run; every answer is checked; a call that fails ends the run with what the plugin said. Numbers are reported, never
+//! Invariant: both sides run interleaved in one random order on the same machine, in namespaces made for this
+//! run; every result is checked; a call that fails ends the run with the plugin's message. Numbers are reported, never
 //! judged.
 #![deny(unsafe_op_in_unsafe_fn)]
 

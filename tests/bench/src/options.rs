@@ -25,7 +25,7 @@ bench --bin DIR --peers DIR [--runs N] [--leases LIST] [--seed N] [--markdown FI
 Runs as root. Everything happens in namespaces and a temporary directory (TMPDIR chooses the file system) of its own.
 ";
 
-/// What the command line asks for.
+/// The command line.
 #[derive(Debug)]
 pub(crate) enum Command {
     Usage,

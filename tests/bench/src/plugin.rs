@@ -32,7 +32,7 @@ pub(crate) struct Programs {
     pub(crate) ipam: PathBuf,
 }
 
-/// One side's plugin with its configuration and the addresses it has given out.
+/// One side's plugin with its configuration and its allocated addresses.
 pub(crate) struct Plugin {
     program: PathBuf,
     cni_path: PathBuf,
@@ -41,7 +41,7 @@ pub(crate) struct Plugin {
     live: HashSet<IpAddr>,
 }
 
-/// What is added and deleted: one container's link.
+/// One container's link, which is added and deleted.
 pub(crate) struct Attachment<'a> {
     pub(crate) container: String,
     pub(crate) pod: &'a Pod,
@@ -73,7 +73,7 @@ impl Verb {
     }
 }
 
-/// Finds the four programs, or says which one is missing.
+/// Finds the four programs. The error names a missing one.
 pub(crate) fn find(options: &Options) -> Result<Pair<Programs>> {
     const BUILD_OURS: &str = "build it with: cargo build --release --target x86_64-unknown-linux-musl";
     const BUILD_PEERS: &str = "build it with: tests/go/build macvlan host-local";
@@ -221,7 +221,7 @@ impl Plugin {
         Ok(finished.cost)
     }
 
-    /// Whether the plugin says that `attachment` is as `added` left it.
+    /// Whether CHECK finds `attachment` as `added` left it.
     pub(crate) fn check(&self, attachment: &Attachment, added: &Added) -> Result<bool> {
         let finished = self
             .start(Verb::Check, attachment, Some(&added.result))?

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs one program from its start to its exit and says what that cost.
+//! Runs one program from its start to its exit and measures its cost.
 //!
 //! The clock starts before the fork and stops when the kernel reports the exit. Input lies ready in a pipe and output is
 //! read afterwards, so that this process adds nothing between the two.
@@ -23,12 +23,12 @@ use crate::signals::{self, Noted};
 #[cfg(test)]
 mod tests;
 
-/// A program that takes longer than this is taken for hung.
+/// A program that takes longer than this counts as hung.
 const TIME_LIMIT_SECONDS: u32 = 60;
-/// What a Linux pipe holds without a reader (pipe(7)).
+/// The capacity of a Linux pipe in bytes (pipe(7)).
 const PIPE_CAPACITY: usize = 64 * 1024;
 
-/// What one process cost, with all its descendants that were waited for.
+/// The cost of one process with all its descendants that were waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
     pub(crate) wall: Duration,
@@ -182,7 +182,7 @@ fn whatever_arrived(pipe: PipeReader) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Waits for `child` alone, and says what it used: neither std nor nix offers the second half.
+/// Waits for `child` alone and returns its resource usage, which neither std nor nix does.
 #[expect(unsafe_code, reason = "wait4(2) has no safe form")]
 fn wait4(child: &Child) -> io::Result<(ExitStatus, libc::rusage)> {
     let pid = child.id().try_into().map_err(io::Error::other)?;

@@ -38,7 +38,7 @@ pub(crate) fn install() -> Result<()> {
     Ok(())
 }
 
-/// What has been asked since the start of the run; a time limit is told once.
+/// The signal since the start of the run. A time limit is reported once.
 pub(crate) fn noted() -> Noted {
     match NOTED.load(Ordering::Relaxed) {
         0 => Noted::Nothing,

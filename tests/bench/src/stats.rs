@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What many samples of one operation say together.
+//! Summarizes many samples of one operation.
 
 use crate::process::Cost;
 use bench::figures::quantile;

@@ -79,7 +79,7 @@ fn as_root(program: &Path) -> Command {
     command
 }
 
-/// Asserts that the run failed, and returns what it told about that.
+/// Asserts that the run failed, and returns its error message.
 fn failure(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(

@@ -19,13 +19,13 @@ fn host() -> Host {
     host
 }
 
-/// What the directory has after the installer ended, in the words of the script that looked.
+/// The contents of the directory after the installer ended, as the script printed them.
 fn assert_as_before(said: &str) {
     let after = said.split_once("AFTER\n").unwrap_or_else(|| panic!("{said}")).1;
     assert_eq!(after, "cni-ipoib\nloopback\nrdma-ipam\nsame\n", "{said}");
 }
 
-/// Runs the installer, tells how it ended, and looks.
+/// Runs the installer. Returns its result and the contents of the directory.
 const LOOK: &str = r#"
 status=0
 "$@" 2>&1 || status=$?

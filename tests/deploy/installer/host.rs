@@ -16,7 +16,7 @@ pub(crate) struct Host {
     dir: TempDir,
 }
 
-/// How an installer ended, and what it said.
+/// The exit status and output of an installer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) worked: bool,
@@ -141,7 +141,7 @@ impl Host {
         self.call("install", &[])
     }
 
-    /// Runs `script` in a mount namespace of its own, with the words of the installer as its arguments.
+    /// Runs `script` in its own mount namespace, with the command line of the installer as its arguments.
     pub(crate) fn mounted(&self, errand: &str, script: &str) -> Answer {
         let output = Command::new("unshare")
             .args(["--mount", "sh", "-ec", script, "sh"])
@@ -154,7 +154,7 @@ impl Host {
     }
 }
 
-/// What a plugin of an earlier release has in its file.
+/// The content of a plugin of an earlier release.
 pub(crate) fn earlier(name: &str) -> String {
     format!("#!/bin/sh\n# {name} 0.0.9 (rdmanet): a test\necho '{{\"supportedVersions\": [\"1.1.0\"]}}'\n")
 }

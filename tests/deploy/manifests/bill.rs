@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the image says of what it is made of.
+//! The image's list of its components.
 
 use deploy::workspace;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// What a program prints that succeeds.
+/// The output of a program that must succeed.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(

@@ -33,7 +33,7 @@ fn containers_are_unprivileged_read_only_and_cannot_escalate_privileges() {
     }
 }
 
-/// What a container sees of the node: the path there, and whether it may write.
+/// A path of the node that a container sees, and whether it may write there.
 fn host_paths(pod: &Value, container: &Value) -> BTreeSet<(String, bool)> {
     let volumes = pod["volumes"].as_array().unwrap();
     let mounts = container["volumeMounts"].as_array().into_iter().flatten();

@@ -16,7 +16,7 @@ fn chart_for(distribution: &str) -> Vec<Value> {
 fn the_chart_renders_the_same_objects_as_the_overlay_of_each_distribution() {
     for (distribution, folder) in FOLDERS {
         let mut applied = kustomized(folder);
-        // Helm is told its namespace by whoever calls it.
+        // The caller of Helm passes the namespace.
         applied.retain(|object| kind(object) != "Namespace");
         // These have a folder and no name of their own.
         if folder == "base" {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the chart can be told, and what it refuses.
+//! The values of the chart, and what it rejects.
 
 use deploy::manifests::{NAMESPACE, find, kind, templated};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the suites of this crate share: the programs, and the manifests as kustomize and Helm make them.
+//! The helpers of this crate: the programs, and the manifests as kustomize and Helm render them.
 
 #![allow(
     clippy::unwrap_used,

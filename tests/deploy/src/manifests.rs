@@ -46,10 +46,10 @@ fn tools() -> &'static Path {
     })
 }
 
-/// Calls a tool; its words if it refuses.
+/// Calls a tool. Returns its output if it fails.
 ///
 /// # Errors
-/// What it says on stderr.
+/// Returns its stderr.
 pub fn tool<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> Result<String, String> {
     tool_with(name, arguments, Path::new("/nowhere"))
 }
@@ -57,7 +57,7 @@ pub fn tool<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> Result<String, Stri
 /// The same with a cluster.
 ///
 /// # Errors
-/// What it says on stderr.
+/// Returns its stderr.
 pub fn tool_with<S: AsRef<OsStr>>(name: &str, arguments: &[S], kubeconfig: &Path) -> Result<String, String> {
     let scratch = tempfile::tempdir().unwrap();
     let output = Command::new(tools().join(name))
@@ -118,7 +118,7 @@ pub fn chart() -> String {
 /// What `helm install` would send, with `values` as `--set` has them.
 ///
 /// # Errors
-/// Helm's words.
+/// The output of Helm.
 pub fn templated(namespace: &str, values: &[&str]) -> Result<Vec<Value>, String> {
     let chart = chart();
     let mut arguments = vec!["template", "rdmanet", &chart, "--namespace", namespace];

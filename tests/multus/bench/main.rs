@@ -3,11 +3,11 @@
 //!
 //!     [RDMANET_NV_IPAM=DIR] bench-multus WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
 //!
-//! DIR has the programs of nv-ipam and its folder `crds` (tests/go/README.md says how to make it).
+//! DIR has the programs of nv-ipam and its folder `crds` (tests/go/README.md has the commands that build it).
 //!
-//! What always holds: whole processes are measured, from the start of Multus to its exit; every pod has the same network of the cluster
+//! Invariant: whole processes are measured, from the start of Multus to its exit; every pod has the same network of the cluster
 //! (a veth pair with host-local), and the secondary networks are macvlan children of one link; all sides take turns in one random
-//! order, so that whatever else the machine does falls on all alike; requests are counted by the API server's own audit log. Numbers are
+//! order, so that other work of the machine affects all alike; requests are counted by the API server's own audit log. Numbers are
 //! reported, never judged.
 
 #![allow(

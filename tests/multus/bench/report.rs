@@ -8,10 +8,10 @@ use bench::table::Table;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Number of networks, verb and side; a pod without networks is nobody's.
+/// Number of networks, verb and side; a pod without networks has no side.
 pub(crate) type What = (usize, &'static str, Option<Kind>);
 
-/// What was measured.
+/// The measurements.
 #[derive(Default)]
 pub(crate) struct Measurements(BTreeMap<What, Cell>);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is measured beside what: a main plugin with its IPAM plugin.
+//! The sides of the comparison: a main plugin with its IPAM plugin.
 
 use crate::report::Measurements;
 use multus::Site;

@@ -185,7 +185,7 @@ fn run_in_the_vm(server: &Server, folder: &Path) {
     tests::tell(&format!("{ran} tests in the VM"));
 }
 
-/// Whatever the condition of `node` says, in its order, until `stop`.
+/// The conditions of `node`, in order, until `stop`.
 async fn history(
     admin: Client,
     node: &str,
@@ -218,7 +218,7 @@ async fn history(
     all
 }
 
-/// What the API server was told while `tests/infiniband/links.rs` pulled cables.
+/// The conditions in the API server while `tests/infiniband/links.rs` pulled cables.
 async fn told_of_links(admin: &Client, history: &[(String, String, String)]) {
     let turns: Vec<(&str, &str)> = history
         .iter()

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tests::multus::{Multus, cluster_network};
 use tests::programs;
 
-/// Where Kubernetes puts the account of a pod.
+/// Where Kubernetes mounts the credentials of a pod.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Where the daemon has the node's root.
@@ -83,17 +83,17 @@ impl<'s, 'n> Daemon<'s, 'n> {
         }
     }
 
-    /// What a runtime calls.
+    /// The program that a runtime calls.
     pub fn multus(&self) -> Multus<'n> {
         Multus::shim(self.site.node, self.written().unwrap())
     }
 
-    /// What the daemon has said.
+    /// The log of the daemon.
     pub fn log(&self) -> String {
         fs::read_to_string(self.site.node.path("multus-daemon.log")).unwrap_or_default()
     }
 
-    /// The largest memory that it has had, in KiB.
+    /// Its peak memory in KiB.
     pub fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
@@ -138,7 +138,7 @@ fn account(site: &Site) {
 }
 
 /// The whole node again, with what is mounted later, such as the namespaces of pods. The machine's own file system is read-only there,
-/// and the place is in the node's own `/run`, which nobody removes file by file: whatever goes wrong, the machine's files stay.
+/// and the place is in the node's own `/run`, which is never removed file by file, so the machine's files stay.
 fn host_root() {
     let none = None::<&str>;
     fs::create_dir(ROOT).unwrap();

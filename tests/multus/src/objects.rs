@@ -48,7 +48,7 @@ pub fn networks(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
-/// How an administrator applies, with every field that nobody knows refused.
+/// Applies like an administrator, and rejects unknown fields.
 pub fn strictly() -> PatchParams {
     PatchParams::apply("tests").validation_strict()
 }
@@ -63,7 +63,7 @@ pub async fn namespace(client: &Client, name: &str) {
     accounts.create(&PostParams::default(), &object).await.unwrap();
 }
 
-/// A network whose configuration is `config`, whatever that is; `resource` is the one of a device plugin.
+/// A network with the text `config` as configuration; `resource` is that of a device plugin.
 pub async fn network(client: &Client, namespace: &str, name: &str, config: &str, resource: Option<&str>) {
     let annotations = resource.map(|name| json!({ "k8s.v1.cni.cncf.io/resourceName": name }));
     let object = serde_json::from_value(json!({
@@ -99,7 +99,7 @@ pub async fn delete(client: &Client, pod: &Identity) {
     pods.delete(&pod.name, &now).await.unwrap();
 }
 
-/// What Multus wrote of the networks of a pod, the cluster's own first; nothing if it wrote nothing.
+/// The network status that Multus wrote to a pod, the cluster's default network first; empty if there is none.
 pub async fn status(client: &Client, pod: &Identity) -> Vec<Value> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let pod = pods.get(&pod.name).await.unwrap();

@@ -15,7 +15,7 @@ use tests::multus::{Identity, Multus};
 use tests::{Node, Pod};
 use tokio::runtime::Runtime;
 
-/// What all tests of a program share. Its threads are of the machine's network, whichever thread asks.
+/// The runtime that all tests of a program share. Its threads are in the machine's network namespace.
 struct Shared {
     runtime: Runtime,
     server: &'static Server,
@@ -23,7 +23,7 @@ struct Shared {
     token: String,
 }
 
-/// A node whose folders are its own, as a runtime, a kubelet and Multus know them.
+/// A node with its own folders of a runtime, a kubelet and Multus.
 pub struct Site<'n> {
     /// The node.
     pub node: &'n Node,
@@ -88,7 +88,7 @@ impl<'n> Site<'n> {
         self.shared.admin.clone()
     }
 
-    /// What makes a client Multus.
+    /// The token of Multus.
     pub fn kubeconfig(&self) -> PathBuf {
         self.node.path("multus.kubeconfig")
     }
@@ -161,7 +161,7 @@ impl<'n> Site<'n> {
         self.wait(async move { objects::delete(&client, &pod).await });
     }
 
-    /// What Multus wrote of the networks of a pod, the cluster's own first.
+    /// The network status that Multus wrote to a pod, the cluster's default network first.
     pub fn status(&self, pod: &Identity) -> Vec<Value> {
         let (client, pod) = (self.shared.admin.clone(), pod.clone());
         self.wait(async move { objects::status(&client, &pod).await })

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What Multus does to a pod's routes after ADD, and the two traps in it.
+//! How Multus changes a pod's routes after ADD, and two pitfalls.
 
 use crate::{default_routes, macvlan};
 use multus::Site;
 use std::fs;
 use tests::{Pod, Value, json};
 
-/// What of our interface Multus could have changed: its routes in every table, and the rules.
+/// The state of our interface that Multus could change: its routes in every table, and the rules.
 fn routing(sandbox: &Pod) -> (Vec<String>, Vec<String>) {
     // Tables are numbered after the container.
     let routes = sandbox.ip("route show table all dev ib0");
@@ -105,7 +105,7 @@ fn no_result_of_the_plugin_contains_an_empty_list() {
 }
 
 /// `"default-route": []` is no way to say "keep eth0's": to Multus a list that is there is a wish, and it takes the default
-/// routes of the other networks away. What is ours must be the same with it as without.
+/// routes of the other networks away. Our routes must be the same with it as without.
 #[test]
 fn an_empty_default_route_does_not_change_our_addresses_or_routes() {
     Site::run(|site| {

@@ -37,7 +37,7 @@ fn a_shared_device_slot_number_is_ignored_in_favour_of_the_master() {
     });
 }
 
-/// What the checkpoint says would be refused: the node has no such device.
+/// The device in the checkpoint would be rejected: the node does not have it.
 #[test]
 fn the_kubelet_socket_takes_precedence_over_its_checkpoint_file() {
     Site::run(|site| {

@@ -87,7 +87,7 @@ fn an_add_that_was_killed_at_any_time_is_undone_by_del() {
                 // The machine was busy before, and a call takes less than that now.
                 whole = whole.min(answer.took);
             }
-            // What Multus had started goes on for a moment; a runtime that kills it sends DEL at once.
+            // The plugins that Multus started run on for a moment; a runtime that kills Multus sends DEL at once.
             multus.del(&sandbox, &pod);
             site.node.assert_as_before(
                 &before,
@@ -101,7 +101,7 @@ fn an_add_that_was_killed_at_any_time_is_undone_by_del() {
     });
 }
 
-/// A plugin that takes its time between two of ours, and says in a file that it has begun.
+/// A slow plugin between two of ours. It writes a file when it begins.
 fn slow(site: &Site) {
     let begun = site.node.path("begun");
     site.node.install_script(

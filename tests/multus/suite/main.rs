@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a pod gets when the real Multus calls our plugins, on this machine's kernel.
+//! The real Multus calls our plugins, on this machine's kernel.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which networks a pod gets, and what is told of them.
+//! Which networks a pod gets, and their network status.
 
 use crate::{default_routes, macvlan};
 use multus::Site;

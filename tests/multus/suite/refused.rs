@@ -71,7 +71,7 @@ fn a_network_of_a_plugin_that_is_not_installed_is_refused() {
     });
 }
 
-/// Multus passes on what the plugin says, so the sentence is ours.
+/// Multus forwards the plugin's message.
 #[test]
 fn multus_passes_on_the_reason_why_the_plugin_refuses_a_network() {
     Site::run(|site| {
@@ -122,7 +122,7 @@ fn an_invalid_network_annotation_is_refused() {
             &wrong(json!({ "ips": ["10.30.0.300/24"] })),
             &["10.30.0.300/24"],
         );
-        // Of these Multus says nothing; the plugins do.
+        // Multus ignores these; the plugins report them.
         refused(site, &wrong(json!({ "ips": ["10.99.0.7/24"] })), &["10.99.0.7"]);
         refused(
             site,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a pod asks for in the JSON form of its annotation.
+//! Requests in the JSON form of a pod's annotation.
 
 use crate::macvlan;
 use multus::Site;
@@ -39,7 +39,7 @@ fn a_requested_address_in_use_is_refused_with_the_name_of_its_owner() {
         multus.add(&first, &owner).result();
         let (second, pod) = site.pod("second", &wanted);
         let before = site.node.settled_snapshot(&[&second]);
-        // Multus has a code of its own for whatever a delegate says.
+        // Multus returns its own code for every error of a delegate.
         let said = ["10.30.0.77", "in use", &first.id];
         multus.add(&second, &pod).refused(999, &said);
         multus.del(&second, &pod);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Faults<'_> {
-    /// A pod is born, a call for it is killed and put right, and nothing is left.
+    /// A pod starts, a call for it is killed and cleaned up, and nothing is left.
     pub(super) fn live(&self, kill: &Kill, scope: Scope) {
         let pod = self.node.pod();
         if kill.verb == Verb::Del {
@@ -46,7 +46,7 @@ impl Faults<'_> {
         traced
     }
 
-    /// A call that lived to answer has kept its promises before anybody puts anything right.
+    /// A call that returned a result has kept its guarantees, before any cleanup runs.
     fn judge(&self, pod: &Pod<'_>, kill: &Kill, struck: &Traced) {
         let answer = &struck.answer;
         let when = || format!("after {kill}, which answered {answer}");

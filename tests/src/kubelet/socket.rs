@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The socket on which a kubelet says which devices it gave to whom; Multus asks there first (`pkg/kubeletclient`).
+//! The socket on which a kubelet reports the devices of each pod. Multus reads it first (`pkg/kubeletclient`).
 //!
-//! Holds always: the socket is in the mount namespace of the thread that started it. The program is Go's, of `tests/go/multus`: as the
+//! Invariant: the socket is in the mount namespace of the thread that started it. The program is Go's, of `tests/go/multus`: as the
 //! `:authority` of a socket gRPC for Go sends its path, which HTTP/2 libraries of Rust refuse (`RST_STREAM`, `PROTOCOL_ERROR`).
 
 use super::Allocation;
@@ -24,7 +24,7 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts one that has given these devices.
+    /// Starts a kubelet that has allocated these devices.
     pub fn start(allocations: &[Allocation]) -> Self {
         fs::create_dir_all(Path::new(SOCKET).parent().unwrap()).unwrap();
         // Of one that was killed.
@@ -55,7 +55,7 @@ impl Kubelet {
         }
     }
 
-    /// How often somebody has asked for the list.
+    /// The number of requests for the list.
     pub fn asked(&self) -> usize {
         let told = fs::read_to_string(self.told.path()).unwrap();
         let lists = told
@@ -64,7 +64,7 @@ impl Kubelet {
         lists.count()
     }
 
-    /// Ends it as a crash does: the socket stays, and nobody listens.
+    /// Stops it like a crash: the socket file stays, and no process listens.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

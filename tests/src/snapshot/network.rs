@@ -127,7 +127,7 @@ fn of_route(route: &RouteMessage, names: &Names) -> String {
     )
 }
 
-/// Only those that somebody set for good; the others come and go.
+/// Only permanent entries; the others change by themselves.
 fn of_neighbour(neighbour: &NeighbourMessage, names: &Names) -> Option<Object> {
     let header = &neighbour.header;
     let attributes = neighbour.attributes.iter();

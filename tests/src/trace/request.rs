@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to the kernel in words, and which of them change anything outside the process that makes them.
+//! Descriptions of requests to the kernel, and which of them change anything outside the calling process.
 
 use super::Scope;
 use nix::sys::ptrace;
@@ -21,12 +21,12 @@ const RDMA_CHANGES: [(u16, &str); 4] = [
     (4, "RDMA dellink"),
     (7, "RDMA system set"),
 ];
-/// What goes there is for people.
+/// The text after the mark is for people.
 const STDERR: u64 = 2;
 const PAGE: u64 = 4096;
 const PATH_MAX: usize = 512;
 
-/// The system calls that change something whatever their arguments, or whose arguments lie in memory.
+/// The system calls that always change something, or whose arguments lie in memory.
 const ALWAYS: [libc::c_long; 17] = [
     libc::SYS_mkdir,
     libc::SYS_mkdirat,
@@ -97,7 +97,7 @@ pub(super) fn about_to_make(thread: Pid, scope: Scope) -> Option<String> {
     }
 }
 
-/// The words for a system call that changes something.
+/// The description of a system call that changes something.
 fn change(call: libc::c_long, arguments: [u64; 4], memory: &Memory) -> Option<String> {
     let [first, second, third, _] = arguments;
     let on = |verb: &str, path: u64| Some(format!("{verb} {}", memory.text(path)));

@@ -17,7 +17,7 @@ fn condition(kind: &str, status: &str) -> Value {
     json!({ "type": kind, "status": status, "reason": "Test", "message": "a test" })
 }
 
-/// What the API server makes of this patch of the status of `node` by `agent`.
+/// The response of the API server to this patch of the status of `node` by `agent`.
 async fn patched(agent: &Agent, node: &str, patch: &Value) -> Result<Node, kube::Error> {
     let nodes: Api<Node> = Api::all(agent.client.clone());
     nodes
@@ -62,7 +62,7 @@ fn agent_info() -> Value {
 #[tokio::test]
 async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
     let agent = agent_of_a_node_that_runs("links-1").await;
-    let cluster = api::requests::Cluster::new(agent.client.clone());
+    let cluster = api::requests::ApiServer::new(agent.client.clone());
     let says = |status: &str| api::requests::NodeCondition {
         status: status.to_owned(),
         reason: "Test".to_owned(),
@@ -149,7 +149,7 @@ async fn an_agent_can_change_only_the_links_ready_condition_of_its_node() {
         let said = refusal(patched(&mine, "status-1", &patch).await).message;
         assert!(said.contains(sentence), "{patch}: {said}");
     }
-    // The API server lets go of what is no status, and the condition with it is as before.
+    // The API server drops fields outside the status, and the condition is unchanged.
     let tainted =
         json!({ "spec": { "unschedulable": true }, "status": { "conditions": [links_ready("True")] } });
     let node = patched(&mine, "status-1", &tainted).await.unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What there is to be harmed, and how it could be.
+//! The objects that a thief could harm, and the ways to do it.
 
 use super::{THIEF, VICTIM, send};
 use crate::Identity;
@@ -283,7 +283,7 @@ async fn others(admin: &Client, namespace: &str, all: &mut Vec<Target>) {
     });
 }
 
-/// What a node's agent does every day, so that a refusal means something.
+/// The everyday requests of an agent. They must succeed, so that a rejection means something.
 pub(super) async fn own_work(client: &Client, thief: &Identity) {
     let own = serde_json::to_value(&thief.node).unwrap();
     let mut mine = block(99, &own, "Active");
@@ -363,7 +363,7 @@ pub(super) fn forged(thief: &Identity, namespace: &str) -> Vec<(String, Value)> 
     ]
 }
 
-/// What the thief is not to read.
+/// The objects that the thief must not read.
 pub(super) fn secrets(namespace: &str) -> Vec<String> {
     [
         "/api/v1/pods",

@@ -3,10 +3,10 @@
 //!
 //!     bench-last RDMA-IPAM [NODES]
 //!
-//! One pod after another on whichever node comes next, some at the same time, until every address of the pool is somebody's;
-//! then one more on each node, and then all of them end. A pod that is told to try again does so on its node, as kubelet does.
+//! One pod after another on the next node, some at the same time, until every address of the pool is allocated;
+//! then one more on each node, and then all of them end. A pod that fails is retried on its node, as kubelet does.
 //!
-//! What always holds: the daemons are whole, with socket and all; no address is given twice; whatever is waited for is
+//! Invariant: the daemons are complete, with their sockets; no address is allocated twice; whatever is waited for is
 //! waited for so long and no longer.
 
 #![allow(
@@ -32,7 +32,7 @@ use report::{Band, Ends};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The pool: 64 blocks of 16 addresses, of which the first and the last address of the subnet are nobody's.
+/// The pool: 64 blocks of 16 addresses. The first and the last address of the subnet are never allocated.
 const SUBNET: &str = "10.61.0.0/22";
 const BLOCK: u32 = 16;
 const SIZE: usize = 1022;
@@ -108,7 +108,7 @@ async fn blocks(admin: &Client) -> (usize, usize) {
     (all.len(), shared.count())
 }
 
-/// Waits until the pool says that it is exhausted.
+/// Waits until the status of the pool is exhausted.
 async fn until_exhausted(admin: &Client) -> Duration {
     let pools: Api<IpPool> = Api::all(admin.clone());
     let begun = Instant::now();

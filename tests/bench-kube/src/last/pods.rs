@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 /// Pods that are being started at the same time.
 const AT_ONCE: usize = 8;
 
-/// How long a pod waits that was told to try again: a fifth of what kubelet waits.
+/// How long a pod waits before it retries: a fifth of what kubelet waits.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What became of one pod.
+/// The start of one pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Started {
     /// From its first call until it has its address.
     pub(crate) time: Duration,
     /// Calls that it took.
     pub(crate) calls: usize,
-    /// How many of them said that the pool was exhausted, which it was not.
+    /// The number of attempts that reported an exhausted pool although it was not.
     pub(crate) wrong: usize,
 }
 
@@ -89,12 +89,12 @@ impl<'n> Pods<'n> {
         }
     }
 
-    /// Fails unless every address of the pool is somebody's.
+    /// Fails unless every address of the pool is allocated.
     pub(crate) fn assert_all_given(&self, size: usize) {
         assert_eq!(self.given.lock().unwrap().len(), size);
     }
 
-    /// One pod more on each node, which is told that there is no address left: how long each was told so.
+    /// Starts one more pod on each node, which must fail. Returns the time of each call.
     pub(crate) fn refuse(&self) -> Vec<Duration> {
         let first = self.given.lock().unwrap().len();
         Self::each(first..first + self.nodes.data.len(), |pod| {

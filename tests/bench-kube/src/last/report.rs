@@ -7,7 +7,7 @@ use bench_kube::gauge::Phase;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What filling a part of the pool took.
+/// The cost of filling a part of the pool.
 pub(crate) struct Band {
     /// Addresses in use at its end.
     pub(crate) to: usize,
@@ -18,12 +18,12 @@ pub(crate) struct Band {
     pub(crate) shared: usize,
 }
 
-/// What happens to a full pool.
+/// The behaviour of a full pool.
 pub(crate) struct Ends {
-    /// How long after the last address the pool said that it is exhausted.
+    /// The time from the last address until the status is exhausted.
     pub(crate) told: Duration,
     pub(crate) refused: Vec<Duration>,
-    /// What the refusals cost, with all else that the agents asked meanwhile.
+    /// The cost of the refusals, with all other requests of the agents meanwhile.
     pub(crate) requests: usize,
     pub(crate) released: Vec<Duration>,
     /// From the first DEL until no block was shared any more.
@@ -69,7 +69,7 @@ pub(crate) fn bands(bands: &[Band]) -> String {
     text
 }
 
-/// What came after.
+/// The text about the full pool.
 pub(crate) fn ends(ends: &Ends) -> String {
     format!(
         "The pool said that it was exhausted {:.1} s after the last address was given. One more ADD on each of {} nodes was refused with \

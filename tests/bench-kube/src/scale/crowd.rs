@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many nodes that want a block of a pool which is nearly used up, all at once.
+//! Many nodes claim a block of a nearly full pool at the same time.
 
 use crate::fleet::{Fleet, PATIENCE};
 use api::block_layout::BlockCidr;
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 /// Blocks of such a pool.
 const BLOCKS: usize = 8192;
 
-/// How full it is before, and how many nodes want a block: fewer than there are left.
+/// The utilization before, and the number of nodes that claim a block. It is below the number of free blocks.
 const CROWDS: [(usize, usize); 3] = [(50, 200), (90, 200), (99, 40)];
 
-/// What came of it.
+/// The result.
 pub(crate) struct Crowd {
     /// Hundredths of the blocks that were taken before.
     pub(crate) full: usize,
-    /// How many nodes wanted one.
+    /// The number of nodes that claimed a block.
     pub(crate) nodes: usize,
     /// CREATEs that found the name taken.
     pub(crate) conflicts: usize,

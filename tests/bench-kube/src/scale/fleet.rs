@@ -125,7 +125,7 @@ impl<'s> Fleet<'s> {
         Api::all(self.admin.clone())
     }
 
-    /// The blocks that the keeper told of last.
+    /// The blocks.
     pub(crate) async fn blocks(&self) -> Vec<IpBlock> {
         let all: Api<IpBlock> = Api::all(self.admin.clone());
         let params = kube::api::ListParams::default().match_any();
@@ -148,7 +148,7 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// How they start, in words.
+    /// Describes how they start.
     pub(crate) fn pace(&self) -> String {
         if self.size > MANY {
             format!("{PACE} a second")
@@ -185,7 +185,7 @@ impl<'s> Fleet<'s> {
         std::fs::read(path).map_or(Value::Null, |content| serde_json::from_slice(&content).unwrap())
     }
 
-    /// Waits until the file of each of the first `nodes` nodes is as `holds` says.
+    /// Waits until `holds` is true for the file of each of the first `nodes` nodes.
     pub(crate) async fn until_files(&self, nodes: usize, what: &str, holds: impl Fn(&Value) -> bool) {
         let mut left: Vec<usize> = (0..nodes).collect();
         let begun = Instant::now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens to a cluster: nodes join, nothing happens, a pool is edited, pods start, the agents are updated.
+//! The life of a cluster: nodes join, the cluster is idle, a pool is edited, pods start, the agents are updated.
 
 use crate::fleet::{BLOCK, Fleet, PATIENCE, POOL};
 use bench_kube::call::{Call, at_once};
@@ -61,7 +61,7 @@ impl Fleet<'_> {
 
     /// Nothing happens.
     pub(crate) async fn rest(&self, gauges: &Gauges<'_>) -> Phase {
-        // What has begun is done: first statuses, first looks.
+        // The first reports and reads are done.
         self.until_noted(1).await;
         tokio::time::sleep(Duration::from_secs(10)).await;
         let start = gauges.start().await;
@@ -151,7 +151,7 @@ impl Fleet<'_> {
             .await
     }
 
-    /// Waits until every agent was told of pools and blocks and has been round once.
+    /// Waits until every agent has read pools and blocks and finished one round.
     async fn until_ready(&self) {
         let begun = Instant::now();
         let ready = |agent: &agent::agent::Agent| agent.metrics.text().contains("rdmanet_blocks{");
@@ -170,7 +170,7 @@ impl Fleet<'_> {
         .await;
     }
 
-    /// Waits until every block says that its node goes by this generation.
+    /// Waits until every block reports this generation.
     async fn until_noted(&self, generation: i64) {
         let begun = Instant::now();
         loop {

@@ -7,8 +7,8 @@
 //! process. Left out are the plugins' socket, metrics and netlink. Agents write the condition of their links as after a message of the
 //! kernel, which none of them gets here.
 //!
-//! What always holds: the API server is a real one on loopback, which ends with this process; requests are counted by its
-//! audit log, bytes by its metrics; whatever is waited for is waited for so long and no longer.
+//! Invariant: the API server is a real one on loopback, which ends with this process; requests are counted by its
+//! audit log, bytes by its metrics; every wait has a time limit.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,7 +31,7 @@ use fleet::Fleet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What has not begun by then is left out.
+/// Later measurements are skipped.
 const BUDGET: Duration = Duration::from_secs(900);
 
 /// With more agents than this, nearly full pools are left out.
@@ -77,7 +77,7 @@ async fn main() {
         describe_with_load()
     );
     println!("{}", report::phases(&phases, agents));
-    // What nearly full pools cost does not depend on how many others watch; with more agents the run would be too long.
+    // The cost of nearly full pools does not depend on the number of other agents, which would only make the run longer.
     if agents <= CROWDS {
         let crowds = crowd::claims(&mut fleet, &gauges).await;
         println!("{}", report::crowds(&crowds));

@@ -5,7 +5,7 @@ use crate::crowd::Crowd;
 use bench_kube::gauge::Phase;
 use std::fmt::Write;
 
-/// What happened to `agents` agents.
+/// The table of the phases with `agents` agents.
 pub(crate) fn phases(phases: &[Phase], agents: usize) -> String {
     let mut text = String::from(
         "| what happens | s | requests | per agent | a second | MB of answers | MB of watch events | CPU s, API server | etcd | memory MiB, API server | etcd | etcd's file | all agents | watches it gave up |\n\
@@ -53,7 +53,7 @@ pub(crate) fn phases(phases: &[Phase], agents: usize) -> String {
     text
 }
 
-/// What crowds cost.
+/// The table of the crowds.
 pub(crate) fn crowds(crowds: &[Crowd]) -> String {
     let mut text = String::from(
         "| full before | nodes that claim at once | s | conflicts per claim | lists of names per claim | requests per claim |\n\

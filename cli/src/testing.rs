@@ -14,7 +14,7 @@ pub(crate) fn pool(name: &str, ranges: &Value) -> Value {
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name, "uid": format!("{name}-uid") },
         "spec": spec,
         "status": { "observedGeneration": 1, "accepted": spec, "conditions": [{
-            "type": "Ready", "status": "True", "reason": "Accepted", "message": "addresses are given",
+            "type": "Ready", "status": "True", "reason": "Accepted", "message": "addresses are allocated",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }] },
     })

@@ -282,7 +282,7 @@ impl Leader {
             let _ = nodes.wait_until_ready().await;
             let _ = spaces.wait_until_ready().await;
         };
-        // If the caches are not ready in time, this round works with what they have, and the next round looks again.
+        // If the caches are not ready in time, this round works with what they have, and the next round reads them again.
         let _ = tokio::time::timeout(Duration::from_secs(10), patience::limited(ready)).await;
         Caches {
             blocks,

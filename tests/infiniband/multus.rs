@@ -8,7 +8,7 @@ use crate::fabric::{reaches, run};
 use std::fs;
 use std::path::Path;
 use tests::kubelet::{Allocation, Kubelet, allocated, device_info};
-use tests::multus::{Identity, Multus};
+use tests::multus::{Multus, PodIdentity};
 use tests::{Node, Value, json};
 
 /// The folder that the host shares: a kubeconfig, and the pods by name.
@@ -20,13 +20,13 @@ fn thin(node: &Node) -> Multus<'_> {
     Multus::thin(node, &Path::new(SHARED).join("kubeconfig"))
 }
 
-fn pod(name: &str) -> Identity {
+fn pod(name: &str) -> PodIdentity {
     let text = fs::read(Path::new(SHARED).join("pods.json")).expect(
         "the host's folder with pods.json: these tests are started by `cargo test -p multus --test fabric`",
     );
     let pods: Value = serde_json::from_slice(&text).unwrap();
     let text = |key: &str| pods[name][key].as_str().unwrap().to_owned();
-    Identity {
+    PodIdentity {
         namespace: text("namespace"),
         name: name.to_owned(),
         uid: text("uid"),

@@ -5,7 +5,7 @@ mod socket;
 
 pub use socket::Kubelet;
 
-use crate::multus::Identity;
+use crate::multus::PodIdentity;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const DEVICE_INFO: &str = "/var/run/k8s.cni.cncf.io/devinfo/dp";
 #[derive(Clone, Debug)]
 pub struct Allocation<'a> {
     /// The pod.
-    pub pod: &'a Identity,
+    pub pod: &'a PodIdentity,
     /// The resource, such as `nvidia.com/hostdev`.
     pub resource: &'a str,
     /// The devices' IDs: PCI addresses, or the device plugin's own IDs.
@@ -29,7 +29,7 @@ pub struct Allocation<'a> {
 
 impl<'a> Allocation<'a> {
     /// `devices` of `resource`, for `pod`.
-    pub fn new(pod: &'a Identity, resource: &'a str, devices: &'a [&'a str]) -> Self {
+    pub fn new(pod: &'a PodIdentity, resource: &'a str, devices: &'a [&'a str]) -> Self {
         Self {
             pod,
             resource,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// A pod in the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct PodIdentity {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -53,8 +53,8 @@ impl<'n> Multus<'n> {
     }
 
     /// A call for a sandbox of the pod `of`.
-    pub fn call(&self, command: &str, sandbox: &Pod, of: &Identity) -> Call {
-        let Identity { namespace, name, uid } = of;
+    pub fn call(&self, command: &str, sandbox: &Pod, of: &PodIdentity) -> Call {
+        let PodIdentity { namespace, name, uid } = of;
         let id = &sandbox.id;
         Call::new(&programs::multus().join(self.program))
             .env("CNI_COMMAND", command)
@@ -74,7 +74,7 @@ impl<'n> Multus<'n> {
 
     /// ADD, which may fail; repeated after a DEL, as a kubelet does, while all that failed is that the API server did not answer within the
     /// quarter of a second that the thin plugin gives it. A busy machine takes longer, and an emulated one.
-    pub fn add(&self, sandbox: &Pod, of: &Identity) -> Answer {
+    pub fn add(&self, sandbox: &Pod, of: &PodIdentity) -> Answer {
         for _ in 0..20 {
             let answer = self.call("ADD", sandbox, of).run();
             if !answer.stdout.contains("context deadline exceeded") {
@@ -87,7 +87,7 @@ impl<'n> Multus<'n> {
 
     /// DEL, which succeeds.
     #[track_caller]
-    pub fn del(&self, sandbox: &Pod, of: &Identity) {
+    pub fn del(&self, sandbox: &Pod, of: &PodIdentity) {
         self.call("DEL", sandbox, of).run().done();
     }
 }

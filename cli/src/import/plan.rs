@@ -86,7 +86,7 @@ impl Step {
         }
     }
 
-    /// Whether a person or a later run still has to do something.
+    /// Whether the administrator or a later run still has a step to do.
     pub fn is_unfinished(&self) -> bool {
         self.state() != "open"
     }

@@ -147,7 +147,7 @@ fn shape(segment: &Segment, x: f64, y: f64, width: f64, hues: &BTreeMap<&str, us
     };
     let mut text = match &segment.part {
         Part::Free => rect("free", "", width, "free"),
-        Part::Never => rect("never", "", width, "never given"),
+        Part::Never => rect("never", "", width, "never allocated"),
         Part::Excluded => rect("excluded", "", width, "excluded"),
         Part::Reserved => rect("reserved", "", width.max(LEAST), "reserved"),
         Part::Block { node, state } => {
@@ -175,7 +175,7 @@ fn shape(segment: &Segment, x: f64, y: f64, width: f64, hues: &BTreeMap<&str, us
 
 fn legend(body: &mut String, map: &Map, hues: &BTreeMap<&str, usize>, top: f64) -> f64 {
     let mut x = 16.0;
-    let mut kinds = vec![("free", "free"), ("never", "never given")];
+    let mut kinds = vec![("free", "free"), ("never", "never allocated")];
     let has = |part: &Part| {
         map.ranges
             .iter()

@@ -45,7 +45,7 @@ pub fn render(map: &Map) -> String {
     if !legend.is_empty() {
         let _ = write!(text, "\n{}", legend.render());
     }
-    text.push_str("\n.  free   x  excluded   r  reserved   -  never given   CAPITAL  somebody has it, or one of these\n");
+    text.push_str("\n.  free   x  excluded   r  reserved   -  never allocated   CAPITAL  in use, at least one address\n");
     text
 }
 

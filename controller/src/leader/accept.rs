@@ -118,7 +118,7 @@ impl Leader {
             .collect()
     }
 
-    /// Searches for a block of another size in the addresses that would be listed anew. The names are read past every
+    /// Searches for a block of another size in the addresses that the pool adds to the list. The names are read past every
     /// cache, because a pool that was removed from the list may have left a block.
     async fn conflicting_block(
         &self,

@@ -173,7 +173,7 @@ impl OrphanCollector {
         }
     }
 
-    /// Renews the orphaned blocks of nodes that are back. If such a node goes again, its quarantine begins anew. Another
+    /// Renews the orphaned blocks of nodes that are back. If such a node goes again, its quarantine restarts. Another
     /// process that waits for one of the blocks may not have seen the node come back, but it sees the new version.
     async fn renew_returned(&mut self, inputs: &Inputs) {
         let cached = |name: &String| inputs.caches.blocks.get(&ObjectRef::new(name));

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 /// How many there are.
 pub(crate) const REPLICAS: usize = 12;
 
-/// A replica of a StatefulSet.
+/// A replica of a `StatefulSet`.
 #[derive(Clone, Copy, Default)]
 struct Replica {
     exists: bool,

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOST: &str = "rail0 has no carrier: cable or switch port";
 
 /// A machine whose links the test has in hand, and the cluster that it belongs to.
-struct Machine<'a> {
+struct RailNode<'a> {
     site: &'a Site,
     node: &'a Node,
     name: &'a str,
@@ -27,19 +27,19 @@ struct Machine<'a> {
 
 /// Runs `test` on a machine with two rails in a network of its own, from where the API server is on the loopback too. One
 /// cluster serves all tests, one after the other.
-fn on_a_machine(name: &str, test: impl AsyncFnOnce(Machine<'_>) + Send) {
+fn on_a_machine(name: &str, test: impl AsyncFnOnce(RailNode<'_>) + Send) {
     static CLUSTER: InTurn = InTurn::new(&["--quarantine", "5s"]);
     CLUSTER.run(|runtime, site| {
         Node::run(|node| {
             let _relay = Relay::start(runtime.handle(), site.server.port());
             node.cable("rail0");
             node.cable("rail1");
-            runtime.block_on(test(Machine { site, node, name }));
+            runtime.block_on(test(RailNode { site, node, name }));
         });
     });
 }
 
-impl Machine<'_> {
+impl RailNode<'_> {
     async fn agent(&self, more: &[&str]) -> Member {
         let flags = [&["--links", "rail[01]"], more].concat();
         Member::running(&self.site.server, self.name, &flags).await

@@ -57,6 +57,6 @@ async fn an_error_names_the_proxy_that_refused_a_request_and_the_reason() {
         gateway.url(),
         server.port()
     );
-    assert!(trouble.is_silence());
+    assert!(trouble.is_unanswered());
     assert!(trouble.to_string().contains(&words), "{trouble}");
 }

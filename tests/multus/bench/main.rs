@@ -26,7 +26,7 @@ use bench_kube::nv_ipam::{self, NvIpam};
 use bench_kube::{pool, whereabouts};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, PostParams};
-use multus::Site;
+use multus::Setup;
 use report::Measurements;
 use serde_json::json;
 use side::Side;
@@ -37,7 +37,7 @@ use tokio::runtime::Runtime;
 /// How many networks a pod asks for.
 const NETWORKS: [usize; 3] = [1, 4, 8];
 
-/// The node of [`Site`]'s pods.
+/// The node of [`Setup`]'s pods.
 const NODE: &str = "node-1";
 
 fn main() {
@@ -53,8 +53,8 @@ fn main() {
     let runtime = Runtime::new().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let nv_ipam = nv_ipam::folder().map(|bin| runtime.block_on(start_nv_ipam(&bin, dir.path())));
-    Site::run(|site| {
-        let sides = prepare(site, &peer, &definitions, nv_ipam.as_ref());
+    Setup::run(|setup| {
+        let sides = prepare(setup, &peer, &definitions, nv_ipam.as_ref());
         let mut table = Measurements::default();
         let mut turns: Vec<(&Side, usize)> = NETWORKS
             .iter()
@@ -65,7 +65,7 @@ fn main() {
             eprintln!("bench-multus: round {} of {rounds}", round + 1);
             fastrand::shuffle(&mut turns);
             for (side, count) in &turns {
-                side.measure(site, *count, round, &mut table);
+                side.measure(setup, *count, round, &mut table);
             }
         }
         println!("{}", table.render(seed, rounds));
@@ -87,19 +87,19 @@ async fn start_nv_ipam(bin: &Path, dir: &Path) -> NvIpam {
 }
 
 /// Every side with its networks.
-fn prepare(site: &Site, peer: &Path, definitions: &Path, nv_ipam: Option<&NvIpam>) -> Vec<Side> {
-    symlink(peer.canonicalize().unwrap(), site.node.path("bin/whereabouts")).unwrap();
+fn prepare(setup: &Setup, peer: &Path, definitions: &Path, nv_ipam: Option<&NvIpam>) -> Vec<Side> {
+    symlink(peer.canonicalize().unwrap(), setup.node.path("bin/whereabouts")).unwrap();
     pool::give_block(Path::new("/var/lib/cni/rdma-ipam"), 0);
-    let (server, definitions) = (site.server(), definitions.to_owned());
-    let defaults = site.wait(async move { whereabouts::install(server, &definitions).await });
+    let (server, definitions) = (setup.server(), definitions.to_owned());
+    let defaults = setup.wait(async move { whereabouts::install(server, &definitions).await });
     let mut sides = vec![Side::pool(), Side::ranges(), Side::whereabouts(&defaults)];
     if let Some(peer) = nv_ipam {
-        symlink(peer.plugin(), site.node.path("bin/nv-ipam")).unwrap();
+        symlink(peer.plugin(), setup.node.path("bin/nv-ipam")).unwrap();
         sides.push(Side::nv_ipam(&peer.conf(NODE)));
     }
     for side in &sides {
         for number in 0..8 {
-            site.network(&side.network(number), &side.conf(number));
+            setup.network(&side.network(number), &side.conf(number));
         }
     }
     sides

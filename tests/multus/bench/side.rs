@@ -2,7 +2,7 @@
 //! The sides of the comparison: a main plugin with its IPAM plugin.
 
 use crate::report::Measurements;
-use multus::Site;
+use multus::Setup;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -92,25 +92,25 @@ impl Side {
     }
 
     /// ADD and DEL of a pod with `count` of these networks.
-    pub(crate) fn measure(&self, site: &Site, count: usize, round: usize, table: &mut Measurements) {
+    pub(crate) fn measure(&self, setup: &Setup, count: usize, round: usize, table: &mut Measurements) {
         let wanted: Vec<String> = (0..count).map(|number| self.network(number)).collect();
         let name = format!("{}-{count}-{round}", self.network(0));
-        let (sandbox, pod) = site.pod(&name, &wanted.join(","));
-        let multus = site.thin();
+        let (sandbox, pod) = setup.pod(&name, &wanted.join(","));
+        let multus = setup.thin();
         for verb in ["ADD", "DEL"] {
-            let mark = site.server().mark();
+            let mark = setup.server().mark();
             let answer = match verb {
                 "ADD" => multus.add(&sandbox, &pod),
                 _ => multus.call(verb, &sandbox, &pod).run(),
             };
             assert!(answer.status.success(), "{name}: {answer}");
-            let requests = site.server().requests_since(mark).len();
+            let requests = setup.server().requests_since(mark).len();
             let kind = (count > 0).then_some(self.kind);
             table.add((count, verb, kind), answer.took, requests);
             if verb == "ADD" {
                 assert_eq!(sandbox.link_names().len(), count + 1, "{name}");
             }
         }
-        site.delete(&pod);
+        setup.delete(&pod);
     }
 }

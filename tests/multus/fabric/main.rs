@@ -21,7 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use tests::multus::Identity;
+use tests::multus::PodIdentity;
 use tests::programs;
 use tokio::sync::oneshot;
 
@@ -107,13 +107,17 @@ fn kubeconfig(server: &Server, token: &str) -> String {
 }
 
 /// The folder that the VM sees as /kube, with the tokens of Multus and of the node's agent.
-fn shared(server: &Server, [multus, agent]: [&str; 2], pods: &BTreeMap<&str, Identity>) -> tempfile::TempDir {
+fn shared(
+    server: &Server,
+    [multus, agent]: [&str; 2],
+    pods: &BTreeMap<&str, PodIdentity>,
+) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name);
     fs::write(file("kubeconfig"), kubeconfig(server, multus)).unwrap();
     fs::write(file("agent"), kubeconfig(server, agent)).unwrap();
     fs::copy(server.dir().join("pki/ca.crt"), file("ca.crt")).unwrap();
-    let entry = |pod: &Identity| json!({ "namespace": pod.namespace, "uid": pod.uid });
+    let entry = |pod: &PodIdentity| json!({ "namespace": pod.namespace, "uid": pod.uid });
     let pods: Map<String, Value> = pods
         .iter()
         .map(|(name, pod)| ((*name).to_owned(), entry(pod)))

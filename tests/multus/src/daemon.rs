@@ -2,7 +2,7 @@
 //! The thick plugin's daemon, as its own manifest runs it: a pod's account, the node's root below a folder of its own, plugins started in there,
 //! and a configuration that it writes for the runtime.
 
-use crate::Site;
+use crate::Setup;
 use nix::mount::{MsFlags, mount};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -23,49 +23,49 @@ const SOCKETS: &str = "/run/multus/";
 
 /// A daemon that runs on a test's node, until the value goes.
 pub struct Daemon<'s, 'n> {
-    site: &'s Site<'n>,
+    setup: &'s Setup<'n>,
     child: Child,
 }
 
 impl<'s, 'n> Daemon<'s, 'n> {
     /// Starts one, and waits for the configuration that it writes.
-    pub fn start(site: &'s Site<'n>) -> Self {
-        account(site);
-        let net_d = folder(site, "net.d");
+    pub fn start(setup: &'s Setup<'n>) -> Self {
+        account(setup);
+        let net_d = folder(setup, "net.d");
         host_root();
         fs::write(
             net_d.join("10-cluster.conf"),
             single(cluster_network()).to_string(),
         )
         .unwrap();
-        let config = site.node.path("daemon-config.json");
+        let config = setup.node.path("daemon-config.json");
         let daemon = json!({
             "chrootDir": ROOT, "cniVersion": "0.3.1", "logLevel": "verbose", "logToStderr": true,
             "cniConfigDir": net_d, "multusAutoconfigDir": net_d, "multusConfigFile": "auto",
             "socketDir": SOCKETS, "daemonSocketDir": SOCKETS,
         });
         fs::write(&config, daemon.to_string()).unwrap();
-        let log = File::create(site.node.path("multus-daemon.log")).unwrap();
+        let log = File::create(setup.node.path("multus-daemon.log")).unwrap();
         let child = Command::new(programs::multus().join("multus-daemon"))
             .arg("--config")
             .arg(&config)
             .env_clear()
-            .env("CNI_PATH", std::env::join_paths(site.node.cni_path()).unwrap())
+            .env("CNI_PATH", std::env::join_paths(setup.node.cni_path()).unwrap())
             .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-            .env("KUBERNETES_SERVICE_PORT", site.port().to_string())
+            .env("KUBERNETES_SERVICE_PORT", setup.port().to_string())
             .env("MULTUS_NODE_NAME", "node-1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .unwrap();
-        let mut daemon = Self { site, child };
+        let mut daemon = Self { setup, child };
         daemon.wait_until_ready();
         daemon
     }
 
     fn written(&self) -> Option<Value> {
-        let text = fs::read(self.site.node.path("net.d/00-multus.conf")).ok()?;
+        let text = fs::read(self.setup.node.path("net.d/00-multus.conf")).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
@@ -85,12 +85,12 @@ impl<'s, 'n> Daemon<'s, 'n> {
 
     /// The program that a runtime calls.
     pub fn multus(&self) -> Multus<'n> {
-        Multus::shim(self.site.node, self.written().unwrap())
+        Multus::shim(self.setup.node, self.written().unwrap())
     }
 
     /// The log of the daemon.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.site.node.path("multus-daemon.log")).unwrap_or_default()
+        fs::read_to_string(self.setup.node.path("multus-daemon.log")).unwrap_or_default()
     }
 
     /// Its peak memory in KiB.
@@ -122,19 +122,19 @@ fn single(mut list: Value) -> Value {
     plugin
 }
 
-fn folder(site: &Site, name: &str) -> PathBuf {
-    let path = site.node.path(name);
+fn folder(setup: &Setup, name: &str) -> PathBuf {
+    let path = setup.node.path(name);
     fs::create_dir_all(&path).unwrap();
     path
 }
 
 /// The token, and whom to trust.
-fn account(site: &Site) {
+fn account(setup: &Setup) {
     fs::create_dir_all(ACCOUNT).unwrap();
     let file = |name: &str| PathBuf::from(ACCOUNT).join(name);
-    fs::write(file("token"), site.token()).unwrap();
+    fs::write(file("token"), setup.token()).unwrap();
     fs::write(file("namespace"), "kube-system").unwrap();
-    fs::copy(site.server().dir().join("pki/ca.crt"), file("ca.crt")).unwrap();
+    fs::copy(setup.server().dir().join("pki/ca.crt"), file("ca.crt")).unwrap();
 }
 
 /// The whole node again, with what is mounted later, such as the namespaces of pods. The machine's own file system is read-only there,

@@ -13,8 +13,8 @@
 
 pub mod daemon;
 pub mod objects;
-pub mod site;
+pub mod setup;
 
 pub use apiserver::Relay;
 pub use daemon::Daemon;
-pub use site::Site;
+pub use setup::Setup;

@@ -10,7 +10,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use std::path::Path;
-use tests::multus::Identity;
+use tests::multus::PodIdentity;
 
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
@@ -77,7 +77,7 @@ pub async fn network(client: &Client, namespace: &str, name: &str, config: &str,
 }
 
 /// A pod that is bound to `node` and asks for networks in this annotation.
-pub async fn pod(client: &Client, namespace: &str, name: &str, node: &str, wanted: &str) -> Identity {
+pub async fn pod(client: &Client, namespace: &str, name: &str, node: &str, wanted: &str) -> PodIdentity {
     let object: Pod = serde_json::from_value(json!({
         "metadata": { "name": name, "annotations": { NETWORKS: wanted } },
         "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "main" }] },
@@ -85,7 +85,7 @@ pub async fn pod(client: &Client, namespace: &str, name: &str, node: &str, wante
     .unwrap();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let pod = pods.create(&PostParams::default(), &object).await.unwrap();
-    Identity {
+    PodIdentity {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: pod.uid().unwrap(),
@@ -93,14 +93,14 @@ pub async fn pod(client: &Client, namespace: &str, name: &str, node: &str, wante
 }
 
 /// Takes a pod away at once.
-pub async fn delete(client: &Client, pod: &Identity) {
+pub async fn delete(client: &Client, pod: &PodIdentity) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let now = DeleteParams::default().grace_period(0);
     pods.delete(&pod.name, &now).await.unwrap();
 }
 
 /// The network status that Multus wrote to a pod, the cluster's default network first; empty if there is none.
-pub async fn status(client: &Client, pod: &Identity) -> Vec<Value> {
+pub async fn status(client: &Client, pod: &PodIdentity) -> Vec<Value> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let pod = pods.get(&pod.name).await.unwrap();
     let text = pod.annotations().get(STATUS).cloned();
@@ -109,7 +109,7 @@ pub async fn status(client: &Client, pod: &Identity) -> Vec<Value> {
 }
 
 /// The messages of the events about a pod.
-pub async fn events(client: &Client, pod: &Identity) -> Vec<String> {
+pub async fn events(client: &Client, pod: &PodIdentity) -> Vec<String> {
     let events: Api<Event> = Api::namespaced(client.clone(), &pod.namespace);
     let of = format!("involvedObject.name={}", pod.name);
     let list = events.list(&ListParams::default().fields(&of)).await.unwrap();

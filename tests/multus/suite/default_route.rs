@@ -2,7 +2,7 @@
 //! How Multus changes a pod's routes after ADD, and two pitfalls.
 
 use crate::{default_routes, macvlan};
-use multus::Site;
+use multus::Setup;
 use std::fs;
 use tests::{Pod, Value, json};
 
@@ -51,12 +51,12 @@ fn has_an_empty_list(value: &Value) -> bool {
 /// 4.3.0 finds none to take away, and then sets none (multus-cni#1552). Both are its own affair; ours is to be out of the way.
 #[test]
 fn default_route_is_left_to_multus() {
-    Site::run(|site| {
-        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
-        let multus = site.thin();
+    Setup::run(|setup| {
+        setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let multus = setup.thin();
         let wanted = json!([{ "name": "rail0", "interface": "ib0", "default-route": ["10.30.0.1"] }]);
-        let (sandbox, pod) = site.pod("trainer", &wanted.to_string());
-        let before = site.node.settled_snapshot(&[&sandbox]);
+        let (sandbox, pod) = setup.pod("trainer", &wanted.to_string());
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         multus.add(&sandbox, &pod).result();
         let routes = default_routes(&sandbox);
         let old = "default via 10.244.0.1 dev eth0";
@@ -68,7 +68,7 @@ fn default_route_is_left_to_multus() {
         sandbox.ip("route replace default via 10.30.0.1 dev ib0");
         assert_eq!(default_routes(&sandbox), ["default via 10.30.0.1 dev ib0"]);
         multus.del(&sandbox, &pod);
-        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+        setup.node.assert_as_before(&before, &[&sandbox], "after DEL");
     });
 }
 
@@ -76,17 +76,17 @@ fn default_route_is_left_to_multus() {
 /// deletes routes of every link.
 #[test]
 fn no_result_of_the_plugin_contains_an_empty_list() {
-    Site::run(|site| {
+    Setup::run(|setup| {
         let mut bare = macvlan("bare", "10.30.0.0/24");
         bare.as_object_mut().unwrap().remove("ipam");
-        site.network("bare", &bare);
-        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        setup.network("bare", &bare);
+        setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         let wanted = json!([
             { "name": "bare", "interface": "ib0" },
             { "name": "rail0", "interface": "ib1", "default-route": ["10.30.0.1"] },
         ]);
-        let (sandbox, pod) = site.pod("trainer", &wanted.to_string());
-        site.thin().add(&sandbox, &pod).result();
+        let (sandbox, pod) = setup.pod("trainer", &wanted.to_string());
+        setup.thin().add(&sandbox, &pod).result();
         let bare = results("bare");
         assert_eq!(bare.len(), 1);
         assert_eq!(bare[0].get("ips"), None);
@@ -108,9 +108,9 @@ fn no_result_of_the_plugin_contains_an_empty_list() {
 /// routes of the other networks away. Our routes must be the same with it as without.
 #[test]
 fn an_empty_default_route_does_not_change_our_addresses_or_routes() {
-    Site::run(|site| {
-        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
-        let multus = site.thin();
+    Setup::run(|setup| {
+        setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let multus = setup.thin();
         let ask = |keys: Value| {
             let mut element = json!({ "name": "rail0", "interface": "ib0", "ips": ["10.30.0.7/24"] });
             element
@@ -121,14 +121,14 @@ fn an_empty_default_route_does_not_change_our_addresses_or_routes() {
         };
         let mut seen = Vec::new();
         for (name, keys) in [("without", json!({})), ("empty", json!({ "default-route": [] }))] {
-            let (sandbox, pod) = site.pod(name, &ask(keys));
-            let before = site.node.settled_snapshot(&[&sandbox]);
+            let (sandbox, pod) = setup.pod(name, &ask(keys));
+            let before = setup.node.settled_snapshot(&[&sandbox]);
             multus.add(&sandbox, &pod).result();
-            let status = site.status(&pod);
+            let status = setup.status(&pod);
             assert_eq!(status[1].get("gateway"), None);
             seen.push((sandbox.global("ib0"), routing(&sandbox)));
             multus.del(&sandbox, &pod);
-            site.node.assert_as_before(&before, &[&sandbox], name);
+            setup.node.assert_as_before(&before, &[&sandbox], name);
         }
         assert_eq!(seen[0], seen[1]);
     });

@@ -2,52 +2,52 @@
 //! Networks with the resource of a device plugin. Devices with a PCI address are in the fabric's VM.
 
 use crate::macvlan;
-use multus::{Daemon, Site};
+use multus::{Daemon, Setup};
 use tests::json;
 use tests::kubelet::{Allocation, Kubelet, allocated};
-use tests::multus::Identity;
+use tests::multus::PodIdentity;
 
 const RESOURCE: &str = "rdma/hca_shared";
 
 /// A network whose device plugin shares one adapter among all.
-fn shared_network(site: &Site) {
+fn shared_network(setup: &Setup) {
     let mut conf = macvlan("rail0", "10.30.0.0/24");
     conf["capabilities"]["deviceID"] = json!(true);
-    site.network_of(&site.namespace, "rail0", &conf.to_string(), Some(RESOURCE));
+    setup.network_of(&setup.namespace, "rail0", &conf.to_string(), Some(RESOURCE));
 }
 
 /// A device of [`RESOURCE`] for a pod.
-fn given<'a>(pod: &'a Identity, device: &'a [&'a str]) -> Allocation<'a> {
+fn given<'a>(pod: &'a PodIdentity, device: &'a [&'a str]) -> Allocation<'a> {
     Allocation::new(pod, RESOURCE, device)
 }
 
 /// The RDMA shared device plugin counts its slots.
 #[test]
 fn a_shared_device_slot_number_is_ignored_in_favour_of_the_master() {
-    Site::run(|site| {
-        shared_network(site);
-        let multus = site.thin();
-        let (sandbox, pod) = site.pod("trainer", "rail0");
+    Setup::run(|setup| {
+        shared_network(setup);
+        let multus = setup.thin();
+        let (sandbox, pod) = setup.pod("trainer", "rail0");
         allocated(&[given(&pod, &["17"])]);
-        let before = site.node.settled_snapshot(&[&sandbox]);
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         multus.add(&sandbox, &pod).result();
         assert_eq!(sandbox.global("net1"), ["10.30.0.2/24"]);
         multus.del(&sandbox, &pod);
-        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+        setup.node.assert_as_before(&before, &[&sandbox], "after DEL");
     });
 }
 
 /// The device in the checkpoint would be rejected: the node does not have it.
 #[test]
 fn the_kubelet_socket_takes_precedence_over_its_checkpoint_file() {
-    Site::run(|site| {
-        shared_network(site);
-        let daemon = Daemon::start(site);
-        for (name, multus) in [("thin", site.thin()), ("thick", daemon.multus())] {
-            let (sandbox, pod) = site.pod(name, "rail0");
-            let (_, neighbour) = site.pod(&format!("{name}-neighbour"), "rail0");
+    Setup::run(|setup| {
+        shared_network(setup);
+        let daemon = Daemon::start(setup);
+        for (name, multus) in [("thin", setup.thin()), ("thick", daemon.multus())] {
+            let (sandbox, pod) = setup.pod(name, "rail0");
+            let (_, neighbour) = setup.pod(&format!("{name}-neighbour"), "rail0");
             allocated(&[given(&pod, &["0000:ff:1f.7"])]);
-            let before = site.node.settled_snapshot(&[&sandbox]);
+            let before = setup.node.settled_snapshot(&[&sandbox]);
             multus.add(&sandbox, &pod).refused(999, &["0000:ff:1f.7"]);
             multus.del(&sandbox, &pod);
             let kubelet = Kubelet::start(&[given(&neighbour, &["0000:ff:1f.7"]), given(&pod, &["17"])]);
@@ -55,50 +55,52 @@ fn the_kubelet_socket_takes_precedence_over_its_checkpoint_file() {
             assert!(kubelet.asked() > 0, "{name}");
             assert_eq!(
                 sandbox.link("net1").parent,
-                Some(site.node.link("eth0").index),
+                Some(setup.node.link("eth0").index),
                 "{name}"
             );
             multus.del(&sandbox, &pod);
-            site.node.assert_as_before(&before, &[&sandbox], name);
+            setup.node.assert_as_before(&before, &[&sandbox], name);
         }
     });
 }
 
 #[test]
 fn without_the_kubelet_add_is_refused_and_del_succeeds() {
-    Site::run(|site| {
-        shared_network(site);
-        let multus = site.thin();
-        let (sandbox, pod) = site.pod("trainer", "rail0");
-        let before = site.node.settled_snapshot(&[&sandbox]);
+    Setup::run(|setup| {
+        shared_network(setup);
+        let multus = setup.thin();
+        let (sandbox, pod) = setup.pod("trainer", "rail0");
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         let mut kubelet = Kubelet::start(&[given(&pod, &["17"])]);
         multus.add(&sandbox, &pod).result();
         kubelet.kill();
         multus.del(&sandbox, &pod);
-        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+        setup.node.assert_as_before(&before, &[&sandbox], "after DEL");
         multus.add(&sandbox, &pod).refused(999, &["kubelet.sock"]);
         multus.del(&sandbox, &pod);
-        site.node
+        setup
+            .node
             .assert_as_before(&before, &[&sandbox], "after the refusal");
     });
 }
 
 #[test]
 fn an_error_names_the_device_plugin_when_the_pod_requests_no_device() {
-    Site::run(|site| {
+    Setup::run(|setup| {
         let mut conf = macvlan("rail0", "10.30.0.0/24");
         conf.as_object_mut().unwrap().remove("master");
         conf["capabilities"]["deviceID"] = json!(true);
-        site.network_of(&site.namespace, "rail0", &conf.to_string(), Some(RESOURCE));
-        let multus = site.thin();
-        let (sandbox, pod) = site.pod("trainer", "rail0");
+        setup.network_of(&setup.namespace, "rail0", &conf.to_string(), Some(RESOURCE));
+        let multus = setup.thin();
+        let (sandbox, pod) = setup.pod("trainer", "rail0");
         allocated(&[]);
-        let before = site.node.settled_snapshot(&[&sandbox]);
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         multus
             .add(&sandbox, &pod)
             .refused(999, &["master", "device plugin", "rdmanet error 7"]);
         multus.del(&sandbox, &pod);
-        site.node
+        setup
+            .node
             .assert_as_before(&before, &[&sandbox], "after the refusal");
     });
 }

@@ -2,7 +2,7 @@
 //! DEL in all the circumstances in which a node must get rid of a pod.
 
 use crate::macvlan;
-use multus::Site;
+use multus::Setup;
 use std::fs;
 use std::time::Duration;
 use tests::{Node, Pod, json};
@@ -12,25 +12,26 @@ fn nothing_left(node: &Node, before: &tests::Snapshot, when: &str) {
     node.assert_as_before(before, &[], when);
 }
 
-fn rails(site: &Site) {
-    site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
-    site.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
+fn rails(setup: &Setup) {
+    setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+    setup.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
 }
 
 #[test]
 fn a_pod_is_detached_while_the_api_server_is_unreachable() {
-    Site::run(|site| {
-        rails(site);
-        let multus = site.thin();
-        let (sandbox, pod) = site.pod("trainer", "rail0,rail1");
-        let before = site.node.settled_snapshot(&[&sandbox]);
+    Setup::run(|setup| {
+        rails(setup);
+        let multus = setup.thin();
+        let (sandbox, pod) = setup.pod("trainer", "rail0,rail1");
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         multus.add(&sandbox, &pod).result();
-        site.relay.cut();
+        setup.relay.cut();
         multus.del(&sandbox, &pod);
-        site.node
+        setup
+            .node
             .assert_as_before(&before, &[&sandbox], "without an API server");
-        site.relay.mend();
-        let (sandbox, pod) = site.pod("next", "rail0");
+        setup.relay.mend();
+        let (sandbox, pod) = setup.pod("next", "rail0");
         multus.add(&sandbox, &pod).result();
         assert_eq!(sandbox.global("net1"), ["10.30.0.3/24"], "the cursor goes on");
     });
@@ -38,42 +39,43 @@ fn a_pod_is_detached_while_the_api_server_is_unreachable() {
 
 #[test]
 fn del_succeeds_without_add_and_after_the_pod_was_deleted() {
-    Site::run(|site| {
-        rails(site);
-        let multus = site.thin();
-        let (sandbox, pod) = site.pod("trainer", "rail0,rail1");
-        let before = site.node.settled_snapshot(&[&sandbox]);
+    Setup::run(|setup| {
+        rails(setup);
+        let multus = setup.thin();
+        let (sandbox, pod) = setup.pod("trainer", "rail0,rail1");
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         multus.del(&sandbox, &pod);
         multus.add(&sandbox, &pod).result();
-        site.delete(&pod);
+        setup.delete(&pod);
         multus.del(&sandbox, &pod);
         multus.del(&sandbox, &pod);
-        site.node
+        setup
+            .node
             .assert_as_before(&before, &[&sandbox], "after the second DEL");
     });
 }
 
 #[test]
 fn del_leaves_nothing_after_the_netns_of_a_pod_died() {
-    Site::run(|site| {
-        rails(site);
-        let multus = site.thin();
-        let before = site.node.settled_snapshot(&[]);
-        let (sandbox, pod) = site.pod("trainer", "rail0,rail1");
+    Setup::run(|setup| {
+        rails(setup);
+        let multus = setup.thin();
+        let before = setup.node.settled_snapshot(&[]);
+        let (sandbox, pod) = setup.pod("trainer", "rail0,rail1");
         multus.add(&sandbox, &pod).result();
         sandbox.die();
         multus.del(&sandbox, &pod);
-        nothing_left(site.node, &before, "after the namespace died");
+        nothing_left(setup.node, &before, "after the namespace died");
     });
 }
 
 #[test]
 fn an_add_that_was_killed_at_any_time_is_undone_by_del() {
-    Site::run(|site| {
-        rails(site);
-        let multus = site.thin();
-        let (sandbox, pod) = site.pod("trainer", "rail0,rail1");
-        let before = site.node.settled_snapshot(&[&sandbox]);
+    Setup::run(|setup| {
+        rails(setup);
+        let multus = setup.thin();
+        let (sandbox, pod) = setup.pod("trainer", "rail0,rail1");
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         let mut whole = {
             let took = multus.add(&sandbox, &pod).took;
             multus.del(&sandbox, &pod);
@@ -89,7 +91,7 @@ fn an_add_that_was_killed_at_any_time_is_undone_by_del() {
             }
             // The plugins that Multus started run on for a moment; a runtime that kills Multus sends DEL at once.
             multus.del(&sandbox, &pod);
-            site.node.assert_as_before(
+            setup.node.assert_as_before(
                 &before,
                 &[&sandbox],
                 format!("killed after {part}/12 of {whole:?}"),
@@ -102,16 +104,16 @@ fn an_add_that_was_killed_at_any_time_is_undone_by_del() {
 }
 
 /// A slow plugin between two of ours. It writes a file when it begins.
-fn slow(site: &Site) {
-    let begun = site.node.path("begun");
-    site.node.install_script(
+fn slow(setup: &Setup) {
+    let begun = setup.node.path("begun");
+    setup.node.install_script(
         "slow",
         &format!(
             "[ $CNI_COMMAND = ADD ] || exit 0; : >{}; sleep 1; echo '{{\"cniVersion\":\"1.0.0\"}}'",
             begun.display()
         ),
     );
-    site.network(
+    setup.network(
         "slow",
         &json!({ "cniVersion": "1.0.0", "name": "slow", "type": "slow" }),
     );
@@ -119,14 +121,14 @@ fn slow(site: &Site) {
 
 /// Runs `meanwhile` while ADD is in its middle, with the first interface there.
 fn in_the_middle(
-    site: &Site,
+    setup: &Setup,
     sandbox: &Pod,
     add: impl Fn() -> tests::Answer + Sync,
     meanwhile: impl FnOnce(),
 ) -> tests::Answer {
     std::thread::scope(|scope| {
         let adding = scope.spawn(&add);
-        let begun = site.node.path("begun");
+        let begun = setup.node.path("begun");
         while !begun.exists() {
             assert!(!adding.is_finished(), "ADD ended before its middle");
             std::thread::sleep(Duration::from_millis(5));
@@ -141,32 +143,32 @@ fn in_the_middle(
 
 #[test]
 fn a_pod_deleted_during_add_leaves_nothing_after_del() {
-    Site::run(|site| {
-        rails(site);
-        slow(site);
-        let multus = site.thin();
-        let (sandbox, pod) = site.pod("trainer", "rail0,slow,rail1");
-        let before = site.node.settled_snapshot(&[&sandbox]);
+    Setup::run(|setup| {
+        rails(setup);
+        slow(setup);
+        let multus = setup.thin();
+        let (sandbox, pod) = setup.pod("trainer", "rail0,slow,rail1");
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         let add = || multus.add(&sandbox, &pod);
-        let answer = in_the_middle(site, &sandbox, add, || site.delete(&pod));
+        let answer = in_the_middle(setup, &sandbox, add, || setup.delete(&pod));
         answer.refused(999, &["\\\"trainer\\\" not found"]);
         multus.del(&sandbox, &pod);
-        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+        setup.node.assert_as_before(&before, &[&sandbox], "after DEL");
     });
 }
 
 #[test]
 fn a_sandbox_that_dies_during_add_is_an_error_and_leaves_nothing() {
-    Site::run(|site| {
-        rails(site);
-        slow(site);
-        let multus = site.thin();
-        let before = site.node.settled_snapshot(&[]);
-        let (sandbox, pod) = site.pod("trainer", "rail0,slow,rail1");
+    Setup::run(|setup| {
+        rails(setup);
+        slow(setup);
+        let multus = setup.thin();
+        let before = setup.node.settled_snapshot(&[]);
+        let (sandbox, pod) = setup.pod("trainer", "rail0,slow,rail1");
         let add = || multus.add(&sandbox, &pod);
-        let answer = in_the_middle(site, &sandbox, add, || sandbox.die());
+        let answer = in_the_middle(setup, &sandbox, add, || sandbox.die());
         answer.refused(999, &[sandbox.netns.to_str().unwrap()]);
         multus.del(&sandbox, &pod);
-        nothing_left(site.node, &before, "after DEL");
+        nothing_left(setup.node, &before, "after DEL");
     });
 }

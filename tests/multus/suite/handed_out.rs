@@ -2,15 +2,15 @@
 //! The networks of `conf/networks`, as an administrator applies them.
 
 use apiserver::install;
-use multus::Site;
+use multus::Setup;
 use multus::objects;
 
 #[test]
 fn the_api_server_accepts_every_network_of_conf() {
-    Site::run(|site| {
-        let namespace = site.namespace.clone();
-        let admin = site.admin();
-        let accepted = site.wait(async move {
+    Setup::run(|setup| {
+        let namespace = setup.namespace.clone();
+        let admin = setup.admin();
+        let accepted = setup.wait(async move {
             let networks = objects::networks(&admin, &namespace);
             let files = install::manifests("networks");
             for file in &files {

@@ -2,7 +2,7 @@
 //! Requests in the JSON form of a pod's annotation.
 
 use crate::macvlan;
-use multus::Site;
+use multus::Setup;
 use tests::{Value, json};
 
 /// The annotation for one network with these keys.
@@ -17,33 +17,34 @@ fn asking(keys: &Value) -> String {
 
 #[test]
 fn a_pod_gets_the_addresses_that_it_requests() {
-    Site::run(|site| {
+    Setup::run(|setup| {
         let mut conf = macvlan("rail0", "10.30.0.0/24");
         conf["ipam"]["ranges"] = json!([[{ "subnet": "10.30.0.0/24" }], [{ "subnet": "fd00:30::/64" }]]);
-        site.network("rail0", &conf);
+        setup.network("rail0", &conf);
         let wanted = asking(&json!({ "ips": ["10.30.0.77/24", "fd00:30::77/64"] }));
-        let (sandbox, pod) = site.pod("trainer", &wanted);
-        site.thin().add(&sandbox, &pod).result();
+        let (sandbox, pod) = setup.pod("trainer", &wanted);
+        setup.thin().add(&sandbox, &pod).result();
         assert_eq!(sandbox.global("ib0"), ["10.30.0.77/24", "fd00:30::77/64"]);
-        assert_eq!(site.status(&pod)[1]["ips"], json!(["10.30.0.77", "fd00:30::77"]));
+        assert_eq!(setup.status(&pod)[1]["ips"], json!(["10.30.0.77", "fd00:30::77"]));
     });
 }
 
 #[test]
 fn a_requested_address_in_use_is_refused_with_the_name_of_its_owner() {
-    Site::run(|site| {
-        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
-        let multus = site.thin();
+    Setup::run(|setup| {
+        setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let multus = setup.thin();
         let wanted = asking(&json!({ "ips": ["10.30.0.77/24"] }));
-        let (first, owner) = site.pod("first", &wanted);
+        let (first, owner) = setup.pod("first", &wanted);
         multus.add(&first, &owner).result();
-        let (second, pod) = site.pod("second", &wanted);
-        let before = site.node.settled_snapshot(&[&second]);
+        let (second, pod) = setup.pod("second", &wanted);
+        let before = setup.node.settled_snapshot(&[&second]);
         // Multus returns its own code for every error of a delegate.
         let said = ["10.30.0.77", "in use", &first.id];
         multus.add(&second, &pod).refused(999, &said);
         multus.del(&second, &pod);
-        site.node
+        setup
+            .node
             .assert_as_before(&before, &[&second], "after the refusal");
         assert_eq!(first.global("ib0"), ["10.30.0.77/24"]);
     });
@@ -51,23 +52,23 @@ fn a_requested_address_in_use_is_refused_with_the_name_of_its_owner() {
 
 #[test]
 fn a_pod_gets_the_mac_address_that_it_requests() {
-    Site::run(|site| {
-        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+    Setup::run(|setup| {
+        setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         let wanted = asking(&json!({ "mac": "02:42:ac:11:00:07" }));
-        let (sandbox, pod) = site.pod("trainer", &wanted);
-        site.thin().add(&sandbox, &pod).result();
+        let (sandbox, pod) = setup.pod("trainer", &wanted);
+        setup.thin().add(&sandbox, &pod).result();
         assert_eq!(sandbox.link("ib0").address.to_string(), "02:42:ac:11:00:07");
-        assert_eq!(site.status(&pod)[1]["mac"], "02:42:ac:11:00:07");
+        assert_eq!(setup.status(&pod)[1]["mac"], "02:42:ac:11:00:07");
     });
 }
 
 #[test]
 fn cni_args_reach_the_plugins() {
-    Site::run(|site| {
-        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+    Setup::run(|setup| {
+        setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
         let wanted = asking(&json!({ "cni-args": { "mac": "02:42:ac:11:00:08", "ips": ["10.30.0.88"] } }));
-        let (sandbox, pod) = site.pod("trainer", &wanted);
-        site.thin().add(&sandbox, &pod).result();
+        let (sandbox, pod) = setup.pod("trainer", &wanted);
+        setup.thin().add(&sandbox, &pod).result();
         assert_eq!(sandbox.link("ib0").address.to_string(), "02:42:ac:11:00:08");
         assert_eq!(sandbox.global("ib0"), ["10.30.0.88/24"]);
     });
@@ -75,19 +76,20 @@ fn cni_args_reach_the_plugins() {
 
 #[test]
 fn a_guid_for_an_ethernet_interface_is_refused() {
-    Site::run(|site| {
+    Setup::run(|setup| {
         let mut conf = macvlan("rail0", "10.30.0.0/24");
         conf["capabilities"]["infinibandGUID"] = json!(true);
-        site.network("rail0", &conf);
-        let multus = site.thin();
+        setup.network("rail0", &conf);
+        let multus = setup.thin();
         let wanted = asking(&json!({ "infiniband-guid": "02:00:00:00:00:00:00:21" }));
-        let (sandbox, pod) = site.pod("trainer", &wanted);
-        let before = site.node.settled_snapshot(&[&sandbox]);
+        let (sandbox, pod) = setup.pod("trainer", &wanted);
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         multus
             .add(&sandbox, &pod)
             .refused(999, &["infinibandGUID is for mode ipoib"]);
         multus.del(&sandbox, &pod);
-        site.node
+        setup
+            .node
             .assert_as_before(&before, &[&sandbox], "after the refusal");
     });
 }

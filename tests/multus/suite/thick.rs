@@ -2,69 +2,71 @@
 //! The thick plugin: a daemon that watches pods and networks and starts our plugins in a root of its own, behind a shim.
 
 use crate::macvlan;
-use multus::{Daemon, Site};
+use multus::{Daemon, Setup};
 use tests::json;
 
 #[test]
 fn the_thick_daemon_attaches_pods_like_the_thin_plugin() {
-    Site::run(|site| {
-        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
-        site.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
-        let daemon = Daemon::start(site);
+    Setup::run(|setup| {
+        setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        setup.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
+        let daemon = Daemon::start(setup);
         let multus = daemon.multus();
         let wanted = json!([
             { "name": "rail0", "interface": "ib0", "ips": ["10.30.0.77/24"], "mac": "02:42:ac:11:00:07" },
             { "name": "rail1" },
         ]);
-        let (sandbox, pod) = site.pod("trainer", &wanted.to_string());
-        let before = site.node.settled_snapshot(&[&sandbox]);
+        let (sandbox, pod) = setup.pod("trainer", &wanted.to_string());
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         multus.add(&sandbox, &pod).result();
         assert_eq!(sandbox.link_names(), ["eth0", "ib0", "net2"]);
         assert_eq!(sandbox.global("ib0"), ["10.30.0.77/24"]);
         assert_eq!(sandbox.link("ib0").address.to_string(), "02:42:ac:11:00:07");
-        let status = site.status(&pod);
+        let status = setup.status(&pod);
         assert_eq!(
             (&status[1]["interface"], &status[2]["interface"]),
             (&json!("ib0"), &json!("net2"))
         );
         multus.del(&sandbox, &pod);
-        site.node.assert_as_before(&before, &[&sandbox], "after DEL");
+        setup.node.assert_as_before(&before, &[&sandbox], "after DEL");
     });
 }
 
 #[test]
 fn the_thick_daemon_passes_on_plugin_errors_and_leaves_nothing() {
-    Site::run(|site| {
+    Setup::run(|setup| {
         let mut wrong = macvlan("rail0", "10.30.0.0/24");
         wrong["macvlanmode"] = json!("bridge");
-        site.network("wrong", &wrong);
-        site.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
-        let daemon = Daemon::start(site);
+        setup.network("wrong", &wrong);
+        setup.network("rail1", &macvlan("rail1", "10.31.0.0/24"));
+        let daemon = Daemon::start(setup);
         let multus = daemon.multus();
-        let (sandbox, pod) = site.pod("trainer", "rail1,wrong");
-        let before = site.node.settled_snapshot(&[&sandbox]);
+        let (sandbox, pod) = setup.pod("trainer", "rail1,wrong");
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         multus
             .add(&sandbox, &pod)
             .refused(999, &["macvlanmode", "macvlanMode"]);
         assert!(sandbox.link_names().is_empty());
         multus.del(&sandbox, &pod);
-        site.node
+        setup
+            .node
             .assert_as_before(&before, &[&sandbox], "after the refusal");
     });
 }
 
 #[test]
 fn the_thick_daemon_detaches_a_pod_while_the_api_server_is_unreachable() {
-    Site::run(|site| {
-        site.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
-        let daemon = Daemon::start(site);
+    Setup::run(|setup| {
+        setup.network("rail0", &macvlan("rail0", "10.30.0.0/24"));
+        let daemon = Daemon::start(setup);
         let multus = daemon.multus();
-        let (sandbox, pod) = site.pod("trainer", "rail0");
-        let before = site.node.settled_snapshot(&[&sandbox]);
+        let (sandbox, pod) = setup.pod("trainer", "rail0");
+        let before = setup.node.settled_snapshot(&[&sandbox]);
         multus.add(&sandbox, &pod).result();
-        site.relay.cut();
+        setup.relay.cut();
         multus.del(&sandbox, &pod);
-        site.node
+        setup
+            .node
             .assert_as_before(&before, &[&sandbox], "without an API server");
     });
 }

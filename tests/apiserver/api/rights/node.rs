@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// The condition, as `Cluster::tell_node` of an agent writes it.
+/// The condition, as `ApiServer::patch_node_condition` of an agent writes it.
 fn links_ready(status: &str) -> Value {
     condition("rdmanet.io/LinksReady", status)
 }
@@ -84,7 +84,7 @@ async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
     for (status, turned) in [("True", true), ("False", true), ("False", false)] {
         let before = read().await.and_then(|condition| condition.last_transition_time);
         cluster
-            .tell_node("links-1", "rdmanet.io/LinksReady", Some(&says(status)), turned)
+            .patch_node_condition("links-1", "rdmanet.io/LinksReady", Some(&says(status)), turned)
             .await
             .unwrap();
         let now = read().await.unwrap();
@@ -97,7 +97,7 @@ async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
     assert_eq!(told.conditions["rdmanet.io/LinksReady"], says("False"));
     assert!(!told.lost && told.conditions.len() == 3);
     cluster
-        .tell_node("links-1", "rdmanet.io/LinksReady", None, true)
+        .patch_node_condition("links-1", "rdmanet.io/LinksReady", None, true)
         .await
         .unwrap();
     assert_eq!(read().await, None);

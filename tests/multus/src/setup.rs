@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use tests::multus::{Identity, Multus};
+use tests::multus::{Multus, PodIdentity};
 use tests::{Node, Pod};
 use tokio::runtime::Runtime;
 
@@ -24,7 +24,7 @@ struct Shared {
 }
 
 /// A node with its own folders of a runtime, a kubelet and Multus.
-pub struct Site<'n> {
+pub struct Setup<'n> {
     /// The node.
     pub node: &'n Node,
     /// The namespace of the cluster that only this test uses.
@@ -50,29 +50,29 @@ fn shared() -> &'static Shared {
     })
 }
 
-impl Site<'_> {
+impl Setup<'_> {
     /// Runs `test` on a fresh node with one Ethernet link, `eth0`.
-    pub fn run(test: impl FnOnce(&Site) + Send) {
+    pub fn run(test: impl FnOnce(&Setup) + Send) {
         let shared = shared();
-        Node::run(|node| test(&Site::new(node, shared)));
+        Node::run(|node| test(&Setup::new(node, shared)));
     }
 }
 
-impl<'n> Site<'n> {
+impl<'n> Setup<'n> {
     fn new(node: &'n Node, shared: &'static Shared) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         own_folders();
         let namespace = format!("test-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let site = Self {
+        let setup = Self {
             node,
             relay: Relay::start(shared.runtime.handle(), shared.server.port()),
             namespace,
             shared,
         };
-        fs::write(site.kubeconfig(), site.config()).unwrap();
-        let (client, namespace) = site.client();
-        site.wait(async move { objects::namespace(&client, &namespace).await });
-        site
+        fs::write(setup.kubeconfig(), setup.config()).unwrap();
+        let (client, namespace) = setup.client();
+        setup.wait(async move { objects::namespace(&client, &namespace).await });
+        setup
     }
 
     fn config(&self) -> String {
@@ -83,7 +83,7 @@ impl<'n> Site<'n> {
         (self.shared.admin.clone(), self.namespace.clone())
     }
 
-    /// A client that may do everything; to be used in [`Site::wait`].
+    /// A client that may do everything; to be used in [`Setup::wait`].
     pub fn admin(&self) -> Client {
         self.shared.admin.clone()
     }
@@ -147,7 +147,7 @@ impl<'n> Site<'n> {
     }
 
     /// A pod that asks for networks in this annotation, and its sandbox on this node.
-    pub fn pod(&self, name: &str, wanted: &str) -> (Pod<'n>, Identity) {
+    pub fn pod(&self, name: &str, wanted: &str) -> (Pod<'n>, PodIdentity) {
         let (client, namespace) = self.client();
         let [name, wanted] = [name, wanted].map(str::to_owned);
         let identity =
@@ -156,19 +156,19 @@ impl<'n> Site<'n> {
     }
 
     /// Takes the pod's object away.
-    pub fn delete(&self, pod: &Identity) {
+    pub fn delete(&self, pod: &PodIdentity) {
         let (client, pod) = (self.shared.admin.clone(), pod.clone());
         self.wait(async move { objects::delete(&client, &pod).await });
     }
 
     /// The network status that Multus wrote to a pod, the cluster's default network first.
-    pub fn status(&self, pod: &Identity) -> Vec<Value> {
+    pub fn status(&self, pod: &PodIdentity) -> Vec<Value> {
         let (client, pod) = (self.shared.admin.clone(), pod.clone());
         self.wait(async move { objects::status(&client, &pod).await })
     }
 
     /// The messages of the events about a pod.
-    pub fn events(&self, pod: &Identity) -> Vec<String> {
+    pub fn events(&self, pod: &PodIdentity) -> Vec<String> {
         let (client, pod) = (self.shared.admin.clone(), pod.clone());
         self.wait(async move { objects::events(&client, &pod).await })
     }

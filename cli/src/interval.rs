@@ -3,20 +3,12 @@
 
 use ipam::interval::{Interval, IntervalSet};
 use ipam::range::{Family, bits};
-use ipnetwork::IpNetwork;
-use std::net::IpAddr;
+use ipam::text::exclusion;
 
 /// The addresses of an entry; `None` if the entry cannot be parsed.
 pub fn parse(entry: &str) -> Option<(Family, Interval)> {
-    let (first, last): (IpAddr, IpAddr) = if let Some((first, last)) = entry.split_once('-') {
-        (first.trim().parse().ok()?, last.trim().parse().ok()?)
-    } else {
-        let net: IpNetwork = entry.trim().parse().ok()?;
-        (net.network(), net.broadcast())
-    };
-    let family = Family::of(first);
-    let interval = Interval::new(bits(first), bits(last)).filter(|_| Family::of(last) == family)?;
-    Some((family, interval))
+    let (first, last) = exclusion("the entry", entry.trim()).ok()?;
+    Some((Family::of(first), Interval::new(bits(first), bits(last))?))
 }
 
 /// `10.0.0.1-10.0.0.9`, or `10.0.0.1` for one address.

@@ -30,6 +30,7 @@ pub mod interval;
 pub mod pool;
 pub mod range;
 pub mod store;
+pub mod text;
 
 mod add;
 mod check;
@@ -39,7 +40,6 @@ mod pool_mode;
 mod status;
 #[cfg(test)]
 mod testing;
-mod text;
 
 use agent::Client;
 use clock::{Clock, KernelClock};

@@ -47,7 +47,11 @@ pub(crate) fn exclusions(key: &str, texts: Option<&[String]>) -> Result<Vec<(IpA
         .collect()
 }
 
-fn exclusion(key: &str, text: &str) -> Result<(IpAddr, IpAddr), Error> {
+/// Parses one exclusion: a subnet, an address, or `first-last`. `key` names it in errors.
+///
+/// # Errors
+/// Code 7: the text is none of these.
+pub fn exclusion(key: &str, text: &str) -> Result<(IpAddr, IpAddr), Error> {
     if let Some((first, last)) = text.split_once('-') {
         let (first, last) = (address(key, first.trim())?, address(key, last.trim())?);
         if first.is_ipv4() != last.is_ipv4() || first > last {

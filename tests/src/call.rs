@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One call of a plugin as a process, and what it answered.
+//! One call of a plugin as a process, and its result.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A kernel that refuses chosen requests and passes on all others to the real one.
+//! A kernel that rejects selected requests and forwards all others to the real kernel.
 
 use cni_ipoib::intent::Function;
 use cni_ipoib::kernel::{

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ADD and DEL of one configuration, killed at every request that changes something, put right in every way that a
-//! runtime has, and compared with what was before.
+//! ADD and DEL of one configuration, killed at every request that changes something, cleaned up in every way that a
+//! runtime has, and compared with the state before.
 //!
 //! Invariant: the moments to kill at come from a traced run and never from a list; where time allows only some of
-//! them they are spread evenly, the same ones each time, and the output says how many of how many.
+//! them, they are spread evenly, are the same each time, and are counted in the output.
 
 mod life;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A pod: a network namespace behind a path, and what its runtime remembers of it.
+//! A pod: a network namespace behind a path, and the runtime's record of it.
 
 use crate::{Answer, Call, Conf, Node};
 use cni_ipoib::policy::PRIORITY;

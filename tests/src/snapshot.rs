@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything of a node that an attachment may touch, at one moment, and what is different at another.
+//! A snapshot of everything on a node that an attachment may change, and the differences between two.
 //!
 //! The code under test does not read it: it has the kernel's own messages, word for word, and files. What changes by itself
 //! (counters, ages) is left out, and so are numbers that mean nothing by themselves (link indexes, queue pairs).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many attachments at a time that begin, end, are killed, repeated, forgotten and collected in random order.
+//! Many concurrent attachments that begin, end, are killed, repeated, forgotten and collected in random order.
 //!
-//! Holds always, or the storm fails: a call that was not killed does what a runtime expects of it; no address is with
-//! two living attachments at once; in the end nothing is left.
+//! Invariant: a call that was not killed does what a runtime expects; no address is allocated to
+//! two attachments at once; in the end nothing is left.
 //!
 //! The order follows from a seed, which `RDMANET_STORM_SEED` sets; at which instruction a kill strikes is the kernel's choice.
 

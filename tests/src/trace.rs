@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A call under ptrace(2): every request to the kernel that changes something is seen before it is made, whoever of
-//! the plugin and the programs it started makes it, and each of them can be killed there.
+//! A call under ptrace(2): every request to the kernel that changes something is stopped before it runs, whether
+//! the plugin or a program that it started makes it, and each of them can be killed there.
 //!
 //! Invariant: a process that is killed at a request has not made it; every process of a call has ended when the
 //! call returns. A filter (seccomp(2)) picks the requests, since stopping at every system call takes seconds under

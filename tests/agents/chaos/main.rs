@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chaos: machines with real agents and real plugin processes before a real API server, while answers get lost, servers
+//! Chaos: machines with real agents and real plugin processes on a real API server, while responses get lost, servers
 //! and agents are killed, machines are cut off, die, and come back.
 //!
 //! A separate ledger records which pod has which address. An ADD that returns an address of another pod is a duplicate; an
@@ -7,7 +7,7 @@
 //!
 //!     RDMANET_CHAOS_OPERATIONS=100000 RDMANET_CHAOS_MACHINES=24 make chaos
 //!
-//! `RDMANET_CHAOS_SEED` repeats the choices of a run (not what the scheduler makes of them), `RDMANET_CHAOS_MACHINES` sets
+//! `RDMANET_CHAOS_SEED` repeats the choices of a run (but not the scheduler's), `RDMANET_CHAOS_MACHINES` sets
 //! the number of machines. The pool is small, so that blocks are transferred and shared.
 
 #![allow(

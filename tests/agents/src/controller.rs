@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller of a test's cluster, a process of its own.
+//! The controller of a test's cluster, as a separate process.
 //!
 //! Invariant: it has the token of the controller's account and no other right; it ends with its API server.
 

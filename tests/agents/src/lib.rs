@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A cluster of an API server, a controller, and nodes that have an agent and the plugin, each a process of its own.
+//! A cluster: an API server, a controller, and nodes with an agent and the plugin. Each is a separate process.
 //!
 //! Invariant: an agent has the token of its own pod and no other right; whatever a test starts ends with it.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The API server of a test, and what it has.
+//! The API server of a test, and its objects.
 
 use crate::Controller;
 use api::block_layout::BlockCidr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses that are asked for by name, and pools in which each address is an object.
+//! Addresses requested by name, and pools in which each address is an object.
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};

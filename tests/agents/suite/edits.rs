@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! People change pools while pods live: no edit takes an address from a living pod.
+//! Administrators edit pools while pods run: no edit takes an address from a running pod.
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Refusals that come again and again: what they cost the API server, and the agent.
+//! Repeated refusals, and their cost for the API server and the agent.
 
 use crate::events::events;
 use agents::pools::simple;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pods that went without DEL.
+//! Pods that ended without DEL.
 
 use agents::{Attachment, Member, Site};
 use apiserver::install::until;

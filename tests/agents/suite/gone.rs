@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A Node object that is deleted while its machine goes on: the real pod garbage collector deletes the agent's own Pod, and its token
+//! A Node object that is deleted while its machine runs: the real pod garbage collector deletes the agent's own Pod, and its token
 //! becomes invalid.
 
 use agents::{Attachment, Member, Site};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks that the API server loses while pods have addresses of them: a person deletes them, or etcd is restored.
+//! Blocks that the API server loses while pods have addresses of them: an administrator deletes them, or etcd is restored.
 
 use agents::{Attachment, Member, Site};
 use api::{BlockState, IpBlock};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An API server that keeps agents waiting, or whose answers are lost: what plugins notice of that, and what is left of it.
+//! A slow API server, or lost responses: their effect on plugins, and what is left.
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};

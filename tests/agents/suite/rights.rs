@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An agent has the rights that it uses, and no others: the manifest beside what the API server was asked.
+//! An agent has the rights that it uses, and no others: compares the manifest with the requests to the API server.
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A pool whose blocks all have owners: nodes share, and give no address twice while they do.
+//! A pool whose blocks all have owners: nodes share blocks, and no address is allocated twice.
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};

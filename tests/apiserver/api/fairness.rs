@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose requests wait in the queues of the agents and of the controller (`conf/policies/fairness.yaml`). The API server says in each answer which `FlowSchema`
-//! and `PriorityLevelConfiguration` it went by (Kubernetes, "API Priority and Fairness", "Diagnostics").
+//! Which requests use the queues of the agents and of the controller (`conf/policies/fairness.yaml`). Each response of the API server names the `FlowSchema`
+//! and `PriorityLevelConfiguration` (Kubernetes, "API Priority and Fairness", "Diagnostics").
 
 use apiserver::identity::{ACCOUNT, CONTROLLER, NAMESPACE, controller_token};
 use apiserver::install::until;

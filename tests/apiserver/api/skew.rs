@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Objects with fields that a later version of the definitions has: what this version writes leaves them alone.
+//! Objects with fields of a later version of the definitions: writes of this version keep them.
 
 use crate::block;
 use api::requests::{WriteResult, patch_status, replace, replace_metadata, replace_status};

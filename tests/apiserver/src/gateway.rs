@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An HTTP proxy as companies have one before their clusters: it carries connections where CONNECT asks it to, and reads nothing
-//! of what passes.
+//! An HTTP proxy, as companies have in front of their clusters: it forwards the connections that CONNECT requests, and does not read
+//! their data.
 
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node that has joined the cluster, with its agent's pod and the token which that pod would be given.
+//! A node that has joined the cluster, with its agent's pod and that pod's token.
 
 use api::NodeRef;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};

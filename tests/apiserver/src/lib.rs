@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A real API server for tests: started by `tests/apiserver/up`, with our objects, rights and policies applied from `conf/`, and
-//! ways to look at what it was asked and to disturb it.
+//! means to inspect its requests and to inject faults.
 //!
 //! Invariant: the servers of a test program end with it, however it ends; an agent's client has an agent's rights and no
 //! others.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Stands between clients and the API server, and spoils some of what passes.
+//! A proxy between clients and the API server that injects faults.
 //!
 //! Clients use plain HTTP on loopback, with their own tokens; the proxy uses TLS to the server.
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way from a node's network to the API server, which listens on the loopback of the machine's.
+//! A relay from a node's network to the API server, which listens on the machine's loopback.
 //!
-//! A socket belongs to the namespace that it was made in: the listener is made on the node's thread, the connections to the
-//! server by the runtime's, which have never left the machine's network.
+//! A socket belongs to the namespace in which it was created: the listener is created on the node's thread, the connections to the
+//! server by the runtime's threads, which are in the machine's network.
 
 use std::net::{Ipv4Addr, TcpListener as Listener};
 use tokio::net::{TcpListener, TcpStream};

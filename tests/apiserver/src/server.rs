@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An API server and its etcd, as processes of their own.
+//! An API server and its etcd, as separate processes.
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};

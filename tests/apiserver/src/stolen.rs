@@ -2,7 +2,7 @@
 //! A stolen token of one node's agent: every write and read that could harm another node, as plain HTTP requests. kubectl reads
 //! before it patches, and so never sends some of them.
 //!
-//! Invariant: after each request everything that is not the thief's node's is as it was, and all but pools have the same version.
+//! Invariant: after each request everything outside the thief's node is unchanged, and everything but pools has the same version.
 
 mod loot;
 

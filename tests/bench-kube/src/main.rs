@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls of `rdma-ipam` with a pool, beside its own store without one, beside whereabouts, and beside nv-ipam if there is one,
+//! Compares calls of `rdma-ipam` with a pool, without a pool, of whereabouts, and of nv-ipam if it is available,
 //! on a real API server.
 //!
 //!     [RDMANET_NV_IPAM=DIR] bench-kube RDMA-IPAM WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]

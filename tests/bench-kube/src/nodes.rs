@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes whose agents run as they do in a cluster, with socket, metrics and all.
+//! Nodes whose agents run as in a cluster, with socket and metrics.
 
 use crate::agents;
 use agent::daemon;

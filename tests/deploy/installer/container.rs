@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The installer as its container has it (`conf/agent`): a root of its own that cannot be written, the directory of plugins
+//! The installer as in its container (`conf/agent`): a read-only root file system, the directory of plugins
 //! alone mounted below /host, and one capability. The image has nothing but static programs; these are not, so that the
 //! machine's libraries are mounted beside them.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Directories that cannot be written, or not wholly, or not executed from.
+//! Directories that are read-only, full, or mounted without execute permission.
 
 use crate::host::{Host, earlier};
 use agent::install::PLUGINS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One node of each distribution, with what it has of configuration.
+//! One node of each distribution, with its configuration files.
 
 use crate::host::Host;
 use agent::install::PLUGINS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plugins that run while another release comes, and goes.
+//! Plugins that run while another release is installed and removed.
 
 use crate::host::{BIN, Host};
 use agent::install::PLUGINS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A real API server takes what we hand out, and an agent lives with what it is given.
+//! A real API server accepts our manifests, and the rights in them are enough for an agent.
 
 use apiserver::{Identity, Server, install};
 use deploy::api::{Send, apply};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pods that we start ask for no more than they need.
+//! The pods in our manifests request no more than they need.
 
 use deploy::manifests::{FOLDERS, find, kustomized};
 use serde_json::{Value, json};

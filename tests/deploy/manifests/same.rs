@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kustomize and Helm say the same, and the same as the installer.
+//! Kustomize and Helm render the same objects, and these agree with the installer.
 
 use agent::install::Distribution;
 use deploy::manifests::{FOLDERS, IMAGE, NAMESPACE, find, kind, kustomized, name, templated};

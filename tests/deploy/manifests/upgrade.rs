@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the manifests of 4c1f4ba, where one agent of all did the controller's work, to these, and back.
+//! Upgrades from the manifests of 4c1f4ba, where an elected agent did the controller's work, and back.
 
 use agents::{Attachment, Controller, Member};
 use api::accepted_pool::AcceptedPool;

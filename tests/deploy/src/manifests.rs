@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Manifests as the two tools make them, which are the real ones (`tests/go/deploy`).
+//! Renders manifests with the real tools (`tests/go/deploy`).
 
 use crate::workspace;
 use serde::Deserialize;

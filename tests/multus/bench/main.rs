@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ADD and DEL of pods as a container runtime sees them: Multus, its questions to the API server, every plugin and every IPAM plugin.
+//! ADD and DEL of pods as a container runtime sees them: Multus, its requests to the API server, every plugin and every IPAM plugin.
 //!
 //!     [RDMANET_NV_IPAM=DIR] bench-multus WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
 //!

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host's side of `tests/infiniband/{multus,links}.rs`: the API server, the objects, and what is written of pods and Node.
+//! The host's side of `tests/infiniband/{multus,links}.rs`: the API server, the objects, and the status of pods and Node.
 //!
-//! Wants `RDMANET_INFINIBAND`, the program of the suite `infiniband`; `tests/all multus_fabric` gives it.
+//! Needs `RDMANET_INFINIBAND`, the program of the suite `infiniband`; `tests/all multus_fabric` sets it.
 
 #![allow(
     clippy::unwrap_used,

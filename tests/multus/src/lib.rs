@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node on which a runtime calls the real Multus, which asks a real API server.
+//! A node on which a runtime calls the real Multus, which uses a real API server.
 //!
 //! Invariant: a node reaches the API server through a [`Relay`] of its own, so that a test can cut one node off; Multus
 //! has the rights that its own manifests give it and no others; each test has a namespace of the cluster for itself.

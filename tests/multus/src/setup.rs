@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A test's node, its namespace of the cluster, and the way between them.
+//! A test's node, its namespace in the cluster, and the relay between them.
 
 use crate::{Relay, objects};
 use apiserver::Server;

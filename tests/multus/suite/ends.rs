@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DEL in all the circumstances in which a node must get rid of a pod.
+//! DEL in all situations in which a node must remove a pod.
 
 use crate::macvlan;
 use multus::Setup;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The thick plugin: a daemon that watches pods and networks and starts our plugins in a root of its own, behind a shim.
+//! The thick plugin: a daemon that watches pods and networks and starts our plugins below its own root, behind a shim.
 
 use crate::macvlan;
 use multus::{Daemon, Setup};

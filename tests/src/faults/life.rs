@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One pod's life with a killed call in it.
+//! The life of a pod in which one call is killed.
 
 use super::{Faults, IFNAME, Kill, Repair, Verb};
 use crate::Pod;

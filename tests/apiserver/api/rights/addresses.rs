@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses of its own node, and of pools what a person did not write.
+//! An agent may write addresses of its own node, and the status of pools.
 
 use super::{Agent, put};
 use crate::{address, pool, refusal};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks: an agent has those of its own node, and no others.
+//! An agent may write the blocks of its own node, and no others.
 
 use super::{Agent, put};
 use crate::{block, refusal};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Of its own Node one condition, and nothing else.
+//! An agent may write one condition of its own Node, and nothing else.
 
 use super::Agent;
 use crate::refusal;

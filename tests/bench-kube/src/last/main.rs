@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A pool that many nodes use to its last address, shared blocks and all.
+//! Many nodes use a pool to its last address, with shared blocks.
 //!
 //!     bench-last RDMA-IPAM [NODES]
 //!
@@ -7,7 +7,7 @@
 //! then one more on each node, and then all of them end. A pod that fails is retried on its node, as kubelet does.
 //!
 //! Invariant: the daemons are complete, with their sockets; no address is allocated twice; whatever is waited for is
-//! waited for so long and no longer.
+//! waited for has a time limit.
 
 #![allow(
     clippy::unwrap_used,

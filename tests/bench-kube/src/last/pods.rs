@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pods: who has which address, and how long that took.
+//! The pods, their addresses, and the time of each call.
 
 use crate::{PATIENCE, POOL};
 use bench_kube::call::{Answer, Call, run};

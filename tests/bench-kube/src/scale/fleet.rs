@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many nodes with an agent each.
+//! Many nodes, each with an agent.
 
 use agent::agent::Agent;
 use agent::daemon;

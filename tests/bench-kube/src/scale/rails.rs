@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes with several rails: a pool each, for the pods of one namespace; and an event of the fabric that all nodes have to report.
+//! Nodes with several rails, each with a pool for the pods of one namespace; and an event of the fabric that all nodes report.
 
 use crate::fleet::{BLOCK, Fleet, PATIENCE};
 use agent::links::condition::{kind, turn};

@@ -2,7 +2,7 @@
 //! Reads the leases that `rdma-ipam` stores on this node, without its locks. That is safe, because each file appears and
 //! disappears as a whole.
 
-use crate::CommandError;
+use crate::output::CommandError;
 use ipam::clock::KernelClock;
 use ipam::config::Place;
 use ipam::pool::{POOLS, PoolName};

@@ -4,6 +4,18 @@
 //! Invariant: a command prints one document, a table or JSON, with the same data.
 //!
 //! Invariant: commands that only show something change nothing. `selftest` attaches its own pods and removes them.
+//!
+//! Floors: a module imports only modules of lower floors (`tests/floors`).
+//!
+//! ```text
+//! addresses check import map release selftest | the commands
+//! explain node pools
+//! allocations
+//! args interval leases
+//! cluster                                     | the API server
+//! output
+//! table
+//! ```
 
 #[cfg(feature = "cluster")]
 pub mod addresses;

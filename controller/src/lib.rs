@@ -6,6 +6,15 @@
 //! version that was read.
 //!
 //! While no controller runs, nodes go on with the addresses that they have.
+//!
+//! Floors: a module imports only modules of lower floors (`tests/floors`).
+//!
+//! ```text
+//! daemon
+//! leader
+//! context
+//! config metrics
+//! ```
 
 pub mod config;
 pub mod context;

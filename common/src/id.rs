@@ -98,12 +98,6 @@ impl Pkey {
         self.0 & Self::FULL_MEMBER != 0
     }
 
-    /// The same partition as a full member. IPoIB sets this bit in every key.
-    #[must_use]
-    pub fn as_full_member(self) -> Self {
-        Self(self.0 | Self::FULL_MEMBER)
-    }
-
     /// Whether both keys are of the same partition. Membership is ignored.
     pub fn matches(self, other: Self) -> bool {
         (self.0 ^ other.0) & !Self::FULL_MEMBER == 0

@@ -67,24 +67,6 @@ impl<'c, C> Undo<'c, C> {
         });
     }
 
-    /// Runs an effect that fails as a whole or not at all. If it succeeds, registers the undo step.
-    ///
-    /// `back` gets the result of the effect, e.g. the index of a link.
-    ///
-    /// # Errors
-    /// The effect's own. Earlier effects stay until this value is dropped or rolled back.
-    pub fn run<T: Clone + 'c, E, B: Display>(
-        &mut self,
-        name: impl Into<Cow<'static, str>>,
-        effect: impl FnOnce(&mut C) -> Result<T, E>,
-        back: impl FnOnce(&mut C, T) -> Result<(), B> + 'c,
-    ) -> Result<T, E> {
-        let made = effect(self.target)?;
-        let kept = made.clone();
-        self.remember(name, move |target| back(target, kept));
-        Ok(made)
-    }
-
     /// Keeps every effect.
     pub fn commit(mut self) {
         self.steps.clear();

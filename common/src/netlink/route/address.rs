@@ -100,7 +100,8 @@ impl Socket<Route> {
     }
 
     /// Deletes an address of the link `index`. Returns `false` if it does not exist.
-    pub fn delete_address(&mut self, index: u32, address: IpNetwork) -> Result<bool, Error> {
+    #[cfg(test)]
+    pub(super) fn delete_address(&mut self, index: u32, address: IpNetwork) -> Result<bool, Error> {
         match self.change(Message::DelAddress(encode(index, address)), 0) {
             Ok(()) => Ok(true),
             Err(e) if e.is(Errno::EADDRNOTAVAIL) || e.is(Errno::ENODEV) => Ok(false),

@@ -7,6 +7,7 @@
 mod bond;
 mod create;
 mod device;
+mod fixture;
 mod function;
 mod ipam;
 mod kernel;
@@ -15,11 +16,11 @@ mod pod;
 mod policy;
 mod rdma;
 mod recorded;
-mod rig;
 mod start;
 
 pub(crate) use bond::{active_backup, bonded, port_of};
 pub(crate) use device::saved;
+pub(crate) use fixture::Fixture;
 pub(crate) use function::Virtual;
 pub(crate) use ipam::{Ipam, alone};
 pub(crate) use kernel::{Fault, ModelKernel, State};
@@ -27,5 +28,4 @@ pub(crate) use node::Node;
 pub(crate) use pod::Pod;
 pub(crate) use rdma::{Subsystem, grant};
 pub(crate) use recorded::recorded;
-pub(crate) use rig::Rig;
 pub(crate) use start::{attachment, bond, call, call_with, ethernet, ipoib, link, of_kind};

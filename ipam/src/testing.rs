@@ -179,7 +179,7 @@ impl Clock for HandClock {
 }
 
 /// The plugin, with one network in a temporary directory.
-pub(crate) struct Rig {
+pub(crate) struct Fixture {
     pub(crate) plugin: RdmaIpam<FaultyDisk, HandClock>,
     pub(crate) ipam: Value,
     /// The directory of the examined store, below the data directory.
@@ -194,8 +194,8 @@ pub(crate) fn attachment(id: &str) -> Attachment {
     }
 }
 
-impl Rig {
-    /// A rig with `ipam` and its own `dataDir`.
+impl Fixture {
+    /// A fixture with `ipam` and its own `dataDir`.
     pub(crate) fn new(ipam: &Value) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut ipam = ipam.clone();
@@ -229,7 +229,7 @@ impl Rig {
         }
     }
 
-    /// A rig for a network of pools. It examines the files of pool `rail0`.
+    /// A fixture for a network of pools. It examines the files of pool `rail0`.
     pub(crate) fn of_pools(ipam: &Value) -> Self {
         Self {
             place: "pools/rail0",

@@ -4,17 +4,17 @@ mod moved;
 mod repair;
 
 use crate::mark::Mark;
-use crate::model::{Fault, Ipam, Pod, Rig, State, attachment, ipoib};
+use crate::model::{Fault, Fixture, Ipam, Pod, State, attachment, ipoib};
 use common::cni::Code;
 use common::netlink::AddrGenMode;
 use serde_json::json;
 
 /// Whether nothing of an attachment is left anywhere.
-fn assert_clean(rig: &Rig, before: &State, case: &str) {
-    assert_eq!(&rig.kernel.state(), before, "{case}");
-    assert_eq!(rig.written_down(), [""; 0], "{case}");
-    assert!(!rig.info_file().exists(), "{case}");
-    let verbs = rig.ipam.verbs();
+fn assert_clean(fixture: &Fixture, before: &State, case: &str) {
+    assert_eq!(&fixture.kernel.state(), before, "{case}");
+    assert_eq!(fixture.written_down(), [""; 0], "{case}");
+    assert!(!fixture.info_file().exists(), "{case}");
+    let verbs = fixture.ipam.verbs();
     assert_ne!(verbs.last().map(String::as_str), Some("ADD"), "{case}: {verbs:?}");
 }
 
@@ -28,13 +28,13 @@ fn at_every_request(fault: fn(usize) -> Fault, mut case: impl FnMut(usize) -> us
     number
 }
 
-fn a_failure_leaves_nothing(rig: &Rig, fault: fn(usize) -> Fault) {
-    let before = rig.kernel.state();
+fn a_failure_leaves_nothing(fixture: &Fixture, fault: fn(usize) -> Fault) {
+    let before = fixture.kernel.state();
     let requests = at_every_request(fault, |number| {
-        rig.kernel.fail(fault(number));
-        rig.ipam.forget_calls();
-        let added = rig.add("c1");
-        let log = rig.kernel.get().log.clone();
+        fixture.kernel.fail(fault(number));
+        fixture.ipam.forget_calls();
+        let added = fixture.add("c1");
+        let log = fixture.kernel.get().log.clone();
         match log.get(number) {
             Some(failed) if !failed.starts_with("announce") => {
                 let case = format!("{:?}, which is {failed:?}", fault(number));
@@ -44,15 +44,15 @@ fn a_failure_leaves_nothing(rig: &Rig, fault: fn(usize) -> Fault) {
                     Code::KERNEL
                 };
                 assert_eq!(added.unwrap_err().code, code, "{case}");
-                assert_clean(rig, &before, &case);
-                let asked = rig.ipam.verbs();
+                assert_clean(fixture, &before, &case);
+                let asked = fixture.ipam.verbs();
                 assert!(asked.is_empty() || asked == ["ADD", "DEL"], "{case}: {asked:?}");
             }
             _ => {
                 added.unwrap();
-                rig.kernel.fail(Fault::None);
-                rig.del("c1").unwrap();
-                assert_clean(rig, &before, "after DEL");
+                fixture.kernel.fail(Fault::None);
+                fixture.del("c1").unwrap();
+                assert_clean(fixture, &before, "after DEL");
             }
         }
         log.len()
@@ -62,101 +62,103 @@ fn a_failure_leaves_nothing(rig: &Rig, fault: fn(usize) -> Fault) {
 
 #[test]
 fn a_failure_at_any_step_leaves_nothing() {
-    let rig = Rig::new();
-    a_failure_leaves_nothing(&rig, Fault::Refused);
-    a_failure_leaves_nothing(&rig, Fault::AnswerLost);
+    let fixture = Fixture::new();
+    a_failure_leaves_nothing(&fixture, Fault::Refused);
+    a_failure_leaves_nothing(&fixture, Fault::AnswerLost);
 }
 
 #[test]
 fn a_failure_at_any_step_of_a_rename_leaves_nothing() {
-    let rig = Rig::new();
-    rig.kernel.set().names_of_host_count = true;
-    rig.kernel.set().state.host.push(ipoib(9, "net1", 0x8001));
-    a_failure_leaves_nothing(&rig, Fault::Refused);
-    a_failure_leaves_nothing(&rig, Fault::AnswerLost);
+    let fixture = Fixture::new();
+    fixture.kernel.set().names_of_host_count = true;
+    fixture.kernel.set().state.host.push(ipoib(9, "net1", 0x8001));
+    a_failure_leaves_nothing(&fixture, Fault::Refused);
+    a_failure_leaves_nothing(&fixture, Fault::AnswerLost);
 }
 
 /// Kills ADD at every request in turn: neither kernel nor IPAM plugin is reachable after it. Then `after`
 /// cleans up.
-fn after_a_kill(rig: &Rig, after: impl Fn(&Rig, &str)) {
-    let before = rig.kernel.state();
+fn after_a_kill(fixture: &Fixture, after: impl Fn(&Fixture, &str)) {
+    let before = fixture.kernel.state();
     at_every_request(Fault::From, |number| {
-        rig.kernel.fail(Fault::From(number));
-        rig.ipam.forget_calls();
+        fixture.kernel.fail(Fault::From(number));
+        fixture.ipam.forget_calls();
         // The plugin's own DEL must fail as well: a dead process makes no call.
-        let last = rig.ipam.dir().join("dead");
+        let last = fixture.ipam.dir().join("dead");
         std::fs::write(&last, "").unwrap();
-        let added = rig.add("c1");
+        let added = fixture.add("c1");
         std::fs::remove_file(&last).unwrap();
-        let log = rig.kernel.get().log.clone();
+        let log = fixture.kernel.get().log.clone();
         let case = format!("killed at {number}, which is {:?}", log.get(number));
         assert_eq!(
             added.is_ok(),
             log.get(number).is_none_or(|r| r.starts_with("announce")),
             "{case}"
         );
-        rig.kernel.fail(Fault::None);
-        after(rig, &case);
-        assert_clean(rig, &before, &case);
+        fixture.kernel.fail(Fault::None);
+        after(fixture, &case);
+        assert_clean(fixture, &before, &case);
         log.len()
     });
 }
 
 /// A node whose IPAM plugin cannot be reached by DEL while the file `dead` is there.
-fn mortal() -> Rig {
+fn mortal() -> Fixture {
     let result =
         json!({"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.2/24"}, {"address": "fd00:1::2/64"}]});
     let script = format!(
         "[ $CNI_COMMAND = DEL ] && [ -e dead ] && exit 1; [ $CNI_COMMAND = ADD ] && echo '{result}'; exit 0"
     );
-    Rig::with(Ipam::running(&script))
+    Fixture::with(Ipam::running(&script))
 }
 
 #[test]
 fn after_a_kill_at_any_step_del_finds_everything() {
-    after_a_kill(&mortal(), |rig, case| rig.del("c1").expect(case));
+    after_a_kill(&mortal(), |fixture, case| fixture.del("c1").expect(case));
 }
 
 #[test]
 fn after_a_kill_at_any_step_del_without_netns_finds_everything() {
-    after_a_kill(&mortal(), |rig, case| rig.del_without_netns("c1").expect(case));
+    after_a_kill(&mortal(), |fixture, case| {
+        fixture.del_without_netns("c1").expect(case);
+    });
 }
 
 #[test]
 fn after_a_kill_at_any_step_gc_finds_everything() {
-    after_a_kill(&mortal(), |rig, case| rig.gc(&["other"]).expect(case));
+    after_a_kill(&mortal(), |fixture, case| fixture.gc(&["other"]).expect(case));
 }
 
 #[test]
 fn after_a_kill_at_any_step_and_the_pods_death_del_finds_everything() {
-    after_a_kill(&mortal(), |rig, case| {
-        rig.kernel.set().state.pod_dies();
-        rig.del_without_netns("c1").expect(case);
+    after_a_kill(&mortal(), |fixture, case| {
+        fixture.kernel.set().state.pod_dies();
+        fixture.del_without_netns("c1").expect(case);
     });
 }
 
 #[test]
 fn after_a_kill_at_any_step_another_add_succeeds() {
-    after_a_kill(&mortal(), |rig, case| {
+    after_a_kill(&mortal(), |fixture, case| {
         // The attachment is complete if only the announcement was interrupted. Then the name is in use.
-        if rig.entry("c1").done {
-            assert_eq!(rig.add("c1").unwrap_err().code, Code::IFNAME_IN_USE, "{case}");
+        if fixture.entry("c1").done {
+            assert_eq!(fixture.add("c1").unwrap_err().code, Code::IFNAME_IN_USE, "{case}");
         } else {
-            rig.add("c1").expect(case);
+            fixture.add("c1").expect(case);
         }
-        let state = rig.kernel.state();
+        let state = fixture.kernel.state();
         assert_eq!((state.pod.len(), state.addresses.len()), (1, 2), "{case}");
-        rig.del("c1").expect(case);
+        fixture.del("c1").expect(case);
     });
 }
 
 #[test]
 fn a_refused_add_keeps_the_journal_entry_of_an_earlier_one() {
-    let rig = mortal();
-    let before = rig.kernel.state();
-    rig.kernel.fail(Fault::Every("delete"));
-    rig.kernel.set().carrier = false;
-    let error = rig.add("c1").unwrap_err();
+    let fixture = mortal();
+    let before = fixture.kernel.state();
+    fixture.kernel.fail(Fault::Every("delete"));
+    fixture.kernel.set().carrier = false;
+    let error = fixture.add("c1").unwrap_err();
     assert_eq!(error.code, Code::NO_CARRIER);
     assert!(
         error
@@ -173,56 +175,59 @@ fn a_refused_add_keeps_the_journal_entry_of_an_earlier_one() {
         error.details
     );
     assert_eq!(
-        rig.ipam.verbs(),
+        fixture.ipam.verbs(),
         ["ADD"],
         "no address is released under a living link"
     );
-    assert_eq!(rig.written_down(), ["c1"]);
+    assert_eq!(fixture.written_down(), ["c1"]);
 
-    let error = rig.add("c1").unwrap_err();
+    let error = fixture.add("c1").unwrap_err();
     assert_eq!(error.code, Code::KERNEL, "{}", error.msg);
-    assert_eq!(rig.written_down(), ["c1"]);
-    assert_eq!(rig.ipam.verbs(), ["ADD"]);
+    assert_eq!(fixture.written_down(), ["c1"]);
+    assert_eq!(fixture.ipam.verbs(), ["ADD"]);
 
-    rig.kernel.fail(Fault::None);
-    rig.del("c1").unwrap();
-    assert_clean(&rig, &before, "after DEL");
+    fixture.kernel.fail(Fault::None);
+    fixture.del("c1").unwrap();
+    assert_clean(&fixture, &before, "after DEL");
 }
 
 #[test]
 fn a_repeated_add_is_refused_and_the_first_stays() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    let before = rig.kernel.state();
-    let error = rig.add("c1").unwrap_err();
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let before = fixture.kernel.state();
+    let error = fixture.add("c1").unwrap_err();
     assert_eq!(error.code, Code::IFNAME_IN_USE);
-    assert_eq!(rig.kernel.state(), before);
-    assert_eq!(rig.ipam.verbs(), ["ADD"]);
-    assert!(rig.entry("c1").done);
+    assert_eq!(fixture.kernel.state(), before);
+    assert_eq!(fixture.ipam.verbs(), ["ADD"]);
+    assert!(fixture.entry("c1").done);
 }
 
 #[test]
 fn the_next_add_removes_what_was_made_for_a_gone_namespace() {
-    let mut rig = Rig::new();
-    rig.add("c1").unwrap();
-    rig.kernel.set().state.pod_dies();
-    rig.pod = Pod::new();
-    rig.add("c1").unwrap();
-    assert_eq!(rig.ipam.verbs(), ["ADD", "DEL", "ADD"]);
-    let state = rig.kernel.state();
+    let mut fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    fixture.kernel.set().state.pod_dies();
+    fixture.pod = Pod::new();
+    fixture.add("c1").unwrap();
+    assert_eq!(fixture.ipam.verbs(), ["ADD", "DEL", "ADD"]);
+    let state = fixture.kernel.state();
     assert_eq!((state.host.len(), state.pod.len()), (1, 1));
-    assert_eq!(rig.entry("c1").intent.as_ref().unwrap().netns_id, rig.pod.id());
+    assert_eq!(
+        fixture.entry("c1").intent.as_ref().unwrap().netns_id,
+        fixture.pod.id()
+    );
 }
 
 #[test]
 fn a_foreign_interface_with_the_name_is_not_touched() {
-    let rig = Rig::new();
-    rig.kernel.set().state.pod.push(ipoib(7, "net1", 0xffff));
-    let before = rig.kernel.state();
-    let error = rig.add("c1").unwrap_err();
+    let fixture = Fixture::new();
+    fixture.kernel.set().state.pod.push(ipoib(7, "net1", 0xffff));
+    let before = fixture.kernel.state();
+    let error = fixture.add("c1").unwrap_err();
     assert_eq!(error.code, Code::IFNAME_IN_USE);
-    assert_clean(&rig, &before, "name taken");
-    assert_eq!(rig.ipam.verbs(), [""; 0]);
+    assert_clean(&fixture, &before, "name taken");
+    assert_eq!(fixture.ipam.verbs(), [""; 0]);
 }
 
 #[test]
@@ -247,14 +252,16 @@ fn the_delegates_error_is_passed_on_and_nothing_is_created() {
         ),
     ] {
         let script = format!("[ $CNI_COMMAND = ADD ] || exit 0\n{script}");
-        let rig = Rig::with(Ipam::running(&script));
-        let before = rig.kernel.state();
-        let error = rig.add_with("c1", &json!({"delegateTimeout": 1})).unwrap_err();
+        let fixture = Fixture::with(Ipam::running(&script));
+        let before = fixture.kernel.state();
+        let error = fixture
+            .add_with("c1", &json!({"delegateTimeout": 1}))
+            .unwrap_err();
         assert_eq!(error.code, code, "{}", error.msg);
         assert!(error.msg.contains(text), "{}", error.msg);
-        assert_clean(&rig, &before, text);
-        assert_eq!(rig.ipam.verbs(), ["ADD", "DEL"], "{text}");
-        let created = rig
+        assert_clean(&fixture, &before, text);
+        assert_eq!(fixture.ipam.verbs(), ["ADD", "DEL"], "{text}");
+        let created = fixture
             .kernel
             .get()
             .log
@@ -270,17 +277,17 @@ fn the_intent_is_in_the_journal_before_the_first_effect() {
     let script = format!(
         "[ $CNI_COMMAND = ADD ] && cat $(cat state)/attachments/fabric/c1@net1 > seen; echo '{answer}'"
     );
-    let rig = Rig::with(Ipam::running(&script));
-    let note = |name: &str| rig.ipam.dir().join(name);
-    std::fs::write(note("state"), rig.state.path().to_str().unwrap()).unwrap();
-    rig.add("c1").unwrap();
+    let fixture = Fixture::with(Ipam::running(&script));
+    let note = |name: &str| fixture.ipam.dir().join(name);
+    std::fs::write(note("state"), fixture.state.path().to_str().unwrap()).unwrap();
+    fixture.add("c1").unwrap();
     let seen = std::fs::read_to_string(note("seen")).unwrap();
     let [intent, plugin] = seen.lines().collect::<Vec<_>>()[..] else {
         panic!("{seen}");
     };
     assert!(intent.contains(r#""master":"ib0","ipam":"ranges""#), "{intent}");
     assert!(plugin.starts_with("running "), "{plugin}");
-    let content = std::fs::read_to_string(rig.state.path().join("attachments/fabric/c1@net1")).unwrap();
+    let content = std::fs::read_to_string(fixture.state.path().join("attachments/fabric/c1@net1")).unwrap();
     let [first, second, links, done] = content.lines().collect::<Vec<_>>()[..] else {
         panic!("{content}");
     };
@@ -293,16 +300,16 @@ fn the_intent_is_in_the_journal_before_the_first_effect() {
 
 #[test]
 fn a_missing_ipam_plugin_is_reported_and_no_entry_is_written() {
-    let rig = Rig::new();
-    let before = rig.kernel.state();
-    let error = rig
+    let fixture = Fixture::new();
+    let before = fixture.kernel.state();
+    let error = fixture
         .add_with("c1", &json!({"ipam": {"type": "nowhere"}}))
         .unwrap_err();
     assert_eq!(error.code, Code::DELEGATE);
     let text = "ipam plugin \"nowhere\" is not in CNI_PATH";
     assert!(error.msg.starts_with(text), "{}", error.msg);
     assert_eq!(error.details, "", "nothing was allocated that could be left");
-    assert_clean(&rig, &before, "missing plugin");
+    assert_clean(&fixture, &before, "missing plugin");
 }
 
 #[test]
@@ -315,20 +322,21 @@ fn an_impossible_configuration_is_refused_before_any_change() {
         (json!({"master": "ib9"}), Code::INVALID_CONFIG),
         (json!({"mode": "macvlan"}), Code::INVALID_CONFIG),
     ] {
-        let rig = Rig::new();
-        let before = rig.kernel.state();
-        assert_eq!(rig.add_with("c1", &keys).unwrap_err().code, code, "{keys}");
-        assert_clean(&rig, &before, &keys.to_string());
-        assert_eq!(rig.ipam.verbs(), [""; 0], "{keys}");
+        let fixture = Fixture::new();
+        let before = fixture.kernel.state();
+        assert_eq!(fixture.add_with("c1", &keys).unwrap_err().code, code, "{keys}");
+        assert_clean(&fixture, &before, &keys.to_string());
+        assert_eq!(fixture.ipam.verbs(), [""; 0], "{keys}");
     }
 }
 
 #[test]
 fn the_child_has_the_requested_properties() {
-    let rig = Rig::new();
-    rig.add_with("c1", &json!({"pkey": "0x8001", "mtu": 2000}))
+    let fixture = Fixture::new();
+    fixture
+        .add_with("c1", &json!({"pkey": "0x8001", "mtu": 2000}))
         .unwrap();
-    let state = rig.kernel.state();
+    let state = fixture.kernel.state();
     let [link] = state.pod.as_slice() else {
         panic!("{:?}", state.pod)
     };
@@ -343,33 +351,33 @@ fn the_child_has_the_requested_properties() {
         .collect();
     assert_eq!(addresses, ["10.0.0.2/24", "fd00:1::2/64"]);
     assert_eq!(state.routes[0].gateway, Some("10.0.0.1".parse().unwrap()));
-    let log = rig.kernel.get().log.clone();
+    let log = fixture.kernel.get().log.clone();
     assert_eq!(log.last().map(String::as_str), Some("announce 2 of net1"));
 }
 
 #[test]
 fn the_result_describes_the_pods_interface() {
-    let rig = Rig::new();
-    let result = rig.add("c1").unwrap();
+    let fixture = Fixture::new();
+    let result = fixture.add("c1").unwrap();
     let interface = &result.interfaces[0];
     assert_eq!(interface.name, "net1");
-    assert_eq!(interface.mac, rig.kernel.state().pod[0].address.to_string());
+    assert_eq!(interface.mac, fixture.kernel.state().pod[0].address.to_string());
     assert_eq!(
         (interface.mtu, interface.pci_id.as_str()),
         (Some(2000), ""),
         "the function is the parent's"
     );
-    assert_eq!(interface.sandbox, rig.pod.path().display().to_string());
+    assert_eq!(interface.sandbox, fixture.pod.path().display().to_string());
     assert!(result.ips.iter().all(|ip| ip.interface == Some(0)));
     assert_eq!(result.dns.nameservers, ["10.0.0.53"]);
-    let info = std::fs::read_to_string(rig.info_file()).unwrap();
+    let info = std::fs::read_to_string(fixture.info_file()).unwrap();
     assert!(info.contains(r#""rdma-device":"mlx5_0""#), "{info}");
     assert!(info.contains(r#""pf-pci-address":"0000:3b:00.0""#), "{info}");
 }
 
 #[test]
 fn in_a_chain_the_result_is_appended_to_the_previous_one() {
-    let rig = Rig::new();
+    let fixture = Fixture::new();
     let prev = json!({
         "cniVersion": "1.1.0",
         "interfaces": [{"name": "br0"}, {"name": "eth0", "sandbox": "/run/netns/a"}],
@@ -377,7 +385,7 @@ fn in_a_chain_the_result_is_appended_to_the_previous_one() {
         "dns": {"nameservers": ["192.0.2.53"]},
     });
     let keys = json!({"prevResult": prev, "dns": {"nameservers": ["10.0.0.54"]}});
-    let result = rig.add_with("c1", &keys).unwrap();
+    let result = fixture.add_with("c1", &keys).unwrap();
     let names: Vec<&str> = result.interfaces.iter().map(|i| i.name.as_str()).collect();
     assert_eq!(names, ["br0", "eth0", "net1"]);
     let owners: Vec<Option<usize>> = result.ips.iter().map(|ip| ip.interface).collect();
@@ -387,10 +395,10 @@ fn in_a_chain_the_result_is_appended_to_the_previous_one() {
 
 #[test]
 fn a_chain_of_an_old_version_is_refused_before_any_change() {
-    let rig = Rig::new();
-    let before = rig.kernel.state();
+    let fixture = Fixture::new();
+    let before = fixture.kernel.state();
     let prev = json!({"ip4": {"ip": "192.0.2.7/24"}});
-    let error = rig
+    let error = fixture
         .add_with("c1", &json!({"cniVersion": "0.2.0", "prevResult": prev}))
         .unwrap_err();
     assert_eq!(error.code, Code::UNSUPPORTED_FIELD);
@@ -399,16 +407,16 @@ fn a_chain_of_an_old_version_is_refused_before_any_change() {
         "{}",
         error.msg
     );
-    assert_eq!(rig.kernel.state(), before);
-    assert!(rig.written_down().is_empty());
+    assert_eq!(fixture.kernel.state(), before);
+    assert!(fixture.written_down().is_empty());
 }
 
 #[test]
 fn a_device_info_file_outside_its_directory_is_refused_first() {
-    let rig = Rig::new();
-    let before = rig.kernel.state();
-    let file = rig.state.path().join("nologin");
-    let error = rig
+    let fixture = Fixture::new();
+    let before = fixture.kernel.state();
+    let file = fixture.state.path().join("nologin");
+    let error = fixture
         .add_with("c1", &json!({"runtimeConfig": {"CNIDeviceInfoFile": file}}))
         .unwrap_err();
     assert_eq!(error.code, Code::INVALID_CONFIG);
@@ -417,22 +425,22 @@ fn a_device_info_file_outside_its_directory_is_refused_first() {
         "{}",
         error.msg
     );
-    assert_eq!(rig.kernel.state(), before);
-    assert!(rig.written_down().is_empty() && !file.exists());
+    assert_eq!(fixture.kernel.state(), before);
+    assert!(fixture.written_down().is_empty() && !file.exists());
 }
 
 #[test]
 fn add_reads_no_files_of_other_attachments() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    rig.del("c1").unwrap();
-    let (_, alone) = crate::journal::tests::reads_of(|| rig.add("c1").unwrap());
-    rig.del("c1").unwrap();
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    fixture.del("c1").unwrap();
+    let (_, alone) = crate::journal::tests::reads_of(|| fixture.add("c1").unwrap());
+    fixture.del("c1").unwrap();
     for number in 0..40 {
-        let mut entry = rig.entry(&format!("other{number}"));
-        entry.begin(rig.intent()).unwrap();
+        let mut entry = fixture.entry(&format!("other{number}"));
+        entry.begin(fixture.intent()).unwrap();
         entry.finish().unwrap();
     }
-    let (_, beside_others) = crate::journal::tests::reads_of(|| rig.add("c1").unwrap());
+    let (_, beside_others) = crate::journal::tests::reads_of(|| fixture.add("c1").unwrap());
     assert_eq!(beside_others, alone);
 }

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 mod bond;
 
-use crate::model::{Fault, Rig, attachment, ethernet};
+use crate::model::{Fault, Fixture, attachment, ethernet};
 use common::cni::dispatch::Plugin as _;
 use common::cni::{self, CniResult, Code};
 use common::netlink::{IpoibMode, Link, LinkInfo, MacvlanMode, RouteEntry};
 use common::rdma::Pkey;
 use serde_json::json;
 
-fn attached() -> (Rig, CniResult) {
-    let rig = Rig::new();
-    let result = rig.add("c1").unwrap();
-    (rig, result)
+fn attached() -> (Fixture, CniResult) {
+    let fixture = Fixture::new();
+    let result = fixture.add("c1").unwrap();
+    (fixture, result)
 }
 
 /// CHECK after `change` of the pod's link.
 fn after(change: impl FnOnce(&mut Link)) -> Result<(), cni::Error> {
-    let (rig, prev) = attached();
-    change(&mut rig.kernel.set().state.pod[0]);
-    rig.check("c1", &prev)
+    let (fixture, prev) = attached();
+    change(&mut fixture.kernel.set().state.pod[0]);
+    fixture.check("c1", &prev)
 }
 
 #[test]
 fn check_accepts_the_result_of_add_and_calls_the_ipam_plugin() {
-    let (rig, prev) = attached();
-    rig.check("c1", &prev).unwrap();
-    assert_eq!(rig.ipam.verbs(), ["ADD", "CHECK"]);
-    rig.ipam.fail(true);
-    assert_eq!(rig.check("c1", &prev).unwrap_err().code, Code(99));
+    let (fixture, prev) = attached();
+    fixture.check("c1", &prev).unwrap();
+    assert_eq!(fixture.ipam.verbs(), ["ADD", "CHECK"]);
+    fixture.ipam.fail(true);
+    assert_eq!(fixture.check("c1", &prev).unwrap_err().code, Code(99));
 }
 
 /// An event on the pod's link.
@@ -84,35 +84,35 @@ fn every_change_of_the_link_is_reported() {
 
 #[test]
 fn check_reports_all_differences_at_once() {
-    let (rig, prev) = attached();
+    let (fixture, prev) = attached();
     {
-        let state = &mut rig.kernel.set().state;
+        let state = &mut fixture.kernel.set().state;
         state.pod[0].up = false;
         state.addresses.remove(0);
         state.routes.retain(|route| route.table.is_some());
     }
-    let error = rig.check("c1", &prev).unwrap_err();
+    let error = fixture.check("c1", &prev).unwrap_err();
     let text =
         "net1 is not as ADD left it: it is down; address 10.0.0.2/24 is gone; the route to 0.0.0.0/0 is gone";
     assert_eq!((error.code, error.msg.as_str()), (Code::CHECK_FAILED, text));
-    assert_eq!(rig.ipam.verbs(), ["ADD"]);
+    assert_eq!(fixture.ipam.verbs(), ["ADD"]);
 }
 
 #[test]
 fn a_missing_link_is_reported() {
-    let (rig, prev) = attached();
-    rig.kernel.set().state.pod.clear();
+    let (fixture, prev) = attached();
+    fixture.kernel.set().state.pod.clear();
     assert_eq!(
-        rig.check("c1", &prev).unwrap_err().msg,
+        fixture.check("c1", &prev).unwrap_err().msg,
         "net1 is not as ADD left it: it is gone"
     );
 }
 
 #[test]
 fn additions_of_other_plugins_are_no_difference() {
-    let (rig, prev) = attached();
+    let (fixture, prev) = attached();
     {
-        let state = &mut rig.kernel.set().state;
+        let state = &mut fixture.kernel.set().state;
         let index = state.pod[0].index;
         state.addresses.push((index, "192.0.2.1/24".parse().unwrap()));
         state
@@ -120,12 +120,12 @@ fn additions_of_other_plugins_are_no_difference() {
             .push(RouteEntry::new("192.0.2.0/24".parse().unwrap(), index));
         state.pod.push(ethernet(900, "eth0"));
     }
-    rig.check("c1", &prev).unwrap();
+    fixture.check("c1", &prev).unwrap();
 }
 
 #[test]
 fn other_interfaces_of_the_chain_are_not_checked() {
-    let (rig, mut prev) = attached();
+    let (fixture, mut prev) = attached();
     let chain = json!({
         "interfaces": [{"name": "eth0", "sandbox": "/ns"}],
         "ips": [{"address": "192.0.2.7/24", "interface": 0}],
@@ -138,20 +138,20 @@ fn other_interfaces_of_the_chain_are_not_checked() {
     prev.interfaces.insert(0, chain.interfaces[0].clone());
     prev.ips.extend(chain.ips);
     prev.routes.extend(chain.routes);
-    rig.check("c1", &prev).unwrap();
+    fixture.check("c1", &prev).unwrap();
 }
 
 #[test]
 fn check_without_a_previous_result_is_an_error() {
-    let (rig, _) = attached();
-    let call = rig.call(&json!({}));
+    let (fixture, _) = attached();
+    let call = fixture.call(&json!({}));
     for call in [
         call,
-        rig.call(&json!({"prevResult": {"interfaces": [{"name": "net1"}]}})),
+        fixture.call(&json!({"prevResult": {"interfaces": [{"name": "net1"}]}})),
     ] {
-        let error = rig
+        let error = fixture
             .plugin()
-            .check(&call, &attachment("c1"), &rig.pod.path())
+            .check(&call, &attachment("c1"), &fixture.pod.path())
             .unwrap_err();
         let text = "CHECK needs prevResult with the interface net1; the runtime must pass the result of ADD";
         assert_eq!((error.code, error.msg.as_str()), (Code::INVALID_CONFIG, text));
@@ -160,11 +160,11 @@ fn check_without_a_previous_result_is_an_error() {
 
 #[test]
 fn a_failed_kernel_request_is_an_error_and_not_a_finding() {
-    let (rig, prev) = attached();
+    let (fixture, prev) = attached();
     for number in 0.. {
-        rig.kernel.fail(Fault::Refused(number));
-        let checked = rig.check("c1", &prev);
-        if rig.kernel.get().log.len() <= number {
+        fixture.kernel.fail(Fault::Refused(number));
+        let checked = fixture.check("c1", &prev);
+        if fixture.kernel.get().log.len() <= number {
             assert!(number >= 4, "CHECK makes {number} requests");
             return checked.unwrap();
         }
@@ -174,9 +174,9 @@ fn a_failed_kernel_request_is_an_error_and_not_a_finding() {
 
 #[test]
 fn check_changes_nothing() {
-    let (rig, prev) = attached();
-    let before = rig.kernel.state();
-    rig.check("c1", &prev).unwrap();
-    assert_eq!(rig.kernel.state(), before);
-    assert!(rig.entry("c1").done);
+    let (fixture, prev) = attached();
+    let before = fixture.kernel.state();
+    fixture.check("c1", &prev).unwrap();
+    assert_eq!(fixture.kernel.state(), before);
+    assert!(fixture.entry("c1").done);
 }

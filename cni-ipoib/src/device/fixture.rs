@@ -2,7 +2,7 @@
 //! A node with hardware to move: `ib0` on `mlx5_0`, `ib1` on `mlx5_1`, and the Ethernet links `ens1` and `ens2`.
 
 use crate::kernel::{Side, Sysctls};
-use crate::model::{Ipam, Rig, Subsystem, ethernet, ipoib, saved};
+use crate::model::{Fixture, Ipam, Subsystem, ethernet, ipoib, saved};
 use common::cni::{self, CniResult};
 use common::netlink::{AddrGenMode, IpoibMode, Link, LinkInfo, NetnsMode};
 use common::rdma::Pkey;
@@ -18,17 +18,19 @@ pub(crate) const WAYS: [(NetnsMode, bool); 3] = [
 ];
 
 /// The node, with its RDMA subsystem in `mode`, of a kernel whose `IPoIB` links follow their RDMA device, or not.
-pub(crate) fn rig((mode, links_follow): (NetnsMode, bool)) -> Rig {
+pub(crate) fn fixture((mode, links_follow): (NetnsMode, bool)) -> Fixture {
     rig_with(Ipam::dual_stack(), (mode, links_follow))
 }
 
-pub(crate) fn rig_with(ipam: Ipam, (mode, links_follow): (NetnsMode, bool)) -> Rig {
-    let rig = Rig::with(ipam);
+pub(crate) fn rig_with(ipam: Ipam, (mode, links_follow): (NetnsMode, bool)) -> Fixture {
+    let fixture = Fixture::with(ipam);
     let other = "248a:0703:00b4:0c5f";
-    rig.node
+    fixture
+        .node
         .device("mlx5_1", "0000:5e:00.0")
         .port("mlx5_1", 1, "InfiniBand", "4: ACTIVE");
-    rig.node
+    fixture
+        .node
         .write(
             "class/infiniband/mlx5_1/ports/1/gids/0",
             &format!("fe80:0000:0000:0000:{other}"),
@@ -38,10 +40,11 @@ pub(crate) fn rig_with(ipam: Ipam, (mode, links_follow): (NetnsMode, bool)) -> R
         .netdev("ens1", 6, "0000:17:00.0")
         .netdev("ens2", 7, "0000:17:00.1");
     for pci in ["0000:3b:00.0", "0000:5e:00.0", "0000:17:00.0", "0000:17:00.1"] {
-        rig.node
+        fixture
+            .node
             .write(&format!("devices/pci0000:3a/{pci}/driver/name"), "mlx5_core");
     }
-    let mut model = rig.kernel.set();
+    let mut model = fixture.kernel.set();
     model.state.host = vec![
         ib0(),
         ib1(),
@@ -63,7 +66,7 @@ pub(crate) fn rig_with(ipam: Ipam, (mode, links_follow): (NetnsMode, bool)) -> R
         model.state.left.sysctls.push((name.to_owned(), set));
     }
     drop(model);
-    rig
+    fixture
 }
 
 /// All its properties differ from those of a new link.
@@ -112,15 +115,15 @@ fn ens(name: &str, index: u32, pci: &str) -> Link {
 }
 
 /// Keys that move `link`, with everything that can be undone.
-pub(crate) fn keys(rig: &Rig, link: &str) -> Value {
+pub(crate) fn keys(fixture: &Fixture, link: &str) -> Value {
     json!({
         "mode": "device", "master": link, "mtu": 2000,
-        "runtimeConfig": {"CNIDeviceInfoFile": rig.info_file()},
+        "runtimeConfig": {"CNIDeviceInfoFile": fixture.info_file()},
     })
 }
 
-pub(crate) fn add(rig: &Rig, link: &str) -> Result<CniResult, cni::Error> {
-    rig.add_with("c1", &keys(rig, link))
+pub(crate) fn add(fixture: &Fixture, link: &str) -> Result<CniResult, cni::Error> {
+    fixture.add_with("c1", &keys(fixture, link))
 }
 
 /// The state of the host, independent of order and indices.
@@ -132,8 +135,8 @@ pub(crate) struct Host {
     rdma: Vec<String>,
 }
 
-pub(crate) fn host(rig: &Rig) -> Host {
-    let state = rig.kernel.state();
+pub(crate) fn host(fixture: &Fixture) -> Host {
+    let state = fixture.kernel.state();
     let name = |index: u32| {
         let link = state.host.iter().find(|link| link.index == index);
         link.map_or_else(|| format!("#{index}"), |link| link.name.clone())

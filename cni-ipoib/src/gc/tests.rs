@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::detach::tests::{looks_of_one_wait, wait_longer};
 use crate::journal::Journal;
-use crate::model::{Fault, Ipam, Pod, Rig, attachment};
+use crate::model::{Fault, Fixture, Ipam, Pod, attachment};
 use common::cni::dispatch::Plugin as _;
 use common::cni::{Attachment, Code};
 use serde_json::json;
@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 /// The containers that GC of the IPAM plugin must keep.
-fn kept(rig: &Rig) -> Vec<String> {
-    let conf = rig.ipam.conf_of("GC");
+fn kept(fixture: &Fixture) -> Vec<String> {
+    let conf = fixture.ipam.conf_of("GC");
     let list = conf["cni.dev/valid-attachments"].as_array().unwrap();
     list.iter()
         .map(|of| of["containerID"].as_str().unwrap().to_owned())
@@ -20,94 +20,98 @@ fn kept(rig: &Rig) -> Vec<String> {
 
 #[test]
 fn gc_removes_invalid_attachments_and_keeps_valid_ones() {
-    let rig = Rig::new();
-    let before = rig.kernel.state();
-    rig.add("c1").unwrap();
-    rig.gc(&["c1"]).unwrap();
-    assert_eq!(rig.kernel.state().pod.len(), 1);
+    let fixture = Fixture::new();
+    let before = fixture.kernel.state();
+    fixture.add("c1").unwrap();
+    fixture.gc(&["c1"]).unwrap();
+    assert_eq!(fixture.kernel.state().pod.len(), 1);
     assert_eq!(
-        (rig.ipam.verbs(), kept(&rig)),
+        (fixture.ipam.verbs(), kept(&fixture)),
         (vec!["ADD".to_owned(), "GC".to_owned()], vec!["c1".to_owned()])
     );
-    rig.gc(&["c2"]).unwrap();
-    assert_eq!(rig.kernel.state(), before);
-    assert_eq!(rig.written_down(), [""; 0]);
-    assert_eq!(rig.ipam.calls()[2..], ["DEL c1 net1", "GC"]);
-    assert_eq!(kept(&rig), ["c2"]);
+    fixture.gc(&["c2"]).unwrap();
+    assert_eq!(fixture.kernel.state(), before);
+    assert_eq!(fixture.written_down(), [""; 0]);
+    assert_eq!(fixture.ipam.calls()[2..], ["DEL c1 net1", "GC"]);
+    assert_eq!(kept(&fixture), ["c2"]);
 }
 
 #[test]
 fn gc_skips_an_attachment_that_another_call_works_on() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    let before = rig.kernel.state();
-    let at_work = rig.entry("c1");
-    rig.gc(&[]).unwrap();
-    assert_eq!(rig.kernel.state(), before);
-    assert_eq!(rig.ipam.verbs(), ["ADD", "GC"]);
-    assert_eq!(kept(&rig), ["c1"], "nor may the IPAM plugin take its addresses");
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let before = fixture.kernel.state();
+    let at_work = fixture.entry("c1");
+    fixture.gc(&[]).unwrap();
+    assert_eq!(fixture.kernel.state(), before);
+    assert_eq!(fixture.ipam.verbs(), ["ADD", "GC"]);
+    assert_eq!(
+        kept(&fixture),
+        ["c1"],
+        "nor may the IPAM plugin take its addresses"
+    );
     drop(at_work);
-    rig.gc(&[]).unwrap();
-    assert!(rig.kernel.state().pod.is_empty());
-    assert_eq!(kept(&rig), [""; 0]);
+    fixture.gc(&[]).unwrap();
+    assert!(fixture.kernel.state().pod.is_empty());
+    assert_eq!(kept(&fixture), [""; 0]);
 }
 
 #[test]
 fn gc_keeps_the_attachment_of_an_add_that_ends_meanwhile() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    let before = rig.kernel.state();
-    let at_work = rig.entry("c1");
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let before = fixture.kernel.state();
+    let at_work = fixture.entry("c1");
     let ends = thread::spawn(move || {
         thread::sleep(Duration::from_millis(200));
         drop(at_work);
     });
-    rig.gc(&[]).unwrap();
+    fixture.gc(&[]).unwrap();
     ends.join().unwrap();
-    assert_eq!(rig.kernel.state(), before);
-    assert_eq!(rig.written_down(), ["c1"]);
+    assert_eq!(fixture.kernel.state(), before);
+    assert_eq!(fixture.written_down(), ["c1"]);
 }
 
 #[test]
 fn gc_leaves_a_returned_link_to_the_call_that_works_on_it() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    rig.kernel.set().state.pod_dies();
-    let at_work = rig.entry("c1");
-    rig.gc(&[]).unwrap();
-    assert_eq!(rig.kernel.state().host.len(), 2);
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    fixture.kernel.set().state.pod_dies();
+    let at_work = fixture.entry("c1");
+    fixture.gc(&[]).unwrap();
+    assert_eq!(fixture.kernel.state().host.len(), 2);
     drop(at_work);
 }
 
 #[test]
 fn gc_removes_a_returned_link_without_a_journal_entry() {
     for with_file in [true, false] {
-        let rig = Rig::new();
-        let before = rig.kernel.state();
-        rig.add("c1").unwrap();
-        rig.kernel.set().state.pod_dies();
+        let fixture = Fixture::new();
+        let before = fixture.kernel.state();
+        fixture.add("c1").unwrap();
+        fixture.kernel.set().state.pod_dies();
         if !with_file {
-            fs::remove_dir_all(rig.state.path().join("attachments")).unwrap();
+            fs::remove_dir_all(fixture.state.path().join("attachments")).unwrap();
         }
-        rig.gc(&[]).unwrap();
-        assert_eq!(rig.kernel.state(), before);
-        assert_eq!(rig.ipam.verbs(), ["ADD", "DEL", "GC"]);
+        fixture.gc(&[]).unwrap();
+        assert_eq!(fixture.kernel.state(), before);
+        assert_eq!(fixture.ipam.verbs(), ["ADD", "DEL", "GC"]);
     }
 }
 
 #[test]
 fn gc_waits_once_for_many_dead_namespaces() {
     const DEAD: usize = 12;
-    let mut rig = Rig::new();
-    let journal = Journal::new(rig.state.path(), "fabric");
+    let mut fixture = Fixture::new();
+    let journal = Journal::new(fixture.state.path(), "fabric");
     for number in 0..DEAD {
         let of = attachment(&format!("c{number}"));
-        journal.open(&of).unwrap().begin(rig.intent()).unwrap();
+        journal.open(&of).unwrap().begin(fixture.intent()).unwrap();
     }
-    rig.pod = Pod::new();
-    rig.gc(&[]).unwrap();
-    assert_eq!(rig.written_down(), [""; 0]);
-    let looks = rig.kernel.get().log.len();
+    fixture.pod = Pod::new();
+    fixture.gc(&[]).unwrap();
+    assert_eq!(fixture.written_down(), [""; 0]);
+    let looks = fixture.kernel.get().log.len();
     let most = looks_of_one_wait() + DEAD;
     assert!(looks <= most, "{looks} looks at the host's links, {most} at most");
 }
@@ -116,19 +120,19 @@ fn gc_waits_once_for_many_dead_namespaces() {
 fn gc_deletes_each_link_that_the_kernel_returns_while_gc_waits() {
     let _longer = wait_longer();
     for changed in [false, true] {
-        let mut rig = Rig::new();
-        let before = rig.kernel.state();
+        let mut fixture = Fixture::new();
+        let before = fixture.kernel.state();
         for ifname in ["net1", "net2", "net3"] {
             let of = Attachment {
                 ifname: ifname.parse().unwrap(),
                 ..attachment("c1")
             };
-            let (call, netns) = (rig.call(&json!({})), rig.pod.path());
-            rig.plugin().add(&call, &of, &netns).unwrap();
+            let (call, netns) = (fixture.call(&json!({})), fixture.pod.path());
+            fixture.plugin().add(&call, &of, &netns).unwrap();
         }
-        rig.pod = Pod::new();
+        fixture.pod = Pod::new();
         {
-            let mut model = rig.kernel.set();
+            let mut model = fixture.kernel.set();
             let mut links = std::mem::take(&mut model.state.pod);
             model.state.pod_dies();
             for link in links.iter_mut().filter(|_| changed) {
@@ -137,82 +141,85 @@ fn gc_deletes_each_link_that_the_kernel_returns_while_gc_waits() {
             // The first attachment's link returns last, and the third's while GC handles the second.
             model.late = [9, 14, 5].into_iter().zip(links).collect();
         }
-        rig.ipam.forget_calls();
-        rig.gc(&[]).unwrap();
-        assert!(rig.kernel.get().late.is_empty(), "changed by the pod: {changed}");
-        assert_eq!(rig.kernel.state(), before, "changed by the pod: {changed}");
-        assert_eq!(rig.written_down(), [""; 0]);
-        assert_eq!(rig.ipam.verbs(), ["DEL", "DEL", "DEL", "GC"]);
+        fixture.ipam.forget_calls();
+        fixture.gc(&[]).unwrap();
+        assert!(
+            fixture.kernel.get().late.is_empty(),
+            "changed by the pod: {changed}"
+        );
+        assert_eq!(fixture.kernel.state(), before, "changed by the pod: {changed}");
+        assert_eq!(fixture.written_down(), [""; 0]);
+        assert_eq!(fixture.ipam.verbs(), ["DEL", "DEL", "DEL", "GC"]);
     }
 }
 
 #[test]
 fn a_link_that_cannot_be_deleted_keeps_its_addresses() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    rig.kernel.fail(Fault::Every("delete"));
-    let error = rig.gc(&[]).unwrap_err();
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    fixture.kernel.fail(Fault::Every("delete"));
+    let error = fixture.gc(&[]).unwrap_err();
     assert_eq!(
         (error.code, error.msg.as_str()),
         (Code::KERNEL, "cannot delete net1 in the pod")
     );
-    assert_eq!(rig.ipam.verbs(), ["ADD", "GC"]);
-    assert_eq!(kept(&rig), ["c1"]);
-    assert_eq!(rig.written_down(), ["c1"]);
+    assert_eq!(fixture.ipam.verbs(), ["ADD", "GC"]);
+    assert_eq!(kept(&fixture), ["c1"]);
+    assert_eq!(fixture.written_down(), ["c1"]);
 }
 
 #[test]
 fn gc_reports_every_error_and_continues() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    let second = rig.add("c2");
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let second = fixture.add("c2");
     assert_eq!(second.unwrap_err().code, Code::IFNAME_IN_USE);
-    let journal = Journal::new(rig.state.path(), "fabric");
-    let written = rig.entry("c1").intent.clone().unwrap();
+    let journal = Journal::new(fixture.state.path(), "fabric");
+    let written = fixture.entry("c1").intent.clone().unwrap();
     journal.open(&attachment("c0")).unwrap().begin(written).unwrap();
-    rig.ipam.fail(true);
-    let error = rig.gc(&[]).unwrap_err();
+    fixture.ipam.fail(true);
+    let error = fixture.gc(&[]).unwrap_err();
     assert_eq!(
         (error.code, error.msg.as_str()),
         (Code(99), "ranges: no; ranges: no; ranges: no")
     );
-    assert!(rig.kernel.state().pod.is_empty(), "both links were tried");
-    assert_eq!(rig.written_down(), ["c0", "c1"]);
+    assert!(fixture.kernel.state().pod.is_empty(), "both links were tried");
+    assert_eq!(fixture.written_down(), ["c0", "c1"]);
 }
 
 #[test]
 fn attachments_of_other_networks_stay() {
-    let rig = Rig::new();
-    rig.add_with("c1", &json!({"name": "other"})).unwrap();
-    let before = rig.kernel.state();
-    rig.gc(&[]).unwrap();
-    assert_eq!(rig.kernel.state(), before);
-    rig.kernel.set().state.pod_dies();
-    rig.gc(&[]).unwrap();
-    assert_eq!(rig.kernel.state().host.len(), 2);
-    let other = Journal::new(rig.state.path(), "other");
+    let fixture = Fixture::new();
+    fixture.add_with("c1", &json!({"name": "other"})).unwrap();
+    let before = fixture.kernel.state();
+    fixture.gc(&[]).unwrap();
+    assert_eq!(fixture.kernel.state(), before);
+    fixture.kernel.set().state.pod_dies();
+    fixture.gc(&[]).unwrap();
+    assert_eq!(fixture.kernel.state().host.len(), 2);
+    let other = Journal::new(fixture.state.path(), "other");
     assert_eq!(other.attachments().unwrap(), [attachment("c1")]);
-    assert_eq!(rig.ipam.verbs(), ["ADD", "GC", "GC"]);
+    assert_eq!(fixture.ipam.verbs(), ["ADD", "GC", "GC"]);
 }
 
 #[test]
 fn gc_succeeds_without_a_state_directory() {
-    let rig = Rig::new();
-    rig.gc(&[]).unwrap();
-    assert_eq!(rig.ipam.verbs(), ["GC"]);
-    assert_eq!(rig.written_down(), [""; 0]);
+    let fixture = Fixture::new();
+    fixture.gc(&[]).unwrap();
+    assert_eq!(fixture.ipam.verbs(), ["GC"]);
+    assert_eq!(fixture.written_down(), [""; 0]);
 }
 
 #[test]
 fn with_an_unreadable_state_directory_no_address_is_collected() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    fs::remove_dir_all(rig.state.path().join("attachments")).unwrap();
-    fs::write(rig.state.path().join("attachments"), "in the way").unwrap();
-    let error = rig.gc(&[]).unwrap_err();
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    fs::remove_dir_all(fixture.state.path().join("attachments")).unwrap();
+    fs::write(fixture.state.path().join("attachments"), "in the way").unwrap();
+    let error = fixture.gc(&[]).unwrap_err();
     assert_eq!(error.code, Code::IO);
     assert_eq!(
-        rig.ipam.verbs(),
+        fixture.ipam.verbs(),
         ["ADD"],
         "whose addresses it may take is not known"
     );
@@ -220,12 +227,12 @@ fn with_an_unreadable_state_directory_no_address_is_collected() {
 
 #[test]
 fn no_add_begins_while_the_ipam_plugin_collects() {
-    let rig = Rig::with(Ipam::running(
+    let fixture = Fixture::with(Ipam::running(
         "[ $CNI_COMMAND = GC ] && sleep 0.3 && touch collected; exit 0",
     ));
     let (journal, ipam) = (
-        Journal::new(rig.state.path(), "fabric"),
-        rig.ipam.dir().to_owned(),
+        Journal::new(fixture.state.path(), "fabric"),
+        fixture.ipam.dir().to_owned(),
     );
     let add = thread::spawn(move || {
         while !ipam.join("conf.GC").exists() {
@@ -234,7 +241,7 @@ fn no_add_begins_while_the_ipam_plugin_collects() {
         let _entry = journal.admit(&attachment("c2")).unwrap();
         ipam.join("collected").exists()
     });
-    rig.gc(&[]).unwrap();
+    fixture.gc(&[]).unwrap();
     assert!(
         add.join().unwrap(),
         "the ADD began before the IPAM plugin had ended"
@@ -243,9 +250,9 @@ fn no_add_begins_while_the_ipam_plugin_collects() {
 
 #[test]
 fn del_does_not_wait_for_gc() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    let journal = Journal::new(rig.state.path(), "fabric");
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let journal = Journal::new(fixture.state.path(), "fabric");
     let _shut = journal.shut().unwrap();
-    rig.del("c1").unwrap();
+    fixture.del("c1").unwrap();
 }

@@ -5,6 +5,7 @@ use super::kernel::{Model, errno};
 use super::start::link;
 use crate::kernel::Side;
 use common::netlink::{Error, HwAddress, IpoibMode, Link, LinkInfo, NewLink, NewLinkKind};
+use common::rdma::Pkey;
 use nix::errno::Errno;
 
 impl Model {
@@ -101,7 +102,8 @@ fn kind(kind: NewLinkKind<'_>) -> (Option<String>, LinkInfo) {
         NewLinkKind::Ipoib { pkey, mode, umcast } => (
             "ipoib",
             LinkInfo::Ipoib {
-                pkey: pkey.unwrap().as_full_member(),
+                // IPoIB makes every child a full member.
+                pkey: Pkey(pkey.unwrap().0 | 0x8000),
                 mode: mode.unwrap(),
                 umcast: umcast.unwrap_or_default(),
             },

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// The whole plugin on a node with `ib0`, with the IPAM plugin `ranges` and one pod.
-pub(crate) struct Rig {
+pub(crate) struct Fixture {
     pub(crate) kernel: ModelKernel,
     pub(crate) ipam: Ipam,
     pub(crate) node: Node,
@@ -24,7 +24,7 @@ pub(crate) struct Rig {
     pub(crate) master: &'static str,
 }
 
-impl Rig {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::with(Ipam::dual_stack())
     }

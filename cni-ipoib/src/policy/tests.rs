@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::model::{Fault, Ipam, Rig, State, attachment};
+use crate::model::{Fault, Fixture, Ipam, State, attachment};
 use common::cni::dispatch::Plugin as _;
 use common::cni::{CniResult, Code, Version};
 use ipnetwork::IpNetwork;
@@ -98,9 +98,9 @@ fn own_table() -> u32 {
 
 #[test]
 fn an_attached_pod_has_the_rules_and_the_table() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    let state = rig.kernel.state();
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let state = fixture.kernel.state();
     let index = state.pod[0].index;
     let ips: Vec<IpConfig> = ["10.0.0.2/24", "fd00:1::2/64"].map(ip).into();
     let expected = policy(index, own_table(), &ips, &[]);
@@ -116,7 +116,7 @@ fn an_attached_pod_has_the_rules_and_the_table() {
         net("0.0.0.0/0"),
         "which this IPAM plugin asked for"
     );
-    let log = rig.kernel.get().log.clone();
+    let log = fixture.kernel.get().log.clone();
     let step = |text: &str| log.iter().position(|request| request.starts_with(text)).unwrap();
     assert!(step("prepare net1 to answer") < step("bring"), "{log:?}");
 }
@@ -132,33 +132,33 @@ fn ip(address: &str) -> IpConfig {
 
 #[test]
 fn without_policy_routing_no_request_is_made() {
-    let rig = Rig::new();
-    rig.add_with("c1", &json!({"policyRouting": "off"})).unwrap();
-    let state = rig.kernel.state();
+    let fixture = Fixture::new();
+    fixture.add_with("c1", &json!({"policyRouting": "off"})).unwrap();
+    let state = fixture.kernel.state();
     assert_eq!(state.rules, []);
     assert!(state.routes.iter().all(|route| route.table != Some(own_table())));
-    let log = rig.kernel.get().log.clone();
+    let log = fixture.kernel.get().log.clone();
     assert!(
         log.iter().all(|request| !request.contains("answer for itself")),
         "{log:?}"
     );
-    rig.del("c1").unwrap();
+    fixture.del("c1").unwrap();
 }
 
 #[test]
 fn a_link_without_addresses_needs_no_policy() {
-    let rig = Rig::new();
-    rig.add_with("c1", &json!({"ipam": {}})).unwrap();
-    assert_eq!(rig.kernel.state().rules, []);
+    let fixture = Fixture::new();
+    fixture.add_with("c1", &json!({"ipam": {}})).unwrap();
+    assert_eq!(fixture.kernel.state().rules, []);
 }
 
 #[test]
 fn a_link_without_ipv4_gets_no_arp_settings() {
     let answer = json!({"cniVersion": "1.1.0", "ips": [{"address": "fd00:1::2/64"}]});
-    let rig = Rig::with(Ipam::giving(&answer));
-    rig.add("c1").unwrap();
-    assert_eq!(rig.kernel.state().rules.len(), 1);
-    let log = rig.kernel.get().log.clone();
+    let fixture = Fixture::with(Ipam::giving(&answer));
+    fixture.add("c1").unwrap();
+    assert_eq!(fixture.kernel.state().rules.len(), 1);
+    let log = fixture.kernel.get().log.clone();
     assert!(
         log.iter().all(|request| !request.contains("answer for itself")),
         "{log:?}"
@@ -167,16 +167,16 @@ fn a_link_without_ipv4_gets_no_arp_settings() {
 
 #[test]
 fn the_error_for_a_kernel_without_policy_routing_has_a_remedy() {
-    let rig = Rig::new();
-    rig.kernel.fail(Fault::Every("rule from fd00"));
-    let error = rig.add("c1").unwrap_err();
+    let fixture = Fixture::new();
+    fixture.kernel.fail(Fault::Every("rule from fd00"));
+    let error = fixture.add("c1").unwrap_err();
     let table = own_table();
     let text = format!(
         "cannot have what comes from fd00:1::2 looked up in table {table} (policyRouting \"off\" does without)"
     );
     assert_eq!((error.code, error.msg), (Code::KERNEL, text));
     assert_eq!(
-        rig.kernel.state().rules,
+        fixture.kernel.state().rules,
         [],
         "the one of the other family is taken back"
     );
@@ -184,41 +184,45 @@ fn the_error_for_a_kernel_without_policy_routing_has_a_remedy() {
 
 #[test]
 fn del_removes_only_the_rules_of_its_attachment() {
-    let rig = Rig::new();
-    let before: State = rig.kernel.state();
+    let fixture = Fixture::new();
+    let before: State = fixture.kernel.state();
     let stranger = Rule {
         from: net("10.0.0.2/32"),
         table: table(&Mark::new("other", &attachment("c1"))),
         priority: PRIORITY,
     };
-    rig.add("c1").unwrap();
-    rig.kernel.set().state.rules.push(stranger.clone());
-    rig.del("c2").unwrap();
-    assert_eq!(rig.kernel.state().rules.len(), 3, "those of another container");
-    rig.del("c1").unwrap();
-    assert_eq!(rig.kernel.state().rules, [stranger]);
-    rig.kernel.set().state.rules.clear();
-    assert_eq!(rig.kernel.state(), before);
+    fixture.add("c1").unwrap();
+    fixture.kernel.set().state.rules.push(stranger.clone());
+    fixture.del("c2").unwrap();
+    assert_eq!(
+        fixture.kernel.state().rules.len(),
+        3,
+        "those of another container"
+    );
+    fixture.del("c1").unwrap();
+    assert_eq!(fixture.kernel.state().rules, [stranger]);
+    fixture.kernel.set().state.rules.clear();
+    assert_eq!(fixture.kernel.state(), before);
 }
 
 #[test]
 fn rules_are_removed_even_when_the_link_is_gone() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    rig.kernel.set().state.pod.clear();
-    rig.del("c1").unwrap();
-    assert_eq!(rig.kernel.state().rules, []);
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    fixture.kernel.set().state.pod.clear();
+    fixture.del("c1").unwrap();
+    assert_eq!(fixture.kernel.state().rules, []);
 }
 
 fn checked(change: impl FnOnce(&mut State), keys: &Value) -> Result<(), String> {
-    let rig = Rig::new();
-    let prev = rig.add_with("c1", keys).unwrap().to_json(Version::V1_1_0);
-    change(&mut rig.kernel.set().state);
+    let fixture = Fixture::new();
+    let prev = fixture.add_with("c1", keys).unwrap().to_json(Version::V1_1_0);
+    change(&mut fixture.kernel.set().state);
     let mut keys = keys.clone();
     keys["prevResult"] = prev;
-    let checked = rig
+    let checked = fixture
         .plugin()
-        .check(&rig.call(&keys), &attachment("c1"), &rig.pod.path());
+        .check(&fixture.call(&keys), &attachment("c1"), &fixture.pod.path());
     checked.map_err(|error| error.msg)
 }
 

@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::model::{Ipam, Rig};
+use crate::model::{Fixture, Ipam};
 use common::cni::Code;
 use serde_json::json;
 
-fn told(rig: &Rig, keys: &serde_json::Value) -> (u32, String) {
-    let error = rig.status(keys).unwrap_err();
+fn told(fixture: &Fixture, keys: &serde_json::Value) -> (u32, String) {
+    let error = fixture.status(keys).unwrap_err();
     (error.code.0, error.msg)
 }
 
 #[test]
 fn status_of_a_ready_node_calls_the_ipam_plugin() {
-    let rig = Rig::new();
-    let before = rig.kernel.state();
-    rig.status(&json!({})).unwrap();
-    assert_eq!(rig.ipam.verbs(), ["STATUS"]);
-    assert_eq!(rig.kernel.state(), before);
-    rig.status(&json!({"ipam": {}})).unwrap();
-    assert_eq!(rig.ipam.verbs(), ["STATUS"]);
+    let fixture = Fixture::new();
+    let before = fixture.kernel.state();
+    fixture.status(&json!({})).unwrap();
+    assert_eq!(fixture.ipam.verbs(), ["STATUS"]);
+    assert_eq!(fixture.kernel.state(), before);
+    fixture.status(&json!({"ipam": {}})).unwrap();
+    assert_eq!(fixture.ipam.verbs(), ["STATUS"]);
 }
 
 #[test]
 fn a_parent_without_traffic_is_reported_as_limited() {
-    let rig = Rig::new();
-    rig.kernel.set().state.host[0].up = false;
+    let fixture = Fixture::new();
+    fixture.kernel.set().state.host[0].up = false;
     assert_eq!(
-        told(&rig, &json!({})),
+        told(&fixture, &json!({})),
         (51, "ib0 is down; bring it up: ip link set ib0 up".to_owned())
     );
-    rig.kernel.set().state.host[0].up = true;
-    rig.node.write("class/infiniband/mlx5_0/ports/1/state", "2: INIT");
-    let (code, text) = told(&rig, &json!({}));
+    fixture.kernel.set().state.host[0].up = true;
+    fixture
+        .node
+        .write("class/infiniband/mlx5_0/ports/1/state", "2: INIT");
+    let (code, text) = told(&fixture, &json!({}));
     assert_eq!(code, 51);
     assert!(
         text.starts_with("ib0 carries nothing: mlx5_0 port 1 is initializing"),
@@ -39,7 +41,7 @@ fn a_parent_without_traffic_is_reported_as_limited() {
 
 #[test]
 fn every_other_refusal_is_reported_as_not_available() {
-    let rig = Rig::new();
+    let fixture = Fixture::new();
     for (keys, text) in [
         (
             json!({"master": "ib9"}),
@@ -65,7 +67,7 @@ fn every_other_refusal_is_reported_as_not_available() {
             "ipam plugin \"nowhere\" is not in CNI_PATH",
         ),
     ] {
-        let (code, told) = told(&rig, &keys);
+        let (code, told) = told(&fixture, &keys);
         assert_eq!(code, 50, "{told}");
         assert!(told.starts_with(text), "{told}");
     }
@@ -80,9 +82,9 @@ fn the_ipam_plugins_error_is_passed_on_in_one_of_two_codes() {
         (999, Code::NOT_AVAILABLE),
     ] {
         let script = format!("echo '{{\"code\":{its},\"msg\":\"pool is full\"}}'; exit 1");
-        let rig = Rig::with(Ipam::running(&script));
+        let fixture = Fixture::with(Ipam::running(&script));
         assert_eq!(
-            told(&rig, &json!({})),
+            told(&fixture, &json!({})),
             (ours.0, "ranges: pool is full".to_owned())
         );
     }
@@ -90,25 +92,30 @@ fn the_ipam_plugins_error_is_passed_on_in_one_of_two_codes() {
 
 #[test]
 fn a_parent_that_is_known_only_at_add_is_not_checked() {
-    let rig = Rig::new();
-    rig.status(&json!({"master": "eth9", "linkInContainer": true}))
+    let fixture = Fixture::new();
+    fixture
+        .status(&json!({"master": "eth9", "linkInContainer": true}))
         .unwrap();
-    rig.status(&json!({"master": null})).unwrap();
+    fixture.status(&json!({"master": null})).unwrap();
 }
 
 #[test]
 fn a_bond_is_ready_while_one_port_carries_traffic() {
-    let rig = Rig::new().on_bond();
-    rig.node.write("class/infiniband/mlx5_0/ports/1/state", "1: DOWN");
-    rig.status(&json!({})).unwrap();
-    rig.node.write("class/infiniband/mlx5_1/ports/1/state", "2: INIT");
-    let (code, text) = told(&rig, &json!({}));
+    let fixture = Fixture::new().on_bond();
+    fixture
+        .node
+        .write("class/infiniband/mlx5_0/ports/1/state", "1: DOWN");
+    fixture.status(&json!({})).unwrap();
+    fixture
+        .node
+        .write("class/infiniband/mlx5_1/ports/1/state", "2: INIT");
+    let (code, text) = told(&fixture, &json!({}));
     assert_eq!(code, 51);
     assert!(
         text.starts_with("bond0 carries nothing: ib0 on mlx5_0 port 1 is down"),
         "{text}"
     );
-    let (code, text) = told(&rig, &json!({"bond": "refuse"}));
+    let (code, text) = told(&fixture, &json!({"bond": "refuse"}));
     assert_eq!(code, 50);
     assert!(text.starts_with("bond0 is a bond, and bond is"), "{text}");
 }

@@ -8,7 +8,7 @@ mod several;
 
 use crate::agent::{Reply, Request};
 use crate::pool::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, PoolRange};
-use crate::testing::Rig;
+use crate::testing::Fixture;
 use common::cni::{Code, Error};
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
@@ -77,10 +77,10 @@ pub(super) fn write(data_dir: &Path, pool: &PoolFile) {
 }
 
 /// A node whose configuration names pool `rail0`, which is `pool`.
-pub(super) fn rig(pool: &PoolFile) -> Rig {
-    let rig = Rig::of_pools(&json!({"pool": "rail0"}));
-    write(rig.data_dir(), pool);
-    rig
+pub(super) fn fixture(pool: &PoolFile) -> Fixture {
+    let fixture = Fixture::of_pools(&json!({"pool": "rail0"}));
+    write(fixture.data_dir(), pool);
+    fixture
 }
 
 /// An agent that answers each request by `script`; `None` is no answer. It ends when this value is dropped.
@@ -92,10 +92,10 @@ pub(super) struct Agent {
 
 impl Agent {
     pub(super) fn start(
-        rig: &Rig,
+        fixture: &Fixture,
         mut script: impl FnMut(&Request) -> Option<Reply> + Send + 'static,
     ) -> Self {
-        let socket = rig.data_dir().join("agent.sock");
+        let socket = fixture.data_dir().join("agent.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&asked);

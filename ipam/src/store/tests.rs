@@ -10,18 +10,18 @@ mod time;
 mod unreachable;
 mod verbs;
 
-use crate::testing::Rig;
+use crate::testing::Fixture;
 use serde_json::json;
 
 /// A range of `2^bits - 2` addresses and, beside it, one of as many in IPv6.
-pub(super) fn dual(bits: u8) -> Rig {
-    Rig::new(&json!({"gateway": "none", "ranges": [
+pub(super) fn dual(bits: u8) -> Fixture {
+    Fixture::new(&json!({"gateway": "none", "ranges": [
         [{"subnet": format!("10.0.0.0/{}", 32 - bits)}],
         [{"subnet": format!("fd00::/{}", 128 - bits)}],
     ]}))
 }
 
 /// A single range.
-pub(super) fn single(subnet: &str) -> Rig {
-    Rig::new(&json!({"subnet": subnet, "gateway": "none"}))
+pub(super) fn single(subnet: &str) -> Fixture {
+    Fixture::new(&json!({"subnet": subnet, "gateway": "none"}))
 }

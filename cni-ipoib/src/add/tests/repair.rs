@@ -2,17 +2,17 @@
 //! Links that the kernel returned from dead pods: ADD restores the one that it asks for, and no other.
 
 use super::*;
-use crate::device::fixture::{WAYS, host, rig};
+use crate::device::fixture::{WAYS, fixture, host};
 use crate::journal::Intent;
 use serde_json::Value;
 
 /// A node on which the pod of `c1` died with the link `link`, before its DEL.
-fn after_the_death_with(link: &str) -> Rig {
-    let rig = rig(WAYS[0]);
-    crate::device::fixture::add(&rig, link).unwrap();
-    rig.kernel.set().state.pod_dies();
+fn after_the_death_with(link: &str) -> Fixture {
+    let fixture = fixture(WAYS[0]);
+    crate::device::fixture::add(&fixture, link).unwrap();
+    fixture.kernel.set().state.pod_dies();
     // The model has one namespace; that of c1 was another.
-    let mut entry = rig.entry("c1");
+    let mut entry = fixture.entry("c1");
     let intent = entry.intent.clone().unwrap();
     entry
         .begin(Intent {
@@ -21,11 +21,11 @@ fn after_the_death_with(link: &str) -> Rig {
         })
         .unwrap();
     entry.finish().unwrap();
-    rig
+    fixture
 }
 
-fn names_on_host(rig: &Rig) -> Vec<String> {
-    let mut links = rig.kernel.state().host;
+fn names_on_host(fixture: &Fixture) -> Vec<String> {
+    let mut links = fixture.kernel.state().host;
     links.sort_by_key(|link| link.index);
     links.into_iter().map(|link| link.name).collect()
 }
@@ -44,9 +44,10 @@ fn unrelated() -> [Value; 4] {
 #[test]
 fn an_add_succeeds_though_the_link_of_another_dead_pod_cannot_be_repaired() {
     for keys in unrelated() {
-        let rig = after_the_death_with("ens1");
-        rig.kernel.fail(Fault::Every("rename #6"));
-        rig.add_with("c2", &keys)
+        let fixture = after_the_death_with("ens1");
+        fixture.kernel.fail(Fault::Every("rename #6"));
+        fixture
+            .add_with("c2", &keys)
             .unwrap_or_else(|error| panic!("{keys}: {error:?}"));
     }
 }
@@ -54,15 +55,16 @@ fn an_add_succeeds_though_the_link_of_another_dead_pod_cannot_be_repaired() {
 #[test]
 fn an_add_changes_no_link_of_another_dead_pod() {
     for keys in unrelated() {
-        let rig = after_the_death_with("ens1");
-        let before = rig.kernel.state().host.iter().find(|l| l.index == 6).cloned();
-        let entry = rig.entry("c1").intent.clone();
+        let fixture = after_the_death_with("ens1");
+        let before = fixture.kernel.state().host.iter().find(|l| l.index == 6).cloned();
+        let entry = fixture.entry("c1").intent.clone();
         assert_eq!(before.as_ref().map(|link| link.name.as_str()), Some("net1"));
-        rig.add_with("c2", &keys)
+        fixture
+            .add_with("c2", &keys)
             .unwrap_or_else(|error| panic!("{keys}: {error:?}"));
-        let after = rig.kernel.state().host.iter().find(|l| l.index == 6).cloned();
+        let after = fixture.kernel.state().host.iter().find(|l| l.index == 6).cloned();
         assert_eq!(after, before, "{keys}");
-        assert_eq!(rig.entry("c1").intent, entry, "{keys}");
+        assert_eq!(fixture.entry("c1").intent, entry, "{keys}");
     }
 }
 
@@ -83,37 +85,41 @@ fn an_add_restores_the_returned_link_that_it_asks_for() {
         json!({"master": ["ens1"], "mode": "macvlan"}),
     ] {
         // One node at a time: each holds the lock on calls of IPAM plugins.
-        let before = host(&rig(WAYS[0]));
-        let rig = after_the_death_with("ens1");
-        rig.add_with("c2", &keys)
+        let before = host(&fixture(WAYS[0]));
+        let fixture = after_the_death_with("ens1");
+        fixture
+            .add_with("c2", &keys)
             .unwrap_or_else(|error| panic!("{keys}: {error:?}"));
-        let released = rig.entry("c1").intent.clone().unwrap();
+        let released = fixture.entry("c1").intent.clone().unwrap();
         assert_eq!(released.device, None, "{keys}: the link is the host's again");
-        assert!(rig.entry("c1").done, "{keys}: DEL still releases the addresses");
-        rig.del("c2").unwrap();
-        rig.del_without_netns("c1").unwrap();
-        assert_eq!(host(&rig), before, "{keys}");
+        assert!(
+            fixture.entry("c1").done,
+            "{keys}: DEL still releases the addresses"
+        );
+        fixture.del("c2").unwrap();
+        fixture.del_without_netns("c1").unwrap();
+        assert_eq!(host(&fixture), before, "{keys}");
     }
 }
 
 #[test]
 fn an_add_by_description_restores_a_returned_link_if_no_other_fits() {
-    let rig = after_the_death_with("ib0");
+    let fixture = after_the_death_with("ib0");
     let keys = json!({"master": {"rdmaDevice": "mlx5_0"}, "mode": "device"});
-    rig.add_with("c2", &keys).unwrap();
-    let device = rig.entry("c2").intent.clone().unwrap().device.unwrap();
+    fixture.add_with("c2", &keys).unwrap();
+    let device = fixture.entry("c2").intent.clone().unwrap().device.unwrap();
     assert_eq!(device.name, "ib0");
     assert_eq!(device.alias.as_deref(), Some("to the storage"));
 }
 
 #[test]
 fn an_add_fails_if_the_returned_link_that_it_asks_for_cannot_be_restored() {
-    let rig = after_the_death_with("ens1");
-    rig.kernel.fail(Fault::Every("rename #6"));
+    let fixture = after_the_death_with("ens1");
+    fixture.kernel.fail(Fault::Every("rename #6"));
     let keys = json!({"master": "ens1", "mode": "macvlan"});
-    let error = rig.add_with("c2", &keys).unwrap_err();
+    let error = fixture.add_with("c2", &keys).unwrap_err();
     assert_eq!(error.code, Code::KERNEL, "{error:?}");
     assert_eq!(error.msg, "cannot rename net1 to ens1");
-    assert_eq!(names_on_host(&rig), ["ib0", "ib1", "net1", "ens2"]);
-    assert_eq!(rig.written_down(), ["c1"]);
+    assert_eq!(names_on_host(&fixture), ["ib0", "ib1", "net1", "ens2"]);
+    assert_eq!(fixture.written_down(), ["c1"]);
 }

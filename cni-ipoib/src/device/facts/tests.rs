@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::device::fixture::{WAYS, add, rig};
-use crate::model::{Rig, of_kind};
+use crate::device::fixture::{WAYS, add, fixture};
+use crate::model::{Fixture, of_kind};
 use common::netlink::{Link, RouteEntry};
 
-fn refused(rig: &Rig, link: &str) -> String {
-    add(rig, link).unwrap_err().msg
+fn refused(fixture: &Fixture, link: &str) -> String {
+    add(fixture, link).unwrap_err().msg
 }
 
 #[test]
 fn users_of_a_link_are_found_in_pods_too() {
-    let rig = rig(WAYS[0]);
+    let fixture = fixture(WAYS[0]);
     let vlan = Link {
         parent: Some(6),
         ..of_kind("vlan", crate::model::ethernet(60, "ens1.7"))
     };
-    rig.kernel.set().state.host.push(vlan);
-    assert!(refused(&rig, "ens1").contains("ens1.7 hangs on it"));
-    rig.add_with("c2", &serde_json::json!({"master": "ib0"})).unwrap();
-    rig.kernel.set().state.pod[0].name = "other".to_owned();
-    let text = refused(&rig, "ib0");
+    fixture.kernel.set().state.host.push(vlan);
+    assert!(refused(&fixture, "ens1").contains("ens1.7 hangs on it"));
+    fixture
+        .add_with("c2", &serde_json::json!({"master": "ib0"}))
+        .unwrap();
+    fixture.kernel.set().state.pod[0].name = "other".to_owned();
+    let text = refused(&fixture, "ib0");
     assert!(
         text.contains("the interface of fabric/net1 of container c2 hangs on it"),
         "{text}"
@@ -27,9 +29,9 @@ fn users_of_a_link_are_found_in_pods_too() {
 
 #[test]
 fn the_default_route_is_found_through_a_bond() {
-    let rig = rig(WAYS[0]);
+    let fixture = fixture(WAYS[0]);
     {
-        let mut model = rig.kernel.set();
+        let mut model = fixture.kernel.set();
         model
             .state
             .host
@@ -40,7 +42,7 @@ fn the_default_route_is_found_through_a_bond() {
             .host_routes
             .push(RouteEntry::new("0.0.0.0/0".parse().unwrap(), 70));
     }
-    let text = refused(&rig, "ens1");
+    let text = refused(&fixture, "ens1");
     assert!(
         text.contains("it is a port of bond0 and takes part in the default route over bond0"),
         "{text}"
@@ -49,22 +51,26 @@ fn the_default_route_is_found_through_a_bond() {
 
 #[test]
 fn a_physical_function_with_virtual_functions_stays() {
-    let rig = rig(WAYS[0]);
-    rig.node
+    let fixture = fixture(WAYS[0]);
+    fixture
+        .node
         .write("devices/pci0000:3a/0000:17:00.0/sriov_numvfs", "2");
-    assert!(refused(&rig, "ens1").contains("it has 2 virtual functions"));
-    rig.node
+    assert!(refused(&fixture, "ens1").contains("it has 2 virtual functions"));
+    fixture
+        .node
         .write("devices/pci0000:3a/0000:17:00.0/sriov_numvfs", "0");
-    add(&rig, "ens1").unwrap();
+    add(&fixture, "ens1").unwrap();
 }
 
 #[test]
 fn the_last_active_port_stays() {
-    let rig = rig(WAYS[0]);
-    rig.node.write("class/infiniband/mlx5_1/ports/1/state", "1: DOWN");
-    assert!(refused(&rig, "ib0").contains("the last active InfiniBand port"));
-    rig.kernel.set().state.host[3].carrier = false;
-    assert!(refused(&rig, "ens1").contains("the last active Ethernet port"));
+    let fixture = fixture(WAYS[0]);
+    fixture
+        .node
+        .write("class/infiniband/mlx5_1/ports/1/state", "1: DOWN");
+    assert!(refused(&fixture, "ib0").contains("the last active InfiniBand port"));
+    fixture.kernel.set().state.host[3].carrier = false;
+    assert!(refused(&fixture, "ens1").contains("the last active Ethernet port"));
     let keys = serde_json::json!({"mode": "device", "master": "ib0", "keepLast": false});
-    rig.add_with("c1", &keys).unwrap();
+    fixture.add_with("c1", &keys).unwrap();
 }

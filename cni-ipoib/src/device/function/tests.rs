@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::function_at;
-use crate::device::fixture::{Host, WAYS, host, rig};
+use crate::device::fixture::{Host, WAYS, fixture, host};
 use crate::intent::Function;
 use crate::kernel::Side;
-use crate::model::{Fault, Rig, Virtual, ipoib};
+use crate::model::{Fault, Fixture, Virtual, ipoib};
 use common::cni::{self, CniResult, Code};
 use common::netlink::{HwAddress, Link, NetnsMode};
 use common::rdma::Guid;
@@ -21,11 +21,12 @@ fn address(guid: u64) -> HwAddress {
 }
 
 /// The node of the fixture, with `ib2` on virtual function 1 of the device that `ib0` is on.
-fn rig_with(way: (NetnsMode, bool), guid: u64) -> Rig {
-    let rig = rig(way);
+fn rig_with(way: (NetnsMode, bool), guid: u64) -> Fixture {
+    let fixture = fixture(way);
     let physical = "devices/pci0000:3a/0000:3b:00.0";
     let function = format!("devices/pci0000:3a/{PCI}");
-    rig.node
+    fixture
+        .node
         .device("mlx5_2", PCI)
         .port("mlx5_2", 1, "InfiniBand", "4: ACTIVE")
         .netdev("ib2", 8, PCI)
@@ -42,8 +43,10 @@ fn rig_with(way: (NetnsMode, bool), guid: u64) -> Rig {
         .follow(&format!("{physical}/virtfn0"), "devices/pci0000:3a/0000:3b:00.1")
         .follow(&format!("{physical}/virtfn1"), &function);
     let entry = format!("fe80:0000:0000:0000:{}", Guid(guid));
-    rig.node.write("class/infiniband/mlx5_2/ports/1/gids/0", &entry);
-    let mut model = rig.kernel.set();
+    fixture
+        .node
+        .write("class/infiniband/mlx5_2/ports/1/gids/0", &entry);
+    let mut model = fixture.kernel.set();
     // The model stores sysctls by name, and in the pod the function's link may be named ib0 for a while.
     model.state.left.sysctls.retain(|(of, _)| of != "ib0");
     model.state.host.push(Link {
@@ -63,37 +66,37 @@ fn rig_with(way: (NetnsMode, bool), guid: u64) -> Rig {
         guid: Guid(guid),
         unbound: None,
         stubborn: false,
-        sysfs: rig.node.path().join("class/infiniband/mlx5_2"),
+        sysfs: fixture.node.path().join("class/infiniband/mlx5_2"),
     });
     drop(model);
-    rig
+    fixture
 }
 
-fn add(rig: &Rig) -> Result<CniResult, cni::Error> {
+fn add(fixture: &Fixture) -> Result<CniResult, cni::Error> {
     let keys = json!({"mode": "device", "master": "ib2", "guid": Guid(ASKED).to_string(), "mtu": 2000});
-    rig.add_with("c1", &keys)
+    fixture.add_with("c1", &keys)
 }
 
 fn guid_of(link: &Link) -> u64 {
     link.address.port_guid().unwrap().0
 }
 
-fn assert_clean(rig: &Rig, before: &Host, guid: u64, case: &str) {
-    assert_eq!(&host(rig), before, "{case}");
-    let state = rig.kernel.state();
+fn assert_clean(fixture: &Fixture, before: &Host, guid: u64, case: &str) {
+    assert_eq!(&host(fixture), before, "{case}");
+    let state = fixture.kernel.state();
     assert!(state.pod.is_empty(), "{case}");
     assert_eq!(state.functions[0].guid, Guid(guid), "{case}");
     assert_eq!(state.functions[0].unbound, None, "{case}");
-    assert_eq!(rig.written_down(), [""; 0], "{case}");
+    assert_eq!(fixture.written_down(), [""; 0], "{case}");
 }
 
 #[test]
 fn a_virtual_function_gets_its_guid_until_del() {
     for way in WAYS {
-        let rig = rig_with(way, OWN);
-        let before = host(&rig);
-        let result = add(&rig).unwrap_or_else(|e| panic!("{way:?}: {e:?}"));
-        let state = rig.kernel.state();
+        let fixture = rig_with(way, OWN);
+        let before = host(&fixture);
+        let result = add(&fixture).unwrap_or_else(|e| panic!("{way:?}: {e:?}"));
+        let state = fixture.kernel.state();
         let [link] = state.pod.as_slice() else {
             panic!("{way:?}: {:?}", state.pod)
         };
@@ -106,42 +109,42 @@ fn a_virtual_function_gets_its_guid_until_del() {
         assert_eq!(result.interfaces[0].pci_id, PCI);
         if way.0 == NetnsMode::Exclusive {
             assert_eq!(state.rdma.names(Side::Pod), ["mlx5_2"], "{way:?}");
-            let written = rig.entry("c1").intent.unwrap().rdma.unwrap();
+            let written = fixture.entry("c1").intent.unwrap().rdma.unwrap();
             assert_eq!(written.device.index, 13, "the device that the driver made anew");
         }
-        rig.del("c1").unwrap();
-        assert_clean(&rig, &before, OWN, &format!("{way:?}"));
+        fixture.del("c1").unwrap();
+        assert_clean(&fixture, &before, OWN, &format!("{way:?}"));
     }
 }
 
 #[test]
 fn a_guid_in_use_on_the_node_is_refused() {
     for way in WAYS {
-        let rig = rig_with(way, OWN);
-        let before = host(&rig);
+        let fixture = rig_with(way, OWN);
+        let before = host(&fixture);
         let of_ib0 = guid_of(&ipoib(4, "ib0", 0xffff));
         let keys = json!({"mode": "device", "master": "ib2", "guid": Guid(of_ib0).to_string()});
-        let error = rig.add_with("c1", &keys).unwrap_err();
+        let error = fixture.add_with("c1", &keys).unwrap_err();
         assert_eq!(error.code, Code::INVALID_CONFIG);
         let text = format!("ib2 is not given the GUID {}: mlx5_0 port 1 has it", Guid(of_ib0));
         assert!(error.msg.starts_with(&text), "{}", error.msg);
-        assert_clean(&rig, &before, OWN, &format!("{way:?}"));
+        assert_clean(&fixture, &before, OWN, &format!("{way:?}"));
     }
 }
 
 /// Runs ADD with a fault at each request in turn, and `after` on what it left.
-fn at_each_request(fault: fn(usize) -> Fault, after: impl Fn(&Rig, &str, bool)) {
+fn at_each_request(fault: fn(usize) -> Fault, after: impl Fn(&Fixture, &str, bool)) {
     for way in WAYS {
-        let rig = rig_with(way, OWN);
-        let before = host(&rig);
+        let fixture = rig_with(way, OWN);
+        let before = host(&fixture);
         for number in 0.. {
-            rig.kernel.fail(fault(number));
-            let added = add(&rig);
-            let failed = rig.kernel.get().log.get(number).cloned();
+            fixture.kernel.fail(fault(number));
+            let added = add(&fixture);
+            let failed = fixture.kernel.get().log.get(number).cloned();
             let case = format!("{way:?} {:?}: {failed:?}", fault(number));
-            rig.kernel.fail(Fault::None);
-            after(&rig, &case, added.is_ok());
-            assert_clean(&rig, &before, OWN, &case);
+            fixture.kernel.fail(Fault::None);
+            after(&fixture, &case, added.is_ok());
+            assert_clean(&fixture, &before, OWN, &case);
             if failed.is_none() {
                 assert!(number >= 30, "{way:?}: {number} requests only");
                 break;
@@ -153,9 +156,9 @@ fn at_each_request(fault: fn(usize) -> Fault, after: impl Fn(&Rig, &str, bool)) 
 #[test]
 fn a_failure_at_any_step_leaves_the_function_as_it_was() {
     for fault in [Fault::Refused, Fault::AnswerLost] {
-        at_each_request(fault, |rig, case, added| {
+        at_each_request(fault, |fixture, case, added| {
             if added {
-                rig.del("c1").expect(case);
+                fixture.del("c1").expect(case);
             }
         });
     }
@@ -163,37 +166,39 @@ fn a_failure_at_any_step_leaves_the_function_as_it_was() {
 
 #[test]
 fn after_a_kill_at_any_step_del_gc_and_add_restore_the_guids() {
-    at_each_request(Fault::From, |rig, case, _| rig.del("c1").expect(case));
-    at_each_request(Fault::From, |rig, case, _| rig.gc(&["other"]).expect(case));
-    at_each_request(Fault::From, |rig, case, _| {
-        rig.kernel.set().state.pod_dies();
-        rig.del_without_netns("c1").expect(case);
+    at_each_request(Fault::From, |fixture, case, _| fixture.del("c1").expect(case));
+    at_each_request(Fault::From, |fixture, case, _| {
+        fixture.gc(&["other"]).expect(case);
     });
-    at_each_request(Fault::From, |rig, case, _| {
-        if !rig.entry("c1").done {
-            add(rig).expect(case);
+    at_each_request(Fault::From, |fixture, case, _| {
+        fixture.kernel.set().state.pod_dies();
+        fixture.del_without_netns("c1").expect(case);
+    });
+    at_each_request(Fault::From, |fixture, case, _| {
+        if !fixture.entry("c1").done {
+            add(fixture).expect(case);
         }
-        rig.del("c1").expect(case);
+        fixture.del("c1").expect(case);
     });
 }
 
 #[test]
 fn a_del_killed_at_any_step_is_finished_by_another_one() {
     for way in WAYS {
-        let rig = rig_with(way, OWN);
-        let before = host(&rig);
+        let fixture = rig_with(way, OWN);
+        let before = host(&fixture);
         for number in 0.. {
-            add(&rig).unwrap();
-            rig.kernel.fail(Fault::From(number));
-            let ended = rig.del("c1").is_ok();
-            rig.kernel.fail(Fault::None);
+            add(&fixture).unwrap();
+            fixture.kernel.fail(Fault::From(number));
+            let ended = fixture.del("c1").is_ok();
+            fixture.kernel.fail(Fault::None);
             let case = format!("{way:?} DEL killed at {number}");
-            rig.del("c1").expect(&case);
+            fixture.del("c1").expect(&case);
             if ended {
                 assert!(number >= 10, "{way:?}: {number} requests only");
                 break;
             }
-            assert_clean(&rig, &before, OWN, &case);
+            assert_clean(&fixture, &before, OWN, &case);
         }
     }
 }
@@ -201,15 +206,15 @@ fn a_del_killed_at_any_step_is_finished_by_another_one() {
 #[test]
 fn a_function_without_a_guid_does_not_keep_the_pods() {
     for none in [0, Guid::NONE.0] {
-        let rig = rig_with(WAYS[0], none);
-        add(&rig).unwrap();
-        assert_eq!(guid_of(&rig.kernel.state().pod[0]), ASKED);
-        rig.del("c1").unwrap();
-        let state = rig.kernel.state();
+        let fixture = rig_with(WAYS[0], none);
+        add(&fixture).unwrap();
+        assert_eq!(guid_of(&fixture.kernel.state().pod[0]), ASKED);
+        fixture.del("c1").unwrap();
+        let state = fixture.kernel.state();
         assert_eq!(state.functions[0].guid, Guid::NONE);
         let link = state.host.iter().find(|link| link.name == "ib2").unwrap();
         assert_eq!(guid_of(link), Guid::NONE.0);
-        let refused = rig
+        let refused = fixture
             .add_with("c1", &json!({"mode": "device", "master": "ib2"}))
             .unwrap_err();
         assert_eq!(refused.code, Code::INVALID_CONFIG);
@@ -224,21 +229,27 @@ fn a_function_without_a_guid_does_not_keep_the_pods() {
 
 #[test]
 fn a_function_that_has_the_guid_already_is_moved_unchanged() {
-    let rig = rig_with(WAYS[0], ASKED);
-    let before = host(&rig);
-    add(&rig).unwrap();
+    let fixture = rig_with(WAYS[0], ASKED);
+    let before = host(&fixture);
+    add(&fixture).unwrap();
     let touched = |request: &&String| request.contains("GUIDs") || request.starts_with("unbind");
-    assert_eq!(rig.kernel.get().log.iter().find(touched), None);
-    rig.del("c1").unwrap();
-    assert_clean(&rig, &before, ASKED, "after DEL");
+    assert_eq!(fixture.kernel.get().log.iter().find(touched), None);
+    fixture.del("c1").unwrap();
+    assert_clean(&fixture, &before, ASKED, "after DEL");
 }
 
 #[test]
 fn a_guid_that_cannot_be_set_is_refused_before_any_change() {
-    let rig = rig_with(WAYS[0], OWN);
-    let before = host(&rig);
-    fs::remove_dir_all(rig.node.path().join("devices/pci0000:3a/0000:3b:00.0/net/ib0")).unwrap();
-    let error = add(&rig).unwrap_err();
+    let fixture = rig_with(WAYS[0], OWN);
+    let before = host(&fixture);
+    fs::remove_dir_all(
+        fixture
+            .node
+            .path()
+            .join("devices/pci0000:3a/0000:3b:00.0/net/ib0"),
+    )
+    .unwrap();
+    let error = add(&fixture).unwrap_err();
     assert_eq!(error.code, Code::INVALID_CONFIG);
     assert!(
         error
@@ -247,44 +258,44 @@ fn a_guid_that_cannot_be_set_is_refused_before_any_change() {
         "{}",
         error.msg
     );
-    assert_clean(&rig, &before, OWN, "refused");
+    assert_clean(&fixture, &before, OWN, "refused");
 }
 
 #[test]
 fn a_driver_that_uses_another_guid_is_reported() {
-    let rig = rig_with(WAYS[0], OWN);
-    let before = host(&rig);
-    rig.kernel.set().state.functions[0].stubborn = true;
-    let error = add(&rig).unwrap_err();
+    let fixture = rig_with(WAYS[0], OWN);
+    let before = host(&fixture);
+    fixture.kernel.set().state.functions[0].stubborn = true;
+    let error = add(&fixture).unwrap_err();
     assert_eq!(error.code, Code::KERNEL);
     let want = "given the GUID 0200:0000:0000:0021 and has 248a:0703:00b4:0d01";
     assert!(error.msg.contains(want), "{}", error.msg);
-    assert_clean(&rig, &before, OWN, "refused");
+    assert_clean(&fixture, &before, OWN, "refused");
 }
 
 #[test]
 fn a_pod_is_removed_though_the_physical_function_is_gone() {
-    let rig = rig_with(WAYS[0], OWN);
-    add(&rig).unwrap();
-    fs::remove_dir_all(rig.node.path().join("devices/pci0000:3a/0000:3b:00.0/net")).unwrap();
-    rig.del("c1").unwrap();
-    assert!(rig.written_down().is_empty());
-    assert!(rig.kernel.state().host.iter().any(|link| link.name == "ib2"));
+    let fixture = rig_with(WAYS[0], OWN);
+    add(&fixture).unwrap();
+    fs::remove_dir_all(fixture.node.path().join("devices/pci0000:3a/0000:3b:00.0/net")).unwrap();
+    fixture.del("c1").unwrap();
+    assert!(fixture.written_down().is_empty());
+    assert!(fixture.kernel.state().host.iter().any(|link| link.name == "ib2"));
 }
 
 #[test]
 fn a_function_cannot_be_moved_into_two_pods() {
-    let rig = rig_with(WAYS[0], OWN);
-    rig.kernel.fail(Fault::Every("bind"));
-    add(&rig).unwrap_err();
-    rig.kernel.fail(Fault::None);
+    let fixture = rig_with(WAYS[0], OWN);
+    fixture.kernel.fail(Fault::Every("bind"));
+    add(&fixture).unwrap_err();
+    fixture.kernel.fail(Fault::None);
     {
-        let mut model = rig.kernel.set();
+        let mut model = fixture.kernel.set();
         let (link, device) = model.state.functions[0].unbound.take().unwrap();
         model.state.host.push(link);
         model.state.rdma.devices.push((Side::Host, device));
     }
-    let error = rig
+    let error = fixture
         .add_with("c2", &json!({"mode": "device", "master": "ib2"}))
         .unwrap_err();
     assert_eq!(error.code, Code::TRY_AGAIN, "{error:?}");
@@ -292,10 +303,10 @@ fn a_function_cannot_be_moved_into_two_pods() {
 
 #[test]
 fn sysfs_shows_the_function_its_number_and_its_guids() {
-    let rig = rig_with(WAYS[0], OWN);
-    let root = rig.node.path().canonicalize().unwrap();
+    let fixture = rig_with(WAYS[0], OWN);
+    let root = fixture.node.path().canonicalize().unwrap();
     let folder = |pci: &str| root.join("devices/pci0000:3a").join(pci);
-    let link = rig.kernel.state().host.pop().unwrap();
+    let link = fixture.kernel.state().host.pop().unwrap();
     let expected = Function {
         path: folder(PCI),
         physical: folder("0000:3b:00.0"),

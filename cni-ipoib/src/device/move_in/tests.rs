@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::device::fixture::{WAYS, add, rig};
+use crate::device::fixture::{WAYS, add, fixture};
 
 fn requests(way: (common::netlink::NetnsMode, bool), link: &str) -> Vec<String> {
-    let rig = rig(way);
-    add(&rig, link).unwrap();
-    let log = rig.kernel.get().log.clone();
+    let fixture = fixture(way);
+    add(&fixture, link).unwrap();
+    let log = fixture.kernel.get().log.clone();
     let told = ["move", "rename", "set mode", "delete altname"];
     log.into_iter()
         .filter(|request| told.iter().any(|word| request.starts_with(word)))

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::device::fixture::{WAYS, rig};
+use crate::device::fixture::{WAYS, fixture};
 use crate::device::snapshot;
 use crate::kernel::Side;
 use std::path::PathBuf;
 
 fn snapshot_of(name: &str, folder: &str) -> Snapshot {
-    let mut kernel = rig(WAYS[0]).kernel.clone();
+    let mut kernel = fixture(WAYS[0]).kernel.clone();
     let link = kernel.link(Side::Host, name).unwrap().unwrap();
     snapshot::take(&mut kernel, &link, Some(folder.into()), Vec::new()).unwrap()
 }

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::restore_state;
-use crate::device::fixture::{WAYS, host, rig};
+use crate::device::fixture::{WAYS, fixture, host};
 use crate::device::snapshot;
 use crate::intent::Hardware;
 use crate::kernel::{Kernel, Side};
 
 #[test]
 fn a_link_in_its_former_state_is_not_touched() {
-    let rig = rig(WAYS[0]);
-    let before = host(&rig);
-    let mut kernel = rig.kernel.clone();
+    let fixture = fixture(WAYS[0]);
+    let before = host(&fixture);
+    let mut kernel = fixture.kernel.clone();
     let link = kernel.link(Side::Host, "ens1").unwrap().unwrap();
     let was = snapshot::take(&mut kernel, &link, None, Vec::new()).unwrap();
     kernel.fail(crate::model::Fault::None);
     restore_state(&mut kernel, &link, &was, &[]).unwrap();
-    assert_eq!(host(&rig), before);
-    assert_eq!(rig.kernel.get().log, ["set ipv4/conf/rp_filter of ens1"]);
+    assert_eq!(host(&fixture), before);
+    assert_eq!(fixture.kernel.get().log, ["set ipv4/conf/rp_filter of ens1"]);
 }
 
 #[test]
 fn two_returned_links_with_swapped_names_are_renamed() {
-    let rig = rig(WAYS[0]);
-    let before = host(&rig);
-    let mut kernel = rig.kernel.clone();
+    let fixture = fixture(WAYS[0]);
+    let before = host(&fixture);
+    let mut kernel = fixture.kernel.clone();
     let mut was = Vec::new();
     for name in ["ib0", "ib1"] {
         let link = kernel.link(Side::Host, name).unwrap().unwrap();
-        let carried = rig.kernel.get().state.left.carried.clone();
+        let carried = fixture.kernel.get().state.left.carried.clone();
         let carried = carried.into_iter().filter(|(of, _)| *of == link.index);
         was.push(
             snapshot::take(
@@ -38,7 +38,7 @@ fn two_returned_links_with_swapped_names_are_renamed() {
             .unwrap(),
         );
     }
-    for link in &mut rig.kernel.set().state.host {
+    for link in &mut fixture.kernel.set().state.host {
         link.name = match link.name.as_str() {
             "ib0" => "ib1".to_owned(),
             "ib1" => "ib0".to_owned(),
@@ -52,5 +52,5 @@ fn two_returned_links_with_swapped_names_are_renamed() {
             .unwrap();
         restore_state(&mut kernel, &link, was, &others).unwrap();
     }
-    assert_eq!(host(&rig), before);
+    assert_eq!(host(&fixture), before);
 }

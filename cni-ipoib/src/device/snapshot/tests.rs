@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::take;
-use crate::device::fixture::{WAYS, rig};
+use crate::device::fixture::{WAYS, fixture};
 use crate::intent::Snapshot;
 use crate::kernel::{Kernel, Side};
 use common::netlink::{AddrGenMode, IpoibMode};
 
 #[test]
 fn a_snapshot_survives_writing_and_is_valid_for_one_boot() {
-    let rig = rig(WAYS[0]);
-    let mut kernel = rig.kernel.clone();
+    let fixture = fixture(WAYS[0]);
+    let mut kernel = fixture.kernel.clone();
     let link = kernel.link(Side::Host, "ib0").unwrap().unwrap();
     let was = take(&mut kernel, &link, Some("/sys/devices/a".into()), Vec::new()).unwrap();
     let text = serde_json::to_string(&was).unwrap();

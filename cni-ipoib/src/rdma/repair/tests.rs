@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::intent::{Grant, Intent, Sharing};
-use crate::model::{Rig, ethernet};
+use crate::model::{Fixture, ethernet};
 use crate::rdma::transfer::hand_over;
 use common::rdma::Sysfs;
 
 /// `mlx5_1` on the function of `eth1`.
-fn grant(rig: &Rig) -> Grant {
+fn grant(fixture: &Fixture) -> Grant {
     let rename = Some("rdma0".to_owned());
     let grant = crate::model::grant(None, Sharing::Exclusive { rename });
-    rig.node.netdev("eth1", 21, "0000:3b:00.1");
-    let behind = rig.node.sysfs().behind(&ethernet(21, "eth1")).unwrap();
+    fixture.node.netdev("eth1", 21, "0000:3b:00.1");
+    let behind = fixture.node.sysfs().behind(&ethernet(21, "eth1")).unwrap();
     Grant {
         device: Identity {
             path: Some(behind.path),
@@ -21,37 +21,37 @@ fn grant(rig: &Rig) -> Grant {
 }
 
 /// A node in exclusive mode. The pod of `c1` has `mlx5_1` as `rdma0`.
-fn rig() -> Rig {
-    let rig = Rig::new();
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
     {
-        let mut model = rig.kernel.set();
+        let mut model = fixture.kernel.set();
         model.state.rdma.mode = NetnsMode::Exclusive;
         model.state.rdma.device(2, "mlx5_1", 7, None);
     }
     let intent = Intent {
-        rdma: Some(grant(&rig)),
-        ..rig.intent()
+        rdma: Some(grant(&fixture)),
+        ..fixture.intent()
     };
-    rig.entry("c1").begin(intent).unwrap();
-    hand_over(&mut rig.kernel.clone(), &grant(&rig)).unwrap();
-    rig
+    fixture.entry("c1").begin(intent).unwrap();
+    hand_over(&mut fixture.kernel.clone(), &grant(&fixture)).unwrap();
+    fixture
 }
 
-fn on_host(rig: &Rig) -> Vec<String> {
-    let rdma = rig.kernel.state().rdma;
+fn on_host(fixture: &Fixture) -> Vec<String> {
+    let rdma = fixture.kernel.state().rdma;
     rdma.names(Side::Host).into_iter().map(str::to_owned).collect()
 }
 
 /// Restores names for a link on the function of `mlx5_1`, or for one on another function.
-fn restore(rig: &Rig, asked: Option<&Rdma>, own: bool) -> bool {
-    let sysfs: Sysfs = rig.node.sysfs();
-    let mut kernel = rig.kernel.clone();
+fn restore(fixture: &Fixture, asked: Option<&Rdma>, own: bool) -> bool {
+    let sysfs: Sysfs = fixture.node.sysfs();
+    let mut kernel = fixture.kernel.clone();
     let from = &mut Sources {
         kernel: &mut kernel,
         sysfs: &sysfs,
-        state: rig.state.path(),
+        state: fixture.state.path(),
     };
-    rig.node.netdev("eth2", 22, "0000:3b:00.2");
+    fixture.node.netdev("eth2", 22, "0000:3b:00.2");
     let link = if own {
         ethernet(21, "eth1")
     } else {
@@ -61,8 +61,8 @@ fn restore(rig: &Rig, asked: Option<&Rdma>, own: bool) -> bool {
 }
 
 /// The pod of `c1` ends without DEL. The model has one namespace; that of `c1` was another.
-fn kill_pod(rig: &Rig) {
-    let mut entry = rig.entry("c1");
+fn kill_pod(fixture: &Fixture) {
+    let mut entry = fixture.entry("c1");
     let intent = entry.intent.clone().unwrap();
     entry
         .begin(Intent {
@@ -70,7 +70,7 @@ fn kill_pod(rig: &Rig) {
             ..intent
         })
         .unwrap();
-    rig.kernel.set().state.pod_dies();
+    fixture.kernel.set().state.pod_dies();
 }
 
 fn renaming(name: &str) -> Rdma {
@@ -82,9 +82,9 @@ fn renaming(name: &str) -> Rdma {
 
 #[test]
 fn the_device_of_a_living_pod_keeps_its_name() {
-    let rig = rig();
-    assert!(!restore(&rig, Some(&renaming("rdma0")), true));
-    assert_eq!(on_host(&rig), ["mlx5_0"]);
+    let fixture = fixture();
+    assert!(!restore(&fixture, Some(&renaming("rdma0")), true));
+    assert_eq!(on_host(&fixture), ["mlx5_0"]);
 }
 
 #[test]
@@ -95,13 +95,17 @@ fn a_returned_device_gets_its_name_back_only_for_its_link_or_its_name() {
         (Some(renaming("rdma1")), false, false),
         (Some(renaming("rdma0")), false, true),
     ] {
-        let rig = rig();
-        kill_pod(&rig);
-        assert_eq!(restore(&rig, asked.as_ref(), own), restored, "{asked:?} {own}");
+        let fixture = fixture();
+        kill_pod(&fixture);
+        assert_eq!(
+            restore(&fixture, asked.as_ref(), own),
+            restored,
+            "{asked:?} {own}"
+        );
         let name = if restored { "mlx5_1" } else { "rdma0" };
-        assert_eq!(on_host(&rig), ["mlx5_0", name], "{asked:?} {own}");
+        assert_eq!(on_host(&fixture), ["mlx5_0", name], "{asked:?} {own}");
         assert!(
-            !restore(&rig, asked.as_ref(), own),
+            !restore(&fixture, asked.as_ref(), own),
             "a second time nothing changes"
         );
     }

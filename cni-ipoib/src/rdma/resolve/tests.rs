@@ -5,7 +5,7 @@
 )]
 
 use crate::kernel::{RdmaSubsystem, Side};
-use crate::model::{Fault, Ipam, ModelKernel, Node, Rig, ethernet, ipoib};
+use crate::model::{Fault, Fixture, Ipam, ModelKernel, Node, ethernet, ipoib};
 use common::cni::CniResult;
 use common::cni::dispatch::Plugin as _;
 use common::netlink::NetnsMode;
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use std::fs;
 
 /// `ib0` with `mlx5_0`; `eth1` with `mlx5_1` and `eth2` with `mlx5_2`, in exclusive mode.
-fn rig() -> Rig {
-    let rig = Rig {
+fn fixture() -> Fixture {
+    let fixture = Fixture {
         kernel: ModelKernel::new(vec![ipoib(4, "ib0", 0xffff)]),
         node: Node::with_ib0(),
-        ..Rig::with(Ipam::dual_stack())
+        ..Fixture::with(Ipam::dual_stack())
     };
     {
-        let mut model = rig.kernel.set();
+        let mut model = fixture.kernel.set();
         model.state.rdma.mode = NetnsMode::Exclusive;
         model.state.rdma.device(10, "mlx5_0", 0x248a_0703_00b4_0c5e, None);
     }
@@ -30,7 +30,8 @@ fn rig() -> Rig {
             format!("0000:3b:00.{number}"),
             format!("eth{number}"),
         );
-        rig.node
+        fixture
+            .node
             .device(&name, &pci)
             .write(
                 &format!("class/infiniband/{name}/node_guid"),
@@ -38,16 +39,17 @@ fn rig() -> Rig {
             )
             .port(&name, 1, "Ethernet", "4: ACTIVE")
             .netdev(&link, number + 5, &pci);
-        let mut model = rig.kernel.set();
+        let mut model = fixture.kernel.set();
         model.state.host.push(ethernet(number + 5, &link));
         let rdma = &mut model.state.rdma;
         rdma.device(number, &name, u64::from(number), Some((number + 5, &link)));
     }
-    rig
+    fixture
 }
 
-fn add(rig: &Rig, container: &str, keys: Value) -> Result<CniResult, (u32, String)> {
-    rig.add_with(container, &keys)
+fn add(fixture: &Fixture, container: &str, keys: Value) -> Result<CniResult, (u32, String)> {
+    fixture
+        .add_with(container, &keys)
         .map_err(|error| (error.code.0, error.msg))
 }
 
@@ -56,58 +58,65 @@ fn exclusive(master: &str) -> Value {
 }
 
 /// The names in the pod.
-fn in_pod(rig: &Rig) -> Vec<String> {
-    let rdma = rig.kernel.state().rdma;
+fn in_pod(fixture: &Fixture) -> Vec<String> {
+    let rdma = fixture.kernel.state().rdma;
     rdma.names(Side::Pod).into_iter().map(str::to_owned).collect()
 }
 
-fn record(rig: &Rig, container: &str) -> Value {
-    let file = rig.state.path().join(format!("rdma/{container}@net1.json"));
+fn record(fixture: &Fixture, container: &str) -> Value {
+    let file = fixture.state.path().join(format!("rdma/{container}@net1.json"));
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
 #[test]
 fn an_ethernet_child_gets_its_device_and_del_returns_it() {
-    let rig = rig();
-    let before = rig.kernel.state();
-    add(&rig, "c1", exclusive("eth1")).unwrap();
-    assert_eq!(in_pod(&rig), ["mlx5_1"]);
-    assert_eq!(record(&rig, "c1")["ncclIbHca"], "=mlx5_1:1");
-    rig.del("c1").unwrap();
-    assert_eq!(rig.kernel.state(), before);
-    assert!(!rig.state.path().join("rdma/c1@net1.json").exists());
+    let fixture = fixture();
+    let before = fixture.kernel.state();
+    add(&fixture, "c1", exclusive("eth1")).unwrap();
+    assert_eq!(in_pod(&fixture), ["mlx5_1"]);
+    assert_eq!(record(&fixture, "c1")["ncclIbHca"], "=mlx5_1:1");
+    fixture.del("c1").unwrap();
+    assert_eq!(fixture.kernel.state(), before);
+    assert!(!fixture.state.path().join("rdma/c1@net1.json").exists());
 }
 
 #[test]
 fn the_device_info_file_names_the_device_as_the_pod_sees_it() {
-    let rig = rig();
+    let fixture = fixture();
     let keys = json!({
         "master": "eth1", "rdma": {"rename": "rdma0"},
-        "runtimeConfig": {"CNIDeviceInfoFile": rig.info_file()},
+        "runtimeConfig": {"CNIDeviceInfoFile": fixture.info_file()},
     });
-    let result = add(&rig, "c1", keys).unwrap();
+    let result = add(&fixture, "c1", keys).unwrap();
     assert_eq!(result.interfaces[0].pci_id, "", "the function is the parent's");
-    assert_eq!(in_pod(&rig), ["rdma0"]);
-    let info: Value = serde_json::from_slice(&fs::read(rig.info_file()).unwrap()).unwrap();
+    assert_eq!(in_pod(&fixture), ["rdma0"]);
+    let info: Value = serde_json::from_slice(&fs::read(fixture.info_file()).unwrap()).unwrap();
     assert_eq!(info["pci"]["rdma-device"], "rdma0");
 }
 
 #[test]
 fn a_failure_at_any_step_leaves_the_device_on_the_host() {
     for number in 0.. {
-        let rig = rig();
-        let before = rig.kernel.state();
-        rig.kernel.fail(Fault::Refused(number));
-        let outcome = add(&rig, "c1", json!({"master": "eth1", "rdma": {"rename": "rdma0"}}));
-        if rig.kernel.get().log.len() <= number {
+        let fixture = fixture();
+        let before = fixture.kernel.state();
+        fixture.kernel.fail(Fault::Refused(number));
+        let outcome = add(
+            &fixture,
+            "c1",
+            json!({"master": "eth1", "rdma": {"rename": "rdma0"}}),
+        );
+        if fixture.kernel.get().log.len() <= number {
             outcome.unwrap();
             return;
         }
-        let request = rig.kernel.get().log[number].clone();
+        let request = fixture.kernel.get().log[number].clone();
         outcome.expect_err(&request);
-        assert_eq!(rig.kernel.state(), before, "{request}");
-        assert!(rig.written_down().is_empty(), "{request}");
-        assert!(!rig.state.path().join("rdma/c1@net1.json").exists(), "{request}");
+        assert_eq!(fixture.kernel.state(), before, "{request}");
+        assert!(fixture.written_down().is_empty(), "{request}");
+        assert!(
+            !fixture.state.path().join("rdma/c1@net1.json").exists(),
+            "{request}"
+        );
     }
 }
 
@@ -115,19 +124,23 @@ fn a_failure_at_any_step_leaves_the_device_on_the_host() {
 fn after_a_kill_at_any_step_del_and_gc_return_the_device() {
     for number in 0.. {
         for dies in [false, true] {
-            let rig = rig();
-            let before = rig.kernel.state();
-            rig.kernel.fail(Fault::From(number));
-            let outcome = add(&rig, "c1", json!({"master": "eth1", "rdma": {"rename": "rdma0"}}));
-            let over = rig.kernel.get().log.len() <= number;
-            rig.kernel.fail(Fault::None);
+            let fixture = fixture();
+            let before = fixture.kernel.state();
+            fixture.kernel.fail(Fault::From(number));
+            let outcome = add(
+                &fixture,
+                "c1",
+                json!({"master": "eth1", "rdma": {"rename": "rdma0"}}),
+            );
+            let over = fixture.kernel.get().log.len() <= number;
+            fixture.kernel.fail(Fault::None);
             if dies {
-                rig.kernel.set().state.pod_dies();
-                rig.gc(&[]).unwrap();
+                fixture.kernel.set().state.pod_dies();
+                fixture.gc(&[]).unwrap();
             } else {
-                rig.del("c1").unwrap();
+                fixture.del("c1").unwrap();
             }
-            assert_eq!(rig.kernel.state(), before, "{number}");
+            assert_eq!(fixture.kernel.state(), before, "{number}");
             if over {
                 outcome.unwrap();
                 if dies {
@@ -140,39 +153,41 @@ fn after_a_kill_at_any_step_del_and_gc_return_the_device() {
 
 #[test]
 fn the_error_of_a_second_pod_names_the_owner_of_the_device() {
-    let rig = rig();
-    add(&rig, "c1", exclusive("eth1")).unwrap();
-    rig.kernel.set().state.pod.clear();
+    let fixture = fixture();
+    add(&fixture, "c1", exclusive("eth1")).unwrap();
+    fixture.kernel.set().state.pod.clear();
     // The host's sysfs does not show devices of another namespace.
-    fs::remove_dir_all(rig.node.path().join("class/infiniband/mlx5_1")).unwrap();
-    let (code, text) = add(&rig, "c2", exclusive("eth1")).unwrap_err();
+    fs::remove_dir_all(fixture.node.path().join("class/infiniband/mlx5_1")).unwrap();
+    let (code, text) = add(&fixture, "c2", exclusive("eth1")).unwrap_err();
     let want = "RDMA device mlx5_1 is not moved into the pod: net1 of container c1 (network fabric) has it; wait until that pod is gone, or name another master";
     assert_eq!((code, text.as_str()), (11, want));
-    add(&rig, "c2", json!({"master": "eth1", "rdma": {}})).unwrap();
+    add(&fixture, "c2", json!({"master": "eth1", "rdma": {}})).unwrap();
 }
 
 #[test]
 fn the_last_active_port_stays_and_an_optional_device_is_omitted() {
-    let rig = rig();
-    rig.node.write("class/infiniband/mlx5_2/ports/1/state", "1: DOWN");
-    let (_, text) = add(&rig, "c1", exclusive("eth1")).unwrap_err();
+    let fixture = fixture();
+    fixture
+        .node
+        .write("class/infiniband/mlx5_2/ports/1/state", "1: DOWN");
+    let (_, text) = add(&fixture, "c1", exclusive("eth1")).unwrap_err();
     assert!(text.contains("last active Ethernet port"), "{text}");
-    assert!(rig.written_down().is_empty());
-    add(&rig, "c1", json!({"master": "eth1", "rdma": {}})).unwrap();
-    assert_eq!(in_pod(&rig), Vec::<String>::new());
-    assert!(!rig.state.path().join("rdma/c1@net1.json").exists());
+    assert!(fixture.written_down().is_empty());
+    add(&fixture, "c1", json!({"master": "eth1", "rdma": {}})).unwrap();
+    assert_eq!(in_pod(&fixture), Vec::<String>::new());
+    assert!(!fixture.state.path().join("rdma/c1@net1.json").exists());
 }
 
 #[test]
 fn an_ipoib_child_never_moves_the_device_of_its_parent() {
-    let rig = rig();
-    let before = rig.kernel.state();
-    let (_, text) = add(&rig, "c1", exclusive("ib0")).unwrap_err();
+    let fixture = fixture();
+    let before = fixture.kernel.state();
+    let (_, text) = add(&fixture, "c1", exclusive("ib0")).unwrap_err();
     let want = "RDMA device mlx5_0 is not moved into the pod: moving it would destroy ib0, and with it the children of every pod on ib0; ";
     assert!(text.starts_with(want), "{text}");
-    assert_eq!(rig.kernel.state(), before);
+    assert_eq!(fixture.kernel.state(), before);
     assert_eq!(
-        rig.ipam.verbs(),
+        fixture.ipam.verbs(),
         Vec::<String>::new(),
         "refused before anything is allocated"
     );
@@ -180,20 +195,20 @@ fn an_ipoib_child_never_moves_the_device_of_its_parent() {
 
 #[test]
 fn in_shared_mode_the_device_is_reported_without_a_request() {
-    let rig = rig();
-    rig.kernel.set().state.rdma.mode = NetnsMode::Shared;
-    let rdma = rig.kernel.state().rdma;
-    add(&rig, "c1", json!({"master": "ib0"})).unwrap();
-    let record = record(&rig, "c1");
+    let fixture = fixture();
+    fixture.kernel.set().state.rdma.mode = NetnsMode::Shared;
+    let rdma = fixture.kernel.state().rdma;
+    add(&fixture, "c1", json!({"master": "ib0"})).unwrap();
+    let record = record(&fixture, "c1");
     assert_eq!(
         (&record["device"], &record["netns"], &record["linkLayer"]),
         (&json!("mlx5_0"), &json!("shared"), &json!("InfiniBand"))
     );
-    assert_eq!(rig.kernel.state().rdma, rdma);
-    let intent = rig.entry("c1").intent.clone().unwrap();
+    assert_eq!(fixture.kernel.state().rdma, rdma);
+    let intent = fixture.entry("c1").intent.clone().unwrap();
     assert_eq!(intent.rdma.unwrap().name_in_pod(), "mlx5_0");
-    rig.kernel.set().state.pod.clear();
-    let (code, text) = add(&rig, "c2", exclusive("eth1")).unwrap_err();
+    fixture.kernel.set().state.pod.clear();
+    let (code, text) = add(&fixture, "c2", exclusive("eth1")).unwrap_err();
     assert_eq!(code, 7);
     assert!(
         text.starts_with("rdma.netns is exclusive, but this node's RDMA subsystem is in shared mode"),
@@ -203,113 +218,129 @@ fn in_shared_mode_the_device_is_reported_without_a_request() {
 
 #[test]
 fn a_dead_pods_renamed_device_is_granted_again() {
-    let rig = rig();
-    add(&rig, "c1", json!({"master": "eth1", "rdma": {"rename": "rdma0"}})).unwrap();
-    let mut entry = rig.entry("c1");
+    let fixture = fixture();
+    add(
+        &fixture,
+        "c1",
+        json!({"master": "eth1", "rdma": {"rename": "rdma0"}}),
+    )
+    .unwrap();
+    let mut entry = fixture.entry("c1");
     let mut intent = entry.intent.clone().unwrap();
     intent.netns_id = (1, 1);
     entry.begin(intent).unwrap();
     drop(entry);
-    rig.kernel.set().state.pod_dies();
-    add(&rig, "c2", exclusive("eth1")).unwrap();
-    assert_eq!(in_pod(&rig), ["mlx5_1"]);
-    rig.del_without_netns("c1").unwrap();
+    fixture.kernel.set().state.pod_dies();
+    add(&fixture, "c2", exclusive("eth1")).unwrap();
+    assert_eq!(in_pod(&fixture), ["mlx5_1"]);
+    fixture.del_without_netns("c1").unwrap();
     assert_eq!(
-        in_pod(&rig),
+        in_pod(&fixture),
         ["mlx5_1"],
         "the dead pod's DEL does not take it from the next one"
     );
-    rig.del("c2").unwrap();
-    assert_eq!(in_pod(&rig), Vec::<String>::new());
+    fixture.del("c2").unwrap();
+    assert_eq!(in_pod(&fixture), Vec::<String>::new());
 }
 
 /// A node on which the pod of `c1` died with `mlx5_1`, which the kernel returned under its name in the pod.
-fn after_the_death_of_rdma0() -> Rig {
-    let rig = rig();
-    add(&rig, "c1", json!({"master": "eth1", "rdma": {"rename": "rdma0"}})).unwrap();
-    let mut entry = rig.entry("c1");
+fn after_the_death_of_rdma0() -> Fixture {
+    let fixture = fixture();
+    add(
+        &fixture,
+        "c1",
+        json!({"master": "eth1", "rdma": {"rename": "rdma0"}}),
+    )
+    .unwrap();
+    let mut entry = fixture.entry("c1");
     let mut intent = entry.intent.clone().unwrap();
     intent.netns_id = (1, 1);
     entry.begin(intent).unwrap();
     drop(entry);
-    rig.kernel.set().state.pod_dies();
-    rig
+    fixture.kernel.set().state.pod_dies();
+    fixture
 }
 
-fn on_host(rig: &Rig) -> Vec<String> {
-    let rdma = rig.kernel.state().rdma;
+fn on_host(fixture: &Fixture) -> Vec<String> {
+    let rdma = fixture.kernel.state().rdma;
     rdma.names(Side::Host).into_iter().map(str::to_owned).collect()
 }
 
 #[test]
 fn an_add_renames_no_device_of_another_dead_pod() {
-    let rig = after_the_death_of_rdma0();
-    add(&rig, "c2", exclusive("eth2")).unwrap();
-    assert!(on_host(&rig).contains(&"rdma0".to_owned()), "{:?}", on_host(&rig));
-    assert_eq!(in_pod(&rig), ["mlx5_2"]);
-    rig.del_without_netns("c1").unwrap();
-    rig.del("c2").unwrap();
-    assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1", "mlx5_2"]);
+    let fixture = after_the_death_of_rdma0();
+    add(&fixture, "c2", exclusive("eth2")).unwrap();
+    assert!(
+        on_host(&fixture).contains(&"rdma0".to_owned()),
+        "{:?}",
+        on_host(&fixture)
+    );
+    assert_eq!(in_pod(&fixture), ["mlx5_2"]);
+    fixture.del_without_netns("c1").unwrap();
+    fixture.del("c2").unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1", "mlx5_2"]);
 }
 
 #[test]
 fn an_add_succeeds_though_the_device_of_another_dead_pod_cannot_be_renamed() {
-    let rig = after_the_death_of_rdma0();
-    rig.kernel.fail(Fault::Every("rename RDMA device 1 "));
-    add(&rig, "c2", exclusive("eth2")).unwrap();
-    assert_eq!(in_pod(&rig), ["mlx5_2"]);
+    let fixture = after_the_death_of_rdma0();
+    fixture.kernel.fail(Fault::Every("rename RDMA device 1 "));
+    add(&fixture, "c2", exclusive("eth2")).unwrap();
+    assert_eq!(in_pod(&fixture), ["mlx5_2"]);
 }
 
 #[test]
 fn a_driver_that_cannot_release_its_users_changes_nothing() {
-    let rig = rig();
-    rig.kernel.set().state.rdma.clings = true;
-    let before = rig.kernel.state();
-    let (_, text) = add(&rig, "c1", exclusive("eth1")).unwrap_err();
+    let fixture = fixture();
+    fixture.kernel.set().state.rdma.clings = true;
+    let before = fixture.kernel.state();
+    let (_, text) = add(&fixture, "c1", exclusive("eth1")).unwrap_err();
     assert!(
         text.contains("its driver cannot take it from its users"),
         "{text}"
     );
-    assert_eq!(rig.kernel.state(), before);
-    assert_eq!(rig.ipam.verbs(), ["ADD", "DEL"]);
+    assert_eq!(fixture.kernel.state(), before);
+    assert_eq!(fixture.ipam.verbs(), ["ADD", "DEL"]);
 }
 
 #[test]
 fn a_parent_in_the_pod_keeps_its_device() {
-    let rig = rig();
-    rig.kernel.set().state.pod.push(ethernet(7, "eth1"));
+    let fixture = fixture();
+    fixture.kernel.set().state.pod.push(ethernet(7, "eth1"));
     let keys = |rdma: Value| json!({"master": "eth1", "linkInContainer": true, "rdma": rdma});
-    let (_, text) = add(&rig, "c1", keys(json!({"required": true}))).unwrap_err();
+    let (_, text) = add(&fixture, "c1", keys(json!({"required": true}))).unwrap_err();
     assert!(text.contains("it is in the pod (linkInContainer)"), "{text}");
-    let (_, text) = add(&rig, "c1", keys(json!({"netns": "shared"}))).unwrap_err();
+    let (_, text) = add(&fixture, "c1", keys(json!({"netns": "shared"}))).unwrap_err();
     assert!(text.starts_with("rdma.netns is shared"), "{text}");
-    add(&rig, "c1", keys(json!({}))).unwrap();
+    add(&fixture, "c1", keys(json!({}))).unwrap();
 }
 
 #[test]
 fn check_reports_a_missing_or_renamed_device() {
-    let rig = rig();
+    let fixture = fixture();
     let keys = json!({"master": "eth1", "rdma": {"rename": "rdma0"}, "ipam": {"type": "ranges"}});
-    let prev = rig
+    let prev = fixture
         .add_with("c1", &keys)
         .unwrap()
         .to_json(common::cni::Version::V1_1_0);
     let check = || {
         let mut all = keys.clone();
         all["prevResult"] = prev.clone();
-        let (call, netns) = (rig.call(&all), rig.pod.path());
-        rig.plugin()
+        let (call, netns) = (fixture.call(&all), fixture.pod.path());
+        fixture
+            .plugin()
             .check(&call, &crate::model::attachment("c1"), &netns)
             .map_err(|error| error.msg)
     };
     check().unwrap();
-    rig.kernel
+    fixture
+        .kernel
         .clone()
         .rename_rdma_device(Side::Pod, 1, "mine")
         .unwrap();
     let renamed = "net1 is not as ADD left it: its RDMA device is called mine, was rdma0";
     assert_eq!(check().unwrap_err(), renamed);
-    rig.kernel.clone().move_rdma_device(1, Side::Pod).unwrap();
+    fixture.kernel.clone().move_rdma_device(1, Side::Pod).unwrap();
     let gone =
         "net1 is not as ADD left it: its RDMA device rdma0 (mlx5_1 on the host) is not in the pod any more";
     assert_eq!(check().unwrap_err(), gone);
@@ -317,16 +348,17 @@ fn check_reports_a_missing_or_renamed_device() {
 
 #[test]
 fn check_reports_a_shared_device_that_the_node_lost() {
-    let rig = Rig::new();
-    rig.kernel
+    let fixture = Fixture::new();
+    fixture
+        .kernel
         .set()
         .state
         .rdma
         .device(10, "mlx5_0", 0x248a_0703_00b4_0c5e, None);
-    let prev = rig.add("c1").unwrap();
-    rig.check("c1", &prev).unwrap();
-    rig.kernel.set().state.rdma.devices.clear();
-    let error = rig.check("c1", &prev).unwrap_err();
+    let prev = fixture.add("c1").unwrap();
+    fixture.check("c1", &prev).unwrap();
+    fixture.kernel.set().state.rdma.devices.clear();
+    let error = fixture.check("c1", &prev).unwrap_err();
     assert_eq!(
         error.msg,
         "net1 is not as ADD left it: its RDMA device mlx5_0 is gone from the node"
@@ -335,8 +367,8 @@ fn check_reports_a_shared_device_that_the_node_lost() {
 
 #[test]
 fn status_reports_refusals_except_a_device_in_a_pod() {
-    let rig = rig();
-    let status = |keys: &Value| rig.status(keys).map_err(|error| (error.code.0, error.msg));
+    let fixture = fixture();
+    let status = |keys: &Value| fixture.status(keys).map_err(|error| (error.code.0, error.msg));
     status(&exclusive("eth1")).unwrap();
     let (code, text) = status(&json!({"master": "eth1", "rdma": {"netns": "shared"}})).unwrap_err();
     assert_eq!(code, 50);
@@ -346,30 +378,31 @@ fn status_reports_refusals_except_a_device_in_a_pod() {
         code == 50 && text.contains("moving it would destroy ib0"),
         "{text}"
     );
-    add(&rig, "c1", exclusive("eth1")).unwrap();
+    add(&fixture, "c1", exclusive("eth1")).unwrap();
     status(&exclusive("eth1")).unwrap();
-    assert_eq!(in_pod(&rig), ["mlx5_1"]);
+    assert_eq!(in_pod(&fixture), ["mlx5_1"]);
 }
 
 #[test]
 fn a_device_name_in_use_is_refused_before_any_change() {
-    let rig = rig();
-    rig.node
+    let fixture = fixture();
+    fixture
+        .node
         .device("mlx5_3", "0000:3b:00.3")
         .port("mlx5_3", 1, "Ethernet", "4: ACTIVE");
     let rename = |master: &str, name: &str| json!({"master": master, "rdma": {"rename": name}});
-    let before = rig.kernel.state();
-    let (code, text) = add(&rig, "c1", rename("eth1", "mlx5_2")).unwrap_err();
+    let before = fixture.kernel.state();
+    let (code, text) = add(&fixture, "c1", rename("eth1", "mlx5_2")).unwrap_err();
     assert_eq!(code, 7);
     assert!(
         text.contains("rdma.rename is mlx5_2, and the host has a device of that name"),
         "{text}"
     );
-    assert_eq!(rig.kernel.state(), before);
-    add(&rig, "c1", rename("eth1", "rdma0")).unwrap();
-    rig.kernel.set().state.pod.clear();
-    let (_, text) = add(&rig, "c2", rename("eth2", "rdma0")).unwrap_err();
+    assert_eq!(fixture.kernel.state(), before);
+    add(&fixture, "c1", rename("eth1", "rdma0")).unwrap();
+    fixture.kernel.set().state.pod.clear();
+    let (_, text) = add(&fixture, "c2", rename("eth2", "rdma0")).unwrap_err();
     let want = "rdma.rename is rdma0, and net1 of container c1 (network fabric) has a device of that name";
     assert!(text.contains(want), "{text}");
-    assert_eq!(in_pod(&rig), ["rdma0"]);
+    assert_eq!(in_pod(&fixture), ["rdma0"]);
 }

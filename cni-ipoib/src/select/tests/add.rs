@@ -3,34 +3,35 @@
 
 use super::*;
 use crate::journal::{Intent, Journal};
-use crate::model::{Rig, attachment, ipoib};
+use crate::model::{Fixture, attachment, ipoib};
 use common::cni::dispatch::Plugin as _;
 use common::cni::{CniResult, Version};
 
 /// A node with `ib0` and `ib1`.
-fn rig() -> Rig {
-    let rig = Rig::new();
-    rig.node
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
+    fixture
+        .node
         .device("mlx5_1", "0000:5e:00.0")
         .port("mlx5_1", 1, "InfiniBand", "4: ACTIVE")
         .netdev("ib1", 5, "0000:5e:00.0")
         .write("class/infiniband/mlx5_1/ports/1/pkeys/0", "0xffff");
-    rig.kernel.set().state.host.push(ipoib(5, "ib1", 0xffff));
-    rig
+    fixture.kernel.set().state.host.push(ipoib(5, "ib1", 0xffff));
+    fixture
 }
 
 fn any() -> Value {
     json!({"master": {"linkLayer": "InfiniBand"}})
 }
 
-/// An attachment of some network to `master`, in the rig's pod or in a pod that is gone.
-fn attached_before(rig: &Rig, network: &str, container: &str, master: &str, lives: bool) {
-    let mut entry = Journal::new(rig.state.path(), network)
+/// An attachment of some network to `master`, in the fixture's pod or in a pod that is gone.
+fn attached_before(fixture: &Fixture, network: &str, container: &str, master: &str, lives: bool) {
+    let mut entry = Journal::new(fixture.state.path(), network)
         .open(&attachment(container))
         .unwrap();
-    let (device, inode) = rig.pod.id();
+    let (device, inode) = fixture.pod.id();
     let intent = Intent {
-        netns: rig.pod.path(),
+        netns: fixture.pod.path(),
         netns_id: (device, inode + u64::from(!lives)),
         master: master.to_owned(),
         why: None,
@@ -43,28 +44,29 @@ fn attached_before(rig: &Rig, network: &str, container: &str, master: &str, live
     entry.begin(intent).unwrap();
 }
 
-fn intent(rig: &Rig) -> Intent {
-    let journal = Journal::new(rig.state.path(), "fabric");
+fn intent(fixture: &Fixture) -> Intent {
+    let journal = Journal::new(fixture.state.path(), "fabric");
     journal.peek(&attachment("c1")).unwrap()
 }
 
-fn parent_in_pod(rig: &Rig) -> Option<u32> {
-    rig.kernel.state().pod[0].parent
+fn parent_in_pod(fixture: &Fixture) -> Option<u32> {
+    fixture.kernel.state().pod[0].parent
 }
 
-fn check(rig: &Rig, prev: &CniResult, keys: Value) -> Result<(), common::cni::Error> {
+fn check(fixture: &Fixture, prev: &CniResult, keys: Value) -> Result<(), common::cni::Error> {
     let mut keys = keys;
     keys["prevResult"] = prev.to_json(Version::V1_1_0);
-    rig.plugin()
-        .check(&rig.call(&keys), &attachment("c1"), &rig.pod.path())
+    fixture
+        .plugin()
+        .check(&fixture.call(&keys), &attachment("c1"), &fixture.pod.path())
 }
 
 #[test]
 fn the_choice_and_its_reason_are_in_the_journal() {
-    let rig = rig();
-    rig.add_with("c1", &any()).unwrap();
-    assert_eq!(parent_in_pod(&rig), Some(4));
-    let intent = intent(&rig);
+    let fixture = fixture();
+    fixture.add_with("c1", &any()).unwrap();
+    assert_eq!(parent_in_pod(&fixture), Some(4));
+    let intent = intent(&fixture);
     assert_eq!(intent.master, "ib0");
     assert_eq!(
         intent.why.as_deref(),
@@ -72,42 +74,45 @@ fn the_choice_and_its_reason_are_in_the_journal() {
             "of 2 links that fit {linkLayer: InfiniBand} the least loaded, then the first by name: it has 0 attachments, ib1 has 0"
         )
     );
-    rig.del("c1").unwrap();
-    assert_eq!(rig.written_down(), [""; 0]);
+    fixture.del("c1").unwrap();
+    assert_eq!(fixture.written_down(), [""; 0]);
 }
 
 #[test]
 fn living_attachments_of_all_networks_are_the_load() {
-    let rig = rig();
-    attached_before(&rig, "fabric", "dead", "ib1", false);
-    attached_before(&rig, "fabric", "a", "ib0", true);
-    attached_before(&rig, "other", "b", "ib0", true);
-    attached_before(&rig, "other", "c", "ib1", true);
-    rig.add_with("c1", &any()).unwrap();
-    assert_eq!(parent_in_pod(&rig), Some(5));
-    let why = intent(&rig).why.unwrap();
+    let fixture = fixture();
+    attached_before(&fixture, "fabric", "dead", "ib1", false);
+    attached_before(&fixture, "fabric", "a", "ib0", true);
+    attached_before(&fixture, "other", "b", "ib0", true);
+    attached_before(&fixture, "other", "c", "ib1", true);
+    fixture.add_with("c1", &any()).unwrap();
+    assert_eq!(parent_in_pod(&fixture), Some(5));
+    let why = intent(&fixture).why.unwrap();
     assert!(why.ends_with("it has 1 attachments, ib0 has 2"), "{why}");
 }
 
 #[test]
 fn a_named_master_has_no_reason_in_the_journal() {
-    let rig = rig();
-    rig.add_with("c1", &json!({})).unwrap();
-    assert_eq!((intent(&rig).master.as_str(), intent(&rig).why), ("ib0", None));
+    let fixture = fixture();
+    fixture.add_with("c1", &json!({})).unwrap();
+    assert_eq!(
+        (intent(&fixture).master.as_str(), intent(&fixture).why),
+        ("ib0", None)
+    );
 }
 
 #[test]
 fn check_uses_the_chosen_master_and_does_not_choose_again() {
-    let rig = rig();
-    let prev = rig.add_with("c1", &any()).unwrap();
+    let fixture = fixture();
+    let prev = fixture.add_with("c1", &any()).unwrap();
     for container in ["x", "y"] {
-        attached_before(&rig, "other", container, "ib0", true);
+        attached_before(&fixture, "other", container, "ib0", true);
     }
-    check(&rig, &prev, any()).unwrap();
-    std::fs::remove_dir_all(rig.state.path().join("attachments")).unwrap();
-    check(&rig, &prev, any()).expect("without the file the parent of the link tells");
-    rig.kernel.set().state.host.retain(|link| link.name != "ib0");
-    let error = check(&rig, &prev, any()).unwrap_err();
+    check(&fixture, &prev, any()).unwrap();
+    std::fs::remove_dir_all(fixture.state.path().join("attachments")).unwrap();
+    check(&fixture, &prev, any()).expect("without the file the parent of the link tells");
+    fixture.kernel.set().state.host.retain(|link| link.name != "ib0");
+    let error = check(&fixture, &prev, any()).unwrap_err();
     assert_eq!(
         (error.code.0, error.msg.contains("its parent is not ib1")),
         (104, true),
@@ -118,19 +123,19 @@ fn check_uses_the_chosen_master_and_does_not_choose_again() {
 
 #[test]
 fn a_device_plugins_choice_precedes_a_description() {
-    let rig = rig();
-    std::fs::create_dir_all(rig.node.path().join("bus/pci/devices/0000:5e:00.0/net/ib1")).unwrap();
+    let fixture = fixture();
+    std::fs::create_dir_all(fixture.node.path().join("bus/pci/devices/0000:5e:00.0/net/ib1")).unwrap();
     let mut keys = any();
     keys["deviceID"] = json!("0000:5e:00.0");
-    rig.add_with("c1", &keys).unwrap();
-    assert_eq!((parent_in_pod(&rig), intent(&rig).why), (Some(5), None));
+    fixture.add_with("c1", &keys).unwrap();
+    assert_eq!((parent_in_pod(&fixture), intent(&fixture).why), (Some(5), None));
 }
 
 #[test]
 fn a_refusal_changes_nothing_and_lists_every_link() {
-    let rig = rig();
-    let before = rig.kernel.state();
-    let error = rig
+    let fixture = fixture();
+    let before = fixture.kernel.state();
+    let error = fixture
         .add_with("c1", &json!({"master": {"rdmaDevice": "mlx5_7"}}))
         .unwrap_err();
     assert_eq!(
@@ -141,17 +146,17 @@ fn a_refusal_changes_nothing_and_lists_every_link() {
              ib1 (InfiniBand, mlx5_1/1) has mlx5_1, not mlx5_7 (rdmaDevice)"
         )
     );
-    assert_eq!((rig.kernel.state(), rig.written_down()), (before, vec![]));
-    assert_eq!(rig.ipam.verbs(), [""; 0]);
+    assert_eq!((fixture.kernel.state(), fixture.written_down()), (before, vec![]));
+    assert_eq!(fixture.ipam.verbs(), [""; 0]);
 }
 
 #[test]
 fn status_chooses_as_add_would() {
-    let rig = rig();
-    rig.status(&any()).unwrap();
-    let code = |keys: Value| rig.status(&keys).unwrap_err().code.0;
+    let fixture = fixture();
+    fixture.status(&any()).unwrap();
+    let code = |keys: Value| fixture.status(&keys).unwrap_err().code.0;
     assert_eq!(code(json!({"master": {"rdmaDevice": "mlx5_7"}})), 50);
-    for link in &mut rig.kernel.set().state.host {
+    for link in &mut fixture.kernel.set().state.host {
         link.up = false;
     }
     assert_eq!(code(any()), 51);

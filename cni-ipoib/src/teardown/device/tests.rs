@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::device::fixture::{WAYS, add, host, rig};
+use crate::device::fixture::{WAYS, add, fixture, host};
 use crate::journal::Intent;
-use crate::model::{Rig, attachment, ethernet};
+use crate::model::{Fixture, attachment, ethernet};
 use common::cni::Code;
 use std::fs;
 
 /// Rewrites the journal entry of c1 with a change.
-fn rewrite(rig: &Rig, change: impl FnOnce(&mut Intent)) {
-    let mut entry = rig.entry("c1");
+fn rewrite(fixture: &Fixture, change: impl FnOnce(&mut Intent)) {
+    let mut entry = fixture.entry("c1");
     let mut intent = entry.intent.clone().unwrap();
     change(&mut intent);
     entry.begin(intent).unwrap();
@@ -17,29 +17,29 @@ fn rewrite(rig: &Rig, change: impl FnOnce(&mut Intent)) {
 fn del_gc_and_the_next_add_restore_the_link_of_a_dead_pod() {
     for way in WAYS {
         for link in ["ib0", "ens1"] {
-            let rig = rig(way);
-            let before = host(&rig);
-            add(&rig, link).unwrap();
-            rig.kernel.set().state.pod_dies();
-            rig.del_without_netns("c1").unwrap();
-            assert_eq!(host(&rig), before, "{way:?} {link} DEL");
-            add(&rig, link).unwrap();
-            rig.kernel.set().state.pod_dies();
-            rig.gc(&[]).unwrap();
-            assert_eq!(host(&rig), before, "{way:?} {link} GC");
+            let fixture = fixture(way);
+            let before = host(&fixture);
+            add(&fixture, link).unwrap();
+            fixture.kernel.set().state.pod_dies();
+            fixture.del_without_netns("c1").unwrap();
+            assert_eq!(host(&fixture), before, "{way:?} {link} DEL");
+            add(&fixture, link).unwrap();
+            fixture.kernel.set().state.pod_dies();
+            fixture.gc(&[]).unwrap();
+            assert_eq!(host(&fixture), before, "{way:?} {link} GC");
         }
     }
 }
 
 #[test]
 fn a_dead_pods_link_gets_its_name_back() {
-    let rig = rig(WAYS[0]);
-    add(&rig, "ens1").unwrap();
-    rig.kernel.set().state.host.push(ethernet(40, "net1"));
-    let before = rig.kernel.state().host.len();
-    rig.kernel.set().state.pod_dies();
-    rig.del_without_netns("c1").unwrap();
-    let names: Vec<String> = rig
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ens1").unwrap();
+    fixture.kernel.set().state.host.push(ethernet(40, "net1"));
+    let before = fixture.kernel.state().host.len();
+    fixture.kernel.set().state.pod_dies();
+    fixture.del_without_netns("c1").unwrap();
+    let names: Vec<String> = fixture
         .kernel
         .state()
         .host
@@ -54,11 +54,11 @@ fn a_dead_pods_link_gets_its_name_back() {
 
 #[test]
 fn a_pod_is_removed_though_another_link_has_the_name() {
-    let rig = rig(WAYS[0]);
-    add(&rig, "ens1").unwrap();
-    rig.kernel.set().state.host.push(ethernet(40, "ens1"));
-    rig.del("c1").unwrap();
-    let state = rig.kernel.state();
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ens1").unwrap();
+    fixture.kernel.set().state.host.push(ethernet(40, "ens1"));
+    fixture.del("c1").unwrap();
+    let state = fixture.kernel.state();
     let ours = state.host.iter().find(|link| link.index == 6).unwrap();
     assert!(ours.name.starts_with("rn") && ours.up, "{ours:?}");
     assert!(state.left.sysctls.iter().any(|(of, _)| *of == ours.name));
@@ -66,65 +66,66 @@ fn a_pod_is_removed_though_another_link_has_the_name() {
 
 #[test]
 fn del_does_not_end_before_the_link_is_back() {
-    let rig = rig(WAYS[0]);
-    add(&rig, "ens1").unwrap();
-    let in_pod = std::mem::take(&mut rig.kernel.set().state.pod);
-    let error = rig.del_without_netns("c1").unwrap_err();
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ens1").unwrap();
+    let in_pod = std::mem::take(&mut fixture.kernel.set().state.pod);
+    let error = fixture.del_without_netns("c1").unwrap_err();
     assert_eq!(error.code, Code::TRY_AGAIN, "{error:?}");
     assert!(error.msg.contains("ens1 did not come back"), "{}", error.msg);
     assert!(
-        !rig.ipam.verbs().contains(&"DEL".to_owned()),
+        !fixture.ipam.verbs().contains(&"DEL".to_owned()),
         "its addresses may live"
     );
-    rig.kernel.set().state.pod = in_pod;
-    rig.del("c1").unwrap();
-    assert!(rig.written_down().is_empty());
+    fixture.kernel.set().state.pod = in_pod;
+    fixture.del("c1").unwrap();
+    assert!(fixture.written_down().is_empty());
 }
 
 #[test]
 fn a_pod_is_removed_though_its_card_was_unplugged() {
-    let rig = rig(WAYS[0]);
-    add(&rig, "ens1").unwrap();
-    rig.kernel.set().state.pod.clear();
-    fs::remove_dir_all(rig.node.path().join("devices/pci0000:3a/0000:17:00.0/driver")).unwrap();
-    rig.del_without_netns("c1").unwrap();
-    assert!(rig.written_down().is_empty());
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ens1").unwrap();
+    fixture.kernel.set().state.pod.clear();
+    fs::remove_dir_all(fixture.node.path().join("devices/pci0000:3a/0000:17:00.0/driver")).unwrap();
+    fixture.del_without_netns("c1").unwrap();
+    assert!(fixture.written_down().is_empty());
 }
 
 #[test]
 fn after_a_reboot_nothing_is_restored() {
-    let rig = rig(WAYS[0]);
-    add(&rig, "ens1").unwrap();
+    let fixture = fixture(WAYS[0]);
+    add(&fixture, "ens1").unwrap();
     {
-        let mut model = rig.kernel.set();
+        let mut model = fixture.kernel.set();
         model.state.pod_dies();
         model.state.host.retain(|link| link.index != 6);
         model.state.host.push(ethernet(6, "renamed"));
     }
-    let before = host(&rig);
-    rewrite(&rig, |intent| {
+    let before = host(&fixture);
+    rewrite(&fixture, |intent| {
         intent.device.as_mut().unwrap().boot = "another".to_owned();
     });
-    rig.del_without_netns("c1").unwrap();
-    assert_eq!(host(&rig), before);
+    fixture.del_without_netns("c1").unwrap();
+    assert_eq!(host(&fixture), before);
 }
 
 #[test]
 fn a_late_del_does_not_take_a_link_from_the_next_pod() {
     for way in WAYS {
-        let rig = rig(way);
-        let before = host(&rig);
-        add(&rig, "ib0").unwrap();
-        rig.kernel.set().state.pod_dies();
+        let fixture = fixture(way);
+        let before = host(&fixture);
+        add(&fixture, "ib0").unwrap();
+        fixture.kernel.set().state.pod_dies();
         // The model has one namespace; the first pod's was another.
-        rewrite(&rig, |intent| intent.netns_id = (1, 1));
+        rewrite(&fixture, |intent| intent.netns_id = (1, 1));
         let keys = serde_json::json!({"mode": "device", "master": "ib0"});
-        rig.add_with("c2", &keys)
+        fixture
+            .add_with("c2", &keys)
             .unwrap_or_else(|e| panic!("{way:?}: {e:?}"));
-        rig.del_without_netns("c1").unwrap();
-        assert_eq!(rig.kernel.state().pod.len(), 1, "{way:?}");
-        rig.del("c2").unwrap();
-        assert_eq!(host(&rig), before, "{way:?}");
-        assert!(rig.written_down().is_empty(), "{:?}", attachment("c1"));
+        fixture.del_without_netns("c1").unwrap();
+        assert_eq!(fixture.kernel.state().pod.len(), 1, "{way:?}");
+        fixture.del("c2").unwrap();
+        assert_eq!(host(&fixture), before, "{way:?}");
+        assert!(fixture.written_down().is_empty(), "{:?}", attachment("c1"));
     }
 }

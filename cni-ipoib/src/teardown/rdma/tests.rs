@@ -2,7 +2,7 @@
 use crate::intent::{Grant, Sharing};
 use crate::journal::Intent;
 use crate::kernel::Side;
-use crate::model::Rig;
+use crate::model::Fixture;
 use crate::rdma::transfer::hand_over;
 use common::netlink::NetnsMode;
 
@@ -16,20 +16,20 @@ fn grant() -> Grant {
 }
 
 /// A pod that has `mlx5_1` as `rdma0`, though ADD was killed before it made a link.
-fn rig() -> Rig {
-    let rig = Rig::new();
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
     {
-        let mut model = rig.kernel.set();
+        let mut model = fixture.kernel.set();
         model.state.rdma.mode = NetnsMode::Exclusive;
         model.state.rdma.device(2, "mlx5_1", 7, None);
     }
-    give(&rig, "c1", rig.pod.id());
-    rig
+    give(&fixture, "c1", fixture.pod.id());
+    fixture
 }
 
-fn give(rig: &Rig, container: &str, netns_id: (u64, u64)) {
+fn give(fixture: &Fixture, container: &str, netns_id: (u64, u64)) {
     let intent = Intent {
-        netns: rig.pod.path(),
+        netns: fixture.pod.path(),
         netns_id,
         master: "eth1".to_owned(),
         why: None,
@@ -39,55 +39,55 @@ fn give(rig: &Rig, container: &str, netns_id: (u64, u64)) {
         device: None,
         made: Vec::new(),
     };
-    rig.entry(container).begin(intent).unwrap();
-    hand_over(&mut rig.kernel.clone(), &grant()).unwrap();
+    fixture.entry(container).begin(intent).unwrap();
+    hand_over(&mut fixture.kernel.clone(), &grant()).unwrap();
 }
 
-fn on_host(rig: &Rig) -> Vec<String> {
-    let rdma = rig.kernel.state().rdma;
+fn on_host(fixture: &Fixture) -> Vec<String> {
+    let rdma = fixture.kernel.state().rdma;
     rdma.names(Side::Host).into_iter().map(str::to_owned).collect()
 }
 
 #[test]
 fn del_returns_the_device_from_the_pod() {
-    let rig = rig();
-    assert_eq!(on_host(&rig), ["mlx5_0"]);
-    rig.del("c1").unwrap();
-    assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1"]);
-    assert!(rig.written_down().is_empty());
-    rig.del("c1").unwrap();
+    let fixture = fixture();
+    assert_eq!(on_host(&fixture), ["mlx5_0"]);
+    fixture.del("c1").unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1"]);
+    assert!(fixture.written_down().is_empty());
+    fixture.del("c1").unwrap();
 }
 
 #[test]
 fn del_without_netns_finds_the_pod_by_the_journal() {
-    let rig = rig();
-    rig.del_without_netns("c1").unwrap();
-    assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1"]);
+    let fixture = fixture();
+    fixture.del_without_netns("c1").unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1"]);
 }
 
 #[test]
 fn gc_returns_the_device_of_an_invalid_pod() {
-    let rig = rig();
-    rig.gc(&["c1"]).unwrap();
-    assert_eq!(on_host(&rig), ["mlx5_0"]);
-    rig.gc(&[]).unwrap();
-    assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1"]);
+    let fixture = fixture();
+    fixture.gc(&["c1"]).unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0"]);
+    fixture.gc(&[]).unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1"]);
 }
 
 #[test]
 fn del_restores_the_device_name_of_a_dead_pod() {
-    let rig = rig();
-    rig.kernel.set().state.pod_dies();
-    assert_eq!(on_host(&rig), ["mlx5_0", "rdma0"]);
-    rig.del_without_netns("c1").unwrap();
-    assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1"]);
+    let fixture = fixture();
+    fixture.kernel.set().state.pod_dies();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "rdma0"]);
+    fixture.del_without_netns("c1").unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1"]);
 }
 
 #[test]
 fn del_does_not_take_a_device_from_another_pod() {
-    let rig = rig();
+    let fixture = fixture();
     // The pod of c1 died, and c2 got the device.
-    let mut dead = rig.entry("c1");
+    let mut dead = fixture.entry("c1");
     let intent = dead.intent.clone().unwrap();
     dead.begin(Intent {
         netns_id: (1, 1),
@@ -95,33 +95,35 @@ fn del_does_not_take_a_device_from_another_pod() {
     })
     .unwrap();
     drop(dead);
-    rig.entry("c2").begin(intent).unwrap();
-    rig.del_without_netns("c1").unwrap();
-    assert_eq!(on_host(&rig), ["mlx5_0"]);
-    rig.del("c2").unwrap();
-    assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1"]);
+    fixture.entry("c2").begin(intent).unwrap();
+    fixture.del_without_netns("c1").unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0"]);
+    fixture.del("c2").unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1"]);
 }
 
 #[test]
 fn a_device_that_cannot_be_returned_keeps_only_the_journal_entry() {
-    let rig = Rig::new();
-    rig.add("c1").unwrap();
-    let done = rig.entry("c1").intent.clone().unwrap();
-    rig.kernel.set().state.rdma.mode = NetnsMode::Exclusive;
-    rig.kernel.set().state.rdma.device(2, "mlx5_1", 7, None);
+    let fixture = Fixture::new();
+    fixture.add("c1").unwrap();
+    let done = fixture.entry("c1").intent.clone().unwrap();
+    fixture.kernel.set().state.rdma.mode = NetnsMode::Exclusive;
+    fixture.kernel.set().state.rdma.device(2, "mlx5_1", 7, None);
     let intent = Intent {
         rdma: Some(grant()),
         ..done
     };
-    rig.entry("c1").begin(intent).unwrap();
-    hand_over(&mut rig.kernel.clone(), &grant()).unwrap();
-    rig.kernel.fail(crate::model::Fault::Every("move RDMA device"));
-    let error = rig.del("c1").unwrap_err();
+    fixture.entry("c1").begin(intent).unwrap();
+    hand_over(&mut fixture.kernel.clone(), &grant()).unwrap();
+    fixture
+        .kernel
+        .fail(crate::model::Fault::Every("move RDMA device"));
+    let error = fixture.del("c1").unwrap_err();
     assert_eq!(error.msg, "cannot move RDMA device mlx5_1 back to the host");
-    assert!(rig.kernel.state().pod.is_empty());
-    assert_eq!(rig.ipam.verbs(), ["ADD", "DEL"]);
-    assert_eq!(rig.written_down(), ["c1"]);
-    rig.kernel.fail(crate::model::Fault::None);
-    rig.del("c1").unwrap();
-    assert_eq!(on_host(&rig), ["mlx5_0", "mlx5_1"]);
+    assert!(fixture.kernel.state().pod.is_empty());
+    assert_eq!(fixture.ipam.verbs(), ["ADD", "DEL"]);
+    assert_eq!(fixture.written_down(), ["c1"]);
+    fixture.kernel.fail(crate::model::Fault::None);
+    fixture.del("c1").unwrap();
+    assert_eq!(on_host(&fixture), ["mlx5_0", "mlx5_1"]);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node's requests to its agent, and the effect of the answers.
 
-use super::{Agent, assert_says, block, pool, range, refused, rig, write};
+use super::{Agent, assert_says, block, fixture, pool, range, refused, write};
 use crate::agent::{Reply, Verb};
 use crate::pool::{Allocation, BlockState};
 use crate::range::Family;
@@ -23,16 +23,16 @@ fn addresses(texts: &[&str]) -> Reply {
 #[test]
 fn a_node_without_free_addresses_asks_the_agent_for_a_block() {
     let mut file = pool("rail0", &["10.0.0.32/32"]);
-    let rig = rig(&file);
-    rig.add("a");
-    let dir = rig.data_dir().to_owned();
-    let agent = Agent::start(&rig, move |_| {
+    let fixture = fixture(&file);
+    fixture.add("a");
+    let dir = fixture.data_dir().to_owned();
+    let agent = Agent::start(&fixture, move |_| {
         file.blocks.push(block("10.0.0.64/30", BlockState::Active));
         write(&dir, &file);
         Some(Reply::Local)
     });
-    assert_eq!(rig.add("b"), ["10.0.0.64"]);
-    assert_eq!(rig.add("c"), ["10.0.0.65"]);
+    assert_eq!(fixture.add("b"), ["10.0.0.64"]);
+    assert_eq!(fixture.add("c"), ["10.0.0.65"]);
     let asked = agent.end();
     let [claim] = asked.as_slice() else {
         panic!("one question for two attachments: {asked:?}");
@@ -51,10 +51,10 @@ fn a_node_without_free_addresses_asks_the_agent_for_a_block() {
 
 #[test]
 fn without_an_agent_the_error_has_the_pools_usage_and_a_remedy() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/31"]));
-    rig.add("a");
-    rig.add("b");
-    let error = rig.try_add("c").unwrap_err();
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/31"]));
+    fixture.add("a");
+    fixture.add("b");
+    let error = fixture.try_add("c").unwrap_err();
     let words = [
         "network net: pool rail0: all 2 IPv4 addresses in 1 block of this node are in use",
         "agent.sock: it is not there",
@@ -73,15 +73,15 @@ fn a_refusal_keeps_its_code_and_reports_the_nodes_usage() {
         (Code::POOL_UNKNOWN, "no IPPool of that name"),
         (Code::POOL_NOT_HERE, "its nodeSelector leaves out node n1"),
     ] {
-        let rig = rig(&pool("rail0", &["10.0.0.32/32"]));
-        rig.add("a");
-        let _agent = Agent::start(&rig, move |_| Some(refused(code, msg)));
+        let fixture = fixture(&pool("rail0", &["10.0.0.32/32"]));
+        fixture.add("a");
+        let _agent = Agent::start(&fixture, move |_| Some(refused(code, msg)));
         assert_says(
-            &rig.try_add("b").unwrap_err(),
+            &fixture.try_add("b").unwrap_err(),
             code,
             &["pool rail0", msg, here, "100 of 254"],
         );
-        assert_eq!(rig.names("leases"), ["a@eth0"]);
+        assert_eq!(fixture.names("leases"), ["a@eth0"]);
     }
 }
 
@@ -109,44 +109,44 @@ fn errors_name_the_pool_exactly_once() {
             "network net: pool rail0: all 1 IPv4 addresses in 1 block of this node are in use; the API server does not answer",
         ),
     ] {
-        let rig = rig(&pool("rail0", &["10.0.0.32/32"]));
-        rig.add("a");
-        let _agent = Agent::start(&rig, move |_| Some(refused(code, said)));
-        assert_eq!(rig.try_add("b").unwrap_err().msg, wanted);
+        let fixture = fixture(&pool("rail0", &["10.0.0.32/32"]));
+        fixture.add("a");
+        let _agent = Agent::start(&fixture, move |_| Some(refused(code, said)));
+        assert_eq!(fixture.try_add("b").unwrap_err().msg, wanted);
     }
 }
 
 #[test]
 fn an_exhausted_pool_reports_when_a_resting_address_is_free() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/31"]));
-    rig.add("a");
-    rig.add("b");
-    rig.del("a").unwrap();
-    rig.pass(Duration::from_secs(10));
-    let _agent = Agent::start(&rig, |_| {
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/31"]));
+    fixture.add("a");
+    fixture.add("b");
+    fixture.del("a").unwrap();
+    fixture.pass(Duration::from_secs(10));
+    let _agent = Agent::start(&fixture, |_| {
         Some(refused(Code::EXHAUSTED, "exhausted: 254 of 254 in use"))
     });
-    let error = rig.try_add("c").unwrap_err();
+    let error = fixture.try_add("c").unwrap_err();
     assert_says(
         &error,
         Code::RESTING,
         &["1 of 2 IPv4", "try again in 20 s", "254 of 254"],
     );
-    rig.pass(Duration::from_secs(20));
-    assert_eq!(rig.add("c"), ["10.0.0.32"]);
+    fixture.pass(Duration::from_secs(20));
+    assert_eq!(fixture.add("c"), ["10.0.0.32"]);
 }
 
 #[test]
 fn the_agent_is_asked_once_for_a_missing_pool() {
-    let rig = rig(&pool("other", &[]));
+    let fixture = fixture(&pool("other", &[]));
     assert_says(
-        &rig.try_add("a").unwrap_err(),
+        &fixture.try_add("a").unwrap_err(),
         Code::TRY_AGAIN,
         &["pool rail0: this node has no part of it yet", "agent.sock"],
     );
-    let dir = rig.data_dir().to_owned();
+    let dir = fixture.data_dir().to_owned();
     let mut answers = 0;
-    let agent = Agent::start(&rig, move |_| {
+    let agent = Agent::start(&fixture, move |_| {
         answers += 1;
         if answers == 2 {
             write(&dir, &pool("rail0", &["10.0.0.32/30"]));
@@ -154,15 +154,15 @@ fn the_agent_is_asked_once_for_a_missing_pool() {
         Some(Reply::Local)
     });
     assert_says(
-        &rig.try_add("a").unwrap_err(),
+        &fixture.try_add("a").unwrap_err(),
         Code::POOL_NOT_HERE,
         &["pool.json is not there", "nodeSelector"],
     );
     assert!(
-        !rig.network().exists(),
+        !fixture.network().exists(),
         "no directory is made for a pool that is not here"
     );
-    assert_eq!(rig.add("a"), ["10.0.0.32"]);
+    assert_eq!(fixture.add("a"), ["10.0.0.32"]);
     assert_eq!(agent.end().len(), 2);
 }
 
@@ -170,16 +170,16 @@ fn the_agent_is_asked_once_for_a_missing_pool() {
 fn the_agent_is_asked_once_about_a_namespace_that_is_not_admitted() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     file.namespaces = Some(vec!["other".to_owned()]);
-    let rig = rig(&file);
-    let absent = rig.try_add("a").unwrap_err();
+    let fixture = fixture(&file);
+    let absent = fixture.try_add("a").unwrap_err();
     assert_says(
         &absent,
         Code::TRY_AGAIN,
         &["pods of namespace ns get no address of it; admitted: other"],
     );
-    let dir = rig.data_dir().to_owned();
+    let dir = fixture.data_dir().to_owned();
     let mut answers = 0;
-    let agent = Agent::start(&rig, move |_| {
+    let agent = Agent::start(&fixture, move |_| {
         answers += 1;
         if answers == 2 {
             file.namespaces = Some(vec!["ns".to_owned(), "other".to_owned()]);
@@ -187,38 +187,42 @@ fn the_agent_is_asked_once_about_a_namespace_that_is_not_admitted() {
         }
         Some(Reply::Local)
     });
-    let refused = rig.try_add("a").unwrap_err();
+    let refused = fixture.try_add("a").unwrap_err();
     assert_says(
         &refused,
         Code::POOL_NOT_FOR_NAMESPACE,
         &["namespace ns", "admitted: other", "namespaceSelector"],
     );
-    assert_eq!(rig.add("a"), ["10.0.0.32"]);
+    assert_eq!(fixture.add("a"), ["10.0.0.32"]);
     assert_eq!(agent.end().len(), 2);
 }
 
 #[test]
 fn an_address_outside_the_nodes_blocks_is_allocated_by_the_agent() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-    let agent = Agent::start(&rig, |request| match request.verb {
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let agent = Agent::start(&fixture, |request| match request.verb {
         Verb::Allocate => Some(addresses(&["10.0.0.200"])),
         _ => Some(Reply::Done),
     });
-    let result = rig.request("a", &["10.0.0.200"]).unwrap();
+    let result = fixture.request("a", &["10.0.0.200"]).unwrap();
     assert_eq!(result.ips[0].address.to_string(), "10.0.0.200/24");
-    let text = std::fs::read_to_string(rig.file("leases/a@eth0")).unwrap();
+    let text = std::fs::read_to_string(fixture.file("leases/a@eth0")).unwrap();
     assert!(text.contains(r#""api":["10.0.0.200"]"#), "{text}");
-    rig.assert_sound("with an address of the cluster");
-    assert_eq!(rig.request("a", &["10.0.0.200"]).unwrap(), result, "ADD again");
-    rig.check("a", &result).unwrap();
+    fixture.assert_sound("with an address of the cluster");
+    assert_eq!(
+        fixture.request("a", &["10.0.0.200"]).unwrap(),
+        result,
+        "ADD again"
+    );
+    fixture.check("a", &result).unwrap();
     assert_says(
-        &rig.request("b", &["10.0.0.200"]).unwrap_err(),
+        &fixture.request("b", &["10.0.0.200"]).unwrap_err(),
         Code::ADDRESS_IN_USE,
         &["ns/pod"],
     );
-    rig.del("a").unwrap();
-    rig.assert_sound("after DEL");
-    assert!(rig.network().join("releases/10.0.0.200").exists());
+    fixture.del("a").unwrap();
+    fixture.assert_sound("after DEL");
+    assert!(fixture.network().join("releases/10.0.0.200").exists());
     let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
     assert_eq!(
         verbs,
@@ -229,34 +233,34 @@ fn an_address_outside_the_nodes_blocks_is_allocated_by_the_agent() {
 
 #[test]
 fn del_of_an_address_of_the_cluster_needs_no_agent() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-    let agent = Agent::start(&rig, |_| Some(addresses(&["10.0.0.200"])));
-    rig.request("a", &["10.0.0.200"]).unwrap();
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let agent = Agent::start(&fixture, |_| Some(addresses(&["10.0.0.200"])));
+    fixture.request("a", &["10.0.0.200"]).unwrap();
     drop(agent);
-    rig.del("a").unwrap();
-    assert!(rig.network().join("releases/10.0.0.200").exists());
-    rig.assert_sound("after DEL without agent");
+    fixture.del("a").unwrap();
+    assert!(fixture.network().join("releases/10.0.0.200").exists());
+    fixture.assert_sound("after DEL without agent");
 }
 
 #[test]
 fn an_address_whose_block_was_shared_after_add_is_left_to_the_agent() {
     let mut file = pool("rail0", &["10.0.0.32/30", "10.0.0.64/30"]);
-    let rig = rig(&file);
+    let fixture = fixture(&file);
     for i in 0..5 {
-        rig.add(&format!("a{i}"));
+        fixture.add(&format!("a{i}"));
     }
     file.blocks[0].state = BlockState::Shared;
-    write(rig.data_dir(), &file);
-    let agent = Agent::start(&rig, |_| Some(Reply::Done));
-    rig.del("a1").unwrap();
-    rig.del("a4").unwrap();
-    assert!(rig.network().join("releases/10.0.0.33").exists());
+    write(fixture.data_dir(), &file);
+    let agent = Agent::start(&fixture, |_| Some(Reply::Done));
+    fixture.del("a1").unwrap();
+    fixture.del("a4").unwrap();
+    assert!(fixture.network().join("releases/10.0.0.33").exists());
     assert_eq!(
-        rig.names("resting"),
+        fixture.names("resting"),
         ["10.0.0.64"],
         "of a block that is the node's"
     );
-    rig.assert_sound("after DEL");
+    fixture.assert_sound("after DEL");
     let told = agent.end();
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(
@@ -269,11 +273,11 @@ fn an_address_whose_block_was_shared_after_add_is_left_to_the_agent() {
 fn a_reserved_address_is_allocated_by_the_agent_even_in_the_nodes_block() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     file.reserved = vec!["10.0.0.33".to_owned()];
-    let rig = rig(&file);
-    assert_eq!(rig.add("a"), ["10.0.0.32"]);
-    assert_eq!(rig.add("b"), ["10.0.0.34"], "in turn it is left out");
-    let agent = Agent::start(&rig, |_| Some(addresses(&["10.0.0.33"])));
-    rig.request("c", &["10.0.0.33"]).unwrap();
+    let fixture = fixture(&file);
+    assert_eq!(fixture.add("a"), ["10.0.0.32"]);
+    assert_eq!(fixture.add("b"), ["10.0.0.34"], "in turn it is left out");
+    let agent = Agent::start(&fixture, |_| Some(addresses(&["10.0.0.33"])));
+    fixture.request("c", &["10.0.0.33"]).unwrap();
     assert_eq!(agent.end()[0].ips, [ip("10.0.0.33")]);
 }
 
@@ -281,9 +285,9 @@ fn a_reserved_address_is_allocated_by_the_agent_even_in_the_nodes_block() {
 fn one_family_may_come_from_the_block_and_the_other_from_the_agent() {
     let mut file = pool("rail0", &["10.0.0.32/30", "fd00::10/127"]);
     file.ranges.push(range("fd00::/64"));
-    let rig = rig(&file);
-    let agent = Agent::start(&rig, |_| Some(addresses(&["fd00::77"])));
-    let result = rig.request("a", &["fd00::77"]).unwrap();
+    let fixture = fixture(&file);
+    let agent = Agent::start(&fixture, |_| Some(addresses(&["fd00::77"])));
+    let result = fixture.request("a", &["fd00::77"]).unwrap();
     let given: Vec<String> = result.ips.iter().map(|ip| ip.address.to_string()).collect();
     assert_eq!(given, ["10.0.0.32/24", "fd00::77/64"]);
     let asked = agent.end();
@@ -291,22 +295,22 @@ fn one_family_may_come_from_the_block_and_the_other_from_the_agent() {
         (asked[0].ips.as_slice(), asked[0].families.len()),
         ([ip("fd00::77")].as_slice(), 0)
     );
-    rig.del("a").unwrap();
-    assert_eq!(rig.names("resting"), ["10.0.0.32"]);
-    assert!(rig.network().join("releases/fd00::77").exists());
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.names("resting"), ["10.0.0.32"]);
+    assert!(fixture.network().join("releases/fd00::77").exists());
 }
 
 #[test]
 fn a_pool_may_let_the_agent_allocate_every_address() {
     let mut file = pool("rail0", &[]);
     file.allocation = Allocation::Agent;
-    let rig = rig(&file);
-    let agent = Agent::start(&rig, |request| match request.verb {
+    let fixture = fixture(&file);
+    let agent = Agent::start(&fixture, |request| match request.verb {
         Verb::Allocate => Some(addresses(&["10.0.0.9"])),
         _ => Some(Reply::Done),
     });
-    assert_eq!(rig.add("a"), ["10.0.0.9"]);
-    rig.status().unwrap();
+    assert_eq!(fixture.add("a"), ["10.0.0.9"]);
+    fixture.status().unwrap();
     let asked = agent.end();
     assert_eq!(
         (asked[0].verb, asked[0].families.as_slice()),
@@ -319,18 +323,22 @@ fn a_pool_may_let_the_agent_allocate_every_address() {
 fn the_agent_may_override_where_an_attachments_address_comes_from() {
     let mut file = pool("rail0", &["10.0.0.32/32"]);
     file.allocation = Allocation::Agent;
-    let rig = rig(&file);
-    let agent = Agent::start(&rig, |request| match request.verb {
+    let fixture = fixture(&file);
+    let agent = Agent::start(&fixture, |request| match request.verb {
         Verb::Allocate if request.attachment.as_ref().unwrap().owner == attachment("a") => Some(Reply::Local),
         Verb::Allocate => Some(addresses(&["10.0.0.200"])),
         Verb::Claim => Some(Reply::Allocate { families: Vec::new() }),
         _ => Some(Reply::Done),
     });
-    assert_eq!(rig.add("a"), ["10.0.0.32"], "not a pod that keeps its address");
-    file.allocation = Allocation::Blocks;
-    write(rig.data_dir(), &file);
     assert_eq!(
-        rig.add("b"),
+        fixture.add("a"),
+        ["10.0.0.32"],
+        "not a pod that keeps its address"
+    );
+    file.allocation = Allocation::Blocks;
+    write(fixture.data_dir(), &file);
+    assert_eq!(
+        fixture.add("b"),
         ["10.0.0.200"],
         "no block to be had, but a shared address"
     );
@@ -342,21 +350,21 @@ fn the_agent_may_override_where_an_attachments_address_comes_from() {
 fn only_the_family_that_is_short_comes_from_the_agent() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     file.ranges.push(range("fd00::/64"));
-    let rig = rig(&file);
-    let agent = Agent::start(&rig, |request| match request.verb {
+    let fixture = fixture(&file);
+    let agent = Agent::start(&fixture, |request| match request.verb {
         Verb::Claim => Some(Reply::Allocate {
             families: request.families.clone(),
         }),
         _ => Some(addresses(&["fd00::77"])),
     });
-    assert_eq!(rig.add("a"), ["10.0.0.32", "fd00::77"]);
+    assert_eq!(fixture.add("a"), ["10.0.0.32", "fd00::77"]);
     let asked = agent.end();
     assert_eq!(
         (asked[1].verb, asked[1].families.as_slice()),
         (Verb::Allocate, [Family::V6].as_slice())
     );
-    rig.del("a").unwrap();
-    assert_eq!(rig.names("resting"), ["10.0.0.32"]);
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.names("resting"), ["10.0.0.32"]);
 }
 
 #[test]
@@ -373,15 +381,15 @@ fn in_a_sticky_pool_other_pods_need_no_agent() {
     ] {
         assert_eq!(file.asks_agent(pod), asks, "{pod:?}");
     }
-    let rig = rig(&file);
-    assert_eq!(rig.add("a"), ["10.0.0.32"]);
+    let fixture = fixture(&file);
+    assert_eq!(fixture.add("a"), ["10.0.0.32"]);
 }
 
 #[test]
 fn an_address_that_the_agent_released_meanwhile_is_not_used() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-    let asking = rig.file("asking/a@eth0");
-    let agent = Agent::start(&rig, move |request| {
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let asking = fixture.file("asking/a@eth0");
+    let agent = Agent::start(&fixture, move |request| {
         if request.verb == Verb::Release {
             return Some(Reply::Done);
         }
@@ -389,30 +397,30 @@ fn an_address_that_the_agent_released_meanwhile_is_not_used() {
         std::fs::remove_file(&asking).unwrap();
         Some(addresses(&["10.0.0.200"]))
     });
-    let error = rig.request("a", &["10.0.0.200"]).unwrap_err();
+    let error = fixture.request("a", &["10.0.0.200"]).unwrap_err();
     assert_says(&error, Code::TRY_AGAIN, &["the agent took its addresses back"]);
-    rig.assert_sound("after an answer that came too late");
-    assert!(rig.names("leases").is_empty());
+    fixture.assert_sound("after an answer that came too late");
+    assert!(fixture.names("leases").is_empty());
     assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
 }
 
 #[test]
 fn del_stops_a_running_add_from_using_the_agents_answer() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-    rig.add("b");
-    std::fs::create_dir_all(rig.file("asking")).unwrap();
-    std::fs::write(rig.file("asking/a@eth0"), "").unwrap();
-    let agent = Agent::start(&rig, |_| Some(Reply::Done));
-    rig.del("a").unwrap();
-    assert!(rig.names("asking").is_empty());
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    fixture.add("b");
+    std::fs::create_dir_all(fixture.file("asking")).unwrap();
+    std::fs::write(fixture.file("asking/a@eth0"), "").unwrap();
+    let agent = Agent::start(&fixture, |_| Some(Reply::Done));
+    fixture.del("a").unwrap();
+    assert!(fixture.names("asking").is_empty());
     assert_eq!(agent.end()[0].verb, Verb::Release);
 }
 
 #[test]
 fn an_agent_that_does_not_answer_leaves_nothing() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-    let agent = Agent::start(&rig, |_| None);
-    let error = rig.request("a", &["10.0.0.200"]).unwrap_err();
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let agent = Agent::start(&fixture, |_| None);
+    let error = fixture.request("a", &["10.0.0.200"]).unwrap_err();
     assert_says(
         &error,
         Code::TRY_AGAIN,
@@ -421,8 +429,8 @@ fn an_agent_that_does_not_answer_leaves_nothing() {
             "no answer within 1000 ms",
         ],
     );
-    rig.assert_sound("after silence");
-    assert!(rig.names("asking").is_empty() && rig.names("leases").is_empty());
+    fixture.assert_sound("after silence");
+    assert!(fixture.names("asking").is_empty() && fixture.names("leases").is_empty());
     let asked = agent.end();
     assert_eq!(
         asked.last().unwrap().verb,
@@ -433,10 +441,10 @@ fn an_agent_that_does_not_answer_leaves_nothing() {
 
 #[test]
 fn add_ends_at_the_limit_when_other_calls_take_the_claimed_blocks() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/32"]));
-    rig.add("a");
-    let agent = Agent::start(&rig, |_| Some(Reply::Local));
-    let error = rig.try_add("b").unwrap_err();
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/32"]));
+    fixture.add("a");
+    let agent = Agent::start(&fixture, |_| Some(Reply::Local));
+    let error = fixture.try_add("b").unwrap_err();
     assert_says(&error, Code::TRY_AGAIN, &["all 1 IPv4"]);
     let count = agent.end().len();
     assert!((2..=140).contains(&count), "{count} questions in a second");
@@ -444,8 +452,8 @@ fn add_ends_at_the_limit_when_other_calls_take_the_claimed_blocks() {
 
 #[test]
 fn an_answer_that_contradicts_the_pool_is_refused_and_released() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-    rig.add("held");
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    fixture.add("held");
     for (answer, code, what) in [
         (
             Some(addresses(&["10.9.9.9"])),
@@ -465,33 +473,33 @@ fn an_answer_that_contradicts_the_pool_is_refused_and_released() {
     ] {
         let mut file = pool("rail0", &["10.0.0.32/30"]);
         file.allocation = Allocation::Agent;
-        write(rig.data_dir(), &file);
-        let agent = Agent::start(&rig, move |request| match request.verb {
+        write(fixture.data_dir(), &file);
+        let agent = Agent::start(&fixture, move |request| match request.verb {
             Verb::Allocate => answer.clone(),
             _ => Some(Reply::Done),
         });
-        assert_says(&rig.try_add("a").unwrap_err(), code, &[what]);
+        assert_says(&fixture.try_add("a").unwrap_err(), code, &[what]);
         assert_eq!(agent.end().last().unwrap().verb, Verb::Release);
-        assert_eq!(rig.names("leases"), ["held@eth0"]);
-        rig.assert_sound(what);
+        assert_eq!(fixture.names("leases"), ["held@eth0"]);
+        fixture.assert_sound(what);
     }
 }
 
 #[test]
 fn status_asks_the_agent_and_claims_nothing() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/32"]));
-    rig.add("a");
-    let agent = Agent::start(&rig, |_| Some(Reply::Done));
-    rig.status().unwrap();
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/32"]));
+    fixture.add("a");
+    let agent = Agent::start(&fixture, |_| Some(Reply::Done));
+    fixture.status().unwrap();
     assert_eq!(agent.end()[0].verb, Verb::Status);
-    let _agent = Agent::start(&rig, |_| {
+    let _agent = Agent::start(&fixture, |_| {
         Some(Reply::refused(Error::new(
             Code::EXHAUSTED,
             "exhausted: 254 of 254 in use",
         )))
     });
     assert_says(
-        &rig.status().unwrap_err(),
+        &fixture.status().unwrap_err(),
         Code::NOT_AVAILABLE,
         &["pool rail0: exhausted", "all 1 IPv4"],
     );

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The addresses of a pool that a main plugin must probe, and resting addresses of an exhausted cluster.
 
-use super::{Agent, pool, refused, rig, write};
+use super::{Agent, fixture, pool, refused, write};
 use crate::agent::{Reply, Verb};
-use crate::testing::{Rig, attachment};
+use crate::testing::{Fixture, attachment};
 use common::cni::dispatch::Plugin;
 use common::cni::{Code, Error, PROBES};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
-fn add(rig: &Rig, id: &str) -> Result<(String, bool), Error> {
-    let result = rig.plugin.add(
-        &rig.call(&json!({PROBES: true})),
+fn add(fixture: &Fixture, id: &str) -> Result<(String, bool), Error> {
+    let result = fixture.plugin.add(
+        &fixture.call(&json!({PROBES: true})),
         &attachment(id),
         Path::new("/netns"),
     )?;
@@ -24,64 +24,64 @@ fn given(address: &str, probe: bool) -> (String, bool) {
 }
 
 /// A node whose only address was released a moment ago.
-fn resting() -> Rig {
-    let rig = rig(&pool("rail0", &["10.0.0.33/32"]));
-    rig.add("a");
-    rig.pass(Duration::from_secs(60));
-    rig.del("a").unwrap();
-    rig
+fn resting() -> Fixture {
+    let fixture = fixture(&pool("rail0", &["10.0.0.33/32"]));
+    fixture.add("a");
+    fixture.pass(Duration::from_secs(60));
+    fixture.del("a").unwrap();
+    fixture
 }
 
 #[test]
 fn an_exhausted_pool_allocates_a_resting_address_and_probes_it() {
-    let rig = resting();
-    let agent = Agent::start(&rig, |_| {
+    let fixture = resting();
+    let agent = Agent::start(&fixture, |_| {
         Some(refused(Code::EXHAUSTED, "pool rail0: no address is left"))
     });
     assert_eq!(
-        rig.try_add("b").unwrap_err().code,
+        fixture.try_add("b").unwrap_err().code,
         Code::RESTING,
         "not without a probe"
     );
-    assert_eq!(add(&rig, "b").unwrap(), given("10.0.0.33", true));
-    rig.assert_sound("after a resting address was given");
+    assert_eq!(add(&fixture, "b").unwrap(), given("10.0.0.33", true));
+    fixture.assert_sound("after a resting address was given");
     let asked: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
     assert_eq!(asked, [Verb::Claim, Verb::Claim], "the cluster is asked first");
 }
 
 #[test]
 fn another_block_is_preferred_to_a_resting_address() {
-    let rig = resting();
-    let dir = rig.data_dir().to_owned();
-    let agent = Agent::start(&rig, move |_| {
+    let fixture = resting();
+    let dir = fixture.data_dir().to_owned();
+    let agent = Agent::start(&fixture, move |_| {
         write(&dir, &pool("rail0", &["10.0.0.33/32", "10.0.0.40/32"]));
         Some(Reply::Local)
     });
-    assert_eq!(add(&rig, "b").unwrap(), given("10.0.0.40", false));
+    assert_eq!(add(&fixture, "b").unwrap(), given("10.0.0.40", false));
     drop(agent);
 }
 
 #[test]
 fn a_free_address_of_a_fallback_pool_is_preferred_to_a_resting_one() {
-    let rig = resting();
+    let fixture = resting();
     let mut file = pool("rail0", &["10.0.0.33/32"]);
     file.fallback = vec!["spare".parse().unwrap()];
-    write(rig.data_dir(), &file);
-    write(rig.data_dir(), &pool("spare", &["10.0.0.50/32"]));
-    let agent = Agent::start(&rig, |_| {
+    write(fixture.data_dir(), &file);
+    write(fixture.data_dir(), &pool("spare", &["10.0.0.50/32"]));
+    let agent = Agent::start(&fixture, |_| {
         Some(refused(Code::EXHAUSTED, "pool rail0: no address is left"))
     });
-    assert_eq!(add(&rig, "b").unwrap(), given("10.0.0.50", false));
-    assert_eq!(add(&rig, "c").unwrap(), given("10.0.0.33", true));
+    assert_eq!(add(&fixture, "b").unwrap(), given("10.0.0.50", false));
+    assert_eq!(add(&fixture, "c").unwrap(), given("10.0.0.33", true));
     drop(agent);
 }
 
 #[test]
 fn without_an_agent_a_resting_address_is_allocated() {
-    let rig = resting();
-    assert_eq!(add(&rig, "b").unwrap(), given("10.0.0.33", true));
+    let fixture = resting();
+    assert_eq!(add(&fixture, "b").unwrap(), given("10.0.0.33", true));
     assert_eq!(
-        add(&rig, "c").unwrap_err().code,
+        add(&fixture, "c").unwrap_err().code,
         Code::TRY_AGAIN,
         "and there is no other"
     );
@@ -91,9 +91,9 @@ fn without_an_agent_a_resting_address_is_allocated() {
 fn an_address_of_a_block_that_changed_hands_is_probed() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     file.blocks[0].epoch = 2;
-    let rig = rig(&file);
-    assert_eq!(add(&rig, "a").unwrap(), given("10.0.0.32", true));
-    let other = rig.try_add("a").unwrap();
+    let fixture = fixture(&file);
+    assert_eq!(add(&fixture, "a").unwrap(), given("10.0.0.32", true));
+    let other = fixture.try_add("a").unwrap();
     assert!(!other.ips[0].probe, "a plugin that does not probe gets no mark");
 }
 
@@ -102,11 +102,11 @@ fn an_address_of_a_taken_over_block_is_probed_until_used_here() {
     let mut file = pool("rail0", &["10.0.0.33/32"]);
     file.blocks[0].epoch = 2;
     file.cooldown_seconds = 0;
-    let rig = rig(&file);
+    let fixture = fixture(&file);
     let used = |id: &str, seconds: u64| {
-        let given = add(&rig, id).unwrap();
-        rig.pass(Duration::from_secs(seconds));
-        rig.del(id).unwrap();
+        let given = add(&fixture, id).unwrap();
+        fixture.pass(Duration::from_secs(seconds));
+        fixture.del(id).unwrap();
         given
     };
     assert_eq!(used("a", 3), given("10.0.0.33", true));
@@ -117,7 +117,7 @@ fn an_address_of_a_taken_over_block_is_probed_until_used_here() {
     );
     assert_eq!(used("c", 60), given("10.0.0.33", false));
     file.blocks[0].epoch = 3;
-    write(rig.data_dir(), &file);
+    write(fixture.data_dir(), &file);
     assert_eq!(
         used("d", 60),
         given("10.0.0.33", true),
@@ -125,7 +125,7 @@ fn an_address_of_a_taken_over_block_is_probed_until_used_here() {
     );
     assert_eq!(used("e", 60), given("10.0.0.33", false));
     assert_eq!(
-        std::fs::read_dir(rig.network().join("used")).unwrap().count(),
+        std::fs::read_dir(fixture.network().join("used")).unwrap().count(),
         1,
         "the old epoch is forgotten"
     );
@@ -133,8 +133,8 @@ fn an_address_of_a_taken_over_block_is_probed_until_used_here() {
 
 #[test]
 fn an_address_that_any_node_may_have_used_is_probed() {
-    let rig = rig(&pool("rail0", &[]));
-    let agent = Agent::start(&rig, |request| {
+    let fixture = fixture(&pool("rail0", &[]));
+    let agent = Agent::start(&fixture, |request| {
         Some(match request.verb {
             Verb::Claim => Reply::Allocate { families: Vec::new() },
             _ => Reply::Addresses {
@@ -142,6 +142,6 @@ fn an_address_that_any_node_may_have_used_is_probed() {
             },
         })
     });
-    assert_eq!(add(&rig, "a").unwrap(), given("10.0.0.77", true));
+    assert_eq!(add(&fixture, "a").unwrap(), given("10.0.0.77", true));
     drop(agent);
 }

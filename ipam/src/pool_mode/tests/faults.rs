@@ -2,10 +2,10 @@
 //! Each change of an ADD that asks the agent fails or is the last one of its process; and random orders of
 //! calls.
 
-use super::{Agent, block, pool, rig, write};
+use super::{Agent, block, fixture, pool, write};
 use crate::agent::{Reply, Verb};
 use crate::pool::BlockState;
-use crate::testing::{Fault, Rig};
+use crate::testing::{Fault, Fixture};
 use common::cni::Code;
 use nix::libc::{EIO, ENOSPC};
 use proptest::prelude::*;
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-fn granting(rig: &Rig) -> Agent {
-    Agent::start(rig, |request| match request.verb {
+fn granting(fixture: &Fixture) -> Agent {
+    Agent::start(fixture, |request| match request.verb {
         Verb::Allocate => Some(Reply::Addresses {
             addresses: request.ips.clone(),
         }),
@@ -36,18 +36,21 @@ fn an_add_through_the_agent_may_fail_or_die_at_any_step() {
     for fault in faults() {
         let mut at = 0;
         loop {
-            let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-            let agent = granting(&rig);
-            rig.add("b");
-            rig.fault(fault(at));
-            let answer = rig.request("a", &["10.0.0.200"]);
-            let (met, when) = (rig.fault_was_met(), format!("{:?}", rig.plugin.disk.fault.get()));
-            rig.fault(Fault::None);
+            let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+            let agent = granting(&fixture);
+            fixture.add("b");
+            fixture.fault(fault(at));
+            let answer = fixture.request("a", &["10.0.0.200"]);
+            let (met, when) = (
+                fixture.fault_was_met(),
+                format!("{:?}", fixture.plugin.disk.fault.get()),
+            );
+            fixture.fault(Fault::None);
             match answer {
-                Ok(answer) => assert_eq!(rig.request("a", &["10.0.0.200"]).unwrap(), answer, "{when}"),
+                Ok(answer) => assert_eq!(fixture.request("a", &["10.0.0.200"]).unwrap(), answer, "{when}"),
                 Err(error) if matches!(fault(at), Fault::Fail { .. }) => {
                     assert_eq!(error.code, Code::IO, "{when}");
-                    assert_eq!(rig.names("leases"), ["b@eth0"], "{when}");
+                    assert_eq!(fixture.names("leases"), ["b@eth0"], "{when}");
                     let verbs: Vec<Verb> = agent.end().iter().map(|request| request.verb).collect();
                     assert!(
                         verbs.is_empty() || verbs == [Verb::Allocate, Verb::Release],
@@ -58,10 +61,10 @@ fn an_add_through_the_agent_may_fail_or_die_at_any_step() {
                 Err(_) => {}
             }
             // In every case the next DEL leaves only what the agent must release.
-            rig.del("a").unwrap();
-            rig.assert_sound(&when);
-            assert_eq!(rig.names("leases"), ["b@eth0"], "{when}");
-            assert!(rig.names("asking").is_empty(), "{when}");
+            fixture.del("a").unwrap();
+            fixture.assert_sound(&when);
+            assert_eq!(fixture.names("leases"), ["b@eth0"], "{when}");
+            assert!(fixture.names("asking").is_empty(), "{when}");
             if !met {
                 assert!(at >= 6, "{at} steps were tried, which cannot be all");
                 break;
@@ -96,9 +99,9 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// An agent that claims blocks of four up to 10.0.0.16, and allocates addresses of other blocks in the
 /// cluster.
-fn claiming(rig: &Rig) -> Agent {
-    let dir = rig.data_dir().to_owned();
-    Agent::start(rig, move |request| match request.verb {
+fn claiming(fixture: &Fixture) -> Agent {
+    let dir = fixture.data_dir().to_owned();
+    Agent::start(fixture, move |request| match request.verb {
         Verb::Claim => {
             let path = dir.join("pools/rail0/pool.json");
             let content = std::fs::read(&path).unwrap();
@@ -124,15 +127,15 @@ proptest! {
 
     #[test]
     fn no_order_of_calls_gives_an_address_twice_or_loses_one(events in prop::collection::vec(event(), 1..60)) {
-        let rig = rig(&pool("rail0", &[]));
+        let fixture = fixture(&pool("rail0", &[]));
         let mut agent = None;
         let mut held: BTreeMap<u8, IpAddr> = BTreeMap::new();
         for event in &events {
             match event {
                 Event::Add(pod) | Event::Request(pod, _) => {
                     let answer = match event {
-                        Event::Request(_, host) => rig.request(&format!("p{pod}"), &[&format!("10.0.0.{host}")]),
-                        _ => rig.try_add(&format!("p{pod}")),
+                        Event::Request(_, host) => fixture.request(&format!("p{pod}"), &[&format!("10.0.0.{host}")]),
+                        _ => fixture.try_add(&format!("p{pod}")),
                     };
                     match answer {
                         Ok(result) => {
@@ -152,14 +155,14 @@ proptest! {
                     }
                 }
                 Event::Del(pod) => {
-                    rig.del(&format!("p{pod}")).unwrap();
+                    fixture.del(&format!("p{pod}")).unwrap();
                     held.remove(pod);
                 }
-                Event::Pass(seconds) => rig.pass(Duration::from_secs(*seconds)),
+                Event::Pass(seconds) => fixture.pass(Duration::from_secs(*seconds)),
                 Event::AgentDies => agent = None,
                 Event::AgentStarts => {
                     if agent.is_none() {
-                        agent = Some(claiming(&rig));
+                        agent = Some(claiming(&fixture));
                     }
                 }
             }
@@ -169,7 +172,7 @@ proptest! {
             prop_assert_eq!(distinct.len(), held.len(), "{:?}: {:?}", event, held);
         }
         drop(agent);
-        rig.assert_sound("after all");
-        prop_assert_eq!(rig.names("leases").len(), held.len());
+        fixture.assert_sound("after all");
+        prop_assert_eq!(fixture.names("leases").len(), held.len());
     }
 }

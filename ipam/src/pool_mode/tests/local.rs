@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node without an agent.
 
-use super::{assert_says, block, pool, range, rig, write};
+use super::{assert_says, block, fixture, pool, range, write};
 use crate::pool::BlockState;
-use crate::testing::{Fault, Rig, attachment};
+use crate::testing::{Fault, Fixture, attachment};
 use common::cni::dispatch::Plugin;
 use common::cni::{Code, Route};
 use serde_json::json;
@@ -20,38 +20,39 @@ fn add_allocates_the_next_address_of_the_nodes_blocks() {
         Some("10.0.0.1".parse().unwrap()),
     )];
     file.dns.nameservers = vec!["10.0.0.53".to_owned()];
-    let rig = rig(&file);
-    let first = rig.try_add("a").unwrap();
+    let fixture = fixture(&file);
+    let first = fixture.try_add("a").unwrap();
     assert_eq!(first.ips[0].address.to_string(), "10.0.0.32/24");
     assert_eq!(first.ips[0].gateway, file.ranges[0].gateway);
     assert_eq!((&first.routes, &first.dns), (&file.routes, &file.dns));
-    assert_eq!(rig.try_add("a").unwrap(), first, "ADD again");
-    let rest: Vec<String> = (0..7).flat_map(|i| rig.add(&format!("b{i}"))).collect();
+    assert_eq!(fixture.try_add("a").unwrap(), first, "ADD again");
+    let rest: Vec<String> = (0..7).flat_map(|i| fixture.add(&format!("b{i}"))).collect();
     let want = ["33", "34", "35", "64", "65", "66", "67"].map(|host| format!("10.0.0.{host}"));
     assert_eq!(rest, want);
-    rig.assert_sound("with two full blocks");
+    fixture.assert_sound("with two full blocks");
 }
 
 #[test]
 fn routes_and_dns_of_the_configuration_replace_those_of_the_pool() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
     file.routes = vec![Route::new("10.9.0.0/16".parse().unwrap(), None)];
-    let mut rig = rig(&file);
-    rig.ipam["routes"] = json!([{"dst": "10.8.0.0/16"}]);
-    rig.ipam["dns"] = json!({"search": ["cluster.local"]});
-    let result = rig.try_add("a").unwrap();
+    let mut fixture = fixture(&file);
+    fixture.ipam["routes"] = json!([{"dst": "10.8.0.0/16"}]);
+    fixture.ipam["dns"] = json!({"search": ["cluster.local"]});
+    let result = fixture.try_add("a").unwrap();
     assert_eq!(result.routes, [Route::new("10.8.0.0/16".parse().unwrap(), None)]);
     assert_eq!(result.dns.search, ["cluster.local"]);
 }
 
 #[test]
 fn a_lease_names_its_owner() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
     let own = Path::new("/proc/self/ns/net");
-    rig.plugin
-        .add(&rig.call(&json!({})), &attachment("a"), own)
+    fixture
+        .plugin
+        .add(&fixture.call(&json!({})), &attachment("a"), own)
         .unwrap();
-    let text = std::fs::read_to_string(rig.file("leases/a@eth0")).unwrap();
+    let text = std::fs::read_to_string(fixture.file("leases/a@eth0")).unwrap();
     let lease: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&lease["pod"], &lease["uid"]), (&json!("ns/pod"), &json!("u-1")));
     let inode = std::fs::metadata(own).unwrap().ino();
@@ -63,17 +64,17 @@ fn a_lease_names_its_owner() {
 fn one_address_of_each_family_or_none() {
     let mut file = pool("rail0", &["10.0.0.32/30", "fd00::10/127"]);
     file.ranges.push(range("fd00::/64"));
-    let rig = rig(&file);
-    assert_eq!(rig.add("a"), ["10.0.0.32", "fd00::10"]);
-    assert_eq!(rig.add("b"), ["10.0.0.33", "fd00::11"]);
-    let error = rig.try_add("c").unwrap_err();
+    let fixture = fixture(&file);
+    assert_eq!(fixture.add("a"), ["10.0.0.32", "fd00::10"]);
+    assert_eq!(fixture.add("b"), ["10.0.0.33", "fd00::11"]);
+    let error = fixture.try_add("c").unwrap_err();
     assert_says(
         &error,
         Code::TRY_AGAIN,
         &["all 2 IPv6 addresses in 1 block of this node are in use"],
     );
-    assert_eq!(rig.names("leases"), ["a@eth0", "b@eth0"]);
-    rig.assert_sound("after a shortage of one family");
+    assert_eq!(fixture.names("leases"), ["a@eth0", "b@eth0"]);
+    fixture.assert_sound("after a shortage of one family");
 }
 
 #[test]
@@ -85,14 +86,14 @@ fn addresses_come_only_from_active_blocks() {
         block("10.0.0.24/30", BlockState::Shared),
         block("10.0.0.28/30", BlockState::Active),
     ];
-    let rig = rig(&file);
-    assert_eq!(rig.add("a"), ["10.0.0.28"]);
+    let fixture = fixture(&file);
+    assert_eq!(fixture.add("a"), ["10.0.0.28"]);
     for (ip, what) in [
         ("10.0.0.17", "about to be returned"),
         ("10.0.0.21", "about to be shared"),
     ] {
         assert_says(
-            &rig.request("b", &[ip]).unwrap_err(),
+            &fixture.request("b", &[ip]).unwrap_err(),
             Code::TRY_AGAIN,
             &[ip, what, "of this node"],
         );
@@ -102,32 +103,32 @@ fn addresses_come_only_from_active_blocks() {
 #[test]
 fn a_block_that_is_being_drained_keeps_its_leases() {
     let mut file = pool("rail0", &["10.0.0.32/30"]);
-    let rig = rig(&file);
-    let held = rig.try_add("a").unwrap();
+    let fixture = fixture(&file);
+    let held = fixture.try_add("a").unwrap();
     file.blocks[0].state = BlockState::Draining;
     file.blocks.push(block("10.0.0.64/30", BlockState::Active));
-    write(rig.data_dir(), &file);
-    assert_eq!(rig.add("b"), ["10.0.0.64"]);
-    rig.check("a", &held).unwrap();
-    assert_eq!(rig.try_add("a").unwrap(), held);
-    rig.del("a").unwrap();
-    assert_eq!(rig.names("resting"), ["10.0.0.32"]);
+    write(fixture.data_dir(), &file);
+    assert_eq!(fixture.add("b"), ["10.0.0.64"]);
+    fixture.check("a", &held).unwrap();
+    assert_eq!(fixture.try_add("a").unwrap(), held);
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.names("resting"), ["10.0.0.32"]);
 }
 
 #[test]
 fn excluding_an_address_in_use_leaves_it_with_its_pod() {
     let mut file = pool("rail0", &["10.0.0.32/31"]);
-    let rig = rig(&file);
-    let held = rig.try_add("a").unwrap();
+    let fixture = fixture(&file);
+    let held = fixture.try_add("a").unwrap();
     file.ranges[0].exclude = vec!["10.0.0.32".to_owned()];
     file.generation = 2;
-    write(rig.data_dir(), &file);
-    rig.check("a", &held).unwrap();
-    rig.del("a").unwrap();
-    rig.pass(Duration::from_secs(60));
-    assert_eq!(rig.add("b"), ["10.0.0.33"]);
+    write(fixture.data_dir(), &file);
+    fixture.check("a", &held).unwrap();
+    fixture.del("a").unwrap();
+    fixture.pass(Duration::from_secs(60));
+    assert_eq!(fixture.add("b"), ["10.0.0.33"]);
     assert_says(
-        &rig.request("c", &["10.0.0.32"]).unwrap_err(),
+        &fixture.request("c", &["10.0.0.32"]).unwrap_err(),
         Code::ADDRESS_EXCLUDED,
         &["excluded"],
     );
@@ -137,21 +138,21 @@ fn excluding_an_address_in_use_leaves_it_with_its_pod() {
 fn addresses_rest_for_the_cooldown_of_the_pool() {
     let mut file = pool("rail0", &["10.0.0.32/32"]);
     file.cooldown_seconds = 90;
-    let rig = rig(&file);
-    rig.add("a");
-    rig.del("a").unwrap();
-    rig.pass(Duration::from_secs(60));
+    let fixture = fixture(&file);
+    fixture.add("a");
+    fixture.del("a").unwrap();
+    fixture.pass(Duration::from_secs(60));
     // The next call removes rested addresses, so it must know the cooldown.
-    rig.del("a").unwrap();
-    rig.gc(&[]).unwrap();
-    let error = rig.try_add("b").unwrap_err();
+    fixture.del("a").unwrap();
+    fixture.gc(&[]).unwrap();
+    let error = fixture.try_add("b").unwrap_err();
     assert_says(
         &error,
         Code::TRY_AGAIN,
         &["rest, the first for another 30 s", "agent.sock"],
     );
-    rig.pass(Duration::from_secs(31));
-    assert_eq!(rig.add("b"), ["10.0.0.32"]);
+    fixture.pass(Duration::from_secs(31));
+    assert_eq!(fixture.add("b"), ["10.0.0.32"]);
 }
 
 #[test]
@@ -159,13 +160,13 @@ fn requested_addresses_are_allocated_from_the_nodes_blocks() {
     let mut file = pool("rail0", &["10.0.0.0/28", "fd00::10/127"]);
     file.ranges.push(range("fd00::/64"));
     file.ranges[0].gateway = Some("10.0.0.1".parse().unwrap());
-    let rig = rig(&file);
-    let given = rig.request("a", &["10.0.0.5/24", "fd00::11"]).unwrap();
+    let fixture = fixture(&file);
+    let given = fixture.request("a", &["10.0.0.5/24", "fd00::11"]).unwrap();
     let given: Vec<String> = given.ips.iter().map(|ip| ip.address.to_string()).collect();
     assert_eq!(given, ["10.0.0.5/24", "fd00::11/64"]);
     let refused = |ips: &[&str], code, words: &[&str]| {
-        assert_says(&rig.request("b", ips).unwrap_err(), code, words);
-        assert_eq!(rig.names("leases"), ["a@eth0"]);
+        assert_says(&fixture.request("b", ips).unwrap_err(), code, words);
+        assert_eq!(fixture.names("leases"), ["a@eth0"]);
     };
     refused(
         &["10.0.0.5"],
@@ -186,7 +187,7 @@ fn requested_addresses_are_allocated_from_the_nodes_blocks() {
     );
     refused(&["10.0.0.6", "10.0.0.7"], Code::INVALID_CONFIG, &["one family"]);
     assert_says(
-        &rig.request("a", &["10.0.0.6"]).unwrap_err(),
+        &fixture.request("a", &["10.0.0.6"]).unwrap_err(),
         Code::INVALID_CONFIG,
         &["already has 10.0.0.5"],
     );
@@ -194,58 +195,65 @@ fn requested_addresses_are_allocated_from_the_nodes_blocks() {
 
 #[test]
 fn del_works_with_a_missing_or_damaged_pool() {
-    let path = |rig: &Rig| rig.network().join("pool.json");
+    let path = |fixture: &Fixture| fixture.network().join("pool.json");
     let ends: [fn(&Path); 3] = [
         |path| std::fs::remove_file(path).unwrap(),
         |path| std::fs::write(path, "{").unwrap(),
         |path| std::fs::write(path, r#"{"format": 9}"#).unwrap(),
     ];
     for end in ends {
-        let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-        let held = rig.try_add("a").unwrap();
-        end(&path(&rig));
-        rig.check("a", &held).unwrap();
-        assert_eq!(rig.try_add("a").unwrap(), held, "ADD again");
-        rig.del("a").unwrap();
-        assert_eq!((rig.names("leases"), rig.names("resting").len()), (Vec::new(), 1));
+        let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+        let held = fixture.try_add("a").unwrap();
+        end(&path(&fixture));
+        fixture.check("a", &held).unwrap();
+        assert_eq!(fixture.try_add("a").unwrap(), held, "ADD again");
+        fixture.del("a").unwrap();
+        assert_eq!(
+            (fixture.names("leases"), fixture.names("resting").len()),
+            (Vec::new(), 1)
+        );
     }
 }
 
 #[test]
 fn del_finds_the_lease_when_the_configuration_names_another_pool() {
-    let mut rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-    let held = rig.try_add("a").unwrap();
-    rig.ipam["pool"] = json!("rail1");
-    assert_eq!(rig.try_add("a").unwrap(), held, "an attachment keeps what it has");
-    rig.check("a", &held).unwrap();
-    rig.del("a").unwrap();
-    assert!(rig.names("leases").is_empty());
+    let mut fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let held = fixture.try_add("a").unwrap();
+    fixture.ipam["pool"] = json!("rail1");
+    assert_eq!(
+        fixture.try_add("a").unwrap(),
+        held,
+        "an attachment keeps what it has"
+    );
+    fixture.check("a", &held).unwrap();
+    fixture.del("a").unwrap();
+    assert!(fixture.names("leases").is_empty());
 }
 
 #[test]
 fn gc_ends_the_leases_of_its_own_network_only() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/29"]));
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/29"]));
     for id in ["a", "b", "c"] {
-        rig.add(id);
+        fixture.add(id);
     }
-    let path = rig.file("leases/c@eth0");
+    let path = fixture.file("leases/c@eth0");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace(r#""network":"net""#, r#""network":"other""#)).unwrap();
-    rig.pass(Duration::from_millis(1));
-    rig.gc(&["a"]).unwrap();
-    assert_eq!(rig.names("leases"), ["a@eth0", "c@eth0"]);
+    fixture.pass(Duration::from_millis(1));
+    fixture.gc(&["a"]).unwrap();
+    assert_eq!(fixture.names("leases"), ["a@eth0", "c@eth0"]);
     // The network of a damaged lease is unknown.
     std::fs::write(&path, "{").unwrap();
-    assert_says(&rig.gc(&["a"]).unwrap_err(), Code::STORE_CORRUPT, &["c@eth0"]);
-    assert_eq!(rig.names("leases"), ["a@eth0", "c@eth0"]);
+    assert_says(&fixture.gc(&["a"]).unwrap_err(), Code::STORE_CORRUPT, &["c@eth0"]);
+    assert_eq!(fixture.names("leases"), ["a@eth0", "c@eth0"]);
 }
 
 #[test]
 fn check_reports_a_lost_lease() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-    let held = rig.try_add("a").unwrap();
-    rig.del("a").unwrap();
-    let error = rig.check("a", &held).unwrap_err();
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    let held = fixture.try_add("a").unwrap();
+    fixture.del("a").unwrap();
+    let error = fixture.check("a", &held).unwrap_err();
     assert_says(
         &error,
         Code::CHECK_FAILED,
@@ -255,11 +263,11 @@ fn check_reports_a_lost_lease() {
 
 #[test]
 fn the_error_for_a_damaged_pool_names_the_file_and_the_remedy() {
-    let rig = rig(&pool("rail0", &["10.0.0.32/30"]));
-    std::fs::write(rig.network().join("pool.json"), "{").unwrap();
+    let fixture = fixture(&pool("rail0", &["10.0.0.32/30"]));
+    std::fs::write(fixture.network().join("pool.json"), "{").unwrap();
     for error in [
-        rig.try_add("a").map(|_| ()).unwrap_err(),
-        rig.status().unwrap_err(),
+        fixture.try_add("a").map(|_| ()).unwrap_err(),
+        fixture.status().unwrap_err(),
     ] {
         assert_says(
             &error,
@@ -271,10 +279,10 @@ fn the_error_for_a_damaged_pool_names_the_file_and_the_remedy() {
             ],
         );
     }
-    assert_eq!(rig.try_add("a").unwrap_err().code, Code::STORE_CORRUPT);
-    std::fs::write(rig.network().join("pool.json"), r#"{"format": 9}"#).unwrap();
+    assert_eq!(fixture.try_add("a").unwrap_err().code, Code::STORE_CORRUPT);
+    std::fs::write(fixture.network().join("pool.json"), r#"{"format": 9}"#).unwrap();
     assert_says(
-        &rig.try_add("a").unwrap_err(),
+        &fixture.try_add("a").unwrap_err(),
         Code::UNSUPPORTED_FIELD,
         &["format 9"],
     );
@@ -284,21 +292,21 @@ fn the_error_for_a_damaged_pool_names_the_file_and_the_remedy() {
 fn status_succeeds_while_the_node_has_an_address_of_each_family() {
     let mut file = pool("rail0", &["10.0.0.32/32", "fd00::10/127"]);
     file.ranges.push(range("fd00::/64"));
-    let rig = rig(&file);
-    rig.status().unwrap();
-    assert!(rig.names("leases").is_empty(), "STATUS gives nothing");
-    rig.add("a");
-    let error = rig.status().unwrap_err();
+    let fixture = fixture(&file);
+    fixture.status().unwrap();
+    assert!(fixture.names("leases").is_empty(), "STATUS gives nothing");
+    fixture.add("a");
+    let error = fixture.status().unwrap_err();
     assert_says(
         &error,
         Code::NOT_AVAILABLE,
         &["pool rail0", "all 1 IPv4", "agent.sock"],
     );
-    rig.del("a").unwrap();
-    rig.pass(Duration::from_secs(60));
-    rig.fault(Fault::ReadOnly);
+    fixture.del("a").unwrap();
+    fixture.pass(Duration::from_secs(60));
+    fixture.fault(Fault::ReadOnly);
     assert_says(
-        &rig.status().unwrap_err(),
+        &fixture.status().unwrap_err(),
         Code::NOT_AVAILABLE,
         &["remount it writable"],
     );

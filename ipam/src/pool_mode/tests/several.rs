@@ -4,7 +4,7 @@
 use super::{Agent, assert_says, pool, range, refused, write};
 use crate::agent::Verb;
 use crate::pool::PoolFile;
-use crate::testing::Rig;
+use crate::testing::Fixture;
 use common::cni::Code;
 use serde_json::json;
 
@@ -16,34 +16,35 @@ fn second(name: &str) -> PoolFile {
 
 /// A node with pool `rail0` of one address, already allocated, and pool `spare`; the configuration names
 /// `pools`.
-fn rig(pools: &[&str], fallback: &[&str]) -> Rig {
-    let rig = Rig::of_pools(&json!({ "pools": pools }));
+fn fixture(pools: &[&str], fallback: &[&str]) -> Fixture {
+    let fixture = Fixture::of_pools(&json!({ "pools": pools }));
     let mut first = pool("rail0", &["10.0.0.32/32"]);
     first.fallback = fallback.iter().map(|name| name.parse().unwrap()).collect();
-    write(rig.data_dir(), &first);
-    write(rig.data_dir(), &second("spare"));
-    assert_eq!(rig.add("a"), ["10.0.0.32"], "the pool that is preferred");
-    rig
+    write(fixture.data_dir(), &first);
+    write(fixture.data_dir(), &second("spare"));
+    assert_eq!(fixture.add("a"), ["10.0.0.32"], "the pool that is preferred");
+    fixture
 }
 
 #[test]
 fn the_next_pool_is_used_when_the_first_is_exhausted() {
-    for rig in [
-        rig(&["rail0", "spare"], &[]),
-        rig(&["rail0"], &["spare", "rail0"]),
+    for fixture in [
+        fixture(&["rail0", "spare"], &[]),
+        fixture(&["rail0"], &["spare", "rail0"]),
     ] {
-        let agent = Agent::start(&rig, |_| {
+        let agent = Agent::start(&fixture, |_| {
             Some(refused(Code::EXHAUSTED, "exhausted: 254 of 254 in use"))
         });
-        assert_eq!(rig.add("b"), ["10.1.0.32"]);
+        assert_eq!(fixture.add("b"), ["10.1.0.32"]);
         assert_eq!(agent.end().len(), 1);
-        assert_eq!(rig.add("b"), ["10.1.0.32"], "again, and without agent");
-        let held = rig.try_add("b").unwrap();
-        rig.check("b", &held).unwrap();
-        rig.del("a").unwrap();
-        rig.del("b").unwrap();
+        assert_eq!(fixture.add("b"), ["10.1.0.32"], "again, and without agent");
+        let held = fixture.try_add("b").unwrap();
+        fixture.check("b", &held).unwrap();
+        fixture.del("a").unwrap();
+        fixture.del("b").unwrap();
         let left = std::fs::read_dir(
-            rig.data_dir()
+            fixture
+                .data_dir()
                 .join("pools/spare/boot-00b00710-0000-4000-8000-000000000001/leases"),
         )
         .unwrap();
@@ -53,35 +54,35 @@ fn the_next_pool_is_used_when_the_first_is_exhausted() {
 
 #[test]
 fn pools_are_tried_by_priority_and_then_in_order() {
-    let rig = Rig::of_pools(&json!({ "pools": ["rail0", "spare", "third"] }));
+    let fixture = Fixture::of_pools(&json!({ "pools": ["rail0", "spare", "third"] }));
     let file = |name: &str, third: u8, priority: i32| {
         let mut file = pool(name, &[&format!("10.{third}.0.32/32")]);
         file.ranges = vec![range(&format!("10.{third}.0.0/24"))];
         file.priority = priority;
-        write(rig.data_dir(), &file);
+        write(fixture.data_dir(), &file);
     };
     file("rail0", 0, -1);
     file("spare", 1, 7);
     file("third", 2, 7);
-    let _agent = Agent::start(&rig, |_| Some(refused(Code::EXHAUSTED, "exhausted")));
-    let given: Vec<_> = ["a", "b", "c"].iter().flat_map(|pod| rig.add(pod)).collect();
+    let _agent = Agent::start(&fixture, |_| Some(refused(Code::EXHAUSTED, "exhausted")));
+    let given: Vec<_> = ["a", "b", "c"].iter().flat_map(|pod| fixture.add(pod)).collect();
     assert_eq!(given, ["10.1.0.32", "10.2.0.32", "10.0.0.32"]);
     file("rail0", 0, 8);
-    assert_eq!(rig.add("a"), ["10.1.0.32"], "an attachment keeps its address");
+    assert_eq!(fixture.add("a"), ["10.1.0.32"], "an attachment keeps its address");
 }
 
 #[test]
 fn a_passing_error_does_not_lead_to_the_next_pool() {
-    let rig = rig(&["rail0", "spare"], &["spare"]);
+    let fixture = fixture(&["rail0", "spare"], &["spare"]);
     assert_says(
-        &rig.try_add("b").unwrap_err(),
+        &fixture.try_add("b").unwrap_err(),
         Code::TRY_AGAIN,
         &["pool rail0", "agent.sock"],
     );
     for code in [Code::API_UNREACHABLE, Code::POOL_UNKNOWN] {
-        let _agent = Agent::start(&rig, move |_| Some(refused(code, "for this reason")));
+        let _agent = Agent::start(&fixture, move |_| Some(refused(code, "for this reason")));
         assert_says(
-            &rig.try_add("b").unwrap_err(),
+            &fixture.try_add("b").unwrap_err(),
             code,
             &["pool rail0", "for this reason"],
         );
@@ -90,12 +91,12 @@ fn a_passing_error_does_not_lead_to_the_next_pool() {
 
 #[test]
 fn the_last_error_does_not_hide_the_earlier_ones() {
-    let rig = rig(&["rail0"], &["misspelt"]);
-    let _agent = Agent::start(&rig, |request| match request.pool.as_str() {
+    let fixture = fixture(&["rail0"], &["misspelt"]);
+    let _agent = Agent::start(&fixture, |request| match request.pool.as_str() {
         "misspelt" => Some(refused(Code::POOL_UNKNOWN, "there is no IPPool misspelt")),
         _ => Some(refused(Code::EXHAUSTED, "exhausted: 254 of 254 in use")),
     });
-    let error = rig.try_add("b").unwrap_err();
+    let error = fixture.try_add("b").unwrap_err();
     assert_says(
         &error,
         Code::POOL_UNKNOWN,
@@ -108,20 +109,20 @@ fn the_last_error_does_not_hide_the_earlier_ones() {
 
 #[test]
 fn a_pool_for_other_nodes_or_namespaces_leads_to_the_next() {
-    let rig = rig(&["rail0", "spare"], &[]);
+    let fixture = fixture(&["rail0", "spare"], &[]);
     for (i, code) in [Code::POOL_NOT_HERE, Code::POOL_NOT_FOR_NAMESPACE]
         .into_iter()
         .enumerate()
     {
-        let _agent = Agent::start(&rig, move |_| Some(refused(code, "for this reason")));
-        rig.try_add(&format!("b{i}")).unwrap();
+        let _agent = Agent::start(&fixture, move |_| Some(refused(code, "for this reason")));
+        fixture.try_add(&format!("b{i}")).unwrap();
     }
 }
 
 #[test]
 fn when_every_pool_is_exhausted_the_error_has_each_reason() {
-    let rig = rig(&["rail0", "spare"], &["third"]);
-    let agent = Agent::start(&rig, |request| match request.pool.as_str() {
+    let fixture = fixture(&["rail0", "spare"], &["third"]);
+    let agent = Agent::start(&fixture, |request| match request.pool.as_str() {
         "third" => Some(refused(
             Code::POOL_NOT_HERE,
             "its nodeSelector leaves out node n1",
@@ -129,9 +130,9 @@ fn when_every_pool_is_exhausted_the_error_has_each_reason() {
         _ => Some(refused(Code::EXHAUSTED, "exhausted: 254 of 254 in use")),
     });
     for i in 0..4 {
-        rig.add(&format!("b{i}"));
+        fixture.add(&format!("b{i}"));
     }
-    let error = rig.try_add("c").unwrap_err();
+    let error = fixture.try_add("c").unwrap_err();
     assert_says(
         &error,
         Code::EXHAUSTED,
@@ -141,7 +142,7 @@ fn when_every_pool_is_exhausted_the_error_has_each_reason() {
             "pool spare: exhausted",
         ],
     );
-    let status = rig.status().unwrap_err();
+    let status = fixture.status().unwrap_err();
     assert_says(
         &status,
         Code::NOT_AVAILABLE,
@@ -160,10 +161,10 @@ fn when_every_pool_is_exhausted_the_error_has_each_reason() {
 
 #[test]
 fn a_requested_address_is_searched_in_every_pool() {
-    let rig = rig(&["rail0", "spare"], &[]);
-    let given = rig.request("b", &["10.1.0.34"]).unwrap();
+    let fixture = fixture(&["rail0", "spare"], &[]);
+    let given = fixture.request("b", &["10.1.0.34"]).unwrap();
     assert_eq!(given.ips[0].address.to_string(), "10.1.0.34/24");
-    let error = rig.request("c", &["10.2.0.1"]).unwrap_err();
+    let error = fixture.request("c", &["10.2.0.1"]).unwrap_err();
     assert_says(
         &error,
         Code::ADDRESS_OUTSIDE,

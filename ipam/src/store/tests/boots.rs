@@ -2,7 +2,7 @@
 //! Directories of other boots: which are removed, and which are foreign or still in use.
 
 use super::single;
-use crate::testing::Rig;
+use crate::testing::Fixture;
 use common::cni::Code;
 use std::fs;
 use std::path::Path;
@@ -14,14 +14,14 @@ const LIVING: &str = "/proc/self/ns/net";
 const OTHER: &str = "b0071111-0000-4000-8000-000000000002";
 
 /// From here on calls read another boot id.
-fn read_another_boot_id(rig: &Rig) {
-    OTHER.clone_into(&mut rig.plugin.clock.boot.borrow_mut());
+fn read_another_boot_id(fixture: &Fixture) {
+    OTHER.clone_into(&mut fixture.plugin.clock.boot.borrow_mut());
 }
 
 /// `boot-important-backup` in a foreign dataDir was removed with all in it.
 #[test]
 fn a_directory_that_only_looks_like_a_boots_is_kept() {
-    let rig = single("10.0.0.0/24");
+    let fixture = single("10.0.0.0/24");
     let foreign = [
         "boot-important-backup/file",
         "boot-0f0f0f0f-0000-4000-8000-000000000003/file",
@@ -29,23 +29,27 @@ fn a_directory_that_only_looks_like_a_boots_is_kept() {
         "boot-0F0F0F0F/leases/x",
     ];
     for path in foreign {
-        let path = rig.network().join(path);
+        let path = fixture.network().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "precious").unwrap();
     }
-    rig.add("a");
+    fixture.add("a");
     for path in foreign {
-        assert_eq!(fs::read(rig.network().join(path)).unwrap(), b"precious", "{path}");
+        assert_eq!(
+            fs::read(fixture.network().join(path)).unwrap(),
+            b"precious",
+            "{path}"
+        );
     }
 }
 
 #[test]
 fn a_foreign_directory_in_place_of_ours_is_refused_and_kept() {
-    let rig = single("10.0.0.0/24");
-    let file = rig.network().join("boot-unfinished/leases/file");
+    let fixture = single("10.0.0.0/24");
+    let file = fixture.network().join("boot-unfinished/leases/file");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "precious").unwrap();
-    let error = rig.try_add("a").unwrap_err();
+    let error = fixture.try_add("a").unwrap_err();
     assert_eq!(error.code, Code::STORE_CORRUPT, "{error}");
     assert!(
         error.msg.contains("boot-unfinished") && error.msg.contains("move it away"),
@@ -53,19 +57,19 @@ fn a_foreign_directory_in_place_of_ours_is_refused_and_kept() {
     );
     assert_eq!(fs::read(&file).unwrap(), b"precious");
     fs::remove_file(file).unwrap();
-    rig.add("a");
+    fixture.add("a");
 }
 
 #[test]
 fn another_boot_id_does_not_free_the_address_of_a_living_namespace() {
-    let rig = single("10.0.0.4/32");
-    rig.add_in("a", Path::new(LIVING)).unwrap();
-    let (lease, address) = (rig.file("leases/a@eth0"), rig.file("addresses/10.0.0.4"));
-    read_another_boot_id(&rig);
+    let fixture = single("10.0.0.4/32");
+    fixture.add_in("a", Path::new(LIVING)).unwrap();
+    let (lease, address) = (fixture.file("leases/a@eth0"), fixture.file("addresses/10.0.0.4"));
+    read_another_boot_id(&fixture);
     for error in [
-        rig.try_add("b").map(drop).unwrap_err(),
-        rig.del("a").unwrap_err(),
-        rig.gc(&[]).unwrap_err(),
+        fixture.try_add("b").map(drop).unwrap_err(),
+        fixture.del("a").unwrap_err(),
+        fixture.gc(&[]).unwrap_err(),
     ] {
         assert_eq!(error.code, Code::STORE_CORRUPT, "{error}");
         for part in [
@@ -78,24 +82,25 @@ fn another_boot_id_does_not_free_the_address_of_a_living_namespace() {
             assert!(error.msg.contains(part), "{error} lacks {part:?}");
         }
     }
-    assert_eq!(rig.status().unwrap_err().code, Code::NOT_AVAILABLE);
+    assert_eq!(fixture.status().unwrap_err().code, Code::NOT_AVAILABLE);
     assert!(lease.exists() && address.exists());
-    rig.del("unknown")
+    fixture
+        .del("unknown")
         .expect("DEL of an attachment without a lease has nothing to do");
-    "00b00710-0000-4000-8000-000000000001".clone_into(&mut rig.plugin.clock.boot.borrow_mut());
-    rig.del("a").unwrap();
+    "00b00710-0000-4000-8000-000000000001".clone_into(&mut fixture.plugin.clock.boot.borrow_mut());
+    fixture.del("a").unwrap();
 }
 
 #[test]
 fn the_agent_sees_living_leases_of_another_boot_id() {
-    let rig = single("10.0.0.0/24");
-    rig.add_in("a", Path::new(LIVING)).unwrap();
-    read_another_boot_id(&rig);
-    let place = crate::config::Place::read(&rig.call(&serde_json::json!({})).conf).unwrap();
+    let fixture = single("10.0.0.0/24");
+    fixture.add_in("a", Path::new(LIVING)).unwrap();
+    read_another_boot_id(&fixture);
+    let place = crate::config::Place::read(&fixture.call(&serde_json::json!({})).conf).unwrap();
     let node = crate::store::Node {
-        disk: &rig.plugin.disk,
-        clock: &rig.plugin.clock,
-        lock_wait: rig.plugin.lock_wait,
+        disk: &fixture.plugin.disk,
+        clock: &fixture.plugin.clock,
+        lock_wait: fixture.plugin.lock_wait,
     };
     let store = crate::store::Store::new(&place, &node).unwrap();
     assert_eq!(store.leases().unwrap_err().code, Code::STORE_CORRUPT);
@@ -105,22 +110,22 @@ fn the_agent_sees_living_leases_of_another_boot_id() {
 
 #[test]
 fn a_lease_from_the_future_proves_another_kernel() {
-    let rig = single("10.0.0.4/32");
-    rig.add_in("a", Path::new(LIVING)).unwrap();
-    read_another_boot_id(&rig);
-    rig.plugin.clock.since_boot.set(Duration::from_secs(20));
-    assert_eq!(rig.add("b"), ["10.0.0.4"]);
+    let fixture = single("10.0.0.4/32");
+    fixture.add_in("a", Path::new(LIVING)).unwrap();
+    read_another_boot_id(&fixture);
+    fixture.plugin.clock.since_boot.set(Duration::from_secs(20));
+    assert_eq!(fixture.add("b"), ["10.0.0.4"]);
 }
 
 #[test]
 fn leases_of_an_earlier_boot_without_namespaces_are_removed() {
-    let rig = single("10.0.0.4/32");
+    let fixture = single("10.0.0.4/32");
     let dir = tempfile::tempdir().unwrap();
     let gone = dir.path().join("cni-1");
     fs::write(&gone, "").unwrap();
-    rig.add_in("a", &gone).unwrap();
+    fixture.add_in("a", &gone).unwrap();
     fs::remove_file(&gone).unwrap();
-    read_another_boot_id(&rig);
-    rig.del("a").unwrap();
-    assert_eq!(rig.add("b"), ["10.0.0.4"]);
+    read_another_boot_id(&fixture);
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.add("b"), ["10.0.0.4"]);
 }

@@ -2,13 +2,13 @@
 //! Damaged files, and files of other programs.
 
 use super::{dual, single};
-use crate::testing::Rig;
+use crate::testing::Fixture;
 use common::cni::Code;
 use std::fs;
 use std::time::Duration;
 
 /// Damages a lease in every way and passes it to `then`.
-fn with_damage(mut then: impl FnMut(&Rig, &str)) {
+fn with_damage(mut then: impl FnMut(&Fixture, &str)) {
     let damages: [(&str, &[u8]); 5] = [
         ("emptied by a power loss", b""),
         (
@@ -20,41 +20,42 @@ fn with_damage(mut then: impl FnMut(&Rig, &str)) {
         ("foreign", b"{\"containerID\":\"a\"}"),
     ];
     for (name, content) in damages {
-        let rig = dual(4);
-        rig.add("a");
+        let fixture = dual(4);
+        fixture.add("a");
         // Written in place, so that lease and addresses stay one file.
         fs::OpenOptions::new()
             .write(true)
-            .open(rig.file("leases/a@eth0"))
+            .open(fixture.file("leases/a@eth0"))
             .unwrap()
             .set_len(0)
             .unwrap();
-        fs::write(rig.file("leases/a@eth0"), content).unwrap();
-        then(&rig, name);
+        fs::write(fixture.file("leases/a@eth0"), content).unwrap();
+        then(&fixture, name);
     }
 }
 
 #[test]
 fn a_damaged_lease_affects_only_its_owner() {
-    with_damage(|rig, damage| {
-        let error = rig.try_add("a").unwrap_err();
+    with_damage(|fixture, damage| {
+        let error = fixture.try_add("a").unwrap_err();
         assert_eq!(error.code, Code::STORE_CORRUPT, "{damage}: {error}");
         assert!(
             error.msg.contains("leases/a@eth0") && error.msg.contains("DEL"),
             "{damage}: {error}"
         );
-        assert_eq!(rig.add("b"), ["10.0.0.2", "fd00::2"], "{damage}");
-        rig.status().unwrap();
+        assert_eq!(fixture.add("b"), ["10.0.0.2", "fd00::2"], "{damage}");
+        fixture.status().unwrap();
     });
 }
 
 #[test]
 fn del_of_a_damaged_lease_releases_its_addresses() {
-    with_damage(|rig, damage| {
-        rig.del("a").unwrap_or_else(|e| panic!("{damage}: {e}"));
-        rig.assert_sound(damage);
-        assert_eq!(rig.names("addresses"), [""; 0], "{damage}");
-        rig.request("b", &["10.0.0.1", "fd00::1"])
+    with_damage(|fixture, damage| {
+        fixture.del("a").unwrap_or_else(|e| panic!("{damage}: {e}"));
+        fixture.assert_sound(damage);
+        assert_eq!(fixture.names("addresses"), [""; 0], "{damage}");
+        fixture
+            .request("b", &["10.0.0.1", "fd00::1"])
             .unwrap_or_else(|e| panic!("{damage}: {e}"));
     });
 }
@@ -62,112 +63,113 @@ fn del_of_a_damaged_lease_releases_its_addresses() {
 #[test]
 fn a_lease_that_names_an_address_twice_ends_with_one_del() {
     for cooldown in [0, 60] {
-        let mut rig = single("10.0.0.0/24");
-        rig.ipam["cooldown"] = cooldown.into();
-        rig.add("a");
-        let path = rig.file("leases/a@eth0");
+        let mut fixture = single("10.0.0.0/24");
+        fixture.ipam["cooldown"] = cooldown.into();
+        fixture.add("a");
+        let path = fixture.file("leases/a@eth0");
         let line = fs::read_to_string(&path).unwrap();
         let ip = r#"{"address":"10.0.0.1/24"#;
         let (head, tail) = line.split_once(r#""ips":["#).unwrap();
         let (first, _) = tail.split_once(']').unwrap();
         assert!(first.starts_with(ip), "{line}");
         fs::write(&path, format!(r#"{head}"ips":[{first},{tail}"#)).unwrap();
-        rig.del("a")
+        fixture
+            .del("a")
             .unwrap_or_else(|e| panic!("cooldown {cooldown}: {e}"));
-        rig.assert_sound("twice");
-        assert_eq!(rig.names("addresses"), [""; 0], "cooldown {cooldown}");
+        fixture.assert_sound("twice");
+        assert_eq!(fixture.names("addresses"), [""; 0], "cooldown {cooldown}");
     }
 }
 
 #[test]
 fn gc_releases_the_addresses_of_damaged_leases() {
-    with_damage(|rig, damage| {
-        rig.gc(&[]).unwrap_or_else(|e| panic!("{damage}: {e}"));
-        assert_eq!(rig.names("addresses"), [""; 0], "{damage}");
+    with_damage(|fixture, damage| {
+        fixture.gc(&[]).unwrap_or_else(|e| panic!("{damage}: {e}"));
+        assert_eq!(fixture.names("addresses"), [""; 0], "{damage}");
     });
 }
 
 #[test]
 fn a_copied_lease_is_not_accepted_for_another_attachment() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    fs::copy(rig.file("leases/a@eth0"), rig.file("leases/b@eth0")).unwrap();
-    let error = rig.try_add("b").unwrap_err();
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    fs::copy(fixture.file("leases/a@eth0"), fixture.file("leases/b@eth0")).unwrap();
+    let error = fixture.try_add("b").unwrap_err();
     assert_eq!(error.code, Code::STORE_CORRUPT, "{error}");
     assert!(
         error.msg.contains("it is the lease of eth0 of container a"),
         "{error}"
     );
-    rig.del("b").unwrap();
+    fixture.del("b").unwrap();
     assert_eq!(
-        rig.add("a"),
+        fixture.add("a"),
         ["10.0.0.1"],
         "DEL of the copy must not free what the original holds"
     );
-    rig.assert_sound("after the copy is gone");
+    fixture.assert_sound("after the copy is gone");
 }
 
 #[test]
 fn an_address_reassigned_by_hand_stays_with_its_new_owner() {
-    let rig = dual(4);
-    rig.add("a");
-    fs::remove_file(rig.file("addresses/10.0.0.1")).unwrap();
-    rig.request("b", &["10.0.0.1"]).unwrap();
-    rig.del("a").unwrap();
-    assert_eq!(rig.names("addresses"), ["10.0.0.1", "fd00::2"]);
-    rig.assert_sound("after DEL of the first owner");
+    let fixture = dual(4);
+    fixture.add("a");
+    fs::remove_file(fixture.file("addresses/10.0.0.1")).unwrap();
+    fixture.request("b", &["10.0.0.1"]).unwrap();
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.names("addresses"), ["10.0.0.1", "fd00::2"]);
+    fixture.assert_sound("after DEL of the first owner");
 }
 
 #[test]
 fn a_store_copied_without_hard_links_still_releases_addresses() {
-    let rig = dual(4);
-    rig.add("a");
-    rig.add("b");
-    for name in rig.names("addresses") {
-        let path = rig.file("addresses").join(name);
+    let fixture = dual(4);
+    fixture.add("a");
+    fixture.add("b");
+    for name in fixture.names("addresses") {
+        let path = fixture.file("addresses").join(name);
         let content = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, content).unwrap();
     }
-    assert_eq!(rig.add("b"), ["10.0.0.2", "fd00::2"]);
-    rig.del("a").unwrap();
-    assert_eq!(rig.names("addresses"), ["10.0.0.2", "fd00::2"]);
+    assert_eq!(fixture.add("b"), ["10.0.0.2", "fd00::2"]);
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.names("addresses"), ["10.0.0.2", "fd00::2"]);
 }
 
 #[test]
 fn addresses_of_host_local_stay_taken_until_its_del() {
-    let rig = Rig::new(&serde_json::json!({"subnet": "10.0.0.0/29"}));
-    fs::create_dir(rig.network()).unwrap();
-    fs::write(rig.network().join("lock"), "").unwrap();
-    fs::write(rig.network().join("last_reserved_ip.0"), "10.0.0.3").unwrap();
+    let fixture = Fixture::new(&serde_json::json!({"subnet": "10.0.0.0/29"}));
+    fs::create_dir(fixture.network()).unwrap();
+    fs::write(fixture.network().join("lock"), "").unwrap();
+    fs::write(fixture.network().join("last_reserved_ip.0"), "10.0.0.3").unwrap();
     for ip in ["10.0.0.2", "10.0.0.3"] {
-        fs::write(rig.network().join(ip), "older-pod\r\neth0").unwrap();
+        fs::write(fixture.network().join(ip), "older-pod\r\neth0").unwrap();
     }
     assert_eq!(
-        [rig.add("a"), rig.add("b"), rig.add("c")],
+        [fixture.add("a"), fixture.add("b"), fixture.add("c")],
         [["10.0.0.4"], ["10.0.0.5"], ["10.0.0.6"]]
     );
-    assert!(rig.try_add("d").unwrap_err().msg.contains("5 of 5 in use"));
-    let error = rig.request("d", &["10.0.0.3"]).unwrap_err();
+    assert!(fixture.try_add("d").unwrap_err().msg.contains("5 of 5 in use"));
+    let error = fixture.request("d", &["10.0.0.3"]).unwrap_err();
     assert_eq!(error.code, Code::ADDRESS_IN_USE);
     assert!(
         error.msg.contains("net/10.0.0.3, a lease of host-local"),
         "{error}"
     );
-    fs::remove_file(rig.network().join("10.0.0.3")).unwrap();
-    assert_eq!(rig.add("d"), ["10.0.0.3"]);
+    fs::remove_file(fixture.network().join("10.0.0.3")).unwrap();
+    assert_eq!(fixture.add("d"), ["10.0.0.3"]);
 }
 
 #[test]
 fn a_foreign_file_blocks_only_its_own_address() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    fs::write(rig.file("addresses/10.0.0.2"), "kept for the storage head\n").unwrap();
-    fs::write(rig.file("addresses/README"), "not an address\n").unwrap();
-    fs::write(rig.file("leases/README"), "not a lease\n").unwrap();
-    fs::write(rig.file("resting/10.0.0.3"), "never released\n").unwrap();
-    assert_eq!(rig.add("b"), ["10.0.0.3"]);
-    let error = rig.request("c", &["10.0.0.2"]).unwrap_err();
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    fs::write(fixture.file("addresses/10.0.0.2"), "kept for the storage head\n").unwrap();
+    fs::write(fixture.file("addresses/README"), "not an address\n").unwrap();
+    fs::write(fixture.file("leases/README"), "not a lease\n").unwrap();
+    fs::write(fixture.file("resting/10.0.0.3"), "never released\n").unwrap();
+    assert_eq!(fixture.add("b"), ["10.0.0.3"]);
+    let error = fixture.request("c", &["10.0.0.2"]).unwrap_err();
     assert_eq!(error.code, Code::ADDRESS_IN_USE);
     assert!(
         error
@@ -175,9 +177,9 @@ fn a_foreign_file_blocks_only_its_own_address() {
             .contains("addresses/10.0.0.2, which is no lease; remove it if the address is unused"),
         "{error}"
     );
-    rig.gc(&[]).unwrap();
+    fixture.gc(&[]).unwrap();
     assert_eq!(
-        rig.names("addresses"),
+        fixture.names("addresses"),
         ["10.0.0.2", "README"],
         "GC removes only what the plugin wrote"
     );
@@ -185,67 +187,67 @@ fn a_foreign_file_blocks_only_its_own_address() {
 
 #[test]
 fn the_error_names_a_directory_in_place_of_a_lease() {
-    let rig = single("10.0.0.0/24");
-    rig.add("b");
-    fs::create_dir(rig.file("leases/a@eth0")).unwrap();
-    let error = rig.del("a").unwrap_err();
+    let fixture = single("10.0.0.0/24");
+    fixture.add("b");
+    fs::create_dir(fixture.file("leases/a@eth0")).unwrap();
+    let error = fixture.del("a").unwrap_err();
     assert_eq!(error.code, Code::STORE_CORRUPT);
     assert!(
         error.msg.contains("leases/a@eth0") && error.msg.contains("move it away"),
         "{error}"
     );
-    assert_eq!(rig.add("c"), ["10.0.0.2"]);
+    assert_eq!(fixture.add("c"), ["10.0.0.2"]);
 }
 
 #[test]
 fn the_error_names_a_file_in_place_of_the_store() {
-    let rig = single("10.0.0.0/24");
-    fs::write(rig.network(), "").unwrap();
+    let fixture = single("10.0.0.0/24");
+    fs::write(fixture.network(), "").unwrap();
     for error in [
-        rig.try_add("a").map(|_| ()).unwrap_err(),
-        rig.status().unwrap_err(),
+        fixture.try_add("a").map(|_| ()).unwrap_err(),
+        fixture.status().unwrap_err(),
     ] {
         assert!(
             error.msg.contains("/net") && error.msg.contains("a file stands where a directory is wanted"),
             "{error}"
         );
     }
-    rig.del("a").unwrap();
-    rig.gc(&[]).unwrap();
+    fixture.del("a").unwrap();
+    fixture.gc(&[]).unwrap();
 }
 
 #[test]
 fn a_damaged_cursor_changes_only_the_order() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    rig.add("b");
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    fixture.add("b");
     fs::write(
-        rig.network().join("cursors/10.0.0.1-10.0.0.254"),
+        fixture.network().join("cursors/10.0.0.1-10.0.0.254"),
         b"\xff\x00garbage",
     )
     .unwrap();
-    assert_eq!(rig.add("c"), ["10.0.0.3"]);
-    rig.del("a").unwrap();
-    rig.pass(Duration::from_secs(60));
-    assert_eq!(rig.add("d"), ["10.0.0.4"]);
+    assert_eq!(fixture.add("c"), ["10.0.0.3"]);
+    fixture.del("a").unwrap();
+    fixture.pass(Duration::from_secs(60));
+    assert_eq!(fixture.add("d"), ["10.0.0.4"]);
 }
 
 #[test]
 fn a_lease_file_removed_by_hand_does_not_free_a_valid_attachment() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    rig.add("b");
-    fs::remove_file(rig.file("leases/a@eth0")).unwrap();
-    fs::remove_file(rig.file("leases/b@eth0")).unwrap();
-    rig.gc(&["a"]).unwrap();
-    assert_eq!(rig.names("addresses"), ["10.0.0.1"]);
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    fixture.add("b");
+    fs::remove_file(fixture.file("leases/a@eth0")).unwrap();
+    fs::remove_file(fixture.file("leases/b@eth0")).unwrap();
+    fixture.gc(&["a"]).unwrap();
+    assert_eq!(fixture.names("addresses"), ["10.0.0.1"]);
 }
 
 #[test]
 fn a_network_file_system_is_refused() {
-    let rig = single("10.0.0.0/24");
-    rig.plugin.disk.shared.set(Some("NFS"));
-    let error = rig.try_add("a").unwrap_err();
+    let fixture = single("10.0.0.0/24");
+    fixture.plugin.disk.shared.set(Some("NFS"));
+    let error = fixture.try_add("a").unwrap_err();
     assert_eq!(error.code, Code::INVALID_CONFIG);
     assert!(
         error.msg.contains("lies on NFS") && error.msg.contains("ipam.dataDir"),
@@ -255,17 +257,17 @@ fn a_network_file_system_is_refused() {
 
 #[test]
 fn an_administrator_can_read_the_holder_of_an_address() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    let text = fs::read_to_string(rig.file("addresses/10.0.0.1")).unwrap();
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    let text = fs::read_to_string(fixture.file("addresses/10.0.0.1")).unwrap();
     let lease: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         (&lease["container"], &lease["ifname"], &lease["pod"]),
         (&"a".into(), &"eth0".into(), &"ns/pod".into())
     );
     assert_eq!(lease["since"], "2027-01-15T08:00:00Z");
-    rig.del("a").unwrap();
-    let text = fs::read_to_string(rig.file("resting/10.0.0.1")).unwrap();
+    fixture.del("a").unwrap();
+    let text = fs::read_to_string(fixture.file("resting/10.0.0.1")).unwrap();
     assert!(
         text.lines()
             .nth(1)

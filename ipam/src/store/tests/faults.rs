@@ -2,7 +2,7 @@
 //! Every change of every verb fails or is the last one of its process, one after the other.
 
 use super::{dual, single};
-use crate::testing::{Fault, Rig};
+use crate::testing::{Fault, Fixture};
 use common::cni::Code;
 use nix::libc::{EIO, ENOSPC};
 use std::time::Duration;
@@ -17,54 +17,57 @@ fn at_every_step(mut case: impl FnMut(usize) -> bool) {
 }
 
 /// Invariant after every case: the store is consistent, works, and has lost no address.
-fn assert_recovers(rig: &Rig, when: &str) {
-    rig.fault(Fault::None);
-    rig.add("later");
-    rig.assert_sound(when);
+fn assert_recovers(fixture: &Fixture, when: &str) {
+    fixture.fault(Fault::None);
+    fixture.add("later");
+    fixture.assert_sound(when);
     for id in ["a", "b", "later"] {
-        rig.del(id).unwrap_or_else(|e| panic!("{when}: DEL {id}: {e:?}"));
-        rig.del(id)
+        fixture
+            .del(id)
+            .unwrap_or_else(|e| panic!("{when}: DEL {id}: {e:?}"));
+        fixture
+            .del(id)
             .unwrap_or_else(|e| panic!("{when}: second DEL {id}: {e:?}"));
     }
-    rig.assert_sound(when);
+    fixture.assert_sound(when);
     assert!(
-        rig.names("leases").is_empty(),
+        fixture.names("leases").is_empty(),
         "{when}: {:?}",
-        rig.names("leases")
+        fixture.names("leases")
     );
-    rig.pass(Duration::from_secs(60));
+    fixture.pass(Duration::from_secs(60));
     for i in 0..6 {
-        rig.add(&format!("all-{i}"));
+        fixture.add(&format!("all-{i}"));
     }
     assert_eq!(
-        rig.try_add("one-more").unwrap_err().code,
+        fixture.try_add("one-more").unwrap_err().code,
         Code::EXHAUSTED,
         "{when}"
     );
-    rig.assert_sound(when);
+    fixture.assert_sound(when);
 }
 
 #[test]
 fn a_failure_at_any_step_of_add_leaves_nothing() {
     for errno in [EIO, ENOSPC] {
         at_every_step(|at| {
-            let rig = dual(3);
-            rig.add("b");
-            rig.fault(Fault::Fail { at, errno });
-            let answer = rig.try_add("a");
-            let met = rig.fault_was_met();
+            let fixture = dual(3);
+            fixture.add("b");
+            fixture.fault(Fault::Fail { at, errno });
+            let answer = fixture.try_add("a");
+            let met = fixture.fault_was_met();
             let when = format!("ADD failed with {errno} at {at}");
-            rig.fault(Fault::None);
+            fixture.fault(Fault::None);
             match answer {
-                Ok(_) => assert_eq!(rig.names("leases"), ["a@eth0", "b@eth0"], "{when}"),
+                Ok(_) => assert_eq!(fixture.names("leases"), ["a@eth0", "b@eth0"], "{when}"),
                 Err(error) => {
                     assert_eq!(error.code, Code::IO, "{when}: {error:?}");
                     assert!(error.msg.contains("/net/"), "{when}: {error} names no file");
-                    assert_eq!(rig.names("leases"), ["b@eth0"], "{when}");
-                    rig.assert_sound(&when);
+                    assert_eq!(fixture.names("leases"), ["b@eth0"], "{when}");
+                    fixture.assert_sound(&when);
                 }
             }
-            assert_recovers(&rig, &when);
+            assert_recovers(&fixture, &when);
             met
         });
     }
@@ -73,14 +76,14 @@ fn a_failure_at_any_step_of_add_leaves_nothing() {
 #[test]
 fn a_failure_at_any_step_of_the_first_add_leaves_nothing() {
     at_every_step(|at| {
-        let rig = dual(3);
-        rig.fault(Fault::Fail { at, errno: ENOSPC });
-        let answer = rig.try_add("a");
-        let met = rig.fault_was_met();
+        let fixture = dual(3);
+        fixture.fault(Fault::Fail { at, errno: ENOSPC });
+        let answer = fixture.try_add("a");
+        let met = fixture.fault_was_met();
         if let Err(error) = &answer {
             assert!(error.msg.contains("free space or inodes"), "{error}");
         }
-        assert_recovers(&rig, &format!("the first ADD failed at {at}"));
+        assert_recovers(&fixture, &format!("the first ADD failed at {at}"));
         met
     });
 }
@@ -89,14 +92,14 @@ fn a_failure_at_any_step_of_the_first_add_leaves_nothing() {
 fn add_killed_at_any_step_loses_no_address() {
     for torn in [false, true] {
         at_every_step(|at| {
-            let rig = dual(3);
-            let of_b = rig.add("b");
-            rig.fault(Fault::Die { at, torn });
-            let answer = rig.try_add("a");
-            let met = rig.fault_was_met();
+            let fixture = dual(3);
+            let of_b = fixture.add("b");
+            fixture.fault(Fault::Die { at, torn });
+            let answer = fixture.try_add("a");
+            let met = fixture.fault_was_met();
             let when = format!("ADD died at {at}, torn {torn}");
-            rig.fault(Fault::None);
-            let again = rig.add("a");
+            fixture.fault(Fault::None);
+            let again = fixture.add("a");
             if let Ok(result) = answer {
                 let first: Vec<String> = result.ips.iter().map(|ip| ip.address.ip().to_string()).collect();
                 assert_eq!(again, first, "{when}: an answer that was given must hold");
@@ -105,8 +108,8 @@ fn add_killed_at_any_step_loses_no_address() {
                 again.iter().all(|ip| !of_b.contains(ip)),
                 "{when}: {again:?} and {of_b:?}"
             );
-            assert_eq!(rig.add("b"), of_b, "{when}");
-            assert_recovers(&rig, &when);
+            assert_eq!(fixture.add("b"), of_b, "{when}");
+            assert_recovers(&fixture, &when);
             met
         });
     }
@@ -115,14 +118,14 @@ fn add_killed_at_any_step_loses_no_address() {
 #[test]
 fn the_first_add_of_a_boot_killed_at_any_step_loses_no_address() {
     at_every_step(|at| {
-        let rig = dual(3);
-        rig.add("old");
-        *rig.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
-        rig.fault(Fault::Die { at, torn: true });
+        let fixture = dual(3);
+        fixture.add("old");
+        *fixture.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
+        fixture.fault(Fault::Die { at, torn: true });
         // The result does not matter here: the process may have been killed after its last change.
-        let _ = rig.try_add("a");
-        let met = rig.fault_was_met();
-        assert_recovers(&rig, &format!("the first ADD of a boot died at {at}"));
+        let _ = fixture.try_add("a");
+        let met = fixture.fault_was_met();
+        assert_recovers(&fixture, &format!("the first ADD of a boot died at {at}"));
         met
     });
 }
@@ -131,14 +134,14 @@ fn the_first_add_of_a_boot_killed_at_any_step_loses_no_address() {
 fn del_killed_at_any_step_loses_no_address() {
     for torn in [false, true] {
         at_every_step(|at| {
-            let rig = dual(3);
-            rig.add("a");
-            rig.add("b");
-            rig.fault(Fault::Die { at, torn });
+            let fixture = dual(3);
+            fixture.add("a");
+            fixture.add("b");
+            fixture.fault(Fault::Die { at, torn });
             // The result does not matter here: the process may have been killed after its last change.
-            let _ = rig.del("a");
-            let met = rig.fault_was_met();
-            assert_recovers(&rig, &format!("DEL died at {at}, torn {torn}"));
+            let _ = fixture.del("a");
+            let met = fixture.fault_was_met();
+            assert_recovers(&fixture, &format!("DEL died at {at}, torn {torn}"));
             met
         });
     }
@@ -147,12 +150,12 @@ fn del_killed_at_any_step_loses_no_address() {
 #[test]
 fn a_failure_at_any_step_of_del_is_repaired_by_the_next_call() {
     at_every_step(|at| {
-        let rig = dual(3);
-        rig.add("a");
-        rig.add("b");
-        rig.fault(Fault::Fail { at, errno: EIO });
-        let answer = rig.del("a");
-        let met = rig.fault_was_met();
+        let fixture = dual(3);
+        fixture.add("a");
+        fixture.add("b");
+        fixture.fault(Fault::Fail { at, errno: EIO });
+        let answer = fixture.del("a");
+        let met = fixture.fault_was_met();
         if let Err(error) = answer {
             assert_eq!(error.code, Code::IO, "{error:?}");
             assert!(
@@ -160,7 +163,7 @@ fn a_failure_at_any_step_of_del_is_repaired_by_the_next_call() {
                 "{error}"
             );
         }
-        assert_recovers(&rig, &format!("DEL failed at {at}"));
+        assert_recovers(&fixture, &format!("DEL failed at {at}"));
         met
     });
 }
@@ -169,40 +172,40 @@ fn a_failure_at_any_step_of_del_is_repaired_by_the_next_call() {
 fn a_call_killed_during_recovery_loses_no_address() {
     for first in 0..12 {
         for second in 0..8 {
-            let rig = dual(3);
-            rig.add("a");
-            rig.fault(Fault::Die {
+            let fixture = dual(3);
+            fixture.add("a");
+            fixture.fault(Fault::Die {
                 at: first,
                 torn: true,
             });
             // The results do not matter: both are killed.
             let _ = if first % 2 == 0 {
-                rig.try_add("b").map(|_| ())
+                fixture.try_add("b").map(|_| ())
             } else {
-                rig.del("a")
+                fixture.del("a")
             };
-            rig.fault(Fault::Die {
+            fixture.fault(Fault::Die {
                 at: second,
                 torn: true,
             });
-            let _ = rig.try_add("c");
+            let _ = fixture.try_add("c");
             let when = format!("died at {first}, then at {second}");
-            rig.fault(Fault::None);
-            rig.del("c").unwrap();
-            rig.pass(Duration::from_secs(60));
-            assert_recovers(&rig, &when);
+            fixture.fault(Fault::None);
+            fixture.del("c").unwrap();
+            fixture.pass(Duration::from_secs(60));
+            assert_recovers(&fixture, &when);
         }
     }
 }
 
 #[test]
 fn del_succeeds_on_a_full_disk_and_frees_the_address() {
-    let rig = single("10.0.0.4/32");
-    rig.add("a");
-    rig.fault(Fault::Full);
-    rig.del("a").unwrap();
-    assert_eq!(rig.names("addresses"), [""; 0]);
-    let error = rig.try_add("b").unwrap_err();
+    let fixture = single("10.0.0.4/32");
+    fixture.add("a");
+    fixture.fault(Fault::Full);
+    fixture.del("a").unwrap();
+    assert_eq!(fixture.names("addresses"), [""; 0]);
+    let error = fixture.try_add("b").unwrap_err();
     assert_eq!(error.code, Code::IO, "{error}");
     assert!(
         error
@@ -210,33 +213,33 @@ fn del_succeeds_on_a_full_disk_and_frees_the_address() {
             .contains("free space or inodes on that file system (df, df -i)"),
         "{error}"
     );
-    rig.fault(Fault::None);
-    assert_eq!(rig.add("b"), ["10.0.0.4"]);
-    rig.assert_sound("after a full disk");
+    fixture.fault(Fault::None);
+    assert_eq!(fixture.add("b"), ["10.0.0.4"]);
+    fixture.assert_sound("after a full disk");
 }
 
 #[test]
 fn a_read_only_store_can_still_be_queried() {
-    let rig = single("10.0.0.0/24");
-    let held = rig.try_add("a").unwrap();
-    rig.fault(Fault::ReadOnly);
-    assert_eq!(rig.try_add("a").unwrap(), held, "ADD again");
-    rig.check("a", &held).unwrap();
-    rig.del("unknown").unwrap();
+    let fixture = single("10.0.0.0/24");
+    let held = fixture.try_add("a").unwrap();
+    fixture.fault(Fault::ReadOnly);
+    assert_eq!(fixture.try_add("a").unwrap(), held, "ADD again");
+    fixture.check("a", &held).unwrap();
+    fixture.del("unknown").unwrap();
     for error in [
-        rig.try_add("b").map(|_| ()).unwrap_err(),
-        rig.del("a").unwrap_err(),
+        fixture.try_add("b").map(|_| ()).unwrap_err(),
+        fixture.del("a").unwrap_err(),
     ] {
         assert_eq!(error.code, Code::IO, "{error}");
         assert!(error.msg.contains("remount it writable"), "{error}");
     }
-    let error = rig.status().unwrap_err();
+    let error = fixture.status().unwrap_err();
     assert_eq!(
         (error.code, error.msg.contains("remount it writable")),
         (Code::NOT_AVAILABLE, true),
         "{error}"
     );
-    rig.fault(Fault::None);
-    rig.del("a").unwrap();
-    rig.assert_sound("after a read-only disk");
+    fixture.fault(Fault::None);
+    fixture.del("a").unwrap();
+    fixture.assert_sound("after a read-only disk");
 }

@@ -2,7 +2,7 @@
 //! Random orders of calls, compared with a simple model of them.
 
 use super::single;
-use crate::testing::Rig;
+use crate::testing::Fixture;
 use common::cni::Code;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// The result of a call in the model.
-fn happen(rig: &Rig, model: &mut Model, event: &Event) -> (Result<u8, Code>, Result<u8, Code>) {
+fn happen(fixture: &Fixture, model: &mut Model, event: &Event) -> (Result<u8, Code>, Result<u8, Code>) {
     let name = |pod: &u8| format!("pod-{pod}");
     let host = |ip: &str| ip.rsplit('.').next().unwrap().parse::<u8>().unwrap();
     let answer = |result: Result<common::cni::CniResult, common::cni::Error>| {
@@ -99,20 +99,21 @@ fn happen(rig: &Rig, model: &mut Model, event: &Event) -> (Result<u8, Code>, Res
             .map_err(|e| e.code)
     };
     match event {
-        Event::Add(pod) => return (answer(rig.try_add(&name(pod))), model.add(*pod)),
+        Event::Add(pod) => return (answer(fixture.try_add(&name(pod))), model.add(*pod)),
         Event::Request(pod, ip) => {
             return (
-                answer(rig.request(&name(pod), &[&format!("10.0.0.{ip}")])),
+                answer(fixture.request(&name(pod), &[&format!("10.0.0.{ip}")])),
                 model.request(*pod, *ip),
             );
         }
         Event::Del(pod) => {
-            rig.del(&name(pod)).unwrap();
+            fixture.del(&name(pod)).unwrap();
             model.del(*pod);
         }
         Event::Gc(valid) => {
             let names: Vec<String> = valid.iter().map(name).collect();
-            rig.gc(&names.iter().map(String::as_str).collect::<Vec<_>>())
+            fixture
+                .gc(&names.iter().map(String::as_str).collect::<Vec<_>>())
                 .unwrap();
             let gone: Vec<u8> = model
                 .held
@@ -125,11 +126,11 @@ fn happen(rig: &Rig, model: &mut Model, event: &Event) -> (Result<u8, Code>, Res
             }
         }
         Event::Pass(seconds) => {
-            rig.pass(Duration::from_secs(*seconds));
+            fixture.pass(Duration::from_secs(*seconds));
             model.now += seconds;
         }
         Event::Boot => {
-            rig.plugin.clock.boot.borrow_mut().push('1');
+            fixture.plugin.clock.boot.borrow_mut().push('1');
             model.held.clear();
             model.released.clear();
         }
@@ -142,14 +143,14 @@ proptest! {
 
     #[test]
     fn any_order_of_calls_does_what_the_model_says(events in prop::collection::vec(event(), 1..60)) {
-        let rig = single("10.0.0.0/29");
+        let fixture = single("10.0.0.0/29");
         let mut model = Model::default();
         for event in &events {
             // A lease and the GC that follows it must not have the same time.
-            rig.pass(Duration::from_millis(1));
-            let (got, want) = happen(&rig, &mut model, event);
+            fixture.pass(Duration::from_millis(1));
+            let (got, want) = happen(&fixture, &mut model, event);
             prop_assert_eq!(got, want, "{:?} in {:?}", event, model);
         }
-        rig.assert_sound("after all");
+        fixture.assert_sound("after all");
     }
 }

@@ -2,7 +2,7 @@
 //! A container that restarts under its id in another network namespace.
 
 use super::{dual, single};
-use crate::testing::{Fault, Rig};
+use crate::testing::{Fault, Fixture};
 use common::cni::Code;
 use nix::libc::{EIO, ENOSPC};
 use serde_json::Value;
@@ -21,8 +21,8 @@ fn namespaces() -> (TempDir, PathBuf, PathBuf) {
 
 /// The present namespace of the lease of `id`, read with an administrator's program: the last line that has
 /// one.
-fn netns_in(rig: &Rig, id: &str) -> String {
-    let text = fs::read_to_string(rig.file(&format!("leases/{id}@eth0"))).unwrap();
+fn netns_in(fixture: &Fixture, id: &str) -> String {
+    let text = fs::read_to_string(fixture.file(&format!("leases/{id}@eth0"))).unwrap();
     let lines = text
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -32,50 +32,50 @@ fn netns_in(rig: &Rig, id: &str) -> String {
 
 #[test]
 fn a_repeated_add_in_another_namespace_moves_the_lease_there() {
-    let rig = dual(3);
+    let fixture = dual(3);
     let (_dir, old, new) = namespaces();
-    let first = rig.add_in("a", &old).unwrap();
-    assert_eq!(rig.add_in("a", &old).unwrap(), first);
+    let first = fixture.add_in("a", &old).unwrap();
+    assert_eq!(fixture.add_in("a", &old).unwrap(), first);
     assert_eq!(
-        fs::read_to_string(rig.file("leases/a@eth0"))
+        fs::read_to_string(fixture.file("leases/a@eth0"))
             .unwrap()
             .lines()
             .count(),
         1
     );
     assert_eq!(
-        rig.add_in("a", &new).unwrap(),
+        fixture.add_in("a", &new).unwrap(),
         first,
         "the addresses are the same"
     );
-    assert_eq!(netns_in(&rig, "a"), new.display().to_string());
-    assert_eq!(rig.add_in("a", &new).unwrap(), first);
+    assert_eq!(netns_in(&fixture, "a"), new.display().to_string());
+    assert_eq!(fixture.add_in("a", &new).unwrap(), first);
     assert_eq!(
-        fs::read_to_string(rig.file("leases/a@eth0"))
+        fs::read_to_string(fixture.file("leases/a@eth0"))
             .unwrap()
             .lines()
             .count(),
         2
     );
-    rig.assert_sound("after the move");
-    rig.check("a", &first).unwrap();
-    rig.del("a").unwrap();
-    rig.assert_sound("after DEL of a moved lease");
-    assert_eq!(rig.names("resting").len(), 2);
+    fixture.assert_sound("after the move");
+    fixture.check("a", &first).unwrap();
+    fixture.del("a").unwrap();
+    fixture.assert_sound("after DEL of a moved lease");
+    assert_eq!(fixture.names("resting").len(), 2);
 }
 
 #[test]
 fn a_moved_lease_is_younger_than_a_gc_that_began_before() {
-    let rig = single("10.0.0.0/24");
+    let fixture = single("10.0.0.0/24");
     let (_dir, old, new) = namespaces();
-    rig.add_in("a", &old).unwrap();
-    rig.pass(std::time::Duration::from_secs(5));
-    rig.add_in("a", &new).unwrap();
-    let place = crate::config::Place::read(&rig.call(&serde_json::json!({})).conf).unwrap();
+    fixture.add_in("a", &old).unwrap();
+    fixture.pass(std::time::Duration::from_secs(5));
+    fixture.add_in("a", &new).unwrap();
+    let place = crate::config::Place::read(&fixture.call(&serde_json::json!({})).conf).unwrap();
     let node = crate::store::Node {
-        disk: &rig.plugin.disk,
-        clock: &rig.plugin.clock,
-        lock_wait: rig.plugin.lock_wait,
+        disk: &fixture.plugin.disk,
+        clock: &fixture.plugin.clock,
+        lock_wait: fixture.plugin.lock_wait,
     };
     let store = crate::store::Store::new(&place, &node).unwrap();
     let lease = store.lease(&crate::testing::attachment("a")).unwrap().unwrap();
@@ -85,18 +85,18 @@ fn a_moved_lease_is_younger_than_a_gc_that_began_before() {
 /// The agent judged by the old namespace, and ADD was repeated before the agent took the lock.
 #[test]
 fn the_end_of_the_old_namespace_does_not_end_a_moved_lease() {
-    let rig = single("10.0.0.0/24");
+    let fixture = single("10.0.0.0/24");
     let (_dir, old, new) = namespaces();
-    rig.add_in("a", &old).unwrap();
-    let place = crate::config::Place::read(&rig.call(&serde_json::json!({})).conf).unwrap();
+    fixture.add_in("a", &old).unwrap();
+    let place = crate::config::Place::read(&fixture.call(&serde_json::json!({})).conf).unwrap();
     let node = crate::store::Node {
-        disk: &rig.plugin.disk,
-        clock: &rig.plugin.clock,
-        lock_wait: rig.plugin.lock_wait,
+        disk: &fixture.plugin.disk,
+        clock: &fixture.plugin.clock,
+        lock_wait: fixture.plugin.lock_wait,
     };
     let store = crate::store::Store::new(&place, &node).unwrap();
     let seen = store.leases().unwrap().held.remove(0);
-    rig.add_in("a", &new).unwrap();
+    fixture.add_in("a", &new).unwrap();
     let locked = store.enter_existing().unwrap().unwrap();
     assert!(!locked.release_unchanged(&seen).unwrap());
     drop(locked);
@@ -115,37 +115,37 @@ fn a_failed_or_killed_move_leaves_the_lease_intact() {
         Fault::ReadOnly,
     ];
     for fault in faults {
-        let rig = dual(3);
+        let fixture = dual(3);
         let (_dir, old, new) = namespaces();
-        let first = rig.add_in("a", &old).unwrap();
-        rig.fault(fault);
+        let first = fixture.add_in("a", &old).unwrap();
+        fixture.fault(fault);
         // An address whose lease names a dead namespace could be released, so ADD must not succeed.
-        let error = rig.add_in("a", &new).unwrap_err();
+        let error = fixture.add_in("a", &new).unwrap_err();
         assert_eq!(error.code, Code::IO, "{fault:?}: {error}");
-        rig.fault(Fault::None);
-        assert_eq!(netns_in(&rig, "a"), old.display().to_string(), "{fault:?}");
-        assert_eq!(rig.add_in("a", &new).unwrap(), first, "{fault:?}");
-        assert_eq!(netns_in(&rig, "a"), new.display().to_string(), "{fault:?}");
-        rig.assert_sound(&format!("{fault:?}"));
-        rig.fault(Fault::Die { at: 1, torn: true });
-        let _ = rig.del("a");
-        rig.fault(Fault::None);
-        rig.del("a").unwrap();
+        fixture.fault(Fault::None);
+        assert_eq!(netns_in(&fixture, "a"), old.display().to_string(), "{fault:?}");
+        assert_eq!(fixture.add_in("a", &new).unwrap(), first, "{fault:?}");
+        assert_eq!(netns_in(&fixture, "a"), new.display().to_string(), "{fault:?}");
+        fixture.assert_sound(&format!("{fault:?}"));
+        fixture.fault(Fault::Die { at: 1, torn: true });
+        let _ = fixture.del("a");
+        fixture.fault(Fault::None);
+        fixture.del("a").unwrap();
         assert_eq!(
-            rig.names("resting").len(),
+            fixture.names("resting").len(),
             2,
             "{fault:?}: the end of the lease is known"
         );
-        rig.assert_sound(&format!("{fault:?}"));
+        fixture.assert_sound(&format!("{fault:?}"));
     }
 }
 
 #[test]
 fn a_missing_namespace_is_dropped_from_the_lease() {
-    let rig = single("10.0.0.0/24");
+    let fixture = single("10.0.0.0/24");
     let (_dir, old, _) = namespaces();
-    rig.add_in("a", &old).unwrap();
-    rig.add_in("a", Path::new("/no/such/netns")).unwrap();
-    let text = fs::read_to_string(rig.file("leases/a@eth0")).unwrap();
+    fixture.add_in("a", &old).unwrap();
+    fixture.add_in("a", Path::new("/no/such/netns")).unwrap();
+    let text = fs::read_to_string(fixture.file("leases/a@eth0")).unwrap();
     assert!(!text.lines().last().unwrap().contains("netns"), "{text}");
 }

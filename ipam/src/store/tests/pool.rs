@@ -5,7 +5,7 @@ use super::single;
 use crate::config::Place;
 use crate::pool::{Block, BlockState, Confirmed, FORMAT, PoolFile, PoolRange, Standing};
 use crate::store::{BlockUse, Locked, Node, Sandbox, Store};
-use crate::testing::{Fault, Rig, attachment};
+use crate::testing::{Fault, Fixture, attachment};
 use common::cni::{CniResult, Code, Error, IpConfig};
 use nix::libc::EIO;
 use std::net::IpAddr;
@@ -46,12 +46,12 @@ fn pool(generation: i64) -> PoolFile {
     }
 }
 
-/// Works on the store of `rig`.
-fn with<T>(rig: &Rig, work: impl FnOnce(&Store) -> T) -> T {
-    let place = Place::read(&rig.call(&serde_json::json!({})).conf).unwrap();
+/// Works on the store of `fixture`.
+fn with<T>(fixture: &Fixture, work: impl FnOnce(&Store) -> T) -> T {
+    let place = Place::read(&fixture.call(&serde_json::json!({})).conf).unwrap();
     let node = Node {
-        disk: &rig.plugin.disk,
-        clock: &rig.plugin.clock,
+        disk: &fixture.plugin.disk,
+        clock: &fixture.plugin.clock,
         lock_wait: Duration::from_millis(200),
     };
     work(&Store::new(&place, &node).unwrap())
@@ -78,8 +78,10 @@ fn commit_api(locked: &Locked, id: &str, ip: IpAddr) -> Result<(), Error> {
 fn a_pool_is_replaced_atomically_whatever_step_fails() {
     let mut steps = 0;
     loop {
-        let rig = single("10.0.0.0/24");
-        with(&rig, |store| store.enter().unwrap().write_pool(&pool(1)).unwrap());
+        let fixture = single("10.0.0.0/24");
+        with(&fixture, |store| {
+            store.enter().unwrap().write_pool(&pool(1)).unwrap();
+        });
         let fault = if steps % 2 == 0 {
             Fault::Fail {
                 at: steps / 2,
@@ -91,15 +93,15 @@ fn a_pool_is_replaced_atomically_whatever_step_fails() {
                 torn: true,
             }
         };
-        let (written, met) = with(&rig, |store| {
+        let (written, met) = with(&fixture, |store| {
             let locked = store.enter().unwrap();
-            rig.fault(fault);
+            fixture.fault(fault);
             let written = locked.write_pool(&pool(2));
-            let met = rig.fault_was_met();
-            rig.fault(Fault::None);
+            let met = fixture.fault_was_met();
+            fixture.fault(Fault::None);
             (written, met)
         });
-        let found = with(&rig, |store| store.pool().unwrap().unwrap().generation);
+        let found = with(&fixture, |store| store.pool().unwrap().unwrap().generation);
         if written.is_ok() {
             assert_eq!(found, 2, "{fault:?}");
         } else {
@@ -115,34 +117,34 @@ fn a_pool_is_replaced_atomically_whatever_step_fails() {
 
 #[test]
 fn a_confirmation_is_valid_in_the_next_boot() {
-    let rig = single("10.0.0.0/24");
-    with(&rig, |store| {
+    let fixture = single("10.0.0.0/24");
+    with(&fixture, |store| {
         let locked = store.enter().unwrap();
         locked.write_pool(&pool(1)).unwrap();
         assert_eq!(store.standing(&pool(1)), Standing::Good);
-        store.confirm(Confirmed(rig.plugin.clock.now.get())).unwrap();
+        store.confirm(Confirmed(fixture.plugin.clock.now.get())).unwrap();
     });
-    *rig.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
-    with(&rig, |store| {
+    *fixture.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
+    with(&fixture, |store| {
         assert_eq!(store.standing(&pool(1)), Standing::Good);
     });
-    let later = rig.plugin.clock.now.get() + Duration::from_secs(601);
-    rig.plugin.clock.now.set(later);
-    with(&rig, |store| {
+    let later = fixture.plugin.clock.now.get() + Duration::from_secs(601);
+    fixture.plugin.clock.now.set(later);
+    with(&fixture, |store| {
         assert!(matches!(store.standing(&pool(1)), Standing::Unproven(_)));
     });
 }
 
 #[test]
 fn reserved_addresses_are_counted_separately() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    rig.add("b");
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    fixture.add("b");
     let reserving = PoolFile {
         reserved: vec!["10.0.0.2-10.0.0.9".to_owned()],
         ..pool(1)
     };
-    with(&rig, |store| {
+    with(&fixture, |store| {
         let locked = store.enter().unwrap();
         locked.write_pool(&reserving).unwrap();
         let usage = locked
@@ -154,50 +156,57 @@ fn reserved_addresses_are_counted_separately() {
 
 #[test]
 fn a_block_is_idle_once_no_address_is_held_or_rests() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    rig.add("b");
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    fixture.add("b");
     let blocks = [
         "10.0.0.0/31".parse().unwrap(),
         "10.0.0.2/31".parse().unwrap(),
         "10.0.0.4/30".parse().unwrap(),
     ];
-    let usage = |rig: &Rig| with(rig, |store| store.enter().unwrap().usage(None, &blocks).unwrap());
+    let usage = |fixture: &Fixture| {
+        with(fixture, |store| {
+            store.enter().unwrap().usage(None, &blocks).unwrap()
+        })
+    };
     let taken = BlockUse {
         taken: 1,
         ..BlockUse::default()
     };
-    assert_eq!(usage(&rig), [taken.clone(), taken.clone(), BlockUse::default()]);
-    rig.del("b").unwrap();
+    assert_eq!(
+        usage(&fixture),
+        [taken.clone(), taken.clone(), BlockUse::default()]
+    );
+    fixture.del("b").unwrap();
     let resting = BlockUse {
         resting: 1,
         ..BlockUse::default()
     };
-    assert_eq!(usage(&rig)[1], resting);
-    rig.pass(Duration::from_secs(31));
+    assert_eq!(usage(&fixture)[1], resting);
+    fixture.pass(Duration::from_secs(31));
     assert_eq!(
-        usage(&rig).iter().map(BlockUse::is_idle).collect::<Vec<_>>(),
+        usage(&fixture).iter().map(BlockUse::is_idle).collect::<Vec<_>>(),
         [false, true, true]
     );
-    std::fs::write(rig.file("addresses/10.0.0.6"), "").unwrap();
+    std::fs::write(fixture.file("addresses/10.0.0.6"), "").unwrap();
     assert!(
-        !usage(&rig)[2].is_idle(),
+        !usage(&fixture)[2].is_idle(),
         "an address blocked by hand is not returned with its block"
     );
 }
 
 #[test]
 fn a_lease_is_released_only_if_it_is_unchanged() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    rig.add("b");
-    let held = with(&rig, |store| store.leases().unwrap().held);
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    fixture.add("b");
+    let held = with(&fixture, |store| store.leases().unwrap().held);
     assert_eq!(held.len(), 2);
     // b has another lease now, with the same owner and name.
-    rig.del("b").unwrap();
-    rig.add("b");
-    rig.del("gone").unwrap();
-    with(&rig, |store| {
+    fixture.del("b").unwrap();
+    fixture.add("b");
+    fixture.del("gone").unwrap();
+    with(&fixture, |store| {
         let locked = store.enter().unwrap();
         for lease in &held {
             let is_a = lease.lease.owner == attachment("a");
@@ -205,16 +214,16 @@ fn a_lease_is_released_only_if_it_is_unchanged() {
             assert!(!locked.release_unchanged(lease).unwrap(), "it has ended already");
         }
     });
-    assert_eq!(rig.names("leases"), ["b@eth0"]);
-    rig.assert_sound("after a release");
+    assert_eq!(fixture.names("leases"), ["b@eth0"]);
+    fixture.assert_sound("after a release");
 }
 
 #[test]
 fn a_damaged_lease_is_reported_and_keeps_its_addresses() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    std::fs::write(rig.file("leases/a@eth0"), "{").unwrap();
-    let leases = with(&rig, |store| store.leases().unwrap());
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    std::fs::write(fixture.file("leases/a@eth0"), "{").unwrap();
+    let leases = with(&fixture, |store| store.leases().unwrap());
     assert!(leases.held.is_empty());
     let [(owner, error)] = leases.damaged.as_slice() else {
         panic!("{leases:?}");
@@ -224,9 +233,9 @@ fn a_damaged_lease_is_reported_and_keeps_its_addresses() {
 
 #[test]
 fn an_address_of_the_cluster_goes_to_the_agent_without_resting() {
-    let rig = single("10.0.0.0/24");
+    let fixture = single("10.0.0.0/24");
     let ip: IpAddr = "10.0.0.200".parse().unwrap();
-    with(&rig, |store| {
+    with(&fixture, |store| {
         let locked = store.enter().unwrap();
         locked.begin_asking(&attachment("a")).unwrap();
         assert!(locked.is_asking(&attachment("a")));
@@ -234,11 +243,11 @@ fn an_address_of_the_cluster_goes_to_the_agent_without_resting() {
         locked.end_asking(&attachment("a")).unwrap();
         assert!(locked.holds(ip).unwrap() && !store.is_asking(&attachment("a")));
     });
-    rig.assert_sound("with an address of the cluster");
-    rig.del("a").unwrap();
-    rig.assert_sound("after DEL");
-    assert!(rig.names("resting").is_empty());
-    with(&rig, |store| {
+    fixture.assert_sound("with an address of the cluster");
+    fixture.del("a").unwrap();
+    fixture.assert_sound("after DEL");
+    assert!(fixture.names("resting").is_empty());
+    with(&fixture, |store| {
         let releases = store.releases().unwrap();
         let [one] = releases.as_slice() else {
             panic!("{releases:?}");
@@ -255,16 +264,18 @@ fn an_address_of_the_cluster_goes_to_the_agent_without_resting() {
 
 #[test]
 fn a_later_release_of_an_address_is_not_ended_with_an_earlier_one() {
-    let rig = single("10.0.0.0/24");
+    let fixture = single("10.0.0.0/24");
     let ip: IpAddr = "10.0.0.200".parse().unwrap();
     let once = |id: &str| {
-        with(&rig, |store| commit_api(&store.enter().unwrap(), id, ip).unwrap());
-        rig.del(id).unwrap();
+        with(&fixture, |store| {
+            commit_api(&store.enter().unwrap(), id, ip).unwrap();
+        });
+        fixture.del(id).unwrap();
     };
     once("a");
-    let first = with(&rig, |store| store.releases().unwrap().remove(0));
+    let first = with(&fixture, |store| store.releases().unwrap().remove(0));
     once("b");
-    with(&rig, |store| {
+    with(&fixture, |store| {
         store.enter().unwrap().end_release(&first).unwrap();
         let left = store.releases().unwrap();
         assert_eq!(left[0].lease.as_ref().unwrap().owner, attachment("b"), "{left:?}");
@@ -276,18 +287,18 @@ fn del_killed_at_any_step_of_a_hand_over_loses_no_address() {
     let ip: IpAddr = "10.0.0.200".parse().unwrap();
     let mut at = 0;
     loop {
-        let rig = single("10.0.0.0/24");
-        with(&rig, |store| {
+        let fixture = single("10.0.0.0/24");
+        with(&fixture, |store| {
             commit_api(&store.enter().unwrap(), "a", ip).unwrap();
         });
-        rig.fault(Fault::Die { at, torn: true });
+        fixture.fault(Fault::Die { at, torn: true });
         // The result does not matter here: the process may have been killed after its last change.
-        let _ = rig.del("a");
-        let met = rig.fault_was_met();
-        rig.fault(Fault::None);
-        rig.del("a").unwrap();
-        rig.assert_sound(&format!("DEL died at {at}"));
-        let released = with(&rig, |store| store.releases().unwrap());
+        let _ = fixture.del("a");
+        let met = fixture.fault_was_met();
+        fixture.fault(Fault::None);
+        fixture.del("a").unwrap();
+        fixture.assert_sound(&format!("DEL died at {at}"));
+        let released = with(&fixture, |store| store.releases().unwrap());
         assert_eq!(
             released.len(),
             1,

@@ -2,7 +2,7 @@
 //! Resting, boots, and waiting for the lock.
 
 use super::{dual, single};
-use crate::testing::Rig;
+use crate::testing::Fixture;
 use common::cni::Code;
 use serde_json::json;
 use std::fs;
@@ -10,53 +10,53 @@ use std::time::{Duration, SystemTime};
 
 #[test]
 fn the_rest_of_an_address_ignores_changes_of_the_wall_clock() {
-    let rig = single("10.0.0.4/32");
-    rig.add("a");
-    rig.del("a").unwrap();
-    rig.pass(Duration::from_secs(12));
+    let fixture = single("10.0.0.4/32");
+    fixture.add("a");
+    fixture.del("a").unwrap();
+    fixture.pass(Duration::from_secs(12));
     // The wall clock jumps a year ahead, then before the epoch.
     for jump in [
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000),
         SystemTime::UNIX_EPOCH,
     ] {
-        rig.plugin.clock.now.set(jump);
-        let error = rig.try_add("b").unwrap_err();
+        fixture.plugin.clock.now.set(jump);
+        let error = fixture.try_add("b").unwrap_err();
         assert_eq!(error.code, Code::TRY_AGAIN, "{error}");
         assert!(error.msg.contains("try again in 18 s"), "{error}");
-        assert_eq!(rig.status().unwrap_err().code, Code::NOT_AVAILABLE);
+        assert_eq!(fixture.status().unwrap_err().code, Code::NOT_AVAILABLE);
     }
-    rig.pass(Duration::from_secs(18));
-    rig.status().unwrap();
-    assert_eq!(rig.add("b"), ["10.0.0.4"]);
-    assert_eq!(rig.names("resting"), [""; 0]);
+    fixture.pass(Duration::from_secs(18));
+    fixture.status().unwrap();
+    assert_eq!(fixture.add("b"), ["10.0.0.4"]);
+    assert_eq!(fixture.names("resting"), [""; 0]);
 }
 
 #[test]
 fn the_cooldown_can_be_set_and_disabled() {
     for (cooldown, wait) in [(0, 0), (5, 5), (600, 600)] {
-        let rig = Rig::new(&json!({"subnet": "10.0.0.4/32", "cooldown": cooldown}));
-        rig.add("a");
-        rig.del("a").unwrap();
+        let fixture = Fixture::new(&json!({"subnet": "10.0.0.4/32", "cooldown": cooldown}));
+        fixture.add("a");
+        fixture.del("a").unwrap();
         if wait > 0 {
-            rig.pass(Duration::from_secs(wait - 1));
+            fixture.pass(Duration::from_secs(wait - 1));
             assert_eq!(
-                rig.try_add("b").unwrap_err().code,
+                fixture.try_add("b").unwrap_err().code,
                 Code::TRY_AGAIN,
                 "cooldown {cooldown}"
             );
-            rig.pass(Duration::from_secs(1));
+            fixture.pass(Duration::from_secs(1));
         }
-        assert_eq!(rig.add("b"), ["10.0.0.4"], "cooldown {cooldown}");
+        assert_eq!(fixture.add("b"), ["10.0.0.4"], "cooldown {cooldown}");
     }
 }
 
 #[test]
 fn every_address_is_used_before_one_is_reused() {
-    let rig = Rig::new(&json!({"subnet": "10.0.0.0/29", "gateway": "none", "cooldown": 0}));
+    let fixture = Fixture::new(&json!({"subnet": "10.0.0.0/29", "gateway": "none", "cooldown": 0}));
     let given: Vec<String> = (0..8)
         .map(|i| {
-            let ip = rig.add(&format!("pod-{i}")).remove(0);
-            rig.del(&format!("pod-{i}")).unwrap();
+            let ip = fixture.add(&format!("pod-{i}")).remove(0);
+            fixture.del(&format!("pod-{i}")).unwrap();
             ip
         })
         .collect();
@@ -66,13 +66,13 @@ fn every_address_is_used_before_one_is_reused() {
 
 #[test]
 fn addresses_that_have_rested_do_not_pile_up() {
-    let rig = Rig::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]], "cooldown": 10}));
+    let fixture = Fixture::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]], "cooldown": 10}));
     let mut most = 0;
     for i in 0..1000 {
-        rig.add(&format!("pod-{i}"));
-        rig.del(&format!("pod-{i}")).unwrap();
-        rig.pass(Duration::from_secs(1));
-        most = most.max(rig.names("resting").len());
+        fixture.add(&format!("pod-{i}"));
+        fixture.del(&format!("pod-{i}")).unwrap();
+        fixture.pass(Duration::from_secs(1));
+        most = most.max(fixture.names("resting").len());
     }
     // Ten addresses rest at each moment. One DEL of thirty-two sweeps, by a hash of the ids above.
     assert!(most <= 250, "{most} were there at a time");
@@ -81,17 +81,17 @@ fn addresses_that_have_rested_do_not_pile_up() {
 /// Every DEL listed all resting addresses, so its cost grew with their number.
 #[test]
 fn the_cost_of_del_does_not_grow_with_the_resting_addresses() {
-    let rig = Rig::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]], "cooldown": 600}));
+    let fixture = Fixture::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]], "cooldown": 600}));
     for i in 0..400 {
-        rig.add(&format!("pod-{i}"));
-        rig.del(&format!("pod-{i}")).unwrap();
+        fixture.add(&format!("pod-{i}"));
+        fixture.del(&format!("pod-{i}")).unwrap();
     }
-    rig.plugin.disk.listed.set(0);
+    fixture.plugin.disk.listed.set(0);
     for i in 0..100 {
-        rig.add(&format!("more-{i}"));
-        rig.del(&format!("more-{i}")).unwrap();
+        fixture.add(&format!("more-{i}"));
+        fixture.del(&format!("more-{i}")).unwrap();
     }
-    let listed = rig.plugin.disk.listed.get();
+    let listed = fixture.plugin.disk.listed.get();
     assert!(
         listed < 100 * 400 / 4,
         "{listed} names were read by 100 ADDs and DELs"
@@ -101,14 +101,14 @@ fn the_cost_of_del_does_not_grow_with_the_resting_addresses() {
 #[test]
 fn gc_costs_time_linear_in_its_leases() {
     let listed = |leases: usize| {
-        let rig = Rig::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]], "cooldown": 600}));
+        let fixture = Fixture::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]], "cooldown": 600}));
         for i in 0..leases {
-            rig.add(&format!("pod-{i}"));
+            fixture.add(&format!("pod-{i}"));
         }
-        rig.plugin.disk.listed.set(0);
-        rig.gc(&[]).unwrap();
-        assert_eq!(rig.names("leases"), [""; 0]);
-        rig.plugin.disk.listed.get()
+        fixture.plugin.disk.listed.set(0);
+        fixture.gc(&[]).unwrap();
+        assert_eq!(fixture.names("leases"), [""; 0]);
+        fixture.plugin.disk.listed.get()
     };
     let (one, two) = (listed(250), listed(500));
     assert!(two < one * 4, "{one} names for 250 leases, {two} for 500");
@@ -117,11 +117,11 @@ fn gc_costs_time_linear_in_its_leases() {
 
 #[test]
 fn gc_releases_the_lock_between_its_leases() {
-    let rig = Rig::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]]}));
+    let fixture = Fixture::new(&json!({"ranges": [[{"subnet": "fd00::/64"}]]}));
     for i in 0..400 {
-        rig.add(&format!("pod-{i}"));
+        fixture.add(&format!("pod-{i}"));
     }
-    let lock = fs::File::open(rig.network().join("lock")).unwrap();
+    let lock = fs::File::open(fixture.network().join("lock")).unwrap();
     let was_free = std::thread::spawn(move || {
         // Requests the lock while GC works, and releases it at once.
         let mut times = 0;
@@ -132,74 +132,74 @@ fn gc_releases_the_lock_between_its_leases() {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-    rig.gc(&[]).unwrap();
+    fixture.gc(&[]).unwrap();
     was_free.join().unwrap();
-    assert_eq!(rig.names("leases"), [""; 0]);
+    assert_eq!(fixture.names("leases"), [""; 0]);
 }
 
 #[test]
 fn add_on_a_full_disk_removes_rested_addresses() {
-    let rig = Rig::new(&json!({"subnet": "10.0.0.0/24", "gateway": "none", "cooldown": 1}));
+    let fixture = Fixture::new(&json!({"subnet": "10.0.0.0/24", "gateway": "none", "cooldown": 1}));
     for id in ["a", "b", "c"] {
-        rig.add(id);
-        rig.del(id).unwrap();
+        fixture.add(id);
+        fixture.del(id).unwrap();
     }
-    assert_eq!(rig.names("resting").len(), 3);
+    assert_eq!(fixture.names("resting").len(), 3);
     // Two files fit in the place of three that have rested.
-    rig.plugin.disk.room.set(Some(0));
+    fixture.plugin.disk.room.set(Some(0));
     assert_eq!(
-        rig.try_add("d").unwrap_err().code,
+        fixture.try_add("d").unwrap_err().code,
         Code::IO,
         "nothing has rested yet"
     );
-    assert_eq!(rig.status().unwrap_err().code, Code::NOT_AVAILABLE);
-    rig.pass(Duration::from_secs(2));
-    rig.status().unwrap();
-    rig.add("d");
-    rig.assert_sound("after a full disk");
-    assert_eq!(rig.names("resting"), [""; 0]);
+    assert_eq!(fixture.status().unwrap_err().code, Code::NOT_AVAILABLE);
+    fixture.pass(Duration::from_secs(2));
+    fixture.status().unwrap();
+    fixture.add("d");
+    fixture.assert_sound("after a full disk");
+    assert_eq!(fixture.names("resting"), [""; 0]);
 }
 
 #[test]
 fn leases_of_an_earlier_boot_are_void() {
-    let rig = dual(3);
-    rig.add("a");
-    rig.add("b");
-    let old = rig.file("");
-    *rig.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
-    rig.del("a").unwrap();
+    let fixture = dual(3);
+    fixture.add("a");
+    fixture.add("b");
+    let old = fixture.file("");
+    *fixture.plugin.clock.boot.borrow_mut() = "b0071111-0000-4000-8000-000000000002".to_owned();
+    fixture.del("a").unwrap();
     assert!(old.exists(), "DEL makes nothing and clears nothing");
-    let next = rig.add("c");
+    let next = fixture.add("c");
     assert_eq!(
         next,
         ["10.0.0.3", "fd00::3"],
         "a peer may still know the addresses of the last boot"
     );
     assert!(!old.exists());
-    rig.assert_sound("after a boot");
+    fixture.assert_sound("after a boot");
     for i in 0..5 {
-        rig.add(&format!("all-{i}"));
+        fixture.add(&format!("all-{i}"));
     }
-    assert_eq!(rig.try_add("one-more").unwrap_err().code, Code::EXHAUSTED);
+    assert_eq!(fixture.try_add("one-more").unwrap_err().code, Code::EXHAUSTED);
 }
 
 #[test]
 fn del_without_a_lease_makes_no_files() {
-    let rig = single("10.0.0.0/24");
-    rig.del("a").unwrap();
-    rig.gc(&[]).unwrap();
-    assert!(!rig.network().exists());
+    let fixture = single("10.0.0.0/24");
+    fixture.del("a").unwrap();
+    fixture.gc(&[]).unwrap();
+    assert!(!fixture.network().exists());
 }
 
 #[test]
 fn the_error_names_the_process_that_holds_the_lock() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    let file = fs::File::open(rig.network().join("lock")).unwrap();
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    let file = fs::File::open(fixture.network().join("lock")).unwrap();
     file.lock().unwrap();
     for error in [
-        rig.try_add("b").map(|_| ()).unwrap_err(),
-        rig.del("a").unwrap_err(),
+        fixture.try_add("b").map(|_| ()).unwrap_err(),
+        fixture.del("a").unwrap_err(),
     ] {
         assert_eq!(error.code, Code::TRY_AGAIN, "{error}");
         let me = format!("process {}", std::process::id());
@@ -209,36 +209,36 @@ fn the_error_names_the_process_that_holds_the_lock() {
         );
     }
     file.unlock().unwrap();
-    rig.add("b");
+    fixture.add("b");
 }
 
 #[test]
 fn a_call_waits_for_the_lock() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    let file = fs::File::open(rig.network().join("lock")).unwrap();
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    let file = fs::File::open(fixture.network().join("lock")).unwrap();
     file.lock().unwrap();
     let holder = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
         drop(file);
     });
-    assert_eq!(rig.add("b"), ["10.0.0.2"]);
+    assert_eq!(fixture.add("b"), ["10.0.0.2"]);
     holder.join().unwrap();
 }
 
 #[test]
 fn a_store_removed_under_a_waiting_call_is_recreated() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    let file = fs::File::open(rig.network().join("lock")).unwrap();
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    let file = fs::File::open(fixture.network().join("lock")).unwrap();
     file.lock().unwrap();
-    let network = rig.network();
+    let network = fixture.network();
     let administrator = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
         fs::remove_dir_all(network).unwrap();
         drop(file);
     });
-    assert_eq!(rig.add("b"), ["10.0.0.1"]);
+    assert_eq!(fixture.add("b"), ["10.0.0.1"]);
     administrator.join().unwrap();
-    rig.assert_sound("after the store was removed");
+    fixture.assert_sound("after the store was removed");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Data directories that cannot exist: ADD refuses them, and DEL has nothing to do.
 
-use crate::testing::Rig;
+use crate::testing::Fixture;
 use common::cni::Code;
 use serde_json::json;
 use std::path::Path;
@@ -28,20 +28,26 @@ fn del_succeeds_for_every_data_directory_that_add_refused() {
     ];
     for (name, pool) in [("ranges", false), ("pool", true)] {
         for place in &places {
-            let mut rig = Rig::new(&json!(if pool {
+            let mut fixture = Fixture::new(&json!(if pool {
                 json!({"pool": "rail0"})
             } else {
                 json!({"subnet": "10.0.0.0/24"})
             }));
-            rig.ipam["dataDir"] = json!(place);
+            fixture.ipam["dataDir"] = json!(place);
             let start: String = place.chars().take(40).collect();
             if !pool {
-                let error = rig.add_in("a", Path::new("/netns")).unwrap_err();
+                let error = fixture.add_in("a", Path::new("/netns")).unwrap_err();
                 assert_eq!(error.code, Code::IO, "{name} {start}: {error}");
             }
-            rig.del("a").unwrap_or_else(|e| panic!("{name} {start}: {e:?}"));
-            rig.del("a").unwrap_or_else(|e| panic!("{name} {start}: {e:?}"));
-            rig.gc(&[]).unwrap_or_else(|e| panic!("{name} {start}: {e:?}"));
+            fixture
+                .del("a")
+                .unwrap_or_else(|e| panic!("{name} {start}: {e:?}"));
+            fixture
+                .del("a")
+                .unwrap_or_else(|e| panic!("{name} {start}: {e:?}"));
+            fixture
+                .gc(&[])
+                .unwrap_or_else(|e| panic!("{name} {start}: {e:?}"));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! The verbs on a consistent store.
 
 use super::{dual, single};
-use crate::testing::{Rig, attachment};
+use crate::testing::{Fixture, attachment};
 use common::cni::dispatch::Plugin;
 use common::cni::{Code, GcConf, Route};
 use serde_json::json;
@@ -11,11 +11,11 @@ use std::time::Duration;
 
 #[test]
 fn a_repeated_add_gives_the_same_result_under_a_new_configuration() {
-    let mut rig = Rig::new(&json!({
+    let mut fixture = Fixture::new(&json!({
         "subnet": "10.0.0.0/24", "gateway": "10.0.0.9",
         "routes": [{"dst": "10.9.0.0/16", "gw": "10.0.0.9", "mtu": 2044, "table": 7}], "dns": {"nameservers": ["10.0.0.53"]},
     }));
-    let first = rig.try_add("a").unwrap();
+    let first = fixture.try_add("a").unwrap();
     assert_eq!(
         first.routes[0],
         Route {
@@ -24,9 +24,9 @@ fn a_repeated_add_gives_the_same_result_under_a_new_configuration() {
             ..Route::new("10.9.0.0/16".parse().unwrap(), Some("10.0.0.9".parse().unwrap()))
         }
     );
-    let dir = rig.ipam["dataDir"].clone();
-    rig.ipam = json!({"subnet": "172.16.0.0/24", "dataDir": dir});
-    let again = rig.try_add("a").unwrap();
+    let dir = fixture.ipam["dataDir"].clone();
+    fixture.ipam = json!({"subnet": "172.16.0.0/24", "dataDir": dir});
+    let again = fixture.try_add("a").unwrap();
     assert_eq!(again, first);
     for version in common::cni::Version::ALL {
         assert_eq!(
@@ -34,15 +34,15 @@ fn a_repeated_add_gives_the_same_result_under_a_new_configuration() {
             first.to_json(version).to_string()
         );
     }
-    assert_eq!(rig.add("b"), ["172.16.0.2"]);
+    assert_eq!(fixture.add("b"), ["172.16.0.2"]);
 }
 
 #[test]
 fn a_repeated_add_cannot_request_another_address() {
-    let rig = single("10.0.0.0/24");
-    rig.request("a", &["10.0.0.5"]).unwrap();
-    rig.request("a", &["10.0.0.5"]).unwrap();
-    let error = rig.request("a", &["10.0.0.6"]).unwrap_err();
+    let fixture = single("10.0.0.0/24");
+    fixture.request("a", &["10.0.0.5"]).unwrap();
+    fixture.request("a", &["10.0.0.5"]).unwrap();
+    let error = fixture.request("a", &["10.0.0.6"]).unwrap_err();
     assert_eq!(error.code, Code::INVALID_CONFIG);
     assert!(
         error.msg.contains("10.0.0.6") && error.msg.contains("already has 10.0.0.5"),
@@ -52,18 +52,18 @@ fn a_repeated_add_cannot_request_another_address() {
 
 #[test]
 fn interfaces_of_one_container_have_leases_of_their_own() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
     let mut second = attachment("a");
     second.ifname = "net@1".parse().unwrap();
-    let result = rig
+    let result = fixture
         .plugin
-        .add(&rig.call(&json!({})), &second, Path::new("/x"))
+        .add(&fixture.call(&json!({})), &second, Path::new("/x"))
         .unwrap();
     assert_eq!(result.ips[0].address.to_string(), "10.0.0.2/24");
-    rig.gc(&["a"]).unwrap();
+    fixture.gc(&["a"]).unwrap();
     assert_eq!(
-        rig.names("leases"),
+        fixture.names("leases"),
         ["a@eth0"],
         "an interface name may hold what separates it from the container"
     );
@@ -71,9 +71,9 @@ fn interfaces_of_one_container_have_leases_of_their_own() {
 
 #[test]
 fn an_address_in_use_is_refused_with_its_owner() {
-    let rig = single("10.0.0.0/24");
-    rig.add("a");
-    let error = rig.request("b", &["10.0.0.1"]).unwrap_err();
+    let fixture = single("10.0.0.0/24");
+    fixture.add("a");
+    let error = fixture.request("b", &["10.0.0.1"]).unwrap_err();
     assert_eq!(error.code, Code::ADDRESS_IN_USE);
     assert!(
         error
@@ -81,38 +81,39 @@ fn an_address_in_use_is_refused_with_its_owner() {
             .contains("in use by eth0 of container a (pod ns/pod) of network net since 2027-01-15T08:00:00Z"),
         "{error}"
     );
-    assert_eq!(rig.names("leases"), ["a@eth0"]);
+    assert_eq!(fixture.names("leases"), ["a@eth0"]);
 }
 
 #[test]
 fn add_allocates_from_all_sets_or_none() {
-    let rig = Rig::new(&json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::4/128"}]]}));
-    rig.add("a");
-    let error = rig.try_add("b").unwrap_err();
+    let fixture =
+        Fixture::new(&json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::4/128"}]]}));
+    fixture.add("a");
+    let error = fixture.try_add("b").unwrap_err();
     assert_eq!(error.code, Code::EXHAUSTED);
     assert!(
         error.msg.starts_with("network net: ") && error.msg.contains("fd00::4-fd00::4: 1 of 1 in use"),
         "{error}"
     );
-    assert_eq!(rig.names("addresses"), ["10.0.0.2", "fd00::4"]);
-    rig.assert_sound("after half an ADD");
+    assert_eq!(fixture.names("addresses"), ["10.0.0.2", "fd00::4"]);
+    fixture.assert_sound("after half an ADD");
 }
 
 #[test]
 fn requested_addresses_do_not_move_the_cursor() {
-    let rig = single("10.0.0.0/24");
-    rig.request("a", &["10.0.0.200"]).unwrap();
-    assert_eq!(rig.add("b"), ["10.0.0.1"]);
+    let fixture = single("10.0.0.0/24");
+    fixture.request("a", &["10.0.0.200"]).unwrap();
+    assert_eq!(fixture.add("b"), ["10.0.0.1"]);
 }
 
 #[test]
 fn check_reports_every_change() {
-    let rig = dual(4);
-    let result = rig.try_add("a").unwrap();
-    rig.check("a", &result).unwrap();
+    let fixture = dual(4);
+    let result = fixture.try_add("a").unwrap();
+    fixture.check("a", &result).unwrap();
     let mut changed = result.clone();
     changed.ips[1].address = "fd00::9/124".parse().unwrap();
-    let error = rig.check("a", &changed).unwrap_err();
+    let error = fixture.check("a", &changed).unwrap_err();
     assert_eq!(
         (
             error.code,
@@ -123,18 +124,18 @@ fn check_reports_every_change() {
     );
     let mut more = result.clone();
     more.ips.push(changed.ips[1].clone());
-    rig.check("a", &more).unwrap();
-    let error = rig.check("b", &result).unwrap_err();
+    fixture.check("a", &more).unwrap();
+    let error = fixture.check("b", &result).unwrap_err();
     assert_eq!(
         (error.code, error.msg.contains("has no lease")),
         (Code::CHECK_FAILED, true),
         "{error}"
     );
-    std::fs::remove_file(rig.file("addresses/fd00::1")).unwrap();
-    assert_eq!(rig.check("a", &result).unwrap_err().code, Code::CHECK_FAILED);
-    let without = rig
+    std::fs::remove_file(fixture.file("addresses/fd00::1")).unwrap();
+    assert_eq!(fixture.check("a", &result).unwrap_err().code, Code::CHECK_FAILED);
+    let without = fixture
         .plugin
-        .check(&rig.call(&json!({})), &attachment("a"), Path::new("/x"))
+        .check(&fixture.call(&json!({})), &attachment("a"), Path::new("/x"))
         .unwrap_err();
     assert_eq!(
         (without.code, without.msg.contains("prevResult")),
@@ -144,78 +145,86 @@ fn check_reports_every_change() {
 
 #[test]
 fn gc_releases_only_invalid_leases_of_its_own_network() {
-    let mut rig = dual(4);
+    let mut fixture = dual(4);
     for id in ["a", "b", "c"] {
-        rig.add(id);
+        fixture.add(id);
     }
-    rig.ipam["network_name"] = json!("other");
-    rig.add("d");
-    rig.ipam.as_object_mut().unwrap().remove("network_name");
-    rig.gc(&["b", "unknown"]).unwrap();
-    assert_eq!(rig.names("leases"), ["b@eth0"]);
-    rig.assert_sound("after GC");
-    rig.ipam["network_name"] = json!("other");
-    assert_eq!(rig.add("d"), ["10.0.0.1", "fd00::1"]);
+    fixture.ipam["network_name"] = json!("other");
+    fixture.add("d");
+    fixture.ipam.as_object_mut().unwrap().remove("network_name");
+    fixture.gc(&["b", "unknown"]).unwrap();
+    assert_eq!(fixture.names("leases"), ["b@eth0"]);
+    fixture.assert_sound("after GC");
+    fixture.ipam["network_name"] = json!("other");
+    assert_eq!(fixture.add("d"), ["10.0.0.1", "fd00::1"]);
 }
 
 #[test]
 fn gc_keeps_leases_of_other_configurations_that_share_the_network() {
-    let mut rig = dual(4);
-    rig.ipam["network_name"] = json!("net");
-    let rail1 = rig.call(&json!({"name": "rail1"}));
-    rig.plugin.add(&rail1, &attachment("a"), Path::new("/x")).unwrap();
-    rig.plugin
+    let mut fixture = dual(4);
+    fixture.ipam["network_name"] = json!("net");
+    let rail1 = fixture.call(&json!({"name": "rail1"}));
+    fixture
+        .plugin
+        .add(&rail1, &attachment("a"), Path::new("/x"))
+        .unwrap();
+    fixture
+        .plugin
         .add(&rail1, &attachment("damaged"), Path::new("/x"))
         .unwrap();
-    rig.add("b");
+    fixture.add("b");
     let gc = GcConf { valid: Vec::new() };
-    let rail0 = rig.call(&json!({"name": "rail0"}));
-    rig.plugin.gc(&rail0, &gc).unwrap();
-    assert_eq!(rig.names("leases"), ["a@eth0", "b@eth0", "damaged@eth0"]);
-    std::fs::write(rig.file("leases/damaged@eth0"), "x").unwrap();
-    let error = rig.plugin.gc(&rail0, &gc).unwrap_err();
+    let rail0 = fixture.call(&json!({"name": "rail0"}));
+    fixture.plugin.gc(&rail0, &gc).unwrap();
+    assert_eq!(fixture.names("leases"), ["a@eth0", "b@eth0", "damaged@eth0"]);
+    std::fs::write(fixture.file("leases/damaged@eth0"), "x").unwrap();
+    let error = fixture.plugin.gc(&rail0, &gc).unwrap_err();
     assert!(
         error.code == Code::STORE_CORRUPT && error.msg.contains("leases/damaged@eth0"),
         "{error}"
     );
-    rig.plugin.gc(&rail1, &gc).unwrap_err();
+    fixture.plugin.gc(&rail1, &gc).unwrap_err();
     assert_eq!(
-        rig.names("leases"),
+        fixture.names("leases"),
         ["b@eth0", "damaged@eth0"],
         "the owner of the damaged lease is unknown"
     );
-    rig.gc(&[]).unwrap();
-    assert_eq!(rig.names("leases"), [""; 0]);
+    fixture.gc(&[]).unwrap();
+    assert_eq!(fixture.names("leases"), [""; 0]);
 }
 
 #[test]
 fn gc_keeps_leases_that_are_younger_than_its_list() {
-    let rig = dual(4);
-    rig.add("a");
-    rig.pass(Duration::from_secs(1));
-    rig.add("b");
-    rig.plugin.clock.since_boot.set(Duration::from_millis(1_000_500));
-    rig.gc(&[]).unwrap();
-    assert_eq!(rig.names("leases"), ["b@eth0"]);
+    let fixture = dual(4);
+    fixture.add("a");
+    fixture.pass(Duration::from_secs(1));
+    fixture.add("b");
+    fixture
+        .plugin
+        .clock
+        .since_boot
+        .set(Duration::from_millis(1_000_500));
+    fixture.gc(&[]).unwrap();
+    assert_eq!(fixture.names("leases"), ["b@eth0"]);
 }
 
 #[test]
 fn gc_continues_after_an_error_and_reports_it() {
-    let rig = dual(4);
+    let fixture = dual(4);
     for id in ["a", "b", "c"] {
-        rig.add(id);
+        fixture.add(id);
     }
-    std::fs::remove_file(rig.file("leases/b@eth0")).unwrap();
-    std::fs::create_dir(rig.file("leases/b@eth0")).unwrap();
-    let error = rig.gc(&[]).unwrap_err();
+    std::fs::remove_file(fixture.file("leases/b@eth0")).unwrap();
+    std::fs::create_dir(fixture.file("leases/b@eth0")).unwrap();
+    let error = fixture.gc(&[]).unwrap_err();
     assert_eq!(error.code, Code::STORE_CORRUPT);
     assert!(
         error.msg.contains("leases/b@eth0") && error.msg.contains("GC has released all it could"),
         "{error}"
     );
-    assert_eq!(rig.names("leases"), ["b@eth0"]);
+    assert_eq!(fixture.names("leases"), ["b@eth0"]);
     assert_eq!(
-        rig.names("addresses"),
+        fixture.names("addresses"),
         ["10.0.0.2", "fd00::2"],
         "those of a lease that cannot be read stay taken"
     );
@@ -223,11 +232,11 @@ fn gc_continues_after_an_error_and_reports_it() {
 
 #[test]
 fn status_reports_the_error_of_add() {
-    let rig = single("10.0.0.4/31");
-    rig.status().unwrap();
-    rig.add("a");
-    rig.add("b");
-    let error = rig.status().unwrap_err();
+    let fixture = single("10.0.0.4/31");
+    fixture.status().unwrap();
+    fixture.add("a");
+    fixture.add("b");
+    let error = fixture.status().unwrap_err();
     assert_eq!(error.code, Code::NOT_AVAILABLE);
     assert!(
         error
@@ -235,19 +244,19 @@ fn status_reports_the_error_of_add() {
             .contains("2 of 2 in use; widen the range or remove pods"),
         "{error}"
     );
-    assert_eq!(rig.names("leases"), ["a@eth0", "b@eth0"]);
+    assert_eq!(fixture.names("leases"), ["a@eth0", "b@eth0"]);
 }
 
 #[test]
 fn an_exhausted_range_explains_a_subnet_with_host_bits() {
-    let rig = Rig::new(&json!({"range": "192.168.5.154/30"}));
+    let fixture = Fixture::new(&json!({"range": "192.168.5.154/30"}));
     assert_eq!(
-        [rig.add("a"), rig.add("b")],
+        [fixture.add("a"), fixture.add("b")],
         [["192.168.5.153"], ["192.168.5.154"]]
     );
     for error in [
-        rig.try_add("c").map(|_| ()).unwrap_err(),
-        rig.status().unwrap_err(),
+        fixture.try_add("c").map(|_| ()).unwrap_err(),
+        fixture.status().unwrap_err(),
     ] {
         assert!(
             error

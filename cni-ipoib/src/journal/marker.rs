@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Markers of the attachments with a whole link: an empty file for each, beside the journal.
 //!
-//! Every ADD restores the links of dead pods. It must find those few attachments without reading the files of
-//! all others, of which a node may have thousands.
+//! Every ADD looks whether a dead pod left the link that it asks for. It must find those few attachments
+//! without reading the files of all others, of which a node may have thousands.
 //!
 //! Invariant: while an attachment's file has a whole link, its marker exists. The marker is created before
 //! that line is written and removed after the file. So a kill leaves at most one extra marker, which costs

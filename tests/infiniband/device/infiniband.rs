@@ -2,9 +2,9 @@
 //! An `IPoIB` link of an HCA in a pod.
 
 use super::{devices, furnished, in_both_modes, unchanged, whole};
-use crate::fabric::{address, plain, reaches, run_exclusive, soon};
+use crate::fabric::{address, network, plain, reaches, run_exclusive, soon};
 use crate::verbs::write_bandwidth;
-use tests::{Node, Pod};
+use tests::{Node, Pod, json};
 
 #[test]
 fn pods_with_whole_hcas_reach_each_other_and_return_them_unchanged() {
@@ -104,6 +104,35 @@ fn a_late_del_does_not_take_a_link_from_the_next_pod() {
             late.detach(&conf, "net1");
             pod.check(&conf, "net1").done();
             pod.detach(&conf, "net1");
+        });
+    });
+}
+
+#[test]
+fn an_add_for_another_link_changes_no_link_of_a_dead_pod() {
+    in_both_modes(|node| {
+        furnished(node, "ib1", 4092, || {
+            let conf = whole(node, "ib1");
+            let late = dead(node, &conf);
+            let returned = || {
+                let links = node.links().into_iter();
+                links
+                    .filter(|link| link.address.port_guid().is_some())
+                    .collect::<Vec<_>>()
+            };
+            soon("the kernel has put the link back", || returned().len() == 3);
+            let before = returned();
+            // In exclusive mode the kernel makes the link anew, and ib1 is the first free name.
+            assert!(
+                before.iter().any(|link| !link.up),
+                "the returned link is down: {before:?}"
+            );
+            let other = network(node, &json!({"master": "ib0"}));
+            let pod = node.pod();
+            pod.attach(&other, "net1");
+            assert_eq!(returned(), before);
+            pod.detach(&other, "net1");
+            late.detach(&conf, "net1");
         });
     });
 }

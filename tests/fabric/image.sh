@@ -3,6 +3,7 @@
 # Builds what the fabric VM boots from and prints the folder that holds it
 # (`vmlinux`, `initrd`, `release`, `packages`). Called by tests/fabric/run as
 #     image.sh 5.10|6.1|current [--refresh]
+# With `userland` in place of a kernel it makes the first layer alone, and prints the root folder that it has.
 #
 # Four layers, each a cache entry named after the hash of what it is made from and
 # renamed into place when it is whole:
@@ -16,7 +17,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${RDMANET_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rdmanet}/fabric
-kernel=${1:?usage: image.sh 5.10|6.1|current [--refresh]}
+kernel=${1:?usage: image.sh 5.10|6.1|current|userland [--refresh]}
 refresh=${2:-}
 
 die() { echo "fabric: $*" >&2; exit 125; }
@@ -67,7 +68,7 @@ require_host() {
 		need make make
 		# objtool of the kernel's headers is linked to it.
 		[[ -e /usr/lib/x86_64-linux-gnu/libelf.so.1 ]] || missing+=(libelf1)
-	else
+	elif [[ $kernel != userland ]]; then
 		need debootstrap debootstrap
 		need zstd zstd
 	fi
@@ -407,8 +408,9 @@ kernel_key=$({ echo "$kernel"; declare -f "${packages_code[@]}" "${kernel_code[@
 module_key=$({ echo "$kernel_key"; declare -f "${module_code[@]}"; } | digest "${sources[@]}")
 image_key=$({ echo "$tools_key $module_key"; declare -f "${image_code[@]}"; } | digest init modules)
 image=$cache/image-$image_key
+[[ $kernel != userland ]] || image=$cache/tools-$tools_key/root
 if [[ -z $refresh && -d $image ]]; then
-	touch "$image"
+	touch "${image%/root}"
 	echo "$image"
 	exit 0
 fi
@@ -428,6 +430,8 @@ if [[ ! -d $image ]]; then
 	find "$cache" -mindepth 1 -maxdepth 1 -type d -mtime +7 -exec rm -rf {} +
 	layer tools "$tools_key" build_tools
 	tools=$layer
+fi
+if [[ ! -d $image ]]; then
 	if [[ $kernel == 6.1 ]]; then
 		layer kernel "$kernel_key" build_kernel_host
 	else

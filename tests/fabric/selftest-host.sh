@@ -81,6 +81,52 @@ forward() {
 	is "$(<"$dir/out")" $'heard one\nheard two\n10.0.2.15/24'
 }
 
+# The VM's port 23 and an address of its own choice, both ways.
+publish() {
+	local s port pid said=''
+	s=$(script publish <<-'EOF'
+		nc -ll -p 23 -e /script/answer </dev/null &
+		: </dev/tcp/10.0.2.97/443 && echo through
+		until [[ -e /tmp/asked ]]; do sleep 0.1; done
+	EOF
+	)
+	script answer <<<'read -r word; echo "heard $word"; touch /tmp/asked' >/dev/null
+	perl -MIO::Socket::INET -e '
+		$| = 1;
+		my $listener = IO::Socket::INET->new(Listen => 2, LocalAddr => "127.0.0.1") or die $!;
+		print $listener->sockport, "\n";
+		$listener->accept;
+	' >"$dir/port" &
+	until [[ -s $dir/port ]]; do sleep 0.1; done
+	for port in {20001..20100}; do { : <"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null || break; done
+	"$run" --forward "$(<"$dir/port")@10.0.2.97:443" --publish "$port:10.0.2.15:23" "$s" >"$dir/out" 2>"$dir/err" &
+	pid=$!
+	while [[ $said != heard* ]] && kill -0 "$pid"; do
+		said=$({ exec 3<>"/dev/tcp/127.0.0.1/$port" && echo hello >&3 && cat <&3; } 2>/dev/null) || true
+		sleep 0.2
+	done
+	wait "$pid" && is "$said" 'heard hello' && is "$(<"$dir/out")" through
+}
+
+disks() {
+	local s
+	s=$(script disks <<-'EOF'
+		grep -c memory /sys/fs/cgroup/cgroup.controllers
+		for disk in vda vdb; do
+			mkdir -p "/tmp/$disk"
+			mount -t ext4 "/dev/$disk" "/tmp/$disk" && cat "/tmp/$disk/word" 2>/dev/null
+			echo "$disk" >"/tmp/$disk/word"
+			umount "/tmp/$disk"
+		done
+	EOF
+	)
+	truncate -s 16M "$dir/disk" "$dir/scratch"
+	mke2fs -q -t ext4 "$dir/disk" && mke2fs -q -t ext4 "$dir/scratch" || return
+	gives 0 "$run" --accounting --disk "$dir/disk" --scratch-disk "$dir/scratch" "$s" && is "$(<"$dir/out")" 1 || return
+	gives 1 "$run" --disk "$dir/disk" --scratch-disk "$dir/scratch" "$(script again <<<'grep -q memory /sys/fs/cgroup/cgroup.controllers')" || return
+	gives 0 "$run" --accounting --disk "$dir/disk" --scratch-disk "$dir/scratch" "$s" && is "$(<"$dir/out")" $'1\nvda'
+}
+
 arguments() {
 	local s odd
 	s=$(script args <<<'printf "<%s>" "$#" "$@"')
@@ -208,6 +254,9 @@ bad_use() {
 		one_line 125 "netns-mode 'private' is none of: shared exclusive" "$run" --netns-mode private "$s" &&
 		one_line 125 'option --frobnicate is unknown' "$run" --frobnicate 1 "$s" &&
 		one_line 125 "accelerated '0;1' is not a list like 0,2" "$run" --accelerated '0;1' "$s" &&
+		one_line 125 "disk '$dir/none' is not a file" "$run" --disk "$dir/none" "$s" &&
+		one_line 125 "publish '23' is not PORT:10.0.2.N:PORT" "$run" --publish 23 "$s" &&
+		one_line 125 "forward '1@1.2.3.4:5' is not PORT or PORT@10.0.2.N:PORT" "$run" --forward 1@1.2.3.4:5 "$s" &&
 		one_line 125 "bin '$dir/none' is not a folder" "$run" --bin "$dir/none" "$s"
 }
 
@@ -271,6 +320,8 @@ cached() {
 }
 
 holds "a port of this machine is reached through --forward, again and again, and nothing else is" forward
+holds "a port of the VM is reached through --publish, and a forwarded one has the address that was asked for" publish
+holds "a disk keeps what was written, a scratch disk does not, and memory is accounted on request" disks
 holds "arguments arrive as they are: spaces, quotes, nothing, line ends, options" arguments
 holds "a script outside the repository sees its folder, read-only, and writes elsewhere" folder
 holds "a static program runs as well as a script" program

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The cluster of `tests/node/up`, and what a person does with it: kubectl, `rdmanet`, a console on a node.
+//!
+//! Invariant: every wait has a deadline, and ends at once with the cause when the VM is gone.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A limit that only a hang reaches: the VM is emulated, and other jobs run beside it.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// The nodes of the cluster. The HCA of the second one is accelerated, that of the first is plain.
+pub(crate) const NODES: [&str; 2] = ["node-1", "node-2"];
+
+/// A running cluster with rdmanet installed. It ends with this process.
+pub(crate) struct Cluster {
+    kubeconfig: PathBuf,
+    kubectl: PathBuf,
+}
+
+/// The top of the repository.
+pub(crate) fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+}
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn said(output: &Output) -> String {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&text).trim().to_owned()
+}
+
+/// What a command prints; the test fails when the command does.
+fn run(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+    assert!(output.status.success(), "{command:?} failed: {}", said(&output));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+impl Cluster {
+    /// The one cluster of all tests, for one test at a time.
+    pub(crate) fn lock() -> MutexGuard<'static, Self> {
+        static SHARED: OnceLock<Mutex<Cluster>> = OnceLock::new();
+        let shared = SHARED.get_or_init(|| Mutex::new(Self::start()));
+        shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start() -> Self {
+        let pid = std::process::id().to_string();
+        let kubeconfig = Command::new(here().join("up"))
+            .args(["--accelerated", "1", "--until-exit", &pid])
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        assert!(kubeconfig.status.success(), "tests/node/up failed: see above");
+        let kubeconfig = PathBuf::from(String::from_utf8(kubeconfig.stdout).unwrap().trim());
+        let tools = run(Command::new(repository().join("tests/go/build")).arg("kubectl"));
+        let cluster = Self {
+            kubeconfig,
+            kubectl: Path::new(&tools).join("kubectl"),
+        };
+        crate::install::install(&cluster);
+        cluster
+    }
+
+    fn command(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .current_dir(repository())
+            .env("KUBECONFIG", &self.kubeconfig)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// What kubectl prints for these words.
+    pub(crate) fn kubectl(&self, words: &str) -> String {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        run(&mut self.command(&self.kubectl, &words))
+    }
+
+    /// The same, for a command that may fail: `Err` is what it said.
+    pub(crate) fn try_kubectl(&self, words: &[&str]) -> Result<String, String> {
+        let output = self.command(&self.kubectl, words).output().unwrap();
+        if output.status.success() {
+            Ok(said(&output))
+        } else {
+            Err(said(&output))
+        }
+    }
+
+    /// A kubectl that runs beside the test.
+    pub(crate) fn start_kubectl(&self, words: &[&str]) -> std::process::Child {
+        let mut command = self.command(&self.kubectl, words);
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Objects in JSON, as `kubectl get WORDS`.
+    pub(crate) fn get(&self, words: &str) -> Value {
+        serde_json::from_str(&self.kubectl(&format!("get {words} -o json"))).unwrap()
+    }
+
+    /// What a command prints on a node, or beside the nodes with `vm`.
+    pub(crate) fn at(&self, place: &str, command: &[&str]) -> String {
+        self.try_at(place, command)
+            .unwrap_or_else(|said| panic!("{command:?} failed at {place}: {said}"))
+    }
+
+    /// The same, for a command that may fail: `Err` is what it said.
+    pub(crate) fn try_at(&self, place: &str, command: &[&str]) -> Result<String, String> {
+        let args = [&[place], command].concat();
+        let output = self.command(&here().join("at"), &args).output().unwrap();
+        if output.status.success() {
+            Ok(said(&output))
+        } else {
+            Err(said(&output))
+        }
+    }
+
+    /// What the command `rdmanet` prints, whatever its status.
+    pub(crate) fn rdmanet(&self, words: &str) -> String {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let program = std::env::current_exe().unwrap();
+        let program = program.parent().and_then(Path::parent).unwrap().join("rdmanet");
+        assert!(
+            program.is_file(),
+            "{} is not there: cargo build -p cli",
+            program.display()
+        );
+        said(&self.command(&program, &words).output().unwrap())
+    }
+
+    /// Waits until `look` finds something; `Err` is why it has not yet.
+    pub(crate) fn until<T>(&self, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let why = match look() {
+                Ok(found) => return found,
+                Err(why) => why,
+            };
+            assert!(
+                self.vm_lives(),
+                "the VM ended while the test waited: {what}\n{}",
+                self.log("vm")
+            );
+            assert!(
+                Instant::now() < deadline,
+                "not in {PATIENCE:?}: {what}: {why}\n{}",
+                self.evidence()
+            );
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    /// Waits for a rollout, as `kubectl rollout status NAME`.
+    pub(crate) fn rolled_out(&self, namespace: &str, name: &str) {
+        self.until(&format!("{name} is rolled out"), || {
+            self.try_kubectl(&["-n", namespace, "rollout", "status", name, "--timeout=5s"])
+        });
+    }
+
+    fn folder(&self) -> &Path {
+        self.kubeconfig.parent().unwrap()
+    }
+
+    fn vm_lives(&self) -> bool {
+        let pid = std::fs::read_to_string(self.folder().join("vm.pid")).unwrap_or_default();
+        Path::new("/proc").join(pid.trim()).join("fd").exists()
+    }
+
+    /// The end of a log beside the KUBECONFIG.
+    fn log(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.folder().join(format!("{name}.log"))).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    /// What a person would look at first.
+    fn evidence(&self) -> String {
+        let mut text = format!("vm.log:\n{}\n", self.log("vm"));
+        for words in [
+            "get nodes,pods,ipblocks --all-namespaces -o wide",
+            "get events --all-namespaces --field-selector type=Warning",
+            "-n rdmanet-system logs daemonset/rdmanet-agent --all-pods --tail=10",
+        ] {
+            let args: Vec<&str> = words.split_whitespace().collect();
+            let answer = self.try_kubectl(&args).unwrap_or_else(|e| e);
+            let _ = writeln!(text, "kubectl {words}:\n{answer}");
+        }
+        text
+    }
+}

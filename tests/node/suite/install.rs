@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The commands of README.md, on nodes that have no plugin of ours.
+
+use crate::cluster::{Cluster, NODES};
+
+/// What README.md and docs/pools.md tell an administrator to apply, as it stands there.
+pub(crate) fn install(cluster: &Cluster) {
+    for node in NODES {
+        let plugins = cluster.at(node, &["ls", "/opt/cni/bin"]);
+        assert!(
+            !plugins.contains("cni-ipoib"),
+            "{node} has plugins before the installation: {plugins}"
+        );
+    }
+    cluster.kubectl("apply -k conf/base");
+    add_network(cluster);
+}
+
+/// Waits for agents and controller, then adds a pool and a network, until each node has addresses.
+fn add_network(cluster: &Cluster) {
+    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-agent");
+    cluster.rolled_out("rdmanet-system", "deployment/rdmanet-controller");
+    cluster.kubectl("apply -f conf/pools/rail0.yaml -f conf/networks/ib-ipoib.yaml");
+    cluster.until("each node has a block", || {
+        let blocks = cluster.get("ipblocks");
+        let owners: Vec<&str> = blocks["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|block| block["spec"]["owner"]["node"].as_str())
+            .collect();
+        if NODES.iter().all(|node| owners.contains(node)) {
+            Ok(())
+        } else {
+            Err(blocks.to_string())
+        }
+    });
+}
+
+#[test]
+fn the_commands_of_the_readme_install_both_plugins_on_every_node() {
+    let cluster = Cluster::lock();
+    let mut sums = Vec::new();
+    for node in NODES {
+        sums.push(cluster.at(
+            node,
+            &["sha256sum", "/opt/cni/bin/cni-ipoib", "/opt/cni/bin/rdma-ipam"],
+        ));
+    }
+    assert_eq!(sums[0], sums[1], "the nodes have different plugins");
+    let log = cluster.kubectl("-n rdmanet-system logs daemonset/rdmanet-agent -c install");
+    assert!(log.contains("cni-ipoib 0.1.0 installed"), "{log}");
+    assert!(log.contains("rdma-ipam 0.1.0 installed"), "{log}");
+}
+
+#[test]
+fn every_node_reports_working_links_and_the_pool_is_accepted() {
+    let cluster = Cluster::lock();
+    for node in NODES {
+        let condition = || {
+            let node = cluster.get(&format!("node {node}"));
+            let conditions = node["status"]["conditions"].as_array().unwrap().clone();
+            conditions
+                .into_iter()
+                .find(|condition| condition["type"] == "rdmanet.io/LinksReady")
+        };
+        cluster.until("LinksReady is True", || match condition() {
+            Some(condition) if condition["status"] == "True" => Ok(()),
+            other => Err(format!("{node}: {other:?}")),
+        });
+    }
+    let pool = cluster.get("ippool rail0");
+    let accepted = pool["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|condition| condition["reason"] == "Accepted");
+    assert!(accepted, "{pool}");
+}

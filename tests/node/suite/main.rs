@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//! rdmanet as its users run it: kubelet, containerd, runc, scheduler, controllers and Multus are the real ones, and so is the kernel's
+//! `ib_ipoib`. One cluster serves all tests, one after another; each removes its pods.
+//!
+//! Invariant: whatever a test does to a node, in the end three witnesses (the stores on the nodes, the API server, the links in the
+//! pods' namespaces) name the same addresses, each once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it lacks by failing"
+)]
+
+mod cluster;
+mod faults;
+mod install;
+mod witnesses;
+mod workload;

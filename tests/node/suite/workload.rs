@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a user does: four pods of a Deployment, one annotation.
+
+use crate::cluster::{Cluster, NODES};
+use crate::witnesses::{Pod, agree, pods};
+
+/// The Deployment of tests/node/trainers.yaml, with four pods that are Ready.
+pub(crate) fn trainers(cluster: &Cluster) -> Vec<Pod> {
+    cluster.kubectl("apply -f tests/node/trainers.yaml");
+    cluster.rolled_out("default", "deployment/trainers");
+    let pods = pods(cluster, "trainers");
+    assert_eq!(pods.len(), 4, "{pods:?}");
+    pods
+}
+
+/// Deletes it; every address is free again, and nothing is left.
+pub(crate) fn remove_trainers(cluster: &Cluster) {
+    cluster.kubectl("delete -f tests/node/trainers.yaml --wait=false");
+    cluster.until("the pods are gone", || {
+        let left = cluster.get("pods -l app=trainers");
+        if left["items"].as_array().unwrap().is_empty() {
+            Ok(())
+        } else {
+            Err(left["items"][0]["metadata"]["name"].to_string())
+        }
+    });
+    agree(cluster, 0);
+}
+
+/// The first pod of each node.
+pub(crate) fn one_on_each(pods: &[Pod]) -> [&Pod; 2] {
+    NODES.map(|node| {
+        pods.iter()
+            .find(|pod| pod.node == node)
+            .unwrap_or_else(|| panic!("no pod on {node}: {pods:?}"))
+    })
+}
+
+/// Pings from one pod to the address of another over `net1`.
+pub(crate) fn ping(cluster: &Cluster, from: &Pod, to: &Pod) {
+    cluster.until("the pods reach each other over InfiniBand", || {
+        cluster.try_kubectl(&[
+            "exec",
+            &from.name,
+            "--",
+            "ping",
+            "-c",
+            "2",
+            "-W",
+            "10",
+            "-I",
+            "net1",
+            &to.address,
+        ])
+    });
+}
+
+#[test]
+fn four_pods_of_a_deployment_spread_over_the_nodes_with_an_address_each() {
+    let cluster = Cluster::lock();
+    let pods = trainers(&cluster);
+    for node in NODES {
+        assert_eq!(pods.iter().filter(|pod| pod.node == node).count(), 2, "{pods:?}");
+    }
+    agree(&cluster, 4);
+    let table = cluster.rdmanet("addresses");
+    for pod in &pods {
+        let line = table.lines().find(|line| line.contains(&pod.address));
+        let line = line.unwrap_or_else(|| panic!("{} is not in:\n{table}", pod.address));
+        assert!(line.contains(&pod.name) && line.contains(&pod.node), "{line}");
+    }
+    let [here, there] = one_on_each(&pods);
+    ping(&cluster, here, there);
+    ping(&cluster, there, here);
+    remove_trainers(&cluster);
+    let table = cluster.rdmanet("addresses");
+    assert!(pods.iter().all(|pod| !table.contains(&pod.address)), "{table}");
+}
+
+#[test]
+fn pods_on_two_nodes_move_data_with_verbs() {
+    let cluster = Cluster::lock();
+    let pods = trainers(&cluster);
+    let [here, there] = one_on_each(&pods);
+    ping(&cluster, here, there);
+    let server = [
+        "exec",
+        &there.name,
+        "--",
+        "timeout",
+        "600",
+        "ib_write_bw",
+        "-d",
+        "softib1",
+        "-n",
+        "50",
+        "-F",
+    ];
+    let mut server = cluster.start_kubectl(&server);
+    cluster.until("the server listens", || {
+        let listens = ["exec", &there.name, "--", "ss", "-Hltn", "sport = :18515"];
+        let said = cluster.try_kubectl(&listens)?;
+        if said.contains("18515") { Ok(()) } else { Err(said) }
+    });
+    let client = [
+        "exec",
+        &here.name,
+        "--",
+        "ib_write_bw",
+        "-d",
+        "softib0",
+        "-n",
+        "50",
+        "-F",
+        &there.address,
+    ];
+    let said = cluster.try_kubectl(&client).unwrap();
+    assert!(
+        server.wait().unwrap().success(),
+        "the server failed; the client said: {said}"
+    );
+    // The line of results: bytes, iterations, then the bandwidth.
+    let result = said
+        .lines()
+        .find(|line| line.trim_start().starts_with("65536"))
+        .unwrap_or_else(|| panic!("no result in:\n{said}"));
+    assert_eq!(result.split_whitespace().nth(1), Some("50"), "{said}");
+    remove_trainers(&cluster);
+}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Claims blocks: one CREATE each, without a list as long as a few tries find a free block.
 
-use super::reconcile_block::BlockStep;
-use super::{PoolReconciler, Target};
+use super::context::{PoolContext, Target, free_local};
+use super::pool_file::Entry;
+use super::reconcile_block::{BlockReconciler, BlockStep};
 use crate::agent::ReconcileError;
 use crate::node::local_block;
 use api::accepted_pool::AcceptedPool;
@@ -18,6 +19,7 @@ use ipam::interval::IntervalSet;
 use ipam::pool::PoolFile;
 use ipam::range::Family;
 use kube::ResourceExt;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// How long a pool that was found full is not listed again, unless a plugin waits.
@@ -52,9 +54,38 @@ enum Attempt {
     Unlisted,
 }
 
-impl PoolReconciler {
+/// Claims blocks for this node.
+pub(super) struct Claims {
+    context: PoolContext,
+    /// The number of claim attempts. Each attempt goes through the blocks in an order of its own.
+    attempts: u64,
+    /// The block of the last claim that ended without an answer from the API server.
+    doubtful: HashMap<Family, BlockCidr>,
+    /// When the last list of all blocks found the pool full, if no claim has succeeded since.
+    full_since: Option<Instant>,
+}
+
+impl Claims {
+    pub(super) fn new(context: PoolContext) -> Self {
+        Self {
+            context,
+            attempts: 0,
+            doubtful: HashMap::new(),
+            full_since: None,
+        }
+    }
+
+    /// When the last list of all blocks found the pool full, if no claim has succeeded since.
+    pub(super) fn full_since(&self) -> Option<Instant> {
+        self.full_since
+    }
+
     /// Claims blocks until enough addresses are free on this node.
-    pub(super) async fn claim_ahead(&mut self, target: &Target) -> Result<(), ReconcileError> {
+    pub(super) async fn claim_ahead(
+        &mut self,
+        blocks: &mut BlockReconciler,
+        target: &Target,
+    ) -> Result<(), ReconcileError> {
         let Some(accepted) = target.accepted.clone().filter(AcceptedPool::has_blocks) else {
             return Ok(());
         };
@@ -63,9 +94,9 @@ impl PoolReconciler {
                 return Ok(());
             }
             // One block at a time, so that plugin requests are answered in between.
-            let (holdings, usage) = self.holdings(&self.blocks()).await?;
-            if Self::free_local(&accepted, family, &holdings, &usage) < accepted.free_target(family) {
-                self.claim(target, &accepted, family).await?;
+            let (holdings, usage) = self.context.holdings(&blocks.known().all()).await?;
+            if free_local(&accepted, family, &holdings, &usage) < accepted.free_target(family) {
+                self.claim(blocks, target, &accepted, family).await?;
             }
         }
         Ok(())
@@ -74,12 +105,13 @@ impl PoolReconciler {
     /// Claims one block of `family`.
     pub(super) async fn claim(
         &mut self,
+        blocks: &mut BlockReconciler,
         target: &Target,
         accepted: &AcceptedPool,
         family: Family,
     ) -> Result<Claimed, ReconcileError> {
         let (Some(layout), Some(NodeIdentity::Registered(me))) =
-            (accepted.layout(family), self.agent.identity())
+            (accepted.layout(family), self.context.agent.identity())
         else {
             return Ok(Claimed::Full);
         };
@@ -91,18 +123,21 @@ impl PoolReconciler {
         };
         let doubtful = self.doubtful(family, layout).await?;
         let name = doubtful.map(|cidr| cidr.name(&accepted.spec.address_space));
-        if self.is_at_limit(wanted, name.as_deref()) {
+        if is_at_limit(blocks, wanted, name.as_deref()) {
             return Ok(Claimed::Limit);
         }
         if let Some(cidr) = doubtful {
-            match self.try_claim(wanted, cidr).await? {
+            match self.try_claim(blocks, wanted, cidr).await? {
                 Attempt::Claimed => return Ok(Claimed::Yes),
                 Attempt::Unlisted => return Ok(Claimed::Unlisted),
                 Attempt::Taken => {}
             }
         }
         self.attempts += 1;
-        let order = Order::new(layout.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
+        let order = Order::new(
+            layout.blocks(),
+            seed(&me.uid, self.context.pool.as_str(), self.attempts),
+        );
         // If the pool was full a while ago, one list is faster than a dozen rejected CREATEs.
         let tries = if self.full_since.is_some() {
             0
@@ -110,38 +145,42 @@ impl PoolReconciler {
             // The number counts the blocks of all families, and nodes have about as many blocks of each.
             let claimed = u128::try_from(target.blocks).unwrap_or_default();
             let families = accepted.ranges.families().len().max(1) as u128;
-            let all = u128::from(self.agent.known_blocks());
+            let all = u128::from(self.context.agent.known_blocks());
             tries(layout.blocks(), claimed / families, all)
         };
         for position in 0..tries.min(layout.blocks()) {
             let Some(cidr) = order.at(position).and_then(|index| layout.block(index)) else {
                 continue;
             };
-            match self.try_claim(wanted, cidr).await? {
+            match self.try_claim(blocks, wanted, cidr).await? {
                 Attempt::Claimed => return Ok(Claimed::Yes),
                 Attempt::Unlisted => return Ok(Claimed::Unlisted),
                 Attempt::Taken => {}
             }
         }
-        self.claim_listed(wanted).await
+        self.claim_listed(blocks, wanted).await
     }
 
     /// Whether the pool was found full within this time, or within half a quarantine if that is shorter: after that the
     /// controller may have released blocks of gone nodes.
     pub(super) fn is_full(&self, within: Duration) -> bool {
-        let within = within.min(self.agent.config.quarantine / 2);
+        let within = within.min(self.context.agent.config.quarantine / 2);
         self.full_since.is_some_and(|at| at.elapsed() < within)
     }
 
     /// Lists the names of all blocks, and claims one that is missing.
-    async fn claim_listed(&mut self, wanted: ClaimTarget<'_>) -> Result<Claimed, ReconcileError> {
+    async fn claim_listed(
+        &mut self,
+        blocks: &mut BlockReconciler,
+        wanted: ClaimTarget<'_>,
+    ) -> Result<Claimed, ReconcileError> {
         let ClaimTarget {
             accepted, layout, me, ..
         } = wanted;
         let prefix = format!("{}-", accepted.spec.address_space);
         let looked = Instant::now();
-        let names = list_names(&self.agent.cluster.blocks).await?;
-        self.agent.metrics.listed(&self.pool);
+        let names = list_names(&self.context.agent.cluster.blocks).await?;
+        self.context.agent.metrics.listed(&self.context.pool);
         let mut taken: IntervalSet = names
             .iter()
             .filter_map(|name| BlockCidr::from_name(name.strip_prefix(&prefix)?))
@@ -151,7 +190,7 @@ impl PoolReconciler {
             let Some(cidr) = self.missing(layout, &taken, me) else {
                 break;
             };
-            match self.try_claim(wanted, cidr).await? {
+            match self.try_claim(blocks, wanted, cidr).await? {
                 Attempt::Claimed => return Ok(Claimed::Yes),
                 Attempt::Unlisted => return Ok(Claimed::Unlisted),
                 Attempt::Taken => {
@@ -170,7 +209,10 @@ impl PoolReconciler {
 
     /// A block without an owner. Each node starts its search at a place of its own, so that many nodes do not try the same block.
     fn missing(&self, layout: &BlockLayout, taken: &IntervalSet, me: &Owner) -> Option<BlockCidr> {
-        let order = Order::new(layout.blocks(), seed(&me.uid, self.pool.as_str(), self.attempts));
+        let order = Order::new(
+            layout.blocks(),
+            seed(&me.uid, self.context.pool.as_str(), self.attempts),
+        );
         let start = order
             .at(0)
             .and_then(|index| layout.block(index))?
@@ -181,29 +223,21 @@ impl PoolReconciler {
             .or_else(|| layout.first_missing(taken))
     }
 
-    /// Whether the node has as many blocks as `maxBlocksPerNode` allows, not counting the block named `but`.
-    fn is_at_limit(&self, wanted: ClaimTarget<'_>, but: Option<&str>) -> bool {
-        let limit = usize::try_from(wanted.accepted.spec.max_blocks_per_node).unwrap_or_default();
-        let own = self
-            .blocks()
-            .values()
-            .filter(|block| {
-                block.spec.owner.node == *wanted.me.node && Some(block.name_any().as_str()) != but
-            })
-            .count();
-        limit > 0 && own >= limit
-    }
-
     /// Claims this block, unless the node has as many blocks as it may have.
-    pub(super) async fn claim_cell(
+    pub(super) async fn claim_block(
         &mut self,
+        blocks: &mut BlockReconciler,
         wanted: ClaimTarget<'_>,
         cidr: BlockCidr,
     ) -> Result<Claimed, ReconcileError> {
-        if self.is_at_limit(wanted, Some(&cidr.name(&wanted.accepted.spec.address_space))) {
+        if is_at_limit(
+            blocks,
+            wanted,
+            Some(&cidr.name(&wanted.accepted.spec.address_space)),
+        ) {
             return Ok(Claimed::Limit);
         }
-        Ok(match self.try_claim(wanted, cidr).await? {
+        Ok(match self.try_claim(blocks, wanted, cidr).await? {
             Attempt::Claimed => Claimed::Yes,
             Attempt::Taken => Claimed::Full,
             Attempt::Unlisted => Claimed::Unlisted,
@@ -220,7 +254,13 @@ impl PoolReconciler {
         let Some(cidr) = self.doubtful.get(&family).copied() else {
             return Ok(None);
         };
-        let file = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        let file = self
+            .context
+            .agent
+            .stores
+            .holdings(&self.context.pool, Vec::new())
+            .await?
+            .file;
         let settled = |file: PoolFile| file.blocks.iter().any(|block| block.cidr == cidr.network());
         if layout.has(cidr) && !file.is_some_and(settled) {
             return Ok(Some(cidr));
@@ -231,12 +271,13 @@ impl PoolReconciler {
 
     async fn try_claim(
         &mut self,
+        blocks: &mut BlockReconciler,
         wanted: ClaimTarget<'_>,
         cidr: BlockCidr,
     ) -> Result<Attempt, ReconcileError> {
         let family = wanted.layout.family();
         self.doubtful.insert(family, cidr);
-        let tried = self.try_create(wanted, cidr).await;
+        let tried = self.try_create(blocks, wanted, cidr).await;
         if matches!(tried, Ok(_) | Err(ReconcileError::Api(ApiError::Rejected { .. }))) {
             self.doubtful.remove(&family);
         }
@@ -245,39 +286,40 @@ impl PoolReconciler {
 
     async fn try_create(
         &mut self,
+        blocks: &mut BlockReconciler,
         wanted: ClaimTarget<'_>,
         cidr: BlockCidr,
     ) -> Result<Attempt, ReconcileError> {
         let ClaimTarget {
             target, accepted, me, ..
         } = wanted;
-        let asked = self.agent.stores.since_boot()?;
-        let mut object = new_block(&accepted.spec.address_space, self.pool.as_str(), cidr, me);
-        object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantine.as_secs()).ok();
+        let asked = self.context.agent.stores.since_boot()?;
+        let mut object = new_block(&accepted.spec.address_space, self.context.pool.as_str(), cidr, me);
+        object.spec.quarantine_seconds = i64::try_from(self.context.agent.config.quarantine.as_secs()).ok();
         let name = object.name_any();
-        self.agent.metrics.tried(&self.pool);
-        let created = create(&self.agent.cluster.blocks, &object).await;
+        self.context.agent.metrics.tried(&self.context.pool);
+        let created = create(&self.context.agent.cluster.blocks, &object).await;
         if let Err(ApiError::NoResponse { .. }) = created {
             // The CREATE may have taken effect, or may still do so.
-            self.agent.block_watch.watch(&name);
+            self.context.agent.block_watch.watch(&name);
         }
         let WriteResult::Applied(block) = created? else {
-            return self.find_taken(wanted, &name, cidr).await;
+            return self.find_taken(blocks, wanted, &name, cidr).await;
         };
-        self.note(&name, Some(block.clone()));
-        let space = self.space(accepted).await?;
+        blocks.known_mut().note(&name, Some(block.clone()));
+        let space = address_space(&self.context, accepted).await?;
         if !space
             .as_ref()
             .is_some_and(|space| admits(space, accepted, wanted.layout, cidr))
         {
-            delete_block(&self.agent.cluster.blocks, &block).await?;
-            self.note(&name, None);
+            delete_block(&self.context.agent.cluster.blocks, &block).await?;
+            blocks.known_mut().note(&name, None);
             return Ok(Attempt::Unlisted);
         }
         let mut claimed = block_record(&block);
         let listed = space.as_ref().and_then(|space| find_entry(space, accepted));
         if listed.is_some_and(|listed| listed.probe) {
-            match self.counted_on(&block, me).await? {
+            match self.counted_on(blocks, &block, me).await? {
                 Some(again) => claimed = again,
                 None => return Ok(Attempt::Taken),
             }
@@ -287,9 +329,9 @@ impl PoolReconciler {
             cidr: Some(cidr),
             asked,
             target,
-            anew: true,
+            entry: Entry::New,
         };
-        self.write_block(about, claimed.local(Mode::Active)).await?;
+        blocks.write_block(about, claimed.local(Mode::Active)).await?;
         Ok(self.claimed(&name, cidr))
     }
 
@@ -297,29 +339,30 @@ impl PoolReconciler {
     /// first. None if another process has changed the block.
     async fn counted_on(
         &mut self,
+        blocks: &mut BlockReconciler,
         block: &IpBlock,
         me: &Owner,
     ) -> Result<Option<BlockRecord>, ReconcileError> {
         let (name, to) = (block.name_any(), block_record(block).owned_by(me));
         let swapped = replace(
-            &self.agent.cluster.blocks,
-            &with_record(block, &to, &self.agent.config.node),
+            &self.context.agent.cluster.blocks,
+            &with_record(block, &to, &self.context.agent.config.node),
         )
         .await;
         if let Err(ApiError::NoResponse { .. }) = swapped {
-            self.agent.block_watch.watch(&name);
+            self.context.agent.block_watch.watch(&name);
         }
         let WriteResult::Applied(after) = swapped? else {
             return Ok(None);
         };
-        self.note(&name, Some(after));
+        blocks.known_mut().note(&name, Some(after));
         Ok(Some(to))
     }
 
     fn claimed(&mut self, name: &str, cidr: BlockCidr) -> Attempt {
         self.full_since = None;
-        self.agent.metrics.claimed(&self.pool);
-        tracing::info!(pool = %self.pool, block = name, cidr = %cidr, "claimed a block");
+        self.context.agent.metrics.claimed(&self.context.pool);
+        tracing::info!(pool = %self.context.pool, block = name, cidr = %cidr, "claimed a block");
         Attempt::Claimed
     }
 
@@ -327,49 +370,77 @@ impl PoolReconciler {
     /// takes it up as if the watch had reported it: by a swap, with the same checks as after a claim.
     async fn find_taken(
         &mut self,
+        blocks: &mut BlockReconciler,
         wanted: ClaimTarget<'_>,
         name: &str,
         cidr: BlockCidr,
     ) -> Result<Attempt, ReconcileError> {
         let ClaimTarget { target, me, .. } = wanted;
-        let there: Option<IpBlock> = get(&self.agent.cluster.blocks, name).await?;
-        let Some(block) =
-            there.filter(|block| block.spec.owner.node == *me.node && block.spec.pool == self.pool.as_str())
-        else {
+        let there: Option<IpBlock> = get(&self.context.agent.cluster.blocks, name).await?;
+        let Some(block) = there.filter(|block| {
+            block.spec.owner.node == *me.node && block.spec.pool == self.context.pool.as_str()
+        }) else {
             return Ok(Attempt::Taken);
         };
         let now = block_record(&block);
-        self.note(name, Some(block));
+        blocks.known_mut().note(name, Some(block));
         let mode = |file: Option<PoolFile>| local_block(file.as_ref(), name).map(|held| held.mode);
-        let before = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        let before = self
+            .context
+            .agent
+            .stores
+            .holdings(&self.context.pool, Vec::new())
+            .await?
+            .file;
         if now.owner != *me || now.phase != Phase::Active || mode(before).is_some() {
             return Ok(Attempt::Taken);
         }
-        self.reconcile_block(name, Some(cidr), Desired::Keep, target)
+        blocks
+            .reconcile_block(name, Some(cidr), Desired::Keep, target)
             .await?;
-        let after = self.agent.stores.holdings(&self.pool, Vec::new()).await?.file;
+        let after = self
+            .context
+            .agent
+            .stores
+            .holdings(&self.context.pool, Vec::new())
+            .await?
+            .file;
         if mode(after) == Some(Mode::Active) {
             return Ok(self.claimed(name, cidr));
         }
         Ok(Attempt::Unlisted)
     }
+}
 
-    /// Whether the address space lists the pool with this block, read after the claim. A process that removes a pool from the
-    /// list looks for blocks afterwards, so at least one of the two sees the other.
-    pub(super) async fn listed(
-        &self,
-        accepted: &AcceptedPool,
-        layout: &BlockLayout,
-        cidr: BlockCidr,
-    ) -> Result<bool, ReconcileError> {
-        let space = self.space(accepted).await?;
-        Ok(space.is_some_and(|space| admits(&space, accepted, layout, cidr)))
-    }
+/// Whether the node has as many blocks as `maxBlocksPerNode` allows, not counting the block named `but`.
+fn is_at_limit(blocks: &BlockReconciler, wanted: ClaimTarget<'_>, but: Option<&str>) -> bool {
+    let limit = usize::try_from(wanted.accepted.spec.max_blocks_per_node).unwrap_or_default();
+    let own = blocks
+        .known()
+        .all()
+        .values()
+        .filter(|block| block.spec.owner.node == *wanted.me.node && Some(block.name_any().as_str()) != but)
+        .count();
+    limit > 0 && own >= limit
+}
 
-    /// Reads the address space of the pool.
-    async fn space(&self, accepted: &AcceptedPool) -> Result<Option<AddressSpaceSpec>, ReconcileError> {
-        let space: Option<AddressSpace> =
-            get(&self.agent.cluster.spaces, &accepted.spec.address_space).await?;
-        Ok(space.map(|space| space.spec))
-    }
+/// Whether the address space lists the pool with this block, read after the claim. A process that removes a pool from the
+/// list looks for blocks afterwards, so at least one of the two sees the other.
+pub(super) async fn is_listed(
+    context: &PoolContext,
+    accepted: &AcceptedPool,
+    (layout, cidr): (&BlockLayout, BlockCidr),
+) -> Result<bool, ReconcileError> {
+    let space = address_space(context, accepted).await?;
+    Ok(space.is_some_and(|space| admits(&space, accepted, layout, cidr)))
+}
+
+/// Reads the address space of the pool.
+async fn address_space(
+    context: &PoolContext,
+    accepted: &AcceptedPool,
+) -> Result<Option<AddressSpaceSpec>, ReconcileError> {
+    let space: Option<AddressSpace> =
+        get(&context.agent.cluster.spaces, &accepted.spec.address_space).await?;
+    Ok(space.map(|space| space.spec))
 }

@@ -4,14 +4,15 @@
 //! Invariant: nothing is freed because of a single observation, a wall clock, or a missing answer. Each release is logged with
 //! its evidence.
 
-use super::{PoolReconciler, Target};
+use super::addresses::Addresses;
+use super::context::{PoolContext, Target};
 use crate::agent::ReconcileError;
 use crate::liveness::{Conclusion, Namespace, PodState, conclude};
 use api::patience::ALONE;
 use api::requests::{WriteResult, release_address};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
-use common::cni::{Attachment, ContainerId, IfName};
+use common::cni::Attachment;
 use ipam::store::{Fate, HeldLease, NetnsFile, Released};
 use kube::ResourceExt;
 use std::collections::{HashMap, HashSet};
@@ -32,25 +33,18 @@ pub(super) struct Suspects {
     listed: Option<Instant>,
     /// The registration of this node when all address objects of its leases were last found correct.
     kept_as: Option<NodeIdentity>,
-    /// When this agent last wrote an address object.
-    wrote: Option<Instant>,
 }
 
 impl Suspects {
-    /// Notes that this agent is about to write an address object. The plugin that asked for the address may die.
-    pub(super) fn note_write(&mut self) {
-        self.wrote = Some(Instant::now());
-    }
-
     /// Whether there may be address objects without a lease, or objects that the controller orphaned. Only this agent creates
     /// them. So in a large cluster an agent that creates none does not list them every few seconds. What was written before this
     /// process started, or by another process, is found later.
-    fn must_list(&self, me: &NodeIdentity, observe: Duration) -> bool {
+    fn must_list(&self, me: &NodeIdentity, observe: Duration, last_write: Option<Instant>) -> bool {
         let lately = |at: Option<Instant>, within| at.is_some_and(|at| at.elapsed() < within);
         let doubted = matches!(me, NodeIdentity::Gone(_)) || self.kept_as.as_ref() != Some(me);
         doubted
             || !self.addresses.is_empty()
-            || lately(self.wrote, ALONE + observe * 4)
+            || lately(last_write, ALONE + observe * 4)
             || !lately(self.listed, observe * SELDOM)
     }
 }
@@ -102,21 +96,41 @@ fn is_of(pool: &str, address: &IpAddress, released: &Released) -> bool {
 /// Without any suspicion, addresses are listed once in this many times [`crate::config::Config::observe`].
 const SELDOM: u32 = 20;
 
-impl PoolReconciler {
+/// Frees leases whose pods are gone, and address objects that no lease has.
+pub(super) struct GarbageCollector {
+    context: PoolContext,
+    suspects: Suspects,
+}
+
+impl GarbageCollector {
+    pub(super) fn new(context: PoolContext) -> Self {
+        Self {
+            context,
+            suspects: Suspects::default(),
+        }
+    }
+
     /// Frees what is proven unused, and remembers what is suspect.
-    pub(super) async fn collect(&mut self, target: &Target) -> Result<(), ReconcileError> {
+    pub(super) async fn collect(
+        &mut self,
+        target: &Target,
+        addresses: &mut Addresses,
+        last_write: Option<Instant>,
+    ) -> Result<(), ReconcileError> {
         if self
             .suspects
             .looked
-            .is_some_and(|at| at.elapsed() < self.agent.config.observe / 3)
+            .is_some_and(|at| at.elapsed() < self.context.agent.config.observe / 3)
         {
             return Ok(());
         }
         self.suspects.looked = Some(Instant::now());
-        self.release_ended().await?;
+        self.release_ended(addresses).await?;
         self.collect_leases().await?;
-        if let (Some(_), Some(me)) = (&target.accepted, self.agent.identity())
-            && self.suspects.must_list(&me, self.agent.config.observe)
+        if let (Some(_), Some(me)) = (&target.accepted, self.context.agent.identity())
+            && self
+                .suspects
+                .must_list(&me, self.context.agent.config.observe, last_write)
         {
             let kept = self.collect_addresses(&me).await?;
             self.suspects.listed = Some(Instant::now());
@@ -126,7 +140,7 @@ impl PoolReconciler {
     }
 
     async fn collect_leases(&mut self) -> Result<(), ReconcileError> {
-        let leases = self.agent.stores.leases(&self.pool).await?;
+        let leases = self.context.agent.stores.leases(&self.context.pool).await?;
         let newest = Sandboxes::of(&leases.held);
         let mut seen = HashSet::new();
         for held in leases.held {
@@ -142,7 +156,7 @@ impl PoolReconciler {
                 .leases
                 .entry(key.clone())
                 .or_insert_with(Instant::now);
-            if first.elapsed() < self.agent.config.observe {
+            if first.elapsed() < self.context.agent.config.observe {
                 continue;
             }
             self.free(held, first.elapsed(), &evidence).await?;
@@ -156,16 +170,17 @@ impl PoolReconciler {
         let (lease, gone) = (held.lease.describe(), held.lease.owner.clone());
         let addresses: Vec<IpAddr> = held.lease.addresses().collect();
         let freed = self
+            .context
             .agent
             .stores
-            .with(&self.pool, move |store| match store.enter_existing()? {
+            .with(&self.context.pool, move |store| match store.enter_existing()? {
                 Some(locked) => locked.release_unchanged(&held),
                 None => Ok(false),
             })
             .await?;
         if freed {
-            tracing::warn!(pool = %self.pool, attachment = %gone, ?addresses, seconds = after.as_secs(), lease, evidence, "released a lease without a pod");
-            self.agent.metrics.freed(&self.pool);
+            tracing::warn!(pool = %self.context.pool, attachment = %gone, ?addresses, seconds = after.as_secs(), lease, evidence, "released a lease without a pod");
+            self.context.agent.metrics.freed(&self.context.pool);
         }
         Ok(())
     }
@@ -180,7 +195,7 @@ impl PoolReconciler {
             Fate::Replaced => Namespace::Replaced,
             Fate::There => return None,
             Fate::Unseen(why) => {
-                tracing::debug!(pool = %self.pool, attachment = %held.lease.owner, why, "reading the network namespace of a lease failed");
+                tracing::debug!(pool = %self.context.pool, attachment = %held.lease.owner, why, "reading the network namespace of a lease failed");
                 return None;
             }
         };
@@ -192,7 +207,7 @@ impl PoolReconciler {
         match conclude(namespace, &pod) {
             Conclusion::Unused(why) => Some(why),
             Conclusion::MaybeUsed(why) => {
-                tracing::debug!(pool = %self.pool, attachment = %held.lease.owner, why, "kept a lease whose namespace is gone");
+                tracing::debug!(pool = %self.context.pool, attachment = %held.lease.owner, why, "kept a lease whose namespace is gone");
                 None
             }
         }
@@ -208,7 +223,7 @@ impl PoolReconciler {
         else {
             return PodState::Unnamed;
         };
-        match self.agent.cluster.pod(namespace, name).await {
+        match self.context.agent.cluster.pod(namespace, name).await {
             Err(trouble) => PodState::Unknown(trouble.to_string()),
             Ok(None) => PodState::Gone,
             Ok(Some(pod)) => match (&held.lease.sandbox.uid, pod.uid()) {
@@ -219,11 +234,12 @@ impl PoolReconciler {
     }
 
     /// Deletes the objects of released addresses after their cooldown. A kept address stays reserved for its holder.
-    pub(super) async fn release_ended(&mut self) -> Result<(), ReconcileError> {
+    pub(super) async fn release_ended(&self, addresses: &mut Addresses) -> Result<(), ReconcileError> {
         let (released, cooldown) = self
+            .context
             .agent
             .stores
-            .with(&self.pool, |store| {
+            .with(&self.context.pool, |store| {
                 let cooldown = store.pool()?.map_or(0, |file| file.cooldown_seconds);
                 Ok((store.releases()?, Duration::from_secs(cooldown.into())))
             })
@@ -231,13 +247,18 @@ impl PoolReconciler {
         if released.is_empty() {
             return Ok(());
         }
-        self.exhausted.clear();
-        let now = self.agent.stores.since_boot()?;
-        let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
+        addresses.forget_exhausted();
+        let now = self.context.agent.stores.since_boot()?;
+        let there = self
+            .context
+            .agent
+            .cluster
+            .addresses_of(&self.context.agent.config.node)
+            .await?;
         for released in released {
             let object = there
                 .iter()
-                .find(|address| is_of(self.pool.as_str(), address, &released));
+                .find(|address| is_of(self.context.pool.as_str(), address, &released));
             // A kept address goes back to the same pod, so it needs no cooldown.
             if object.is_some_and(|address| address.spec.holder.is_none())
                 && !has_rested(released.ended, now, cooldown)
@@ -245,14 +266,16 @@ impl PoolReconciler {
                 continue;
             }
             if let Some(object) = object
-                && release_address(&self.agent.cluster.addresses, object).await? == WriteResult::Conflict
+                && release_address(&self.context.agent.cluster.addresses, object).await?
+                    == WriteResult::Conflict
             {
                 continue;
             }
-            tracing::debug!(pool = %self.pool, ip = %released.ip, "deleted the object of a released address");
-            self.agent
+            tracing::debug!(pool = %self.context.pool, ip = %released.ip, "deleted the object of a released address");
+            self.context
+                .agent
                 .stores
-                .with(&self.pool, move |store| match store.enter_existing()? {
+                .with(&self.context.pool, move |store| match store.enter_existing()? {
                     Some(locked) => locked.end_release(&released),
                     None => Ok(()),
                 })
@@ -265,11 +288,16 @@ impl PoolReconciler {
     /// objects are correct.
     async fn collect_addresses(&mut self, me: &NodeIdentity) -> Result<bool, ReconcileError> {
         let mut kept = true;
-        let there = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
+        let there = self
+            .context
+            .agent
+            .cluster
+            .addresses_of(&self.context.agent.config.node)
+            .await?;
         let mut seen = HashSet::new();
         for address in there
             .into_iter()
-            .filter(|address| address.spec.pool == self.pool.as_str())
+            .filter(|address| address.spec.pool == self.context.pool.as_str())
             .filter(|address| address.spec.state != AddressState::Kept)
         {
             let key = format!(
@@ -280,17 +308,16 @@ impl PoolReconciler {
             let Some(ip) = address.spec.address.parse::<IpAddr>().ok() else {
                 continue;
             };
-            let released = self.agent.stores.releases(&self.pool).await?;
-            let holds = self
-                .agent
-                .stores
-                .with(&self.pool, move |store| match store.enter_existing()? {
+            let released = self.context.agent.stores.releases(&self.context.pool).await?;
+            let holds = self.context.agent.stores.with(&self.context.pool, move |store| {
+                match store.enter_existing()? {
                     Some(locked) => locked.holds(ip),
                     None => Ok(false),
-                });
+                }
+            });
             let held = holds.await?;
             if held {
-                kept &= self.rebind(me, &address).await?;
+                kept &= self.context.rebind(me, &address).await?;
             }
             if held || released.iter().any(|released| released.ip == ip) {
                 self.suspects.addresses.remove(&key);
@@ -302,7 +329,8 @@ impl PoolReconciler {
                 .addresses
                 .entry(key.clone())
                 .or_insert_with(Instant::now);
-            if first.elapsed() >= self.agent.config.observe && self.free_address(&address, ip).await? {
+            if first.elapsed() >= self.context.agent.config.observe && self.free_address(&address, ip).await?
+            {
                 self.suspects.addresses.remove(&key);
             }
         }
@@ -311,41 +339,19 @@ impl PoolReconciler {
     }
 
     async fn free_address(&self, address: &IpAddress, ip: IpAddr) -> Result<bool, ReconcileError> {
-        let unheld = self.end_pending(ip, address.spec.attachment.clone()).await?;
-        if unheld && release_address(&self.agent.cluster.addresses, address).await? != WriteResult::Conflict {
+        let unheld = self
+            .context
+            .end_pending(ip, address.spec.attachment.clone())
+            .await?;
+        if unheld
+            && release_address(&self.context.agent.cluster.addresses, address).await? != WriteResult::Conflict
+        {
             let evidence = "no lease of this node has it, twice";
-            tracing::warn!(pool = %self.pool, %ip, evidence, attachment = ?address.spec.attachment, "released an address object without a lease");
-            self.agent.metrics.freed(&self.pool);
+            tracing::warn!(pool = %self.context.pool, %ip, evidence, attachment = ?address.spec.attachment, "released an address object without a lease");
+            self.context.agent.metrics.freed(&self.context.pool);
             return Ok(true);
         }
         Ok(false)
-    }
-
-    /// Returns whether no lease of this node has `ip`. If so, an ADD of `owner` that still waits for its answer makes no lease
-    /// from here on.
-    pub(super) async fn end_pending(
-        &self,
-        ip: IpAddr,
-        owner: Option<api::Attachment>,
-    ) -> Result<bool, ReconcileError> {
-        let owner = owner.and_then(|asked| {
-            Some(Attachment {
-                container_id: ContainerId::try_from(asked.container_id).ok()?,
-                ifname: IfName::try_from(asked.ifname).ok()?,
-            })
-        });
-        let unheld = self.agent.stores.with(&self.pool, move |store| {
-            let Some(locked) = store.enter_existing()? else {
-                return Ok(true);
-            };
-            if locked.holds(ip)? {
-                return Ok(false);
-            }
-            owner
-                .map_or(Ok(()), |owner| locked.end_asking(&owner))
-                .map(|()| true)
-        });
-        Ok(unheld.await?)
     }
 }
 

@@ -1,39 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The content of `pool.json` except its blocks, and when this node was last known to be registered (`confirmed`).
 
-use super::{PoolReconciler, Target, WATCH_LAG};
+use super::context::{PoolContext, Target};
+use super::known_blocks::{KnownBlocks, WATCH_LAG};
+use super::reconcile_block::BlockStep;
+use super::withheld::Withheld;
 use crate::agent::ReconcileError;
+use crate::node::{entry, usage};
 use api::accepted_pool::{AcceptedPool, Writer};
-use block::Owner;
 use block::owner::NodeIdentity;
+use block::{LocalBlock, Owner};
 use ipam::pool::{Confirmed, PoolFile};
 use kube::core::{Selector, SelectorExt};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-impl PoolReconciler {
-    /// Reads the file. None if this node has no part of the pool.
-    pub(super) async fn file(&self) -> Result<Option<PoolFile>, ReconcileError> {
-        Ok(self.agent.stores.holdings(&self.pool, Vec::new()).await?.file)
+/// Whether a block is already in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// The block is not in the file yet, so other nodes may have created objects for its addresses.
+    New,
+    /// The block is in the file.
+    Existing,
+}
+
+impl Entry {
+    /// The case of a block that the file has as `local`.
+    pub(super) fn of(local: Option<LocalBlock>) -> Self {
+        local.map_or(Self::New, |_| Self::Existing)
+    }
+}
+
+/// When a block is removed from the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// Only if no lease has an address of it and none of its addresses rests.
+    IfIdle,
+    /// Even if leases have addresses of it.
+    Always,
+}
+
+/// Writes the file of the pool.
+pub(super) struct PoolFileWriter {
+    context: PoolContext,
+    withheld: Withheld,
+    /// Namespaces that the pool selects according to a GET, and since when. The watch may not have reported them yet.
+    admitted: HashMap<String, Instant>,
+}
+
+impl PoolFileWriter {
+    pub(super) fn new(context: PoolContext) -> Self {
+        Self {
+            withheld: Withheld::new(context.clone()),
+            admitted: HashMap::new(),
+            context,
+        }
     }
 
     /// Writes the content of the file except its blocks. Removes the file if nothing of the pool is left on this node.
-    pub(super) async fn write_file(&mut self, target: &Target) -> Result<(), ReconcileError> {
+    pub(super) async fn write(&mut self, known: &KnownBlocks, target: &Target) -> Result<(), ReconcileError> {
         let (Some(accepted), Some(NodeIdentity::Registered(owner))) =
-            (&target.accepted, self.agent.identity())
+            (&target.accepted, self.context.agent.identity())
         else {
             return self.remove_file(target).await;
         };
-        if !target.open && self.file().await?.is_none() {
+        if !target.open && self.context.file().await?.is_none() {
             return Ok(());
         }
-        let writer = self.writer(owner)?;
+        let writer = self.writer(known, owner)?;
         let namespaces = self.namespaces(accepted).await?;
         let mut base = accepted.file(&writer, namespaces, target.counters);
-        base.reserved.extend(self.withheld(target).await?);
+        base.reserved.extend(self.withheld.entries(known, target).await?);
         let open = target.open;
-        self.agent
+        self.context
+            .agent
             .stores
-            .edit(&self.pool, move |_, before| {
+            .edit(&self.context.pool, move |_, before| {
                 let blocks = before.map(|file| file.blocks).unwrap_or_default();
                 if !open && blocks.is_empty() {
                     return Ok(None);
@@ -47,21 +89,11 @@ impl PoolReconciler {
         Ok(())
     }
 
-    /// How long a block of this node stays unallocated after the node is gone: the shortest quarantine that was in force when a
-    /// block was claimed. The controller waits that long or longer.
-    fn own_quarantine(&self) -> Duration {
-        let blocks = self.blocks().into_values();
-        let claimed = blocks.filter_map(|block| u64::try_from(block.spec.quarantine_seconds?).ok());
-        claimed
-            .map(Duration::from_secs)
-            .fold(self.agent.config.quarantine, Duration::min)
-    }
-
-    pub(super) fn writer(&self, owner: Owner) -> Result<Writer, ReconcileError> {
+    fn writer(&self, known: &KnownBlocks, owner: Owner) -> Result<Writer, ReconcileError> {
         Ok(Writer {
             owner,
-            boot_id: self.agent.stores.boot_id()?,
-            quarantine: self.own_quarantine(),
+            boot_id: self.context.agent.stores.boot_id()?,
+            quarantine: known.quarantine(),
         })
     }
 
@@ -71,9 +103,10 @@ impl PoolReconciler {
             return Ok(());
         }
         let removed = self
+            .context
             .agent
             .stores
-            .with(&self.pool, |store| {
+            .with(&self.context.pool, |store| {
                 let Some(locked) = store.enter_existing()? else {
                     return Ok(false);
                 };
@@ -85,21 +118,22 @@ impl PoolReconciler {
             })
             .await?;
         if removed {
-            tracing::info!(pool = %self.pool, "removed the pool file: the node has no block and no lease of the pool");
+            tracing::info!(pool = %self.context.pool, "removed the pool file: the node has no block and no lease of the pool");
         }
         Ok(())
     }
 
     /// Records that this node was registered at the time `asked`, so that a reboot soon after needs no agent.
     pub(super) async fn confirm(&self, asked: Duration) -> Result<(), ReconcileError> {
-        if !matches!(self.agent.identity(), Some(NodeIdentity::Registered(_))) {
+        if !matches!(self.context.agent.identity(), Some(NodeIdentity::Registered(_))) {
             return Ok(());
         }
-        let every = self.agent.config.confirm_every();
-        let age = self.agent.stores.since_boot()?.saturating_sub(asked);
-        self.agent
+        let every = self.context.agent.config.confirm_every();
+        let age = self.context.agent.stores.since_boot()?.saturating_sub(asked);
+        self.context
+            .agent
             .stores
-            .with(&self.pool, move |store| {
+            .with(&self.context.pool, move |store| {
                 let at = std::time::SystemTime::now() - age;
                 let recent = |Confirmed(last)| at.duration_since(last).is_ok_and(|since| since < every / 2);
                 if store.pool()?.is_none() || store.confirmed().is_some_and(recent) {
@@ -122,7 +156,7 @@ impl PoolReconciler {
         let Ok(selector) = Selector::try_from(selector) else {
             return Ok(Some(Vec::new()));
         };
-        let mut names = self.agent.namespaces.selected(&selector).await?;
+        let mut names = self.context.agent.namespaces.selected(&selector).await?;
         self.admitted.retain(|_, since| since.elapsed() < WATCH_LAG);
         names.extend(self.admitted.keys().cloned());
         names.sort_unstable();
@@ -139,12 +173,105 @@ impl PoolReconciler {
         let Some(selector) = accepted.spec.namespace_selector.clone() else {
             return Ok(true);
         };
-        let labels = self.agent.cluster.namespace_labels(namespace).await?;
+        let labels = self.context.agent.cluster.namespace_labels(namespace).await?;
         let selected = Selector::try_from(selector)
             .is_ok_and(|selector| labels.is_some_and(|labels| selector.matches(&labels)));
         if selected {
             self.admitted.insert(namespace.to_owned(), Instant::now());
         }
         Ok(selected)
+    }
+
+    /// Writes the block into the file, unless the answer that justifies the write is too old.
+    pub(super) async fn write_block(
+        &mut self,
+        known: &KnownBlocks,
+        about: BlockStep<'_>,
+        local: LocalBlock,
+    ) -> Result<(), ReconcileError> {
+        let BlockStep {
+            name,
+            cidr,
+            asked,
+            target,
+            ..
+        } = about;
+        let (Some(base), Some(cidr)) = (self.base(known, target).await?, cidr) else {
+            return Ok(());
+        };
+        let new = entry(name, cidr.network(), local);
+        let space = target
+            .accepted
+            .as_ref()
+            .map(|accepted| accepted.spec.address_space.clone());
+        let mut back: Vec<String> = Vec::new();
+        if let Some(space) = space.filter(|_| about.entry == Entry::New) {
+            let there = self.context.objects_in(&space, cidr).await?;
+            back = there.iter().map(ToString::to_string).collect();
+        }
+        let (age, stores) = (
+            self.context.agent.config.answer_age(),
+            self.context.agent.stores.clone(),
+        );
+        self.context
+            .agent
+            .stores
+            .edit(&self.context.pool, move |_, before| {
+                // Checked under the lock, since this process may have waited for the lock.
+                if stores.since_boot()?.saturating_sub(asked) > age {
+                    return Ok(None);
+                }
+                let mut file = before.unwrap_or(base);
+                file.blocks.retain(|block| block.name != new.name);
+                file.blocks.push(new);
+                back.retain(|ip| !file.reserved.contains(ip));
+                file.reserved.extend(back);
+                Ok(Some(file))
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// A file without blocks, for a pool that has no file on this node yet.
+    async fn base(
+        &mut self,
+        known: &KnownBlocks,
+        target: &Target,
+    ) -> Result<Option<PoolFile>, ReconcileError> {
+        let (Some(accepted), Some(NodeIdentity::Registered(owner))) =
+            (&target.accepted, self.context.agent.identity())
+        else {
+            // The pool is gone, so the file is the only source.
+            return self.context.file().await;
+        };
+        let writer = self.writer(known, owner)?;
+        let namespaces = self.namespaces(accepted).await?;
+        Ok(Some(accepted.file(&writer, namespaces, target.counters)))
+    }
+
+    /// Removes the block from the file. Returns whether the file was changed.
+    pub(super) async fn remove_block(&self, name: &str, removal: Removal) -> Result<bool, ReconcileError> {
+        let name = name.to_owned();
+        let written = self
+            .context
+            .agent
+            .stores
+            .edit(&self.context.pool, move |locked, before| {
+                let Some(mut file) = before else { return Ok(None) };
+                let Some(at) = file.blocks.iter().position(|block| block.name == name) else {
+                    return Ok(None);
+                };
+                let block = file.blocks.remove(at);
+                let idle = || {
+                    Ok::<_, common::cni::Error>(
+                        usage(locked, Some(&file), &[block.cidr])?
+                            .iter()
+                            .all(|used| used.is_idle()),
+                    )
+                };
+                Ok((removal == Removal::Always || idle()?).then_some(file))
+            })
+            .await?;
+        Ok(written)
     }
 }

@@ -2,8 +2,8 @@
 //! Creates objects for addresses that this node allocated from its own blocks: before a block is shared, and before an address
 //! counts as reserved.
 
-use super::PoolReconciler;
-use super::bind_address::Claimant;
+use super::addresses::Claimant;
+use super::context::PoolContext;
 use crate::agent::ReconcileError;
 use api::IpAddress;
 use api::accepted_pool::AcceptedPool;
@@ -15,8 +15,9 @@ use ipam::agent::{AskedBy, Pod};
 use ipam::interval::IntervalSet;
 use ipam::range::bits;
 use ipam::store::{HeldLease, Lease};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::time::Instant;
 
 /// The number of objects that are written at the same time. Pods of other nodes wait until all objects of a block exist.
 const AT_ONCE: usize = 8;
@@ -45,7 +46,27 @@ impl Published {
     }
 }
 
-impl PoolReconciler {
+/// Creates the objects of leases.
+pub(super) struct Publisher {
+    context: PoolContext,
+    published: Published,
+    last_write: Option<Instant>,
+}
+
+impl Publisher {
+    pub(super) fn new(context: PoolContext) -> Self {
+        Self {
+            context,
+            published: Published::default(),
+            last_write: None,
+        }
+    }
+
+    /// When this process last wrote an address object here.
+    pub(super) fn last_write(&self) -> Option<Instant> {
+        self.last_write
+    }
+
     /// Creates or renews an object for each lease in `within` that has no reliable one. Returns an address whose object could not
     /// be written, because another node has just created one or because the object changed since it was listed.
     pub(super) async fn publish_leases(
@@ -53,10 +74,10 @@ impl PoolReconciler {
         accepted: &AcceptedPool,
         within: &IntervalSet,
     ) -> Result<Option<IpAddr>, ReconcileError> {
-        self.suspects.note_write();
-        let leases = self.agent.stores.leases(&self.pool).await?;
+        self.last_write = Some(Instant::now());
+        let leases = self.context.agent.stores.leases(&self.context.pool).await?;
         self.published.keep(&leases.held);
-        let there = self.own_addresses().await?;
+        let there = self.context.own_addresses().await?;
         let ips = |held: &'_ HeldLease| held.lease.addresses().collect::<Vec<_>>();
         let all = leases
             .held
@@ -99,34 +120,24 @@ impl PoolReconciler {
             pod: Pod::of(&held.lease.sandbox),
             holder: None,
         };
-        let addresses = &self.agent.cluster.addresses;
+        let addresses = &self.context.agent.cluster.addresses;
         let written = if let Some(object) = object {
             replace(addresses, &claimed(object, &claimant)).await?
         } else {
             let wanted = self
-                .object(accepted, ip, &claimant)
+                .context
+                .new_address(accepted, ip, &claimant)
                 .map_err(ReconcileError::Node)?;
             create(addresses, &wanted).await?
         };
         Ok(matches!(written, WriteResult::Applied(_)))
     }
 
-    /// The address objects of this node and pool.
-    async fn own_addresses(&self) -> Result<BTreeMap<IpAddr, IpAddress>, ReconcileError> {
-        let all = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
-        let of_pool = all
-            .into_iter()
-            .filter(|address| address.spec.pool == self.pool.as_str());
-        Ok(of_pool
-            .filter_map(|address| Some((address.spec.address.parse().ok()?, address)))
-            .collect())
-    }
-
     /// The number of leases of the block without a reliable object.
     pub(super) async fn unpublished(&self, cidr: Option<BlockCidr>) -> Result<u64, ReconcileError> {
         let Some(cidr) = cidr else { return Ok(0) };
-        let leases = self.agent.stores.leases(&self.pool).await?;
-        let there = self.own_addresses().await?;
+        let leases = self.context.agent.stores.leases(&self.context.pool).await?;
+        let there = self.context.own_addresses().await?;
         let all = leases
             .held
             .iter()
@@ -138,7 +149,7 @@ impl PoolReconciler {
     }
 
     pub(super) async fn publish(&mut self, cidr: BlockCidr) -> Result<(), ReconcileError> {
-        let Some(accepted) = self.target()?.accepted else {
+        let Some(accepted) = self.context.target()?.accepted else {
             return Ok(());
         };
         // The block is shared only when `unpublished` finds no lease without an object.

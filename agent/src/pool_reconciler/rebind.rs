@@ -2,7 +2,7 @@
 //! Address objects of pods of this node that the controller orphaned because the Node was gone. If this node does not renew such
 //! an object, the object is deleted after the quarantine.
 
-use super::PoolReconciler;
+use super::context::PoolContext;
 use crate::agent::ReconcileError;
 use api::convert::{address_record, node_ref};
 use api::requests::{WriteResult, replace};
@@ -14,7 +14,7 @@ use kube::ResourceExt;
 /// Passing an object to another registration takes two steps, and one more check that nothing is left to do.
 const STEPS: usize = 3;
 
-impl PoolReconciler {
+impl PoolContext {
     /// Makes the object `address` name this node, if needed. A lease of this node has the address. Returns whether the object is
     /// correct now.
     pub(super) async fn rebind(

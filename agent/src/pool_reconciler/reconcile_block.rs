@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Carries out the steps of the block state machine.
 
-use super::{PoolReconciler, Target};
+use super::claim::is_listed;
+use super::context::{PoolContext, Target};
+use super::known_blocks::KnownBlocks;
+use super::pool_file::{Entry, PoolFileWriter, Removal};
+use super::publish::Publisher;
+use super::report_usage;
 use crate::agent::ReconcileError;
-use crate::node::{entry, local_block, usage};
+use crate::node::local_block;
 use api::IpBlock;
+use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
 use api::convert::{block_record, cidr_of, in_use, new_block, now, with_record};
 use api::requests::{WriteResult, create, delete_block, get, replace, update_status};
@@ -13,7 +19,7 @@ use block::owner::{Desired, NodeIdentity, Step, next};
 use block::{BlockRecord, LocalBlock, Mode, Usage};
 use ipam::pool::PoolFile;
 use ipam::range::Family;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// A block for which a step is carried out.
@@ -24,8 +30,7 @@ pub(super) struct BlockStep<'a> {
     /// When the block was last requested, by the clock that plugins use.
     pub(super) asked: Duration,
     pub(super) target: &'a Target,
-    /// The block is not in the file yet, so other nodes may have created objects for its addresses.
-    pub(super) anew: bool,
+    pub(super) entry: Entry,
 }
 
 /// An active block that the node may not need.
@@ -69,11 +74,102 @@ fn behind(names: BTreeSet<String>, last: Option<String>) -> Vec<String> {
 /// The maximum number of steps for one block before other blocks get their turn.
 const STEPS: usize = 8;
 
-impl PoolReconciler {
+/// Which state of a block the next step is computed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Freshness {
+    /// The known state. It is good enough for doing nothing and for requests with preconditions.
+    Known,
+    /// The state that the API server returns now.
+    Read,
+}
+
+/// Reconciles the blocks of this node: takes the steps of the state machine, and writes the file that follows from them.
+pub(super) struct BlockReconciler {
+    context: PoolContext,
+    known: KnownBlocks,
+    file: PoolFileWriter,
+    publisher: Publisher,
+    /// Since when a block is idle.
+    idle: HashMap<String, Instant>,
+    /// Since this process started, every block of the file has been compared with the API server.
+    proven: bool,
+    /// The blocks already compared, until `proven` is set.
+    compared: HashSet<String>,
+    /// Blocks of this node's earlier registrations: the version of each, and since when it has that version.
+    orphans: HashMap<String, (String, Instant)>,
+    /// The block at which the last round was interrupted.
+    cut_at: Option<String>,
+}
+
+impl BlockReconciler {
+    pub(super) fn new(context: PoolContext) -> Self {
+        Self {
+            known: KnownBlocks::new(context.clone()),
+            file: PoolFileWriter::new(context.clone()),
+            publisher: Publisher::new(context.clone()),
+            idle: HashMap::new(),
+            proven: false,
+            compared: HashSet::new(),
+            orphans: HashMap::new(),
+            cut_at: None,
+            context,
+        }
+    }
+
+    /// The newest known versions of the blocks.
+    pub(super) fn known(&self) -> &KnownBlocks {
+        &self.known
+    }
+
+    pub(super) fn known_mut(&mut self) -> &mut KnownBlocks {
+        &mut self.known
+    }
+
+    /// The writer of the pool's file.
+    pub(super) fn file_mut(&mut self) -> &mut PoolFileWriter {
+        &mut self.file
+    }
+
+    /// The publisher of the leases of this node.
+    pub(super) fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+
+    pub(super) fn publisher_mut(&mut self) -> &mut Publisher {
+        &mut self.publisher
+    }
+
+    /// Since this process started, every block of the file has been compared with the API server.
+    pub(super) fn is_proven(&self) -> bool {
+        self.proven
+    }
+
+    /// Writes the content of the file except its blocks.
+    pub(super) async fn write_file(&mut self, target: &Target) -> Result<(), ReconcileError> {
+        self.file.write(&self.known, target).await
+    }
+
+    /// Writes a block into the file, unless the answer that justifies the write is too old.
+    pub(super) async fn write_block(
+        &mut self,
+        about: BlockStep<'_>,
+        local: LocalBlock,
+    ) -> Result<(), ReconcileError> {
+        self.file.write_block(&self.known, about, local).await
+    }
+
+    /// Takes the pending steps of every block. Notes it if all blocks were compared with the API server.
+    pub(super) async fn reconcile(&mut self, target: &Target) -> Result<(), ReconcileError> {
+        self.reconcile_blocks(target).await?;
+        self.proven = true;
+        self.compared.clear();
+        Ok(())
+    }
+
     /// Takes the pending steps of every block that the file or the API server names.
-    pub(super) async fn reconcile_blocks(&mut self, target: &Target) -> Result<(), ReconcileError> {
-        let blocks = self.blocks();
-        let (holdings, usage) = self.holdings(&blocks).await?;
+    async fn reconcile_blocks(&mut self, target: &Target) -> Result<(), ReconcileError> {
+        let blocks = self.known.all();
+        let (holdings, usage) = self.context.holdings(&blocks).await?;
         let in_file = holdings
             .file
             .iter()
@@ -97,7 +193,7 @@ impl PoolReconciler {
             let wish = if doomed {
                 Desired::Drain
             } else {
-                Self::desired_use(target, &name, cidr, used, surplus.contains(&name))
+                desired_use(target, &name, cidr, used, surplus.contains(&name))
             };
             match self.reconcile_block(&name, cidr, wish, target).await {
                 Ok(()) if self.proven => {}
@@ -110,7 +206,7 @@ impl PoolReconciler {
                     return Err(failure);
                 }
                 Err(failure) => {
-                    tracing::warn!(pool = %self.pool, block = name, error = %failure, "reconciling a block failed");
+                    tracing::warn!(pool = %self.context.pool, block = name, error = %failure, "reconciling a block failed");
                     refused.get_or_insert(failure);
                 }
             }
@@ -139,7 +235,7 @@ impl PoolReconciler {
         };
         let rested = |name: &str| {
             let since = self.idle.get(name);
-            since.is_some_and(|since| since.elapsed() >= self.agent.config.idle)
+            since.is_some_and(|since| since.elapsed() >= self.context.agent.config.idle)
         };
         let mut surplus = BTreeSet::new();
         for layout in &accepted.layouts {
@@ -172,26 +268,18 @@ impl PoolReconciler {
         wish: Desired,
         target: &Target,
     ) -> Result<(), ReconcileError> {
-        let mut fresh = !self.proven && !self.compared.contains(name);
+        let mut freshness = if self.proven || self.compared.contains(name) {
+            Freshness::Known
+        } else {
+            Freshness::Read
+        };
         for _ in 0..STEPS {
-            let asked = self.agent.stores.since_boot()?;
-            let block = if fresh {
-                let block = get(&self.agent.cluster.blocks, name).await?;
-                self.note(name, block.clone());
-                block
-            } else {
-                self.blocks().remove(name)
-            };
-            let Some(me) = self.agent.identity() else {
+            let asked = self.context.agent.stores.since_boot()?;
+            let block = self.read(name, freshness).await?;
+            let Some(me) = self.context.agent.identity() else {
                 return Ok(());
             };
-            let cidrs: Vec<_> = cidr.map(BlockCidr::network).into_iter().collect();
-            let holdings = self.agent.stores.holdings(&self.pool, cidrs).await?;
-            let in_file = local_block(holdings.file.as_ref(), name);
-            let mut used = holdings.usage.first().copied().unwrap_or_default();
-            if in_file.is_some_and(|held| held.mode == Mode::Sharing) {
-                used.unpublished = self.unpublished(cidr).await?;
-            }
+            let (in_file, used) = self.local_state(name, cidr).await?;
             let step = next(
                 &me,
                 block.as_ref().map(block_record).as_ref(),
@@ -199,16 +287,17 @@ impl PoolReconciler {
                 used,
                 wish,
             );
-            // The watch may lag. Its state is good enough for doing nothing and for requests with preconditions.
-            if matches!(step, Step::Remove | Step::WriteFile(_)) && !fresh {
-                fresh = true;
+            // The watch may lag.
+            if matches!(step, Step::Remove | Step::WriteFile(_)) && freshness == Freshness::Known {
+                freshness = Freshness::Read;
                 continue;
             }
             if step == Step::None {
+                let idle = used.is_idle();
                 if let (NodeIdentity::Gone(_), Some(block), Some(cidr), Some(_)) =
                     (&me, &block, cidr, in_file)
                     && in_use(block)
-                    && used.is_idle()
+                    && idle
                 {
                     return self.report_use(name, block, cidr).await;
                 }
@@ -219,11 +308,11 @@ impl PoolReconciler {
                 cidr,
                 asked,
                 target,
-                anew: in_file.is_none(),
+                entry: Entry::of(in_file),
             };
-            tracing::debug!(pool = %self.pool, block = name, ?step, "taking a step for a block");
+            tracing::debug!(pool = %self.context.pool, block = name, ?step, "taking a step for a block");
             let done = step == Step::Report;
-            fresh = !self.take(about, block, step).await?;
+            freshness = self.take(about, block, step).await?;
             if done {
                 // The step stays due as long as pods hold addresses; once per round is enough.
                 return Ok(());
@@ -232,28 +321,60 @@ impl PoolReconciler {
         Ok(())
     }
 
-    /// Takes one step. Returns whether the noted state of the block is up to date afterwards.
+    /// The state of a block, known or read now; none if there is no such object.
+    async fn read(&mut self, name: &str, freshness: Freshness) -> Result<Option<IpBlock>, ReconcileError> {
+        if freshness == Freshness::Known {
+            return Ok(self.known.all().remove(name));
+        }
+        let block = get(&self.context.agent.cluster.blocks, name).await?;
+        self.known.note(name, block.clone());
+        Ok(block)
+    }
+
+    /// The entry of the file for a block, and the use of the block on this node.
+    async fn local_state(
+        &self,
+        name: &str,
+        cidr: Option<BlockCidr>,
+    ) -> Result<(Option<LocalBlock>, Usage), ReconcileError> {
+        let cidrs = cidr.map(BlockCidr::network).into_iter().collect();
+        let stores = &self.context.agent.stores;
+        let holdings = stores.holdings(&self.context.pool, cidrs).await?;
+        let in_file = local_block(holdings.file.as_ref(), name);
+        let mut used = holdings.usage.first().copied().unwrap_or_default();
+        if in_file.is_some_and(|local| local.mode == Mode::Sharing) {
+            used.unpublished = self.publisher.unpublished(cidr).await?;
+        }
+        Ok((in_file, used))
+    }
+
+    /// Takes one step. Returns which state the next step is computed from.
     async fn take(
         &mut self,
         about: BlockStep<'_>,
         block: Option<IpBlock>,
         step: Step,
-    ) -> Result<bool, ReconcileError> {
+    ) -> Result<Freshness, ReconcileError> {
         let BlockStep {
             name, cidr, target, ..
         } = about;
         match (step, block, cidr) {
             (Step::None, ..) => {}
             (Step::Replace { to, then }, Some(block), _) => {
-                let wanted = with_record(&block, &to, &self.agent.config.node);
-                let WriteResult::Applied(after) = replace(&self.agent.cluster.blocks, &wanted).await? else {
-                    return Ok(false);
+                let wanted = with_record(&block, &to, &self.context.agent.config.node);
+                let WriteResult::Applied(after) =
+                    replace(&self.context.agent.cluster.blocks, &wanted).await?
+                else {
+                    return Ok(Freshness::Read);
                 };
-                self.note(name, Some(after));
+                self.known.note(name, Some(after));
                 if let Some(held) = then {
                     // The block may have had other owners since. The view of the pool must be as fresh as for a new claim.
-                    if about.anew && held.mode == Mode::Active && !self.admitted(target, cidr).await? {
-                        return Ok(false);
+                    if about.entry == Entry::New
+                        && held.mode == Mode::Active
+                        && !self.admitted(target, cidr).await?
+                    {
+                        return Ok(Freshness::Read);
                     }
                     self.write_block(about, held).await?;
                 }
@@ -264,29 +385,31 @@ impl PoolReconciler {
             }
             (Step::WriteFile(held), ..) => self.write_block(about, held).await?,
             (Step::RemoveIfIdle, ..) => {
-                if self.withdraw(name, true).await? {
-                    tracing::info!(pool = %self.pool, block = name, "returning an idle block");
+                if self.file.remove_block(name, Removal::IfIdle).await? {
+                    tracing::info!(pool = %self.context.pool, block = name, "returning an idle block");
                 }
             }
             (Step::Remove, ..) => {
                 let leased = match cidr {
-                    Some(cidr) => self.usage_of(cidr).await?,
+                    Some(cidr) => self.context.usage_of(cidr).await?,
                     None => 0,
                 };
-                self.withdraw(name, false).await?;
-                tracing::warn!(pool = %self.pool, block = name, leased, "removed a block that this node does not own any more");
+                self.file.remove_block(name, Removal::Always).await?;
+                tracing::warn!(pool = %self.context.pool, block = name, leased, "removed a block that this node does not own any more");
             }
             (Step::Delete, Some(block), _) => {
-                let WriteResult::Applied(()) = delete_block(&self.agent.cluster.blocks, &block).await? else {
-                    return Ok(false);
+                let WriteResult::Applied(()) =
+                    delete_block(&self.context.agent.cluster.blocks, &block).await?
+                else {
+                    return Ok(Freshness::Read);
                 };
-                self.note(name, None);
-                self.agent.metrics.returned(&self.pool);
+                self.known.note(name, None);
+                self.context.agent.metrics.returned(&self.context.pool);
             }
-            (Step::Publish, _, Some(cidr)) => self.publish(cidr).await?,
-            _ => return Ok(false),
+            (Step::Publish, _, Some(cidr)) => self.publisher.publish(cidr).await?,
+            _ => return Ok(Freshness::Read),
         }
-        Ok(true)
+        Ok(Freshness::Known)
     }
 
     /// Reports how many addresses of a block are in use on this node. If the Node is gone, this may be the last report that the
@@ -297,48 +420,47 @@ impl PoolReconciler {
         block: &IpBlock,
         cidr: BlockCidr,
     ) -> Result<(), ReconcileError> {
-        let used = self.usage_of(cidr).await?;
+        let used = self.context.usage_of(cidr).await?;
         let status = serde_json::json!({ "mirroredAt": now(), "used": used, "free": 0 });
-        if let WriteResult::Applied(after) = update_status(&self.agent.cluster.blocks, block, status).await? {
-            self.note(name, Some(after));
+        if let WriteResult::Applied(after) =
+            update_status(&self.context.agent.cluster.blocks, block, status).await?
+        {
+            self.known.note(name, Some(after));
         }
         Ok(())
     }
 
-    /// Creates the object of a block that is in the file and that the API server has lost. Returns whether the noted state of the
-    /// block is up to date afterwards.
+    /// Creates the object of a block that is in the file and that the API server has lost. Returns which state
+    /// the next step is computed from.
     async fn claim_again(
         &mut self,
         about: BlockStep<'_>,
         to: &BlockRecord,
         then: LocalBlock,
-    ) -> Result<bool, ReconcileError> {
+    ) -> Result<Freshness, ReconcileError> {
         let (name, Some(cidr)) = (about.name, about.cidr) else {
-            return Ok(false);
+            return Ok(Freshness::Read);
         };
-        let mut object = new_block("", self.pool.as_str(), cidr, &to.owner);
+        let mut object = new_block("", self.context.pool.as_str(), cidr, &to.owner);
         object.metadata.name = Some(name.to_owned());
-        object.spec.quarantine_seconds = i64::try_from(self.agent.config.quarantine.as_secs()).ok();
-        let WriteResult::Applied(block) = create(&self.agent.cluster.blocks, &object).await? else {
-            return Ok(false);
+        object.spec.quarantine_seconds = i64::try_from(self.context.agent.config.quarantine.as_secs()).ok();
+        let WriteResult::Applied(block) = create(&self.context.agent.cluster.blocks, &object).await? else {
+            return Ok(Freshness::Read);
         };
-        self.note(name, Some(block));
+        self.known.note(name, Some(block));
         tracing::warn!(
-            pool = %self.pool, block = name,
+            pool = %self.context.pool, block = name,
             "claimed a block again that the API server had lost"
         );
-        self.write_block(BlockStep { anew: true, ..about }, then).await?;
-        Ok(true)
-    }
-
-    /// The number of addresses of a block that leases of this node hold.
-    async fn usage_of(&self, cidr: BlockCidr) -> Result<u64, ReconcileError> {
-        let holdings = self
-            .agent
-            .stores
-            .holdings(&self.pool, vec![cidr.network()])
-            .await?;
-        Ok(holdings.usage.first().map_or(0, |used| used.leased))
+        self.write_block(
+            BlockStep {
+                entry: Entry::New,
+                ..about
+            },
+            then,
+        )
+        .await?;
+        Ok(Freshness::Known)
     }
 
     /// Whether the address space lists the pool with this block. True if the pool is gone, since nothing is allocated from it.
@@ -347,92 +469,9 @@ impl PoolReconciler {
             return Ok(true);
         };
         match accepted.layout(Family::of(cidr.network().ip())) {
-            Some(layout) if layout.has(cidr) => self.listed(accepted, layout, cidr).await,
+            Some(layout) if layout.has(cidr) => is_listed(&self.context, accepted, (layout, cidr)).await,
             _ => Ok(true),
         }
-    }
-
-    /// Writes the block into the file, unless the answer that justifies the write is too old.
-    pub(super) async fn write_block(
-        &mut self,
-        about: BlockStep<'_>,
-        held: LocalBlock,
-    ) -> Result<(), ReconcileError> {
-        let BlockStep {
-            name,
-            cidr,
-            asked,
-            target,
-            anew,
-        } = about;
-        let (Some(base), Some(cidr)) = (self.base(target).await?, cidr) else {
-            return Ok(());
-        };
-        let new = entry(name, cidr.network(), held);
-        let space = target
-            .accepted
-            .as_ref()
-            .map(|accepted| accepted.spec.address_space.clone());
-        let mut back: Vec<String> = Vec::new();
-        if let Some(space) = space.filter(|_| anew) {
-            let there = self.objects_in(&space, cidr).await?;
-            back = there.iter().map(ToString::to_string).collect();
-        }
-        let (age, stores) = (self.agent.config.answer_age(), self.agent.stores.clone());
-        self.agent
-            .stores
-            .edit(&self.pool, move |_, before| {
-                // Checked under the lock, since this process may have waited for the lock.
-                if stores.since_boot()?.saturating_sub(asked) > age {
-                    return Ok(None);
-                }
-                let mut file = before.unwrap_or(base);
-                file.blocks.retain(|block| block.name != new.name);
-                file.blocks.push(new);
-                back.retain(|ip| !file.reserved.contains(ip));
-                file.reserved.extend(back);
-                Ok(Some(file))
-            })
-            .await?;
-        Ok(())
-    }
-
-    /// A file without blocks, for a pool that has no file on this node yet.
-    async fn base(&mut self, target: &Target) -> Result<Option<PoolFile>, ReconcileError> {
-        let (Some(accepted), Some(NodeIdentity::Registered(owner))) =
-            (&target.accepted, self.agent.identity())
-        else {
-            // The pool is gone, so the file is the only source.
-            return self.file().await;
-        };
-        let writer = self.writer(owner)?;
-        let namespaces = self.namespaces(accepted).await?;
-        Ok(Some(accepted.file(&writer, namespaces, target.counters)))
-    }
-
-    /// Removes the block from the file. `if_idle`: only if no lease holds an address of it and none of its addresses rests.
-    async fn withdraw(&mut self, name: &str, if_idle: bool) -> Result<bool, ReconcileError> {
-        let name = name.to_owned();
-        let written = self
-            .agent
-            .stores
-            .edit(&self.pool, move |locked, before| {
-                let Some(mut file) = before else { return Ok(None) };
-                let Some(at) = file.blocks.iter().position(|block| block.name == name) else {
-                    return Ok(None);
-                };
-                let block = file.blocks.remove(at);
-                let idle = || {
-                    Ok::<_, common::cni::Error>(
-                        usage(locked, Some(&file), &[block.cidr])?
-                            .iter()
-                            .all(|used| used.is_idle()),
-                    )
-                };
-                Ok((!if_idle || idle()?).then_some(file))
-            })
-            .await?;
-        Ok(written)
     }
 
     /// Ends a block of an earlier registration of this node's name that is not in this node's file, by the same rules as a block
@@ -461,8 +500,13 @@ impl PoolReconciler {
             version: version.clone(),
             unchanged: since.elapsed(),
         });
-        let blocks = &self.agent.cluster.blocks;
-        let quarantine = self.agent.config.quarantines().of(block.spec.quarantine_seconds);
+        let blocks = &self.context.agent.cluster.blocks;
+        let quarantine = self
+            .context
+            .agent
+            .config
+            .quarantines()
+            .of(block.spec.quarantine_seconds);
         match decide(
             &seen,
             in_use(block),
@@ -478,19 +522,36 @@ impl PoolReconciler {
             OrphanAction::Orphan => {
                 let to = seen.with_phase(block::Phase::Orphaned);
                 if let WriteResult::Applied(after) =
-                    replace(blocks, &with_record(block, &to, &self.agent.config.node)).await?
+                    replace(blocks, &with_record(block, &to, &self.context.agent.config.node)).await?
                 {
-                    self.note(name, Some(after));
+                    self.known.note(name, Some(after));
                 }
             }
             OrphanAction::Delete => {
                 delete_block(blocks, block).await?;
-                self.note(name, None);
+                self.known.note(name, None);
                 self.orphans.remove(name);
-                tracing::info!(pool = %self.pool, block = name, "deleted a block of an earlier registration of this node");
+                tracing::info!(pool = %self.context.pool, block = name, "deleted a block of an earlier registration of this node");
             }
         }
         Ok(())
+    }
+}
+
+/// The wish for one block.
+fn desired_use(target: &Target, name: &str, cidr: Option<BlockCidr>, used: Usage, surplus: bool) -> Desired {
+    // A block without a free address is not shared. `mirror` reports that it has none.
+    let spares = |accepted: &AcceptedPool| report_usage::free(accepted, cidr, used) > 0;
+    let has = |accepted: &AcceptedPool| accepted.has_blocks() && cidr.is_some_and(|cidr| accepted.has(cidr));
+    if !target.open || !target.accepted.as_ref().is_some_and(has) {
+        Desired::Drain
+    } else if target.sharing.iter().any(|asked| asked == name) && target.accepted.as_ref().is_some_and(spares)
+    {
+        Desired::Share
+    } else if surplus {
+        Desired::Return
+    } else {
+        Desired::Keep
     }
 }
 

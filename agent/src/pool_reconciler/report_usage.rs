@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reports the use of this node's blocks to the API server: seldom, and only what has changed.
 
-use super::{PoolReconciler, Target};
+use super::context::{PoolContext, Target};
+use super::reconcile_block::BlockReconciler;
 use crate::agent::ReconcileError;
 use api::accepted_pool::AcceptedPool;
 use api::block_layout::BlockCidr;
@@ -67,6 +68,11 @@ impl Reports {
         }
     }
 
+    /// Whether the last report of block `name` has this generation.
+    fn has_noted(&self, name: &str, generation: i64) -> bool {
+        self.told.get(name).is_some_and(|told| told.noted == generation)
+    }
+
     /// When this node should write `observedGeneration` for this generation of the pool.
     fn turn_to_note(&mut self, generation: i64, blocks: i64, now: Instant) -> Instant {
         let known = self.turn.filter(|(of, _)| *of == generation);
@@ -121,56 +127,78 @@ struct OfBlock {
     oldest: Option<Time>,
 }
 
-impl PoolReconciler {
+/// The state of the pool that a round of reports is about.
+#[derive(Clone, Copy)]
+struct ReportScope<'a> {
+    target: &'a Target,
+    accepted: &'a AcceptedPool,
+    /// The generation of the pool that this node observes.
+    generation: i64,
+}
+
+/// Reports the use of blocks.
+pub(super) struct UsageReporter {
+    context: PoolContext,
+    reports: Reports,
+}
+
+impl UsageReporter {
+    pub(super) fn new(context: PoolContext) -> Self {
+        Self {
+            context,
+            reports: Reports::default(),
+        }
+    }
+
+    /// The earliest turn that the last round left open.
+    pub(super) fn next_turn(&mut self) -> Option<Instant> {
+        self.reports.next()
+    }
+
     /// Reports the blocks whose use has changed, and notes the generation of the pool that this node observes.
-    pub(super) async fn report_usage(&mut self, target: &Target) -> Result<(), ReconcileError> {
-        let blocks = self.blocks();
-        let (holdings, usage) = self.holdings(&blocks).await?;
+    pub(super) async fn report(
+        &mut self,
+        reconciler: &mut BlockReconciler,
+        target: &Target,
+    ) -> Result<(), ReconcileError> {
+        let blocks = reconciler.known().all();
+        let (holdings, usage) = self.context.holdings(&blocks).await?;
         let (Some(file), Some(accepted), Some(NodeIdentity::Registered(me))) =
-            (&holdings.file, &target.accepted, self.agent.identity())
+            (&holdings.file, &target.accepted, self.context.agent.identity())
         else {
             if holdings.file.is_none() {
-                self.agent.metrics.holds_nothing(&self.pool);
+                self.context.agent.metrics.holds_nothing(&self.context.pool);
             }
             return Ok(());
         };
         let total: u64 = usage.values().map(|used| used.leased).sum();
-        self.agent.metrics.holds(&self.pool, file.blocks.len(), total);
-        let generation = file.generation;
-        let every = self.agent.config.report_interval(target.blocks);
+        self.context
+            .agent
+            .metrics
+            .holds(&self.context.pool, file.blocks.len(), total);
+        let scope = ReportScope {
+            target,
+            accepted,
+            generation: file.generation,
+        };
         self.reports.told.retain(|name, _| blocks.contains_key(name));
         self.reports.forget_unless(&accepted.spec);
         let mine =
             |block: &IpBlock| block_record(block).owner == me && block.spec.state != BlockState::Shared;
         let mut refused = None;
         for (name, block) in blocks.iter().filter(|(_, block)| mine(block)) {
-            let (used, at) = (usage.get(name).copied().unwrap_or_default(), Instant::now());
-            match self.reports.told.get_mut(name) {
-                Some(told) if told.noted == generation => {
-                    // The controller chooses from these reports which node should share.
-                    let is_full = |used| free(accepted, cidr_of(block), used) == 0;
-                    let misleads = target.has_shortage && is_full(used) && !is_full(told.used);
-                    let every = if misleads { Duration::ZERO } else { every };
-                    let Some(turn) = told.turn(used, every, target.blocks, at) else {
-                        continue;
-                    };
-                    if !self.reports.has_come(turn, at) {
-                        continue;
-                    }
-                }
-                _ => {
-                    let turn = self.reports.turn_to_note(generation, target.blocks, at);
-                    if !self.reports.has_come(turn, at) {
-                        continue;
-                    }
-                    if let Some(ip) = self.publish_reserved(target).await? {
-                        self.reports.postpone(name, target.blocks, Instant::now());
-                        refused.get_or_insert(ReconcileError::Node(self.not_published(ip)));
-                        continue;
-                    }
-                }
+            let used = usage.get(name).copied().unwrap_or_default();
+            if !self.is_due(scope, (name, block), used) {
+                continue;
             }
-            let written = self.report_block((name, block), used, generation, accepted).await;
+            if !self.reports.has_noted(name, scope.generation)
+                && let Some(ip) = publish_reserved(reconciler, target).await?
+            {
+                self.reports.postpone(name, target.blocks, Instant::now());
+                refused.get_or_insert(ReconcileError::Node(self.not_published(ip)));
+                continue;
+            }
+            let written = self.report_block(reconciler, scope, (name, block), used).await;
             if let Err(failure) = written {
                 self.reports.postpone(name, target.blocks, Instant::now());
                 if failure.is_unanswered() {
@@ -182,13 +210,41 @@ impl PoolReconciler {
         refused.map_or(Ok(()), Err)
     }
 
+    /// Whether this node should report the block now.
+    fn is_due(&mut self, scope: ReportScope<'_>, (name, block): (&str, &IpBlock), used: Usage) -> bool {
+        let ReportScope {
+            target,
+            accepted,
+            generation,
+        } = scope;
+        let now = Instant::now();
+        let turn = match self.reports.told.get_mut(name) {
+            Some(told) if told.noted == generation => {
+                // The controller chooses from these reports which node should share.
+                let is_full = |used| free(accepted, cidr_of(block), used) == 0;
+                let misleads = target.has_shortage && is_full(used) && !is_full(told.used);
+                let every = if misleads {
+                    Duration::ZERO
+                } else {
+                    self.context.agent.config.report_interval(target.blocks)
+                };
+                told.turn(used, every, target.blocks, now)
+            }
+            _ => Some(self.reports.turn_to_note(generation, target.blocks, now)),
+        };
+        turn.is_some_and(|turn| self.reports.has_come(turn, now))
+    }
+
     async fn report_block(
         &mut self,
+        reconciler: &mut BlockReconciler,
+        scope: ReportScope<'_>,
         (name, block): (&str, &IpBlock),
         used: Usage,
-        generation: i64,
-        accepted: &AcceptedPool,
     ) -> Result<(), ReconcileError> {
+        let ReportScope {
+            accepted, generation, ..
+        } = scope;
         let leases = self.leases_of(accepted, cidr_of(block)).await?;
         let status = IpBlockStatus {
             used: i64::try_from(used.leased).unwrap_or(i64::MAX),
@@ -198,9 +254,10 @@ impl PoolReconciler {
             mirrored_at: Some(now()),
             observed_generation: Some(generation),
         };
-        if let WriteResult::Applied(after) = update_status(&self.agent.cluster.blocks, block, &status).await?
+        if let WriteResult::Applied(after) =
+            update_status(&self.context.agent.cluster.blocks, block, &status).await?
         {
-            self.note(name, Some(after));
+            reconciler.known_mut().note(name, Some(after));
             let told = BlockReport {
                 at: Instant::now(),
                 used,
@@ -220,7 +277,7 @@ impl PoolReconciler {
         let Some(cidr) = cidr else {
             return Ok(OfBlock::default());
         };
-        let leases = self.agent.stores.leases(&self.pool).await?;
+        let leases = self.context.agent.stores.leases(&self.context.pool).await?;
         let mut of_block = OfBlock::default();
         for held in leases.held {
             for ip in held.lease.addresses().filter(|ip| cidr.network().contains(*ip)) {
@@ -233,23 +290,6 @@ impl PoolReconciler {
         Ok(of_block)
     }
 
-    /// Creates an object for each reserved address that a pod of this node has, before this node notes the reservation: a node
-    /// that asks for the address by name gets it once the reservation is noted, unless an object is there. Returns an address
-    /// whose object could not be created.
-    async fn publish_reserved(&mut self, target: &Target) -> Result<Option<IpAddr>, ReconcileError> {
-        let Some(accepted) = &target.accepted else {
-            return Ok(None);
-        };
-        let mut in_the_way = None;
-        for family in accepted.ranges.families() {
-            let reserved = accepted.ranges.reserved(family);
-            if !reserved.is_empty() {
-                in_the_way = self.publish_leases(accepted, &reserved).await?.or(in_the_way);
-            }
-        }
-        Ok(in_the_way)
-    }
-
     /// The reason why a reservation is not noted yet. The other node may be about to delete its object, because the reservation
     /// is not noted. Then no object is left.
     fn not_published(&self, ip: IpAddr) -> Error {
@@ -257,10 +297,34 @@ impl PoolReconciler {
             Code::TRY_AGAIN,
             format!(
                 "pool {}: the reservation of {ip} is not noted yet: a pod of this node has the address, and it has an object of another node; retried until that object is gone",
-                self.pool
+                self.context.pool
             ),
         )
     }
+}
+
+/// Creates an object for each reserved address that a pod of this node has, before this node notes the reservation: a node
+/// that asks for the address by name gets it once the reservation is noted, unless an object is there. Returns an address
+/// whose object could not be created.
+async fn publish_reserved(
+    reconciler: &mut BlockReconciler,
+    target: &Target,
+) -> Result<Option<IpAddr>, ReconcileError> {
+    let Some(accepted) = &target.accepted else {
+        return Ok(None);
+    };
+    let mut in_the_way = None;
+    for family in accepted.ranges.families() {
+        let reserved = accepted.ranges.reserved(family);
+        if !reserved.is_empty() {
+            in_the_way = reconciler
+                .publisher_mut()
+                .publish_leases(accepted, &reserved)
+                .await?
+                .or(in_the_way);
+        }
+    }
+    Ok(in_the_way)
 }
 
 /// The number of free addresses of a block that may be allocated now.

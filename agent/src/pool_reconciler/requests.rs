@@ -1,60 +1,122 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Answers plugins. Every error names the pool, its counters and the remedy.
 
+use super::allocate::Room;
 use super::claim::{Claimed, FULL_PAUSE};
-use super::sharing::Room;
-use super::{PoolReconciler, Response, Target, report_usage};
+use super::context::{PendingRequest, PoolContext, RequestScope, Target, free_local};
+use super::{PluginRequest, PoolReconciler, Response, report_usage};
 use crate::agent::{ReconcileError, event};
 use crate::serve::unknown;
 use api::accepted_pool::AcceptedPool;
+use api::patience::{self, QUESTION};
 use block::owner::NodeIdentity;
 use common::cni::{Code, Error};
 use ipam::agent::{Reply, Request, Verb};
 use ipam::range::Family;
 use k8s_openapi::api::core::v1::ObjectReference;
-use std::fmt::Display;
 use std::time::Duration;
 
 /// The maximum of the random delay that spreads out the nodes.
 const APART: Duration = Duration::from_millis(500);
 
 impl PoolReconciler {
-    /// Answers `request`. Returns [`Response::RetryAfter`] if other nodes were asked to share addresses and the plugin `waits`.
-    pub(super) async fn answer(&mut self, request: &Request, waits: bool) -> Response {
-        let error = match Box::pin(self.serve(request)).await {
+    /// Answers a plugin, unless it has timed out.
+    pub(super) async fn handle(&mut self, request: PluginRequest) {
+        if self.has_timed_out(&request) {
+            return;
+        }
+        let response = patience::until(request.asked + QUESTION, self.answer(&request)).await;
+        self.send(request, response);
+    }
+
+    /// Rejects a plugin request, because the API server has not listed pools and blocks yet.
+    pub(super) fn reject_unlisted(&self, request: PluginRequest) {
+        if self.has_timed_out(&request) {
+            return;
+        }
+        let why = format!(
+            "pool {}: this node's agent has not heard of pools and blocks from the API server since it started; see its log, and whether the API server can be reached from this node",
+            self.context.pool
+        );
+        let reply = Reply::refused(Error::new(Code::API_UNREACHABLE, why));
+        self.send(request, Response::Reply(reply));
+    }
+
+    /// Sends a response. The plugin may have timed out meanwhile.
+    fn send(&self, request: PluginRequest, response: Response) {
+        let PoolContext { agent, pool } = &self.context;
+        if let Response::Reply(reply) = &response {
+            agent.metrics.answered(pool, request.request.verb, reply);
+        }
+        let _ = request.answer.send(response);
+    }
+
+    /// Whether the plugin timed out before its request was handled.
+    fn has_timed_out(&self, request: &PluginRequest) -> bool {
+        if !request.answer.is_closed() {
+            return false;
+        }
+        let attachment = request.request.attachment.as_ref();
+        tracing::warn!(
+            pool = %self.context.pool, attachment = attachment.map(|asked| asked.owner.to_string()),
+            seconds = request.asked.elapsed().as_secs_f64(), "plugin request timed out before it was handled"
+        );
+        self.context.agent.metrics.request_timed_out(&self.context.pool);
+        true
+    }
+
+    /// Answers `request`. Returns [`Response::RetryAfter`] if other nodes were asked to share addresses and the plugin has time left.
+    async fn answer(&mut self, request: &PluginRequest) -> Response {
+        let PluginRequest {
+            request,
+            asked,
+            told,
+            waits,
+            ..
+        } = request;
+        let pending = (request.verb != Verb::Status).then_some(PendingRequest {
+            since: asked.into_std(),
+            told: *told,
+        });
+        let error = match Box::pin(self.serve(request, pending)).await {
             Ok(reply) => return Response::Reply(reply),
             Err(error) => error,
         };
         let attachment = request.attachment.as_ref().map(|asked| asked.owner.to_string());
-        let is_wished = |family: &Family| self.sharing_is_requested(*family);
-        if waits && error.code == Code::TRY_AGAIN && request.families.iter().any(is_wished) {
-            tracing::debug!(pool = %self.pool, attachment, error = %error.msg, "waiting for a shared block");
+        let is_wished = |family: &Family| self.sharing.is_requested(*family);
+        if *waits && error.code == Code::TRY_AGAIN && request.families.iter().any(is_wished) {
+            tracing::debug!(pool = %self.context.pool, attachment, error = %error.msg, "waiting for a shared block");
             return Response::RetryAfter(self.apart());
         }
-        tracing::warn!(pool = %self.pool, attachment, code = error.code.0, error = %error.msg, "rejected a plugin request");
+        tracing::warn!(pool = %self.context.pool, attachment, code = error.code.0, error = %error.msg, "rejected a plugin request");
         self.publish_pod_event(request, &error);
         Response::Reply(Reply::refused(error))
     }
 
     /// A random delay that spreads out the nodes of a large pool: all of them see at the same moment that a block is shared.
     fn apart(&self) -> Duration {
-        let blocks = self.target().map_or(0, |target| target.blocks);
+        let blocks = self.context.target().map_or(0, |target| target.blocks);
         report_usage::wait(blocks, fastrand::f64()).min(APART)
     }
 
-    async fn serve(&mut self, request: &Request) -> Result<Reply, Error> {
-        let age = self.agent.config.confirm_every();
-        self.agent
-            .refresh_node(age)
-            .await
-            .map_err(|e| self.unanswered("whether the cluster has this node still", &e))?;
-        let target = self.target().map_err(|e| self.failed(&e))?;
+    async fn serve(&mut self, request: &Request, pending: Option<PendingRequest>) -> Result<Reply, Error> {
+        let age = self.context.agent.config.confirm_every();
+        self.context.agent.refresh_node(age).await.map_err(|e| {
+            self.context
+                .unanswered("whether the cluster has this node still", &e)
+        })?;
+        let target = self.context.target().map_err(|e| self.context.failed(&e))?;
         let accepted = self.require_open(&target)?;
         self.require_namespace(&target, &accepted, request).await?;
+        let scope = RequestScope {
+            target: &target,
+            accepted: &accepted,
+            pending,
+        };
         match request.verb {
-            Verb::Claim => self.serve_claim(&target, &accepted, &request.families).await,
-            Verb::Allocate => self.serve_allocate(&target, &accepted, request).await,
-            Verb::Status if accepted.has_blocks() => self.require_room(&target, &accepted).await,
+            Verb::Claim => self.serve_claim(scope, &request.families).await,
+            Verb::Allocate => self.serve_allocate(scope, request).await,
+            Verb::Status if accepted.has_blocks() => self.require_room(scope).await,
             // A release needs no answer; a round handles it (`Mailbox`).
             Verb::Status | Verb::Release => Ok(Reply::Done),
         }
@@ -62,8 +124,8 @@ impl PoolReconciler {
 
     /// Returns the pool, if this node may have addresses of it.
     fn require_open(&self, target: &Target) -> Result<AcceptedPool, Error> {
-        let pool = &self.pool;
-        let Some(object) = self.pool_object() else {
+        let pool = &self.context.pool;
+        let Some(object) = self.context.pool_object() else {
             return Err(unknown(pool));
         };
         let refused = |why: String| Err(Error::new(Code::POOL_NOT_HERE, why));
@@ -80,16 +142,16 @@ impl PoolReconciler {
                 "pool {pool} is being deleted and gives no addresses any more"
             ));
         }
-        if matches!(self.agent.identity(), Some(NodeIdentity::Gone(_)) | None) {
+        if matches!(self.context.agent.identity(), Some(NodeIdentity::Gone(_)) | None) {
             return refused(format!(
                 "the cluster has no Node {}, so it gets no addresses",
-                self.agent.config.node
+                self.context.agent.config.node
             ));
         }
-        if !self.selects_node(accepted) {
+        if !self.context.selects_node(accepted) {
             return refused(format!(
                 "pool {pool} is not for node {}: spec.nodeSelector does not match the node's labels",
-                self.agent.config.node
+                self.context.agent.config.node
             ));
         }
         Ok(accepted.clone())
@@ -103,8 +165,8 @@ impl PoolReconciler {
         accepted: &AcceptedPool,
         request: &Request,
     ) -> Result<(), Error> {
-        let names = self.namespaces(accepted).await;
-        let names = names.map_err(|e| self.unanswered("which namespaces it is for", &e))?;
+        let names = self.blocks.file_mut().namespaces(accepted).await;
+        let names = names.map_err(|e| self.context.unanswered("which namespaces it is for", &e))?;
         let (Some(names), Some(_)) = (names, &request.attachment) else {
             return Ok(());
         };
@@ -112,18 +174,24 @@ impl PoolReconciler {
         if let Some(namespace) = namespace {
             let listed = names.iter().any(|name| name == namespace);
             let selected = listed || {
-                let now = self.selects_now(accepted, namespace).await;
-                now.map_err(|e| self.unanswered("whether it is for the pod's namespace", &e))?
+                let now = self.blocks.file_mut().selects_now(accepted, namespace).await;
+                now.map_err(|e| {
+                    self.context
+                        .unanswered("whether it is for the pod's namespace", &e)
+                })?
             };
             if selected {
-                return self.admit(target, namespace).await.map_err(|e| self.failed(&e));
+                return self
+                    .admit(target, namespace)
+                    .await
+                    .map_err(|e| self.context.failed(&e));
             }
         }
         Err(Error::new(
             Code::POOL_NOT_FOR_NAMESPACE,
             format!(
                 "pool {} is not for namespace {}: spec.namespaceSelector does not match its labels",
-                self.pool,
+                self.context.pool,
                 namespace.unwrap_or("(unknown)")
             ),
         ))
@@ -131,25 +199,20 @@ impl PoolReconciler {
 
     /// Rewrites the file if it does not admit pods of `namespace`.
     async fn admit(&mut self, target: &Target, namespace: &str) -> Result<(), ReconcileError> {
-        let file = self.file().await?;
+        let file = self.context.file().await?;
         if file.is_some_and(|file| !file.admits(Some(namespace))) {
-            self.write_file(target).await?;
+            self.blocks.write_file(target).await?;
         }
         Ok(())
     }
 
-    async fn serve_claim(
-        &mut self,
-        target: &Target,
-        accepted: &AcceptedPool,
-        families: &[Family],
-    ) -> Result<Reply, Error> {
-        if !accepted.has_blocks() {
+    async fn serve_claim(&mut self, scope: RequestScope<'_>, families: &[Family]) -> Result<Reply, Error> {
+        if !scope.accepted.has_blocks() {
             return Ok(Reply::Allocate { families: Vec::new() });
         }
         let mut shared = Vec::new();
         for family in families {
-            if self.make_room(target, accepted, *family).await? == Room::Shared {
+            if self.make_room(scope, *family).await? == Room::Shared {
                 shared.push(*family);
             }
         }
@@ -159,23 +222,29 @@ impl PoolReconciler {
         Ok(Reply::Allocate { families: shared })
     }
 
-    async fn require_room(&mut self, target: &Target, accepted: &AcceptedPool) -> Result<Reply, Error> {
-        let (holdings, usage) = self.holdings(&self.blocks()).await.map_err(|e| self.failed(&e))?;
-        let short = accepted
+    async fn require_room(&self, scope: RequestScope<'_>) -> Result<Reply, Error> {
+        let (holdings, usage) = self
+            .context
+            .holdings(&self.blocks.known().all())
+            .await
+            .map_err(|e| self.context.failed(&e))?;
+        let short = scope
+            .accepted
             .ranges
             .families()
             .into_iter()
-            .any(|family| Self::free_local(accepted, family, &holdings, &usage) == 0);
-        if short && self.is_full(FULL_PAUSE) {
-            return Err(self.shortage(target, Claimed::Full).await);
+            .any(|family| free_local(scope.accepted, family, &holdings, &usage) == 0);
+        if short && self.claims.is_full(FULL_PAUSE) {
+            return Err(self.shortage(scope, Claimed::Full).await);
         }
         Ok(Reply::Done)
     }
 
     /// The error that explains why there is no block for this node.
-    pub(super) async fn shortage(&self, target: &Target, claimed: Claimed) -> Error {
-        let pool = &self.pool;
-        let blocks = self.blocks().len();
+    pub(super) async fn shortage(&self, scope: RequestScope<'_>, claimed: Claimed) -> Error {
+        let pool = &self.context.pool;
+        let blocks = self.blocks.known().all().len();
+        let target = scope.target;
         let counters = &target.counters;
         let numbers = format!(
             "{} addresses, {} in use, {} blocks, {blocks} of them this node's",
@@ -204,8 +273,8 @@ impl PoolReconciler {
                         ),
                     );
                 }
-                if self.others_may_share(target) {
-                    return self.asked_to_share();
+                if self.sharing.others_may_share(scope, blocks) {
+                    return self.sharing.asked_to_share();
                 }
                 Error::new(
                     Code::EXHAUSTED,
@@ -218,29 +287,8 @@ impl PoolReconciler {
     }
 
     async fn resting(&self) -> u64 {
-        let held = self.holdings(&self.blocks()).await;
+        let held = self.context.holdings(&self.blocks.known().all()).await;
         held.map_or(0, |(_, usage)| usage.values().map(|used| used.resting).sum())
-    }
-
-    /// The error for the runtime if no block can be claimed.
-    pub(super) fn failed(&self, failure: &ReconcileError) -> Error {
-        let what = "no address is free in this node's blocks, and no block can be had";
-        self.failed_to(what, failure)
-    }
-
-    /// The error for the runtime if the API server does not answer the question `what`, which nothing else can answer.
-    pub(super) fn unanswered(&self, what: impl Display, failure: &ReconcileError) -> Error {
-        self.failed_to(format_args!("{what} is for the API server alone to say"), failure)
-    }
-
-    fn failed_to(&self, what: impl Display, failure: &ReconcileError) -> Error {
-        match failure {
-            ReconcileError::Node(error) => error.clone(),
-            ReconcileError::Api(trouble) => Error::new(
-                Code::API_UNREACHABLE,
-                format!("pool {}: {what}: {trouble}", self.pool),
-            ),
-        }
     }
 
     /// Publishes an Event on the pod, where users look first. It is published in the background.
@@ -254,7 +302,8 @@ impl PoolReconciler {
             uid: pod.uid.clone(),
             ..ObjectReference::default()
         };
-        self.agent
+        self.context
+            .agent
             .publish_event_later(about, event::NO_ADDRESS, error.msg.clone());
     }
 }

@@ -4,8 +4,8 @@
 //! Invariant: the object of such an address is changed only with the version that was read and judged as precondition. So if two
 //! nodes want it, one write fails.
 
-use super::PoolReconciler;
-use super::bind_address::Claimant;
+use super::addresses::{Addresses, Claimant};
+use super::context::PoolContext;
 use crate::agent::ReconcileError;
 use api::accepted_pool::AcceptedPool;
 use api::convert::{node_ref, now};
@@ -21,7 +21,16 @@ use std::net::IpAddr;
 /// How often an object is read again after another process has changed it.
 const TRIES: usize = 4;
 
-impl PoolReconciler {
+/// Allocates the addresses that pods keep.
+pub(super) struct StickyAddresses {
+    context: PoolContext,
+}
+
+impl StickyAddresses {
+    pub(super) fn new(context: PoolContext) -> Self {
+        Self { context }
+    }
+
     /// Finds out whether the claimant's pod keeps its address, and under which holder.
     pub(super) async fn identify(
         &self,
@@ -38,7 +47,7 @@ impl PoolReconciler {
         let Some(pod) = &mut claimant.pod else {
             return Ok(());
         };
-        let there = self.agent.cluster.pod(&pod.namespace, &pod.name).await;
+        let there = self.context.agent.cluster.pod(&pod.namespace, &pod.name).await;
         let name = format!("{}/{}", pod.namespace, pod.name);
         let there = there.map_err(|trouble| {
             let why = "may be of a StatefulSet, and who keeps which address is known to the API server alone";
@@ -60,7 +69,7 @@ impl PoolReconciler {
             ));
         }
         let node = there.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        if node.is_some_and(|node| node != self.agent.config.node) {
+        if node.is_some_and(|node| node != self.context.agent.config.node) {
             return again(format!(
                 "pod {name} is bound to node {}, and its address cannot live on two nodes",
                 node.unwrap_or_default()
@@ -79,14 +88,15 @@ impl PoolReconciler {
 
     /// Binds the address that the claimant keeps, or a new one that it keeps from now on.
     pub(super) async fn bind_reserved(
-        &mut self,
+        &self,
+        addresses: &mut Addresses,
         accepted: &AcceptedPool,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
         for _ in 0..TRIES {
             let Some(address) = self.reserved_for(family, claimant).await?.into_iter().next() else {
-                return self.reserve_address(accepted, family, claimant).await;
+                return self.reserve_address(addresses, accepted, family, claimant).await;
             };
             let Ok(ip) = address.spec.address.parse::<IpAddr>() else {
                 break;
@@ -95,11 +105,11 @@ impl PoolReconciler {
                 // The pool no longer contains the address and no pod uses it: frees it and takes another one.
                 self.free_reserved(&address, claimant)
                     .await
-                    .map_err(|e| self.address_unknown(ip, &e))?;
+                    .map_err(|e| self.context.address_unknown(ip, &e))?;
                 continue;
             }
             if let Some(address) = self.hand_over(&address, ip, claimant).await? {
-                return self.use_if_noted(accepted, ip, address).await;
+                return addresses.use_if_noted(accepted, ip, address).await;
             }
         }
         let holder = claimant.holder.as_ref().map(|holder| holder.pod.as_str());
@@ -116,16 +126,17 @@ impl PoolReconciler {
             return Ok(Vec::new());
         };
         let there = self
+            .context
             .agent
             .cluster
             .addresses_held_for(&holder.namespace, &holder.pod)
             .await
             .map_err(|e| {
                 let whose = format_args!("which address pod {}/{} keeps", holder.namespace, holder.pod);
-                self.unanswered(whose, &e.into())
+                self.context.unanswered(whose, &e.into())
             })?;
         let same = |address: &IpAddress| {
-            address.spec.pool == self.pool.as_str()
+            address.spec.pool == self.context.pool.as_str()
                 && address
                     .spec
                     .holder
@@ -145,18 +156,19 @@ impl PoolReconciler {
     /// Binds a first address to keep. The node lists again afterwards: another node may have done the same for an earlier pod of
     /// this name.
     async fn reserve_address(
-        &mut self,
+        &self,
+        addresses: &mut Addresses,
         accepted: &AcceptedPool,
         family: Family,
         claimant: &Claimant<'_>,
     ) -> Result<IpAddress, Error> {
         let all = accepted.reservable(family);
-        let Some(address) = self.bind_any(accepted, family, &all, claimant).await? else {
+        let Some(address) = addresses.bind_any(accepted, family, &all, claimant).await? else {
             return Err(Error::new(
                 Code::EXHAUSTED,
                 format!(
                     "pool {}: each of the {} addresses that pods of StatefulSets may keep is taken; add some to spec.reserved, or remove StatefulSets",
-                    self.pool,
+                    self.context.pool,
                     all.count()
                 ),
             ));
@@ -168,7 +180,7 @@ impl PoolReconciler {
         if matches!(alone, Ok(true)) {
             return Ok(address);
         }
-        let _ = delete(&self.agent.cluster.addresses, &address).await;
+        let _ = delete(&self.context.agent.cluster.addresses, &address).await;
         alone.and_then(|_| {
             let why = "another node has given this pod's name an address at the same time; try again";
             Err(Error::new(Code::TRY_AGAIN, why))
@@ -177,12 +189,12 @@ impl PoolReconciler {
 
     /// Passes the address to the claimant, if no other pod has it any more. None if another process has changed the object.
     async fn hand_over(
-        &mut self,
+        &self,
         address: &IpAddress,
         ip: IpAddr,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, Error> {
-        let Some(NodeIdentity::Registered(me)) = self.agent.identity() else {
+        let Some(NodeIdentity::Registered(me)) = self.context.agent.identity() else {
             return Ok(None);
         };
         let me = node_ref(&me);
@@ -194,19 +206,23 @@ impl PoolReconciler {
             // Our own object: the response was lost. The swap makes a new version, so that a release in flight misses its
             // precondition.
             let done = self.swap_to(address, &me, claimant).await;
-            return done.map_err(|e| self.address_unknown(ip, &e));
+            return done.map_err(|e| self.context.address_unknown(ip, &e));
         }
         let before = self
             .before(address, ip, &me, claimant)
             .await
-            .map_err(|e| self.address_unknown(ip, &e))?;
-        match handover(before, self.agent.config.observe, self.agent.config.quarantine) {
+            .map_err(|e| self.context.address_unknown(ip, &e))?;
+        match handover(
+            before,
+            self.context.agent.config.observe,
+            self.context.agent.config.quarantine,
+        ) {
             Handover::Pass => {}
             // Only the controller may release an address of another node.
             Handover::Watch => {
                 self.request_release(address)
                     .await
-                    .map_err(|e| self.address_unknown(ip, &e))?;
+                    .map_err(|e| self.context.address_unknown(ip, &e))?;
                 let is_gone = matches!(
                     before,
                     AddressUse::Remote {
@@ -226,12 +242,12 @@ impl PoolReconciler {
         let done = self.swap_to(address, &me, claimant).await;
         if let Ok(Some(_)) = done {
             tracing::info!(
-                pool = %self.pool, %ip, attachment = %claimant.asked.owner, from = spec.node.node,
+                pool = %self.context.pool, %ip, attachment = %claimant.asked.owner, from = spec.node.node,
                 pod = spec.holder.as_ref().map(|holder| holder.pod.as_str()), ?before,
                 "bound the reserved address of a pod"
             );
         }
-        done.map_err(|e| self.address_unknown(ip, &e))
+        done.map_err(|e| self.context.address_unknown(ip, &e))
     }
 
     async fn swap_to(
@@ -240,7 +256,7 @@ impl PoolReconciler {
         me: &NodeRef,
         claimant: &Claimant<'_>,
     ) -> Result<Option<IpAddress>, ReconcileError> {
-        let addresses = &self.agent.cluster.addresses;
+        let addresses = &self.context.agent.cluster.addresses;
         let mut address = address.clone();
         // The address belongs to an earlier registration of this node.
         if address.spec.node != *me && address.spec.state == AddressState::Bound {
@@ -279,10 +295,10 @@ impl PoolReconciler {
         let same_pod = ours == theirs;
         // A pod is bound to its node by name. So a pod of this node's earlier registration is on this node now.
         if spec.node == *me || (spec.node.node == me.node && same_pod) {
-            let unheld = self.end_pending(ip, spec.attachment.clone()).await?;
+            let unheld = self.context.end_pending(ip, spec.attachment.clone()).await?;
             return Ok(AddressUse::Local { leased: !unheld });
         }
-        let node = self.agent.cluster.registration(&spec.node.node).await?;
+        let node = self.context.agent.cluster.registration(&spec.node.node).await?;
         Ok(AddressUse::Remote {
             same_pod,
             node: registration_state(node.as_ref(), &spec.node),
@@ -292,13 +308,14 @@ impl PoolReconciler {
 
     /// Asks the controller to release an address that an earlier pod has on a node that is not reachable.
     async fn request_release(&self, address: &IpAddress) -> Result<(), ReconcileError> {
-        let (name, node) = (address.name_any(), self.agent.config.node.as_str());
-        let status = self.pool_object().and_then(|pool| pool.status.clone());
+        let (name, node) = (address.name_any(), self.context.agent.config.node.as_str());
+        let status = self.context.pool_object().and_then(|pool| pool.status.clone());
         let before = status.and_then(|mut status| status.requests.remove(node)?);
         let mut addresses = before.unwrap_or_default().addresses;
         if !addresses.contains(&name) {
             addresses.push(name);
-            self.request(serde_json::json!({ "addresses": addresses }))
+            self.context
+                .request(serde_json::json!({ "addresses": addresses }))
                 .await?;
         }
         Ok(())
@@ -311,11 +328,11 @@ impl PoolReconciler {
         address: &IpAddress,
         claimant: &Claimant<'_>,
     ) -> Result<(), ReconcileError> {
-        let Some(NodeIdentity::Registered(me)) = self.agent.identity() else {
+        let Some(NodeIdentity::Registered(me)) = self.context.agent.identity() else {
             return Ok(());
         };
         if let Some(ours) = self.swap_to(address, &node_ref(&me), claimant).await? {
-            delete(&self.agent.cluster.addresses, &ours).await?;
+            delete(&self.context.agent.cluster.addresses, &ours).await?;
         }
         Ok(())
     }
@@ -329,7 +346,7 @@ impl PoolReconciler {
             .map(|holder| format!("{}/{}", holder.namespace, holder.pod));
         let earlier = format!(
             "pool {}: {} belongs to pod {}, whose earlier incarnation (UID {}) still has it on node {}",
-            self.pool,
+            self.context.pool,
             spec.address,
             pod.unwrap_or_default(),
             uid.unwrap_or("unknown"),
@@ -344,11 +361,11 @@ impl PoolReconciler {
             }
             Wait::Quarantine => format!(
                 "whose Node object is gone, though its machine may still run; the address passes on if that stays so for {} s; try again then",
-                self.agent.config.quarantine.as_secs()
+                self.context.agent.config.quarantine.as_secs()
             ),
             Wait::Observation => format!(
                 "which cannot be heard; the address passes on if that stays so for {} s; try again then",
-                self.agent.config.observe.as_secs()
+                self.context.agent.config.observe.as_secs()
             ),
         };
         Error::new(Code::TRY_AGAIN, format!("{earlier}, {why}"))

@@ -7,7 +7,8 @@
 //! claimed the block), and has then looked for objects. A node that creates an object reads the block afterwards, and rejects the
 //! request if it sees the newer generation. So at least one of the two nodes sees the other.
 
-use super::{PoolReconciler, Target};
+use super::context::{PoolContext, Target};
+use super::known_blocks::KnownBlocks;
 use crate::agent::ReconcileError;
 use api::block_layout::BlockCidr;
 use api::convert::block_record;
@@ -20,19 +21,36 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Instant;
 
-impl PoolReconciler {
+/// Tracks when the addresses that are held back were last compared with the objects.
+pub(super) struct Withheld {
+    context: PoolContext,
+    checked_at: Option<Instant>,
+}
+
+impl Withheld {
+    pub(super) fn new(context: PoolContext) -> Self {
+        Self {
+            context,
+            checked_at: None,
+        }
+    }
+
     /// The entries of the file's `reserved` that must stay although the spec does not have them.
-    pub(super) async fn withheld(&mut self, target: &Target) -> Result<Vec<String>, ReconcileError> {
-        let file = self.file().await?;
+    pub(super) async fn entries(
+        &mut self,
+        known: &KnownBlocks,
+        target: &Target,
+    ) -> Result<Vec<String>, ReconcileError> {
+        let file = self.context.file().await?;
         let (Some(file), Some(accepted)) = (file, &target.accepted) else {
             return Ok(Vec::new());
         };
         let mut more = file.reserved.clone();
         more.retain(|entry| !accepted.spec.reserved.contains(entry));
         let recent = self
-            .checked_withheld
-            .is_some_and(|at| at.elapsed() < self.agent.config.observe);
-        if more.is_empty() || recent || !self.has_noted(accepted.generation) {
+            .checked_at
+            .is_some_and(|at| at.elapsed() < self.context.agent.config.observe);
+        if more.is_empty() || recent || !self.has_noted(known, accepted.generation) {
             return Ok(more);
         }
         let kept = PoolFile {
@@ -47,20 +65,23 @@ impl PoolReconciler {
             if kept.both(&[cidr.interval()].into_iter().collect()).is_empty() {
                 continue;
             }
-            let there = self.objects_in(&accepted.spec.address_space, cidr).await?;
+            let there = self
+                .context
+                .objects_in(&accepted.spec.address_space, cidr)
+                .await?;
             let inside = there.into_iter().filter(|ip| kept.contains(bits(*ip)));
             back.extend(inside.map(|ip: IpAddr| ip.to_string()));
         }
-        self.checked_withheld = Some(Instant::now());
+        self.checked_at = Some(Instant::now());
         Ok(back)
     }
 
     /// Whether each block of this node has `generation` as its observed generation.
-    fn has_noted(&self, generation: i64) -> bool {
-        let Some(NodeIdentity::Registered(me)) = self.agent.identity() else {
+    fn has_noted(&self, known: &KnownBlocks, generation: i64) -> bool {
+        let Some(NodeIdentity::Registered(me)) = self.context.agent.identity() else {
             return false;
         };
-        noted_by_all(self.blocks().values(), &me, generation)
+        noted_by_all(known.all().values(), &me, generation)
     }
 }
 

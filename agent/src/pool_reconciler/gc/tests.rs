@@ -3,7 +3,7 @@
 
 use super::*;
 use block::Owner;
-use common::cni::CniResult;
+use common::cni::{CniResult, ContainerId, IfName};
 use ipam::store::{Lease, Sandbox};
 
 const OBSERVE: Duration = Duration::from_secs(30);
@@ -30,12 +30,12 @@ fn at_rest() -> Suspects {
 
 #[test]
 fn an_agent_that_has_just_started_lists_its_addresses() {
-    assert!(Suspects::default().must_list(&registered("1"), OBSERVE));
+    assert!(Suspects::default().must_list(&registered("1"), OBSERVE, None));
 }
 
 #[test]
 fn an_idle_agent_does_not_list_its_addresses() {
-    assert!(!at_rest().must_list(&registered("1"), OBSERVE));
+    assert!(!at_rest().must_list(&registered("1"), OBSERVE, None));
 }
 
 #[test]
@@ -44,24 +44,23 @@ fn an_agent_of_a_deleted_node_lists_its_addresses_each_time() {
         kept_as: Some(gone()),
         ..at_rest()
     };
-    assert!(suspects.must_list(&gone(), OBSERVE));
+    assert!(suspects.must_list(&gone(), OBSERVE, None));
 }
 
 #[test]
 fn an_agent_lists_its_addresses_until_they_name_its_new_node() {
-    assert!(at_rest().must_list(&registered("2"), OBSERVE));
+    assert!(at_rest().must_list(&registered("2"), OBSERVE, None));
     let late = Suspects {
         kept_as: None,
         ..at_rest()
     };
-    assert!(late.must_list(&registered("1"), OBSERVE));
+    assert!(late.must_list(&registered("1"), OBSERVE, None));
 }
 
 #[test]
 fn an_agent_that_has_written_an_address_lists_its_addresses() {
-    let mut suspects = at_rest();
-    suspects.note_write();
-    assert!(suspects.must_list(&registered("1"), OBSERVE));
+    let last_write = Some(Instant::now());
+    assert!(at_rest().must_list(&registered("1"), OBSERVE, last_write));
 }
 
 #[test]
@@ -70,7 +69,7 @@ fn an_agent_with_a_suspect_address_lists_its_addresses_again() {
     suspects
         .addresses
         .insert("default-0a000001/7".to_owned(), Instant::now());
-    assert!(suspects.must_list(&registered("1"), OBSERVE));
+    assert!(suspects.must_list(&registered("1"), OBSERVE, None));
 }
 
 #[test]
@@ -78,7 +77,7 @@ fn an_idle_agent_lists_its_addresses_again_after_a_long_pause() {
     let observe = Duration::from_millis(1);
     let suspects = at_rest();
     std::thread::sleep(observe * SELDOM);
-    assert!(suspects.must_list(&registered("1"), observe));
+    assert!(suspects.must_list(&registered("1"), observe, None));
 }
 
 /// A lease of `pod`'s interface that was made `since` seconds after the boot.

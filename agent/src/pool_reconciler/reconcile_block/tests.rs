@@ -50,9 +50,8 @@ fn cell_of(cidr: &str) -> Option<BlockCidr> {
 
 #[test]
 fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
-    let wish = |target: &Target, cidr, surplus| {
-        PoolReconciler::desired_use(target, "b", cell_of(cidr), Usage::default(), surplus)
-    };
+    let wish =
+        |target: &Target, cidr, surplus| desired_use(target, "b", cell_of(cidr), Usage::default(), surplus);
     let inside = "10.1.0.16/28";
     assert_eq!(wish(&target(true, &[]), inside, false), Desired::Keep);
     assert_eq!(wish(&target(true, &[]), inside, true), Desired::Return);
@@ -73,7 +72,7 @@ fn the_pool_decides_whether_a_block_is_kept_returned_shared_or_drained() {
     };
     let shared = target(true, &["b"]);
     assert_eq!(
-        PoolReconciler::desired_use(&shared, "b", cell_of(inside), full, false),
+        desired_use(&shared, "b", cell_of(inside), full, false),
         Desired::Keep
     );
     let gone = Target {

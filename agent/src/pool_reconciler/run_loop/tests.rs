@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A reconciler whose API server never answers.
 
+use super::super::{PluginRequest, Response};
 use super::*;
 use crate::agent::Agent;
 use crate::block_watch::BlockWatcher;
 use crate::config::Config;
+use api::patience::QUESTION;
 use api::requests::ApiServer;
 use clap::{Args, FromArgMatches};
+use common::cni::Code;
 use ipam::agent::{Request, Verb};
 use ipam::pool::PoolName;
 use kube::Client;
@@ -175,20 +178,4 @@ async fn a_stopped_worker_leaves_a_hanging_round_soon() {
     deaf.worker.await.unwrap();
     let took = begun.elapsed();
     assert!(took < LONG, "{took:?}");
-}
-
-#[test]
-fn each_part_of_a_round_runs_first_in_turn() {
-    let mut firsts = Vec::new();
-    let mut first = Part::Blocks;
-    for _ in 0..4 {
-        firsts.push(first);
-        let all: Vec<Part> = first.and_others().collect();
-        assert!(
-            all[0] == first && Part::ALL.iter().all(|part| all.contains(part)),
-            "{all:?}"
-        );
-        first = first.next();
-    }
-    assert!(Part::ALL.iter().all(|part| firsts.contains(part)), "{firsts:?}");
 }

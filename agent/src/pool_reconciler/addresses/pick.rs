@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Searches a free address among those that any node may take: a few tries first, then a list.
 
-use super::PoolReconciler;
-use super::bind_address::Claimant;
+use super::{Addresses, Claimant};
 use api::IpAddress;
 use api::accepted_pool::AcceptedPool;
 use api::convert::ip_in;
@@ -62,9 +61,9 @@ impl Exhausted {
     }
 }
 
-impl PoolReconciler {
+impl Addresses {
     /// Binds any free address of `all`; none if all are taken. The seed of the claimant decides where the search begins.
-    pub(super) async fn bind_any(
+    pub(in crate::pool_reconciler) async fn bind_any(
         &mut self,
         accepted: &AcceptedPool,
         family: Family,
@@ -98,9 +97,12 @@ impl PoolReconciler {
             return Ok(None);
         }
         // The list includes other pools, which may have the same addresses.
-        let taken: Vec<IpAddress> = list(&self.agent.cluster.addresses, "")
+        let taken: Vec<IpAddress> = list(&self.context.agent.cluster.addresses, "")
             .await
-            .map_err(|e| self.unanswered("which of its addresses nobody has", &e.into()))?;
+            .map_err(|e| {
+                self.context
+                    .unanswered("which of its addresses nobody has", &e.into())
+            })?;
         let taken: IntervalSet = taken
             .iter()
             .filter_map(|address| ip_in(address, &accepted.spec.address_space))
@@ -146,19 +148,19 @@ impl PoolReconciler {
                 "{}/{}/{}/{}",
                 holder.namespace, holder.pod, holder.network, holder.ifname
             );
-            return seed(&name, self.pool.as_str(), 0);
+            return seed(&name, self.context.pool.as_str(), 0);
         }
         self.attempts += 1;
         let container = claimant.asked.owner.container_id.as_str();
-        seed(container, self.pool.as_str(), self.attempts)
+        seed(container, self.context.pool.as_str(), self.attempts)
     }
 
-    pub(super) fn all_taken(&self, all: &IntervalSet) -> Error {
+    pub(in crate::pool_reconciler) fn all_taken(&self, all: &IntervalSet) -> Error {
         Error::new(
             Code::EXHAUSTED,
             format!(
                 "pool {} is exhausted: all of its {} addresses are taken; add a range or remove pods",
-                self.pool,
+                self.context.pool,
                 all.count()
             ),
         )

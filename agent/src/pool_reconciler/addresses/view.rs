@@ -4,7 +4,7 @@
 //! Invariant: the view is only a guess. The CREATE of the address object decides who gets the address. So one list serves many
 //! requests, whatever its age: at worst the address is already taken, and the next one is tried.
 
-use super::super::bind_address::Claimant;
+use super::Claimant;
 use api::IpAddress;
 use api::block_layout::{BlockCidr, BlockLayout};
 use ipam::interval::IntervalSet;
@@ -21,7 +21,7 @@ const NONE_LEFT: Duration = Duration::from_millis(500);
 
 /// The shared blocks and their used addresses.
 #[derive(Clone, Debug)]
-pub(in crate::pool_reconciler) struct View {
+pub(super) struct View {
     at: Instant,
     /// The version of the pool at the time of the list.
     version: u64,
@@ -90,12 +90,12 @@ impl View {
     }
 
     /// Marks `ip` as taken.
-    pub(in crate::pool_reconciler) fn take(&mut self, ip: IpAddr) {
+    pub(super) fn take(&mut self, ip: IpAddr) {
         self.taken.insert(ip);
     }
 
     /// Adds an `object` that this node has created.
-    pub(in crate::pool_reconciler) fn made(&mut self, object: &IpAddress) {
+    pub(super) fn made(&mut self, object: &IpAddress) {
         self.taken.extend(address(object));
         self.own.push(object.clone());
     }

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses that are objects of their own: each takes one CREATE, and the API server accepts the first one for a name.
+//!
+//! Invariant: either such an address lies in no node's active block, or the node has noted, before the address was allocated,
+//! that it must not allocate the address itself (`observedGeneration`).
+
+mod pick;
+mod shared;
+mod view;
+
+use super::context::PoolContext;
+use crate::agent::ReconcileError;
+use api::accepted_pool::AcceptedPool;
+use api::convert::renewed;
+use api::requests::{WriteResult, create, get, release_address, replace};
+use api::{AddressState, Attachment, BlockState, Holder, IpAddress, IpBlock, PodRef};
+use common::cni::{Code, Error};
+use ipam::agent::{AskedBy, Pod};
+use ipam::range::{Family, bits};
+use std::net::IpAddr;
+use std::time::Instant;
+
+/// The attachment that an address is for.
+pub(super) struct Claimant<'a> {
+    /// The attachment.
+    pub(super) asked: &'a AskedBy,
+    /// Its pod, if that is known.
+    pub(super) pod: Option<Pod>,
+    /// The holder that keeps the address, if any.
+    pub(super) holder: Option<Holder>,
+}
+
+impl Claimant<'_> {
+    /// The attachment as the objects store it.
+    pub(super) fn attachment(&self) -> Attachment {
+        Attachment {
+            container_id: self.asked.owner.container_id.to_string(),
+            ifname: self.asked.owner.ifname.to_string(),
+            network: self.asked.network.clone(),
+        }
+    }
+
+    /// The pod as the objects store it.
+    pub(super) fn pod_ref(&self) -> Option<PodRef> {
+        self.pod.as_ref().map(|pod| PodRef {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+        })
+    }
+}
+
+/// Allocates addresses that are objects of their own.
+pub(super) struct Addresses {
+    context: PoolContext,
+    /// Searches that found every address taken.
+    exhausted: pick::Exhausted,
+    /// The number of searches. Each begins at a place of its own.
+    attempts: u64,
+    /// The result of the last list of shared blocks.
+    shared: Option<view::View>,
+    last_write: Option<Instant>,
+}
+
+impl Addresses {
+    pub(super) fn new(context: PoolContext) -> Self {
+        Self {
+            context,
+            exhausted: pick::Exhausted::default(),
+            attempts: 0,
+            shared: None,
+            last_write: None,
+        }
+    }
+
+    /// Notes that this agent is about to write an address object. The plugin that asked for the address may die.
+    pub(super) fn note_write(&mut self) {
+        self.last_write = Some(Instant::now());
+    }
+
+    /// When this process last wrote an address object here.
+    pub(super) fn last_write(&self) -> Option<Instant> {
+        self.last_write
+    }
+
+    /// Forgets searches that found every address taken, since this node has released addresses.
+    pub(super) fn forget_exhausted(&mut self) {
+        self.exhausted.clear();
+    }
+
+    /// Creates the object that binds `ip` to the attachment.
+    pub(super) async fn bind(
+        &mut self,
+        accepted: &AcceptedPool,
+        ip: IpAddr,
+        claimant: &Claimant<'_>,
+    ) -> Result<IpAddress, Error> {
+        let wanted = self.context.new_address(accepted, ip, claimant)?;
+        let name = wanted.metadata.name.clone().unwrap_or_default();
+        let addresses = self.context.agent.cluster.addresses.clone();
+        let made = create(&addresses, &wanted).await;
+        if made.is_err() {
+            // The object may exist now or later, so the last list is no longer valid.
+            self.shared = None;
+        }
+        let address = match made.map_err(|e| self.context.address_unknown(ip, &e.into()))? {
+            WriteResult::Applied(address) => address,
+            WriteResult::Conflict => {
+                let there = get(&addresses, &name).await;
+                let there = there.map_err(|e| self.context.address_unknown(ip, &e.into()))?;
+                match there {
+                    // Our own object: the response to its CREATE was lost.
+                    Some(there)
+                        if there.spec.attachment == wanted.spec.attachment
+                            && there.spec.node == wanted.spec.node =>
+                    {
+                        self.renewed(ip, there).await?
+                    }
+                    Some(there) => {
+                        if let Some(view) = &mut self.shared {
+                            view.take(ip);
+                        }
+                        return Err(in_use(ip, &there));
+                    }
+                    None => {
+                        return Err(Error::new(
+                            Code::TRY_AGAIN,
+                            format!("{ip} has just been released; try again"),
+                        ));
+                    }
+                }
+            }
+        };
+        if let Some(view) = &mut self.shared {
+            view.made(&address);
+        }
+        self.use_if_noted(accepted, ip, address).await
+    }
+
+    /// Writes a new version of a pre-existing object, so that a DELETE in flight misses its precondition.
+    async fn renewed(&self, ip: IpAddr, address: IpAddress) -> Result<IpAddress, Error> {
+        let swapped = replace(&self.context.agent.cluster.addresses, &renewed(address)).await;
+        match swapped.map_err(|e| self.context.address_unknown(ip, &e.into()))? {
+            WriteResult::Applied(address) => Ok(address),
+            WriteResult::Conflict => Err(Error::new(
+                Code::TRY_AGAIN,
+                format!("{ip} has just been changed; try again"),
+            )),
+        }
+    }
+
+    /// Returns `address`, which was just bound, if no node can allocate it by itself. Otherwise releases it.
+    pub(super) async fn use_if_noted(
+        &self,
+        accepted: &AcceptedPool,
+        ip: IpAddr,
+        address: IpAddress,
+    ) -> Result<IpAddress, Error> {
+        let refusal = match self.noted(accepted, ip).await {
+            Ok(None) => return Ok(address),
+            Ok(Some(why)) => Error::new(Code::TRY_AGAIN, why),
+            Err(e) => self.context.address_unknown(ip, &e),
+        };
+        let _ = release_address(&self.context.agent.cluster.addresses, &address).await;
+        Err(refusal)
+    }
+
+    /// The reason why `ip` may not be allocated yet, or none. It may be allocated if its block is shared, if the block's node has
+    /// noted that the address is not its own to allocate, or if the block has no owner: a node that claims the block later finds
+    /// the object.
+    async fn noted(&self, accepted: &AcceptedPool, ip: IpAddr) -> Result<Option<String>, ReconcileError> {
+        let Some(cidr) = accepted.block_of(ip) else {
+            return Ok(None);
+        };
+        let name = cidr.name(&accepted.spec.address_space);
+        let block: Option<IpBlock> = get(&self.context.agent.cluster.blocks, &name).await?;
+        let by_name = !accepted.has_blocks() || accepted.ranges.reserved(Family::of(ip)).contains(bits(ip));
+        let Some(block) = block else {
+            let why = format!("block {name} of {ip} is not shared any more; try again");
+            return Ok((!by_name).then_some(why));
+        };
+        let ours = block.spec.pool == self.context.pool.as_str();
+        if ours && block.spec.state == BlockState::Shared {
+            return Ok(None);
+        }
+        let (cidr, node) = (&block.spec.cidr, &block.spec.owner.node);
+        if !by_name {
+            return Ok(Some(format!(
+                "{ip} lies in {cidr}, which node {node} gives to its own pods; try again"
+            )));
+        }
+        let noted = block
+            .status
+            .as_ref()
+            .and_then(|status| status.observed_generation)
+            .unwrap_or_default();
+        if ours && noted == accepted.generation {
+            return Ok(None);
+        }
+        if ours && noted > accepted.generation {
+            let why = "has just been changed, and this node has not heard of it; try again";
+            return Ok(Some(format!("pool {} {why}", self.context.pool)));
+        }
+        Ok(Some(format!(
+            "{ip} lies in {cidr} of node {node}, whose agent has not noted yet that the address is reserved (generation {} of pool {}, it has {noted}); try again, and look after that agent if this stays",
+            accepted.generation, self.context.pool
+        )))
+    }
+}
+
+fn in_use(ip: IpAddr, address: &IpAddress) -> Error {
+    let name = address.metadata.name.as_deref().unwrap_or_default();
+    if let (AddressState::Kept, Some(holder)) = (address.spec.state, &address.spec.holder) {
+        return Error::new(
+            Code::ADDRESS_IN_USE,
+            format!(
+                "{ip} is kept for pod {}/{} of StatefulSet {} (ipaddresses.rdmanet.io {name})",
+                holder.namespace, holder.pod, holder.stateful_set
+            ),
+        );
+    }
+    let pod = address
+        .spec
+        .pod
+        .as_ref()
+        .map(|pod| format!("pod {}/{} on ", pod.namespace, pod.name))
+        .unwrap_or_default();
+    Error::new(
+        Code::ADDRESS_IN_USE,
+        format!(
+            "{ip} is in use by {pod}node {} (ipaddresses.rdmanet.io {name})",
+            address.spec.node.node
+        ),
+    )
+}

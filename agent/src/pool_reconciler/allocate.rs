@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Answers requests for addresses: from this node's blocks, from a new block, or as objects of their own.
+
+use super::PoolReconciler;
+use super::addresses::Claimant;
+use super::claim::{ClaimTarget, Claimed, FULL_PAUSE};
+use super::context::{PendingRequest, RequestScope, free_local};
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::BlockCidr;
+use api::requests::{get, release_address};
+use api::{BlockState, IpAddress, IpBlock};
+use block::owner::NodeIdentity;
+use common::cni::{Code, Error};
+use ipam::agent::{Reply, Request};
+use ipam::range::{Family, bits};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long a pool that was found full is not listed again, even for plugins that can wait for other nodes.
+const LOOKED: Duration = Duration::from_secs(2);
+
+/// Where an address can be allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// In a block of this node.
+    Here,
+    /// In a block that all nodes share.
+    Shared,
+}
+
+impl PoolReconciler {
+    pub(super) async fn serve_allocate(
+        &mut self,
+        scope: RequestScope<'_>,
+        request: &Request,
+    ) -> Result<Reply, Error> {
+        self.addresses.note_write();
+        let mut given = Vec::new();
+        let done = self.allocate_all(scope, request, &mut given).await;
+        if !matches!(done, Ok(Reply::Addresses { .. })) {
+            // All or nothing. An object that cannot be deleted now is found later, since no lease has it.
+            for address in &given {
+                let _ = release_address(&self.context.agent.cluster.addresses, address).await;
+            }
+        }
+        done
+    }
+
+    async fn allocate_all(
+        &mut self,
+        scope: RequestScope<'_>,
+        request: &Request,
+        given: &mut Vec<IpAddress>,
+    ) -> Result<Reply, Error> {
+        let RequestScope { accepted, .. } = scope;
+        let Some(asked) = &request.attachment else {
+            return Err(Error::new(
+                Code::INTERNAL,
+                "a request for an address names no attachment",
+            ));
+        };
+        let mut claimant = Claimant {
+            asked,
+            pod: request.pod.clone(),
+            holder: None,
+        };
+        for ip in &request.ips {
+            if let Some(reply) = self.by_block(scope, *ip).await? {
+                return Ok(reply);
+            }
+            given.push(self.addresses.bind(scope.accepted, *ip, &claimant).await?);
+        }
+        if !request.families.is_empty() {
+            self.sticky.identify(scope.accepted, &mut claimant).await?;
+        }
+        for family in &request.families {
+            if claimant.holder.is_some() {
+                given.push(
+                    self.sticky
+                        .bind_reserved(&mut self.addresses, scope.accepted, *family, &claimant)
+                        .await?,
+                );
+            } else if accepted.has_blocks() {
+                let address = self.allocate_shared(scope, *family, &claimant).await?;
+                let Some(address) = address else {
+                    return Ok(Reply::Local);
+                };
+                given.push(address);
+            } else {
+                let all = accepted.ranges.usable(*family);
+                let address = self
+                    .addresses
+                    .bind_any(scope.accepted, *family, &all, &claimant)
+                    .await?;
+                given.push(address.ok_or_else(|| self.addresses.all_taken(&all))?);
+            }
+        }
+        let addresses = given
+            .iter()
+            .filter_map(|address| address.spec.address.parse().ok())
+            .collect();
+        tracing::info!(pool = %self.context.pool, attachment = %asked.owner, ?addresses, "allocated addresses through the API server");
+        Ok(Reply::Addresses { addresses })
+    }
+
+    /// Makes room for an address of `family`: in this node's blocks, in a new block, or in shared blocks.
+    pub(super) async fn make_room(&mut self, scope: RequestScope<'_>, family: Family) -> Result<Room, Error> {
+        let (holdings, usage) = self
+            .context
+            .holdings(&self.blocks.known().all())
+            .await
+            .map_err(|e| self.context.failed(&e))?;
+        // Another plugin's request may have claimed a block a moment ago.
+        if free_local(scope.accepted, family, &holdings, &usage) > 0 {
+            return Ok(Room::Here);
+        }
+        if self.claims.is_full(FULL_PAUSE) && self.addresses.has_shared(scope.accepted, family).await? {
+            return Ok(Room::Shared);
+        }
+        if self.claims.is_full(LOOKED) {
+            match self.room_of(scope, family, Claimed::Full).await {
+                Err(error) if error.code == Code::EXHAUSTED && !self.has_looked(scope.pending) => {}
+                known => return known,
+            }
+        }
+        // The last list has no free address, or is no longer needed.
+        self.addresses.forget_shared();
+        let claimed = self
+            .claims
+            .claim(&mut self.blocks, scope.target, scope.accepted, family)
+            .await;
+        let claimed = claimed.map_err(|e| self.context.failed(&e))?;
+        self.room_of(scope, family, claimed).await
+    }
+
+    /// Where an address can be allocated after an attempt to claim a block.
+    async fn room_of(
+        &mut self,
+        scope: RequestScope<'_>,
+        family: Family,
+        claimed: Claimed,
+    ) -> Result<Room, Error> {
+        match claimed {
+            Claimed::Yes => return Ok(Room::Here),
+            Claimed::Full if self.addresses.has_shared(scope.accepted, family).await? => {
+                return Ok(Room::Shared);
+            }
+            Claimed::Full => self.sharing.request(scope, family).await,
+            Claimed::Limit | Claimed::Unlisted => {}
+        }
+        Err(self.shortage(scope, claimed).await)
+    }
+
+    /// Allocates an address of a shared block; none if this node has room in its own blocks.
+    pub(super) async fn allocate_shared(
+        &mut self,
+        scope: RequestScope<'_>,
+        family: Family,
+        claimant: &Claimant<'_>,
+    ) -> Result<Option<IpAddress>, Error> {
+        // Other nodes may take the free addresses first, while room appears elsewhere.
+        for _ in 0..2 {
+            if self.make_room(scope, family).await? == Room::Here {
+                return Ok(None);
+            }
+            if let Some(address) = self
+                .addresses
+                .bind_shared(scope.accepted, family, claimant)
+                .await?
+            {
+                return Ok(Some(address));
+            }
+        }
+        self.sharing.request(scope, family).await;
+        Err(self.shortage(scope, Claimed::Full).await)
+    }
+
+    /// Whether the pool was listed after the waiting plugin's request arrived.
+    fn has_looked(&self, pending: Option<PendingRequest>) -> bool {
+        let Some(pending) = pending else { return true };
+        let view = self.addresses.listed_shared_at();
+        self.claims.full_since() >= Some(pending.since) && view >= Some(pending.since)
+    }
+
+    /// Whether `ip`, which is requested by name, comes from a block. Claims that block if it has no owner.
+    async fn by_block(&mut self, scope: RequestScope<'_>, ip: IpAddr) -> Result<Option<Reply>, Error> {
+        let RequestScope { target, accepted, .. } = scope;
+        let family = Family::of(ip);
+        self.require_inside(accepted, ip)?;
+        let free = |block: &IpBlock| block.spec.state == BlockState::Shared;
+        if !accepted.has_blocks() || accepted.ranges.reserved(family).contains(bits(ip)) {
+            return Ok(None);
+        }
+        let Some((layout, cidr)) = accepted
+            .layout(family)
+            .and_then(|layout| Some((layout, BlockCidr::containing(ip, layout.shift())?)))
+        else {
+            return Ok(None);
+        };
+        let Some(NodeIdentity::Registered(me)) = self.context.agent.identity() else {
+            return Ok(None);
+        };
+        let name = cidr.name(&accepted.spec.address_space);
+        for _ in 0..2 {
+            let block: Option<IpBlock> =
+                get(&self.context.agent.cluster.blocks, &name)
+                    .await
+                    .map_err(|e| {
+                        self.context
+                            .unanswered(format_args!("who has the block of {ip}"), &e.into())
+                    })?;
+            match block {
+                Some(block) if block.spec.pool != self.context.pool.as_str() => {
+                    return Err(self.foreign(ip, &block));
+                }
+                Some(block) if free(&block) => return Ok(None),
+                Some(block) if block.spec.owner.node == *me.node => return Ok(Some(Reply::Local)),
+                Some(block) => return Err(self.foreign(ip, &block)),
+                None => {
+                    let target = ClaimTarget {
+                        target,
+                        accepted,
+                        layout,
+                        me: &me,
+                    };
+                    if self.claim_block_of(ip, target, cidr).await? {
+                        return Ok(Some(Reply::Local));
+                    }
+                }
+            }
+        }
+        Err(Error::new(
+            Code::TRY_AGAIN,
+            format!("block {name} of {ip} changes hands; try again"),
+        ))
+    }
+
+    /// Claims the block of `ip`, which has no owner. Returns false if another node has claimed it meanwhile.
+    async fn claim_block_of(
+        &mut self,
+        ip: IpAddr,
+        target: ClaimTarget<'_>,
+        cidr: BlockCidr,
+    ) -> Result<bool, Error> {
+        let claimed = self.claims.claim_block(&mut self.blocks, target, cidr).await;
+        let claimed = claimed.map_err(|e| {
+            self.context
+                .unanswered(format_args!("who has the block of {ip}"), &e)
+        })?;
+        match claimed {
+            Claimed::Yes => Ok(true),
+            Claimed::Full => Ok(false),
+            Claimed::Limit => Err(self.at_limit(target.accepted, ip)),
+            Claimed::Unlisted => Err(Error::new(
+                Code::TRY_AGAIN,
+                format!("pool {} has just been changed; try again", self.context.pool),
+            )),
+        }
+    }
+
+    /// The error if the block of `ip` is free and this node may not claim another one.
+    fn at_limit(&self, accepted: &AcceptedPool, ip: IpAddr) -> Error {
+        Error::new(
+            Code::EXHAUSTED,
+            format!(
+                "pool {}: {ip} lies in a block that this node would have to claim, and it has as many as spec.maxBlocksPerNode allows ({}); list {ip} in spec.reserved, or raise maxBlocksPerNode",
+                self.context.pool, accepted.spec.max_blocks_per_node
+            ),
+        )
+    }
+
+    fn require_inside(&self, accepted: &AcceptedPool, ip: IpAddr) -> Result<(), Error> {
+        if accepted.ranges.range_of(ip).is_none() {
+            return Err(Error::new(
+                Code::ADDRESS_OUTSIDE,
+                format!(
+                    "{ip} lies outside every range of pool {}: {}",
+                    self.context.pool,
+                    accepted.ranges.describe()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn foreign(&self, ip: IpAddr, block: &IpBlock) -> Error {
+        Error::new(
+            Code::ADDRESS_IN_USE,
+            format!(
+                "{ip} lies in {}, which node {} gives to its own pods (pool {}); list it in spec.reserved of pool {}, so that nodes leave it to who asks for it",
+                block.spec.cidr, block.spec.owner.node, block.spec.pool, self.context.pool
+            ),
+        )
+    }
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What every component of a [`PoolReconciler`](super::PoolReconciler) works with: the agent, the pool, and what both say now.
+//!
+//! Invariant: a [`PoolContext`] has no state of its own. Two calls differ only if files, watches or the API server have changed.
+
+use super::addresses::Claimant;
+use crate::agent::{Agent, ReconcileError};
+use crate::node::LocalPool;
+use api::accepted_pool::AcceptedPool;
+use api::block_layout::{BlockCidr, address_name};
+use api::convert::{cidr_of, ip_in, node_ref, now};
+use api::requests::{ApiError, WriteResult, list, patch_status};
+use api::{AddressState, IpAddress, IpAddressSpec, IpBlock, IpPool};
+use block::Usage;
+use block::owner::NodeIdentity;
+use common::cni::{Attachment, Code, ContainerId, Error, IfName};
+use ipam::pool::{Counters, PoolFile, PoolName, PoolRanges};
+use ipam::range::Family;
+use kube::core::{Selector, SelectorExt};
+use kube::runtime::reflector::ObjectRef;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The agent and the pool. Each component has a clone.
+#[derive(Clone)]
+pub(super) struct PoolContext {
+    pub(super) agent: Arc<Agent>,
+    pub(super) pool: PoolName,
+}
+
+/// The desired state of the pool on this node.
+pub(super) struct Target {
+    pub(super) accepted: Option<AcceptedPool>,
+    /// New addresses may be allocated.
+    pub(super) open: bool,
+    pub(super) counters: Counters,
+    pub(super) blocks: i64,
+    /// The blocks that the controller asks to be shared.
+    pub(super) sharing: Vec<String>,
+    /// Some node finds no free address, and other nodes are about to be asked to share.
+    pub(super) has_shortage: bool,
+}
+
+/// The pending request. "Exhausted" may only be answered from data that was read after it arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingRequest {
+    pub(super) since: Instant,
+    /// The version of the pool that was known when the request arrived.
+    pub(super) told: u64,
+}
+
+/// A plugin request that is being answered, with the state of the pool that was read for it.
+#[derive(Clone, Copy)]
+pub(super) struct RequestScope<'a> {
+    pub(super) target: &'a Target,
+    pub(super) accepted: &'a AcceptedPool,
+    /// None for a STATUS request, which may be answered from older data.
+    pub(super) pending: Option<PendingRequest>,
+}
+
+impl PoolContext {
+    /// The pool as the watch last reported it.
+    pub(super) fn pool_object(&self) -> Option<Arc<IpPool>> {
+        self.agent.pools.get(&ObjectRef::new(self.pool.as_str()))
+    }
+
+    pub(super) fn target(&self) -> Result<Target, ReconcileError> {
+        let Some(pool) = self.pool_object() else {
+            return Ok(Target {
+                accepted: None,
+                open: false,
+                counters: Counters::default(),
+                blocks: 0,
+                sharing: Vec::new(),
+                has_shortage: false,
+            });
+        };
+        let status = pool.status.clone().unwrap_or_default();
+        let (counters, has_shortage) = (status.counters.clone().unwrap_or_default(), status.has_shortage());
+        let number = |n: i64| u64::try_from(n).unwrap_or_default();
+        let accepted = AcceptedPool::of(&pool)?;
+        let selected = accepted
+            .as_ref()
+            .is_some_and(|accepted| self.selects_node(accepted));
+        let registered = matches!(self.agent.identity(), Some(NodeIdentity::Registered(_)));
+        Ok(Target {
+            open: selected && registered && pool.metadata.deletion_timestamp.is_none(),
+            accepted,
+            counters: Counters {
+                size: number(counters.size),
+                used: number(counters.used),
+                free: number(counters.unclaimed),
+            },
+            blocks: counters.blocks,
+            has_shortage,
+            sharing: status.sharing,
+        })
+    }
+
+    pub(super) fn selects_node(&self, accepted: &AcceptedPool) -> bool {
+        let Some(selector) = accepted.spec.node_selector.clone() else {
+            return true;
+        };
+        Selector::try_from(selector).is_ok_and(|selector| selector.matches(&self.agent.labels()))
+    }
+
+    /// Reads the file. None if this node has no part of the pool.
+    pub(super) async fn file(&self) -> Result<Option<PoolFile>, ReconcileError> {
+        Ok(self.agent.stores.holdings(&self.pool, Vec::new()).await?.file)
+    }
+
+    pub(super) async fn holdings(
+        &self,
+        blocks: &BTreeMap<String, IpBlock>,
+    ) -> Result<(LocalPool, BTreeMap<String, Usage>), ReconcileError> {
+        let file = self.file().await?;
+        let mut cells: BTreeMap<String, BlockCidr> = blocks
+            .iter()
+            .filter_map(|(name, block)| Some((name.clone(), cidr_of(block)?)))
+            .collect();
+        for block in file.iter().flat_map(|file| &file.blocks) {
+            if let Some(cidr) = BlockCidr::of(block.cidr) {
+                cells.insert(block.name.clone(), cidr);
+            }
+        }
+        let cidrs = cells.values().map(|cidr| cidr.network()).collect();
+        let holdings = self.agent.stores.holdings(&self.pool, cidrs).await?;
+        let usage = cells.into_keys().zip(holdings.usage.iter().copied()).collect();
+        Ok((holdings, usage))
+    }
+
+    /// The number of addresses of a block that leases of this node hold.
+    pub(super) async fn usage_of(&self, cidr: BlockCidr) -> Result<u64, ReconcileError> {
+        let holdings = self
+            .agent
+            .stores
+            .holdings(&self.pool, vec![cidr.network()])
+            .await?;
+        Ok(holdings.usage.first().map_or(0, |used| used.leased))
+    }
+
+    /// The address objects of this node and pool.
+    pub(super) async fn own_addresses(&self) -> Result<BTreeMap<IpAddr, IpAddress>, ReconcileError> {
+        let all = self.agent.cluster.addresses_of(&self.agent.config.node).await?;
+        let of_pool = all
+            .into_iter()
+            .filter(|address| address.spec.pool == self.pool.as_str());
+        Ok(of_pool
+            .filter_map(|address| Some((address.spec.address.parse().ok()?, address)))
+            .collect())
+    }
+
+    /// The addresses of a block that have objects, whichever pool made them.
+    pub(super) async fn objects_in(
+        &self,
+        space: &str,
+        cidr: BlockCidr,
+    ) -> Result<Vec<IpAddr>, ReconcileError> {
+        let fields = format!("spec.block={}", cidr.network());
+        let there: Vec<IpAddress> = list(&self.agent.cluster.addresses, &fields).await?;
+        Ok(there.iter().filter_map(|address| ip_in(address, space)).collect())
+    }
+
+    /// Writes this node's entry in the pool's requests. The controller answers it.
+    pub(super) async fn request(&self, what: serde_json::Value) -> Result<WriteResult<IpPool>, ApiError> {
+        let node = self.agent.config.node.as_str();
+        let requests = serde_json::json!({ "requests": { node: what } });
+        patch_status(&self.agent.cluster.pools, self.pool.as_str(), requests).await
+    }
+
+    /// Returns whether no lease of this node has `ip`. If so, an ADD of `owner` that still waits for its answer makes no lease
+    /// from here on.
+    pub(super) async fn end_pending(
+        &self,
+        ip: IpAddr,
+        owner: Option<api::Attachment>,
+    ) -> Result<bool, ReconcileError> {
+        let owner = owner.and_then(|asked| {
+            Some(Attachment {
+                container_id: ContainerId::try_from(asked.container_id).ok()?,
+                ifname: IfName::try_from(asked.ifname).ok()?,
+            })
+        });
+        let unheld = self.agent.stores.with(&self.pool, move |store| {
+            let Some(locked) = store.enter_existing()? else {
+                return Ok(true);
+            };
+            if locked.holds(ip)? {
+                return Ok(false);
+            }
+            owner
+                .map_or(Ok(()), |owner| locked.end_asking(&owner))
+                .map(|()| true)
+        });
+        Ok(unheld.await?)
+    }
+
+    /// The object that binds `ip` to the claimant.
+    pub(super) fn new_address(
+        &self,
+        accepted: &AcceptedPool,
+        ip: IpAddr,
+        claimant: &Claimant<'_>,
+    ) -> Result<IpAddress, Error> {
+        let Some(NodeIdentity::Registered(me)) = self.agent.identity() else {
+            return Err(Error::new(
+                Code::POOL_NOT_HERE,
+                format!("the cluster has no Node {}", self.agent.config.node),
+            ));
+        };
+        let block = accepted.block_of(ip).map(|cidr| cidr.network().to_string());
+        let spec = IpAddressSpec {
+            pool: self.pool.to_string(),
+            address: ip.to_string(),
+            block: block.unwrap_or_default(),
+            node: node_ref(&me),
+            state: AddressState::Bound,
+            attachment: Some(claimant.attachment()),
+            pod: claimant.pod_ref(),
+            holder: claimant.holder.clone(),
+            since: Some(now()),
+        };
+        Ok(IpAddress::new(
+            &address_name(&accepted.spec.address_space, ip),
+            spec,
+        ))
+    }
+
+    /// The error for the runtime if no block can be claimed.
+    pub(super) fn failed(&self, failure: &ReconcileError) -> Error {
+        let what = "no address is free in this node's blocks, and no block can be had";
+        self.failed_to(what, failure)
+    }
+
+    /// The error for the runtime if the API server does not answer the question `what`, which nothing else can answer.
+    pub(super) fn unanswered(&self, what: impl Display, failure: &ReconcileError) -> Error {
+        self.failed_to(format_args!("{what} is for the API server alone to say"), failure)
+    }
+
+    pub(super) fn address_unknown(&self, ip: IpAddr, failure: &ReconcileError) -> Error {
+        self.unanswered(format_args!("who has {ip}"), failure)
+    }
+
+    fn failed_to(&self, what: impl Display, failure: &ReconcileError) -> Error {
+        match failure {
+            ReconcileError::Node(error) => error.clone(),
+            ReconcileError::Api(trouble) => Error::new(
+                Code::API_UNREACHABLE,
+                format!("pool {}: {what}: {trouble}", self.pool),
+            ),
+        }
+    }
+}
+
+/// The number of free addresses in the active blocks, according to the file and the store.
+pub(super) fn free_local(
+    accepted: &AcceptedPool,
+    family: Family,
+    holdings: &LocalPool,
+    usage: &BTreeMap<String, Usage>,
+) -> u64 {
+    let Some(file) = &holdings.file else { return 0 };
+    // The file's ranges also exclude the addresses that this node holds back.
+    let Ok(ranges) = PoolRanges::new(file, Path::new("pool.json")) else {
+        return 0;
+    };
+    let usable = ranges.usable(family);
+    let in_pool = |cidr: BlockCidr| accepted.layout(family).is_some_and(|layout| layout.has(cidr));
+    let active = file
+        .active()
+        .filter(|block| BlockCidr::of(block.cidr).is_some_and(in_pool));
+    active
+        .filter_map(|block| {
+            let all = usable.both(&[BlockCidr::of(block.cidr)?.interval()].into_iter().collect());
+            let all = u64::try_from(all.count()).unwrap_or(u64::MAX);
+            let used = usage.get(&block.name).copied().unwrap_or_default();
+            Some(all.saturating_sub(used.taken()))
+        })
+        .fold(0, u64::saturating_add)
+}

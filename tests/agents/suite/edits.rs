@@ -203,7 +203,7 @@ async fn overlapping_pools_with_different_block_sizes_are_not_both_accepted() {
     site.wait_condition("other", "Degraded", "True").await;
     let (_, reason, message) = site.condition("other", "Ready").await;
     assert!(
-        reason == "Conflict" && message.contains("pool rail0 has 10.1.0.0"),
+        reason == "Conflict" && message.contains("pool rail0 also has 10.1.0.0"),
         "{message}"
     );
     site.simple("same", "10.1.0.0/25").await;

@@ -209,7 +209,7 @@ fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
         heir.wait_active("twice").await;
         let is_back = || {
             let log = site.controller.log();
-            log.matches("the node of the block is back").count()
+            log.matches("the node of an orphaned block has returned").count()
         };
         let before = is_back();
         gone.kill();

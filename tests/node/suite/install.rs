@@ -77,3 +77,46 @@ fn every_node_reports_working_links_and_the_pool_is_accepted() {
         .any(|condition| condition["reason"] == "Accepted");
     assert!(accepted, "{pool}");
 }
+
+/// The steps of docs/install.md, "Removal".
+fn remove(cluster: &Cluster) {
+    cluster.kubectl("delete -f conf/networks/ib-ipoib.yaml");
+    cluster.kubectl("delete ippools --all --wait=false");
+    cluster.until("the pools and their blocks are gone", || {
+        let left = cluster.kubectl("get ippools,ipblocks -o name");
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    });
+    cluster.kubectl("-n rdmanet-system delete daemonset rdmanet-agent");
+    cluster.kubectl("-n rdmanet-system delete deployment rdmanet-controller");
+    cluster.kubectl("apply -k conf/uninstall");
+    cluster.rolled_out("rdmanet-system", "daemonset/rdmanet-uninstall");
+    for node in NODES {
+        let plugins = cluster.at(node, &["ls", "/opt/cni/bin"]);
+        assert!(
+            !plugins.contains("cni-ipoib") && !plugins.contains("rdma-ipam"),
+            "{node} still has {plugins}"
+        );
+        assert!(
+            plugins.contains("ptp"),
+            "{node} has lost the plugins of others: {plugins}"
+        );
+    }
+    cluster.kubectl("delete -k conf/uninstall");
+    cluster.kubectl("delete -k conf/base --ignore-not-found --wait=false");
+    cluster.until("nothing of rdmanet is left in the cluster", || {
+        let left = cluster.kubectl("get namespaces,customresourcedefinitions,clusterroles -o name");
+        let left: Vec<&str> = left.lines().filter(|name| name.contains("rdmanet")).collect();
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(left.join(" "))
+        }
+    });
+}
+
+#[test]
+fn the_documented_removal_leaves_nothing_and_a_second_installation_works() {
+    let cluster = Cluster::lock();
+    remove(&cluster);
+    install(&cluster);
+}

@@ -37,13 +37,9 @@ async fn two_nodes_allocate_every_address_of_a_pool_exactly_once() {
         .await;
     }
     site.wait_condition("rail0", "Exhausted", "True").await;
-    // Once a pod is gone, its lease is not returned again, even before DEL.
+    // The address of a pod that is gone reaches the other node.
     let [one, other] = &nodes;
-    site.controller.freeze();
     one.del("rail0", &Attachment::of("p0"));
-    let late = other.refused("rail0", &Attachment::of("late"));
-    assert_eq!(late["code"], 11, "{late}");
-    site.controller.thaw();
     other.add_soon("rail0", &Attachment::of("late")).await;
     for i in 1..5 {
         one.del("rail0", &Attachment::of(&format!("p{i}")));

@@ -33,6 +33,29 @@ fn containers_are_unprivileged_read_only_and_cannot_escalate_privileges() {
     }
 }
 
+/// kubelet gives a probe one second by default. A busy node takes longer, and the pod would lose its readiness.
+#[test]
+fn every_probe_has_five_seconds_to_answer() {
+    let pods = [
+        ("base", "DaemonSet", "rdmanet-agent"),
+        ("base", "Deployment", "rdmanet-controller"),
+        ("uninstall", "DaemonSet", "rdmanet-uninstall"),
+    ];
+    let mut probes = 0;
+    for (folder, kind, name) in pods {
+        let objects = kustomized(folder);
+        for container in containers(&find(&objects, kind, name)["spec"]["template"]["spec"]) {
+            for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+                if let Some(probe) = container.get(probe) {
+                    probes += 1;
+                    assert_eq!(probe["timeoutSeconds"], 5, "{name}: {probe}");
+                }
+            }
+        }
+    }
+    assert_eq!(probes, 7);
+}
+
 /// A path of the node that a container sees, and whether it may write there.
 fn host_paths(pod: &Value, container: &Value) -> BTreeSet<(String, bool)> {
     let volumes = pod["volumes"].as_array().unwrap();

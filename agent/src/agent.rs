@@ -15,6 +15,7 @@ use api::requests::{ApiError, ApiServer, NodeCondition, Registration};
 use api::{IpBlock, IpPool};
 use block::owner::NodeIdentity;
 use common::cni::Error;
+use ipam::clock::{Clock, KernelClock};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::Store;
@@ -149,7 +150,7 @@ impl Agent {
     /// # Errors
     /// [`ReconcileError`]: the last known state stays.
     pub async fn refresh_node(&self, at_most: Duration) -> Result<Duration, ReconcileError> {
-        let asked = self.stores.since_boot()?;
+        let asked = KernelClock.since_boot()?;
         if let Some(reading) = self
             .reading()
             .filter(|reading| asked.saturating_sub(reading.asked) < at_most)

@@ -73,7 +73,7 @@ impl BlockWatchHandle {
 }
 
 /// Watches blocks.
-pub struct BlockWatcher {
+pub(crate) struct BlockWatcher {
     names: mpsc::UnboundedReceiver<String>,
     writer: Writer<IpBlock>,
     store: Store<IpBlock>,
@@ -167,7 +167,7 @@ impl Watch {
 
 impl BlockWatcher {
     /// Creates a follower without blocks, the handle that accepts names, and the store into which it writes.
-    pub fn new() -> (Self, BlockWatchHandle, Store<IpBlock>) {
+    pub(crate) fn new() -> (Self, BlockWatchHandle, Store<IpBlock>) {
         let (sender, names) = mpsc::unbounded_channel();
         let writer = Writer::default();
         let store = writer.as_reader();
@@ -182,7 +182,7 @@ impl BlockWatcher {
     }
 
     /// Watches for ever, and calls `changed` with each block that has changed.
-    pub async fn run(mut self, agent: Arc<Agent>, changed: impl Fn(&IpBlock)) {
+    pub(crate) async fn run(mut self, agent: Arc<Agent>, changed: impl Fn(&IpBlock)) {
         let mut due = Due::in_about(Duration::ZERO);
         let mut first = true;
         // A list may take long; events of watches are handled meanwhile.

@@ -12,11 +12,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// If errors repeat for this long, the source is lost. An API server that restarts is back sooner.
-pub const LOST_AFTER: Duration = Duration::from_secs(15);
+pub(crate) const LOST_AFTER: Duration = Duration::from_secs(15);
 
 /// After this time without an error, a source is not lost any more. Longer than the longest pause between two attempts of a watch
 /// (30 s with half of it as jitter, `kube::runtime::watcher::default_backoff`).
-pub const RECOVERED_AFTER: Duration = Duration::from_secs(75);
+pub(crate) const RECOVERED_AFTER: Duration = Duration::from_secs(75);
 
 /// An input that the agent reads from the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

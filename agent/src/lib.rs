@@ -5,19 +5,19 @@
 //! can have been given the block since the object did.
 
 pub mod agent;
-pub mod block_watch;
+pub(crate) mod block_watch;
 pub mod config;
 pub mod daemon;
-pub mod inputs;
+pub(crate) mod inputs;
 pub mod install;
 pub mod links;
-pub mod liveness;
-pub mod lock;
-pub mod metrics;
-pub mod namespaces;
-pub mod node;
-pub mod pool_reconciler;
-pub mod serve;
+pub(crate) mod liveness;
+pub(crate) mod lock;
+pub(crate) mod metrics;
+pub(crate) mod namespaces;
+pub(crate) mod node;
+pub(crate) mod pool_reconciler;
+pub(crate) mod serve;
 
 #[cfg(test)]
 mod tests;

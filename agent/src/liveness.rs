@@ -7,7 +7,7 @@
 
 /// The state of the network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Namespace {
+pub(crate) enum Namespace {
     /// No namespace has its name.
     Gone,
     /// Its name now belongs to another namespace.
@@ -16,7 +16,7 @@ pub enum Namespace {
 
 /// The state of the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodState {
+pub(crate) enum PodState {
     /// Its object exists.
     Exists,
     /// Its object is gone.
@@ -33,7 +33,7 @@ pub enum PodState {
 
 /// The conclusion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Conclusion {
+pub(crate) enum Conclusion {
     /// The address is unused, for this reason.
     Unused(String),
     /// The address may be in use, for this reason.
@@ -41,7 +41,7 @@ pub enum Conclusion {
 }
 
 /// Concludes from the states of namespace and pod.
-pub fn conclude(namespace: Namespace, pod: &PodState) -> Conclusion {
+pub(crate) fn conclude(namespace: Namespace, pod: &PodState) -> Conclusion {
     let namespace = match namespace {
         Namespace::Gone => "its network namespace is gone",
         Namespace::Replaced => "the name of its network namespace stands for another one",

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 /// The lock of the node, held until this value is dropped.
 #[derive(Debug)]
-pub struct NodeLock(#[expect(dead_code, reason = "held for its flock(2)")] File);
+pub(crate) struct NodeLock(#[expect(dead_code, reason = "held for its flock(2)")] File);
 
 impl NodeLock {
     /// Waits until no other agent holds the lock.
     ///
     /// # Errors
     /// Errors of the file system.
-    pub async fn take(data_dir: &Path) -> io::Result<Self> {
+    pub(crate) async fn take(data_dir: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(data_dir)?;
         let path = data_dir.join(".agent.lock");
         let file = OpenOptions::new().create(true).append(true).open(&path)?;

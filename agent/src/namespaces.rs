@@ -90,7 +90,7 @@ fn labels(one: PartialObjectMeta<Namespace>) -> Labels {
 }
 
 /// Whether nodes need the labels of namespaces for `pool`.
-pub fn selects(pool: &IpPool) -> bool {
+pub(crate) fn selects(pool: &IpPool) -> bool {
     let accepted = pool.status.as_ref().and_then(|status| status.accepted.as_ref());
     accepted.is_some_and(|spec| spec.namespace_selector.is_some())
 }
@@ -142,7 +142,7 @@ impl Namespaces {
 }
 
 /// Follows namespaces whenever a reconciler needs them, for ever. Calls `changed` when names or labels have changed.
-pub async fn run(agent: Arc<Agent>, changed: impl Fn()) {
+pub(crate) async fn run(agent: Arc<Agent>, changed: impl Fn()) {
     let mut state = agent.namespaces.0.subscribe();
     while state.wait_for(|state| state.wanted).await.is_ok() {
         follow(&agent, &changed).await;

@@ -5,14 +5,13 @@
 
 use block::{LocalBlock, Mode, Usage};
 use common::cni::{Code, Error};
-use ipam::clock::{Clock, KernelClock};
+use ipam::clock::KernelClock;
 use ipam::config::Place;
 use ipam::pool::{Block, BlockState, POOLS, PoolFile, PoolName};
 use ipam::store::{Disk, LOCK_WAIT, Leases, Locked, NodeDisk, Released, Store};
 use ipnetwork::IpNetwork;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The stores of this node's pools.
 #[derive(Clone)]
@@ -37,22 +36,6 @@ impl Stores {
             data_dir: data_dir.into(),
             disk: Arc::new(NodeDisk),
         }
-    }
-
-    /// The id of this boot.
-    ///
-    /// # Errors
-    /// [`Code::IO`].
-    pub fn boot_id(&self) -> Result<String, Error> {
-        KernelClock.boot_id()
-    }
-
-    /// The time since the machine started, sleep included.
-    ///
-    /// # Errors
-    /// [`Code::IO`].
-    pub fn since_boot(&self) -> Result<Duration, Error> {
-        KernelClock.since_boot()
     }
 
     /// The pools that have files on this node.
@@ -166,7 +149,7 @@ impl Stores {
 ///
 /// # Errors
 /// [`Code::IO`], [`Code::STORE_CORRUPT`].
-pub fn usage(
+pub(crate) fn usage(
     locked: &Locked<'_>,
     file: Option<&PoolFile>,
     blocks: &[IpNetwork],
@@ -184,7 +167,7 @@ pub fn usage(
 }
 
 /// The block `name` as the file stores it.
-pub fn local_block(file: Option<&PoolFile>, name: &str) -> Option<LocalBlock> {
+pub(crate) fn local_block(file: Option<&PoolFile>, name: &str) -> Option<LocalBlock> {
     let block = file?.blocks.iter().find(|block| block.name == name)?;
     Some(LocalBlock {
         epoch: block.epoch,
@@ -198,7 +181,7 @@ pub fn local_block(file: Option<&PoolFile>, name: &str) -> Option<LocalBlock> {
 }
 
 /// The file's entry for a block.
-pub fn entry(name: &str, cidr: IpNetwork, held: LocalBlock) -> Block {
+pub(crate) fn entry(name: &str, cidr: IpNetwork, held: LocalBlock) -> Block {
     Block {
         name: name.to_owned(),
         cidr,

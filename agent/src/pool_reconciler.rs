@@ -74,7 +74,7 @@ pub enum Response {
 }
 
 /// The reconciler of a pool. Each component owns its fields.
-pub struct PoolReconciler {
+pub(crate) struct PoolReconciler {
     context: PoolContext,
     blocks: BlockReconciler,
     claims: Claims,
@@ -89,7 +89,7 @@ pub struct PoolReconciler {
 
 impl PoolReconciler {
     /// Creates a reconciler that has not done anything yet.
-    pub fn new(agent: Arc<Agent>, pool: PoolName) -> Self {
+    pub(crate) fn new(agent: Arc<Agent>, pool: PoolName) -> Self {
         let context = PoolContext { agent, pool };
         Self {
             blocks: BlockReconciler::new(context.clone()),

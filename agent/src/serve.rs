@@ -37,14 +37,14 @@ const POLL: Duration = Duration::from_millis(50);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Finds the reconciler of a pool, and starts one for a pool that has none.
-pub type Reconcilers = Arc<dyn Fn(&PoolName) -> mpsc::Sender<Message> + Send + Sync>;
+pub(crate) type Reconcilers = Arc<dyn Fn(&PoolName) -> mpsc::Sender<Message> + Send + Sync>;
 
 /// Creates the socket, for root alone. Replaces the socket of a dead agent. The node's lock ensures that no other agent is
 /// running.
 ///
 /// # Errors
 /// Errors of the file system.
-pub fn bind(path: &Path) -> io::Result<UnixListener> {
+pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -59,7 +59,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
 
 /// Accepts connections until `stop`. If the socket was removed meanwhile, for example by a tool that cleans `/run`, creates it
 /// again: an agent that runs without its socket looks healthy to everything but plugins.
-pub async fn run(
+pub(crate) async fn run(
     mut listener: UnixListener,
     agent: Arc<Agent>,
     reconcilers: Reconcilers,
@@ -176,7 +176,7 @@ async fn reject_unknown(request: &Request, asked: Instant, agent: &Agent) -> Opt
 }
 
 /// The error for a pool that does not exist.
-pub fn unknown(pool: &PoolName) -> Error {
+pub(crate) fn unknown(pool: &PoolName) -> Error {
     Error::new(
         Code::POOL_UNKNOWN,
         format!(

@@ -2,10 +2,12 @@
 use super::*;
 use api::accepted_pool::Writer;
 use api::testing::small_pool;
+use ipam::clock::Clock;
 use ipam::store::Identity;
 use std::ffi::OsString;
 use std::io;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 /// The node's disk with one failing operation: the one at which `left` reaches 0.
 struct Failing {

@@ -15,6 +15,7 @@ use api::{AddressSpace, AddressSpaceSpec, IpBlock};
 use block::claim::{Order, TRIES, seed, tries};
 use block::owner::{Desired, NodeIdentity};
 use block::{BlockRecord, Mode, Owner, Phase};
+use ipam::clock::{Clock, KernelClock};
 use ipam::interval::IntervalSet;
 use ipam::pool::PoolFile;
 use ipam::range::Family;
@@ -293,7 +294,7 @@ impl Claims {
         let ClaimTarget {
             target, accepted, me, ..
         } = wanted;
-        let asked = self.context.agent.stores.since_boot()?;
+        let asked = KernelClock.since_boot()?;
         let mut object = new_block(&accepted.spec.address_space, self.context.pool.as_str(), cidr, me);
         object.spec.quarantine_seconds = i64::try_from(self.context.agent.config.quarantine.as_secs()).ok();
         let name = object.name_any();

@@ -13,6 +13,7 @@ use api::requests::{WriteResult, release_address};
 use api::{AddressState, IpAddress};
 use block::owner::NodeIdentity;
 use common::cni::Attachment;
+use ipam::clock::{Clock, KernelClock};
 use ipam::store::{Fate, HeldLease, NetnsFile, Released};
 use kube::ResourceExt;
 use std::collections::{HashMap, HashSet};
@@ -248,7 +249,7 @@ impl GarbageCollector {
             return Ok(());
         }
         addresses.forget_exhausted();
-        let now = self.context.agent.stores.since_boot()?;
+        let now = KernelClock.since_boot()?;
         let there = self
             .context
             .agent

@@ -10,6 +10,7 @@ use crate::node::{entry, usage};
 use api::accepted_pool::{AcceptedPool, Writer};
 use block::owner::NodeIdentity;
 use block::{LocalBlock, Owner};
+use ipam::clock::{Clock, KernelClock};
 use ipam::pool::{Confirmed, PoolFile};
 use kube::core::{Selector, SelectorExt};
 use std::collections::HashMap;
@@ -67,7 +68,7 @@ impl PoolFileWriter {
         if !target.open && self.context.file().await?.is_none() {
             return Ok(());
         }
-        let writer = self.writer(known, owner)?;
+        let writer = Self::writer(known, owner)?;
         let namespaces = self.namespaces(accepted).await?;
         let mut base = accepted.file(&writer, namespaces, target.counters);
         base.reserved.extend(self.withheld.entries(known, target).await?);
@@ -89,10 +90,10 @@ impl PoolFileWriter {
         Ok(())
     }
 
-    fn writer(&self, known: &KnownBlocks, owner: Owner) -> Result<Writer, ReconcileError> {
+    fn writer(known: &KnownBlocks, owner: Owner) -> Result<Writer, ReconcileError> {
         Ok(Writer {
             owner,
-            boot_id: self.context.agent.stores.boot_id()?,
+            boot_id: KernelClock.boot_id()?,
             quarantine: known.quarantine(),
         })
     }
@@ -129,7 +130,7 @@ impl PoolFileWriter {
             return Ok(());
         }
         let every = self.context.agent.config.confirm_every();
-        let age = self.context.agent.stores.since_boot()?.saturating_sub(asked);
+        let age = KernelClock.since_boot()?.saturating_sub(asked);
         self.context
             .agent
             .stores
@@ -209,16 +210,13 @@ impl PoolFileWriter {
             let there = self.context.objects_in(&space, cidr).await?;
             back = there.iter().map(ToString::to_string).collect();
         }
-        let (age, stores) = (
-            self.context.agent.config.answer_age(),
-            self.context.agent.stores.clone(),
-        );
+        let age = self.context.agent.config.answer_age();
         self.context
             .agent
             .stores
             .edit(&self.context.pool, move |_, before| {
                 // Checked under the lock, since this process may have waited for the lock.
-                if stores.since_boot()?.saturating_sub(asked) > age {
+                if KernelClock.since_boot()?.saturating_sub(asked) > age {
                     return Ok(None);
                 }
                 let mut file = before.unwrap_or(base);
@@ -244,7 +242,7 @@ impl PoolFileWriter {
             // The pool is gone, so the file is the only source.
             return self.context.file().await;
         };
-        let writer = self.writer(known, owner)?;
+        let writer = Self::writer(known, owner)?;
         let namespaces = self.namespaces(accepted).await?;
         Ok(Some(accepted.file(&writer, namespaces, target.counters)))
     }

@@ -17,6 +17,7 @@ use api::requests::{WriteResult, create, delete_block, get, replace, update_stat
 use block::orphan::{Decider, OrphanAction, OwnerState, Watched, decide};
 use block::owner::{Desired, NodeIdentity, Step, next};
 use block::{BlockRecord, LocalBlock, Mode, Usage};
+use ipam::clock::{Clock, KernelClock};
 use ipam::pool::PoolFile;
 use ipam::range::Family;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -274,7 +275,7 @@ impl BlockReconciler {
             Freshness::Read
         };
         for _ in 0..STEPS {
-            let asked = self.context.agent.stores.since_boot()?;
+            let asked = KernelClock.since_boot()?;
             let block = self.read(name, freshness).await?;
             let Some(me) = self.context.agent.identity() else {
                 return Ok(());

@@ -24,7 +24,7 @@ impl PoolReconciler {
     /// Runs until `stop`. It begins once the API server has listed pools and blocks (`listed`), so that objects missing from a
     /// cold cache are not treated as deleted. After `stop` the current round has a moment left, and a plugin's request its full
     /// time.
-    pub async fn run(
+    pub(crate) async fn run(
         self,
         messages: mpsc::Receiver<Message>,
         listed: CancellationToken,

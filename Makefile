@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Two commands matter: `make demo` shows the main use, and `make test` runs every test.
+# Two commands matter: `make demo` shows the main use, and `make test` runs what continuous integration runs.
 # Each installs what it needs on a Debian 12 machine that has Rust and Go.
 
 SHELL := /bin/bash
@@ -20,7 +20,7 @@ help: ## Lists the commands
 demo: setup ## Shows pods on a software InfiniBand fabric: children, a bond, whole ports, and Multus in a cluster (two minutes, more the first time)
 	@DEMO_COLOUR="$$([[ -t 1 ]] && echo 1)" tests/demo/run --build
 
-test: setup ## Runs every test: lints, units, namespaces, the fabric in VMs on two kernels
+test: setup ## Runs what CI runs: lints, units, namespaces, clusters without kubelets, the fabric in VMs on two kernels
 	@tests/all
 
 bench: build ## Measures ADD and DEL as whole processes, beside the reference plugins (root)

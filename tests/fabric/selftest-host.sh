@@ -96,10 +96,10 @@ publish() {
 		my $listener = IO::Socket::INET->new(Listen => 2, LocalAddr => "127.0.0.1") or die $!;
 		print $listener->sockport, "\n";
 		$listener->accept;
-	' >"$dir/port" &
-	until [[ -s $dir/port ]]; do sleep 0.1; done
+	' >"$dir/published" &
+	until [[ -s $dir/published ]]; do sleep 0.1; done
 	for port in {20001..20100}; do { : <"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null || break; done
-	"$run" --forward "$(<"$dir/port")@10.0.2.97:443" --publish "$port:10.0.2.15:23" "$s" >"$dir/out" 2>"$dir/err" &
+	"$run" --forward "$(<"$dir/published")@10.0.2.97:443" --publish "$port:10.0.2.15:23" "$s" >"$dir/out" 2>"$dir/err" &
 	pid=$!
 	while [[ $said != heard* ]] && kill -0 "$pid"; do
 		said=$({ exec 3<>"/dev/tcp/127.0.0.1/$port" && echo hello >&3 && cat <&3; } 2>/dev/null) || true

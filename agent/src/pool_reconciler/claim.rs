@@ -255,13 +255,7 @@ impl Claims {
         let Some(cidr) = self.doubtful.get(&family).copied() else {
             return Ok(None);
         };
-        let file = self
-            .context
-            .agent
-            .stores
-            .holdings(&self.context.pool, Vec::new())
-            .await?
-            .file;
+        let file = self.context.file().await?;
         let settled = |file: PoolFile| file.blocks.iter().any(|block| block.cidr == cidr.network());
         if layout.has(cidr) && !file.is_some_and(settled) {
             return Ok(Some(cidr));
@@ -386,26 +380,14 @@ impl Claims {
         let now = block_record(&block);
         blocks.known_mut().note(name, Some(block));
         let mode = |file: Option<PoolFile>| local_block(file.as_ref(), name).map(|held| held.mode);
-        let before = self
-            .context
-            .agent
-            .stores
-            .holdings(&self.context.pool, Vec::new())
-            .await?
-            .file;
+        let before = self.context.file().await?;
         if now.owner != *me || now.phase != Phase::Active || mode(before).is_some() {
             return Ok(Attempt::Taken);
         }
         blocks
             .reconcile_block(name, Some(cidr), Desired::Keep, target)
             .await?;
-        let after = self
-            .context
-            .agent
-            .stores
-            .holdings(&self.context.pool, Vec::new())
-            .await?
-            .file;
+        let after = self.context.file().await?;
         if mode(after) == Some(Mode::Active) {
             return Ok(self.claimed(name, cidr));
         }

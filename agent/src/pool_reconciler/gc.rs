@@ -17,6 +17,7 @@ use ipam::clock::{Clock, KernelClock};
 use ipam::store::{Fate, HeldLease, NetnsFile, Released};
 use kube::ResourceExt;
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,11 @@ impl Suspects {
             || lately(last_write, ALONE + observe * 4)
             || !lately(self.listed, observe * SELDOM)
     }
+}
+
+/// How long `key` has been suspect: since its first observation, which may be this one.
+fn suspected_for<K: Clone + Eq + Hash>(suspects: &mut HashMap<K, Instant>, key: &K) -> Duration {
+    suspects.entry(key.clone()).or_insert_with(Instant::now).elapsed()
 }
 
 /// The time of the newest lease of each interface of each pod, by the name of the pod.
@@ -152,15 +158,11 @@ impl GarbageCollector {
                 continue;
             };
             seen.insert(key.clone());
-            let first = *self
-                .suspects
-                .leases
-                .entry(key.clone())
-                .or_insert_with(Instant::now);
-            if first.elapsed() < self.context.agent.config.observe {
+            let suspected = suspected_for(&mut self.suspects.leases, &key);
+            if suspected < self.context.agent.config.observe {
                 continue;
             }
-            self.free(held, first.elapsed(), &evidence).await?;
+            self.free(held, suspected, &evidence).await?;
             self.suspects.leases.remove(&key);
         }
         self.suspects.leases.retain(|key, _| seen.contains(key));
@@ -325,13 +327,8 @@ impl GarbageCollector {
                 continue;
             }
             seen.insert(key.clone());
-            let first = *self
-                .suspects
-                .addresses
-                .entry(key.clone())
-                .or_insert_with(Instant::now);
-            if first.elapsed() >= self.context.agent.config.observe && self.free_address(&address, ip).await?
-            {
+            let suspected = suspected_for(&mut self.suspects.addresses, &key);
+            if suspected >= self.context.agent.config.observe && self.free_address(&address, ip).await? {
                 self.suspects.addresses.remove(&key);
             }
         }

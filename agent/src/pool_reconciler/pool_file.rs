@@ -84,10 +84,7 @@ impl PoolFileWriter {
                 Ok(Some(PoolFile { blocks, ..base }))
             })
             .await?;
-        if !target.open {
-            self.remove_file(target).await?;
-        }
-        Ok(())
+        self.remove_file(target).await
     }
 
     fn writer(known: &KnownBlocks, owner: Owner) -> Result<Writer, ReconcileError> {

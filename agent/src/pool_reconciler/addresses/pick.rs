@@ -101,7 +101,7 @@ impl Addresses {
             .await
             .map_err(|e| {
                 self.context
-                    .unanswered("which of its addresses nobody has", &e.into())
+                    .unanswered("which of its addresses are free", &e.into())
             })?;
         let taken: IntervalSet = taken
             .iter()

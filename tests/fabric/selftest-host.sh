@@ -60,16 +60,25 @@ gives() {
 
 says() { grep -qE "$2" "$dir/$1" || { echo "no '$2' in $1:"; cat "$dir/$1"; return 1; }; }
 
-# A listener that answers each of two connections with what it was sent, and a port beside it that nobody forwards.
-forward() {
-	local s port
+# listener FILE CODE: runs Perl's CODE in the background, where $listener is a TCP listener of this machine, and writes its port to FILE.
+# It ends by itself after ten minutes, and keeps no output of the case open: a case that fails does not wait for it.
+listener() {
+	local pid
+	rm -f "$1"
 	perl -MIO::Socket::INET -e '
 		$| = 1;
+		alarm 600;
 		my $listener = IO::Socket::INET->new(Listen => 2, LocalAddr => "127.0.0.1") or die $!;
 		print $listener->sockport, "\n";
-		for (1 .. 2) { my $peer = $listener->accept; my $line = <$peer>; print $peer "heard $line"; close $peer }
-	' >"$dir/port" &
-	until [[ -s $dir/port ]]; do sleep 0.1; done
+		'"$2" >"$1" 2>"$1.err" &
+	pid=$!
+	until [[ -s $1 ]]; do kill -0 "$pid" || { cat "$1.err"; return 1; }; sleep 0.1; done
+}
+
+# A listener that answers each of two connections with the line that it got, and a port that is not forwarded.
+forward() {
+	local s port
+	listener "$dir/port" 'for (1 .. 2) { my $peer = $listener->accept; my $line = <$peer>; print $peer "heard $line"; close $peer }' || return
 	port=$(<"$dir/port")
 	s=$(script forward <<-'EOF'
 		for word in one two; do exec 3<>/dev/tcp/10.0.2.100/$1; echo $word >&3; cat <&3; done
@@ -91,13 +100,7 @@ publish() {
 	EOF
 	)
 	script answer <<<'read -r word; echo "heard $word"; touch /tmp/asked' >/dev/null
-	perl -MIO::Socket::INET -e '
-		$| = 1;
-		my $listener = IO::Socket::INET->new(Listen => 2, LocalAddr => "127.0.0.1") or die $!;
-		print $listener->sockport, "\n";
-		$listener->accept;
-	' >"$dir/published" &
-	until [[ -s $dir/published ]]; do sleep 0.1; done
+	listener "$dir/published" '$listener->accept' || return
 	for port in {20001..20100}; do { : <"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null || break; done
 	"$run" --forward "$(<"$dir/published")@10.0.2.97:443" --publish "$port:10.0.2.15:23" "$s" >"$dir/out" 2>"$dir/err" &
 	pid=$!

@@ -202,9 +202,14 @@ impl Site {
 
     /// Makes a pod on a node.
     pub async fn pod(&self, name: &str, node: &str) -> String {
+        self.create_pod(json!({ "name": name }), node).await
+    }
+
+    /// Makes a pod with this metadata on a node. Returns its UID.
+    async fn create_pod(&self, metadata: Value, node: &str) -> String {
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
         let pod = serde_json::from_value(json!({
-            "metadata": { "name": name },
+            "metadata": metadata,
             "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "main" }] },
         }))
         .unwrap();
@@ -254,17 +259,8 @@ impl Site {
         let owner = json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": owner.uid(), "controller": true,
         });
-        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
-        let pod = serde_json::from_value(json!({
-            "metadata": { "name": format!("{set}-{ordinal}"), "ownerReferences": [owner] },
-            "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "main" }] },
-        }))
-        .unwrap();
-        pods.create(&PostParams::default(), &pod)
-            .await
-            .unwrap()
-            .uid()
-            .unwrap()
+        let metadata = json!({ "name": format!("{set}-{ordinal}"), "ownerReferences": [owner] });
+        self.create_pod(metadata, node).await
     }
 
     /// Sets the Ready condition of a node, as the node lifecycle controller does when a kubelet stops or starts reporting.

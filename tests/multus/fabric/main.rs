@@ -301,11 +301,11 @@ async fn on_infiniband_the_pod_and_node_status_report_attachments_and_links() {
         (told(1, "interface"), told(2, "interface")),
         (json!("ib0"), json!("ib1"))
     );
-    for (index, rail) in [(1, "10.20.0."), (2, "10.21.0.")] {
-        let ips = told(index, "ips");
-        assert_eq!(ips.as_array().map(Vec::len), Some(1), "{ips}");
-        assert!(ips[0].as_str().is_some_and(|ip| ip.starts_with(rail)), "{ips}");
-    }
+    // The tests in the VM run one by one, in the order of their names. 10.20.0.2 rests: the pod of an earlier test had it.
+    assert_eq!(
+        (told(1, "ips"), told(2, "ips")),
+        (json!(["10.20.0.3"]), json!(["10.21.0.2"]))
+    );
     assert_eq!(
         (told(1, "name"), told(1, "mtu")),
         (json!("ml/rail0"), json!(4092))

@@ -218,19 +218,7 @@ fn in_shared_mode_the_device_is_reported_without_a_request() {
 
 #[test]
 fn a_dead_pods_renamed_device_is_granted_again() {
-    let fixture = fixture();
-    add(
-        &fixture,
-        "c1",
-        json!({"master": "eth1", "rdma": {"rename": "rdma0"}}),
-    )
-    .unwrap();
-    let mut entry = fixture.entry("c1");
-    let mut intent = entry.intent.clone().unwrap();
-    intent.netns_id = (1, 1);
-    entry.begin(intent).unwrap();
-    drop(entry);
-    fixture.kernel.set().state.pod_dies();
+    let fixture = after_the_death_of_rdma0();
     add(&fixture, "c2", exclusive("eth1")).unwrap();
     assert_eq!(in_pod(&fixture), ["mlx5_1"]);
     fixture.del_without_netns("c1").unwrap();

@@ -2,7 +2,7 @@
 use super::*;
 use serde_json::{Value, json};
 
-const NOBODY: [IpAddress; 0] = [];
+const NO_OBJECTS: [IpAddress; 0] = [];
 const EARLY: &str = "2026-01-01T00:00:00Z";
 const LATE: &str = "2026-01-02T00:00:00Z";
 
@@ -74,7 +74,7 @@ fn the_oldest_attachment_is_found_in_block_reports_and_address_objects() {
         let numbers = Usage::of(&accepted, &blocks, addresses);
         serde_json::to_value(numbers.counters.oldest).unwrap()
     };
-    assert_eq!(oldest(&NOBODY), LATE);
+    assert_eq!(oldest(&NO_OBJECTS), LATE);
     assert_eq!(
         oldest(&[address("10.1.0.250", "10.1.0.240/28", "b", "Kept")]),
         LATE
@@ -109,10 +109,10 @@ fn an_excluded_block_is_not_counted_as_outside_the_ranges() {
     }));
     let living = || json!({ "used": 2, "free": 0, "excluded": 2 });
     let covered = [block("10.1.0.0/28", "a", "Draining", &living())];
-    let numbers = Usage::of(&accepted, &covered, &NOBODY);
+    let numbers = Usage::of(&accepted, &covered, &NO_OBJECTS);
     assert_eq!((numbers.excluded, numbers.outside), (2, 0));
     let outside = [block("10.2.0.0/28", "a", "Draining", &living())];
-    let numbers = Usage::of(&accepted, &outside, &NOBODY);
+    let numbers = Usage::of(&accepted, &outside, &NO_OBJECTS);
     assert_eq!((numbers.excluded, numbers.outside), (0, 1));
 }
 
@@ -123,7 +123,7 @@ fn free_addresses_are_counted_in_unclaimed_active_and_shared_blocks() {
     }));
     let full = || json!({ "used": 15, "free": 0 });
     let active = block("10.1.0.0/28", "a", "Active", &full());
-    let one = Usage::of(&accepted, std::slice::from_ref(&active), &NOBODY);
+    let one = Usage::of(&accepted, std::slice::from_ref(&active), &NO_OBJECTS);
     assert_eq!(
         (one.counters.size, one.counters.free, one.counters.blocks),
         (30, 15, 1)
@@ -137,13 +137,13 @@ fn free_addresses_are_counted_in_unclaimed_active_and_shared_blocks() {
     let all = Usage::of(&accepted, &both, &taken);
     assert_eq!((all.counters.used, all.counters.free), (30, 0));
     let with_room = block("10.1.0.0/28", "a", "Active", &json!({ "used": 5, "free": 10 }));
-    let room = Usage::of(&accepted, &[with_room], &NOBODY);
+    let room = Usage::of(&accepted, &[with_room], &NO_OBJECTS);
     assert_eq!((room.counters.free, room.counters.unclaimed), (25, 15));
     assert!(all.is_exhausted);
     assert!(!Usage::of(&accepted, &both, &taken[1..]).is_exhausted);
     let untold = [active, block("10.1.0.16/28", "b", "Active", &Value::Null)];
     assert!(
-        !Usage::of(&accepted, &untold, &NOBODY).is_exhausted,
+        !Usage::of(&accepted, &untold, &NO_OBJECTS).is_exhausted,
         "it may have some"
     );
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What differs on an HCA whose driver has a data path of its own for `IPoIB`, as mlx5 has (`tests/fabric/README.md`).
+//! HCAs whose driver has its own data path for `IPoIB`, as mlx5 has (`tests/fabric/README.md`): what differs there.
 //!
-//! The other modules hold on both kinds of HCA. A child that takes a wrong link for its parent is a kernel `BUG:`, which fails
-//! the whole run.
+//! The other modules hold on both kinds of HCA. If a child uses the wrong link as its parent, the kernel logs a `BUG:`,
+//! which fails the run.
 
 use crate::fabric::{address, network, pings, reaches, run_accelerated, soon};
 use tests::{json, traces::assert_same};

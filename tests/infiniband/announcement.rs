@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An address that comes to another pod: its neighbours hear of it, in frames of InfiniBand's width.
+//! An address moves to another pod: the plugin announces it to the neighbours, in frames with 20-byte hardware
+//! addresses.
 
 use crate::fabric::{network, reaches, run, soon};
 use common::netlink::HwAddress;
@@ -35,7 +36,7 @@ fn peer(node: &Node) -> (Pod<'_>, Conf) {
     (pod, conf)
 }
 
-/// Hears every packet that reaches the pod, without its link-layer header.
+/// Opens a socket that receives every packet of the pod, without its link-layer header.
 fn listen(pod: &Pod<'_>) -> OwnedFd {
     let open = || {
         socket(
@@ -50,7 +51,7 @@ fn listen(pod: &Pod<'_>) -> OwnedFd {
     ear
 }
 
-/// Everything heard until there is silence.
+/// Receives packets until none arrives for a second.
 fn heard(ear: &OwnedFd) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let mut buffer = [0; 4096];
@@ -121,7 +122,7 @@ fn a_neighbour_follows_an_address_to_another_pod_at_once() {
             let (pod, conf) = (node.pod(), one_address(node, master));
             pod.attach(&conf, "net1");
             let own = pod.link("net1").address.to_string();
-            // The first time there is no entry yet, and nobody makes one for an announcement.
+            // In the first round no entry exists, and the kernel creates none for an announcement.
             if entry(V4.to_string()).contains("lladdr") {
                 for address in [V4.to_string(), V6.to_string()] {
                     soon(

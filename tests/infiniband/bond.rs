@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A bond as the master: the pod gets a child of each port and a bond of its own, which fails over by itself.
+//! A bond as the master: the pod gets a child of each port, and its own bond of these children, which fails over by
+//! itself.
 
 use crate::fabric::{address, cable, network, reaches, run, run_with, soon};
 use common::netlink::LinkInfo;
@@ -7,7 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
 
-/// `bond0` of `ib0` and `ib1` on the node, while `test` runs.
+/// Runs `test` while the node has `bond0` of `ib0` and `ib1`.
 pub(crate) fn bonded(node: &Node, test: impl FnOnce()) {
     node.ip("link add bond0 type bond mode active-backup fail_over_mac active miimon 100");
     for port in ["ib0", "ib1"] {
@@ -15,7 +16,7 @@ pub(crate) fn bonded(node: &Node, test: impl FnOnce()) {
         node.ip(&format!("link set {port} master bond0"));
     }
     node.ip("link set bond0 up");
-    // Whichever port joins its groups first would be the active one.
+    // Without this, the port that joins its multicast groups first becomes the active one.
     soon("ib0 is the active port", || {
         node.exec("ip", "link set bond0 type bond active_slave ib0")
             .status
@@ -29,7 +30,7 @@ pub(crate) fn bonded(node: &Node, test: impl FnOnce()) {
     }
 }
 
-/// A network on `bond0` with these keys besides.
+/// A network on `bond0` with these additional keys.
 pub(crate) fn on_bond(node: &Node, keys: &Value) -> Conf {
     network(node, keys).with("master", json!("bond0"))
 }
@@ -43,27 +44,28 @@ fn active(pod: &Pod<'_>) -> String {
     port.map(|port| port.name).unwrap_or_default()
 }
 
-/// The number of the HCA that the pod's active port is on: of the two the one that joined its groups first.
+/// The number of the HCA under the active port of the pod's bond. The port that joined its multicast groups first is
+/// active.
 fn active_hca(node: &Node, pod: &Pod<'_>) -> usize {
     let port = pod.link(&active(pod));
     usize::from(port.parent.unwrap_or(port.index) == node.link("ib1").index)
 }
 
-/// Both ports of the pod's bond have carrier.
+/// Waits until both ports of the pod's bond have carrier.
 fn whole(pod: &Pod<'_>) {
     for port in ["net1p0", "net1p1"] {
         soon(&format!("{port} has carrier"), || pod.link(port).carrier);
     }
 }
 
-/// How far apart echo requests are.
+/// The interval between echo requests.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// How many there are: four seconds of them.
+/// The number of echo requests: four seconds of them.
 const REQUESTS: u32 = 80;
 
-/// The longest time without an answer while `events` happen, as the number of echo requests in a row that got none. A busy
-/// machine stops the whole VM now and then: no request is sent meanwhile, so such a stop does not count.
+/// Returns the longest time without a reply while `events` happen. It counts consecutive echo requests without a reply,
+/// because a busy machine sometimes stops the whole VM: no request is sent during such a stop.
 fn longest_gap(pod: &Pod<'_>, target: &str, events: impl FnOnce()) -> Duration {
     let output = std::thread::scope(|scope| {
         let pings = scope.spawn(|| {
@@ -128,7 +130,8 @@ fn the_pod_gets_one_bonded_interface_with_one_address() {
     });
 }
 
-/// Pulls the cable of the first pod's active port and puts it back; the longest time that the other one was not answered.
+/// Pulls the cable of the first pod's active port and plugs it in again. Returns the longest time during which the
+/// other pod got no reply.
 fn out_and_back(node: &Node, pods: &[Pod<'_>; 2], conf: &Conf, target: &str) -> Duration {
     let hca = active_hca(node, &pods[0]);
     let out = longest_gap(&pods[1], target, || cable(hca, false));
@@ -160,7 +163,7 @@ fn a_bond_repeatedly_fails_over_in_less_than_a_second() {
                 !local.dad_failed,
                 "pods of one bond have different link-local addresses"
             );
-            // A busy machine may still starve the kernel's thread that watches the ports.
+            // A busy machine can still starve the kernel thread that watches the ports.
             let mut gaps = Vec::new();
             let quick = |gaps: &[Duration]| gaps.iter().filter(|gap| **gap < Duration::from_secs(1)).count();
             while quick(&gaps) < 2 {
@@ -368,7 +371,7 @@ fn pods_keep_their_bond_when_the_bond_of_the_node_is_recreated() {
             node.ip("link del bond0");
             node.status(&conf)
                 .refused(50, &["bond0", "does not exist on this node"]);
-            // Without ports, a bond is nobody's parent.
+            // A bond without ports has no children.
             node.ip("link add bond0 type bond mode active-backup fail_over_mac active miimon 100");
             node.ip("link set bond0 up");
             assert!(!node.status(&conf).status.success());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A network that describes its master: pods are spread over the ports that fit, and every refusal tells of each.
+//! A network that describes its master: pods are spread over the ports that fit, and a refusal names every port with
+//! its reason.
 
 use crate::fabric::{address, cable, network, reaches, run};
 use common::rdma::Guid;
@@ -14,7 +15,7 @@ fn guid_of(address: &common::netlink::HwAddress) -> Guid {
     address.port_guid().unwrap()
 }
 
-/// The port that the pod's interface is on, told by its GUID.
+/// The port of the pod's interface, found by its GUID.
 fn port_of(node: &Node, pod: &Pod<'_>) -> String {
     let guid = guid_of(&pod.link("net1").address);
     let ports = ["ib0", "ib1", "ib2"].into_iter();
@@ -22,7 +23,7 @@ fn port_of(node: &Node, pod: &Pod<'_>) -> String {
     found.collect()
 }
 
-/// What ADD wrote down of a pod.
+/// The intent that ADD recorded for a pod.
 fn intent(node: &Node, pod: &Pod<'_>) -> Value {
     let file = node.path(&format!("state/attachments/net-a/{}@net1", pod.id));
     let text = std::fs::read_to_string(file).unwrap();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A pod whose namespace dies without DEL: the kernel puts its child back among the node's links under the pod's
-//! name. DEL and GC find it there, and take no other.
+//! The namespace of a pod dies without a DEL. The kernel moves the child back to the node under its name in the pod.
+//! DEL and GC find the child there, and delete no other link.
 
 use crate::bond::{bonded, on_bond};
 use crate::fabric::{network, run, soon};
 use std::fs;
 use tests::{Conf, Node, json};
 
-/// Attaches a pod and lets its namespace die; the child is on the node then.
+/// Attaches a pod and ends its namespace. Returns when the child is on the node.
 fn dead<'n>(node: &'n Node, conf: &Conf) -> tests::Pod<'n> {
     let pod = node.pod();
     pod.attach(conf, "net1");
@@ -81,7 +81,7 @@ fn a_foreign_link_of_the_same_name_survives_del_and_gc() {
         let foreign = node.link("net1");
         let conf = network(node, &json!({}));
         let before = node.traces(&[]);
-        // Put back, the kernel calls it something else, because the name is taken.
+        // The name is taken, so the kernel gives the returned child another name.
         let pod = dead(node, &conf);
         pod.detach(&conf, "net1");
         tests::traces::assert_same(&before, &node.traces(&[]), "after DEL");
@@ -151,7 +151,8 @@ fn del_waits_until_the_kernel_returns_the_child_of_a_dead_pod() {
     });
 }
 
-/// Attaches a pod to the bond and lets its namespace die: both of its children are on the node then, and its bond is gone.
+/// Attaches a pod to the bond and ends its namespace. Returns when both children are on the node. The pod's bond is
+/// gone then.
 fn dead_on_bond<'n>(node: &'n Node, conf: &Conf) -> tests::Pod<'n> {
     let pod = node.pod();
     pod.attach(conf, "net1");

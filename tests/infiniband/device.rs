@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A whole link for a pod, on InfiniBand and Ethernet, with the RDMA subsystem shared and exclusive: it works in the pod, and
-//! the node has it back as it was, whatever becomes of the pod.
+//! A pod gets a whole link, InfiniBand or Ethernet, with the RDMA subsystem shared or exclusive. The link works in the
+//! pod, and returns to the node with its former settings, however the pod ends.
 
 mod ethernet;
 mod infiniband;
@@ -12,7 +12,7 @@ use std::fs;
 use std::process::Command;
 use tests::{Conf, Node, Pod, json};
 
-/// Everything that a person may have set on a link of the node.
+/// Settings that an administrator may have made on a link of the node.
 const FURNITURE: [&str; 8] = [
     "link property add dev LINK altname LINK-rail-number-one",
     "link set LINK alias storage",
@@ -33,7 +33,7 @@ const TIDYING: [&str; 6] = [
     "route flush dev LINK",
 ];
 
-/// Runs `test` while `link` is furnished; after it the node must show the same as before.
+/// Runs `test` with these settings on `link`. Afterwards the node's state must be the same as before.
 fn furnished(node: &Node, link: &str, mtu: u32, test: impl FnOnce()) {
     let address = node.link(link).address.to_string();
     for words in FURNITURE {
@@ -52,14 +52,14 @@ fn furnished(node: &Node, link: &str, mtu: u32, test: impl FnOnce()) {
     node.ip(&format!("link set {link} mtu {mtu}"));
 }
 
-/// Runs `test`; after it the node must show the same as before.
+/// Runs `test`. Afterwards the node's state must be the same as before.
 fn unchanged(node: &Node, test: impl FnOnce()) {
     let before = node.settled_snapshot(&[]);
     test();
     node.assert_as_before(&before, &[], "after the test");
 }
 
-/// A network whose pods get the whole of `link`.
+/// A network that moves `link` itself into the pod.
 fn whole(node: &Node, link: &str) -> Conf {
     let keys = json!({
         "mode": "device", "master": link, "hostAddresses": "restore", "ipam": node.rdma_ipam("10.7.0.0/24"),
@@ -67,7 +67,7 @@ fn whole(node: &Node, link: &str) -> Conf {
     node.conf(keys)
 }
 
-/// The RDMA devices that a pod sees.
+/// The RDMA devices that are visible in the pod.
 fn devices(pod: &Pod<'_>) -> Vec<String> {
     let mut socket = Socket::<Rdma>::open_in(&pod.open()).unwrap();
     let all = socket.devices().unwrap().into_iter();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An Ethernet bond as the master: the child sits on the bond, and the active port's RDMA device is the one that is told.
-//! Here and not among the namespaces' tests, because RoCE devices exist in the VM's first namespace only.
+//! An Ethernet bond as the master: the child sits on the bond, and the plugin reports the RDMA device of the active
+//! port. These tests are not in `tests/namespaces`, because RoCE devices exist in the VM's first namespace only.
 
 use crate::fabric::{network, reaches, run, soon};
 use crate::rdma::record;
@@ -8,7 +8,8 @@ use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
 
 const PORTS: [&str; 2] = ["port0", "port1"];
 
-/// `bond1` of two ports with a RoCE device on each, whose cables end in a switch that answers as 10.7.0.250.
+/// Runs `test` while the node has `bond1` of two ports. Each port has a RoCE device and a cable to a switch that
+/// replies as 10.7.0.250.
 fn bonded(node: &Node, test: impl FnOnce()) {
     node.ip("link add switch type bridge");
     for (port, rxe) in PORTS.iter().zip(["rxe0", "rxe1"]) {
@@ -46,7 +47,7 @@ fn on_bond(node: &Node, keys: &Value) -> Conf {
     network(node, keys).with("master", json!("bond1"))
 }
 
-/// Attaches `pod` and tells the RDMA device that is written down for it.
+/// Attaches `pod` and returns the RDMA device that ADD recorded for it.
 fn device_told(node: &Node, pod: &Pod<'_>, conf: &Conf) -> Value {
     pod.attach(conf, "net1");
     record(node, pod)["device"].clone()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! RDMA devices that move into pods: a node whose RDMA subsystem is in exclusive mode. The same tests on every kernel: where the
-//! `IPoIB` link of a moved HCA reappears is looked for, not known.
+//! RDMA devices that move into pods, on a node whose RDMA subsystem is in exclusive mode. The tests are the same on
+//! every kernel: they search for the returned `IPoIB` link of a moved HCA in every namespace.
 
 use crate::fabric::{network, run_exclusive, soon};
 use crate::verbs::write_bandwidth;
@@ -13,12 +13,12 @@ use common::netlink::{Rdma, Socket};
 use common::rdma::Sysfs;
 use tests::{Conf, Node, Pod, json, traces::assert_same};
 
-/// The names of the RDMA devices that a pod sees.
+/// The names of the RDMA devices that are visible in the pod.
 fn seen_by(pod: &Pod<'_>) -> Vec<String> {
     names(Socket::open_in(&pod.open()).unwrap())
 }
 
-/// The names of the RDMA devices that the node sees.
+/// The names of the RDMA devices that are visible on the node.
 fn seen_by_node() -> Vec<String> {
     names(Socket::open().unwrap())
 }
@@ -34,7 +34,7 @@ fn names(mut socket: Socket<Rdma>) -> Vec<String> {
     names
 }
 
-/// The device of the link `name`, to be moved.
+/// The RDMA device of the link `name`, as a grant for a move.
 fn granted(name: &str, rename: Option<&str>) -> (Grant, common::rdma::Guid) {
     let mut kernel = Namespaces::open(None).unwrap();
     let link = kernel.link(Side::Host, name).unwrap().unwrap();
@@ -57,7 +57,7 @@ fn granted(name: &str, rename: Option<&str>) -> (Grant, common::rdma::Guid) {
     (grant, found.port.guid().unwrap())
 }
 
-/// Writes down and moves, as ADD does, the device of the link `name`; then ADD is killed.
+/// Records and moves the RDMA device of the link `name`, and stops there: the state after a kill of ADD.
 fn give(node: &Node, pod: &Pod<'_>, name: &str, rename: Option<&str>) {
     let (grant, _) = granted(name, rename);
     let netns = pod.open();
@@ -82,7 +82,7 @@ fn conf(node: &Node) -> Conf {
 fn rdma_writes_work_between_pods_that_see_only_their_own_devices() {
     run_exclusive(|node| {
         let pods = [node.pod(), node.pod()];
-        // The programs meet over a cable; the data goes over InfiniBand.
+        // The programs exchange their parameters over a cable; the data goes over InfiniBand.
         node.ip(&format!(
             "link add v0 netns {} type veth peer name v1 netns {}",
             pods[0].netns.display(),
@@ -138,7 +138,7 @@ fn del_restores_the_name_of_a_dead_pods_rdma_device() {
         give(node, &pod, "ib1", Some("rdma0"));
         assert_eq!(seen_by_node(), ["softib0", "softib2"]);
         pod.die();
-        // At once: DEL waits until the kernel has cleared the namespace up.
+        // Without a delay: DEL waits until the kernel has cleaned the namespace up.
         pod.detach(&conf(node), "net1");
         assert_eq!(seen_by_node(), ["softib0", "softib1", "softib2"]);
         assert!(node.traces(&[]).attachments.is_empty());
@@ -151,7 +151,7 @@ fn gc_returns_the_rdma_device_of_a_running_and_of_a_dead_pod() {
         for dies in [false, true] {
             let pod = node.pod();
             give(node, &pod, "ib1", Some("rdma0"));
-            // The pod's root can rename it, too.
+            // root in the pod can rename the device as well.
             if !dies {
                 let output = pod.exec("rdma", "dev set rdma0 name mine");
                 assert!(output.status.success(), "{output:?}");
@@ -184,7 +184,7 @@ fn an_ipoib_child_leaves_its_parents_device_on_the_host() {
         pod.add(&keys(json!({"netns": "shared"})), "net1")
             .refused(7, &["rdma.netns is shared", "in exclusive mode"]);
         assert_same(&before, &node.traces(&[&pod]), "after the refusals");
-        // Where nothing is required the pod gets its interface, without a device.
+        // If RDMA is not required, the pod gets its interface without a device.
         let conf = keys(json!({}));
         pod.attach(&conf, "net1");
         assert_eq!(seen_by(&pod), Vec::<String>::new());
@@ -209,7 +209,7 @@ fn a_driver_that_cannot_move_its_device_is_reported_and_add_is_undone() {
         let pod = node.pod();
         let before = node.traces(&[&pod]);
         let conf = network(node, &json!({"master": "eth9", "rdma": {"netns": "exclusive"}}));
-        // rxe has no disassociate_ucontext: the kernel answers EOPNOTSUPP, after the interface was made.
+        // rxe has no disassociate_ucontext: the kernel returns EOPNOTSUPP, after the plugin has created the interface.
         pod.add(&conf, "net1").refused(
             7,
             &[

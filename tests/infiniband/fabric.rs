@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fabric as a node: its ports up, its cables in, one test at a time.
+//! The fabric as a node, for one test at a time: its ports are up and its cables plugged in.
 
 use common::netlink::{NetnsMode, Rdma, Socket};
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tests::traces::assert_same;
 use tests::{Conf, Node, Pod, Traces, Value, json};
 
-/// How long the fabric may take for anything, in emulation on a busy machine.
+/// The time limit of every operation of the fabric, in emulation on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PORTS: [&str; 3] = ["ib0", "ib1", "ib2"];
 const MODULE: &str = "devices=3 pkeys=0xffff,0x8001";
@@ -38,14 +38,14 @@ pub(crate) fn run(test: impl FnOnce(&Node) + Send) {
     });
 }
 
-/// What is on the node. Links that were made anew stand elsewhere in the kernel's list.
+/// The state of the node, sorted: the kernel appends a link that was created again to its list.
 fn traces(node: &Node) -> Traces {
     let mut traces = node.traces(&[]);
     traces.node.sort();
     traces
 }
 
-/// The same on a fabric whose module has another parameter, such as `group_mtu=2048`.
+/// Like [`run`], on a fabric whose module has another parameter, such as `group_mtu=2048`.
 pub(crate) fn run_with(parameter: &str, test: impl FnOnce(&Node) + Send) {
     run(|node| {
         reload(node, &format!("{MODULE} {parameter}"));
@@ -55,9 +55,9 @@ pub(crate) fn run_with(parameter: &str, test: impl FnOnce(&Node) + Send) {
     });
 }
 
-/// The same with the RDMA subsystem in exclusive mode, which the kernel takes on only while there is no pod.
+/// Like [`run`], with the RDMA subsystem in exclusive mode. The kernel accepts a change of the mode only without pods.
 ///
-/// A moved HCA comes back with new links, so that the module is loaded again in the end.
+/// A moved HCA returns with new links, so the module is loaded again at the end.
 pub(crate) fn run_exclusive(test: impl FnOnce(&Node) + Send) {
     run(|node| {
         set_netns_mode(NetnsMode::Exclusive);
@@ -68,7 +68,7 @@ pub(crate) fn run_exclusive(test: impl FnOnce(&Node) + Send) {
     });
 }
 
-/// The same on a fabric of another number of HCAs; their ports are `ib0`, `ib1`, ...
+/// Like [`run`], on a fabric with another number of HCAs. Their ports are `ib0`, `ib1`, ...
 pub(crate) fn run_on(hcas: usize, test: impl FnOnce(&Node) + Send) {
     run(|node| {
         load(node, &format!("devices={hcas} pkeys=0xffff,0x8001"));
@@ -82,17 +82,17 @@ pub(crate) fn run_on(hcas: usize, test: impl FnOnce(&Node) + Send) {
     });
 }
 
-/// The same with these HCAs accelerated: `""` for none, `"0"` for the first, `"all"`.
+/// Like [`run`], with these HCAs accelerated: `""` for none, `"0"` for the first, `"all"`.
 pub(crate) fn run_accelerated(hcas: &str, test: impl FnOnce(&Node) + Send) {
     run(|node| of_kind(node, hcas, || test(node)));
 }
 
-/// `test` on HCAs without a data path of their own, whatever kind this run has: connected mode exists only there.
+/// Runs `test` on HCAs without their own data path, whichever kind this run has: only they support connected mode.
 pub(crate) fn plain(node: &Node, test: impl FnOnce()) {
     of_kind(node, "", test);
 }
 
-/// Unloads and loads the driver of the HCAs, of which these are accelerated from then on.
+/// Unloads the driver of the HCAs and loads it with these HCAs accelerated.
 pub(crate) fn reload_driver(node: &Node, hcas: &str) {
     load_kind(node, MODULE, hcas);
     bring_up(node);
@@ -121,13 +121,14 @@ fn reload(node: &Node, parameters: &str) {
     bring_up(node);
 }
 
-/// The HCAs of this run that have a data path of their own for `IPoIB`, as mlx5 has: `tests/fabric/run --accelerated`.
+/// The accelerated HCAs of this run. They have their own data path for `IPoIB`, as mlx5 has: `tests/fabric/run
+/// --accelerated`.
 fn accelerated() -> String {
     let list = std::env::var_os("FABRIC_ACCELERATED").unwrap_or_default();
     list.to_string_lossy().into_owned()
 }
 
-/// Loads the module again, with HCAs of the same kinds as before.
+/// Loads the module again, with the same kinds of HCAs as before.
 fn load(node: &Node, parameters: &str) {
     load_kind(node, parameters, &accelerated());
 }
@@ -135,7 +136,7 @@ fn load(node: &Node, parameters: &str) {
 fn load_kind(node: &Node, parameters: &str, accelerated: &str) {
     for words in [
         "-r softib".to_owned(),
-        // The last value of a parameter counts, so a test's own list of accelerated HCAs holds.
+        // The last value of a parameter counts, so a test's own list of accelerated HCAs takes effect.
         format!("softib accelerated={accelerated} {parameters}"),
     ] {
         let output = node.exec("modprobe", &words);
@@ -156,12 +157,12 @@ fn bring_up_ports(node: &Node, ports: &[String]) {
     }
 }
 
-/// After a failed test, so that the next one does not fail for it.
+/// Restores the fabric after a failed test, so that the next test does not fail for the same reason.
 fn put_right(node: &Node) {
     for number in 0..PORTS.len() {
         cable(number, true);
     }
-    // Until the kernel has put back the children of the pods that just ended.
+    // Meanwhile the kernel moves the children of the ended pods back to the node.
     sleep(Duration::from_secs(1));
     for name in node.link_names() {
         if name != "lo" && !PORTS.contains(&name.as_str()) {
@@ -170,7 +171,7 @@ fn put_right(node: &Node) {
     }
 }
 
-/// Pulls the cable of an HCA, or puts it back.
+/// Pulls the cable of an HCA, or plugs it in.
 pub(crate) fn cable(hca: usize, plugged: bool) {
     fs::write(
         format!("/sys/devices/platform/softib.{hca}/link"),
@@ -184,7 +185,7 @@ pub(crate) fn cable(hca: usize, plugged: bool) {
     });
 }
 
-/// Multicast groups that ports have joined, each with its members.
+/// The multicast groups that ports have joined, each with its members.
 pub(crate) fn groups() -> Vec<String> {
     let text = fs::read_to_string("/sys/kernel/debug/softib/groups").unwrap();
     let mut groups: Vec<_> = text.lines().map(str::to_owned).collect();
@@ -192,13 +193,13 @@ pub(crate) fn groups() -> Vec<String> {
     groups
 }
 
-/// Waits until `holds`, and fails if it does not.
+/// Waits until `holds` returns true. Panics after [`PATIENCE`].
 #[track_caller]
 pub(crate) fn soon(what: &str, holds: impl Fn() -> bool) {
     within(PATIENCE, what, holds);
 }
 
-/// The same with another patience.
+/// Like [`soon`], with another time limit.
 #[track_caller]
 pub(crate) fn within(patience: Duration, what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
@@ -208,7 +209,7 @@ pub(crate) fn within(patience: Duration, what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// A configuration with master `ib0` and addresses of 10.7.0.0/24 from `rdma-ipam`, with these keys besides.
+/// A configuration with the master `ib0`, addresses of 10.7.0.0/24 from `rdma-ipam`, and these additional keys.
 pub(crate) fn network(node: &Node, keys: &Value) -> Conf {
     let conf = node.conf(json!({"master": "ib0", "ipam": node.rdma_ipam("10.7.0.0/24")}));
     let keys = keys.as_object().unwrap().clone();
@@ -216,7 +217,7 @@ pub(crate) fn network(node: &Node, keys: &Value) -> Conf {
         .fold(conf, |conf, (key, value)| conf.with(&key, value))
 }
 
-/// The first address of a family that a result gives, without prefix length.
+/// The first address of a family in a result, without its prefix length.
 pub(crate) fn address(result: &Value, ipv6: bool) -> String {
     let ips = result["ips"].as_array().unwrap();
     let found = ips
@@ -227,7 +228,7 @@ pub(crate) fn address(result: &Value, ipv6: bool) -> String {
     found.split('/').next().unwrap().to_owned()
 }
 
-/// Whether one echo request from `pod` is answered within a second.
+/// Whether `pod` gets a reply to one echo request within a second.
 pub(crate) fn pings(pod: &Pod<'_>, target: &str) -> bool {
     pod.exec("ping", &format!("-q -c 1 -W 1 {target}"))
         .status
@@ -240,7 +241,7 @@ pub(crate) fn reaches(pod: &Pod<'_>, target: &str) {
     soon(&format!("{} reaches {target}", pod.id), || pings(pod, target));
 }
 
-/// What a program that succeeded printed.
+/// Runs a program, which must succeed, and returns its output.
 #[track_caller]
 pub(crate) fn printed(command: &mut Command) -> String {
     let output = command

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A kill at every request that changes something, in every mode, followed by each way to put it right: nothing is left
-//! of it. Emulation is slow, so that only some of the kills are made, spread evenly; `RDMANET_ALL_KILLS=1` makes all.
+//! Kills the plugin at every request that changes something, in every mode, and then recovers in each way: nothing
+//! remains. Emulation is slow, so a run makes only some of the kills, evenly spread; `RDMANET_ALL_KILLS=1` makes all.
 
 use crate::fabric;
 use nix::sys::signal::Signal;
 use tests::faults::{Faults, Verb};
 use tests::{Conf, Node};
 
-/// How many calls of a verb are killed in one mode: about a second each.
+/// The number of calls of a verb that are killed in one mode. One takes about a second.
 const fn kills(verb: Verb) -> usize {
     match verb {
         Verb::Add => 8,
@@ -15,20 +15,20 @@ const fn kills(verb: Verb) -> usize {
     }
 }
 
-/// A way to be attached.
+/// One kind of attachment.
 struct Mode {
     /// Its file in `conf/`.
     conf: &'static str,
     /// Whether the node's RDMA subsystem is in exclusive mode.
     exclusive: bool,
-    /// What the node must have before, as commands.
+    /// Commands that prepare the node.
     node: &'static [&'static str],
-    /// The way back.
+    /// Commands that undo the preparation.
     back: &'static [&'static str],
 }
 
 impl Mode {
-    /// A configuration for a node that has three InfiniBand ports, and needs nothing else.
+    /// A configuration for a node with three InfiniBand ports, without preparation.
     const fn of(conf: &'static str) -> Self {
         Self {
             conf,

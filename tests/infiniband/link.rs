@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the child is made: its name, its kind's settings, whose it is.
+//! Creation of the child: its name, the settings of its kind, and its ownership mark.
 
 use crate::fabric::{address, network, reaches, run, run_accelerated, soon};
 use common::netlink::{IpoibMode, LinkInfo};
@@ -72,7 +72,7 @@ fn check_finds_that_the_transport_was_changed() {
 fn a_port_in_the_container_can_be_the_master() {
     run(|node| {
         let pod = node.pod();
-        // As a host-device plugin gives a pod a whole port.
+        // A host-device plugin moves a whole port into a pod in the same way.
         node.ip(&format!("link set ib2 netns {}", pod.netns.display()));
         pod.ip("link set ib2 up");
         soon("ib2 has carrier in the pod", || pod.link("ib2").carrier);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a cluster hears when cables are pulled: the real `IPoIB` links and a bond of them, under a real agent.
+//! What the agent reports to the cluster when cables are pulled: the real `IPoIB` links and a bond of them.
 //!
-//! The API server runs on the host; `cargo test -p multus --test fabric` starts it and this, and looks at the Node and its Events
-//! afterwards.
+//! The API server runs on the host. `cargo test -p multus --test fabric` starts the API server and this suite, and
+//! checks the Node and its Events afterwards.
 
 use crate::bond::bonded;
 use crate::fabric::{cable, run, within};
@@ -16,7 +16,7 @@ use tests::{Node, Value};
 
 const LISTEN: &str = "127.0.0.1:9471";
 
-/// An agent whose first word was not answered in time waits up to half a minute with the next.
+/// If the first report of an agent times out, the agent waits up to half a minute before the next.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The agent of this machine, with a kubeconfig from the host.
@@ -41,7 +41,7 @@ impl Agent {
         Self { process, log }
     }
 
-    /// What it has written of the Node last, by its log: status, reason and message.
+    /// The status, reason and message of the last condition that the agent wrote to the Node, from its log.
     fn said(&self) -> Option<[String; 3]> {
         let log = fs::read_to_string(&self.log).unwrap();
         let lines = log.lines().rev();
@@ -60,7 +60,7 @@ impl Agent {
         });
     }
 
-    /// The numbers that it serves.
+    /// The metrics that the agent serves.
     fn metrics() -> String {
         let mut stream = TcpStream::connect(LISTEN).unwrap();
         stream

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet node` on a node with HCAs: what it says is what is there.
+//! `rdmanet node` on a node with HCAs: its output matches the node.
 
 use crate::bond::bonded;
 use crate::fabric::{cable, network, run};
@@ -105,7 +105,7 @@ fn rdmanet_node_shows_the_active_port_of_a_bond_and_host_children() {
     });
 }
 
-/// The commands with which docs/cli.md has a reader record a node.
+/// The commands of docs/cli.md that record a node.
 fn recording() -> &'static str {
     const PAGE: &str = include_str!("../../docs/cli.md");
     let (_, after) = PAGE.split_once("```sh job:infiniband\n").unwrap();
@@ -125,7 +125,7 @@ fn a_recorded_node_shows_the_same_ports_as_the_live_node() {
         let recorded = ["rdmanet", "node", "--from", recorded.to_str().unwrap()];
         let recorded = cli::run(&Args::parse_from(recorded)).unwrap();
         let mut live = look(node).json;
-        // Only the node itself can tell what a link's driver calls itself (docs/cli.md).
+        // A record does not contain the name of a link's driver (docs/cli.md).
         for port in live["ports"].as_array_mut().unwrap() {
             port["children"] = json!("moved");
         }

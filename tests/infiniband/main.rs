@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises of `cni-ipoib` on InfiniBand: the real binaries on the fabric's VM, whose own network is the node.
+//! Guarantees of `cni-ipoib` on InfiniBand: the real binaries run in the fabric's VM, whose own network is the node.
 //!
-//! One module per promise. The HCAs belong to the whole VM, so that one test runs at a time, however many threads
-//! libtest has: [`fabric::run`] holds a lock. It also asserts that every test leaves the node as it found it.
+//! There is one module per guarantee. The HCAs belong to the whole VM, so one test runs at a time, whatever number of
+//! threads libtest has: [`fabric::run`] holds a lock. It also asserts that every test leaves the node unchanged.
 //!
-//! There are two kinds of HCA (`tests/fabric/README.md`); `tests/all` says which module runs on which.
+//! There are two kinds of HCA (`tests/fabric/README.md`); `tests/all` lists the modules that run on each.
 //!
-//! Wants three HCAs whose ports have the partition keys 0xffff and 0x8001, the files of `conf/` in `/etc/cni/net.d`, and the
-//! reference plugins with `cnitool` in `/opt/cni/bin`; whatever is missing fails a test, which says so.
+//! The suite needs three HCAs whose ports have the partition keys 0xffff and 0x8001, the files of `conf/` in
+//! `/etc/cni/net.d`, and the reference plugins and `cnitool` in `/opt/cni/bin`. If one of these is missing, a test
+//! fails and names it.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The MTU: what the partition's group allows, what connected mode allows, and what is reported.
+//! The MTU: the limits of the partition's group and of connected mode, and the MTU in the result.
 
 use crate::fabric::{address, network, reaches, run, run_accelerated, run_with};
 use common::netlink::{IpoibMode, LinkInfo};
@@ -74,7 +74,7 @@ fn connected_mode_carries_60000_bytes_in_one_packet() {
             }
         ));
         reaches(&pods[0], &format!("-M do -s 60000 {}", address(&result, false)));
-        // ipoib leaks a queue and warns when a link with connections is deleted before they have ended.
+        // ipoib leaks a queue and warns if a link is deleted before its connections have ended.
         for pod in &pods {
             pod.ip("link set net1 down");
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pods whose annotation the real Multus reads, on InfiniBand and with devices that have a PCI address.
+//! Pods with an annotation that the real Multus reads, on InfiniBand and with devices that have a PCI address.
 //!
-//! The API server runs on the host; `cargo test -p multus --test fabric` starts it, makes networks and pods, starts these tests in the
-//! VM, and looks at what was written of the pods.
+//! The API server runs on the host. `cargo test -p multus --test fabric` starts it, creates networks and pods, starts
+//! these tests in the VM, and checks the status of the pods.
 
 use crate::fabric::{reaches, run};
 use std::fs;
@@ -11,7 +11,7 @@ use tests::kubelet::{Allocation, Kubelet, allocated, device_info};
 use tests::multus::{Multus, PodIdentity};
 use tests::{Node, Value, json};
 
-/// The folder that the host shares: a kubeconfig, and the pods by name.
+/// The folder that the host shares: a kubeconfig and the list of pods.
 const SHARED: &str = "/kube";
 const RESOURCE: &str = "nvidia.com/hostdev";
 const SHARED_RESOURCE: &str = "rdma/hca_shared";
@@ -33,7 +33,8 @@ fn pod(name: &str) -> PodIdentity {
     }
 }
 
-/// Runs `test` on a node that forwards, as every node of a cluster does; the network of the cluster would see to it with its first pod.
+/// Runs `test` on a node that forwards, as every node of a cluster does. In a cluster, the pod network enables
+/// forwarding with its first pod.
 fn on_a_node(test: impl FnOnce(&Node) + Send) {
     run(|node| {
         let files =
@@ -45,7 +46,7 @@ fn on_a_node(test: impl FnOnce(&Node) + Send) {
     });
 }
 
-/// The PCI address of a card; between it and the link is the virtio device.
+/// The PCI address of a card. The link's device is a virtio device, whose parent is the PCI function.
 fn pci(link: &str) -> String {
     let device = fs::canonicalize(format!("/sys/class/net/{link}/device")).unwrap();
     let function = device.parent().unwrap().file_name().unwrap();
@@ -62,7 +63,7 @@ fn pods_that_name_a_network_reach_each_other_over_infiniband() {
         let before = node.settled_snapshot(&[&first, &second]);
         multus.add(&first, &pods[0]).result();
         multus.add(&second, &pods[1]).result();
-        // A child that was moved keeps its number of the host, so the order is not that of the networks.
+        // A moved child keeps its interface index of the host, so the order differs from that of the networks.
         let mut names = first.link_names();
         names.sort();
         assert_eq!(names, ["eth0", "ib0", "ib1"]);
@@ -99,8 +100,9 @@ fn a_pod_may_request_only_the_guid_of_the_port() {
     });
 }
 
-/// What the SR-IOV device plugin leaves: the allocation, and a file that describes the device. Its word is the pod's status. The pod has a
-/// device of the shared plugin too, and another pod the other card; the checkpoint is of yesterday.
+/// The state that the SR-IOV device plugin leaves: the allocation, and a file that describes the device and must appear
+/// in the pod's status. The pod also has a device of the shared plugin, another pod has the other card, and the
+/// checkpoint is a day old.
 #[test]
 #[ignore = "started by the suite `fabric` of tests/multus"]
 fn the_device_chosen_by_a_device_plugin_becomes_the_master() {
@@ -157,8 +159,8 @@ fn devices_of_one_resource_are_attached_in_pci_address_order_and_returned() {
     });
 }
 
-/// The RDMA shared device plugin hands out a number; the pod has every uverbs file that its selector fits, and must know which is its
-/// interface's.
+/// The RDMA shared device plugin allocates a number. The pod has all uverbs files that match the plugin's selector, and
+/// the status must name the file of the pod's interface.
 #[test]
 #[ignore = "started by the suite `fabric` of tests/multus"]
 fn the_network_status_names_the_rdma_device_that_the_pod_opens() {

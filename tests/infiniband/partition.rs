@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Partition keys: which partition a pod is in, and that partitions keep pods apart.
+//! Partition keys: they select the partition of a pod, and partitions isolate pods.
 
 use crate::fabric::{address, network, pings, reaches, run};
 use common::netlink::LinkInfo;
@@ -91,7 +91,7 @@ fn a_child_of_a_child_is_created_on_the_root_port() {
         pod.attach(&conf, "net1");
         assert_eq!(pkey(&pod), Pkey(0x8001), "the partition is the named master's");
         pod.check(&conf, "net1").done();
-        // The parent is ib0, so that the link between may go.
+        // The child's parent is ib0, so the link between them can be deleted.
         node.ip("link del ib0.8001");
         assert_eq!(pod.link_names(), ["net1"]);
         pod.detach(&conf, "net1");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A port without a cable: refused for new pods, told by STATUS, survived by those that are there.
+//! A port without a cable: ADD refuses it, STATUS reports it, and existing pods survive it.
 
 use crate::fabric::{address, cable, network, pings, reaches, run, soon};
 use tests::{json, traces::assert_same};

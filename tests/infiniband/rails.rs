@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Eight rails in one pod: every pair of rails of two pods talks, on the interfaces that it was meant for.
+//! Eight rails in one pod: every pair of rails of two pods communicates, on the intended interfaces.
 //!
-//! Told from the bytes that each interface sent: every pair exchanges another number of echo requests, each larger than
-//! all that ARP, neighbour discovery and multicast say meanwhile. One of them may be lost on a busy machine.
+//! The test counts the bytes that each interface sent. Every pair exchanges a different number of echo requests. Each
+//! request is larger than all traffic of ARP, neighbour discovery and multicast in that time. A busy machine may lose
+//! one of the requests.
 
 use crate::fabric::{address, network, reaches, run_on};
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ const RAILS: usize = 8;
 /// Payload of an echo request, in bytes.
 const PAYLOAD: u64 = 1400;
 
-/// How often a rail is asked: another number for each, and never only once.
+/// The number of echo requests to a rail: at least three, and different for each rail.
 const fn asked(rail: usize) -> usize {
     rail + 3
 }
@@ -34,7 +35,7 @@ fn router(rail: usize, ipv6: bool) -> String {
     }
 }
 
-/// The network of each rail: all of one subnet, or each of its own with a route to the others over a router.
+/// The networks of the rails: all in one subnet, or each in its own with a route to the others through a router.
 fn rails(node: &Node, one_subnet: bool, keys: &Value) -> Vec<Conf> {
     let rail = |rail: usize| {
         let mut ipam = node.rdma_ipam("");
@@ -57,7 +58,7 @@ fn rails(node: &Node, one_subnet: bool, keys: &Value) -> Vec<Conf> {
     (0..RAILS).map(rail).collect()
 }
 
-/// A pod on every rail, as the images of distributions set it up: strict reverse path filtering everywhere.
+/// A pod on every rail, with strict reverse path filtering on all interfaces, as images of distributions set it.
 struct Railed<'n> {
     pod: Pod<'n>,
     results: Vec<Value>,
@@ -80,7 +81,7 @@ impl<'n> Railed<'n> {
         address(&self.results[rail], ipv6)
     }
 
-    /// The bytes that each rail has sent.
+    /// The bytes that each rail has sent since its creation.
     fn sent(&self) -> Vec<u64> {
         let told: Vec<Value> = serde_json::from_str(&self.pod.ip("-s -j link show")).unwrap();
         let bytes: BTreeMap<&str, u64> = told
@@ -103,7 +104,7 @@ impl<'n> Railed<'n> {
     }
 }
 
-/// Has every rail of `a` speak once with every rail of `b`, so that all neighbours are known.
+/// Sends an echo request from every rail of `a` to every rail of `b`, so that both pods know all neighbours.
 fn acquaint(a: &Railed<'_>, b: &Railed<'_>, ipv6: bool) {
     thread::scope(|scope| {
         for from in 0..RAILS {
@@ -117,7 +118,8 @@ fn acquaint(a: &Railed<'_>, b: &Railed<'_>, ipv6: bool) {
     });
 }
 
-/// What every rail of both pods sent while rail `from` of `a` asked each rail of `b`.
+/// Sends echo requests from rail `from` of `a` to each rail of `b`. Returns the bytes that every rail of both pods sent
+/// meanwhile.
 fn ask_all(a: &Railed<'_>, from: usize, b: &Railed<'_>, ipv6: bool) -> [Vec<u64>; 2] {
     let before = [a.sent(), b.sent()];
     let source = a.address(from, ipv6);
@@ -138,13 +140,13 @@ fn ask_all(a: &Railed<'_>, from: usize, b: &Railed<'_>, ipv6: bool) -> [Vec<u64>
     [since(a.sent(), &before[0]), since(b.sent(), &before[1])]
 }
 
-/// How many echo requests or replies these bytes are; what was sent besides is less than one.
+/// Converts bytes to a number of echo requests or replies. The other traffic is smaller than one request.
 fn requests(bytes: u64, ipv6: bool) -> u64 {
-    // IPoIB's header, ICMP's, and that of IP.
+    // The headers of IPoIB, ICMP and IP.
     bytes / (PAYLOAD + 4 + 8 + if ipv6 { 40 } else { 20 })
 }
 
-/// Every pair of rails, both families.
+/// Tests every pair of rails, with both address families.
 fn all_pairs(a: &Railed<'_>, b: &Railed<'_>) {
     for ipv6 in [false, true] {
         acquaint(a, b, ipv6);
@@ -155,8 +157,8 @@ fn all_pairs(a: &Railed<'_>, b: &Railed<'_>) {
                 ifname(from)
             );
             for rail in 0..RAILS {
-                // Datagrams may be lost on a busy machine, but none may turn up elsewhere: each rail is asked another
-                // number of times, so that whatever went by a wrong one is too much there.
+                // A busy machine may lose datagrams, but no rail may send those of another. The number of requests
+                // differs for each rail, so a rail that sends replies of another exceeds its number.
                 let sent = requests(by_a[rail], ipv6);
                 assert!(if rail == from { sent > 45 } else { sent == 0 }, "{case}");
                 let answered = requests(by_b[rail], ipv6);
@@ -232,7 +234,7 @@ fn eight_routed_rails_of_different_subnets_exchange_traffic_without_crossing() {
     two_pods_on_eight_rails(false);
 }
 
-/// What the two tests above would find if the plugin did nothing.
+/// The reverse of the two tests above: without policy routing, traffic uses the wrong rail.
 #[test]
 fn without_policy_routing_rails_of_one_subnet_cross() {
     run_on(RAILS, |node| {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The RDMA device of a pod's interface on a node that shares its devices: named, used, and nothing moved.
+//! The RDMA device of a pod's interface on a node that shares its devices: the plugin names it, the pod uses it, and it
+//! does not move.
 
 use crate::fabric::{address, network, run, soon};
 use crate::verbs::write_bandwidth;
 use std::fs;
 use tests::{Node, Pod, Value, json, traces::assert_same};
 
-/// What is written down of the RDMA device of a pod's `net1`.
+/// The recorded RDMA device of a pod's `net1`.
 pub(crate) fn record(node: &Node, pod: &Pod<'_>) -> Value {
     let file = node.path(&format!("state/rdma/{}@net1.json", pod.id));
     serde_json::from_slice(&fs::read(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))).unwrap()

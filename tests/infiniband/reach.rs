@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The main job: pods reach each other over InfiniBand, and nothing of it remains.
+//! The main job: pods reach each other over InfiniBand, and DEL leaves nothing.
 
 use crate::fabric::{address, groups, network, reaches, run, soon};
 use tests::{Conf, Node, Pod, json, traces::assert_same};
@@ -24,7 +24,7 @@ fn link_local(pod: &Pod<'_>) -> String {
     found.address.ip().to_string()
 }
 
-/// Attaches one pod to each master; every address of the second is reached by the first.
+/// Attaches one pod to each master and asserts that the first reaches every address of the second.
 fn two_pods(node: &Node, masters: [&str; 2]) {
     let pods = [node.pod(), node.pod()];
     let before = node.traces(&[&pods[0], &pods[1]]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node that goes down with pods attached, one call killed in the middle of ADD and one in the middle of DEL, and comes back
-//! with its leases on the disk. The pods are on two ports in turn, which the job `reboot` of `tests/all` gives HCAs of both kinds.
+//! A node reboots with pods attached, one ADD and one DEL killed halfway, and its leases on the disk. The pods use two
+//! ports alternately. The job `reboot` of `tests/all` gives these ports HCAs of both kinds.
 
 use crate::fabric::{network, run};
 use nix::sys::signal::Signal;
@@ -13,15 +13,15 @@ use std::time::Duration;
 use tests::trace::{Process, Scope, Victim};
 use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
 
-/// In the VM's memory, as the plugin takes no file system that other machines may have mounted.
+/// In the VM's memory: `rdma-ipam` rejects a file system that other machines may mount.
 const LEASES: &str = "/var/lib/rdma-ipam";
-/// Survives a reboot (`tests/fabric/run --help`).
+/// A folder that survives a reboot (`tests/fabric/run --help`).
 const DISK: &str = "/keep/rdma-ipam";
-/// What ADD answered before the reboot, as libcni's cache keeps it.
+/// The results of the ADDs before the reboot, as libcni caches them.
 const CACHE: &str = "/keep/results.json";
 const OLD: [&str; 2] = ["old-1", "old-2"];
 
-/// A network with room for four pods; these are on `ib0` and `ib1` in turn.
+/// A network with addresses for four pods, which use `ib0` and `ib1` alternately.
 fn narrow(node: &Node, number: usize) -> Conf {
     let range = json!({"subnet": "10.7.0.0/24", "rangeStart": "10.7.0.10", "rangeEnd": "10.7.0.13"});
     let ipam = json!({"type": "rdma-ipam", "dataDir": LEASES, "cooldown": 0, "ranges": [[range]]});
@@ -46,7 +46,8 @@ fn before_the_reboot(node: &Node) {
         .enumerate()
         .map(|(number, pod)| pod.attach(&narrow(node, number), "net1"))
         .collect();
-    // One ADD dies with its address taken and its link made, one DEL while the IPAM plugin gives the address back.
+    // One ADD dies after it claimed its address and created its link, one DEL while the IPAM plugin releases the
+    // address.
     killed(
         &old(node, "old-3"),
         "ADD",
@@ -82,7 +83,7 @@ fn after_the_reboot(node: &Node) {
     );
     let attached = (node.traces(&pods.each_ref()), lease_files());
     let cache: Value = serde_json::from_slice(&fs::read(CACHE).unwrap()).unwrap();
-    // The runtime cleans up after the pods that it remembers, whose paths new pods may have by now.
+    // The runtime deletes the pods in its cache. New pods may have their namespace paths by now.
     let old = OLD.iter().zip(cache.as_array().unwrap()).zip(&pods);
     for (number, ((id, result), new)) in old.enumerate() {
         let conf = narrow(node, number).with("prevResult", result.clone());
@@ -110,7 +111,7 @@ fn after_the_reboot(node: &Node) {
     assert_eq!(lease_files(), [""; 0]);
 }
 
-/// Copies a folder with its hard links, `names` being those of each file that has more than one.
+/// Copies a folder with its hard links. `names` maps an inode to its first copied path.
 fn copy(from: &Path, to: &Path, names: &mut HashMap<u64, PathBuf>) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -128,14 +129,14 @@ fn copy(from: &Path, to: &Path, names: &mut HashMap<u64, PathBuf>) {
     }
 }
 
-/// A pod of before the reboot; container ids are never given again.
+/// A pod from before the reboot. Container ids are unique.
 fn old<'n>(node: &'n Node, id: &str) -> Pod<'n> {
     let mut pod = node.pod();
     id.clone_into(&mut pod.id);
     pod
 }
 
-/// Makes a call that dies, with all it started, before the first such request.
+/// Starts a call that dies, with all processes it started, before the first such request.
 fn killed(pod: &Pod<'_>, verb: &str, conf: &Conf, by: Process, request: &str) {
     let traced = pod.call(verb, conf, "net1").traced(Scope::Changes, |step| {
         (step.by == by && step.what.starts_with(request)).then_some((Victim::All, Signal::SIGKILL))
@@ -148,7 +149,7 @@ fn killed(pod: &Pod<'_>, verb: &str, conf: &Conf, by: Process, request: &str) {
     );
 }
 
-/// Folders of boots in the store.
+/// The folders of boots in the lease store.
 fn boots() -> Vec<String> {
     let folder = Path::new(LEASES).join("net-a");
     let names = fs::read_dir(folder).unwrap().flatten();
@@ -156,7 +157,7 @@ fn boots() -> Vec<String> {
     names.filter(|name| name.starts_with("boot-")).collect()
 }
 
-/// Leases, claimed addresses, and what a call at work or killed has left.
+/// Leases, claimed addresses, and files of running or killed calls.
 fn lease_files() -> Vec<String> {
     let output = std::process::Command::new("find")
         .args([LEASES, "-type", "f"])

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What InfiniBand cannot do is refused before anything is touched, with the way that works.
+//! Configurations that InfiniBand does not support: the plugin refuses them before it changes anything, and names an
+//! alternative.
 
 use crate::bond::bonded;
 use crate::fabric::{address, network, reaches, run};
 use tests::{Node, Value, json, traces::assert_same};
 
-/// Asserts that ADD with these keys is refused in these words, and leaves nothing.
+/// Asserts that ADD refuses these keys with these words and leaves nothing.
 #[track_caller]
 fn refused(node: &Node, keys: &Value, code: u64, pieces: &[&str]) {
     let pod = node.pod();

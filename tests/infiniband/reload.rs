@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The driver of the HCAs is unloaded and loaded again while pods are attached, as an upgrade of `MLNX_OFED` does
-//! (`docs/ofed.md`). The kernel deletes the children of every namespace then.
+//! The driver of the HCAs is reloaded while pods are attached, as an upgrade of `MLNX_OFED` does (`docs/ofed.md`). The
+//! kernel then deletes the children in every namespace.
 
 use crate::fabric::{network, reload_driver, run_accelerated};
 use tests::json;

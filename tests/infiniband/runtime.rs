@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A container runtime's own way: `cnitool`, on libcni, with the files of `conf/`.
+//! Calls as a container runtime makes them: `cnitool`, based on libcni, with the files of `conf/`.
 
 use crate::fabric::{printed, reaches, run};
 use std::path::Path;
@@ -8,13 +8,13 @@ use tests::{Pod, Value, programs};
 
 const CONFIGURATIONS: &str = "/etc/cni/net.d";
 
-/// Runs cnitool, which succeeds; returns what it printed.
+/// Runs cnitool, which must succeed, and returns its output.
 #[track_caller]
 fn cnitool(verb: &str, network: &str, pod: &Pod<'_>) -> String {
     printed(&mut cnitool_call(verb, network, pod))
 }
 
-/// cnitool for an interface `net1` in the pod's namespace.
+/// The command for cnitool on the interface `net1` of the pod.
 fn cnitool_call(verb: &str, network: &str, pod: &Pod<'_>) -> Command {
     assert!(
         Path::new(CONFIGURATIONS).join("ipoib-rail0.conflist").exists(),
@@ -29,12 +29,12 @@ fn cnitool_call(verb: &str, network: &str, pod: &Pod<'_>) -> Command {
     call
 }
 
-/// Forgets addresses that rest after another test released them; the files of `conf/` name the VM's own store.
+/// Removes quarantined addresses that another test released: the files of `conf/` name the VM's own store.
 fn forget_released() {
     let _ = std::fs::remove_dir_all("/var/lib/cni/rdma-ipam");
 }
 
-/// Attachments and leases in their default places.
+/// Records of attachments and leases in their default places.
 fn files() -> Vec<String> {
     let found = printed(Command::new("find").args(["/run/rdmanet", "/var/lib/cni/rdma-ipam", "-type", "f"]));
     let ours = |file: &&str| {
@@ -61,7 +61,7 @@ fn pods_added_with_cnitool_get_no_excluded_address_and_can_be_deleted() {
             .zip(&pods)
             .map(|(rail, pod)| first_address(&cnitool("add", rail, pod)))
             .collect();
-        // .129, .131 to .134 and .136 are excluded; both rails draw from one range.
+        // .129, .131 to .134 and .136 are excluded; both rails allocate from one range.
         assert_eq!(
             addresses,
             ["192.168.5.130/27", "192.168.5.135/27", "192.168.5.137/27"]
@@ -107,7 +107,7 @@ fn cnitool_gc_removes_cached_attachments_although_it_sends_no_valid_list() {
     run(|node| {
         let pod = node.pod();
         cnitool("add", "rail0", &pod);
-        // libcni calls DEL for every cached attachment, then GC, from which cnitool leaves the list out.
+        // libcni calls DEL for every cached attachment, then GC. cnitool sends no list of valid attachments with GC.
         let output = cnitool_call("gc", "rail0", &pod).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(

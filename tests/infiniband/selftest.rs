@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rdmanet selftest` on both kinds of HCA: no step fails on a sound node, a broken plugin is reported, ports in use are refused,
-//! and nothing is left, even if the self-test is killed.
+//! `rdmanet selftest` on both kinds of HCA: every step passes on a sound node, a broken plugin is reported, ports in
+//! use are refused, and nothing remains, even after a kill of the self-test.
 
 use crate::fabric::{network, run, run_accelerated, soon};
 use std::fs;
@@ -13,7 +13,7 @@ use tests::{Node, Value, json, traces::assert_same};
 fn command(node: &Node, words: &[&str]) -> Command {
     let mut command = Command::new("/opt/cni/bin/rdmanet");
     command.args(["-o", "json", "selftest"]).args(words);
-    // The node's own records, which the self-test compares.
+    // The node's own records; the self-test compares them before and after.
     command
         .env("RDMANET_STATE", node.path("state"))
         .env("RDMANET_DATA_DIR", node.path("rdma-ipam"));
@@ -37,7 +37,7 @@ fn steps(report: &Value, result: &str) -> Vec<String> {
         .collect()
 }
 
-/// Asserts that every step was run and held.
+/// Asserts that every step ran and passed.
 fn assert_sound(output: &Output) -> Value {
     let report = report(output);
     for result in ["failed", "notRun"] {

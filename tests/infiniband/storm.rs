@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two hundred attachments on two ports and an Ethernet link, eight at a time, with kills at random instants, namespaces
-//! that die, DELs that never come and GC beside all of it. The job `storm` of `tests/all` gives the two ports HCAs of both kinds.
+//! Two hundred attachments on two ports and an Ethernet link, eight at a time, with kills at random times, namespaces
+//! that die, missing DELs and concurrent GCs. The job `storm` of `tests/all` gives the two ports HCAs of both kinds.
 
 use crate::fabric::{network, run};
 use tests::json;

@@ -5,7 +5,8 @@ use crate::fabric::{address, network, run, soon};
 use std::thread;
 use tests::{Pod, json};
 
-/// Writes from the device of one pod to that of another; the programs meet at `target`, an address of the second.
+/// Writes from the device of one pod to the device of another. The programs connect through `target`, an address of the
+/// second pod.
 #[track_caller]
 pub(crate) fn write_bandwidth(client: (&Pod<'_>, &str), server: (&Pod<'_>, &str), target: &str) {
     thread::scope(|scope| {

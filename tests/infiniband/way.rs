@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a child gets into the pod: created there, or created on the node and moved, by the driver of its port. What is
-//! promised holds for both.
+//! Both ways to create a child: in the pod, or on the node with a move into the pod. The driver of the port decides.
+//! The guarantees hold for both.
 
 use crate::fabric::{address, network, reaches, run};
 use tests::{Node, json};
 
-/// What the driver of a port's link calls itself.
+/// The name of the driver of a port's link.
 fn driver(node: &Node, port: &str) -> String {
     let output = node.exec("ethtool", &format!("-i {port}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An Ethernet card in a pod. The cards are virtio on PCI: hardware, as far as namespaces are concerned.
+//! An Ethernet card in a pod. The cards are virtio on PCI, which the kernel treats as hardware when a namespace ends.
 
 use super::{furnished, unchanged, whole};
 use crate::fabric::{address, reaches, run, soon};

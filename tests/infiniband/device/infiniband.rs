@@ -57,7 +57,7 @@ fn a_pod_sees_only_its_own_hca_and_writes_over_it_to_another_pod() {
     });
 }
 
-/// Attaches a pod to `ib1` and lets its namespace die.
+/// Attaches a pod to `ib1` and ends its namespace.
 fn dead<'n>(node: &'n Node, conf: &tests::Conf) -> Pod<'n> {
     let pod = node.pod();
     pod.attach(conf, "net1");
@@ -122,7 +122,7 @@ fn an_add_for_another_link_changes_no_link_of_a_dead_pod() {
             };
             soon("the kernel has put the link back", || returned().len() == 3);
             let before = returned();
-            // In exclusive mode the kernel makes the link anew, and ib1 is the first free name.
+            // In exclusive mode the kernel creates the link again, and ib1 is the first free name.
             assert!(
                 before.iter().any(|link| !link.up),
                 "the returned link is down: {before:?}"

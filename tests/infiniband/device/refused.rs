@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links that stay on the node, because it or another pod needs them. Refused before anything is touched.
+//! Links that the node or another pod needs. The plugin refuses them before it changes anything.
 
 use super::{in_both_modes, unchanged, whole};
 use crate::fabric::{cable, network, soon};
 use common::netlink::OperState;
 use tests::{Node, json};
 
-/// Asserts that `ib1` is refused with these words, and nothing changes, after these commands; takes them back with `after`.
+/// Runs the commands `before`, asserts that ADD refuses `ib1` with these words and changes nothing, then runs the
+/// commands `after`, which undo `before`.
 fn refused(node: &Node, before: &[&str], after: &[&str], words: &[&str]) {
     for words in before {
         node.ip(words);
@@ -79,7 +80,7 @@ fn the_last_active_port_is_refused_unless_keep_last_is_false() {
     in_both_modes(|node| {
         cable(0, false);
         cable(2, false);
-        // The kernel tells it late.
+        // The kernel reports the state with a delay.
         for port in ["ib0", "ib2"] {
             soon("the port is known to be down", || {
                 node.link(port).oper_state == OperState::Down
@@ -92,7 +93,7 @@ fn the_last_active_port_is_refused_unless_keep_last_is_false() {
         pod.detach(&conf, "net1");
         cable(0, true);
         cable(2, true);
-        // What follows compares the node with what it was.
+        // `unchanged` compares the node with its former state.
         for port in ["ib0", "ib2"] {
             soon("the port carries again", || node.link(port).carrier);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state that must be reached once everything works again.
+//! The checks after the last fault: the cluster must reach this state.
 
 use crate::machine::Machine;
 use crate::{POOL, World};
@@ -9,10 +9,10 @@ use kube::{Client, ResourceExt};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// How long things may take to settle: several quarantines.
+/// The time limit for the cluster to settle: several quarantines.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Ends every pod, waits until nothing is left of any, and then takes every address of the pool.
+/// Ends every pod, waits until no lease or address of a pod remains, and then allocates every address of the pool.
 pub(crate) async fn check(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
     for machine in machines.iter_mut() {
         machine.mend();
@@ -102,7 +102,7 @@ fn leases(pool: &std::path::Path) -> impl Iterator<Item = String> {
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
 }
 
-/// Takes addresses on all machines at once until none has one more, and again while some are missing.
+/// Allocates addresses on all machines at once until no machine gets another, and repeats this while some are missing.
 async fn exhaust(world: &World, machines: &mut [Machine], addresses: usize, seed: u64) {
     let deadline = Instant::now() + PATIENCE;
     while world.ledger.len() < addresses {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-/// The addresses that living pods have.
+/// The addresses of running pods.
 #[derive(Default)]
 pub(crate) struct Ledger {
     held: Mutex<HashMap<IpAddr, String>>,

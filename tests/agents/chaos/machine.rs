@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many pods a machine has at most.
+/// The highest number of pods on a machine.
 const PODS: usize = 50;
 
 /// A pod that has an address, or whose ADD was killed.
@@ -28,9 +28,9 @@ pub(crate) struct Living {
     pub(crate) pod: String,
     pub(crate) uid: String,
     pub(crate) address: Option<IpAddr>,
-    /// Which replica it is, if it keeps its address.
+    /// The replica's ordinal, if the pod belongs to the `StatefulSet`.
     pub(crate) ordinal: Option<usize>,
-    /// The cluster has an object of the pod.
+    /// Whether the API server has an object of the pod.
     pub(crate) object: bool,
 }
 
@@ -98,7 +98,7 @@ impl Machine {
                 "127.0.0.1:0",
                 "--quarantine",
                 crate::QUARANTINE,
-                // A machine is removed only when it is dead.
+                // A machine is removed only after its death.
                 "--quarantine-in-use",
                 crate::QUARANTINE,
                 "--short-quarantine-for-tests",
@@ -121,7 +121,7 @@ impl Machine {
         }
     }
 
-    /// Makes and ends pods, and meets with accidents, until there were enough operations.
+    /// Creates and ends pods and injects faults until the run has enough operations.
     pub(crate) async fn live(mut self) -> Self {
         while !self.world.is_over() {
             match self.random.u32(0..1000) {
@@ -136,7 +136,7 @@ impl Machine {
         self
     }
 
-    /// Fills up and empties by turns, so that blocks are claimed and returned.
+    /// Alternates between filling up and emptying the machine, so that its agent claims and returns blocks.
     fn wants_a_pod(&self, n: u32) -> bool {
         let filling = (self.counter / 120).is_multiple_of(2);
         let share = if filling { 700 } else { 400 };
@@ -154,8 +154,8 @@ impl Machine {
         match answer {
             Answer::Killed => self.tally.killed += 1,
             Answer::Refused(code, text) => {
-                // A refusal is correct while other nodes have all addresses, or the agent cannot be asked.
-                // So it is before its agent has reached the API server for the first time.
+                // A refusal is correct while other nodes have all addresses, or the agent cannot be reached, or the
+                // agent has not reached the API server for the first time.
                 let early = code == 116 && text.contains("pool.json is not there");
                 assert!(
                     early || [11, 110, 118, 119].contains(&code),
@@ -179,12 +179,12 @@ impl Machine {
                 self.tally.adds += 1;
             }
         }
-        // A refused or killed ADD is followed by a DEL too, as runtimes do.
+        // A DEL follows a refused or killed ADD too, as with real runtimes.
         self.pods.push(living);
     }
 
-    /// A new container of a new pod. One of four has an object; while the API server is away a kubelet starts sandboxes of
-    /// pods that it knows. One of eight is a replica, which is nothing without its object.
+    /// A new container of a new pod. One pod of four has an object: while the API server is away, a kubelet starts
+    /// sandboxes of pods that it knows. One of eight is a replica, which gets its address only with an object.
     async fn new_pod(&mut self) -> Option<Living> {
         self.counter += 1;
         let container = format!("{}-{}", self.name, self.counter);
@@ -205,7 +205,7 @@ impl Machine {
             uid = made.ok().and_then(|pod| pod.uid());
         }
         if let Some(ordinal) = ordinal.filter(|_| uid.is_none()) {
-            // It may have been made all the same.
+            // The API server may have created the object although the request failed.
             self.remove_pod(&pod).await;
             self.world.replicas.end(ordinal);
             return None;
@@ -241,7 +241,7 @@ impl Machine {
         }
     }
 
-    /// A pod ends as it should.
+    /// Ends a pod regularly.
     pub(crate) async fn take_down(&mut self, living: &Living) {
         if let Some(address) = living.address {
             self.world.ledger.ended(address);
@@ -263,7 +263,7 @@ impl Machine {
         self.bury(living).await;
     }
 
-    /// A pod ends without DEL.
+    /// Ends a pod without DEL.
     async fn forget(&mut self, living: Living) {
         std::fs::remove_file(self.netns(&living.container)).unwrap();
         if let Some(address) = living.address {
@@ -273,7 +273,7 @@ impl Machine {
         self.bury(&living).await;
     }
 
-    /// The object of a pod goes, if it may be there.
+    /// Deletes the object of a pod, if it may exist.
     async fn bury(&self, living: &Living) {
         if living.object || living.ordinal.is_some() {
             self.remove_pod(&living.pod).await;
@@ -283,7 +283,7 @@ impl Machine {
         }
     }
 
-    /// Until it is gone, or was never made.
+    /// Deletes a pod's object, and retries until the API server has none.
     pub(crate) async fn remove_pod(&self, pod: &str) {
         let now = DeleteParams::default().grace_period(0);
         for _ in 0..100 {
@@ -299,7 +299,7 @@ impl Machine {
     async fn lose_agent(&mut self) {
         self.kill_agent();
         self.tally.agents_killed += 1;
-        // Meanwhile pods come and go.
+        // Meanwhile the machine creates and ends pods.
         for _ in 0..self.random.u32(0..20) {
             if self.pods.len() < PODS && self.random.bool() {
                 self.begin().await;
@@ -323,7 +323,7 @@ impl Machine {
         self.proxy.mend();
     }
 
-    /// From now on some of the agent's requests go wrong, in ways that change now and then.
+    /// Lets some of the agent's requests fail from now on, in ways that change now and then.
     fn spoil(&mut self) {
         let mut random = self.random.fork();
         let often = [0, 0, 2, 10, 40][random.usize(0..5)];
@@ -341,8 +341,8 @@ impl Machine {
         });
     }
 
-    /// The power goes: agent and pods end, and what lies on the disk is from an earlier boot. Sometimes the Node object is
-    /// deleted before the machine comes back, under its old name.
+    /// Simulates a power failure: agent and pods end, and the files on the disk are those of an earlier boot. Sometimes
+    /// the Node object is deleted before the machine returns under its old name.
     async fn die(&mut self) {
         self.kill_agent();
         self.tally.deaths += 1;
@@ -367,14 +367,14 @@ impl Machine {
             })
             .await;
         }
-        // A runtime may start pods before the agent is there.
+        // A runtime may start pods before the agent runs.
         if self.random.bool() {
             self.begin().await;
         }
         self.start_agent();
     }
 
-    /// Insists, as long as the API server is away.
+    /// Retries while the API server is away.
     async fn again(
         &mut self,
         what: &str,
@@ -397,7 +397,7 @@ impl Machine {
         format!("--- {}\n{end}\n", self.name)
     }
 
-    /// Everything works from now on.
+    /// Ends all faults.
     pub(crate) fn mend(&mut self) {
         self.proxy.decide(|_, _| Fault::None);
         self.proxy.mend();
@@ -406,7 +406,7 @@ impl Machine {
         }
     }
 
-    /// An ADD of a pod without a reservation. It must succeed.
+    /// Calls ADD for a pod without a reservation. It must succeed.
     pub(crate) async fn try_begin(&mut self) -> bool {
         self.counter += 1;
         let container = format!("{}-{}", self.name, self.counter);
@@ -435,7 +435,7 @@ impl Drop for Machine {
     }
 }
 
-/// Makes everything below `data` look as if an earlier boot had written it.
+/// Makes the files below `data` look like those of an earlier boot.
 fn age_by_a_boot(data: &Path) {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let earlier = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();

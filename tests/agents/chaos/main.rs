@@ -45,12 +45,12 @@ fn prefix(machines: u64) -> u32 {
     24 - machines.div_ceil(6).next_power_of_two().ilog2()
 }
 
-/// The addresses that any pod may have: all of the subnet but its edges and what is reserved.
+/// The addresses that pods can get: those of the subnet without its edges and the reserved ones.
 fn addresses(prefix: u32) -> usize {
     (1 << (32 - prefix)) - 2 - 16
 }
 
-/// How long the blocks of a gone node stay in quarantine.
+/// The quarantine of the blocks of a gone node.
 const QUARANTINE: &str = "5s";
 
 /// The state that all tasks share.
@@ -64,7 +64,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Counts one operation; false once there were enough.
+    /// Counts one operation. Returns false after the last one.
     pub(crate) fn count(&self) -> bool {
         if self.operations.fetch_add(1, Ordering::Relaxed) + 1 >= self.wanted {
             self.stopped.store(true, Ordering::Relaxed);

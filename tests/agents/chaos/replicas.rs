@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-/// How many there are.
+/// The number of replicas.
 pub(crate) const REPLICAS: usize = 12;
 
 /// A replica of a `StatefulSet`.
@@ -18,7 +18,7 @@ struct Replica {
     address: Option<IpAddr>,
 }
 
-/// All of them.
+/// All replicas of the `StatefulSet`.
 pub(crate) struct Replicas {
     owner: Value,
     all: Mutex<[Replica; REPLICAS]>,
@@ -29,7 +29,7 @@ fn sets(admin: &Client) -> Api<StatefulSet> {
 }
 
 impl Replicas {
-    /// Makes the `StatefulSet`.
+    /// Creates the `StatefulSet`.
     pub(crate) async fn new(admin: &Client) -> Self {
         let set = serde_json::from_value(json!({
             "metadata": { "name": "db" },
@@ -56,7 +56,7 @@ impl Replicas {
         self.owner.clone()
     }
 
-    /// Takes a replica that does not exist now.
+    /// Starts a replica that has no pod now. Returns its ordinal.
     pub(crate) fn begin(&self, from: usize) -> Option<usize> {
         let mut all = self.all.lock().unwrap();
         let mut order = (0..REPLICAS).map(|i| (from + i) % REPLICAS);
@@ -65,12 +65,12 @@ impl Replicas {
         Some(ordinal)
     }
 
-    /// Notes that its pod is gone.
+    /// Records that the replica's pod is gone.
     pub(crate) fn end(&self, ordinal: usize) {
         self.all.lock().unwrap()[ordinal].exists = false;
     }
 
-    /// Records its address. Fails if it had another one before.
+    /// Records the replica's address. Fails if the replica had another address before.
     pub(crate) fn given(&self, ordinal: usize, address: IpAddr) {
         let first = *self.all.lock().unwrap()[ordinal].address.get_or_insert(address);
         assert!(
@@ -79,7 +79,7 @@ impl Replicas {
         );
     }
 
-    /// Says that no replica comes back.
+    /// Scales the `StatefulSet` to zero.
     pub(crate) async fn retire(&self, admin: &Client) {
         let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
         sets(admin)

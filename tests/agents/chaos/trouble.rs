@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often the API server failed.
+/// The number of failures of the API server, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Struck {
     hung: u32,
@@ -19,7 +19,7 @@ impl std::fmt::Display for Struck {
     }
 }
 
-/// Strikes every few seconds until the run is over, and leaves the server running.
+/// Injects a fault every few seconds until the run is over. The server runs afterwards.
 pub(crate) async fn strike(world: Arc<World>, mut random: fastrand::Rng) -> Struck {
     let mut struck = Struck::default();
     let mut told = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller of a test's cluster, as a separate process.
 //!
-//! Invariant: it has the token of the controller's account and no other right; it ends with its API server.
+//! Invariant: the controller has the token of its account and no other right. It ends with its API server.
 
 use apiserver::identity::controller_token;
 use apiserver::{Proxy, Server};
@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tests::programs::program;
 
-/// Timeouts of minutes are one second here.
+/// Short times for tests: what takes minutes in a cluster takes one second.
 const USUAL: [&str; 8] = [
     "--tick",
     "200ms",
@@ -28,7 +28,7 @@ const USUAL: [&str; 8] = [
     "debug",
 ];
 
-/// A replica.
+/// One replica of the controller.
 pub struct Controller {
     name: String,
     dir: PathBuf,
@@ -37,7 +37,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// The replica `name` of the controller of `server`, which does not run yet.
+    /// Creates the replica `name` of the controller of `server`, without starting it.
     pub async fn new(server: &Server, name: &str) -> Self {
         let name = format!("rdmanet-controller-{name}");
         let dir = server.dir().to_owned();
@@ -52,12 +52,12 @@ impl Controller {
         }
     }
 
-    /// Starts it. Whatever waits for a time waits for about a second instead of minutes, unless `flags` say otherwise.
+    /// Starts the replica. Its timeouts and intervals are about a second instead of minutes, unless `flags` set them.
     pub fn start(&self, server: &Server, flags: &[&str]) {
         self.start_with(&server.config_with(&self.token), flags);
     }
 
-    /// The same, on a way by `proxy`.
+    /// Starts the replica behind `proxy`.
     pub fn start_behind(&self, proxy: &Proxy, server: &Server, flags: &[&str]) {
         self.start_with(&proxy.before(server.config_with(&self.token)), flags);
     }
@@ -84,7 +84,7 @@ impl Controller {
         std::fs::write(file, child.id().to_string()).unwrap();
         let before = self.lock().replace(child);
         assert!(before.is_none(), "{} runs already", self.name);
-        // Before that, SIGTERM ends it as it ends any program.
+        // Before its handler is installed, SIGTERM ends the process with a signal.
         let deadline = Instant::now() + Duration::from_secs(60);
         while self.starts() == starts {
             assert!(
@@ -97,37 +97,37 @@ impl Controller {
         }
     }
 
-    /// How often it has logged that it listens.
+    /// The number of times that the replica has logged that it listens.
     fn starts(&self) -> usize {
         self.log().matches("serving metrics and health").count()
     }
 
-    /// Its name among the replicas.
+    /// The replica's name in the lease.
     pub fn identity(&self) -> &str {
         &self.name
     }
 
-    /// Stops it as kubelet does. Returns whether it exited with status 0.
+    /// Stops the replica as kubelet does. Returns whether it exited with status 0.
     pub fn stop(&self) -> bool {
         self.end(Signal::SIGTERM)
     }
 
-    /// Ends it at once.
+    /// Kills the replica.
     pub fn kill(&self) {
         self.end(Signal::SIGKILL);
     }
 
-    /// Stops it in its tracks until [`Self::thaw`].
+    /// Freezes the replica with SIGSTOP until [`Self::thaw`].
     pub fn freeze(&self) {
         self.signal(Signal::SIGSTOP);
     }
 
-    /// Lets a stopped one go on.
+    /// Continues a frozen replica.
     pub fn thaw(&self) {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Its log.
+    /// The log of the replica.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A cluster: an API server, a controller, and nodes with an agent and the plugin. Each is a separate process.
 //!
-//! Invariant: an agent has the token of its own pod and no other right; whatever a test starts ends with it.
+//! Invariant: an agent has the token of its own pod and no other right. Every process of a test ends with the test.
 
 #![allow(
     clippy::unwrap_used,

@@ -17,9 +17,9 @@ use tempfile::TempDir;
 use tests::programs::program;
 use tests::{Answer, Call};
 
-/// A node.
+/// A node with its agent and the plugin.
 pub struct Member {
-    /// Its name and its agent's token.
+    /// The node's name and its agent's token.
     pub identity: Identity,
     dir: TempDir,
     flags: Vec<String>,
@@ -38,12 +38,12 @@ pub struct Attachment {
     pub uid: String,
     /// `CNI_NETNS`.
     pub netns: PathBuf,
-    /// Addresses asked for by name.
+    /// The requested addresses.
     pub ips: Vec<String>,
 }
 
 impl Attachment {
-    /// One of pod `default/NAME`, whose sandbox has the same name.
+    /// An interface of the pod `default/NAME`, whose sandbox has the same name.
     pub fn of(name: &str) -> Self {
         Self {
             container: name.to_owned(),
@@ -54,7 +54,7 @@ impl Attachment {
         }
     }
 
-    /// The same, asking for `ip`.
+    /// Adds a request for the address `ip`.
     #[must_use]
     pub fn asking(mut self, ip: &str) -> Self {
         self.ips.push(ip.to_owned());
@@ -63,8 +63,8 @@ impl Attachment {
 }
 
 impl Member {
-    /// A node called `name` that joins `server`; its agent does not run yet. Whatever waits for a time waits for about a
-    /// second instead of minutes, unless `flags` say otherwise.
+    /// A node `name` that joins `server`, without starting its agent. The agent's timeouts and intervals are about a
+    /// second instead of minutes, unless `flags` set them.
     pub async fn new(server: &Server, name: &str, flags: &[&str]) -> Self {
         let identity = Identity::new(&server.admin().await, name).await;
         let dir = tempfile::Builder::new().prefix("agent-").tempdir().unwrap();
@@ -98,7 +98,7 @@ impl Member {
         member
     }
 
-    /// The same with its agent running.
+    /// Like [`Self::new`], with a running agent.
     pub async fn running(server: &Server, name: &str, flags: &[&str]) -> Self {
         let mut member = Self::new(server, name, flags).await;
         member.start();
@@ -109,12 +109,12 @@ impl Member {
         self.use_config(&self.identity.config(server));
     }
 
-    /// From its next start on the agent reaches `server` by way of `proxy`.
+    /// Connects the agent to `server` through `proxy`, from its next start on.
     pub fn go_through(&self, proxy: &Proxy, server: &Server) {
         self.use_config(&proxy.before(self.identity.config(server)));
     }
 
-    /// From its next start on the agent has these variables, and no others but those of every agent.
+    /// Sets the additional environment variables of the agent, from its next start on.
     pub fn set_environment(&mut self, variables: &[(&str, &str)]) {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         self.environment = variables.iter().map(owned).collect();
@@ -128,18 +128,18 @@ impl Member {
         .unwrap();
     }
 
-    /// Continues as a node that was registered again.
+    /// Continues with the identity of a new registration.
     pub fn becomes(&mut self, server: &Server, identity: Identity) {
         self.identity = identity;
         self.use_server(server);
     }
 
-    /// Where the plugin keeps its leases.
+    /// The folder of the plugin's leases.
     pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// Where the agent listens.
+    /// The agent's socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("agent.sock")
     }
@@ -191,7 +191,7 @@ impl Member {
         self.signal(Signal::SIGSTOP);
     }
 
-    /// Lets a stopped agent go on.
+    /// Continues a frozen agent.
     pub fn thaw(&self) {
         self.signal(Signal::SIGCONT);
     }
@@ -214,7 +214,7 @@ impl Member {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// The address that the agent serves metrics on.
+    /// The address on which the agent serves metrics.
     pub fn listens(&self) -> Option<String> {
         let line = self
             .log()
@@ -226,7 +226,7 @@ impl Member {
         Some(line["address"].as_str()?.to_owned())
     }
 
-    /// A number that the agent serves, by its name and labels as they stand in the text; 0 if there is none.
+    /// The value of a metric, by its name and labels as the agent prints them; 0 if the agent has no such metric.
     pub fn number(&self, metric: &str) -> u64 {
         let text = self.get("/metrics");
         let line = text.lines().find_map(|line| line.strip_prefix(metric));
@@ -243,13 +243,13 @@ impl Member {
         text
     }
 
-    /// `pool.json`; null if there is none.
+    /// The content of `pool.json`; null if there is no file.
     pub fn file(&self, pool: &str) -> Value {
         let path = self.data().join("pools").join(pool).join("pool.json");
         std::fs::read(path).map_or(Value::Null, |content| serde_json::from_slice(&content).unwrap())
     }
 
-    /// The blocks of this node's file, by state.
+    /// The blocks in this node's pool file, by state.
     pub fn blocks(&self, pool: &str, state: &str) -> Vec<String> {
         let file = self.file(pool);
         let blocks = file["blocks"].as_array().cloned().unwrap_or_default();
@@ -259,7 +259,7 @@ impl Member {
             .collect()
     }
 
-    /// Waits until this node has addresses of the pool to give.
+    /// Waits until this node has an active block of the pool.
     pub async fn wait_active(&self, pool: &str) {
         until("a block is active", async || {
             !self.blocks(pool, "active").is_empty()
@@ -267,7 +267,7 @@ impl Member {
         .await;
     }
 
-    /// Waits until this node has just so many blocks of the pool to give addresses of.
+    /// Waits until this node has exactly `count` active blocks of the pool.
     pub async fn wait_active_blocks(&self, pool: &str, count: usize) {
         until("so many blocks are active", async || {
             self.blocks(pool, "active").len() == count
@@ -302,7 +302,7 @@ impl Member {
         call.stdin(conf.to_string()).run()
     }
 
-    /// ADD, which must succeed: the addresses.
+    /// Calls ADD, which must succeed. Returns the addresses.
     pub fn add(&self, pool: &str, attachment: &Attachment) -> Vec<String> {
         let answer = self.call("ADD", pool, attachment);
         assert!(
@@ -326,7 +326,7 @@ impl Member {
         .collect()
     }
 
-    /// ADD, as often as a runtime tries that gets code 11: the first address.
+    /// Calls ADD and retries on code 11, as a runtime does. Returns the first address.
     pub async fn add_soon(&self, pool: &str, attachment: &Attachment) -> String {
         let mut given = None;
         let mut last = String::new();
@@ -344,7 +344,7 @@ impl Member {
         given.unwrap()
     }
 
-    /// ADD, which must fail: the error.
+    /// Calls ADD, which must fail. Returns the error.
     pub fn refused(&self, pool: &str, attachment: &Attachment) -> Value {
         let answer = self.call("ADD", pool, attachment);
         assert!(
@@ -355,7 +355,7 @@ impl Member {
         serde_json::from_str(&answer.stdout).unwrap()
     }
 
-    /// DEL, which must succeed.
+    /// Calls DEL, which must succeed.
     pub fn del(&self, pool: &str, attachment: &Attachment) {
         let answer = self.call("DEL", pool, attachment);
         assert!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The API server of a test, and its objects.
+//! The API server of a test and the objects of the test.
 
 use crate::Controller;
 use api::block_layout::BlockCidr;
@@ -17,17 +17,17 @@ use std::net::Ipv4Addr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tokio::runtime::Runtime;
 
-/// A cluster of its own for one test.
+/// The cluster of one test.
 pub struct Site {
     /// The controller, which runs from the start.
     pub controller: Controller,
     /// The API server.
     pub server: Server,
-    /// Its administrator.
+    /// A client with the administrator's rights.
     pub admin: Client,
 }
 
-/// A cluster that several tests use, one after the other.
+/// A cluster that several tests share, one after the other.
 pub struct InTurn {
     flags: &'static [&'static str],
     cluster: OnceLock<(Runtime, Site)>,
@@ -35,7 +35,7 @@ pub struct InTurn {
 }
 
 impl InTurn {
-    /// One that is started when the first test asks, with these flags of its controller.
+    /// A cluster that starts with the first test, with these flags of its controller.
     pub const fn new(flags: &'static [&'static str]) -> Self {
         Self {
             flags,
@@ -44,7 +44,7 @@ impl InTurn {
         }
     }
 
-    /// Runs `test` when no other one uses the cluster.
+    /// Runs `test` while no other test uses the cluster.
     pub fn run<T>(&self, test: impl FnOnce(&Runtime, &Site) -> T) -> T {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (runtime, site) = self.cluster.get_or_init(|| {
@@ -57,16 +57,16 @@ impl InTurn {
 }
 
 impl Site {
-    /// A new one, with everything of `conf/`.
+    /// A new cluster with all manifests of `conf/`.
     pub async fn new() -> Self {
         Self::with(&[]).await
     }
 
-    /// The same, whose controller has these flags.
+    /// Like [`Self::new`], with these flags of the controller.
     pub async fn with(flags: &[&str]) -> Self {
         let server = Server::installed().await;
         let admin = server.admin().await;
-        // No controller of Kubernetes runs that would make it, and a pod needs one.
+        // A pod needs this account, and no controller of Kubernetes runs here to create it.
         let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
             Api::default_namespaced(admin.clone());
         let account = serde_json::from_value(json!({ "metadata": { "name": "default" } })).unwrap();
@@ -85,7 +85,7 @@ impl Site {
         Api::all(self.admin.clone())
     }
 
-    /// Whether the cluster has none.
+    /// Whether the cluster has no pool.
     pub async fn has_no_pool(&self) -> bool {
         let all = self.pools().list(&ListParams::default()).await.unwrap();
         all.items.is_empty()
@@ -128,8 +128,8 @@ impl Site {
             .collect()
     }
 
-    /// Makes `count` blocks of 16 addresses, from that of `first` on, of nodes that have no agent here. One that somebody has already
-    /// stays as it is.
+    /// Creates `count` blocks of 16 addresses, starting at `first`, for nodes without an agent. A block that exists
+    /// stays unchanged.
     pub async fn crowd(&self, pool: &str, first: Ipv4Addr, count: u32, node: impl Fn(u32) -> NodeRef) {
         let blocks: Api<IpBlock> = Api::all(self.admin.clone());
         for i in 0..count {
@@ -140,7 +140,7 @@ impl Site {
                 BlockCidr::containing(ip.into(), 4).unwrap(),
                 &owner(&node(i)),
             );
-            // Nobody would take it off.
+            // No agent would remove the finalizer.
             block.metadata.finalizers = None;
             let made = blocks.create(&PostParams::default(), &block).await;
             let is_there = matches!(&made, Err(kube::Error::Api(status)) if status.code == 409);
@@ -148,14 +148,14 @@ impl Site {
         }
     }
 
-    /// The replica of the controller that leads.
+    /// The identity of the leading replica of the controller.
     pub async fn leader(&self) -> String {
         let leases: Api<Lease> = Api::namespaced(self.admin.clone(), NAMESPACE);
         let lease = leases.get("rdmanet-controller").await.unwrap();
         lease.spec.unwrap().holder_identity.unwrap_or_default()
     }
 
-    /// The addresses that are objects.
+    /// The address objects.
     pub async fn addresses(&self) -> Vec<IpAddress> {
         let all: Api<IpAddress> = Api::all(self.admin.clone());
         all.list(&ListParams::default()).await.unwrap().items
@@ -167,7 +167,7 @@ impl Site {
         pool.status.unwrap_or_default().counters.unwrap_or_default()
     }
 
-    /// Status, reason and message of a condition of a pool.
+    /// The status, reason and message of a pool's condition.
     pub async fn condition(&self, pool: &str, kind: &str) -> (String, String, String) {
         let pool = self.pools().get_opt(pool).await.unwrap();
         let conditions = pool.and_then(|pool| pool.status).unwrap_or_default().conditions;
@@ -183,7 +183,7 @@ impl Site {
         .await;
     }
 
-    /// Waits until `count` blocks of the pool are there.
+    /// Waits until the pool has `count` blocks.
     pub async fn wait_blocks(&self, pool: &str, count: usize) {
         until(&format!("{pool} has {count} blocks"), async || {
             self.blocks(pool).await.len() == count
@@ -191,7 +191,7 @@ impl Site {
         .await;
     }
 
-    /// Removes a Node object.
+    /// Deletes a Node object.
     pub async fn remove_node(&self, name: &str) {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.admin.clone());
         nodes
@@ -200,12 +200,12 @@ impl Site {
             .unwrap();
     }
 
-    /// Makes a pod on a node.
+    /// Creates a pod on a node.
     pub async fn pod(&self, name: &str, node: &str) -> String {
         self.create_pod(json!({ "name": name }), node).await
     }
 
-    /// Makes a pod with this metadata on a node. Returns its UID.
+    /// Creates a pod with this metadata on a node. Returns its UID.
     async fn create_pod(&self, metadata: Value, node: &str) -> String {
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
         let pod = serde_json::from_value(json!({
@@ -246,13 +246,13 @@ impl Site {
             .unwrap();
     }
 
-    /// Removes a `StatefulSet`.
+    /// Deletes a `StatefulSet`.
     pub async fn remove_set(&self, name: &str) {
         let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
         sets.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Makes the pod of `set` with this ordinal on a node, as the controller and the scheduler do. Returns its UID.
+    /// Creates the pod of `set` with this ordinal on a node, as the controller and the scheduler do. Returns its UID.
     pub async fn replica(&self, set: &str, ordinal: u32, node: &str) -> String {
         let sets: Api<StatefulSet> = Api::default_namespaced(self.admin.clone());
         let owner = sets.get(set).await.unwrap();
@@ -277,7 +277,7 @@ impl Site {
             .unwrap();
     }
 
-    /// Removes a pod at once.
+    /// Deletes a pod without a grace period.
     pub async fn remove_pod(&self, name: &str) {
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.admin.clone());
         pods.delete(name, &DeleteParams::default().grace_period(0))
@@ -286,7 +286,7 @@ impl Site {
     }
 }
 
-/// One range without gateway, in blocks of 16 addresses, none of which rests.
+/// A spec with one range, no gateway, blocks of 16 addresses and no quarantine of addresses.
 pub fn simple(subnet: &str) -> Value {
     json!({
         "ranges": [{ "subnet": subnet, "gateway": "none" }],

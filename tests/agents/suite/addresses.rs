@@ -136,8 +136,8 @@ async fn a_pod_keeps_its_address_when_the_pool_reserves_it() {
     assert_eq!(site.addresses().await[0].spec.node.node, "b");
 }
 
-/// One edit reserves an address that a pod has and adds addresses that another pool cuts otherwise. It is refused, and takes effect
-/// under the same generation once the other pool is gone.
+/// One edit reserves the address of a pod and adds addresses that another pool divides into other blocks. The edit is
+/// refused. It takes effect under the same generation after the other pool is gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_keeps_its_address_when_a_refused_reservation_takes_effect() {
     let site = Site::new().await;
@@ -160,7 +160,7 @@ async fn a_pod_keeps_its_address_when_a_refused_reservation_takes_effect() {
         .await;
     site.wait_condition("rail0", "Degraded", "True").await;
     assert_eq!(site.condition("rail0", "Degraded").await.1, "Conflict");
-    // Whatever number the node applies now, it has reported it with this.
+    // This report contains the generation that the node applies now, whichever it is.
     nodes[0].add("rail0", &Attachment::of("two"));
     until("the node has reported since", async || {
         let blocks = site.blocks("rail0").await.into_iter();
@@ -181,8 +181,9 @@ async fn a_pod_keeps_its_address_when_a_refused_reservation_takes_effect() {
     assert_eq!(status.accepted_generation, Some(2));
 }
 
-/// Another node asks for the address in the moment in which its owner learns that it is reserved. The object of that request is there
-/// for a moment only, since the owner has not noted the reservation yet; here it is there for as long as the test wants.
+/// Another node requests the address at the moment when the address's owner learns that it is reserved. In a cluster
+/// the object of that request exists for a moment only, because the owner has not confirmed the reservation. Here it
+/// exists as long as the test needs it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_defers_a_reservation_while_another_node_has_the_address_object() {
     let site = Site::new().await;
@@ -282,6 +283,6 @@ async fn a_per_address_pool_is_usable_to_its_last_address() {
     assert_eq!(refused["code"], 110, "{refused}");
     nodes[1].del("rail0", &Attachment::of("b-0"));
     until("one is free", async || site.addresses().await.len() == 13).await;
-    // This node has found the pool full a moment ago, and looks again within seconds.
+    // A moment ago this node found the pool exhausted; it checks again within seconds.
     nodes[0].add_soon("rail0", &Attachment::of("more")).await;
 }

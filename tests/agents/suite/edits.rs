@@ -44,7 +44,7 @@ async fn a_pod_keeps_an_excluded_address_and_no_other_pod_gets_it() {
             [ip.as_str()]
         );
     }
-    // Of what is excluded, blocks and all, nothing lies outside the ranges.
+    // No excluded address and no block lies outside the ranges.
     let cidrs: Vec<String> = site
         .blocks("rail0")
         .await
@@ -104,7 +104,7 @@ async fn blocks_outside_a_shrunk_pool_are_returned_after_their_pods_end() {
     site.wait_condition("rail0", "ShrinkPending", "False").await;
 }
 
-/// How Flux and Helm evaluate a pool, by their own code.
+/// The status of a pool as Flux and Helm compute it, from their own code.
 async fn kstatus(site: &Site, pool: &str) -> String {
     let pool = site.pools().get(pool).await.unwrap();
     let mut child = Command::new(tests::programs::checks().join("kstatus"))
@@ -133,7 +133,7 @@ async fn an_invalid_edit_changes_only_the_conditions_of_a_pool() {
         reason == "InvalidSpec" && message.contains("no address is left"),
         "{reason}: {message}"
     );
-    // By the rules of Flux, Helm and Argo CD the edit is not done.
+    // By the rules of Flux, Helm and Argo CD the edit is still in progress.
     assert_ne!(kstatus(&site, "rail0").await, "Current");
     let (ready, reason, _) = site.condition("rail0", "Ready").await;
     assert_eq!((ready.as_str(), reason.as_str()), ("False", "InvalidSpec"));
@@ -215,7 +215,7 @@ async fn overlapping_pools_with_different_block_sizes_are_not_both_accepted() {
     .await;
     let (one, two) = (node.blocks("rail0", "active"), node.blocks("same", "active"));
     assert!(one.iter().all(|block| !two.contains(block)), "{one:?} {two:?}");
-    // Once nothing of the first is left, its place is free for others.
+    // After the last object of the first pool is gone, other pools can use its addresses.
     site.delete("rail0").await;
     site.delete("same").await;
     site.wait_condition("other", "Ready", "True").await;
@@ -313,7 +313,8 @@ async fn a_deselected_node_drains_its_block_and_returns_it_after_the_last_pod() 
     site.wait_blocks("rail0", 0).await;
 }
 
-/// Has the API server refuse every change of block `name`, as a foreign webhook may; returns once it does.
+/// Makes the API server refuse every change of the block `name`, as a foreign webhook may. Returns when the refusal is
+/// in force.
 async fn refuse_changes(site: &Site, name: &str) {
     let policy: ValidatingAdmissionPolicy = serde_json::from_value(json!({
         "metadata": { "name": "foreign" },
@@ -366,7 +367,7 @@ async fn a_block_update_that_the_api_server_refuses_does_not_delay_other_blocks(
         names.sort();
         names
     };
-    // The agent comes to this one first.
+    // The agent processes this block first.
     let first = names().await.remove(0);
     refuse_changes(&site, &first).await;
     let nobody = json!({ "spec": { "nodeSelector": { "matchLabels": { "rail": "7" } } } });

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
 
-/// Type and note of the Events with this reason on one object.
+/// The type and note of the Events with this reason on one object.
 pub(crate) async fn events(site: &Site, kind: &str, name: &str, reason: &str) -> Vec<(String, String)> {
     let all: Api<Event> = Api::all(site.admin.clone());
     let all = all.list(&ListParams::default()).await.unwrap().items;

@@ -59,7 +59,7 @@ async fn a_permanently_refused_pod_gets_a_bounded_number_of_events() {
     pod.uid = site.pod("one", "a").await;
     let mut spec = simple("10.1.0.0/24");
     spec["nodeSelector"] = json!({ "matchLabels": { "rail": "7" } });
-    // Each of many pools refuses it with a sentence of its own.
+    // Each of many pools refuses the pod with a different message.
     for i in 0..40 {
         site.pool(&format!("other-{i}"), spec.clone()).await;
         site.wait_condition(&format!("other-{i}"), "Ready", "True").await;

@@ -59,19 +59,19 @@ async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone()
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active("rail0").await;
     let (gone, kept) = (Named::new("gone"), Named::new("kept"));
-    // So that the directory is there when the others have gone.
+    // Keeps the directory while the others are deleted.
     let _last = Named::new("last");
     let one = pod_in(&site, &node, &gone, "one").await;
     let two = pod_in(&site, &node, &kept, "two").await;
     node.add("rail0", &one);
     node.add("rail0", &two);
     drop(gone);
-    // The pod is there still: kubelet may be about to DEL.
+    // The pod's object still exists: kubelet may be about to call DEL.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(node.call("CHECK", "rail0", &one).stderr.is_empty());
     assert!(!node.log().contains("released a lease"), "{}", node.log());
     site.remove_pod("one").await;
-    // Gone as an object, alive as a process: nothing proves that its address is free.
+    // The object is gone but the process runs: no evidence that the address is free.
     site.remove_pod("two").await;
     until("the address is freed", async || released(&node, "one").is_some()).await;
     let line = released(&node, "one").unwrap();
@@ -83,7 +83,7 @@ async fn an_address_is_released_only_after_both_its_netns_and_its_pod_are_gone()
     assert!(node.data().join("pools/rail0").read_dir().is_ok());
 }
 
-/// As after a restart of kubelet: the pod continues in a new sandbox, and the old sandbox gets no DEL.
+/// The state after a restart of kubelet: the pod continues in a new sandbox, and the old sandbox gets no DEL.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_address_of_a_replaced_sandbox_is_released_while_the_pod_runs() {
     let site = Site::new().await;
@@ -119,7 +119,7 @@ async fn an_address_object_without_a_lease_is_deleted() {
     node.add("rail0", &Attachment::of("one"));
     node.add("rail0", &Attachment::of("two"));
     node.kill();
-    // As after a power failure: the leases are of an earlier boot.
+    // The state after a power failure: the leases are those of an earlier boot.
     let boot = std::fs::read_dir(node.data().join("pools/rail0"))
         .unwrap()
         .flatten()

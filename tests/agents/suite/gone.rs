@@ -10,10 +10,11 @@ use kube::Api;
 use kube::api::ListParams;
 use std::time::{Duration, Instant};
 
-/// Does what kube-controller-manager does about gone nodes and their pods.
+/// The controllers of kube-controller-manager that handle gone nodes and their pods.
 const CONTROLLERS: [&str; 2] = ["pod-garbage-collector-controller", "garbage-collector-controller"];
 
-/// Waits until the API server refuses the token of the node's agent. The garbage collector waits for 40 s and looks every 20 s.
+/// Waits until the API server rejects the token of the node's agent. The garbage collector waits for 40 s and runs
+/// every 20 s.
 async fn loses_its_token(site: &Site, node: &Member) {
     let pools: Api<IpPool> = Api::all(site.server.with_token(&node.identity.token).await);
     let deadline = Instant::now() + Duration::from_secs(180);
@@ -44,7 +45,7 @@ async fn a_node_keeps_a_block_with_pods_after_its_agent_loses_the_token() {
     let heir = Member::running(&site.server, "heir", &flags).await;
     site.remove_node("silent").await;
     loses_its_token(&site, &silent).await;
-    // Twice as long as the controller waits for a block that no agent takes over.
+    // Twice the time that the controller grants an agent to take a block over.
     tokio::time::sleep(Duration::from_secs(16)).await;
     let refused = heir.refused("rail0", &Attachment::of("two"));
     assert!(
@@ -55,7 +56,7 @@ async fn a_node_keeps_a_block_with_pods_after_its_agent_loses_the_token() {
     assert_eq!(block.spec.owner, silent.identity.node, "its pod lives");
     assert_eq!(block.spec.state, BlockState::Orphaned);
     assert_eq!(block.status.map(|status| status.used), Some(1), "the last report");
-    // Its kubelet is started: a new registration, and a new Pod for the agent.
+    // Its kubelet starts: a new registration, and a new Pod for the agent.
     let again = Identity::new(&site.admin, "silent").await;
     silent.kill();
     silent.becomes(&site.server, again.clone());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests that arrive long after their sender timed out, lost responses, Nodes that are deleted twice: each at the one
-//! moment at which an agent could misinterpret it. These tests reproduce what the model of a block found.
+//! Requests that arrive long after their client timed out, lost responses, and Nodes that are deleted twice: each at
+//! the one moment at which an agent could misinterpret it. The model of a block found these cases.
 
 use agents::pools::simple;
 use agents::{Attachment, InTurn, Member, Site};
@@ -10,13 +10,13 @@ use apiserver::{Fault, Identity, Proxy};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Runs `test` on a cluster that is that of others before and after.
+/// Runs `test` on the cluster that all tests of this module share.
 pub(crate) fn in_turn(test: impl AsyncFnOnce(&Site)) {
     static CLUSTER: InTurn = InTurn::new(&["--quarantine", "5s", "--quarantine-in-use", "5s"]);
     CLUSTER.run(|runtime, site| runtime.block_on(test(site)));
 }
 
-/// Keeps the first request of `method` whose path ends so, and loses those after it.
+/// Holds back the first request of `method` whose path ends with `end`, and drops the later ones.
 fn keep_first(proxy: &Proxy, method: &'static str, end: &'static str) {
     let mut first = true;
     proxy.decide(move |verb, path| {
@@ -31,8 +31,8 @@ fn keep_first(proxy: &Proxy, method: &'static str, end: &'static str) {
     });
 }
 
-/// The object of `10.1.0.9`, which no lease has: its CREATE arrives when its agent has given up, and the address is reserved no
-/// more. Returns when the agent's DELETE of it is on its way, and no other one.
+/// Creates an object of `10.1.0.9` without a lease: its CREATE arrives after its agent has timed out, and the address
+/// is not reserved any more. Returns when the agent's DELETE of it is held back, and no other request.
 async fn forsaken_object(site: &Site, proxy: &Proxy, node: &Member) {
     keep_first(proxy, "POST", "/ipaddresses");
     let refused = node.refused("late", &Attachment::of("early").asking("10.1.0.9"));
@@ -58,7 +58,7 @@ async fn forsaken_object(site: &Site, proxy: &Proxy, node: &Member) {
     .await;
 }
 
-/// The deletion of an address' object is on its way while a pod is given that address, and its block becomes a shared one.
+/// The DELETE of an address object is held back while a pod gets that address and its block becomes a shared one.
 #[test]
 fn a_late_delete_request_takes_no_address_from_a_pod_of_a_shared_block() {
     in_turn(async |site| {
@@ -77,7 +77,7 @@ fn a_late_delete_request_takes_no_address_from_a_pod_of_a_shared_block() {
         let mut other = Member::running(&site.server, "other", &[]).await;
         other.add_soon("late", &Attachment::of("one")).await;
         assert_eq!(site.blocks("late").await[0].spec.state, BlockState::Shared);
-        // It misses: the object is another version since it became that of a lease.
+        // The DELETE fails: the object has a new version since a lease uses it.
         assert_eq!(proxy.deliver().await, [409]);
         let refused = other.refused("late", &Attachment::of("two").asking("10.1.0.9"));
         assert_eq!(refused["code"], 111, "{refused}");
@@ -87,7 +87,7 @@ fn a_late_delete_request_takes_no_address_from_a_pod_of_a_shared_block() {
     });
 }
 
-/// A node was registered again and takes its block over; the response is lost, and then the Node is deleted.
+/// A node is registered again and takes its block over. The response is lost, and then the Node is deleted.
 #[test]
 fn a_block_with_pods_survives_a_lost_update_reply_and_a_deleted_node() {
     in_turn(async |site| {
@@ -102,7 +102,8 @@ fn a_block_with_pods_survives_a_lost_update_reply_and_a_deleted_node() {
         let again = Identity::new(&site.admin, "mute").await;
         node.becomes(&site.server, again.clone());
         node.go_through(&proxy, &site.server);
-        // It marks the block as orphaned and takes it over, and both responses are lost; later requests are not executed.
+        // The node marks the block as orphaned and takes it over, and both responses are lost. Later requests are
+        // dropped.
         let (name, mut swaps) = (block[0].clone(), 0);
         proxy.decide(move |method, path| {
             let swap = method == "PATCH" && path.ends_with(&name);
@@ -148,7 +149,7 @@ fn a_block_with_pods_survives_a_lost_update_reply_and_a_deleted_node() {
 
 const QUARANTINE: Duration = Duration::from_secs(5);
 
-/// The block of the pool that the node `gone` has.
+/// The block of the node `gone` in the pool.
 async fn block(site: &Site, pool: &str) -> Option<IpBlockSpec> {
     let blocks = site.blocks(pool).await.into_iter();
     blocks
@@ -166,7 +167,7 @@ async fn address(site: &Site) -> Option<IpAddressSpec> {
     all.map(|object| object.spec).find(|spec| spec.pool == "twice")
 }
 
-/// Waits until `gone` has nothing any more, and sees how long after `start` each thing was lost.
+/// Waits until `gone` has no address and no block, and measures how long after `start` each was free.
 async fn counts_from(site: &Site, start: Instant) {
     let (mut free, mut another, mut nobody) = (None, None, None);
     until("all that it had is free, or another's", async || {
@@ -190,7 +191,7 @@ async fn counts_from(site: &Site, start: Instant) {
     assert!(nobody >= Some(QUARANTINE), "the other block: {nobody:?}");
 }
 
-/// The Node object of a machine whose agent does not run is deleted, comes back, and is deleted once more.
+/// The Node object of a machine without a running agent is deleted, comes back, and is deleted again.
 #[test]
 fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
     in_turn(async |site| {
@@ -204,7 +205,7 @@ fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
         gone.wait_active("wanted").await;
         gone.add_soon("twice", &Attachment::of("pod").asking("10.3.0.40"))
             .await;
-        // It has free addresses in one pool, and claims the only block of the other.
+        // This node has free addresses in one pool, and claims the only block of the other.
         let mut heir = Member::running(&site.server, "heir", &flags).await;
         heir.wait_active("twice").await;
         let is_back = || {
@@ -222,14 +223,14 @@ fn a_node_that_is_deleted_twice_gets_a_full_quarantine_each_time() {
         })
         .await;
         let first = Instant::now();
-        // The quarantine of each block has begun, and none is over.
+        // The quarantine of each block has begun, and none has ended.
         tokio::time::sleep(QUARANTINE / 2).await;
         let back = Identity::new(&site.admin, "gone").await;
         until("the controller has seen it come back", async || {
             is_back() == before + 2
         })
         .await;
-        // Whoever counts from the first time is about to be through, or is.
+        // A quarantine that counts from the first deletion ends now.
         tokio::time::sleep((QUARANTINE * 2).saturating_sub(first.elapsed())).await;
         let again = Instant::now();
         back.leave(&site.admin).await;

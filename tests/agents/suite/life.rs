@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a pool to an address, and the work without an agent, without an API server, and after kills.
+//! From a pool to an address; and allocation without an agent, without an API server, and after kills.
 
 use agents::{Attachment, Member, Site};
 use apiserver::install::until;
@@ -12,10 +12,10 @@ async fn a_pod_gets_an_address_without_a_request_to_the_api_server() {
     let node = Member::running(&site.server, "a", &["--mirror", "1h", "--observe", "1h"]).await;
     site.simple("rail0", "10.1.0.0/24").await;
     node.wait_active_blocks("rail0", 1).await;
-    // The agent's pending report about the block.
+    // Waits for the agent's pending report of the block.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     let mark = site.server.mark();
-    // As many as leave enough free, so that nothing is claimed ahead.
+    // Few enough addresses that the agent claims no block ahead.
     let given: BTreeSet<String> = (0..5)
         .flat_map(|i| node.add("rail0", &Attachment::of(&format!("p{i}"))))
         .collect();
@@ -154,7 +154,7 @@ async fn an_agent_catches_up_with_edits_that_its_watches_missed() {
     site.edit("rail0", exclude).await;
     site.delete("rail1").await;
     site.simple("rail2", "10.3.0.0/24").await;
-    // Its watches break, and no later event delivers the changes that they missed.
+    // Its watches break, so no later event delivers the missed changes.
     site.server.kill();
     site.server.start_again();
     node.thaw();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a cluster learns about a node's links: a real agent on a real kernel, whose cables the test pulls.
+//! What the agent reports about a node's links: a real agent on a real kernel, whose cables the test pulls.
 
 use crate::events::events;
 use agents::{InTurn, Member, Site};
@@ -18,15 +18,15 @@ const BOTH: &str = "carrier on rail0, rail1";
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOST: &str = "rail0 has no carrier: cable or switch port";
 
-/// A machine whose links the test has in hand, and the cluster that it belongs to.
+/// A machine whose links the test controls, and its cluster.
 struct RailNode<'a> {
     site: &'a Site,
     node: &'a Node,
     name: &'a str,
 }
 
-/// Runs `test` on a machine with two rails in a network of its own, from where the API server is on the loopback too. One
-/// cluster serves all tests, one after the other.
+/// Runs `test` on a machine with two rails in its own network namespace, in which the API server is reachable on the
+/// loopback too. The tests share one cluster, one after the other.
 fn on_a_machine(name: &str, test: impl AsyncFnOnce(RailNode<'_>) + Send) {
     static CLUSTER: InTurn = InTurn::new(&["--quarantine", "5s"]);
     CLUSTER.run(|runtime, site| {
@@ -53,8 +53,8 @@ impl RailNode<'_> {
         self.node.ip(words);
     }
 
-    /// Pulls the cable and waits until the kernel has told of it: it may tell of a cable that is back at once as of one
-    /// that was never pulled.
+    /// Pulls the cable and waits until the kernel has reported it. The kernel may not report a cable that is back at
+    /// once.
     async fn pull(&self, rail: &str) {
         self.ip(&format!("link set {rail}-far down"));
         let show = format!("-j link show {rail}");
@@ -91,7 +91,7 @@ impl RailNode<'_> {
         }
     }
 
-    /// How often the agent has written the status of its Node.
+    /// The number of times that the agent has written the status of its Node.
     fn writes(&self, since: Mark) -> usize {
         let status = format!("/nodes/{}/status", self.name);
         let requests = self.site.server.requests_since(since).into_iter();
@@ -99,7 +99,7 @@ impl RailNode<'_> {
         ours.filter(|request| request.uri.contains(&status)).count()
     }
 
-    /// Waits for one Event of the Node with this sentence.
+    /// Waits for one Event of the Node with this note.
     async fn has_event(&self, reason: &str, kind: &str, note: &str) {
         let wanted = (kind.to_owned(), note.to_owned());
         let mut all = Vec::new();
@@ -140,7 +140,7 @@ fn a_condition_an_event_and_a_metric_report_a_pulled_and_replugged_cable() {
         })
         .await;
 
-        // An agent that starts finds its own condition, so it does not write.
+        // A starting agent finds its own condition, so it does not write it again.
         assert!(node.stop());
         let mark = machine.site.server.mark();
         node.start();
@@ -186,7 +186,7 @@ fn a_flapping_link_updates_its_condition_at_a_bounded_rate_and_ends_correct() {
         let rate = writes as f64 / (seconds + 1.0);
         assert!(writes >= 1 && rate <= 1.0, "{writes} writes in {seconds} s");
 
-        // Another client removes it; a Node is registered again.
+        // Another client removes the condition; then the Node is registered again.
         let nodes = machine.nodes();
         let none = json!({ "status": { "conditions": [{ "type": CONDITION, "$patch": "delete" }] } });
         nodes

@@ -54,7 +54,7 @@ async fn a_block_that_vanishes_with_living_pods_is_claimed_again() {
     let ip = node.add("rail0", &one);
     let block = site.blocks("rail0").await.remove(0);
     delete(&site, &block.name_any()).await;
-    // Past the finalizer, which holds it.
+    // Removes the finalizer that protects the block.
     let blocks: Api<IpBlock> = Api::all(site.admin.clone());
     let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     blocks
@@ -69,7 +69,7 @@ async fn a_block_that_vanishes_with_living_pods_is_claimed_again() {
     assert!(!others.contains(&ip[0]), "{others:?}");
 }
 
-/// Waits until the node has `block` again, as another object.
+/// Waits until the node has claimed `block` again, as another object.
 async fn claimed_again(site: &Site, node: &Member, block: &IpBlock) {
     until("the block is claimed again", async || {
         let there = site.blocks("rail0").await.into_iter();
@@ -95,7 +95,7 @@ async fn pods_keep_their_addresses_after_etcd_is_restored_from_an_older_snapshot
     let block = site.blocks("rail0").await.remove(0);
     site.server.restore(&before);
     assert_eq!(node.add("rail0", &one), ip, "while the API server starts, too");
-    // See docs/operate.md: versions went backwards, so caches hold another history.
+    // See docs/operate.md: the versions went backwards, so caches contain another history.
     assert!(node.stop() && site.controller.stop());
     site.controller.start(&site.server, &[]);
     node.start();

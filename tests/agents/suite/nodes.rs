@@ -28,7 +28,7 @@ async fn two_nodes_allocate_every_address_of_a_pool_exactly_once() {
             assert!(given.insert(ip.clone()), "{ip} is given twice");
         }
     }
-    // A /26 less its network and broadcast address.
+    // A /26 without its network and broadcast addresses.
     assert_eq!(given.len(), 62);
     for node in &nodes {
         until("the pool is exhausted", async || {
@@ -37,7 +37,7 @@ async fn two_nodes_allocate_every_address_of_a_pool_exactly_once() {
         .await;
     }
     site.wait_condition("rail0", "Exhausted", "True").await;
-    // The address of a pod that is gone reaches the other node.
+    // The other node can allocate the address of a deleted pod.
     let [one, other] = &nodes;
     one.del("rail0", &Attachment::of("p0"));
     other.add_soon("rail0", &Attachment::of("late")).await;
@@ -109,7 +109,8 @@ async fn a_returning_node_allocates_nothing_from_a_block_that_passed_to_another(
         !heir.blocks("rail0", "active").is_empty()
     })
     .await;
-    // As after a reboot: the file was not compared with the API server since, and is older than the quarantine.
+    // The state after a reboot: the agent has not compared the file with the API server since, and the file is older
+    // than the quarantine.
     let path = lost.data().join("pools/rail0/pool.json");
     let stale = std::fs::read_to_string(&path).unwrap();
     let boot = lost.file("rail0")["bootID"].as_str().unwrap().to_owned();
@@ -132,7 +133,7 @@ async fn a_returning_node_allocates_nothing_from_a_block_that_passed_to_another(
         [11, 110].contains(&refused["code"].as_u64().unwrap()),
         "{refused}"
     );
-    // It may share the block by now, since a pod of another node finds no address.
+    // The block may be shared by now, because a pod of another node found no address.
     let owners: Vec<String> = site
         .blocks("rail0")
         .await

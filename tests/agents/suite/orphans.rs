@@ -16,11 +16,11 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Nodes that are gone.
+/// The number of gone nodes.
 const GONE: u32 = 48;
 
-/// How many of them are looked at together, at least. A look without an answer takes half a minute, so that one look after
-/// the other makes two of them in the time that `until` waits.
+/// The lowest number of parallel reads. A read without a response takes half a minute, so sequential reads would
+/// complete only two of them within the time that `until` waits.
 const TOGETHER: usize = 6;
 
 /// A block of a node that never had a Node object here. The agent of `by` judges it.
@@ -61,7 +61,7 @@ fn restart(site: &Site, proxy: Option<&Proxy>) {
     }
 }
 
-/// The blocks of gone nodes, and how many of them are orphaned.
+/// The number of blocks of gone nodes, and how many of them are orphaned.
 async fn left(site: &Site, pool: &str) -> (usize, usize) {
     let mut blocks = site.blocks(pool).await;
     blocks.retain(|block| block.spec.owner.node.starts_with("gone-"));
@@ -71,7 +71,7 @@ async fn left(site: &Site, pool: &str) -> (usize, usize) {
     (blocks.len(), orphaned.count())
 }
 
-/// The API server answers no look at a gone Node for a while, and at one of them never.
+/// For a while the API server answers no read of a gone Node, and for one of them never.
 #[test]
 fn pools_are_reconciled_while_blocks_of_many_deleted_nodes_are_collected() {
     in_turn(async |site| {
@@ -119,7 +119,7 @@ fn pools_are_reconciled_while_blocks_of_many_deleted_nodes_are_collected() {
     });
 }
 
-/// An address in the reserved block of the pool `heap` that a pod on a gone node has.
+/// Creates an address in the reserved block of the pool `heap`, used by a pod on a gone node.
 async fn bind(site: &Site, number: u8) {
     let ip = Ipv4Addr::new(10, 6, 0, number);
     let spec = IpAddressSpec {
@@ -147,9 +147,9 @@ fn the_controller_does_not_read_a_deleted_node_once_per_object() {
     in_turn(async |site| {
         let mut spec = simple("10.6.0.0/24");
         spec["reserved"] = json!(["10.6.0.0/28"]);
-        // In a cluster without any Node, no node counts as gone.
+        // In a cluster without any Node object, no node counts as gone.
         join(&site.admin, "bystander").await.unwrap();
-        // Until everything is there.
+        // The controller must not run before all objects exist.
         assert!(site.controller.stop());
         site.pool("heap", spec).await;
         site.crowd("heap", Ipv4Addr::new(10, 6, 0, 128), 8, |_| gone("looker", 0))
@@ -169,7 +169,7 @@ fn the_controller_does_not_read_a_deleted_node_once_per_object() {
         };
         until("the addresses are free", async || addresses().await == 0).await;
         until("the blocks are free", async || left(site, "heap").await.0 == 0).await;
-        // To mark them all, to end the addresses, to end the blocks.
+        // One read each to mark the blocks, to delete the addresses and to delete the blocks.
         let looks = looks.load(Ordering::SeqCst);
         assert!(looks < 16, "{looks} looks for 16 objects");
         site.delete("heap").await;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A slow API server, or lost responses: their effect on plugins, and what is left.
+//! A slow API server, or lost responses: the effect on plugins, and the objects that remain.
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 /// Longer than any test waits.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// The timeout of a request that hangs.
+/// The fault of a request that hangs.
 const FOR_EVER: Fault = Fault::Delay(HANGS);
 
-/// A node whose agent is about to reach the API server by way of a proxy.
+/// A node whose agent reaches the API server through a proxy. The agent does not run yet.
 async fn behind(site: &Site, name: &str) -> (Member, Proxy) {
     let proxy = Proxy::start(&site.server).await;
     let node = Member::new(&site.server, name, &["--mirror", "1h"]).await;
@@ -24,7 +24,7 @@ async fn behind(site: &Site, name: &str) -> (Member, Proxy) {
     (node, proxy)
 }
 
-/// From now on the first `count` claims have this `fault`. Returns the number of claims.
+/// Applies `fault` to the first `count` claims from now on. Returns the number of claims so far.
 fn disturb_claims(proxy: &Proxy, count: u32, fault: Fault) -> Arc<AtomicU32> {
     let claims = Arc::new(AtomicU32::new(0));
     let seen = claims.clone();
@@ -47,7 +47,7 @@ async fn blocks_of(site: &Site, pool: &str, node: &str) -> usize {
         .count()
 }
 
-/// Each scene has a node of its own; they share an API server, which is what costs time here.
+/// Each scene has its own node. They share an API server, because its start is slow.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_api_server_does_not_block_other_work_of_the_agent() {
     let site = Site::new().await;
@@ -76,7 +76,7 @@ async fn a_claim_without_a_response_is_retried_until_its_result_is_known(site: &
     });
     node.start();
     node.wait_active("rail0").await;
-    // Three answers are lost. A busy machine may need more tries than one after these.
+    // Three responses are lost. A busy machine may need several attempts after these.
     assert!(node.number("rdmanet_claim_attempts_total{pool=\"rail0\"}") > 3);
     assert_eq!(node.number("rdmanet_blocks_claimed_total{pool=\"rail0\"}"), 1);
     assert_eq!(blocks_of(site, "rail0", "unheard").await, 1);
@@ -96,7 +96,8 @@ async fn a_plugin_does_not_wait_for_a_block_claimed_in_advance(site: &Site) {
         claims.load(Ordering::SeqCst) == 1
     })
     .await;
-    // More than the first block has. A plugin gives up long before the claim that hangs is answered.
+    // More addresses than in the first block. A plugin times out long before the API server answers the claim that
+    // hangs.
     (14..17).for_each(|i| drop(node.add("rail0", &Attachment::of(&format!("p{i}")))));
     assert_eq!(blocks_of(site, "rail0", "waiting").await, 2);
     assert!(!node.log().contains("reconcile round failed"), "{}", node.log());

@@ -5,11 +5,11 @@ use agents::{Member, Site};
 use apiserver::Gateway;
 use apiserver::install::until;
 
-/// In three lives of one agent: the proxy need not be asked, must be asked and refuses, and carries.
+/// Three runs of one agent: the proxy is exempt by `NO_PROXY`, refuses, and forwards.
 pub(crate) async fn the_agent_takes_its_proxy_from_the_environment(site: &Site) {
     let gateway = Gateway::start().await;
     gateway.refuse(Some("403 Forbidden"));
-    // By another name than the API server's: `NO_PROXY` is about that one.
+    // The API server under another name, so that `NO_PROXY` applies to one of them only.
     let url = gateway.url().replace("127.0.0.1", "localhost");
     let mut node = Member::new(&site.server, "proxied", &["--mirror", "1h"]).await;
     node.set_environment(&[("HTTPS_PROXY", &url), ("NO_PROXY", "10.0.0.0/8,127.0.0.1")]);

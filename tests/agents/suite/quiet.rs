@@ -22,7 +22,7 @@ async fn an_idle_agent_sends_only_a_few_get_requests() {
     for node in &nodes {
         node.wait_active_blocks("rail0", 1).await;
     }
-    // First statuses and first looks.
+    // Waits for the first statuses and reads.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let all_told: Vec<String> = site
         .server
@@ -46,7 +46,7 @@ async fn an_idle_agent_sends_only_a_few_get_requests() {
             .filter(|request| request.node() == Some(name) && request.verb != "watch")
             .map(|request| format!("{} {}", request.verb, request.uri))
             .collect();
-        // A look at its Node once a minute.
+        // The agent reads its Node once a minute.
         assert!(
             asked.len() <= 8,
             "{name} asks {} times in 20 s: {asked:#?}",
@@ -59,8 +59,8 @@ async fn an_idle_agent_sends_only_a_few_get_requests() {
     }
 }
 
-/// 600 blocks are noted within six seconds, at 100 a second. The nodes look by themselves every ten minutes, which is ten
-/// times as long as `until` waits.
+/// Agents confirm 600 blocks within six seconds, at 100 a second. Each agent also checks every ten minutes, ten times
+/// the time limit of `until`.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_observes_a_pool_edit_without_waiting_for_its_next_round() {
     let site = Site::new().await;
@@ -103,7 +103,7 @@ async fn an_agent_observes_a_pool_edit_without_waiting_for_its_next_round() {
     .await;
 }
 
-/// Pools that are as they should be cost the API server nothing, however many there are.
+/// Pools that need no change cause no requests, whatever their number.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_controller_sends_no_requests_besides_watches_and_its_lease() {
     let site = Site::with(&["--mirror", "1h"]).await;
@@ -115,7 +115,7 @@ async fn an_idle_controller_sends_no_requests_besides_watches_and_its_lease() {
     }
     let asked = async || -> Vec<String> {
         let mark = site.server.mark();
-        // Ten rounds.
+        // The time of ten rounds.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let requests = site.server.requests_since(mark).into_iter();
         requests
@@ -124,6 +124,6 @@ async fn an_idle_controller_sends_no_requests_besides_watches_and_its_lease() {
             .map(|request| format!("{} {}", request.verb, request.uri))
             .collect()
     };
-    // The last numbers may be under way.
+    // The last counters may still be on their way.
     until("ten rounds cost no request", async || asked().await.is_empty()).await;
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tests::programs::program;
 
-/// From now on requests for `resource` are refused, as without the right to them, until the flag is cleared.
+/// Refuses requests for `resource` from now on, as if the agent lacked the right, until the flag is cleared.
 fn refuse(proxy: &Proxy, resource: &'static str) -> Arc<AtomicBool> {
     let refused = Arc::new(AtomicBool::new(true));
     let flag = refused.clone();
@@ -23,7 +23,7 @@ fn refuse(proxy: &Proxy, resource: &'static str) -> Arc<AtomicBool> {
     refused
 }
 
-/// How often the agent has begun to listen.
+/// The number of times that the agent has started to listen.
 fn listened(node: &Member) -> usize {
     node.log().matches("the agent listens").count()
 }
@@ -46,7 +46,7 @@ async fn an_agent_is_ready_only_while_it_receives_pools_and_blocks() {
         let starts = listened(&node) + 1;
         node.start();
         until("the agent answers probes", async || listened(&node) == starts).await;
-        // The refusal is known by then, and so is the Node.
+        // The agent knows of the refusal by then, and has read its Node.
         until("the probe names what is missing", async || {
             let answer = node.get("/readyz");
             assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");

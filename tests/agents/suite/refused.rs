@@ -144,7 +144,7 @@ async fn the_agent_answers_garbage_and_recreates_a_removed_plugin_socket() {
         .collect();
     assert_eq!(given.len(), 20);
     drop(silent);
-    // The cleanup treats it as a file.
+    // `remove_file` treats the socket as a file.
     std::fs::remove_file(node.socket()).unwrap();
     until("it is there again, and answered", async || {
         node.refused("nowhere", &Attachment::of("one"))["code"] == 115

@@ -38,7 +38,7 @@ async fn another_replica_leads_when_the_leader_stops_crashes_or_hangs() {
         site.leader().await == other.identity()
     })
     .await;
-    // It continues its work, and finds another leader.
+    // It continues its work, and finds that another replica leads.
     site.controller.thaw();
     site.simple("hung", "10.3.0.0/24").await;
     site.wait_condition("hung", "Ready", "True").await;
@@ -73,7 +73,7 @@ async fn agents_allocate_addresses_and_claim_and_return_blocks_without_controlle
         site.blocks("rail0").await.len() <= 2
     })
     .await;
-    // An edit waits for a controller, and changes nothing until one runs.
+    // An edit has no effect until a controller runs.
     site.edit("rail0", json!({ "spec": { "reserved": ["10.1.0.250"] } }))
         .await;
     nodes[1].add_soon("rail0", &Attachment::of("late")).await;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An agent has the rights that it uses, and no others: compares the manifest with the requests to the API server.
+//! An agent has exactly the rights that it uses: compares the manifest with the requests to the API server.
 
 use agents::pools::simple;
 use agents::{Attachment, Member, Site};
@@ -9,13 +9,13 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The subject of a request: API group, resource with its subresource, verb.
+/// A right: API group, resource with its subresource, verb.
 type Right = (String, String, String);
 
-/// Used by parts of the agent that need a link with RDMA: `suite/links.rs` shows it.
+/// The rights that the agent needs only on a node with an RDMA link: `suite/links.rs` tests them.
 const ELSEWHERE: [(&str, &str, &str); 1] = [("", "nodes/status", "patch")];
 
-/// A verb of ours that no request has: policies ask for it.
+/// A verb of rdmanet that only admission policies check; no request has it.
 const OURS: &str = "report-links";
 
 /// The rights of a role in `conf/rbac`.
@@ -48,7 +48,7 @@ fn granted(role: &str) -> BTreeSet<Right> {
     rights
 }
 
-/// Which right a request with this path and verb takes.
+/// The right that a request with this path and verb needs.
 fn right(uri: &str, verb: &str) -> Option<Right> {
     let path = uri.split('?').next()?;
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -78,7 +78,7 @@ fn used(site: &Site) -> BTreeSet<Right> {
         .collect()
 }
 
-/// Addresses by name and by `StatefulSet`, refusals, a pool that fills up, and blocks that come back.
+/// Exercises the agents: addresses by name and by `StatefulSet`, refusals, an exhausted pool, and returned blocks.
 async fn a_day(site: &Site, nodes: &[Member; 2]) {
     for i in 0..40 {
         nodes[0].add_soon("wide", &Attachment::of(&format!("w{i}"))).await;
@@ -140,7 +140,7 @@ async fn an_agent_uses_every_right_that_its_role_grants() {
         assert!(wanted.remove(&right), "{right:?}");
     }
     let unused = || -> Vec<Right> { wanted.difference(&used(&site)).cloned().collect() };
-    // Blocks come back some time after their pods have gone; of a watch the log tells when it ends.
+    // Blocks are returned some time after their pods have gone. The audit log contains a watch only after its end.
     for is_last in [false, true] {
         for _ in 0..60 {
             if unused().iter().all(|(_, _, verb)| verb == "watch" && !is_last) {

@@ -45,8 +45,8 @@ async fn three_nodes_share_a_pool_down_to_its_last_address() {
     for node in &nodes[..2] {
         given.extend(node.add("rail0", &Attachment::of("one")));
     }
-    // One node allocates all that is left. How many blocks one wish shares depends on how busy the machine is here;
-    // `controller/src/leader/share/batch/tests.rs` holds that it is one at first.
+    // One node allocates all remaining addresses. The number of blocks that one request shares depends on the load of
+    // this machine; `controller/src/leader/share/batch/tests.rs` asserts that it is one at first.
     for i in 0..60 {
         let ip = nodes[2]
             .add_soon("rail0", &Attachment::of(&format!("p{i}")))
@@ -86,7 +86,7 @@ async fn three_nodes_share_a_pool_down_to_its_last_address() {
     nodes[0].add_soon("rail0", &Attachment::of("again")).await;
 }
 
-/// The counters of the pool are older than all blocks, and would show it as exhausted.
+/// The counters of the pool are older than all blocks, and would report the pool as exhausted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_is_shared_before_its_counters_are_updated() {
     let flags = ["--mirror", "5m"];
@@ -111,8 +111,8 @@ async fn a_full_pool_is_shared_before_its_counters_are_updated() {
         given.extend(nodes[0].add("rail0", &pod));
     }
     assert_eq!(given.len(), 30);
-    // The agent waits with the pod that found no address until the other node has shared its block. An agent that does not
-    // wait refuses many times, each time at once.
+    // The agent holds the request of the pod until the other node has shared its block. An agent that does not wait
+    // refuses many times, without a delay.
     assert!(quick_refusals <= 1, "{quick_refusals} refusals without a wait");
 }
 
@@ -163,7 +163,7 @@ async fn reserved_addresses_in_use_keep_no_block_from_being_shared(site: &Site, 
         nodes.iter().find(is_owner).unwrap(),
         nodes.iter().find(|node| !is_owner(node)).unwrap(),
     );
-    // As many as the seven that the node may give by itself.
+    // Requests as many addresses as the node may allocate by itself: seven.
     for last in 8..15 {
         let ip = format!("10.2.0.{last}");
         owner.add_soon("half", &Attachment::of(&ip).asking(&ip)).await;
@@ -213,7 +213,7 @@ async fn a_pod_keeps_an_address_that_is_no_longer_reserved(site: &Site, nodes: &
         assert!(given.insert(ip.clone()), "{ip} is given twice");
     }
     assert_eq!(given.len(), 62);
-    // Once released, they are addresses like any other.
+    // After their release they are addresses like any other.
     for ip in statics {
         nodes[1].del("rail0", &Attachment::of(ip).asking(ip));
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Two nodes, a pool whose last sixteen addresses stay with pods, and a `StatefulSet` of two.
+/// Two nodes, a pool whose last sixteen addresses are sticky, and a `StatefulSet` of two.
 async fn prepared() -> (Site, [Member; 2]) {
     let site = Site::new().await;
     let nodes = [
@@ -19,7 +19,7 @@ async fn prepared() -> (Site, [Member; 2]) {
     let mut spec = simple("10.1.0.0/24");
     spec["reserved"] = json!(["10.1.0.240/28"]);
     spec["sticky"] = json!("StatefulSet");
-    // An address that goes back to its pod does not rest.
+    // Quarantine does not apply to an address that returns to its pod.
     spec["cooldownSeconds"] = json!(3600);
     site.pool("rail0", spec).await;
     site.stateful_set("db", 2).await;
@@ -42,7 +42,7 @@ async fn prepared() -> (Site, [Member; 2]) {
     (site, nodes)
 }
 
-/// An interface of the pod with this ordinal, in a sandbox of its own.
+/// An interface of the pod with this ordinal, in its own sandbox.
 fn sandbox(ordinal: u32, uid: &str, container: &str) -> Attachment {
     Attachment {
         container: container.to_owned(),
@@ -82,7 +82,7 @@ async fn a_stateful_pod_keeps_its_address_after_a_restart_on_any_node() {
     nodes[0].del("rail0", &first);
     let second = sandbox(0, &uid, "s2");
     assert_eq!(nodes[0].add("rail0", &second), [ip.as_str()]);
-    // A new pod of the same name, here and elsewhere.
+    // A new pod of the same name, on the same node and on another.
     nodes[0].del("rail0", &second);
     site.remove_pod("db-0").await;
     wait_kept(&site).await;
@@ -122,7 +122,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
     let uid = site.replica("db", 0, "a").await;
     let old = sandbox(0, &uid, "old");
     let ip = nodes[0].add("rail0", &old).remove(0);
-    // Deleted by force: its containers live.
+    // A forced deletion: the containers still run.
     site.remove_pod("db-0").await;
     let again = site.replica("db", 0, "b").await;
     let new = sandbox(0, &again, "new");
@@ -133,7 +133,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
     for word in [&ip, "default/db-0", &uid, "still has it on node a", "agent"] {
         assert!(said.contains(word), "{said:?} lacks {word:?}");
     }
-    // The old one is refused too: its name belongs to another pod now.
+    // The old pod is refused too, because its name belongs to another pod now.
     let late = nodes[0].refused("rail0", &sandbox(0, &uid, "late"));
     assert_eq!(late["code"], 11, "{late}");
     assert!(late["msg"].as_str().unwrap().contains(&again), "{late}");
@@ -159,7 +159,7 @@ async fn two_incarnations_of_a_pod_never_have_its_address_at_once() {
         "{first_look}"
     );
     assert_eq!(nodes[0].add_soon("rail0", &third).await, ip);
-    // The lost node comes back: its DEL takes nothing from the new pod.
+    // The lost node returns. Its DEL does not affect the new pod.
     nodes[1].start();
     site.hear_node("b", true).await;
     nodes[1].del("rail0", &new);

@@ -9,10 +9,10 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
-/// Eight rails, as on the usual node with GPUs.
+/// Eight rails, as on a typical node with GPUs.
 const RAILS: u8 = 8;
 
-/// Blocks of one address that each rail claims ahead: 120 blocks on one node.
+/// Blocks of one address that the agent claims ahead for each rail: 120 blocks on one node.
 const WARM: usize = 15;
 
 async fn label(site: &Site, namespace: &str) {
@@ -43,14 +43,14 @@ async fn a_node_with_120_blocks_can_still_send_requests_to_the_api_server() {
         })
         .await;
     }
-    // More blocks than the node has, so each of these takes requests.
+    // More addresses than the node's blocks have, so each of these ADDs causes requests.
     for (i, rail) in rails.iter().enumerate() {
         for pod in 0..2 {
             let asking = Attachment::of(&format!("p{i}-{pod}")).asking(&format!("10.{i}.0.{}", 200 + pod));
             node.add(rail, &asking);
         }
     }
-    // A block that an administrator deletes is noticed: all 120 are watched, the last ones too.
+    // The agent notices an administrator's deletion of a block: it watches all 120, including the last ones.
     let blocks = site.blocks("rail7").await;
     assert!(blocks.len() >= WARM, "{}", blocks.len());
     assert!(
@@ -106,7 +106,7 @@ async fn a_namespace_that_loses_its_label_is_refused(site: &Site, node: &Member)
         .patch("default", &PatchParams::default(), &Patch::Merge(unlabelled))
         .await
         .unwrap();
-    // Each pod is another one: an ADD that is repeated is answered with what the pod has.
+    // Each ADD is for another pod: a repeated ADD returns the address that the pod has.
     let mut pods = 0;
     until("pods of the namespace are refused", async || {
         pods += 1;

@@ -9,19 +9,19 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// With a result, or with nothing for DEL.
+    /// It returned a result, or nothing for DEL.
     Done(Value),
-    /// With an error: its code, and the whole of it.
+    /// It returned an error: its code and its full text.
     Refused(u64, String),
-    /// By a signal of ours.
+    /// The test killed it.
     Killed,
 }
 
 impl Machine {
-    /// Calls a verb, and kills the process after `killed`.
+    /// Calls a verb. Kills the process after `killed`.
     pub(crate) async fn call(&self, verb: &str, living: &Living, killed: Option<Duration>) -> Answer {
         let conf = json!({
             "cniVersion": "1.1.0", "name": "chaos", "type": "cni-ipoib",
@@ -46,7 +46,7 @@ impl Machine {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        // A process that was killed reads nothing.
+        // A killed process reads no input.
         let _ = child
             .stdin
             .take()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rules of single addresses for every client.
+//! The validation rules of address objects, which apply to every client.
 
 use crate::{address, changed, refusal};
 use api::IpAddress;

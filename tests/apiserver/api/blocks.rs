@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rules of blocks for every client: here an administrator, whom no policy restricts.
+//! The validation rules of blocks, which apply to every client. These tests use an administrator, whom no policy
+//! restricts.
 
 use crate::{block, changed, refusal};
 use api::IpBlock;
@@ -22,7 +23,7 @@ async fn create(value: &Value) -> Result<IpBlock, kube::Error> {
         .await
 }
 
-/// Changes the block as it is now.
+/// Changes the current version of the block.
 async fn replace(name: &str, changes: &[(&str, Value)]) -> Result<IpBlock, kube::Error> {
     let api = api().await;
     let now = serde_json::to_value(api.get(name).await.unwrap()).unwrap();

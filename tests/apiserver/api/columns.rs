@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `kubectl get` shows.
+//! The columns of `kubectl get`.
 
 use crate::{address, block, pool};
 use apiserver::Server;
@@ -7,7 +7,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// The titles and the one row of an object, as kubectl asks for them.
+/// The column titles and the row of an object, requested as kubectl requests them.
 async fn shown(plural: &str, name: &str) -> Vec<(String, Value)> {
     let admin = Server::shared().admin().await;
     let request = http::Request::get(format!("/apis/rdmanet.io/v1alpha1/{plural}/{name}"))

@@ -159,7 +159,7 @@ async fn a_killed_api_server_restarts_with_its_objects() {
     server.kill();
     assert!(api.get("surviving-4-0a000000-26").await.is_err());
     server.start_again();
-    // The first requests may be sent on connections that ended with the old process.
+    // The client may send its first requests on connections to the ended process.
     let answers = async || api.get("surviving-4-0a000000-26").await.is_ok();
     apiserver::install::until("it answers again", answers).await;
     server.freeze();

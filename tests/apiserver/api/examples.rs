@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Our examples and manifests are accepted.
+//! The API server accepts the examples and manifests of this repository.
 
 use apiserver::{Server, install};
 use kube::api::{Api, Patch, PatchParams};

@@ -13,7 +13,7 @@ use kube::client::Body;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
-/// The UIDs of the schema and the level that a request of `client` went by.
+/// The UIDs of the flow schema and the priority level that the API server used for a request of `client`.
 async fn queue_of(client: &Client, request: http::request::Builder) -> [String; 2] {
     let answer = client.send(request.body(Body::empty()).unwrap()).await.unwrap();
     ["flowschema", "prioritylevel"].map(|kind| {
@@ -31,7 +31,7 @@ fn list_of_pools() -> http::request::Builder {
     http::Request::get("/apis/rdmanet.io/v1alpha1/ippools?limit=1")
 }
 
-/// The queue called `name`.
+/// The UIDs of the flow schema and the priority level `name`.
 async fn queue(admin: &Client, name: &str) -> [String; 2] {
     let schemas: Api<FlowSchema> = Api::all(admin.clone());
     let levels: Api<PriorityLevelConfiguration> = Api::all(admin.clone());
@@ -66,7 +66,7 @@ async fn agents_and_the_controller_have_their_own_request_queues() {
     let controller = server
         .with_token(&controller_token(&admin, "fairness").await)
         .await;
-    // A schema is in force some time after it was stored.
+    // The API server applies a flow schema with a delay.
     until("agents have their queue", async || {
         queue_of(&agent, list_of_pools()).await == agents
     })

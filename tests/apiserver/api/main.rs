@@ -23,7 +23,7 @@ mod stolen;
 use kube::core::Status;
 use serde_json::{Value, json};
 
-/// The sentence with which the API server refused.
+/// The status with which the API server refused a request.
 fn refusal<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> Status {
     match answer {
         Err(kube::Error::Api(status)) => *status,
@@ -31,7 +31,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> Status {
     }
 }
 
-/// Writes each member of `changes` into `object`, by its path.
+/// Sets the value at each path of `changes` in `object`.
 fn changed(mut object: Value, changes: &[(&str, Value)]) -> Value {
     for (path, value) in changes {
         let (parent, member) = path.rsplit_once('/').unwrap();
@@ -43,7 +43,7 @@ fn changed(mut object: Value, changes: &[(&str, Value)]) -> Value {
     object
 }
 
-/// An `IPPool` of which only the ranges are given.
+/// An `IPPool` whose spec has only ranges.
 fn pool(name: &str, ranges: &Value) -> Value {
     json!({
         "apiVersion": "rdmanet.io/v1alpha1",
@@ -53,7 +53,7 @@ fn pool(name: &str, ranges: &Value) -> Value {
     })
 }
 
-/// An `IPBlock` that `node` has.
+/// An `IPBlock` of `node`.
 fn block(name: &str, cidr: &str, node: &str) -> Value {
     json!({
         "apiVersion": "rdmanet.io/v1alpha1",
@@ -66,7 +66,7 @@ fn block(name: &str, cidr: &str, node: &str) -> Value {
     })
 }
 
-/// An `IPAddress` that an attachment on `node` has.
+/// An `IPAddress` of an attachment on `node`.
 fn address(name: &str, ip: &str, node: &str) -> Value {
     json!({
         "apiVersion": "rdmanet.io/v1alpha1",

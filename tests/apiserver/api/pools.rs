@@ -17,7 +17,7 @@ async fn create(api: &Api<IpPool>, pool: &Value) -> Result<IpPool, kube::Error> 
     api.create(&strict(), &pool).await
 }
 
-/// Posts text that need not be an `IpPool` for Rust.
+/// Creates a pool from JSON that the type `IpPool` may not represent.
 async fn post(pool: &Value) -> Result<Value, kube::Error> {
     let admin = Server::shared().admin().await;
     let request = http::Request::post("/apis/rdmanet.io/v1alpha1/ippools?dryRun=All&fieldValidation=Strict")

@@ -43,7 +43,7 @@ impl Agent {
             .await
     }
 
-    /// Changes a block as it is now.
+    /// Changes the current version of a block.
     async fn swap(&self, name: &str, changes: &[(&str, Value)]) -> Result<IpBlock, kube::Error> {
         let now = serde_json::to_value(self.blocks().get(name).await.unwrap()).unwrap();
         let patch = merge(&now, &changed(now.clone(), changes));
@@ -51,7 +51,7 @@ impl Agent {
         self.blocks().patch(name, &parameters, &Patch::Merge(patch)).await
     }
 
-    /// The change that makes it the owner.
+    /// The change that makes this agent the owner.
     fn owner(&self) -> (&'static str, Value) {
         ("/spec/owner", serde_json::to_value(&self.identity.node).unwrap())
     }
@@ -91,7 +91,7 @@ fn merge(before: &Value, after: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// Writes `after` over `before`, if that is the version that is there.
+/// Replaces `before` with `after`. Fails if the API server has another version than `before`.
 async fn put<K>(api: &Api<K>, before: &K, after: &K) -> Result<K, kube::Error>
 where
     K: kube::Resource + Clone + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
@@ -190,7 +190,7 @@ async fn the_token_of_a_deleted_pod_is_refused() {
             .is_ok()
     );
     agent.identity.leave(&Server::shared().admin().await).await;
-    // The API server remembers a token that was good for ten seconds.
+    // The API server caches a valid token for ten seconds.
     let stranger = Server::shared().with_token(&agent.identity.token).await;
     apiserver::install::until("the token is refused", async || {
         let api: Api<IpBlock> = Api::all(stranger.clone());

@@ -15,7 +15,8 @@ fn alive(pid: nix::unistd::Pid) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// Neither release says its number, since none stamps what is built from its module. Dynamic resource allocation v1 came with 1.34.
+/// A binary built from its module does not contain its release number, so the test uses a feature: dynamic resource
+/// allocation v1 came with 1.34.
 #[tokio::test]
 async fn the_requested_kubernetes_release_runs() {
     let groups = Server::shared()
@@ -42,7 +43,7 @@ fn two_test_api_servers_run_side_by_side_and_stop_independently() {
     drop(one);
     assert!(!alive(etcd) && !alive(apiserver) && !dir.exists());
     assert!(alive(other.pid("etcd")) && alive(other.pid("kube-apiserver")));
-    // Nothing to do for what still runs.
+    // `up` leaves a running server as it is.
     let output = script("up").arg(other.dir()).output().unwrap();
     assert!(
         output.status.success(),

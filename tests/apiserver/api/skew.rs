@@ -13,10 +13,10 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-/// The field that a later version has, in `spec`, in `status`, and in the items of `spec.pools`.
+/// The field of the later version: in `spec`, in `status`, and in the items of `spec.pools`.
 const LATER: &str = "later";
 
-/// Our definitions as a later version may have them.
+/// Applies the definitions of rdmanet with the later field.
 async fn install_later(admin: &Client) {
     for definition in definitions() {
         let name = definition.name_any();
@@ -42,7 +42,7 @@ fn raw(admin: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
     Api::all_with(admin.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
 }
 
-/// Makes `object` with the later field in `spec` and `status`.
+/// Creates `object` with the later field in `spec` and `status`.
 async fn make(api: &Api<DynamicObject>, mut object: Value, status: Option<Value>) {
     object["spec"][LATER] = json!("kept");
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
@@ -106,7 +106,7 @@ async fn a_block_keeps_them(admin: &Client) {
     ));
     let there = kept(&api, name, &["/spec/later", "/status/later"]).await;
     assert_eq!(there["spec"]["state"], "Draining");
-    // Of two who have read one version, one is late.
+    // Two clients have read the same version; the second write conflicts.
     wanted.spec.state = BlockState::Orphaned;
     assert!(matches!(
         replace(&blocks, &wanted).await.unwrap(),

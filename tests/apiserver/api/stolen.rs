@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stolen token harms its own node alone.
+//! A stolen token can harm only its own node.
 
 use apiserver::identity::NAMESPACE;
 use apiserver::{Server, stolen};

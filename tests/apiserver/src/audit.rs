@@ -5,7 +5,7 @@ use crate::Server;
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 
-/// A request that was answered.
+/// A request with a response.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Request {
     /// The verb, such as `create`.
@@ -30,7 +30,7 @@ struct Status {
     code: Option<u16>,
 }
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(u64);
 
@@ -40,18 +40,18 @@ impl Mark {
 }
 
 impl Request {
-    /// Who asked.
+    /// The name of the client's user.
     pub fn user(&self) -> &str {
         &self.user.username
     }
 
-    /// The node whose agent asked.
+    /// The node whose agent sent the request.
     pub fn node(&self) -> Option<&str> {
         let names = self.user.extra.get("authentication.kubernetes.io/node-name")?;
         names.first().map(String::as_str)
     }
 
-    /// The status code of the answer.
+    /// The status code of the response.
     pub fn code(&self) -> u16 {
         self.status
             .as_ref()
@@ -61,19 +61,19 @@ impl Request {
 }
 
 impl Server {
-    /// The end of the log as it is now.
+    /// The current end of the log.
     pub fn mark(&self) -> Mark {
         Mark(std::fs::metadata(self.dir().join("audit.log")).map_or(0, |data| data.len()))
     }
 
-    /// The requests that were answered after `mark`.
+    /// The requests with a response after `mark`.
     pub fn requests_since(&self, mark: Mark) -> Vec<Request> {
         let mut file = std::fs::File::open(self.dir().join("audit.log")).unwrap();
         file.seek(SeekFrom::Start(mark.0)).unwrap();
         BufReader::new(file)
             .lines()
             .map(|line| line.unwrap())
-            // The last line may be half written.
+            // The last line may be incomplete.
             .filter_map(|line| serde_json::from_str(&line).ok())
             .collect()
     }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A running gateway. It ends when this is dropped; its open connections continue.
+/// A running gateway. It ends when the value is dropped; its open connections continue.
 pub struct Gateway {
     port: u16,
     shared: Arc<Shared>,
@@ -18,12 +18,12 @@ pub struct Gateway {
 struct Shared {
     /// The first line of each request.
     asked: Mutex<Vec<String>>,
-    /// The status that it rejects requests with, such as `403 Forbidden`.
+    /// The status of its rejections, such as `403 Forbidden`. It rejects every request if this is set.
     refusal: Mutex<Option<&'static str>>,
 }
 
 impl Gateway {
-    /// Starts one that carries everything.
+    /// Starts a gateway that forwards all connections.
     pub async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -36,7 +36,7 @@ impl Gateway {
         }
     }
 
-    /// Where it listens.
+    /// The gateway's URL.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -46,7 +46,7 @@ impl Gateway {
         self.shared.asked.lock().unwrap().clone()
     }
 
-    /// From now on each request is answered with this status, such as `403 Forbidden`; with none, it is done.
+    /// Rejects requests with this status from now on, such as `403 Forbidden`. Without a status, forwards them.
     pub fn refuse(&self, status: Option<&'static str>) {
         *self.shared.refusal.lock().unwrap() = status;
     }
@@ -61,7 +61,7 @@ impl Drop for Gateway {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept().await {
         let shared = shared.clone();
-        // An error is a client or a server that went away.
+        // An error means that the client or the server has closed its connection.
         tokio::spawn(async move {
             let _ = carry(stream, &shared).await;
         });

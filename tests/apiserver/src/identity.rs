@@ -28,17 +28,17 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Lets `node` join, with the pod of its agent.
+    /// Creates the Node `node` and the pod of its agent.
     pub async fn new(admin: &Client, node: &str) -> Self {
         Self::try_new(admin, node).await.unwrap()
     }
 
-    /// The same, if the API server may be down. It can be repeated.
+    /// Like [`Self::new`], but returns the error if the API server is down. A repeated call is safe.
     pub async fn try_new(admin: &Client, node: &str) -> kube::Result<Self> {
         Self::try_within(admin, node, NAMESPACE).await
     }
 
-    /// The same with agents in `namespace`.
+    /// Like [`Self::new`], with agents in `namespace`.
     pub async fn within(admin: &Client, node: &str, namespace: &str) -> Self {
         Self::try_within(admin, node, namespace).await.unwrap()
     }
@@ -64,17 +64,17 @@ impl Identity {
         server.config_with(&self.token)
     }
 
-    /// Takes the Node object and the agent's pod away.
+    /// Deletes the Node object and the agent's pod.
     pub async fn leave(&self, admin: &Client) {
         self.try_leave(admin).await.unwrap();
     }
 
-    /// The same, where the API server may be away; to be called again then.
+    /// Like [`Self::leave`], but returns the error if the API server is down. A repeated call is safe.
     pub async fn try_leave(&self, admin: &Client) -> kube::Result<()> {
         self.leave_within(admin, NAMESPACE).await
     }
 
-    /// The same with agents in `namespace`.
+    /// Like [`Self::try_leave`], with agents in `namespace`.
     pub async fn leave_within(&self, admin: &Client, namespace: &str) -> kube::Result<()> {
         let now = DeleteParams::default().grace_period(0);
         let pods: Api<Pod> = Api::namespaced(admin.clone(), namespace);
@@ -84,7 +84,7 @@ impl Identity {
     }
 }
 
-/// Deletes an object. A missing object is not an error.
+/// Treats a missing object as deleted.
 fn gone<T>(answer: kube::Result<T>) -> kube::Result<()> {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
@@ -92,7 +92,7 @@ fn gone<T>(answer: kube::Result<T>) -> kube::Result<()> {
     }
 }
 
-/// Makes a Node object, or finds it.
+/// Creates a Node object, or returns the existing one.
 pub async fn join(admin: &Client, name: &str) -> kube::Result<NodeRef> {
     let node: Node = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
     let nodes: Api<Node> = Api::all(admin.clone());
@@ -128,7 +128,7 @@ async fn token(admin: &Client, pod: &Pod) -> kube::Result<String> {
     token_of(admin, ACCOUNT, pod).await
 }
 
-/// The token of the controller's pod `name`, which is made.
+/// Creates the controller's pod `name` and returns its token.
 pub async fn controller_token(admin: &Client, name: &str) -> String {
     let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
     let pod = serde_json::from_value(json!({

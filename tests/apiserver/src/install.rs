@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The folders of `conf/` that a cluster needs, in this order.
 pub const FOLDERS: [&str; 3] = ["crds", "rbac", "policies"];
 
-/// Applies everything and waits until it is in force.
+/// Applies all manifests and waits until they are in force.
 pub async fn all(server: &Server) {
     let admin = server.admin().await;
     for folder in FOLDERS {
@@ -57,7 +57,7 @@ pub fn documents(file: &Path) -> Vec<DynamicObject> {
         .collect()
 }
 
-/// Applies one object, and fails with the server's sentence.
+/// Applies one object. Panics with the server's message if it is refused.
 pub async fn apply(admin: &Client, object: &DynamicObject) {
     let kind = &object.types.as_ref().unwrap().kind;
     let name = object.metadata.name.as_deref().unwrap();
@@ -68,7 +68,8 @@ pub async fn apply(admin: &Client, object: &DynamicObject) {
         .unwrap_or_else(|e| panic!("{kind} {name} is refused: {e}"));
 }
 
-/// Where objects such as this one are. Only its own group is asked about; one whose CRD has just come is served a moment later.
+/// The API of the object's kind. Discovery asks only for its group, and retries, because the API server serves a new
+/// CRD with a delay.
 pub async fn api_of(admin: &Client, object: &DynamicObject) -> Api<DynamicObject> {
     let types = object.types.as_ref().unwrap();
     let kind = GroupVersionKind::try_from(types).unwrap();
@@ -94,7 +95,7 @@ pub async fn api_of(admin: &Client, object: &DynamicObject) -> Api<DynamicObject
     }
 }
 
-/// Waits until objects of the group can be made.
+/// Waits until the API server accepts objects of the group.
 async fn served(admin: &Client) {
     let pools: Api<api::IpPool> = Api::all(admin.clone());
     let blocks: Api<IpBlock> = Api::all(admin.clone());
@@ -110,8 +111,7 @@ async fn served(admin: &Client) {
     .await;
 }
 
-/// Waits until the policies refuse: a policy takes effect some time after it was stored. The one that is asked is
-/// the last one.
+/// Waits until the policies refuse requests: the API server enforces a policy with a delay. Probes the last policy.
 pub async fn enforced(server: &Server, admin: &Client, namespace: &str) {
     let agent = Identity::within(admin, "policies-enforced", namespace).await;
     let api: Api<Node> = Api::all(server.with_token(&agent.token).await);
@@ -127,7 +127,7 @@ pub async fn enforced(server: &Server, admin: &Client, namespace: &str) {
     agent.leave_within(admin, namespace).await.unwrap();
 }
 
-/// Waits for `holds`, for at most a minute.
+/// Waits until `holds` returns true, for at most a minute.
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !holds().await {

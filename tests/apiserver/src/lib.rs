@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A real API server for tests: started by `tests/apiserver/up`, with our objects, rights and policies applied from `conf/`, and
-//! means to inspect its requests and to inject faults.
+//! A real API server for tests. `tests/apiserver/up` starts it, and the objects, rights and policies of `conf/` are
+//! applied. The crate can inspect its requests and inject faults.
 //!
-//! Invariant: the servers of a test program end with it, however it ends; an agent's client has an agent's rights and no
-//! others.
+//! Invariant: the servers of a test program end with it, however it ends. An agent's client has the rights of an agent
+//! and no others.
 
 #![allow(
     clippy::unwrap_used,

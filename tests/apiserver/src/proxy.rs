@@ -17,27 +17,27 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// How a request is handled.
+/// The treatment of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// The proxy forwards it.
     #[default]
     None,
-    /// It is answered with this status code, without reaching the server.
+    /// The proxy responds with this status code and does not forward it.
     Status(u16),
-    /// It reaches the server after this time.
+    /// The proxy forwards it after this time.
     Delay(Duration),
-    /// The server does it, and the client sees the connection break instead of an answer.
+    /// The server executes it, and the connection breaks before the response.
     LoseAnswer,
-    /// The connection breaks before the request reaches the server.
+    /// The connection breaks, and the server does not receive it.
     LoseRequest,
-    /// The connection breaks, and the request reaches the server much later: at [`Proxy::deliver`].
+    /// The connection breaks, and the server receives it later, at [`Proxy::deliver`].
     Hold,
-    /// It reaches the server once [`Proxy::open`] was called.
+    /// The proxy forwards it after a call of [`Proxy::open`].
     Wait,
 }
 
-/// Decides about a request, by its method and path.
+/// Selects the fault of a request by its method and path.
 pub type Decide = Box<dyn FnMut(&str, &str) -> Fault + Send>;
 
 /// A running proxy.
@@ -51,13 +51,13 @@ struct Shared {
     upstream: Client,
     decide: Mutex<Decide>,
     held: Mutex<Vec<Request<Body>>>,
-    /// While true, every connection is broken and none is accepted.
+    /// While true, the proxy breaks every connection and accepts none.
     cut: watch::Sender<bool>,
     /// While false, requests with [`Fault::Wait`] wait.
     open: watch::Sender<bool>,
 }
 
-/// Breaks the connection.
+/// An error that breaks the connection.
 #[derive(Debug)]
 struct Lost;
 
@@ -70,7 +70,7 @@ impl std::fmt::Display for Lost {
 impl std::error::Error for Lost {}
 
 impl Proxy {
-    /// Starts one before `server` that spoils nothing.
+    /// Starts a proxy before `server` that injects no faults.
     pub async fn start(server: &Server) -> Self {
         let mut anonymous = server.config_with("");
         anonymous.auth_infos[0].auth_info = Some(serde_json::from_str("{}").unwrap());
@@ -91,7 +91,7 @@ impl Proxy {
         }
     }
 
-    /// The configuration `direct`, by way of this proxy.
+    /// The configuration `direct` with the address of this proxy.
     pub fn before(&self, mut direct: Kubeconfig) -> Kubeconfig {
         let cluster = direct.clusters[0].cluster.as_mut().unwrap();
         cluster.server = Some(format!("http://127.0.0.1:{}", self.port));
@@ -99,17 +99,17 @@ impl Proxy {
         direct
     }
 
-    /// From now on `decide` is asked about each request.
+    /// Calls `decide` for each request from now on.
     pub fn decide(&self, decide: impl FnMut(&str, &str) -> Fault + Send + 'static) {
         *self.shared.decide.lock().unwrap() = Box::new(decide);
     }
 
-    /// How many requests are kept.
+    /// The number of requests that the proxy holds back.
     pub fn held(&self) -> usize {
         self.shared.held.lock().unwrap().len()
     }
 
-    /// Lets the server have the requests that were kept, in their order; returns the status codes of its answers.
+    /// Sends the held requests to the server, in their order. Returns the status codes of the responses.
     pub async fn deliver(&self) -> Vec<u16> {
         let held = std::mem::take(&mut *self.shared.held.lock().unwrap());
         let mut codes = Vec::new();
@@ -120,12 +120,12 @@ impl Proxy {
         codes
     }
 
-    /// Lets the requests that wait go on, and those to come.
+    /// Forwards the requests that wait, and all later ones.
     pub fn open(&self) {
         self.shared.open.send_replace(true);
     }
 
-    /// Breaks every connection and takes no new one until [`Proxy::mend`].
+    /// Breaks every connection and accepts no new one until [`Proxy::mend`].
     pub fn cut(&self) {
         self.shared.cut.send_replace(true);
     }
@@ -158,7 +158,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     });
     let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // An error is a client that went away, or an answer that was lost on purpose.
+        // An error means that the client closed the connection, or that a response was lost on purpose.
         _ = serving => {}
         _ = cut.wait_for(|cut| *cut) => {}
     }
@@ -193,7 +193,7 @@ async fn forward(request: Request<Incoming>, shared: &Shared) -> Result<Response
     }
 }
 
-/// An answer as the API server gives it when it cannot serve.
+/// A response in the form in which the API server reports a failure.
 fn refusal(code: u16) -> Response<Body> {
     let reason = if code == 429 {
         "TooManyRequests"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A relay from a node's network to the API server, which listens on the machine's loopback.
 //!
-//! A socket belongs to the namespace in which it was created: the listener is created on the node's thread, the connections to the
-//! server by the runtime's threads, which are in the machine's network.
+//! A socket belongs to the network namespace of the thread that creates it. The node's thread creates the listener. The
+//! runtime's threads are in the machine's network and create the connections to the server.
 
 use std::net::{Ipv4Addr, TcpListener as Listener};
 use tokio::net::{TcpListener, TcpStream};
@@ -10,14 +10,14 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// A relay on the loopback of the node whose thread made it, on the server's own port.
+/// A relay on the loopback of the node whose thread created it. It listens on the server's own port.
 pub struct Relay {
     cut: watch::Sender<bool>,
     accepting: JoinHandle<()>,
 }
 
 impl Relay {
-    /// Starts one to `port`.
+    /// Starts a relay to `port`.
     pub fn start(runtime: &Handle, port: u16) -> Self {
         let listener = Listener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -26,7 +26,7 @@ impl Relay {
         Self { cut, accepting }
     }
 
-    /// Breaks every connection and every new one until [`Relay::mend`]: the API server is away.
+    /// Breaks all present and future connections until [`Relay::mend`], as if the API server were down.
     pub fn cut(&self) {
         self.cut.send_replace(true);
     }
@@ -59,7 +59,7 @@ async fn accept(listener: Listener, port: u16, cut: watch::Sender<bool>) {
 
 async fn carry(mut stream: TcpStream, port: u16) {
     if let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
-        // A connection that breaks is the business of its two ends.
+        // The two ends handle a broken connection.
         let _ = tokio::io::copy_bidirectional(&mut stream, &mut server).await;
     }
 }

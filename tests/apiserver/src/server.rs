@@ -11,13 +11,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// An API server. It ends when this is dropped, or with the process.
+/// An API server. It ends when the value is dropped, or with the process.
 #[derive(Debug)]
 pub struct Server {
     dir: PathBuf,
 }
 
-/// The folder of `up` and `down`.
+/// The folder of the scripts `up` and `down`.
 fn scripts() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -35,7 +35,7 @@ fn run(command: &mut Command) -> String {
 }
 
 impl Server {
-    /// Starts one, with nothing in it.
+    /// Starts a server without objects.
     pub fn start() -> Self {
         let pid = std::process::id().to_string();
         let kubeconfig = run(Command::new(scripts().join("up")).args(["--until-exit", &pid]));
@@ -44,17 +44,17 @@ impl Server {
         }
     }
 
-    /// Starts one and applies all of `conf/` that a cluster needs.
+    /// Starts a server and applies the manifests of `conf/` that a cluster needs.
     pub async fn installed() -> Self {
         let server = Self::start();
         crate::install::all(&server).await;
         server
     }
 
-    /// One for all tests of a program, with everything applied.
+    /// The server that all tests of a program share, with all manifests applied.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Server> = OnceLock::new();
-        // On a thread of its own: the caller may be inside a runtime already.
+        // In a separate thread, because the caller may be inside a runtime.
         SHARED.get_or_init(|| {
             let start = || {
                 let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -64,24 +64,24 @@ impl Server {
         })
     }
 
-    /// The folder with its files, logs among them.
+    /// The folder of the server's files and logs.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where it listens, on the loopback of the machine.
+    /// The server's port on the loopback of the machine.
     pub fn port(&self) -> u16 {
         let file = self.dir.join("port");
         let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         text.trim().parse().unwrap()
     }
 
-    /// The file that makes a client an administrator.
+    /// The kubeconfig of an administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.dir.join("kubeconfig")
     }
 
-    /// A client that may do everything.
+    /// A client with all rights.
     pub async fn admin(&self) -> Client {
         client(self.config()).await
     }
@@ -95,7 +95,7 @@ impl Server {
         Kubeconfig::read_from(self.kubeconfig()).unwrap()
     }
 
-    /// The administrator's configuration, with another token in it.
+    /// The administrator's configuration with another token.
     pub fn config_with(&self, token: &str) -> Kubeconfig {
         let mut config = self.config();
         let user = serde_json::from_value(serde_json::json!({ "token": token })).unwrap();
@@ -103,11 +103,11 @@ impl Server {
         config
     }
 
-    /// Both processes stop answering, with every connection open, until [`Server::resume`].
+    /// Stops both processes with SIGSTOP until [`Server::resume`]. Connections stay open and get no response.
     pub fn freeze(&self) {
         let pid = self.pid("kube-apiserver");
         self.signal("kube-apiserver", Signal::SIGSTOP);
-        // Until then a thread on another processor may still answer.
+        // Until then a thread on another processor may still respond.
         let stopped = || {
             let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
             let stat = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat"));
@@ -123,11 +123,11 @@ impl Server {
         self.signal("kube-apiserver", Signal::SIGCONT);
     }
 
-    /// Ends the API server at once; etcd stays, and with it what was stored.
+    /// Kills the API server. etcd and its contents remain.
     pub fn kill(&self) {
         let pid = self.pid("kube-apiserver");
         self.signal("kube-apiserver", Signal::SIGKILL);
-        // Until then it may still respond; its parent may notice the end with some delay.
+        // Until then it may still respond. Its parent may notice the end with a delay.
         let ended = || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             stat.map_or(true, |stat| stat.contains(") Z "))
@@ -137,12 +137,12 @@ impl Server {
         }
     }
 
-    /// Starts what has ended, with the same port, certificates and objects.
+    /// Starts the ended processes again, with the same port, certificates and objects.
     pub fn start_again(&self) {
         run(Command::new(scripts().join("up")).arg(&self.dir));
     }
 
-    /// Starts kube-controller-manager with these controllers alone, such as `pod-garbage-collector-controller`.
+    /// Starts kube-controller-manager with only these controllers, such as `pod-garbage-collector-controller`.
     pub fn start_controllers(&self, names: &[&str]) {
         let list = names.join(",");
         run(Command::new(scripts().join("up"))
@@ -150,7 +150,7 @@ impl Server {
             .arg(&self.dir));
     }
 
-    /// Copies what etcd has stored, as a snapshot of its disk would: both processes stand still meanwhile.
+    /// Copies the data of etcd like a snapshot of its disk: both processes are stopped meanwhile.
     pub fn snapshot(&self) -> TempDir {
         let copy = tempfile::Builder::new().prefix("snapshot-").tempdir().unwrap();
         self.freeze();
@@ -164,7 +164,7 @@ impl Server {
         copy
     }
 
-    /// Restores the contents of etcd from `snapshot`, versions included, and starts both again.
+    /// Restores the data of etcd from `snapshot`, versions included, and starts both processes again.
     pub fn restore(&self, snapshot: &TempDir) {
         self.kill();
         let etcd = self.pid("etcd");
@@ -198,7 +198,7 @@ impl Drop for Server {
     }
 }
 
-/// A client for `config`, whose requests fail after ten seconds.
+/// A client for `config`, with a request timeout of ten seconds.
 pub async fn client(config: Kubeconfig) -> Client {
     let mut config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
         .await

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stolen token of one node's agent: every write and read that could harm another node, as plain HTTP requests. kubectl reads
-//! before it patches, and so never sends some of them.
+//! A stolen token of one node's agent. The tests send every write and read that could harm another node, as plain HTTP
+//! requests: kubectl reads before it patches, so it never sends some of them.
 //!
-//! Invariant: after each request everything outside the thief's node is unchanged, and everything but pools has the same version.
+//! Invariant: after each request every object outside the thief's node is unchanged, and all except pools have the same
+//! version.
 
 mod loot;
 
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 /// The node whose token is stolen.
 pub(crate) const THIEF: &str = "thief";
 
-/// The node that is to be harmed.
+/// The node that the thief attacks.
 pub(crate) const VICTIM: &str = "victim";
 
 /// The status and the text of the API server's response.
@@ -33,7 +34,7 @@ async fn send(client: &Client, method: Method, path: &str, kind: &str, body: &Va
     (status, String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// `there` with `change` merged into it (RFC 7396).
+/// The object `there` with `change` merged into it (RFC 7396).
 fn merged(there: &Value, change: &Value) -> Value {
     let (Value::Object(there), Value::Object(change)) = (there, change) else {
         return change.clone();
@@ -58,7 +59,7 @@ fn has_null(change: &Value) -> bool {
     }
 }
 
-/// A try at a target: a method, what is added to its path, the type of the body and the body.
+/// A request against a target: its method, the suffix of its path, its content type and its body.
 struct Try {
     method: Method,
     tail: String,
@@ -66,7 +67,7 @@ struct Try {
     body: Value,
 }
 
-/// Every way to change `there` as `change` does.
+/// Every request that could apply `change` to `there`.
 fn ways(there: &Value, change: &Value) -> Vec<Try> {
     let after = merged(there, change);
     let mut unversioned = after.clone();
@@ -115,7 +116,8 @@ fn ways(there: &Value, change: &Value) -> Vec<Try> {
             "application/strategic-merge-patch+json",
             change,
         );
-        // A null removes nothing that another manager has applied, so the request would be about something else.
+        // With server-side apply, a null does not remove a field of another manager, so such a request would test
+        // nothing.
         if !has_null(change) {
             let forced = format!("{tail}?fieldManager=thief&force=true");
             add(Method::PATCH, forced, "application/apply-patch+yaml", &applied);
@@ -124,7 +126,7 @@ fn ways(there: &Value, change: &Value) -> Vec<Try> {
     all
 }
 
-/// Ways to take `there` away.
+/// Every request that could delete `there`.
 fn ends(there: &Value) -> Vec<Try> {
     let plain = json!({ "apiVersion": "v1", "kind": "DeleteOptions" });
     let exact = json!({
@@ -140,11 +142,11 @@ fn ends(there: &Value) -> Vec<Try> {
     vec![end("", &plain), end("", &exact), end("/status", &plain)]
 }
 
-/// Tries everything with the token of the node `THIEF`, whose agents' namespace is `namespace`. Returns how many requests
-/// that were.
+/// Sends all requests with the token of the node `THIEF`, whose agents run in `namespace`. Returns the number of
+/// requests.
 ///
 /// # Panics
-/// One of them has changed something, or the thief's node cannot do its own work.
+/// If a request changed an object, or if the thief's node cannot do its own work.
 pub async fn try_everything(server: &Server, namespace: &str) -> usize {
     let admin = server.admin().await;
     let thief = Identity::within(&admin, THIEF, namespace).await;
@@ -192,7 +194,7 @@ pub async fn try_everything(server: &Server, namespace: &str) -> usize {
     count
 }
 
-/// All objects of a kind at once.
+/// Requests for all objects of a kind at once.
 async fn collections(client: &Client, targets: &[Target]) -> usize {
     let mut all: Vec<&str> = targets
         .iter()
@@ -206,7 +208,7 @@ async fn collections(client: &Client, targets: &[Target]) -> usize {
     all.len()
 }
 
-/// The objects that the thief may not create.
+/// Requests that create objects the thief may not create.
 async fn made(client: &Client, thief: &Identity, namespace: &str) -> usize {
     let all = loot::forged(thief, namespace);
     for (path, body) in &all {
@@ -219,7 +221,7 @@ async fn made(client: &Client, thief: &Identity, namespace: &str) -> usize {
     all.len()
 }
 
-/// The objects that the thief may not read.
+/// Requests that read objects the thief may not read.
 async fn read(client: &Client, namespace: &str) -> usize {
     let all = loot::secrets(namespace);
     for path in &all {

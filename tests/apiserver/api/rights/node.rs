@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// The condition, as `ApiServer::patch_node_condition` of an agent writes it.
+/// A condition as `ApiServer::patch_node_condition` of an agent writes it.
 fn links_ready(status: &str) -> Value {
     condition("rdmanet.io/LinksReady", status)
 }
@@ -25,7 +25,7 @@ async fn patched(agent: &Agent, node: &str, patch: &Value) -> Result<Node, kube:
         .await
 }
 
-/// A node with a status as a kubelet writes it.
+/// The agent of a node whose status is like that of a running kubelet.
 async fn agent_of_a_node_that_runs(name: &str) -> Agent {
     let agent = Agent::of(name).await;
     let nodes: Api<Node> = Api::all(Server::shared().admin().await);
@@ -89,7 +89,7 @@ async fn an_agent_can_write_the_links_ready_condition_of_its_own_node() {
             .unwrap();
         let now = read().await.unwrap();
         assert_eq!(now.status, status);
-        // To the second.
+        // The times have a resolution of one second.
         assert!(now.last_transition_time.is_some() && (turned || now.last_transition_time == before));
         tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The objects that a thief could harm, and the ways to do it.
+//! The objects that a thief could harm, and the requests that could harm them.
 
 use super::{THIEF, VICTIM, send};
 use crate::Identity;
@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 
 const GROUP: &str = "/apis/rdmanet.io/v1alpha1";
 
-/// An object, and what it is not to become.
+/// An object, and the changes that the thief must not make.
 pub(super) struct Target {
     pub(super) path: String,
     pub(super) changes: Vec<Value>,
 }
 
-/// An object as it is, without who wrote which field. A pool has a new version whenever a node asks for something.
+/// Reads an object, without its managed fields. For a pool also without its version, which changes whenever a node
+/// requests a block.
 pub(super) async fn read(admin: &Client, path: &str) -> Value {
     let (_, text) = send(admin, Method::GET, path, "application/json", &json!({})).await;
     let mut object: Value = serde_json::from_str(&text).unwrap();
@@ -90,7 +91,7 @@ fn holder(pod: &str) -> Value {
     json!({ "namespace": "default", "statefulSet": "db", "pod": pod, "network": "net", "ifname": "net1" })
 }
 
-/// Changes of metadata that could end an object or hide it.
+/// Changes of metadata that could delete an object or hide it.
 fn of_metadata() -> Vec<Value> {
     let nobody = json!([{ "apiVersion": "v1", "kind": "Node", "name": "nobody", "uid": "00000000-0000-0000-0000-000000000000" }]);
     vec![
@@ -168,7 +169,7 @@ fn of_node() -> Vec<Value> {
     all
 }
 
-/// Makes what there is to be harmed.
+/// Creates the objects that the thief attacks.
 pub(super) async fn spread(admin: &Client, thief: &Identity, namespace: &str) -> Vec<Target> {
     let victim = Identity::within(admin, VICTIM, namespace).await;
     let [thief, victim] = [&thief.node, &victim.node].map(|node| serde_json::to_value(node).unwrap());
@@ -283,7 +284,7 @@ async fn others(admin: &Client, namespace: &str, all: &mut Vec<Target>) {
     });
 }
 
-/// The everyday requests of an agent. They must succeed, so that a rejection means something.
+/// The normal requests of an agent. They must succeed; otherwise a rejection of the others proves nothing.
 pub(super) async fn own_work(client: &Client, thief: &Identity) {
     let own = serde_json::to_value(&thief.node).unwrap();
     let mut mine = block(99, &own, "Active");
@@ -308,7 +309,7 @@ pub(super) async fn own_work(client: &Client, thief: &Identity) {
     tell(client, &format!("{GROUP}/ippools/loot"), &none).await;
 }
 
-/// Objects that the thief is not to make.
+/// Objects that the thief must not create.
 pub(super) fn forged(thief: &Identity, namespace: &str) -> Vec<(String, Value)> {
     let own = serde_json::to_value(&thief.node).unwrap();
     let victim = json!({ "node": VICTIM, "nodeUID": "u" });

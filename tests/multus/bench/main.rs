@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ADD and DEL of pods as a container runtime sees them: Multus, its requests to the API server, every plugin and every IPAM plugin.
+//! Measures ADD and DEL of pods as a container runtime experiences them: Multus, its requests to the API server, every
+//! plugin and every IPAM plugin.
 //!
 //!     [RDMANET_NV_IPAM=DIR] bench-multus WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
 //!
-//! DIR has the programs of nv-ipam and its folder `crds` (tests/go/README.md has the commands that build it).
+//! DIR contains the programs of nv-ipam and its folder `crds` (tests/go/README.md lists the commands that build it).
 //!
-//! Invariant: whole processes are measured, from the start of Multus to its exit; every pod has the same network of the cluster
-//! (a veth pair with host-local), and the secondary networks are macvlan children of one link; all sides take turns in one random
-//! order, so that other work of the machine affects all alike; requests are counted by the API server's own audit log. Numbers are
-//! reported, never judged.
+//! Invariant: a measurement covers whole processes, from the start of Multus to its exit. Every pod has the same
+//! cluster network (a veth pair with host-local), and the secondary networks are macvlan children of one link. All
+//! sides take turns in one random order, so that other work of the machine affects all alike. The API server's audit
+//! log counts the requests. The program reports numbers and sets no limits.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +35,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
 
-/// How many networks a pod asks for.
+/// The number of networks of a pod.
 const NETWORKS: [usize; 3] = [1, 4, 8];
 
 /// The node of [`Setup`]'s pods.
@@ -72,7 +73,7 @@ fn main() {
     });
 }
 
-/// nv-ipam's controller and its daemon of the node, in the machine's network; their files lie in `dir`.
+/// nv-ipam's controller and its daemon of the node, in the machine's network. Their files are in `dir`.
 async fn start_nv_ipam(bin: &Path, dir: &Path) -> NvIpam {
     let server = Server::shared();
     let admin = server.admin().await;
@@ -86,7 +87,7 @@ async fn start_nv_ipam(bin: &Path, dir: &Path) -> NvIpam {
     NvIpam::start(server, bin, dir, vec![NODE.to_owned()], &pool).await
 }
 
-/// Every side with its networks.
+/// The sides with their networks.
 fn prepare(setup: &Setup, peer: &Path, definitions: &Path, nv_ipam: Option<&NvIpam>) -> Vec<Side> {
     symlink(peer.canonicalize().unwrap(), setup.node.path("bin/whereabouts")).unwrap();
     pool::give_block(Path::new("/var/lib/cni/rdma-ipam"), 0);

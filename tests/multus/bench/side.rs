@@ -6,16 +6,16 @@ use multus::Setup;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A side.
+/// One side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// Ours, with addresses of a cluster's pool in blocks that the node owns. No agent runs.
+    /// rdmanet, with addresses of a cluster's pool in blocks of the node. No agent runs.
     Pool,
-    /// Ours, with addresses of the node's own range.
+    /// rdmanet, with addresses of the node's own range.
     Ranges,
-    /// The reference macvlan plugin, whose addresses come from objects of the API.
+    /// The reference macvlan plugin, with addresses that are API objects.
     Whereabouts,
-    /// The same plugin, whose addresses come from the daemon of the node.
+    /// The reference macvlan plugin, with addresses from the daemon of the node.
     NvIpam,
 }
 
@@ -31,10 +31,10 @@ impl Kind {
     }
 }
 
-/// Networks that differ in their number only.
+/// Networks that differ only in their number.
 pub(crate) struct Side {
     kind: Kind,
-    /// The `ipam` section, but for what differs from network to network.
+    /// The part of the `ipam` section that is the same in all networks.
     ipam: Value,
 }
 
@@ -49,7 +49,7 @@ impl Side {
         Self::new(Kind::Ranges, json!({ "type": "rdma-ipam", "cooldown": 0 }))
     }
 
-    /// See [`Kind::Whereabouts`]; `defaults` is what its installation writes.
+    /// See [`Kind::Whereabouts`]; `defaults` is the file that its installation writes.
     pub(crate) fn whereabouts(defaults: &Path) -> Self {
         let ipam = json!({ "type": "whereabouts", "configuration_path": defaults });
         Self::new(Kind::Whereabouts, ipam)

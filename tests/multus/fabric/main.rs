@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 
 const NAMESPACE: &str = "ml";
 
-/// Name, configuration and resource of every network.
+/// The name, configuration and resource of every network.
 fn networks() -> Vec<(&'static str, Value, Option<&'static str>)> {
     let ours = |name: &str, subnet: &str, keys: Value| {
         let mut conf = json!({
@@ -81,7 +81,7 @@ fn networks() -> Vec<(&'static str, Value, Option<&'static str>)> {
     ]
 }
 
-/// Name and annotation of every pod.
+/// The name and annotation of every pod.
 fn wanted() -> Vec<(&'static str, String)> {
     let guid =
         |guid: &str| json!([{ "name": "rail0", "interface": "ib0", "infiniband-guid": guid }]).to_string();
@@ -96,7 +96,7 @@ fn wanted() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The configuration of Multus inside the VM, where the API server has another address and its files are elsewhere.
+/// The configuration of Multus inside the VM, where the API server has another address and its files have other paths.
 fn kubeconfig(server: &Server, token: &str) -> String {
     let mut config = server.config_with(token);
     let cluster = config.clusters[0].cluster.as_mut().unwrap();
@@ -106,7 +106,7 @@ fn kubeconfig(server: &Server, token: &str) -> String {
     serde_norway::to_string(&config).unwrap()
 }
 
-/// The folder that the VM sees as /kube, with the tokens of Multus and of the node's agent.
+/// The folder that the VM mounts as /kube, with the tokens of Multus and of the node's agent.
 fn shared(
     server: &Server,
     [multus, agent]: [&str; 2],
@@ -126,7 +126,8 @@ fn shared(
     dir
 }
 
-/// A folder with a program of the workspace: the VM is a Debian 12, whose C library it finds there. Symbols would be most of it.
+/// A folder with a program of the workspace, without symbols, which would be most of its size. The VM is a Debian 12
+/// with the C library that the program needs.
 fn stripped(name: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let mut strip = Command::new("strip");
@@ -141,7 +142,7 @@ fn run_in_the_vm(server: &Server, folder: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let suite = std::env::var_os("RDMANET_INFINIBAND").map(PathBuf::from);
     let suite = suite.expect("RDMANET_INFINIBAND, the program of `cargo test -p tests --test infiniband`");
-    // The VM is given the folder that its program lies in.
+    // The VM mounts the folder of its program, so the program gets its own folder.
     let alone = tempfile::tempdir().unwrap();
     fs::copy(&suite, alone.path().join("infiniband")).unwrap();
     let agent = stripped("rdmanet-agent");

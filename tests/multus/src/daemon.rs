@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The thick plugin's daemon, as its own manifest runs it: a pod's account, the node's root below a folder of its own, plugins started in there,
-//! and a configuration that it writes for the runtime.
+//! The thick plugin's daemon, run as in its own manifest: with a pod's account, the node's root mounted below its own
+//! folder, plugins that start in that root, and a configuration that it writes for the runtime.
 
 use crate::Setup;
 use nix::mount::{MsFlags, mount};
@@ -15,20 +15,20 @@ use tests::programs;
 /// Where Kubernetes mounts the credentials of a pod.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Where the daemon has the node's root.
+/// The path at which the daemon has the node's root.
 const ROOT: &str = "/run/hostroot";
 
-/// Where daemon and shim meet.
+/// The folder of the socket between daemon and shim.
 const SOCKETS: &str = "/run/multus/";
 
-/// A daemon that runs on a test's node, until the value goes.
+/// A daemon that runs on a test's node until the value is dropped.
 pub struct Daemon<'s, 'n> {
     setup: &'s Setup<'n>,
     child: Child,
 }
 
 impl<'s, 'n> Daemon<'s, 'n> {
-    /// Starts one, and waits for the configuration that it writes.
+    /// Starts a daemon and waits until it has written its configuration.
     pub fn start(setup: &'s Setup<'n>) -> Self {
         account(setup);
         let net_d = folder(setup, "net.d");
@@ -93,7 +93,7 @@ impl<'s, 'n> Daemon<'s, 'n> {
         fs::read_to_string(self.setup.node.path("multus-daemon.log")).unwrap_or_default()
     }
 
-    /// Its peak memory in KiB.
+    /// The daemon's peak memory in KiB.
     pub fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
@@ -106,14 +106,14 @@ impl Drop for Daemon<'_, '_> {
         if std::thread::panicking() {
             tests::tell(&format!("the daemon of a test that failed said: {}", self.log()));
         }
-        // It may have ended by itself.
+        // The daemon may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A list of one plugin as that plugin alone: of a list in a file the daemon keeps only some keys for DEL, and `host-local` then finds
-/// none of its addresses (multus-cni#1449).
+/// Converts a list of one plugin to that plugin's configuration. For DEL the daemon keeps only some keys of a list, and
+/// `host-local` then finds none of its addresses (multus-cni#1449).
 fn single(mut list: Value) -> Value {
     let mut plugin = list["plugins"][0].take();
     for key in ["cniVersion", "name"] {
@@ -128,7 +128,7 @@ fn folder(setup: &Setup, name: &str) -> PathBuf {
     path
 }
 
-/// The token, and whom to trust.
+/// Writes the token and the CA certificate of the account.
 fn account(setup: &Setup) {
     fs::create_dir_all(ACCOUNT).unwrap();
     let file = |name: &str| PathBuf::from(ACCOUNT).join(name);
@@ -137,8 +137,9 @@ fn account(setup: &Setup) {
     fs::copy(setup.server().dir().join("pki/ca.crt"), file("ca.crt")).unwrap();
 }
 
-/// The whole node again, with what is mounted later, such as the namespaces of pods. The machine's own file system is read-only there,
-/// and the place is in the node's own `/run`, which is never removed file by file, so the machine's files stay.
+/// Mounts the whole node again, with later mounts such as the namespaces of pods. The machine's own file system is
+/// read-only there. The mount point is in the node's own `/run`, which is never removed file by file, so the machine's
+/// files stay.
 fn host_root() {
     let none = None::<&str>;
     fs::create_dir(ROOT).unwrap();

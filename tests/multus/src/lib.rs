@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node on which a runtime calls the real Multus, which uses a real API server.
 //!
-//! Invariant: a node reaches the API server through a [`Relay`] of its own, so that a test can cut one node off; Multus
-//! has the rights that its own manifests give it and no others; each test has a namespace of the cluster for itself.
+//! Invariant: a node reaches the API server through its own [`Relay`], so that a test can disconnect one node. Multus
+//! has the rights of its own manifests and no others. Each test has its own namespace of the cluster.
 
 #![allow(
     clippy::unwrap_used,

@@ -15,7 +15,7 @@ use tests::multus::PodIdentity;
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
-/// Everything that an administrator applies before Multus runs, and a token of its account.
+/// Applies the objects that Multus needs, and returns a token of its account.
 pub async fn install(server: &Server) -> String {
     let admin = server.admin().await;
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("multus.yaml");
@@ -53,7 +53,8 @@ pub fn strictly() -> PatchParams {
     PatchParams::apply("tests").validation_strict()
 }
 
-/// A namespace with the account that its pods need; no controller runs that would make it.
+/// Creates a namespace with the account that its pods need; no controller of Kubernetes runs that would create the
+/// account.
 pub async fn namespace(client: &Client, name: &str) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let object = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
@@ -63,7 +64,7 @@ pub async fn namespace(client: &Client, name: &str) {
     accounts.create(&PostParams::default(), &object).await.unwrap();
 }
 
-/// A network with the text `config` as configuration; `resource` is that of a device plugin.
+/// Creates a network with the text `config` as configuration. `resource` names a resource of a device plugin.
 pub async fn network(client: &Client, namespace: &str, name: &str, config: &str, resource: Option<&str>) {
     let annotations = resource.map(|name| json!({ "k8s.v1.cni.cncf.io/resourceName": name }));
     let object = serde_json::from_value(json!({
@@ -76,7 +77,7 @@ pub async fn network(client: &Client, namespace: &str, name: &str, config: &str,
     networks.create(&PostParams::default(), &object).await.unwrap();
 }
 
-/// A pod that is bound to `node` and asks for networks in this annotation.
+/// Creates a pod that is bound to `node` and requests networks in this annotation.
 pub async fn pod(client: &Client, namespace: &str, name: &str, node: &str, wanted: &str) -> PodIdentity {
     let object: Pod = serde_json::from_value(json!({
         "metadata": { "name": name, "annotations": { NETWORKS: wanted } },
@@ -92,7 +93,7 @@ pub async fn pod(client: &Client, namespace: &str, name: &str, node: &str, wante
     }
 }
 
-/// Takes a pod away at once.
+/// Deletes a pod without a grace period.
 pub async fn delete(client: &Client, pod: &PodIdentity) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let now = DeleteParams::default().grace_period(0);

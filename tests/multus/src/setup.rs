@@ -27,9 +27,9 @@ struct Shared {
 pub struct Setup<'n> {
     /// The node.
     pub node: &'n Node,
-    /// The namespace of the cluster that only this test uses.
+    /// The test's own namespace of the cluster.
     pub namespace: String,
-    /// The node's way to the API server.
+    /// The node's connection to the API server.
     pub relay: Relay,
     shared: &'static Shared,
 }
@@ -83,12 +83,12 @@ impl<'n> Setup<'n> {
         (self.shared.admin.clone(), self.namespace.clone())
     }
 
-    /// A client that may do everything; to be used in [`Setup::wait`].
+    /// A client with all rights, for use in [`Setup::wait`].
     pub fn admin(&self) -> Client {
         self.shared.admin.clone()
     }
 
-    /// The token of Multus.
+    /// The kubeconfig of Multus.
     pub fn kubeconfig(&self) -> PathBuf {
         self.node.path("multus.kubeconfig")
     }
@@ -113,7 +113,7 @@ impl<'n> Setup<'n> {
         Multus::thin(self.node, &self.kubeconfig())
     }
 
-    /// Waits for what is done in the machine's network.
+    /// Runs `work` in the machine's network and waits for its result.
     pub fn wait<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let (done, answer) = mpsc::channel();
         self.shared.runtime.spawn(async move {
@@ -127,7 +127,7 @@ impl<'n> Setup<'n> {
         self.network_of(&self.namespace, name, &config.to_string(), None);
     }
 
-    /// A network with any text for a configuration, and the resource of a device plugin.
+    /// A network with any text as configuration, and a resource of a device plugin.
     pub fn network_of(&self, namespace: &str, name: &str, config: &str, resource: Option<&str>) {
         let client = self.shared.admin.clone();
         let [namespace, name, config] = [namespace, name, config].map(str::to_owned);
@@ -137,7 +137,7 @@ impl<'n> Setup<'n> {
         });
     }
 
-    /// Another namespace.
+    /// Creates another namespace.
     pub fn another_namespace(&self) -> String {
         let (client, namespace) = self.client();
         let name = format!("{namespace}-other");
@@ -146,7 +146,7 @@ impl<'n> Setup<'n> {
         name
     }
 
-    /// A pod that asks for networks in this annotation, and its sandbox on this node.
+    /// A pod that requests networks in this annotation, and its sandbox on this node.
     pub fn pod(&self, name: &str, wanted: &str) -> (Pod<'n>, PodIdentity) {
         let (client, namespace) = self.client();
         let [name, wanted] = [name, wanted].map(str::to_owned);
@@ -155,7 +155,7 @@ impl<'n> Setup<'n> {
         (self.node.pod(), identity)
     }
 
-    /// Takes the pod's object away.
+    /// Deletes the pod's object.
     pub fn delete(&self, pod: &PodIdentity) {
         let (client, pod) = (self.shared.admin.clone(), pod.clone());
         self.wait(async move { objects::delete(&client, &pod).await });
@@ -174,7 +174,7 @@ impl<'n> Setup<'n> {
     }
 }
 
-/// Multus, kubelet and the plugins have folders that cannot be moved: the node has them for itself.
+/// Gives the node its own copies of the folders that Multus, kubelet and the plugins use at fixed paths.
 fn own_folders() {
     for folder in ["/run", "/var/lib"] {
         mount(
@@ -189,7 +189,7 @@ fn own_folders() {
     for folder in ["/var/lib/kubelet", "/run/netns"] {
         fs::create_dir_all(folder).unwrap();
     }
-    // As on any node of a cluster; the network of the cluster would do it with its first pod.
+    // As on any node of a cluster; a pod network enables forwarding with its first pod.
     for file in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
         fs::write(Path::new("/proc/sys/net").join(file), "1").unwrap();
     }

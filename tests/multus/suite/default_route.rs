@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How Multus changes a pod's routes after ADD, and two pitfalls.
+//! Multus changes a pod's routes after ADD: the effect on rdmanet's routes, and two pitfalls.
 
 use crate::{default_routes, macvlan};
 use multus::Setup;
 use std::fs;
 use tests::{Pod, Value, json};
 
-/// The state of our interface that Multus could change: its routes in every table, and the rules.
+/// The state of the pod's interface that Multus could change: its routes in every table, and the rules.
 fn routing(sandbox: &Pod) -> (Vec<String>, Vec<String>) {
-    // Tables are numbered after the container.
+    // The numbers of tables depend on the container.
     let routes = sandbox.ip("route show table all dev ib0");
     let words = |line: &str| {
         let mut words: Vec<&str> = line.split_whitespace().collect();
@@ -25,7 +25,7 @@ fn routing(sandbox: &Pod) -> (Vec<String>, Vec<String>) {
     (lines(&routes), lines(&sandbox.ip("rule show")))
 }
 
-/// Every result that Multus keeps of our networks, as its plugins wrote them.
+/// The results of rdmanet's plugins that Multus has cached for a network.
 fn results(network: &str) -> Vec<Value> {
     let files = fs::read_dir("/var/lib/cni/multus/results").unwrap();
     let ours = files.map(|file| file.unwrap().path()).filter(|path| {
@@ -47,8 +47,9 @@ fn has_an_empty_list(value: &Value) -> bool {
     }
 }
 
-/// Multus is to take eth0's default route away and to set this one. Since its netlink library shows default routes with a destination,
-/// 4.3.0 finds none to take away, and then sets none (multus-cni#1552). Both are its own affair; ours is to be out of the way.
+/// Multus should remove eth0's default route and set this one. Its netlink library shows default routes with a
+/// destination, so 4.3.0 finds none to remove and then sets none (multus-cni#1552). Multus must fix both; rdmanet must
+/// not prevent the route.
 #[test]
 fn default_route_is_left_to_multus() {
     Setup::run(|setup| {
@@ -64,7 +65,7 @@ fn default_route_is_left_to_multus() {
             routes == [old] || routes == ["default via 10.30.0.1 dev ib0"],
             "{routes:?}"
         );
-        // With the old route out of the way, it is set where the kernel has no objection.
+        // Without the old route, the kernel accepts the new one.
         sandbox.ip("route replace default via 10.30.0.1 dev ib0");
         assert_eq!(default_routes(&sandbox), ["default via 10.30.0.1 dev ib0"]);
         multus.del(&sandbox, &pod);
@@ -72,8 +73,8 @@ fn default_route_is_left_to_multus() {
     });
 }
 
-/// A list that is empty but there makes Multus take an attachment for an interface: with `default-route` anywhere in the pod it then
-/// deletes routes of every link.
+/// An empty list in a result makes Multus treat the attachment as an interface: with `default-route` anywhere in the
+/// pod, Multus then deletes routes of every link.
 #[test]
 fn no_result_of_the_plugin_contains_an_empty_list() {
     Setup::run(|setup| {
@@ -104,8 +105,8 @@ fn no_result_of_the_plugin_contains_an_empty_list() {
     });
 }
 
-/// `"default-route": []` is no way to say "keep eth0's": to Multus a list that is there is a wish, and it takes the default
-/// routes of the other networks away. Our routes must be the same with it as without.
+/// `"default-route": []` does not mean "keep eth0's": Multus treats an empty list as a request and removes the default
+/// routes of the other networks. rdmanet's routes must be the same with and without it.
 #[test]
 fn an_empty_default_route_does_not_change_our_addresses_or_routes() {
     Setup::run(|setup| {

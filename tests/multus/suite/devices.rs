@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Networks with the resource of a device plugin. Devices with a PCI address are in the fabric's VM.
+//! Networks with a resource of a device plugin. The fabric's VM tests devices with a PCI address.
 
 use crate::macvlan;
 use multus::{Daemon, Setup};
@@ -9,19 +9,19 @@ use tests::multus::PodIdentity;
 
 const RESOURCE: &str = "rdma/hca_shared";
 
-/// A network whose device plugin shares one adapter among all.
+/// A network whose device plugin shares one adapter among all pods.
 fn shared_network(setup: &Setup) {
     let mut conf = macvlan("rail0", "10.30.0.0/24");
     conf["capabilities"]["deviceID"] = json!(true);
     setup.network_of(&setup.namespace, "rail0", &conf.to_string(), Some(RESOURCE));
 }
 
-/// A device of [`RESOURCE`] for a pod.
+/// The allocation of devices of [`RESOURCE`] to a pod.
 fn given<'a>(pod: &'a PodIdentity, device: &'a [&'a str]) -> Allocation<'a> {
     Allocation::new(pod, RESOURCE, device)
 }
 
-/// The RDMA shared device plugin counts its slots.
+/// The device IDs of the RDMA shared device plugin are slot numbers.
 #[test]
 fn a_shared_device_slot_number_is_ignored_in_favour_of_the_master() {
     Setup::run(|setup| {
@@ -37,7 +37,7 @@ fn a_shared_device_slot_number_is_ignored_in_favour_of_the_master() {
     });
 }
 
-/// The device in the checkpoint would be rejected: the node does not have it.
+/// The checkpoint names a device that the node does not have; the plugin would reject it.
 #[test]
 fn the_kubelet_socket_takes_precedence_over_its_checkpoint_file() {
     Setup::run(|setup| {

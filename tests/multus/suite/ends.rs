@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DEL in all situations in which a node must remove a pod.
+//! DEL in all situations in which a runtime must remove a pod.
 
 use crate::macvlan;
 use multus::Setup;
@@ -7,7 +7,7 @@ use std::fs;
 use std::time::Duration;
 use tests::{Node, Pod, json};
 
-/// Nothing of ours is there: for when the namespace itself is gone and cannot be compared.
+/// Asserts that nothing of rdmanet remains, in cases where the namespace is gone and cannot be compared.
 fn nothing_left(node: &Node, before: &tests::Snapshot, when: &str) {
     node.assert_as_before(before, &[], when);
 }
@@ -86,10 +86,10 @@ fn an_add_that_was_killed_at_any_time_is_undone_by_del() {
             let answer = multus.call("ADD", &sandbox, &pod).killed_after(whole * part / 12);
             killed += u32::from(answer.was_killed());
             if !answer.was_killed() {
-                // The machine was busy before, and a call takes less than that now.
+                // The machine was busy at first; a call takes less time now.
                 whole = whole.min(answer.took);
             }
-            // The plugins that Multus started run on for a moment; a runtime that kills Multus sends DEL at once.
+            // The plugins that Multus started run on for a moment, while a runtime that kills Multus sends DEL at once.
             multus.del(&sandbox, &pod);
             setup.node.assert_as_before(
                 &before,
@@ -103,7 +103,7 @@ fn an_add_that_was_killed_at_any_time_is_undone_by_del() {
     });
 }
 
-/// A slow plugin between two of ours. It writes a file when it begins.
+/// A slow plugin between two plugins of rdmanet. It writes a file when it starts.
 fn slow(setup: &Setup) {
     let begun = setup.node.path("begun");
     setup.node.install_script(
@@ -119,7 +119,7 @@ fn slow(setup: &Setup) {
     );
 }
 
-/// Runs `meanwhile` while ADD is in its middle, with the first interface there.
+/// Runs `meanwhile` while the slow plugin runs and the first interface exists.
 fn in_the_middle(
     setup: &Setup,
     sandbox: &Pod,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The networks of `conf/networks`, as an administrator applies them.
+//! The networks of `conf/networks`, applied as an administrator applies them.
 
 use apiserver::install;
 use multus::Setup;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real Multus calls our plugins, on this machine's kernel.
+//! The real Multus calls the plugins of rdmanet on this machine's kernel.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ mod thick;
 
 use tests::{Value, json};
 
-/// A macvlan network on the node's `eth0`, with addresses of `subnet` that do not rest.
+/// A macvlan network on the node's `eth0`, with addresses of `subnet` without quarantine.
 fn macvlan(name: &str, subnet: &str) -> Value {
     json!({
         "cniVersion": "1.1.0", "name": name, "type": "cni-ipoib", "master": "eth0", "mode": "macvlan",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which networks a pod gets, and their network status.
+//! The networks of a pod, and their network status.
 
 use crate::{default_routes, macvlan};
 use multus::Setup;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Wrong networks and wrong annotations: a clear error, and nothing is left.
+//! Wrong networks and wrong annotations: the runtime gets a clear error, and nothing remains.
 
 use crate::macvlan;
 use multus::Setup;
 use tests::{Value, json};
 
-/// A pod with this annotation is refused with every one of `pieces`, and DEL leaves the node as it was.
+/// Asserts that Multus refuses a pod with this annotation and names every one of `pieces`, and that DEL restores the
+/// node.
 #[track_caller]
 fn refused(setup: &Setup, wanted: &str, pieces: &[&str]) {
     refused_by(setup, &setup.thin(), wanted, pieces);
@@ -53,7 +54,8 @@ fn a_broken_typeless_or_missing_network_is_refused() {
     });
 }
 
-/// DEL of such a network fails too, each time until the pod's object is gone; what the other networks have goes all the same.
+/// DEL of such a network fails too, until the pod's object is gone. Multus deletes the other networks of the pod
+/// nevertheless.
 #[test]
 fn a_network_of_a_plugin_that_is_not_installed_is_refused() {
     Setup::run(|setup| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The thick plugin: a daemon that watches pods and networks and starts our plugins below its own root, behind a shim.
+//! The thick plugin: a daemon watches pods and networks, and starts rdmanet's plugins below its own root. The runtime
+//! calls a shim.
 
 use crate::macvlan;
 use multus::{Daemon, Setup};

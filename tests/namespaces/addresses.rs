@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an IPAM plugin answers, and what of it is then in the pod. The answers come from the reference `static` plugin
-//! or, where it cannot say something, from a script.
+//! The results of IPAM plugins, and the addresses and routes that the pod gets from them. The results come from the
+//! reference `static` plugin or, if that cannot return a case, from a script.
 
 use common::netlink::TABLE_MAIN;
 use tests::{Conf, Node, Pod, Value, json};
 
-/// A network whose IPAM plugin answers `result`.
+/// A network whose IPAM plugin returns `result`.
 fn scripted(node: &Node, result: &Value) -> Conf {
     node.install_script(
         "scripted",
@@ -271,7 +271,7 @@ fn dns_of_the_configuration_takes_precedence_over_the_ipam_plugin() {
     });
 }
 
-/// A pod whose address the IPAM plugin wants probed, beside a pod that has `holder`.
+/// A pod whose IPAM plugin requests a probe of its address, and a pod that has the address `holder`.
 fn probed<'n>(node: &'n Node, holder: &str, address: &str) -> (Pod<'n>, Pod<'n>, Conf) {
     let (first, _) = attached(node, &json!({"ips": [{"address": holder}]}));
     let conf = scripted(
@@ -312,7 +312,7 @@ fn a_probed_address_without_an_answer_is_assigned() {
 #[test]
 fn an_address_in_cooldown_is_allocated_when_no_other_is_free() {
     Node::run(|node| {
-        // The subnet has one address beside the gateway's.
+        // The subnet has one address besides the gateway's.
         let mut ipam = node.rdma_ipam("10.7.0.0/30");
         ipam["cooldown"] = json!(3600);
         let conf = node.conf(json!({"ipam": ipam}));

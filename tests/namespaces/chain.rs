@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lists of plugins: what others answered before is passed on, and what others do after does no harm.
+//! Lists of plugins: ADD passes the result of earlier plugins on, and changes by later plugins do no harm.
 
 use tests::{Conf, Node, Value, json};
 
-/// What a first plugin of the list, such as the cluster's own network, answered.
+/// The result of the first plugin of a list, such as the cluster's pod network.
 fn before() -> Value {
     json!({
         "cniVersion": "1.1.0",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CHECK finds whatever was changed in the pod behind the runtime's back.
+//! CHECK finds every change that a process other than the runtime made in the pod.
 
 use tests::{Conf, Node, Pod, json};
 
-/// Attaches a pod, lets `tamper` change it, and expects CHECK to say every one of `findings`.
+/// Attaches a pod, lets `tamper` change it, and expects each of `findings` in CHECK's error.
 fn found(tamper: impl FnOnce(&Node, &Pod<'_>) + Send, findings: &[&str]) {
     Node::run(|node| {
         let pod = node.pod();
@@ -102,7 +102,7 @@ fn check_detects_a_changed_macvlan_mode() {
 fn check_reports_a_missing_lease_found_by_the_ipam_plugin() {
     found(
         |node, _| {
-            // The lease's name carries its owner; the store's layout is told in docs/store.md.
+            // The lease's file name contains its owner; docs/store.md describes the store's layout.
             for lease in node.leases().iter().filter(|name| name.contains("/leases/")) {
                 std::fs::remove_file(node.path("rdma-ipam").join(lease)).unwrap();
             }

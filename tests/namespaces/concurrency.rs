@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls at the same time, as after a node came back and kubelet starts all its pods.
+//! Concurrent calls, as when kubelet starts all pods of a node that came back.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -116,7 +116,7 @@ fn gc_during_adds_removes_no_valid_attachment() {
 fn del_waits_for_the_ipam_plugin_that_a_killed_add_left_running() {
     Node::run(|node| {
         let ours = node.plugin("rdma-ipam");
-        // As one that asks a server far away.
+        // The delay simulates a plugin that queries a distant server.
         node.install_script(
             "distant",
             &format!("[ $CNI_COMMAND = ADD ] && sleep 1; exec {}", ours.display()),
@@ -145,7 +145,7 @@ fn a_process_that_an_ipam_plugin_leaves_behind_delays_no_del() {
     Node::run(|node| {
         let ours = node.plugin("rdma-ipam");
         let pids = node.path("pids");
-        // Its streams are its own, as a daemon's are.
+        // The plugin has its own output streams, as a daemon has.
         let leaves = format!(
             "setsid sleep 120 </dev/null >/dev/null 2>&1 & echo $! >>{}",
             pids.display()
@@ -170,7 +170,7 @@ fn a_process_that_an_ipam_plugin_leaves_behind_delays_no_del() {
             } else {
                 add.run().result();
             }
-            // A lock that is held fails DEL with code 11 after twenty seconds; what was left runs for two minutes.
+            // A held lock fails DEL with code 11 after twenty seconds; the remaining process runs for two minutes.
             pod.detach(&conf, "net1");
             let left = std::fs::read_to_string(&pids).unwrap();
             let living = |pid: &str| std::path::Path::new("/proc").join(pid).exists();
@@ -191,7 +191,8 @@ fn gc_with_an_outdated_list_never_leaves_a_pod_half_attached() {
         thread::scope(|scope| {
             let collecting = scope.spawn(|| {
                 for _ in 0..12 {
-                    // What was attached a moment ago is not listed either, as when the runtime looked too early.
+                    // The list lacks pods that were attached a moment ago, like a list that the runtime compiled too
+                    // early.
                     let valid: Vec<_> = pods.iter().filter(|pod| !pod.links().is_empty()).collect();
                     let valid: Vec<_> = valid.iter().map(|pod| (pod.id.as_str(), "net1")).collect();
                     node.gc(&conf, &valid).done();
@@ -200,7 +201,7 @@ fn gc_with_an_outdated_list_never_leaves_a_pod_half_attached() {
             at_once(&pods, |pod| drop(pod.attach(&conf, "net1")));
             collecting.join().unwrap();
         });
-        // Either whole or gone: a pod with an interface has its lease, and no two have one address.
+        // A pod is complete or gone: a pod with an interface has its lease, and addresses are unique.
         let living: Vec<_> = pods.iter().filter(|pod| !pod.links().is_empty()).collect();
         for pod in &living {
             pod.check(&conf, "net1").done();

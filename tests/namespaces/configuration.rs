@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network configurations that are no JSON, not CNI's, or not ours: refused with the place, before anything is touched.
+//! Network configurations that are not JSON, violate the CNI specification or contain wrong keys: both plugins refuse
+//! them before they change anything, and name the place.
 
 use tests::{Node, json, traces::assert_same};
 
-/// ADD with these bytes on standard input is refused by both plugins.
+/// Asserts that both plugins refuse ADD with these bytes on standard input.
 fn refused(bytes: &[u8], code: u64, pieces: &[&str]) {
     Node::run(|node| {
         let pod = node.pod();
@@ -52,7 +53,7 @@ fn json_of_the_wrong_shape_is_refused() {
     refused(b"null", 6, &["null"]);
 }
 
-/// But by DEL: what ADD refuses has nothing to take away, and a pod whose DEL fails stays for ever.
+/// DEL accepts what ADD refuses: there is nothing to delete, and a pod whose DEL fails is never removed.
 #[test]
 fn a_network_with_an_invalid_name_is_refused_except_by_del() {
     Node::run(|node| {
@@ -89,7 +90,7 @@ fn a_value_of_a_wrong_type_is_refused_with_its_path() {
         ] {
             pod.add(&node.conf(keys), "net1").refused(6, &[path]);
         }
-        // What may be a text, a list or an object is not told by its type.
+        // The type of the value does not decide whether `master` is a text, a list or an object.
         pod.add(&node.conf(json!({"master": 7})), "net1")
             .refused(7, &["master is 7, want a name"]);
         assert!(pod.links().is_empty());

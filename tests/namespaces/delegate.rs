@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! IPAM plugins that are missing, fail, print garbage or hang: an error that names them, and nothing left.
+//! IPAM plugins that are missing, fail, print garbage or hang: the error names the plugin, and nothing remains.
 
 use std::time::Duration;
 use tests::{Node, json, traces::assert_same};
 
-/// ADD with the IPAM plugin `script` is refused with `code` and `pieces`, and leaves nothing.
+/// Asserts that ADD with the IPAM plugin `script` is refused with `code` and `pieces`, and leaves nothing.
 fn refused(script: &str, code: u64, pieces: &[&str]) {
     Node::run(|node| {
         node.install_script("scripted", script);

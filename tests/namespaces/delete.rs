@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DEL succeeds whatever is left of the container, releases the address always, and takes nothing of others.
+//! DEL succeeds whatever remains of the container, always releases the address, and deletes only its own objects.
 
 use tests::{Conf, Node, json, traces::assert_same};
 
@@ -254,7 +254,7 @@ fn a_late_del_takes_nothing_from_a_pod_that_reuses_the_netns_and_address() {
     });
 }
 
-/// What a pod with `CAP_NET_ADMIN`, or a network manager inside of it, may do to its link.
+/// Changes that a pod with `CAP_NET_ADMIN`, or a network manager in the pod, may make to its link.
 const CHANGES: [&[&str]; 5] = [
     &["link set net1 alias x"],
     &["link set net1 group 7"],

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device-info file of Multus: a parent without a PCI device has nothing to say in it.
+//! The device-info file of Multus: ADD writes none if the parent has no PCI device.
 
 use std::fs;
 use std::path::PathBuf;
 use tests::{Node, json};
 
-/// A file of this test in the only directory where ADD writes one.
+/// A file of this test in the only directory in which ADD writes one.
 fn info_file(node: &Node) -> PathBuf {
     let unique = node.path("").display().to_string().replace('/', "-");
     PathBuf::from("/run/k8s.cni.cncf.io/devinfo/cni").join(format!("rdmanet-test{unique}.json"))

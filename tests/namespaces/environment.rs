@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Environment variables that are missing or wrong: code 4 (3 for a namespace that is gone), and nothing is touched.
+//! Missing or wrong environment variables: the plugin fails with code 4 (3 for a namespace that is gone) and changes
+//! nothing.
 
 use tests::{Node, json, traces::assert_same};
 
@@ -59,7 +60,7 @@ fn an_interface_name_that_the_kernel_would_refuse_is_refused_early() {
                     .run()
                     .refused(4, &["CNI_IFNAME", name, piece]);
             }
-            // There can be no such interface, and a pod whose DEL fails stays for ever.
+            // No interface with this name can exist, and a pod whose DEL fails is never removed.
             pod.call("DEL", &conf, name).run().done();
         }
         pod.attach(&conf, "fifteen-letters");

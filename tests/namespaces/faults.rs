@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A kill at every request that changes something, followed by each way to put it right: nothing is left of it, neither
-//! link nor address, route, rule, setting, lease or file.
+//! Kills the plugin at every request that changes something, then cleans up in every way: no link, address, route,
+//! rule, setting, lease or file remains.
 
 use nix::sys::signal::Signal;
 use tests::faults::{Faults, Verb};
 use tests::{Node, json};
 
-/// Kills all calls of `verb` on a node with a `macvlan` network of two families.
+/// Kills all calls of `verb` on a node with a `macvlan` network of both address families.
 fn killed_everywhere(verb: Verb, signal: Signal, limit: Option<usize>) {
     Node::run(|node| {
         let mut ipam = node.rdma_ipam("10.7.0.0/24");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GC: what the runtime does not list goes away, and nothing else.
+//! GC deletes attachments that the runtime does not list, and nothing else.
 
 use tests::{Conf, Node, json};
 
@@ -54,7 +54,7 @@ fn gc_with_an_empty_list_removes_all_and_without_a_list_nothing() {
     });
 }
 
-/// libcni marshals the empty list of a network without pods as null.
+/// libcni encodes the empty list of a network without pods as null.
 #[test]
 fn gc_treats_a_null_list_as_an_empty_list() {
     Node::run(|node| {
@@ -100,7 +100,7 @@ fn gc_of_the_ipam_plugin_releases_a_lease_without_an_attachment() {
         let [conf, _] = networks(node);
         let pod = node.pod();
         pod.attach(&conf, "net1");
-        // As when the state directory was lost, but the leases were not.
+        // The state directory is lost, and the leases are not.
         std::fs::remove_dir_all(node.path("state")).unwrap();
         pod.ip("link del net1");
         node.gc(&conf, &[]).done();
@@ -111,7 +111,7 @@ fn gc_of_the_ipam_plugin_releases_a_lease_without_an_attachment() {
 #[test]
 fn gc_reports_every_failure_and_still_removes_the_other_attachments() {
     Node::run(|node| {
-        // Releases nothing for pod-1 and pod-2, so that two attachments fail and the third is still removed.
+        // This plugin releases nothing for pod-1 and pod-2, so two attachments fail. GC must still delete the third.
         node.install_script(
             "stubborn",
             r#"case "$CNI_COMMAND $CNI_CONTAINERID" in

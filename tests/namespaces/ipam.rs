@@ -3,7 +3,7 @@
 
 use tests::{Conf, Node, Pod, json, traces::assert_same};
 
-/// ADD, CHECK, DEL of `conf`; afterwards nothing is left. Returns the pod's address.
+/// Calls ADD, CHECK and DEL with `conf`; afterwards nothing remains. Returns the pod's address.
 fn life(node: &Node, conf: &Conf) -> String {
     let pod = node.pod();
     let before = node.traces(&[&pod]);
@@ -57,7 +57,7 @@ fn cni_ipoib_works_with_static() {
     });
 }
 
-/// `plugin` with `rdma-ipam` in the reference plugin's own life.
+/// Calls ADD, CHECK and DEL of the reference plugin `plugin` with `rdma-ipam`.
 fn reference(plugin: &str, keys: &tests::Value) {
     Node::run(|node| {
         let mut conf = node
@@ -92,7 +92,7 @@ fn the_reference_ptp_works_with_rdma_ipam() {
     reference("ptp", &json!({}));
 }
 
-/// ADD with these additions, refused with `code`.
+/// Calls ADD with these additional keys and `CNI_ARGS`.
 fn asked<'n>(node: &'n Node, keys: &tests::Value, args: &str) -> (Pod<'n>, tests::Answer) {
     let mut conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/24")}));
     for (key, value) in keys.as_object().unwrap() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the keys of a macvlan child do to the link in the pod.
+//! The keys of a macvlan child and their effect on the link in the pod.
 
 use common::netlink::{LinkInfo, MacvlanMode};
 use tests::{Node, json};
@@ -248,7 +248,7 @@ fn children_of_one_parent_reach_each_other() {
     });
 }
 
-/// Whether a datagram from the calling thread's namespace reaches `address` in `pod`; needs no ping(8).
+/// Whether a datagram from the calling thread's namespace reaches `address` in `pod`. It needs no ping(8).
 fn udp_reaches(pod: &tests::Pod<'_>, address: &str) -> bool {
     let bind = || std::net::UdpSocket::bind((address, 7)).unwrap();
     let receiver = pod.open().run(bind).unwrap();

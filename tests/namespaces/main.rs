@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises of `cni-ipoib` and `rdma-ipam` that any kernel with veth and macvlan can show: the real binaries, called as
-//! container runtimes call them, on nodes made of namespaces.
+//! Guarantees of `cni-ipoib` and `rdma-ipam` that can be tested on any kernel with veth and macvlan: the real binaries,
+//! called as container runtimes call them, on nodes made of namespaces.
 //!
-//! One module per promise. `vm_only` needs device kinds (dummy, vlan, ipvlan, bond) that a build machine's kernel may
-//! lack; elsewhere it is left out by name: `--skip vm_only`.
+//! There is one module per guarantee. `vm_only` needs device kinds (dummy, vlan, ipvlan, bond) that the kernel of a
+//! build machine may lack; `--skip vm_only` excludes it there.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the parent is found, and what is said when it is not.
+//! The choice of the parent, and the errors if there is none.
 
 use common::netlink::{LinkInfo, MacvlanMode};
 use tests::{Node, json};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pools that cannot be right, and pools that are used up, through `cni-ipoib` as users meet them.
+//! Invalid ranges and exhausted ranges, called through `cni-ipoib` as users call them.
 
 use tests::{Node, Value, json, traces::assert_same};
 
-/// ADD from these ranges is refused with `code` and `pieces`, and leaves nothing.
+/// Asserts that ADD with these ranges is refused with `code` and `pieces`, and leaves nothing.
 fn refused(ranges: &Value, code: u64, pieces: &[&str]) {
     Node::run(|node| {
         let mut ipam = node.rdma_ipam("10.7.0.0/24");
@@ -61,7 +61,7 @@ fn an_unknown_key_of_a_range_is_refused_with_the_nearest_known_key() {
 fn an_exhausted_pool_is_reported_and_serves_again_after_a_release() {
     Node::run(|node| {
         let conf = node.conf(json!({"ipam": node.rdma_ipam("10.7.0.0/29")}));
-        // Network, broadcast and the gateway are not given.
+        // The network, broadcast and gateway addresses are not allocated.
         let pods: Vec<_> = (0..5).map(|_| node.pod()).collect();
         for pod in &pods {
             pod.attach(&conf, "net1");
@@ -85,7 +85,7 @@ fn a_released_address_is_in_cooldown_while_another_is_free() {
         let pod = node.pod();
         let released = pod.attach(&conf, "net1")["ips"][0]["address"].clone();
         pod.detach(&conf, "net1");
-        // Four others are free, and round the range goes.
+        // Four other addresses are free; the allocation then starts at the beginning of the range.
         for _ in 0..4 {
             let other = node.pod();
             assert_ne!(other.attach(&conf, "net1")["ips"][0]["address"], released);

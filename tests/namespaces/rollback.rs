@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whatever request the kernel refuses, nothing is left; and where nothing could be taken back, DEL finishes it.
+//! Whichever request the kernel refuses, ADD leaves nothing. If the rollback fails too, DEL completes it.
 
 use common::cni::{Env, Streams, dispatch};
 use std::path::Path;
 use tests::fail::{Faults, Refuse};
 use tests::{Conf, Node, Pod, Value, json, traces::assert_same};
 
-/// ADD in this process, on a kernel with faults. The IPAM plugin is a process, as always.
+/// Calls ADD in this process, on a kernel with faults. The IPAM plugin is a separate process, as always.
 fn add(node: &Node, pod: &Pod<'_>, conf: &Conf, faults: &Faults) -> (u8, Value) {
     let text = |value: &Path| value.display().to_string();
     let path = std::env::join_paths(node.cni_path()).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The judge of the fault tests, judged: it sees every kind of thing that an attachment could leave.
+//! Tests of the snapshot that the fault tests compare: it contains every kind of object that an attachment could leave.
 
 use std::fs;
 use tests::Node;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! STATUS says whether ADD would succeed: 50 if not, 51 if pods that are attached are cut off, too.
+//! STATUS reports whether ADD would succeed: 50 if it would fail, 51 if attached pods are disconnected too.
 
 use tests::{Node, json};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two hundred attachments, eight at a time, with kills at random instants, namespaces that die, DELs that never come and
-//! GC beside all of it.
+//! Two hundred attachments, eight at a time, with kills at random times, namespaces that die, missing DELs and
+//! concurrent GCs.
 
 use tests::storm::{Size, seed, storm};
 use tests::{Node, json};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every verb in every version of the specification, and the shape of what it answers.
+//! Every verb in every version of the specification, and the format of its result.
 
 use common::cni::Version;
 use tests::{Node, Value, json};

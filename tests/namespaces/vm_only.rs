@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Device kinds that the fabric's VM has for certain: ipvlan, vlan, dummy, bond. Run elsewhere, these fail where
-//! the kernel lacks them; `--skip vm_only` leaves them out.
+//! Device kinds that the fabric's VM certainly has: ipvlan, vlan, dummy, bond. On a kernel without them these tests
+//! fail; `--skip vm_only` excludes them.
 
 use common::netlink::{IpvlanMode, LinkInfo};
 use tests::{Node, json, traces::assert_same};

@@ -13,16 +13,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A call that takes longer hangs; kubelet gives up after two minutes.
+/// The time limit of a call. kubelet's own limit is two minutes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
-/// A call that is about to be made.
+/// A prepared call of a plugin.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub(crate) program: PathBuf,
     pub(crate) env: BTreeMap<String, OsString>,
     pub(crate) stdin: Vec<u8>,
-    /// A program and arguments that run the plugin.
+    /// A program with arguments that runs the plugin; empty for a direct call.
     pub(crate) under: Vec<OsString>,
 }
 
@@ -30,18 +30,18 @@ pub struct Call {
 #[derive(Clone, Debug)]
 pub struct Answer {
     what: String,
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
     /// Its standard output.
     pub stdout: String,
     /// Its standard error.
     pub stderr: String,
-    /// How long it took.
+    /// The duration of the call.
     pub took: Duration,
 }
 
 impl Call {
-    /// A call of `program` with nothing but `PATH` in its environment.
+    /// A call of `program` with only `PATH` in its environment.
     pub fn new(program: &Path) -> Self {
         Self {
             program: program.to_owned(),
@@ -54,28 +54,28 @@ impl Call {
         }
     }
 
-    /// The same with an environment variable set.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.env.insert(name.to_owned(), value.into());
         self
     }
 
-    /// The same without an environment variable.
+    /// Removes an environment variable.
     #[must_use]
     pub fn env_remove(mut self, name: &str) -> Self {
         self.env.remove(name);
         self
     }
 
-    /// The same with other bytes on standard input.
+    /// Replaces the bytes on standard input.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();
         self
     }
 
-    /// Makes the call and reads the output of the plugin and of its child processes.
+    /// Runs the call and reads the output of the plugin and of its child processes.
     pub fn run(&self) -> Answer {
         let mut words = self.under.iter().cloned();
         let mut command = match words.next() {
@@ -100,7 +100,7 @@ impl Call {
         let mut stdin = child.stdin.take().unwrap();
         let output = thread::scope(|scope| {
             let (ended, watch) = mpsc::channel::<()>();
-            // A plugin that answers without reading everything closes the pipe.
+            // The write fails if a plugin exits before it has read everything.
             scope.spawn(move || stdin.write_all(&self.stdin));
             scope.spawn(move || {
                 if watch.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -114,7 +114,7 @@ impl Call {
         self.answer(output.status, &output.stdout, &output.stderr, start.elapsed())
     }
 
-    /// Makes the call and kills the process after `time`, unless it has ended. Its child processes continue.
+    /// Runs the call and kills the process after `time`, unless it has ended. Its child processes continue.
     pub fn killed_after(&self, time: Duration) -> Answer {
         // Files instead of pipes, because a descendant that outlives the plugin inherits the streams.
         let [mut stdin, mut stdout, mut stderr] = std::array::from_fn(|_| tempfile::tempfile().unwrap());
@@ -134,7 +134,7 @@ impl Call {
             .spawn()
             .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
         thread::sleep(time);
-        // One that has ended already is none the worse.
+        // A process that has already ended is no error.
         let _ = child.kill();
         let status = child.wait().unwrap();
         let text = |file: &mut File| {
@@ -165,7 +165,7 @@ impl Call {
 }
 
 impl Answer {
-    /// The document of a call that succeeded.
+    /// The result of a successful call.
     #[track_caller]
     pub fn result(&self) -> Value {
         assert!(
@@ -177,7 +177,7 @@ impl Answer {
             .unwrap_or_else(|e| panic!("{} answered no single JSON document ({e}): {self}", self.what))
     }
 
-    /// Asserts that the call succeeded without standard output, as every verb but ADD and VERSION does.
+    /// Asserts that the call succeeded without standard output, as every verb except ADD and VERSION does.
     #[track_caller]
     pub fn done(&self) {
         assert!(
@@ -192,8 +192,8 @@ impl Answer {
         );
     }
 
-    /// Asserts that the call was refused with `code` and a message or details with every one of `pieces`; returns
-    /// the document.
+    /// Asserts that the call was refused with `code`, and that the message or the details contain every one of
+    /// `pieces`. Returns the error document.
     #[track_caller]
     pub fn refused(&self, code: u64, pieces: &[&str]) -> Value {
         assert!(
@@ -220,7 +220,7 @@ impl Answer {
         error
     }
 
-    /// Whether SIGKILL ended it.
+    /// Whether SIGKILL ended the plugin.
     pub fn was_killed(&self) -> bool {
         self.status.signal() == Some(9)
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Where the VM has the files of `conf/`.
+/// The folder of the VM with the files of `conf/`.
 const HANDED_OUT: &str = "/etc/cni/net.d";
 
 /// A network configuration for one plugin.
@@ -14,7 +14,7 @@ const HANDED_OUT: &str = "/etc/cni/net.d";
 pub struct Conf(Map<String, Value>);
 
 impl Conf {
-    /// The configuration `text`, which is an object.
+    /// A configuration from a JSON object.
     pub fn new(text: Value) -> Self {
         match text {
             Value::Object(object) => Self(object),
@@ -22,8 +22,8 @@ impl Conf {
         }
     }
 
-    /// The plugin of a file of `conf/`, as a runtime calls it, with its leases in the node's own folder and no rest
-    /// for released addresses.
+    /// The first plugin of a file of `conf/`, as a runtime passes it to the plugin, with leases in the node's own
+    /// folder and no cooldown.
     pub fn handed_out(file: &str, node: &Node) -> Self {
         let path = Path::new(HANDED_OUT).join(file);
         let text = fs::read_to_string(&path).unwrap_or_else(|e| {
@@ -42,33 +42,33 @@ impl Conf {
             .with("ipam", ipam)
     }
 
-    /// The same with `key` set to `value`.
+    /// Sets `key` to `value`.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());
         self
     }
 
-    /// The same without `key`.
+    /// Removes `key`.
     #[must_use]
     pub fn without(mut self, key: &str) -> Self {
         self.0.remove(key);
         self
     }
 
-    /// The same in another version of the specification.
+    /// Sets the version of the specification.
     #[must_use]
     pub fn version(self, version: &str) -> Self {
         self.with("cniVersion", version)
     }
 
-    /// The same under another name.
+    /// Sets the name of the network.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         self.with("name", name)
     }
 
-    /// The value of `key`, which is a text.
+    /// The text value of `key`.
     pub fn text(&self, key: &str) -> &str {
         self.0
             .get(key)
@@ -76,12 +76,12 @@ impl Conf {
             .unwrap_or_else(|| panic!("{key} is no text in {self:?}"))
     }
 
-    /// The JSON document.
+    /// The configuration as JSON.
     pub fn to_value(&self) -> Value {
         Value::Object(self.0.clone())
     }
 
-    /// The same with the attachments that GC keeps.
+    /// Adds the attachments that GC must keep.
     #[must_use]
     pub fn keeping(self, valid: &[(&str, &str)]) -> Self {
         let list = valid

@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Which requests are refused.
+/// The requests that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refuse {
-    /// The one with this number, from 1.
+    /// The request with this number, from 1.
     Only(u32),
-    /// The one with this number and every one after it: nothing can be taken back either.
+    /// The request with this number and all later ones, so the rollback fails too.
     From(u32),
 }
 
@@ -38,7 +38,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Fails the requests that the plan selects.
+    /// Refuses the requests that `refuse` selects.
     pub fn new(refuse: Refuse) -> Self {
         Self {
             refuse,
@@ -113,7 +113,7 @@ impl Kernel for Faulty<'_> {
         self.kernel.link_by_index(side, index)
     }
 
-    /// Not counted: a caller without an answer chooses the careful path and continues.
+    /// Not counted: without the driver's name, the caller takes the way that works for every driver and continues.
     fn driver(&mut self, name: &str) -> io::Result<String> {
         self.kernel.driver(name)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ADD and DEL of one configuration, killed at every request that changes something, cleaned up in every way that a
-//! runtime has, and compared with the state before.
+//! Kills ADD and DEL of one configuration at every request that changes something, cleans up in every way that a
+//! runtime has, and compares the result with the state before.
 //!
-//! Invariant: the moments to kill at come from a traced run and never from a list; where time allows only some of
-//! them, they are spread evenly, are the same each time, and are counted in the output.
+//! Invariant: the kill points come from a traced run and never from a list. A run with a limit spreads its kills
+//! evenly, selects the same ones each time, and prints their number.
 
 mod life;
 
@@ -17,9 +17,9 @@ pub const IFNAME: &str = "net1";
 /// The call that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// ADD, of a fresh pod.
+    /// ADD of a new pod.
     Add,
-    /// DEL, of one that is attached.
+    /// DEL of an attached pod.
     Del,
 }
 
@@ -36,7 +36,7 @@ pub enum Repair {
     DeathThenGc,
     /// DEL without a namespace.
     DelWithoutNetns,
-    /// A second ADD, which works unless only the answer was missing; then DEL.
+    /// A second ADD, then DEL. The second ADD succeeds, unless the killed ADD lost only its result.
     AddThenDel,
 }
 
@@ -49,7 +49,7 @@ const REPAIRS: [Repair; 6] = [
     Repair::AddThenDel,
 ];
 
-/// One killed call: where, who, by what, and what follows.
+/// One killed call: the step, the victim, the signal, and the cleanup.
 #[derive(Clone, Debug)]
 pub struct Kill {
     verb: Verb,
@@ -63,15 +63,15 @@ pub struct Kill {
 pub struct Faults<'n> {
     node: &'n Node,
     conf: &'n Conf,
-    /// The node without pods, and with a fresh one.
+    /// The node without pods, and with one new pod.
     bare: Snapshot,
     with_pod: Snapshot,
 }
 
 impl<'n> Faults<'n> {
-    /// Takes the node as it is now for what every life must come back to.
+    /// Takes the current state of the node as the state that every cleanup must restore.
     pub fn new(node: &'n Node, conf: &'n Conf) -> Self {
-        // The first attachment of all makes folders too.
+        // The very first attachment also creates folders.
         let first = node.pod();
         first.attach(conf, IFNAME);
         first.detach(conf, IFNAME);
@@ -87,9 +87,10 @@ impl<'n> Faults<'n> {
         }
     }
 
-    /// Kills calls of `verb`, at most `limit` of them (`RDMANET_ALL_KILLS` lifts it), and prints how many.
+    /// Kills calls of `verb`, at most `limit` (`RDMANET_ALL_KILLS` removes the limit), and prints their number.
     ///
-    /// With a limit, each kill is followed by one of the cleanups, in turn; otherwise by each.
+    /// With a limit, one of the cleanups follows each kill, in turn; otherwise the run repeats each kill with every
+    /// cleanup.
     pub fn kill_everywhere(&self, verb: Verb, signal: Signal, limit: Option<usize>) {
         let all = every_kill();
         let scope = if all { Scope::Everything } else { Scope::Changes };
@@ -116,8 +117,8 @@ impl<'n> Faults<'n> {
         ));
     }
 
-    /// The steps of an undisturbed call. An IPAM plugin also deletes the records of addresses whose rest is over, and no later call
-    /// repeats that step. So a call that did so is recorded again.
+    /// The steps of an undisturbed call. An IPAM plugin also deletes expired cooldown records, and no later call
+    /// repeats such a step. A call with such a step is recorded again.
     fn steps(&self, verb: Verb, scope: Scope) -> Vec<Step> {
         let once = |step: &Step| step.what.starts_with("unlink") && step.what.contains("/resting/");
         let mut steps = self.record(verb, scope);
@@ -160,12 +161,12 @@ impl<'n> Faults<'n> {
     }
 }
 
-/// Whether to run every kill, which takes a night on a developer's machine.
+/// Whether to run every kill, which takes a whole night on a developer's machine.
 fn every_kill() -> bool {
     std::env::var_os("RDMANET_ALL_KILLS").is_some_and(|value| value == "1")
 }
 
-/// Every step, every process that can be killed at it, every cleanup.
+/// Every combination of step, victim and cleanup.
 fn kills(verb: Verb, steps: &[Step], signal: Signal) -> Vec<Kill> {
     let mut kills = Vec::new();
     for step in steps {
@@ -186,7 +187,7 @@ fn kills(verb: Verb, steps: &[Step], signal: Signal) -> Vec<Kill> {
     kills
 }
 
-/// Each step and victim once, with the cleanups in turn.
+/// Each combination of step and victim once, with the cleanups in turn.
 fn in_turn(kills: &[Kill]) -> Vec<Kill> {
     let moments = kills.chunks(REPAIRS.len()).enumerate();
     moments
@@ -194,7 +195,7 @@ fn in_turn(kills: &[Kill]) -> Vec<Kill> {
         .collect()
 }
 
-/// At most `limit` of `all`, evenly spread, with the first and the last.
+/// Selects at most `limit` of `all`, evenly spread, including the first and the last.
 fn spread(all: &[Kill], limit: usize) -> Vec<Kill> {
     if all.len() <= limit || limit < 2 {
         return all.to_vec();

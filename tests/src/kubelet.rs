@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files of a kubelet and of device plugins on a node, which Multus reads.
+//! The files of a kubelet and of device plugins on a node, as Multus reads them.
 
 mod socket;
 
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Where kubelet keeps what it allocated (`pkg/kubelet/cm/devicemanager`); Multus reads it where there is no socket to ask.
+/// kubelet's checkpoint of its allocations (`pkg/kubelet/cm/devicemanager`). Multus reads it if there is no socket.
 const CHECKPOINT: &str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
 
-/// Where device plugins describe their devices (device-info-spec 1.1.0).
+/// The folder in which device plugins describe their devices (device-info-spec 1.1.0).
 const DEVICE_INFO: &str = "/var/run/k8s.cni.cncf.io/devinfo/dp";
 
-/// Devices of one resource, given to one pod.
+/// Devices of one resource, allocated to one pod.
 #[derive(Clone, Debug)]
 pub struct Allocation<'a> {
     /// The pod.
@@ -38,7 +38,7 @@ impl<'a> Allocation<'a> {
     }
 }
 
-/// Writes down what kubelet has allocated on this node, as kubelets before the socket left it.
+/// Writes the checkpoint with kubelet's allocations on this node.
 pub fn allocated(allocations: &[Allocation]) {
     let entry = |allocation: &Allocation| {
         json!({

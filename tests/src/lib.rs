@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kit of the end-to-end suites: a node with its own namespaces, its pods, and a runtime that calls
-//! plugins as containerd does.
+//! The library of the end-to-end suites: a node with its own namespaces, its pods, and a runtime that calls plugins as
+//! containerd does.
 //!
-//! Invariant: no test sees or changes the network, the mounts or the files of the machine it runs on, except
-//! in the fabric's VM, whose own network is the node; a test that lacks something (a binary, root) fails with one line.
+//! Invariant: no test sees or changes the network, the mounts or the files of the machine, except in the fabric's VM,
+//! whose own network is the node. A test without a requirement (a binary, root) fails with one line.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ pub use serde_json::{Value, json};
 pub use snapshot::Snapshot;
 pub use traces::Traces;
 
-/// Says how much a test did, past libtest's capture, for the log of a run that passed.
+/// Prints a line past libtest's capture, so that the log of a successful run contains it.
 pub fn tell(what: &str) {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();

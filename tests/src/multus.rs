@@ -25,8 +25,8 @@ pub struct Multus<'n> {
 }
 
 impl<'n> Multus<'n> {
-    /// The thin plugin: one process per call, which asks the API server itself. The cluster's own network is a veth pair with
-    /// the pod's default route.
+    /// The thin plugin: one process per call, which reads from the API server itself. The cluster's own network is a
+    /// veth pair with the pod's default route.
     pub fn thin(node: &'n Node, kubeconfig: &Path) -> Self {
         let conf = json!({
             "cniVersion": "1.1.0", "name": "multus-cni-network", "type": "multus",
@@ -45,7 +45,7 @@ impl<'n> Multus<'n> {
         Self { node, program, conf }
     }
 
-    /// The same with `key` set to `value`.
+    /// Sets `key` of the configuration to `value`.
     #[must_use]
     pub fn set(mut self, key: &str, value: Value) -> Self {
         self.conf[key] = value;
@@ -72,8 +72,9 @@ impl<'n> Multus<'n> {
             .stdin(self.conf.to_string())
     }
 
-    /// ADD, which may fail; repeated after a DEL, as a kubelet does, while all that failed is that the API server did not answer within the
-    /// quarter of a second that the thin plugin gives it. A busy machine takes longer, and an emulated one.
+    /// Calls ADD, which may fail. If the only error is that the API server did not respond within the thin plugin's
+    /// limit of a quarter of a second, calls DEL and retries, as a kubelet does. A busy or emulated machine takes
+    /// longer.
     pub fn add(&self, sandbox: &Pod, of: &PodIdentity) -> Answer {
         for _ in 0..20 {
             let answer = self.call("ADD", sandbox, of).run();
@@ -85,14 +86,14 @@ impl<'n> Multus<'n> {
         self.call("ADD", sandbox, of).run()
     }
 
-    /// DEL, which succeeds.
+    /// Calls DEL, which must succeed.
     #[track_caller]
     pub fn del(&self, sandbox: &Pod, of: &PodIdentity) {
         self.call("DEL", sandbox, of).run().done();
     }
 }
 
-/// A cluster network as small ones have it; the leases of its `host-local` are where that keeps them.
+/// A pod network as small clusters have it, with `host-local` leases in their default place.
 pub fn cluster_network() -> Value {
     json!({
         "cniVersion": "1.0.0", "name": "cluster", "plugins": [{

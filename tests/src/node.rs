@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node: where the parents are and the plugins run.
+//! A node: the network namespace with the parents, in which the plugins run.
 
 use crate::{Answer, Call, Conf, Pod, programs};
 use common::netlink::{Link, Route, Socket};
@@ -16,16 +16,17 @@ use tempfile::TempDir;
 
 const NONE: Option<&str> = None;
 
-/// A node whose network, mounts and files are its own.
+/// A node with its own network, mounts and files.
 pub struct Node {
     dir: TempDir,
     pods: AtomicU32,
 }
 
 impl Node {
-    /// Runs `test` on a fresh node with one Ethernet link, `eth0`, whose cable is plugged in.
+    /// Runs `test` on a new node with one Ethernet link, `eth0`, whose cable is plugged in.
     ///
-    /// A thread is the node: it leaves the namespaces of this process, and everything it starts follows it.
+    /// One thread represents the node: it leaves the namespaces of this process, and its child processes inherit the
+    /// new ones.
     pub fn run(test: impl FnOnce(&Self) + Send) {
         Self::on_thread(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS, |node| {
             node.ip("link set lo up");
@@ -34,7 +35,7 @@ impl Node {
         });
     }
 
-    /// Runs `test` on this very machine's network; for the fabric's VM, whose HCAs are bound to it.
+    /// Runs `test` in this machine's own network. The fabric's VM needs it, because its HCAs cannot leave the network.
     pub fn on_this_machine(test: impl FnOnce(&Self) + Send) {
         Self::on_thread(CloneFlags::CLONE_NEWNS, test);
     }
@@ -66,12 +67,12 @@ impl Node {
         });
     }
 
-    /// A path in the node's own folder: `state` has the attachments, `rdma-ipam` and `host-local` the leases.
+    /// A path in the node's own folder: `state` contains the attachments, `rdma-ipam` and `host-local` the leases.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// A pair of Ethernet links with a cable between them: `name` and `name`-far.
+    /// Creates a pair of connected Ethernet links: `name` and `name`-far.
     pub fn cable(&self, name: &str) {
         self.ip(&format!("link add {name} type veth peer name {name}-far"));
         self.ip(&format!("link set {name} up"));
@@ -96,7 +97,7 @@ impl Node {
             .fold(Conf::new(defaults), |conf, (key, value)| conf.with(&key, value))
     }
 
-    /// An `ipam` block for `rdma-ipam` that gives addresses of `subnet` at once again when they are released.
+    /// An `ipam` block for `rdma-ipam` with the subnet `subnet` and no cooldown of released addresses.
     pub fn rdma_ipam(&self, subnet: &str) -> Value {
         json!({
             "type": "rdma-ipam", "dataDir": self.path("rdma-ipam"), "cooldown": 0,
@@ -109,7 +110,7 @@ impl Node {
         json!({"type": "host-local", "dataDir": self.path("host-local"), "ranges": [[{"subnet": subnet}]]})
     }
 
-    /// The folders of `CNI_PATH`: the node's own, ours, the reference plugins'.
+    /// The folders of `CNI_PATH`: the node's own, those of rdmanet and of the reference plugins.
     pub fn cni_path(&self) -> Vec<PathBuf> {
         vec![
             self.path("bin"),
@@ -118,17 +119,17 @@ impl Node {
         ]
     }
 
-    /// The plugin of this name, found as a runtime finds it.
+    /// The plugin `name`, found as a runtime finds it.
     pub fn plugin(&self, name: &str) -> PathBuf {
         let path = self.cni_path();
         let found = path.iter().map(|dir| dir.join(name)).find(|file| file.is_file());
         found.unwrap_or_else(|| panic!("no plugin {name} in {path:?}"))
     }
 
-    /// Installs a plugin that is this shell script.
+    /// Installs a shell script as a plugin.
     pub fn install_script(&self, name: &str, script: &str) {
         let file = self.path("bin").join(name);
-        // Under another name first: a program that is open for writing cannot be started (ETXTBSY).
+        // Renamed at the end: the kernel does not start a program that is open for writing (ETXTBSY).
         let unfinished = self.path("unfinished");
         fs::write(&unfinished, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o755)).unwrap();
@@ -140,7 +141,7 @@ impl Node {
         symlink(programs::ours().join("cni-ipoib"), self.path("bin").join(name)).unwrap();
     }
 
-    /// A call that is about no container, such as GC and STATUS, of the plugin that the configuration names.
+    /// A call without a container, such as GC and STATUS, of the plugin in the configuration.
     pub fn call(&self, command: &str, conf: &Conf) -> Call {
         Call::new(&self.plugin(conf.text("type")))
             .env("CNI_COMMAND", command)
@@ -149,12 +150,12 @@ impl Node {
             .stdin(conf.to_value().to_string())
     }
 
-    /// GC, keeping these attachments.
+    /// Calls GC, with these valid attachments.
     pub fn gc(&self, conf: &Conf, valid: &[(&str, &str)]) -> Answer {
         self.call("GC", &conf.clone().keeping(valid)).run()
     }
 
-    /// STATUS.
+    /// Calls STATUS.
     pub fn status(&self, conf: &Conf) -> Answer {
         self.call("STATUS", conf).run()
     }
@@ -181,7 +182,7 @@ impl Node {
         link.unwrap_or_else(|| panic!("the node has no {name}, only {:?}", self.link_names()))
     }
 
-    /// Runs `ip` with these words on the node; it succeeds.
+    /// Runs `ip` with these arguments on the node. It must succeed.
     #[track_caller]
     pub fn ip(&self, words: &str) -> String {
         text_of(&format!("ip {words}"), &self.exec("ip", words))
@@ -195,15 +196,15 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// Takes every mount below the node's folder away before the folder is removed: removing it would go on into whatever is
-    /// mounted there, and that may be the machine's own files.
+    /// Unmounts everything below the node's folder before the folder is removed. Otherwise the removal would delete the
+    /// mounted files, which may be the machine's own.
     fn drop(&mut self) {
         let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
         let points = table.lines().filter_map(|line| line.split(' ').nth(4));
         let below: Vec<&str> = points
             .filter(|point| Path::new(point).starts_with(self.dir.path()))
             .collect();
-        // The last one mounted lies on top.
+        // Mounts on the same path are unmounted last to first.
         let left = below
             .into_iter()
             .rev()
@@ -218,7 +219,7 @@ impl Drop for Node {
     }
 }
 
-/// The standard output of a program that must succeed.
+/// Runs a program, which must succeed, and returns its standard output.
 #[track_caller]
 pub(crate) fn text_of(what: &str, output: &Output) -> String {
     assert!(
@@ -231,7 +232,7 @@ pub(crate) fn text_of(what: &str, output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The names in `dir` and below that `wanted` takes, relative to it, sorted.
+/// The names of the files in and below `dir` that `wanted` selects, relative to `dir`, sorted.
 pub(crate) fn files_below(dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];

@@ -38,12 +38,12 @@ impl<'n> Pod<'n> {
         pod
     }
 
-    /// Which pod of its node it is, from 1.
+    /// The pod's number on its node, from 1.
     pub fn number(&self) -> u32 {
         self.id.trim_start_matches("pod-").parse().unwrap()
     }
 
-    /// Makes a namespace at the pod's path.
+    /// Creates a namespace at the pod's path.
     fn make_netns(&self) {
         File::create(&self.netns).unwrap();
         let made = || {
@@ -61,18 +61,18 @@ impl<'n> Pod<'n> {
         self.ip("link set lo up");
     }
 
-    /// The namespace dies, as when a node's runtime is killed: DEL was never called.
+    /// Ends the namespace without DEL, as when a node's runtime is killed.
     pub fn die(&self) {
         umount2(&self.netns, MntFlags::MNT_DETACH).unwrap();
         fs::remove_file(&self.netns).unwrap();
     }
 
-    /// Opens the namespace. It lives as long as the value does.
+    /// Opens the namespace, which exists at least as long as the value.
     pub fn open(&self) -> Netns {
         Netns::open(&self.netns).unwrap()
     }
 
-    /// A call for the interface `ifname`; CHECK and DEL come with what ADD answered.
+    /// A call for the interface `ifname`. CHECK and DEL contain the result of ADD.
     pub fn call(&self, command: &str, conf: &Conf, ifname: &str) -> Call {
         let key = (conf.text("name").to_owned(), ifname.to_owned());
         let prev = self.results.lock().unwrap().get(&key).cloned();
@@ -87,7 +87,7 @@ impl<'n> Pod<'n> {
             .env("CNI_NETNS", &self.netns)
     }
 
-    /// ADD, which may fail.
+    /// Calls ADD, which may fail.
     pub fn add(&self, conf: &Conf, ifname: &str) -> Answer {
         let answer = self.call("ADD", conf, ifname).run();
         if answer.status.success() {
@@ -96,24 +96,24 @@ impl<'n> Pod<'n> {
         answer
     }
 
-    /// ADD, which succeeds; returns the result.
+    /// Calls ADD, which must succeed. Returns the result.
     #[track_caller]
     pub fn attach(&self, conf: &Conf, ifname: &str) -> Value {
         self.add(conf, ifname).result()
     }
 
-    /// Remembers `result` as a runtime does.
+    /// Caches `result` as a runtime does.
     pub fn keep(&self, conf: &Conf, ifname: &str, result: &Value) {
         let key = (conf.text("name").to_owned(), ifname.to_owned());
         self.results.lock().unwrap().insert(key, result.clone());
     }
 
-    /// Forgets what ADD answered, as after a reboot or a damaged cache.
+    /// Removes the cached results, as after a reboot or with a damaged cache.
     pub fn forget(&self) {
         self.results.lock().unwrap().clear();
     }
 
-    /// DEL, which succeeds.
+    /// Calls DEL, which must succeed.
     #[track_caller]
     pub fn detach(&self, conf: &Conf, ifname: &str) {
         self.call("DEL", conf, ifname).run().done();
@@ -123,12 +123,12 @@ impl<'n> Pod<'n> {
             .remove(&(conf.text("name").to_owned(), ifname.to_owned()));
     }
 
-    /// CHECK, which may fail.
+    /// Calls CHECK, which may fail.
     pub fn check(&self, conf: &Conf, ifname: &str) -> Answer {
         self.call("CHECK", conf, ifname).run()
     }
 
-    /// Every link of the pod but `lo`.
+    /// Every link of the pod except `lo`.
     pub fn links(&self) -> Vec<Link> {
         let mut links = self.socket().links().unwrap();
         links.retain(|link| link.name != "lo");
@@ -161,7 +161,7 @@ impl<'n> Pod<'n> {
         global.map(|a| a.address.to_string()).collect()
     }
 
-    /// The routes through the link `name`, but those in the table that policy routing gave it.
+    /// The routes through the link `name`, except those in its table of policy routing.
     #[track_caller]
     pub fn routes(&self, name: &str) -> Vec<RouteEntry> {
         let rules = self.socket().rules().unwrap();
@@ -197,7 +197,7 @@ impl<'n> Pod<'n> {
         Socket::open_in(&self.open()).unwrap()
     }
 
-    /// Runs `ip` with these words in the pod; it succeeds.
+    /// Runs `ip` with these arguments in the pod. It must succeed.
     #[track_caller]
     pub fn ip(&self, words: &str) -> String {
         let output = self.exec("ip", words);
@@ -223,7 +223,7 @@ impl<'n> Pod<'n> {
 
 impl Drop for Pod<'_> {
     fn drop(&mut self) {
-        // It may have died in the test.
+        // The test may have ended it already.
         let _ = umount2(&self.netns, MntFlags::MNT_DETACH);
         let _ = fs::remove_file(&self.netns);
     }

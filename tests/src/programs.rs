@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the programs under test are.
+//! Paths of the programs under test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Where the fabric's VM has every plugin.
+/// The folder of all plugins in the fabric's VM.
 const IN_VM: &str = "/opt/cni/bin";
 
-/// The folder of our static binaries: `RDMANET_BIN`, else what the workspace built, else (in the VM, where no
-/// workspace is) `/opt/cni/bin`.
+/// The folder of rdmanet's static binaries: `RDMANET_BIN`, else the workspace's build output, else (in the VM, which
+/// has no workspace) `/opt/cni/bin`.
 pub fn ours() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -32,7 +32,7 @@ pub fn ours() -> &'static Path {
     })
 }
 
-/// A program of the workspace, as `cargo build` makes it for this machine, beside the one that runs.
+/// A program that `cargo build` has built for this machine, in the folder of the running test.
 pub fn program(name: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap();
     let path = here.parent().and_then(Path::parent).unwrap().join(name);
@@ -44,7 +44,8 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
-/// The folder of the reference plugins: `RDMANET_PEERS`, else what `tests/go/build --group cni` makes, else `/opt/cni/bin`.
+/// The folder of the reference plugins: `RDMANET_PEERS`, else the output of `tests/go/build --group cni`, else
+/// `/opt/cni/bin`.
 pub fn peers() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -62,7 +63,7 @@ pub fn peers() -> &'static Path {
     })
 }
 
-/// The folder of Multus: `RDMANET_MULTUS`, else what `tests/go/build --group multus` makes, else `/opt/cni/bin`.
+/// The folder of Multus: `RDMANET_MULTUS`, else the output of `tests/go/build --group multus`, else `/opt/cni/bin`.
 pub fn multus() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -80,7 +81,7 @@ pub fn multus() -> &'static Path {
     })
 }
 
-/// The program of whereabouts: `RDMANET_WHEREABOUTS`, else what `tests/go/build whereabouts` makes.
+/// The program of whereabouts: from `RDMANET_WHEREABOUTS`, else the output of `tests/go/build --group whereabouts`.
 pub fn whereabouts() -> PathBuf {
     let dir = given("RDMANET_WHEREABOUTS").or_else(|| built("whereabouts"));
     let program = dir
@@ -90,7 +91,7 @@ pub fn whereabouts() -> PathBuf {
     program
 }
 
-/// The folder of the checkers of other projects' formats, which `tests/go/build --group checks` makes.
+/// The folder with checkers of other projects' formats, built by `tests/go/build --group checks`.
 pub fn checks() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| built("checks").expect("the workspace, for tests/go/build --group checks"))
@@ -102,13 +103,13 @@ fn given(variable: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The workspace this was built from, if it is on this machine.
+/// The workspace of this program, if it is on this machine.
 fn workspace() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
     root.join("Cargo.toml").is_file().then(|| root.to_owned())
 }
 
-/// What `tests/go/build` makes of a group, where there is a workspace.
+/// Builds a group with `tests/go/build`, if there is a workspace. Returns the output folder.
 fn built(group: &str) -> Option<PathBuf> {
     let output = Command::new(workspace()?.join("tests/go/build"))
         .args(["--group", group])

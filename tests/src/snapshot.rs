@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A snapshot of everything on a node that an attachment may change, and the differences between two.
+//! A snapshot of everything on a node that an attachment may change, and the differences between two snapshots.
 //!
-//! The code under test does not read it: it has the kernel's own messages, word for word, and files. What changes by itself
-//! (counters, ages) is left out, and so are numbers that mean nothing by themselves (link indexes, queue pairs).
+//! The code under test does not take it: the snapshot consists of the kernel's own messages, unchanged, and of files.
+//! It excludes values that change by themselves (counters, ages) and numbers without a meaning of their own (link
+//! indexes, queue pairs).
 
 mod network;
 
@@ -19,13 +20,13 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to finish what a call or a namespace's death began.
+/// The time limit for the kernel to complete a call or the end of a namespace.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the plugins may leave: the last allocated address, addresses in cooldown, and unlocked lock files.
+/// Files that the plugins may leave: the last allocated address, addresses in cooldown, and unlocked lock files.
 const MAY_STAY: [&str; 5] = ["/cursors/", "/resting/", "/lock", "/last_reserved_ip", "/netns/"];
 
-/// Objects by name, each with its facts.
+/// Objects by name, each with its properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot(BTreeMap<String, BTreeSet<String>>);
 
@@ -34,7 +35,7 @@ pub struct Snapshot(BTreeMap<String, BTreeSet<String>>);
 pub struct Difference(Vec<String>);
 
 impl Node {
-    /// The node and these pods now.
+    /// The current state of the node and these pods.
     pub fn snapshot(&self, pods: &[&Pod<'_>]) -> Snapshot {
         let mut snapshot = self.without_settings(pods);
         snapshot.add("node", sysctls());
@@ -44,13 +45,13 @@ impl Node {
         snapshot
     }
 
-    /// The same but for the settings of interfaces, of which there are hundreds.
+    /// Like [`Self::snapshot`], without the settings of interfaces, of which there are hundreds.
     fn without_settings(&self, pods: &[&Pod<'_>]) -> Snapshot {
         let mut snapshot = Snapshot::default();
         snapshot.add("node", network::objects());
         snapshot.add("node", rdma_devices());
         snapshot.add("node", self.files());
-        // By their place in the list: a fresh pod is like any other.
+        // Pods are numbered by their place in the list, so that all new pods compare equal.
         for (number, pod) in pods.iter().enumerate() {
             let inside = || [network::objects(), rdma_devices()].concat();
             snapshot.add(&format!("pod {number}"), pod.open().run(inside).unwrap());
@@ -58,7 +59,7 @@ impl Node {
         snapshot
     }
 
-    /// The same once addresses that the kernel still tests for duplicates are settled.
+    /// Like [`Self::snapshot`], after the kernel has completed its duplicate address detection.
     pub fn settled_snapshot(&self, pods: &[&Pod<'_>]) -> Snapshot {
         let start = Instant::now();
         loop {
@@ -75,7 +76,7 @@ impl Node {
         }
     }
 
-    /// Asserts that the node and these pods are, or within seconds become, as they were.
+    /// Asserts that the node and these pods return to their former state within seconds.
     #[track_caller]
     pub fn assert_as_before(&self, before: &Snapshot, pods: &[&Pod<'_>], when: impl fmt::Display) {
         let start = Instant::now();
@@ -97,7 +98,7 @@ impl Node {
         }
     }
 
-    /// Files of attachments, leases and devices, in the node's own folder and in the default places.
+    /// Files of attachments, leases and devices, in the node's own folder and in their default places.
     fn files(&self) -> Vec<Object> {
         let own = ["state", "rdma-ipam", "host-local"].map(|name| self.path(name));
         let default = [
@@ -121,17 +122,17 @@ impl Node {
     }
 }
 
-/// An object and its facts.
+/// An object and its properties.
 type Object = (String, BTreeSet<String>);
 
 fn object(name: String) -> Object {
     (name, BTreeSet::new())
 }
 
-/// How an object begins that has the settings of an interface.
+/// The prefix of an object with the settings of an interface.
 const SETTINGS: &str = "settings ";
 
-/// Settings of every interface, and those for interfaces to come.
+/// The settings of every interface, and the defaults for new interfaces.
 fn sysctls() -> Vec<Object> {
     let mut found = Vec::new();
     for family in ["ipv4", "ipv6"] {
@@ -144,7 +145,7 @@ fn sysctls() -> Vec<Object> {
     found
 }
 
-/// The settings of one interface; none of one that is gone by now.
+/// The settings of one interface; none if the interface is gone by now.
 fn settings(interface: &Path) -> BTreeSet<String> {
     let Ok(folder) = fs::File::open(interface) else {
         return BTreeSet::new();
@@ -156,7 +157,7 @@ fn settings(interface: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// One of them, by the fewest system calls: it fits a page, and the kernel writes it at once.
+/// The value of one setting, read with few system calls: the kernel returns it whole, and it is at most a page long.
 fn setting(folder: &fs::File, name: &OsStr) -> Option<String> {
     let file = openat(folder, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
     let mut page = [0; 4096];
@@ -165,7 +166,7 @@ fn setting(folder: &fs::File, name: &OsStr) -> Option<String> {
     Some(String::from_utf8_lossy(&page[..size]).trim().to_owned())
 }
 
-/// The RDMA devices that this namespace sees, and the node's mode. A kernel without RDMA has none.
+/// The RDMA devices that are visible in this namespace, and the node's mode. A kernel without RDMA has none.
 fn rdma_devices() -> Vec<Object> {
     let Ok(mut socket) = Socket::<Rdma>::open() else {
         return Vec::new();
@@ -185,7 +186,7 @@ impl Snapshot {
         }
     }
 
-    /// Everything in it but the settings of interfaces.
+    /// All objects except the settings of interfaces.
     fn without_settings(&self) -> Self {
         let rest = self.0.iter().filter(|(name, _)| !name.contains(SETTINGS));
         Self(rest.map(|(name, facts)| (name.clone(), facts.clone())).collect())
@@ -212,14 +213,14 @@ impl Snapshot {
     }
 }
 
-/// The facts on one line, without those of a long list.
+/// The properties on one line, shortened if the list is long.
 fn list(facts: &BTreeSet<String>) -> String {
     let some: Vec<_> = facts.iter().take(12).map(String::as_str).collect();
     some.join(", ")
 }
 
 impl Difference {
-    /// Whether nothing is different.
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many concurrent attachments that begin, end, are killed, repeated, forgotten and collected in random order.
+//! Many concurrent attachments: ADD, DEL, kills, retries, forgotten pods and GC in random order.
 //!
-//! Invariant: a call that was not killed does what a runtime expects; no address is allocated to
-//! two attachments at once; in the end nothing is left.
+//! Invariant: a call that was not killed behaves as a runtime expects. No two attachments have one address at the same
+//! time. In the end nothing remains.
 //!
-//! The order follows from a seed, which `RDMANET_STORM_SEED` sets; at which instruction a kill strikes is the kernel's choice.
+//! A seed determines the order; `RDMANET_STORM_SEED` sets it. The instruction at which a kill takes effect varies.
 
 use crate::{Answer, Call, Conf, Node, Pod};
 use fastrand::Rng;
@@ -17,21 +17,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The interface in every pod.
 const IFNAME: &str = "net1";
-/// How often one call is killed before it is left in peace.
+/// The highest number of kills of one call.
 const KILLS_IN_A_ROW: u32 = 3;
-/// How long the last namespaces may take to end.
+/// The time limit for the last namespaces to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How large a storm is.
+/// The size of a storm.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Attachments in all.
+    /// The total number of attachments.
     pub attachments: u32,
-    /// How many lives go on at the same time.
+    /// The number of concurrent attachments.
     pub at_once: u32,
 }
 
-/// The seed that was asked for, or one of the hour.
+/// The seed from the environment, or one from the clock.
 pub fn seed() -> u64 {
     match std::env::var_os("RDMANET_STORM_SEED") {
         Some(seed) => seed
@@ -47,21 +47,21 @@ struct Storm<'n> {
     node: &'n Node,
     confs: &'n [Conf],
     seed: u64,
-    /// Attachments that GC must keep, as network and container; read for as long as a GC runs, since a runtime begins
-    /// none meanwhile.
+    /// The attachments that GC must keep, as network and container. A GC holds the read lock, because a runtime starts
+    /// no ADD meanwhile.
     known: RwLock<BTreeSet<(String, String)>>,
-    /// Who has an address.
+    /// The owner of each address.
     owners: Mutex<BTreeMap<String, String>>,
-    /// Microseconds that an ADD took lately; kills strike within that time.
+    /// The duration of a recent ADD in microseconds; kills come within that time.
     add_takes: AtomicU64,
     born: AtomicU32,
     kills: AtomicU32,
     collections: AtomicU32,
 }
 
-/// Runs a storm over attachments of these configurations.
+/// Runs a storm of attachments with these configurations.
 pub fn storm(node: &Node, confs: &[Conf], size: Size, seed: u64) {
-    // The first attachment of all makes folders too.
+    // The very first attachment also creates folders.
     for conf in confs {
         let first = node.pod();
         first.attach(conf, IFNAME);
@@ -110,7 +110,7 @@ impl Storm<'_> {
         });
     }
 
-    /// Repeats GC until nothing is left, because the kernel removes namespaces with some delay.
+    /// Repeats GC until nothing remains, because the kernel removes namespaces with a delay.
     fn clear_up(&self, before: &crate::Snapshot, start: Instant) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -130,7 +130,7 @@ impl Storm<'_> {
         }
     }
 
-    /// One attachment from its birth to its end, or until it is forgotten.
+    /// One attachment from ADD to its end, or until the runtime forgets it.
     fn live(&self) {
         let pod = self.node.pod();
         let mut rng = Rng::with_seed(self.seed ^ u64::from(pod.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -147,7 +147,7 @@ impl Storm<'_> {
         if rng.u8(..10) < 2 {
             pod.die();
         }
-        // From here on the next one may have them.
+        // From here on another attachment may get the addresses.
         self.disown(&addresses);
         if rng.u8(..10) < 7 {
             self.detach(&pod, conf, &mut rng);
@@ -155,7 +155,7 @@ impl Storm<'_> {
         self.known.write().unwrap().remove(&name);
     }
 
-    /// ADD until it succeeds, with kills, DELs and further ADDs in between.
+    /// Calls ADD until it succeeds, with kills, DELs and more ADDs in between.
     fn attach(&self, pod: &Pod<'_>, conf: &Conf, rng: &mut Rng) -> Vec<String> {
         let add = pod.call("ADD", conf, IFNAME);
         for _ in 0..KILLS_IN_A_ROW {
@@ -181,7 +181,7 @@ impl Storm<'_> {
         self.own(pod, conf, &answer)
     }
 
-    /// DEL, maybe killed and then repeated, as runtimes do.
+    /// Calls DEL. It may be killed, and is then repeated, as runtimes do.
     fn detach(&self, pod: &Pod<'_>, conf: &Conf, rng: &mut Rng) {
         let del = pod.call("DEL", conf, IFNAME);
         for _ in 0..KILLS_IN_A_ROW {
@@ -194,7 +194,7 @@ impl Storm<'_> {
         pod.detach(conf, IFNAME);
     }
 
-    /// One in two calls is killed; none means it was not made.
+    /// In half of the cases, runs the call and kills it. Otherwise returns `None` without running it.
     fn maybe_killed(&self, call: &Call, rng: &mut Rng) -> Option<Answer> {
         if rng.bool() {
             return None;
@@ -211,7 +211,7 @@ impl Storm<'_> {
         Some(answer)
     }
 
-    /// Writes down who has the addresses of a result.
+    /// Records the owner of the addresses in a result.
     fn own(&self, pod: &Pod<'_>, conf: &Conf, answer: &Answer) -> Vec<String> {
         let result = answer.result();
         pod.keep(conf, IFNAME, &result);
@@ -219,7 +219,7 @@ impl Storm<'_> {
         let addresses: Vec<_> = result["ips"].as_array().unwrap().iter().map(address).collect();
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         for address in &addresses {
-            // Networks of one storm have ranges of their own.
+            // Networks of one storm have disjoint ranges.
             if let Some(other) = owners.insert(address.clone(), pod.id.clone()) {
                 panic!(
                     "seed {}: {address} was given to {} while {other} has it",
@@ -237,7 +237,7 @@ impl Storm<'_> {
         }
     }
 
-    /// GC of what the runtime has forgotten, beside the ADDs and DELs that are at work.
+    /// Calls GC for attachments that the runtime has forgotten, concurrently with ADDs and DELs.
     fn collect(&self, conf: &Conf) {
         let known = self.known.read().unwrap();
         let of_network = known.iter().filter(|(network, _)| network == conf.text("name"));

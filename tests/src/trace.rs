@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A call under ptrace(2): every request to the kernel that changes something is stopped before it runs, whether
-//! the plugin or a program that it started makes it, and each of them can be killed there.
+//! A call under ptrace(2). The tracer stops the plugin and every program that it starts before each request to the
+//! kernel that changes something. It can kill each of them there.
 //!
-//! Invariant: a process that is killed at a request has not made it; every process of a call has ended when the
-//! call returns. A filter (seccomp(2)) picks the requests, since stopping at every system call takes seconds under
+//! Invariant: a process that is killed at a request has not made it. Every process of a call has ended when the call
+//! returns. A filter (seccomp(2)) selects the requests, because a stop at every system call takes seconds under
+//! emulation. The filter knows the system calls of `x86_64`, the architecture of the VM and the build machines.
 //! emulation. Knows the system calls of `x86_64`, which is what the VM and the build machines are.
 
 mod request;
@@ -24,34 +25,34 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-/// Who makes a request.
+/// A process of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Process {
     /// The process that the runtime started.
     Plugin,
-    /// The n-th that was started on its behalf, from 1.
+    /// The n-th child process, from 1.
     Delegate(u32),
 }
 
-/// A moment in a call: before one of its processes makes its n-th request that changes something.
+/// A step: the state before a process makes its n-th request that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Whose request it is.
+    /// The process that makes the request.
     pub by: Process,
-    /// Which of its requests, from 1.
+    /// The number of the request in this process, from 1.
     pub number: u32,
     /// The description of the request, e.g. `RTM_NEWLINK` or `unlink /run/…`.
     pub what: String,
 }
 
-/// Who is struck at a step.
+/// The processes that are killed at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// The plugin. Its child processes continue, as after a timeout of the runtime.
     Plugin,
-    /// The process that makes the request, where the plugin started it: the plugin sees it fail.
+    /// The process that makes the request, if the plugin started it. The plugin then sees it fail.
     Delegate,
-    /// All at once, as when a node runs out of memory.
+    /// All processes, as when a node runs out of memory.
     All,
 }
 
@@ -64,18 +65,18 @@ pub struct Traced {
     pub steps: Vec<Step>,
 }
 
-/// Which requests are steps.
+/// The requests that are steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those that change something outside the process. Between two of them nothing changes, so that dying before
-    /// each one covers every state that a death can leave.
+    /// Requests that change something outside the process. Nothing changes between two of them, so kills before each of
+    /// them cover every state that a kill can leave.
     Changes,
     /// Every system call.
     Everything,
 }
 
 impl Call {
-    /// Makes the call and shows each step to `watch`, which may name somebody to strike with a signal there.
+    /// Runs the call and passes each step to `watch`, which may select a victim and a signal.
     #[expect(
         clippy::zombie_processes,
         reason = "the tracer waits for every process of the call"
@@ -105,7 +106,7 @@ impl Call {
     }
 }
 
-/// Has the child stop at its first instruction, so that no request is missed, and at each step from there on.
+/// Makes the child stop at its first instruction, so that no request is missed, and at each step from there on.
 #[expect(unsafe_code, reason = "std has no other way to ask for being traced")]
 fn trace_from_start(command: &mut Command, scope: Scope) {
     let filter = request::filter(scope);
@@ -113,12 +114,12 @@ fn trace_from_start(command: &mut Command, scope: Scope) {
         ptrace::traceme()?;
         seccompiler::apply_filter(&filter).map_err(|_| Errno::last().into())
     };
-    // SAFETY: between fork and exec only calls that are safe in a signal handler are allowed; ptrace(2), prctl(2) and
-    // seccomp(2) are system calls, and what they read was made before.
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed. ptrace(2), prctl(2) and seccomp(2) are
+    // system calls, and their arguments exist before the fork.
     unsafe { command.pre_exec(ready) };
 }
 
-/// Kills a call that hangs, so that its tracer wakes up.
+/// Kills a call that exceeds the time limit, so that its tracer wakes up.
 fn within_limit<T>(plugin: Pid, follow: impl FnOnce() -> T) -> T {
     thread::scope(|scope| {
         let (ended, watch) = mpsc::channel::<()>();
@@ -145,10 +146,10 @@ struct Tracer {
     scope: Scope,
     /// The process of each thread.
     threads: BTreeMap<Pid, Pid>,
-    /// Processes by their order of birth, and how many steps each has made.
+    /// Processes in the order of their start, with the number of their steps.
     processes: Vec<(Pid, u32)>,
     steps: Vec<Step>,
-    /// Nobody is asked any more.
+    /// Whether a signal was sent. `watch` is not called afterwards.
     struck: bool,
 }
 
@@ -164,14 +165,14 @@ impl Tracer {
         }
     }
 
-    /// Follows every process to its end.
+    /// Traces every process until its end.
     fn follow(
         mut self,
         watch: &mut impl FnMut(&Step) -> Option<(Victim, Signal)>,
     ) -> (Vec<Step>, ExitStatus) {
         let mut status = None;
         loop {
-            // Of this thread's children only: other tests of this program have children of their own.
+            // This thread's children only, because other tests of this program have their own.
             let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
             match waitpid(None, Some(flags)) {
                 Ok(WaitStatus::Exited(thread, code)) => {
@@ -204,7 +205,7 @@ impl Tracer {
         }
     }
 
-    /// A thread begins with a stop of its own; all other signals are passed on.
+    /// Handles a stop. A new thread starts with a stop of its own; all other signals are passed on.
     fn stopped(&mut self, thread: Pid, signal: Signal) {
         if self.threads.contains_key(&thread) {
             return go_on(thread, Some(signal));
@@ -265,13 +266,13 @@ impl Tracer {
             Victim::All => true,
         };
         for (process, _) in self.processes.iter().filter(|(process, _)| struck(process)) {
-            // One that has ended already is none the worse.
+            // A process that has already ended is no error.
             let _ = kill(*process, signal);
         }
     }
 }
 
-/// Lets a thread run to its next stop. One that a signal ends meanwhile is not there any more.
+/// Continues a thread until its next stop. A thread that a signal has ended is no error.
 fn go_on(thread: Pid, signal: Option<Signal>) {
     let _ = ptrace::cont(thread, signal);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The traces of attachments on a node. Comparing two of them shows whether something was left behind.
+//! The traces of attachments on a node. A comparison of two shows whether an attachment left something behind.
 
 use crate::node::files_below;
 use crate::{Node, Pod};
 
-/// Everything that ADD makes and DEL takes away.
+/// The objects that ADD creates and DEL deletes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traces {
     /// Links of the node.
@@ -37,7 +37,7 @@ impl Node {
         }
     }
 
-    /// The leases and claimed addresses of `rdma-ipam` and `host-local`; released addresses that rest are none.
+    /// The leases and claimed addresses of `rdma-ipam` and `host-local`, without addresses in cooldown.
     pub fn leases(&self) -> Vec<String> {
         let ours = |name: &str| name.contains("/leases/") || name.contains("/addresses/");
         let theirs = |name: &str| !name.ends_with("/lock") && !name.contains("/last_reserved_ip");
@@ -47,7 +47,7 @@ impl Node {
     }
 }
 
-/// Asserts that nothing was left, and nothing else was taken.
+/// Asserts that nothing was left and nothing else was deleted.
 #[track_caller]
 pub fn assert_same(before: &Traces, after: &Traces, when: &str) {
     assert_eq!(after.node, before.node, "links of the node {when}");

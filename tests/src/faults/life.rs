@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The life of a pod in which one call is killed.
+//! One pod, from ADD to its removal, with one killed call.
 
 use super::{Faults, IFNAME, Kill, Repair, Verb};
 use crate::Pod;
@@ -9,11 +9,11 @@ use std::fmt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to end a namespace, in emulation on a busy machine.
+/// The time limit for the kernel to end a namespace, in emulation on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Faults<'_> {
-    /// A pod starts, a call for it is killed and cleaned up, and nothing is left.
+    /// Creates a pod, kills a call of it, cleans up, and asserts that nothing remains.
     pub(super) fn live(&self, kill: &Kill, scope: Scope) {
         let pod = self.node.pod();
         if kill.verb == Verb::Del {
@@ -37,7 +37,7 @@ impl Faults<'_> {
             reached |= here;
             here.then_some((kill.victim, kill.signal))
         });
-        // How often a call waits is another matter from run to run.
+        // The number of waits differs from run to run.
         assert!(
             reached || scope == Scope::Everything,
             "there was no such moment: {kill}; only {:#?}",
@@ -46,7 +46,7 @@ impl Faults<'_> {
         traced
     }
 
-    /// A call that returned a result has kept its guarantees, before any cleanup runs.
+    /// Asserts, before any cleanup, that a call that returned a result has kept its guarantees.
     fn judge(&self, pod: &Pod<'_>, kill: &Kill, struck: &Traced) {
         let answer = &struck.answer;
         let when = || format!("after {kill}, which answered {answer}");
@@ -79,7 +79,8 @@ impl Faults<'_> {
                 if again.status.success() {
                     pod.check(self.conf, IFNAME).done();
                 } else {
-                    // The specification asks for it where the interface is, and it is there, whole.
+                    // The killed ADD had completed the interface; the specification requires this error for an existing
+                    // one.
                     again.refused(101, &[IFNAME]);
                 }
                 pod.detach(self.conf, IFNAME);
@@ -87,7 +88,7 @@ impl Faults<'_> {
         }
     }
 
-    /// The namespace dies; what the kernel gives back to the node has arrived when this returns.
+    /// Ends the namespace. Returns when the kernel has moved the pod's links back to the node.
     fn die(&self, pod: &Pod<'_>) {
         let refunded = |link: &Link| link.kind.as_deref() == Some("ipoib");
         let count = |links: Vec<Link>| links.iter().filter(|link| refunded(link)).count();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The socket on which a kubelet reports the devices of each pod. Multus reads it first (`pkg/kubeletclient`).
 //!
-//! Invariant: the socket is in the mount namespace of the thread that started it. The program is Go's, of `tests/go/multus`: as the
-//! `:authority` of a socket gRPC for Go sends its path, which HTTP/2 libraries of Rust refuse (`RST_STREAM`, `PROTOCOL_ERROR`).
+//! Invariant: the socket is in the mount namespace of the thread that started the kubelet. The program is written in Go
+//! (`tests/go/multus`): gRPC for Go sends the path of the socket as `:authority`, which HTTP/2 libraries of Rust reject
+//! (`RST_STREAM`, `PROTOCOL_ERROR`).
 
 use super::Allocation;
 use crate::programs;
@@ -14,10 +15,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
-/// Where every kubelet listens.
+/// The path of every kubelet's socket.
 const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
 
-/// A kubelet that answers, until the value goes and its socket with it.
+/// A kubelet that serves its socket until the value is dropped.
 pub struct Kubelet {
     child: Child,
     told: NamedTempFile,
@@ -27,7 +28,7 @@ impl Kubelet {
     /// Starts a kubelet that has allocated these devices.
     pub fn start(allocations: &[Allocation]) -> Self {
         fs::create_dir_all(Path::new(SOCKET).parent().unwrap()).unwrap();
-        // Of one that was killed.
+        // The socket of a killed kubelet may remain.
         let _ = fs::remove_file(SOCKET);
         let told = NamedTempFile::new().unwrap();
         let mut child = Command::new(programs::multus().join("podresources"))
@@ -64,7 +65,7 @@ impl Kubelet {
         lists.count()
     }
 
-    /// Stops it like a crash: the socket file stays, and no process listens.
+    /// Stops the kubelet like a crash: the socket file stays, and no process listens.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -73,15 +74,16 @@ impl Kubelet {
 
 impl Drop for Kubelet {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_file(SOCKET);
     }
 }
 
-/// Every pod of a node is listed, and every device by itself: with its NUMA node if its plugin told one, which that of SR-IOV does and
-/// the RDMA shared one does not (`pkg/kubelet/cm`, `containerDevicesFromResourceDeviceInstances`).
+/// The pods of the node with each device in its own entry. A device has a NUMA node if its plugin reported one; the
+/// SR-IOV plugin does, and the RDMA shared device plugin does not (`pkg/kubelet/cm`,
+/// `containerDevicesFromResourceDeviceInstances`).
 fn pods(allocations: &[Allocation]) -> Vec<Value> {
     let mut pods =
         vec![json!({ "name": "coredns", "namespace": "kube-system", "containers": [{ "name": "coredns" }] })];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links, addresses, routes, rules and lasting neighbours of the calling thread's namespace, as the kernel lists them.
+//! Links, addresses, routes, rules and permanent neighbours of the calling thread's namespace, as the kernel lists
+//! them.
 
 use super::{Object, object};
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
@@ -85,7 +86,7 @@ fn of_link(link: &LinkMessage, names: &Names) -> Object {
     )
 }
 
-/// An InfiniBand address begins with flags and the number of a queue pair, which is another one after each start.
+/// An InfiniBand address starts with flags and the number of a queue pair, which is different after each start.
 fn without_queue_pair(address: &[u8]) -> String {
     let significant = if address.len() == 20 {
         &address[4..]
@@ -146,7 +147,7 @@ fn of_neighbour(neighbour: &NeighbourMessage, names: &Names) -> Option<Object> {
     })
 }
 
-/// Everything that the kernel lists, read again while it changes.
+/// The kernel's complete list. Reads it again if it changed meanwhile.
 fn list(request: &Message) -> Vec<Message> {
     loop {
         if let Some(objects) = read(request) {

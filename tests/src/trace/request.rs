@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Descriptions of requests to the kernel, and which of them change anything outside the calling process.
+//! Descriptions of requests to the kernel, and the selection of those that change something outside the calling
+//! process.
 
 use super::Scope;
 use nix::sys::ptrace;
@@ -12,21 +13,21 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// `RDMA_NL_NLDEV << 10`: where the numbers of RDMA requests begin.
+/// `RDMA_NL_NLDEV << 10`: the first number of RDMA requests.
 const RDMA: u16 = 5 << 10;
-/// The few RDMA requests that change something (`enum rdma_nldev_command` of `rdma_netlink.h`).
+/// The RDMA requests that change something (`enum rdma_nldev_command` of `rdma_netlink.h`).
 const RDMA_CHANGES: [(u16, &str); 4] = [
     (2, "RDMA set"),
     (3, "RDMA newlink"),
     (4, "RDMA dellink"),
     (7, "RDMA system set"),
 ];
-/// The text after the mark is for people.
+/// Standard error, whose text is only for people.
 const STDERR: u64 = 2;
 const PAGE: u64 = 4096;
 const PATH_MAX: usize = 512;
 
-/// The system calls that always change something, or whose arguments lie in memory.
+/// System calls that always change something, or whose arguments are in memory.
 const ALWAYS: [libc::c_long; 17] = [
     libc::SYS_mkdir,
     libc::SYS_mkdirat,
@@ -47,13 +48,13 @@ const ALWAYS: [libc::c_long; 17] = [
     libc::SYS_exit_group,
 ];
 
-/// The filter that stops a process where [`about_to_make`] may find a step.
+/// A filter that stops a process at system calls for which [`about_to_make`] may find a step.
 pub(super) fn filter(scope: Scope) -> BpfProgram {
     let (others, chosen) = match scope {
         Scope::Changes => (SeccompAction::Allow, SeccompAction::Trace(0)),
         Scope::Everything => (SeccompAction::Trace(0), SeccompAction::Allow),
     };
-    // The first program begins before its tracer is ready; each later one has a stop of its own.
+    // The first execve happens before its tracer is ready; each later one has its own stop.
     let mut rules = BTreeMap::new();
     if scope == Scope::Everything {
         rules.insert(libc::SYS_execve, Vec::new());
@@ -85,7 +86,7 @@ fn rule(argument: u8, operator: SeccompCmpOp, value: u64) -> SeccompRule {
 
 /// The request that `thread` is about to make, if it belongs to `scope`.
 pub(super) fn about_to_make(thread: Pid, scope: Scope) -> Option<String> {
-    // It may be dying.
+    // The thread may be dying.
     let registers = ptrace::getregs(thread).ok()?;
     let call = libc::c_long::try_from(registers.orig_rax).ok()?;
     let memory = Memory(File::open(format!("/proc/{thread}/mem")).ok()?);
@@ -144,7 +145,7 @@ fn send(buffer: u64, size: u64, memory: &Memory) -> Option<String> {
         let change = RDMA_CHANGES.iter().find(|(number, _)| *number == kind & 0x3ff);
         return change.map(|(_, name)| (*name).to_owned());
     }
-    // Requests come in fours: new, delete, get, set (`rtnetlink.h`).
+    // Requests are in groups of four: new, delete, get, set (`rtnetlink.h`).
     (kind % 4 != 2).then(|| route(kind))
 }
 
@@ -170,7 +171,7 @@ fn route(kind: u16) -> String {
 struct Memory(File);
 
 impl Memory {
-    /// At most `size` bytes: fewer where the process has no more there.
+    /// At most `size` bytes; fewer if the process has less memory there.
     fn bytes(&self, address: u64, size: usize) -> Vec<u8> {
         let mut bytes = vec![0; size];
         let read = self.0.read_at(&mut bytes, address).unwrap_or(0);

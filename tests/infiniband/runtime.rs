@@ -29,7 +29,7 @@ fn cnitool_call(verb: &str, network: &str, pod: &Pod<'_>) -> Command {
     call
 }
 
-/// Removes quarantined addresses that another test released: the files of `conf/` name the VM's own store.
+/// Removes addresses in cooldown that another test released: the files of `conf/` name the VM's own store.
 fn forget_released() {
     let _ = std::fs::remove_dir_all("/var/lib/cni/rdma-ipam");
 }

@@ -286,7 +286,7 @@ impl Site {
     }
 }
 
-/// A spec with one range, no gateway, blocks of 16 addresses and no quarantine of addresses.
+/// A spec with one range, no gateway, blocks of 16 addresses and no cooldown.
 pub fn simple(subnet: &str) -> Value {
     json!({
         "ranges": [{ "subnet": subnet, "gateway": "none" }],

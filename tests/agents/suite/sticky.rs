@@ -19,7 +19,7 @@ async fn prepared() -> (Site, [Member; 2]) {
     let mut spec = simple("10.1.0.0/24");
     spec["reserved"] = json!(["10.1.0.240/28"]);
     spec["sticky"] = json!("StatefulSet");
-    // Quarantine does not apply to an address that returns to its pod.
+    // The cooldown does not apply to an address that returns to its pod.
     spec["cooldownSeconds"] = json!(3600);
     site.pool("rail0", spec).await;
     site.stateful_set("db", 2).await;

@@ -9,15 +9,15 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Where the accounts of peers are.
+/// The namespace of the peers' accounts.
 const NAMESPACE: &str = "kube-system";
 
-/// Whom the audit log names for account `name`.
+/// The user name of the account `name` in the audit log.
 pub fn user(name: &str) -> String {
     format!("system:serviceaccount:{NAMESPACE}:{name}")
 }
 
-/// Makes account `name`, which may do everything; returns the path of its kubeconfig.
+/// Creates the account `name` with all rights. Returns the path of its kubeconfig.
 pub async fn kubeconfig(server: &Server, name: &str) -> PathBuf {
     let admin = server.admin().await;
     let account = json!({

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Agents and controller in this process: the daemons' own code, with the flags of a daemon.
+//! Agents and controller in this process: the code and the flags of the daemons.
 
 use agent::config::Config;
 use api::client::Clients;
@@ -22,14 +22,14 @@ struct Flags {
     config: Config,
 }
 
-/// The defaults of the daemon, for the node called `node` with its leases below `data`, and `more` flags.
+/// The daemon's default configuration for the node `node`, with its leases below `data` and additional flags.
 pub fn config(node: &str, data: &Path, more: &[&str]) -> Config {
     let data = data.to_str().unwrap();
     let flags = ["rdmanet-agent", "--node", node, "--data-dir", data];
     Flags::parse_from(flags.iter().chain(more)).config
 }
 
-/// Starts a controller of `server` with the defaults of the process and `more` flags.
+/// Starts a controller of `server` with the default configuration of the process and additional flags.
 pub async fn controller(server: &Server, more: &[&str], supervisor: &Supervisor) {
     let token =
         apiserver::identity::controller_token(&server.admin().await, "rdmanet-controller-bench").await;
@@ -38,7 +38,8 @@ pub async fn controller(server: &Server, more: &[&str], supervisor: &Supervisor)
     controller::daemon::start(config, client(server.config_with(&token)).await, supervisor);
 }
 
-/// A client of the administrator's that outlasts long pauses: kube's own breaks where it is used again after five minutes.
+/// A client with the administrator's rights that survives long pauses. The connection of kube's own client breaks after
+/// five idle minutes.
 pub async fn admin(server: &Server) -> Client {
     client(Kubeconfig::read_from(server.kubeconfig()).unwrap()).await
 }

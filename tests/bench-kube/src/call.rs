@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plugin's process, and many of them at once.
+//! A plugin's process, and many of them in parallel.
 
 use serde_json::Value;
 use std::io::Write;
@@ -19,13 +19,13 @@ pub struct Call {
     pub id: String,
     /// The network configuration.
     pub conf: String,
-    /// Where the node's agent listens, if the plugin may ask it.
+    /// The socket of the node's agent, if the plugin may use it.
     pub agent: Option<PathBuf>,
 }
 
 /// The result of a call.
 pub struct Answer {
-    /// From fork to exit.
+    /// The time from fork to exit.
     pub time: Duration,
     /// Whether the exit status was 0.
     pub succeeded: bool,
@@ -35,21 +35,21 @@ pub struct Answer {
 
 /// The results of many calls.
 pub struct Done {
-    /// One for each call.
+    /// The result of each call.
     pub answers: Vec<Answer>,
-    /// From the first start to the last exit.
+    /// The time from the first start to the last exit.
     pub wall: Duration,
 }
 
 impl Answer {
-    /// The address that ADD gave.
+    /// The address in the result of ADD.
     pub fn address(&self) -> String {
         let result: Value = serde_json::from_str(&self.stdout).unwrap();
         result["ips"][0]["address"].as_str().unwrap().to_owned()
     }
 }
 
-/// Runs all calls, each started by a thread of its own at the same moment.
+/// Runs all calls in parallel, each from its own thread.
 pub fn at_once(calls: &[Call]) -> Done {
     let ready = Barrier::new(calls.len());
     let timed: Vec<(Instant, Answer, Instant)> = std::thread::scope(|scope| {
@@ -83,9 +83,9 @@ pub fn run(call: &Call) -> Answer {
         .env("CNI_COMMAND", call.verb)
         .env("CNI_CONTAINERID", &call.id)
         .env("CNI_IFNAME", "net1")
-        // A process that runs, so that the pod does not count as gone.
+        // The namespace of a running process, so that the pod does not count as gone.
         .env("CNI_NETNS", "/proc/self/ns/net")
-        // It is the plugin's own, which programs made with libcni refuse otherwise.
+        // The namespace is the plugin's own, which programs with libcni refuse without this variable.
         .env("CNI_NETNS_OVERRIDE", "1")
         .env("CNI_PATH", "/opt/cni/bin")
         .env(

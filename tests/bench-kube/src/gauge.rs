@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures a phase: time, requests, bytes, processor time, memory.
+//! The measurements of a phase: time, requests, bytes, processor time, memory.
 
 use apiserver::Server;
 use apiserver::identity::{ACCOUNT, NAMESPACE};
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// Where everything is read.
+/// The sources of the measurements.
 pub struct Gauges<'s> {
     server: &'s Server,
     admin: Client,
 }
 
-/// A moment.
+/// The counters at the start of a phase.
 pub struct Start {
     at: Instant,
     mark: apiserver::audit::Mark,
@@ -23,7 +23,7 @@ pub struct Start {
     etcd_cpu: Duration,
 }
 
-/// The API server's counters: bytes sent, and watches ended.
+/// The API server's counters: sent bytes and ended watches.
 #[derive(Clone, Copy, Default)]
 struct Bytes {
     answers: f64,
@@ -36,36 +36,37 @@ struct Bytes {
 pub struct Phase {
     /// The name of the phase.
     pub name: String,
-    /// How long it took.
+    /// The duration.
     pub time: Duration,
-    /// The agents' requests by verb and resource; lists of all objects of a kind and of some are two things.
+    /// The agents' requests by verb and resource. Lists of all objects of a kind and lists with a selector are counted
+    /// separately.
     pub requests: BTreeMap<String, usize>,
-    /// Those that were refused, by status code.
+    /// The refused requests, by status code.
     pub refused: BTreeMap<u16, usize>,
-    /// CREATEs of blocks that found the name taken.
+    /// CREATEs of blocks whose name was taken.
     pub conflicts: usize,
-    /// Megabytes of answers.
+    /// Megabytes of responses.
     pub answers: f64,
     /// Megabytes of watch events.
     pub watches: f64,
     /// Processor time of API server and etcd.
     pub server_cpu: Duration,
-    /// The same of etcd.
+    /// Processor time of etcd.
     pub etcd_cpu: Duration,
-    /// Resident memory at the end, in MiB.
+    /// Resident memory of API server and etcd at the end, in MiB.
     pub server_rss: u64,
-    /// The same of etcd.
+    /// Resident memory of etcd.
     pub etcd_rss: u64,
-    /// The same of this process: all agents together.
+    /// Resident memory of this process: all agents together.
     pub own_rss: u64,
-    /// Watches that the API server ended because they did not keep up.
+    /// Watches that the API server ended because the client was too slow.
     pub ended: f64,
-    /// etcd's file, in MiB.
+    /// The size of etcd's file, in MiB.
     pub etcd_file: u64,
 }
 
 impl<'s> Gauges<'s> {
-    /// Those of `server`.
+    /// The gauges of `server`.
     pub async fn new(server: &'s Server) -> Self {
         Self {
             server,
@@ -73,7 +74,7 @@ impl<'s> Gauges<'s> {
         }
     }
 
-    /// Now.
+    /// Reads all counters.
     pub async fn start(&self) -> Start {
         Start {
             bytes: self.bytes().await,
@@ -136,7 +137,7 @@ impl<'s> Gauges<'s> {
         }
     }
 
-    /// User and system time of a process (proc(5)), in ticks of a hundredth of a second.
+    /// User and system time of a process (proc(5)). One tick is a hundredth of a second.
     fn cpu(&self, name: &str) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.server.pid(name))).unwrap();
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -187,7 +188,7 @@ fn resource(uri: &str) -> String {
 }
 
 impl Phase {
-    /// All requests.
+    /// The number of all requests.
     pub fn total(&self) -> usize {
         self.requests.values().sum()
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares calls of `rdma-ipam` with a pool, without a pool, of whereabouts, and of nv-ipam if it is available,
-//! on a real API server.
+//! Compares calls of `rdma-ipam` with a pool, without a pool, of whereabouts, and of nv-ipam if it is available, on a
+//! real API server.
 //!
 //!     [RDMANET_NV_IPAM=DIR] bench-kube RDMA-IPAM WHEREABOUTS WHEREABOUTS-CRDS [ROUNDS]
 //!
-//! DIR has the programs of nv-ipam and its folder `crds` (tests/go/README.md has the commands that build it).
+//! DIR contains the programs of nv-ipam and its folder `crds` (tests/go/README.md lists the commands that build it).
 //!
-//! Invariant: whole processes are measured, from the start to the exit; all sides take turns in one random order,
-//! so that other work of the machine affects all alike; every address is checked to be unique; requests are
-//! counted by the API server's own audit log. Numbers are reported, never judged.
+//! Invariant: a measurement covers whole processes, from the start to the exit. All sides take turns in one random
+//! order, so that other work of the machine affects all alike. Every address is checked to be unique. The API server's
+//! audit log counts the requests. The program reports numbers and sets no limits.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,19 +31,19 @@ use side::{Kind, Side};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// How many processes are started at once.
+/// The numbers of processes that start in parallel.
 const LEVELS: [usize; 4] = [1, 10, 50, 200];
 
-/// How many nodes are simulated.
+/// The number of simulated nodes.
 const NODES: usize = 50;
 
 /// The pool of all nodes.
 const POOL: &str = "rail0";
 
-/// Its range.
+/// The pool's range.
 const SUBNET: &str = "10.60.0.0/16";
 
-/// Addresses of a block: room for all that is measured at once.
+/// The size of a block: room for all addresses of one measurement.
 const BLOCK: u32 = 1024;
 
 fn main() {
@@ -86,7 +86,7 @@ fn main() {
         for round in 0..rounds_of(level, rounds) {
             fastrand::shuffle(&mut sides);
             for side in &sides {
-                // A call takes seconds when many run at once: one round shows as much as ten.
+                // Many concurrent calls take seconds: one round is as informative as ten.
                 let enough = if level == 10 { 3 } else { 1 };
                 if side.kind == Kind::Whereabouts && level > 1 && round >= enough {
                     continue;
@@ -104,7 +104,7 @@ fn main() {
     runtime.block_on(nodes.end());
 }
 
-/// Many rounds where few processes make few samples.
+/// The number of rounds: more if a round has few processes and so few samples.
 fn rounds_of(level: usize, rounds: usize) -> usize {
     match level {
         1 => rounds * 10,
@@ -113,7 +113,7 @@ fn rounds_of(level: usize, rounds: usize) -> usize {
     }
 }
 
-/// ADD of `level` pods at once, and DEL of them.
+/// Measures ADD of `level` pods in parallel, and their DELs.
 fn measure(server: &Server, side: &Side, level: usize, round: usize, table: &mut Measurements) {
     let ids: Vec<String> = (0..level).map(|i| format!("pod-{level}-{round}-{i}")).collect();
     let mut given = BTreeSet::new();
@@ -130,7 +130,7 @@ fn measure(server: &Server, side: &Side, level: usize, round: usize, table: &mut
         let asked = requests.iter().filter(|request| request.user() == user).count();
         for answer in &done.answers {
             if !answer.succeeded {
-                // One alone must work.
+                // A single call must succeed.
                 assert!(
                     side.kind.may_fail() && level > 1,
                     "{:?} {verb}: {}",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes whose agents run as in a cluster, with socket and metrics.
+//! Nodes with agents as in a cluster, with socket and metrics.
 
 use crate::agents;
 use agent::daemon;
@@ -14,20 +14,20 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The nodes; their agents end with [`Nodes::end`].
+/// The nodes. [`Nodes::end`] ends their agents.
 pub struct Nodes {
     /// Their names.
     pub names: Vec<String>,
-    /// Where each keeps its leases.
+    /// The folders of the nodes' leases.
     pub data: Vec<PathBuf>,
-    /// Where each agent listens.
+    /// The sockets of the agents.
     pub sockets: Vec<PathBuf>,
     tasks: TaskTracker,
     stop: CancellationToken,
     controller: Supervisor,
 }
 
-/// Makes pool `name` of one range, in blocks of `block` addresses.
+/// Creates the pool `name` with one range, in blocks of `block` addresses.
 pub async fn pool(server: &Server, name: &str, subnet: &str, block: u32) {
     let pool: IpPool = serde_json::from_value(json!({
         "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name },
@@ -43,7 +43,7 @@ pub async fn pool(server: &Server, name: &str, subnet: &str, block: u32) {
 }
 
 impl Nodes {
-    /// `count` nodes below `dir`, each with a block of `pool`, which is there.
+    /// `count` nodes below `dir`, each with a block of the existing pool `pool`.
     pub async fn start(server: &Server, dir: &Path, pool: &str, count: usize) -> Self {
         let admin = server.admin().await;
         let stop = CancellationToken::new();

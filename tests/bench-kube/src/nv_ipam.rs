@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! nv-ipam: its controller, and its daemon on each node, as its manifests run them.
+//! nv-ipam: its controller, and its daemon on each node, run as in its manifests.
 //!
-//! Its programs and definitions are built from a clone (tests/go/README.md), since the module proxy does not serve it. They end when
-//! [`NvIpam`] is dropped.
+//! Its programs and definitions are built from a clone (tests/go/README.md), because the module proxy does not serve
+//! it. They end when [`NvIpam`] is dropped.
 
 use crate::account;
 use crate::call::{Call, at_once};
@@ -16,16 +16,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Its account.
+/// The account of nv-ipam.
 pub const ACCOUNT: &str = "nv-ipam";
 
-/// The variable that names the folder of its programs.
+/// The environment variable with the folder of nv-ipam's programs.
 pub const VARIABLE: &str = "RDMANET_NV_IPAM";
 
 /// The pool of all nodes.
 const POOL: &str = "rail0";
 
-/// Its definitions, by the names that its repository gives them.
+/// The definitions of nv-ipam, by their file names in its repository.
 const DEFINITIONS: [&str; 2] = [
     "nv-ipam.nvidia.com_cidrpools.yaml",
     "nv-ipam.nvidia.com_ippools.yaml",
@@ -42,9 +42,9 @@ pub struct NvIpam {
 
 /// The pool.
 pub struct Pool {
-    /// All addresses.
+    /// The subnet.
     pub subnet: &'static str,
-    /// How many of them each node has.
+    /// The number of addresses of each node.
     pub block: u32,
 }
 
@@ -59,7 +59,7 @@ pub fn folder() -> Option<PathBuf> {
 }
 
 impl NvIpam {
-    /// Starts what is in `bin` for `nodes`, which are there, with a `pool`. Files lie below `dir`.
+    /// Starts the programs in `bin` for the existing `nodes`, with a `pool`. Their files are below `dir`.
     pub async fn start(server: &Server, bin: &Path, dir: &Path, nodes: Vec<String>, pool: &Pool) -> Self {
         let admin = server.admin().await;
         for file in DEFINITIONS {
@@ -102,7 +102,7 @@ impl NvIpam {
         peer
     }
 
-    /// Its plugin.
+    /// The IPAM plugin of nv-ipam.
     pub fn plugin(&self) -> PathBuf {
         self.bin.join("nv-ipam")
     }
@@ -111,7 +111,7 @@ impl NvIpam {
     pub fn conf(&self, node: &str) -> Value {
         json!({
             "type": "nv-ipam", "poolName": POOL, "daemonSocket": self.socket(node),
-            // There is no file in it, and it logs to none.
+            // The folder has no configuration file, and the plugin writes no log.
             "confDir": self.dir, "logFile": "/dev/null",
         })
     }
@@ -136,7 +136,7 @@ impl NvIpam {
         self.running.push(child);
     }
 
-    /// Waits until every node gives addresses.
+    /// Waits until every node allocates addresses.
     async fn wait(&self, admin: &Client) {
         let kind = GroupVersionKind::gvk("nv-ipam.nvidia.com", "v1alpha1", "IPPool");
         let pools: Api<DynamicObject> = Api::namespaced_with(

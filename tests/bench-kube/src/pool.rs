@@ -7,7 +7,8 @@ use ipam::pool::{Allocation, Block, BlockState, Counters, FORMAT, PoolFile, Pool
 use ipam::store::{LOCK_WAIT, Node, NodeDisk, Store};
 use std::path::Path;
 
-/// Makes block `i` of 256 addresses of pool `rail0` the node's whose files are below `dir`, as its agent would.
+/// Assigns the block `i`, of 256 addresses of pool `rail0`, to the node whose files are below `dir`, as its agent
+/// would.
 pub fn give_block(dir: &Path, i: usize) {
     let file = PoolFile {
         format: FORMAT,

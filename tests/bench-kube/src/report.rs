@@ -22,7 +22,7 @@ struct Cell {
 }
 
 impl Measurements {
-    /// Adds a round of as many calls as `done` has, which cost `requests`.
+    /// Adds a round with the calls of `done`, which caused `requests`.
     pub(crate) fn add(&mut self, kind: Kind, verb: &'static str, done: &Done, requests: usize) {
         let cell = self.0.entry((done.answers.len(), verb, kind)).or_default();
         let succeeded = done.answers.iter().filter(|answer| answer.succeeded);
@@ -49,7 +49,7 @@ impl Measurements {
         ]);
         for ((level, verb, kind), cell) in &self.0 {
             let calls = cell.times.len() + cell.failed;
-            // Both are far below what a double has digits for.
+            // A double represents both numbers exactly.
             let requests =
                 f64::from(u32::try_from(cell.requests).unwrap()) / f64::from(u32::try_from(calls).unwrap());
             table.extend([vec![

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sides of the comparison: each is a plugin with its configuration and its surroundings.
+//! The sides of the comparison: each is a plugin with its configuration and its environment.
 
 use crate::{POOL, SUBNET};
 use apiserver::identity;
@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 /// A side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// rdma-ipam with ranges of its own: the store of one node, and the least that a pool can cost.
+    /// rdma-ipam with its own ranges: the store of one node, and the lowest possible cost of a pool.
     Ranges,
-    /// rdma-ipam with a pool, in blocks that the node owns. Its agent runs.
+    /// rdma-ipam with a pool, in blocks of the node. Its agent runs.
     Pool,
-    /// The same, spread over many nodes: a directory and an agent for each.
+    /// rdma-ipam with a pool on many nodes: a directory and an agent for each.
     Nodes,
-    /// whereabouts, whose pool is an object of the API.
+    /// whereabouts, whose pool is an API object.
     Whereabouts,
     /// nv-ipam, whose daemon allocates from the blocks that its controller assigned to the node.
     NvIpam,
-    /// The same, spread over many nodes.
+    /// nv-ipam on many nodes.
     NvIpamNodes,
 }
 
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// Whom the audit log names for its requests.
+    /// The user name of its requests in the audit log.
     pub(crate) fn user(self) -> String {
         match self {
             Self::Ranges | Self::Pool | Self::Nodes => {
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// A peer may be overtaxed by many at once, which is part of the result.
+    /// Whether the plugin may fail under many parallel calls, which is part of the result.
     pub(crate) fn may_fail(self) -> bool {
         !matches!(self, Self::Ranges | Self::Pool | Self::Nodes)
     }
@@ -62,7 +62,7 @@ impl Kind {
 
 /// A plugin with its configuration, one for each node.
 pub(crate) struct Side {
-    /// Which.
+    /// The kind of the plugin.
     pub(crate) kind: Kind,
     program: PathBuf,
     confs: Vec<Value>,
@@ -81,7 +81,7 @@ impl Side {
         Self::new(kind, program, nodes.iter().map(|dir| conf(&ipam(dir))).collect())
     }
 
-    /// whereabouts with what its installation writes, the file `defaults`.
+    /// whereabouts with the configuration of its installation, the file `defaults`.
     pub(crate) fn whereabouts(program: &Path, defaults: &Path) -> Self {
         let ipam = json!({"type": "whereabouts", "range": SUBNET, "configuration_path": defaults});
         Self::new(Kind::Whereabouts, program, vec![conf(&ipam)])
@@ -103,7 +103,7 @@ impl Side {
         }
     }
 
-    /// A call for container `id`, which is the `turn`th.
+    /// The call with number `turn`, for the container `id`.
     pub(crate) fn call(&self, verb: &'static str, id: &str, turn: usize) -> Call {
         Call {
             program: self.program.clone(),

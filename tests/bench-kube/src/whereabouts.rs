@@ -6,16 +6,16 @@ use apiserver::{Server, install};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Its account.
+/// The account of whereabouts.
 pub const ACCOUNT: &str = "whereabouts";
 
-/// The definitions of whereabouts' own module.
+/// The definitions in whereabouts' own module.
 const DEFINITIONS: [&str; 2] = [
     "whereabouts.cni.cncf.io_ippools.yaml",
     "whereabouts.cni.cncf.io_overlappingrangeipreservations.yaml",
 ];
 
-/// Installs it; returns the path of the file that its `configuration_path` names.
+/// Installs whereabouts. Returns the path for `configuration_path`.
 pub async fn install(server: &Server, definitions: &Path) -> PathBuf {
     let admin = server.admin().await;
     for file in DEFINITIONS {

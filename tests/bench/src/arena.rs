@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a run takes place: a node of its own, made of a network and a mount namespace that end with this process, and a
-//! temporary directory for the leases.
+//! The node of a run: a network and a mount namespace that end with this process, and a temporary directory for the
+//! leases.
 //!
-//! Pods stay until the end of the run, because the kernel tears a namespace down in the background, which would disturb
-//! the samples that follow.
+//! Pods exist until the end of the run: the kernel removes a namespace in the background, which would disturb the next
+//! samples.
 
 use std::fs::{self, File};
 use std::net::IpAddr;
@@ -19,9 +19,9 @@ use tempfile::TempDir;
 
 use crate::error::{Error, IoContext, Result};
 
-/// The link that attachments are children of.
+/// The parent link of the attachments.
 pub(crate) const MASTER: &str = "bench0";
-/// The other end of its cable.
+/// The other end of the parent link's cable.
 const PEER: &str = "bench1";
 
 const NONE: Option<&str> = None;
@@ -42,7 +42,7 @@ pub(crate) struct Pod {
 pub(crate) type LinkAddress = (String, Option<IpAddr>);
 
 impl Arena {
-    /// Moves this process into namespaces of its own and makes the parent link. Must run before any thread is started.
+    /// Moves this process into its own namespaces and creates the parent link. Must run before any thread is started.
     pub(crate) fn enter() -> Result<Self> {
         let dir =
             TempDir::with_prefix("rdmanet-bench-").context(|| "cannot make a temporary directory".into())?;
@@ -74,12 +74,12 @@ impl Arena {
         format!("veth parent, leases on {}", file_system(self.dir.path()))
     }
 
-    /// A directory for the leases called `name`; all of them lie on one file system.
+    /// A directory `name` for leases. All of them are on one file system.
     pub(crate) fn data_dir(&self, name: &str) -> PathBuf {
         self.dir.path().join("leases").join(name)
     }
 
-    /// Makes a pod with a network namespace in which there is nothing but `lo`.
+    /// Creates a pod whose network namespace contains only `lo`.
     pub(crate) fn pod(&mut self) -> Result<Pod> {
         self.pods += 1;
         let netns = self.pods_dir().join(format!("pod-{}", self.pods));
@@ -99,7 +99,7 @@ impl Arena {
         Ok(Pod { netns })
     }
 
-    /// Where a plugin keeps its state until the next boot: in memory, as `/run` is on a node.
+    /// The folder of a plugin's state until the next boot: in memory, as `/run` is on a node.
     pub(crate) fn state_dir(&self) -> PathBuf {
         self.run_dir().join("state")
     }
@@ -115,13 +115,14 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // One detach takes the tmpfs with every namespace mounted in it; the directory below can go only after that.
+        // One detach unmounts the tmpfs with every namespace mounted in it. The directory below can be removed only
+        // after that.
         let _ = umount2(&self.run_dir(), MntFlags::MNT_DETACH);
     }
 }
 
 impl Pod {
-    /// The links of the pod, once for each address and once without.
+    /// The links of the pod: each link has one entry without an address, and one for each of its addresses.
     pub(crate) fn links(&self) -> Result<Vec<LinkAddress>> {
         let found = in_thread(|| {
             let netns = File::open(&self.netns)?;
@@ -141,7 +142,7 @@ fn enter(netns: &File) -> nix::Result<()> {
     nix::sched::setns(netns, CloneFlags::CLONE_NEWNET)
 }
 
-/// Runs `work` on a thread of its own: a thread that has changed its namespace must not run anything else.
+/// Runs `work` on a separate thread: a thread that has changed its namespace must not run anything else.
 fn in_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|_| Err(io::Error::other("the thread that enters the namespace panicked")))

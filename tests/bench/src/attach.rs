@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An attachment as a runtime sees it: a macvlan link with an address in a fresh pod, made by ADD and removed by DEL.
+//! A whole attachment: ADD creates a macvlan link with an address in a new pod, and DEL removes it.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::process::{self, Cost};
 use crate::sides::{Pair, SIDES, Side};
 use crate::{NOOP, progress};
 
-/// Runs before the first sample of each side, so that no sample reads a program from the disk.
+/// The number of runs before the first sample of each side, so that no sample reads a program from the disk.
 const WARM_UP: usize = 3;
 
 /// The measurements of whole attachments.
@@ -75,7 +75,7 @@ fn attach_and_detach(plugin: &mut Plugin, pod: &Pod, order: &mut Order) -> Resul
     Ok((added.cost, del))
 }
 
-/// After `verb` the pod has the link with `address`, or without an address no such link at all.
+/// Checks the links of the pod after `verb`: the link has `address`, or, without an address, does not exist.
 fn expect_link(plugin: &Plugin, verb: Verb, pod: &Pod, address: Option<IpAddr>) -> Result<()> {
     let links = pod.links()?;
     let (wanted, as_wanted) = match address {
@@ -97,7 +97,7 @@ fn expect_link(plugin: &Plugin, verb: Verb, pod: &Pod, address: Option<IpAddr>) 
     })
 }
 
-/// One process that does nothing: what fork, exec, exit and wait cost here.
+/// Measures a process that does nothing: the cost of fork, exec, exit and wait on this machine.
 pub(crate) fn do_nothing() -> Result<Cost> {
     let program = std::path::Path::new("/proc/self/exe");
     Ok(process::run::<&str, &str>(program, &[NOOP], &[], b"")?.cost)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The errors that end a run. Each message has the remedy.
+//! The errors that end a run. Each message contains the remedy.
 
 use std::io;
 use std::path::PathBuf;
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// Why the run ended.
+/// The cause of the end of a run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0}; try bench --help")]
@@ -41,9 +41,9 @@ pub(crate) enum Error {
     Interrupted,
 }
 
-/// Says what was being done when the operating system refused.
+/// Adds the failed operation to an error of the operating system.
 pub(crate) trait IoContext<T> {
-    /// Wraps the error with the text that `what` makes.
+    /// Wraps the error with the text that `what` returns.
     fn context(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An IPAM plugin alone, as its store fills: one more address at several numbers of live leases, and fifty at once.
+//! An IPAM plugin alone, with a growing store: one more address at several numbers of live leases, and fifty at once.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use crate::process::{Cost, Finished, Running};
 use crate::progress;
 use crate::sides::{Pair, SIDES, Side};
 
-/// Processes that are started at once.
+/// The number of processes that start at once.
 pub(crate) const BURST: usize = 50;
-/// Bursts on each side at each level.
+/// The number of bursts on each side at each level.
 const BURSTS: usize = 5;
-/// How many leases are made between two signs of life.
+/// The number of leases between two progress messages.
 const PROGRESS_STEP: usize = 500;
 
 /// The measurements of the IPAM plugins alone.
@@ -34,22 +34,22 @@ pub(crate) struct Level {
     pub(crate) burst: Bursts,
 }
 
-/// From the start of the first process of a burst to the end of the last.
+/// Times from the start of the first process of a burst to the end of the last.
 #[derive(Default)]
 pub(crate) struct Bursts {
     pub(crate) add: Pair<Vec<Duration>>,
     pub(crate) del: Pair<Vec<Duration>>,
 }
 
-/// One step of the random order: an operation at the level of this index, or on nothing.
+/// One step of the random order: an operation at the level of this index, or on an empty store.
 #[derive(Clone, Copy)]
 enum Trial {
     Of(usize, Side),
     Floor,
 }
 
-/// Fills a store for each level and side, through the plugins themselves, and then measures all of them in one random
-/// order: what else the machine does meanwhile falls on every level alike.
+/// Fills a store for each level and side with the plugins themselves, then measures all stores in one random order, so
+/// that other work of the machine affects every level alike.
 pub(crate) fn measure(
     arena: &mut Arena,
     programs: &Pair<Programs>,
@@ -86,7 +86,8 @@ pub(crate) fn measure(
     Ok(measured)
 }
 
-/// A DEL that does nothing would look fast: CHECK must find the lease before DEL, and miss it afterwards.
+/// Checks that DEL releases: CHECK must find the lease before DEL and not afterwards. Otherwise a DEL that does nothing
+/// would look fast.
 fn prove_that_del_releases(plugin: &mut Plugin, pod: &Pod, order: &mut Order) -> Result<()> {
     let attachment = Attachment::new(pod, order);
     let added = plugin.add(&attachment)?;
@@ -157,7 +158,7 @@ fn bursts(stores: &mut [Pair<Plugin>], levels: &mut [Level], pod: &Pod, order: &
     Ok(())
 }
 
-/// How long [`BURST`] ADDs at once took, and their DELs.
+/// The durations of [`BURST`] concurrent ADDs and of their DELs.
 fn one_burst(plugin: &mut Plugin, pod: &Pod, order: &mut Order) -> Result<(Duration, Duration)> {
     let attachments: Vec<Attachment> = (0..BURST).map(|_| Attachment::new(pod, order)).collect();
     let (answers, add) = at_once(attachments.iter().map(|attachment| plugin.start_add(attachment)))?;
@@ -177,7 +178,7 @@ fn one_burst(plugin: &mut Plugin, pod: &Pod, order: &mut Order) -> Result<(Durat
     Ok((add, del))
 }
 
-/// Starts all processes, waits for all of them, and only then looks at what they answered: none is left running.
+/// Starts all processes, waits for all of them, and only then checks their results, so that none is left running.
 fn at_once(starts: impl Iterator<Item = Result<Running>>) -> Result<(Vec<Finished>, Duration)> {
     let begun = Instant::now();
     let started: Vec<Result<Running>> = starts.collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How busy other programs keep the machine during a run.
+//! The load that other programs put on the machine during a run.
 
 use crate::error::{IoContext, Result};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -10,14 +10,14 @@ use std::fs;
 #[cfg(test)]
 mod tests;
 
-/// How busy the machine is from a moment on, by whom.
+/// The load of the machine since a start time.
 pub(crate) struct Load {
     since: Ticks,
     own_micros: u64,
 }
 
 impl Load {
-    /// Starts to watch.
+    /// Starts the measurement.
     pub(crate) fn watch() -> Result<Self> {
         Ok(Self {
             since: Ticks::read()?,
@@ -25,7 +25,7 @@ impl Load {
         })
     }
 
-    /// Percent of all processors' time since then that went neither to the idle loop nor to this process and its children.
+    /// The share of all processors' time that neither the idle loop nor this process and its children used, in percent.
     pub(crate) fn others_percent(&self) -> Result<u64> {
         let ticks_per_second =
             sysconf(SysconfVar::CLK_TCK).context(|| "cannot ask for the clock tick".into())?;
@@ -51,7 +51,7 @@ impl Ticks {
         ))
     }
 
-    /// user nice system idle iowait irq softirq steal; what follows is contained in user and nice.
+    /// Reads user nice system idle iowait irq softirq steal. The columns after these are contained in user and nice.
     fn parse(stat: &str) -> Self {
         let first = stat.lines().next().unwrap_or_default();
         let fields: Vec<u64> = first

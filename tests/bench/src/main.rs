@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures our plugins beside the reference plugins, as a container runtime pays for them: whole processes, from the
-//! start to the exit, delegate included.
+//! Measures rdmanet's plugins beside the reference plugins, at the cost for a container runtime: whole processes, from
+//! the start to the exit, delegate included.
 //!
-//! Invariant: both sides run interleaved in one random order on the same machine, in namespaces made for this
-//! run; every result is checked; a call that fails ends the run with the plugin's message. Numbers are reported, never
-//! judged.
+//! Invariant: both sides run interleaved in one random order on the same machine, in namespaces of this run. Every
+//! result is checked. A call that fails ends the run with the plugin's message. The program reports numbers and sets no
+//! limits.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod arena;
@@ -32,7 +32,7 @@ use options::{Command, Options};
 use order::Order;
 use report::Report;
 
-/// The argument with which the bench starts itself to measure a process that does nothing.
+/// The argument with which the program starts itself to measure a process that does nothing.
 const NOOP: &str = "--noop";
 
 fn main() -> ExitCode {
@@ -91,7 +91,7 @@ fn print(text: &str) -> Result<()> {
         .context(|| "cannot write to stdout".into())
 }
 
-/// Tells the person who waits what is going on. A closed stderr is no reason to stop.
+/// Prints a progress message to stderr. A closed stderr does not end the run.
 fn progress(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -43,7 +43,7 @@ pub(crate) struct Options {
     pub(crate) markdown: Option<PathBuf>,
 }
 
-/// Most leases that fit into the benchmark's /16 beside a burst and the addresses that rest after their release.
+/// The highest number of leases for which the benchmark's /16 also has room for a burst and addresses in cooldown.
 const MOST_LEASES: usize = 30_000;
 
 /// Parses the arguments after the program's name.

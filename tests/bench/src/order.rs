@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-/// Random numbers that are fixed by a seed. They decide orders and names only, never an address.
+/// Random numbers from a seed. They determine only orders and names, never an address.
 pub(crate) struct Order(fastrand::Rng);
 
 impl Order {
@@ -20,7 +20,7 @@ impl Order {
         trials
     }
 
-    /// A container ID as containerd and CRI-O make it: 64 hexadecimal digits.
+    /// A container ID in the format of containerd and CRI-O: 64 hexadecimal digits.
     pub(crate) fn container_id(&mut self) -> String {
         format!("{:032x}{:032x}", self.0.u128(..), self.0.u128(..))
     }

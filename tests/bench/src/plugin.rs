@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls a CNI plugin as a container runtime does, and believes no answer unchecked.
+//! Calls a CNI plugin as a container runtime does, and checks every result.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -17,16 +17,16 @@ use crate::sides::{Pair, Side};
 #[cfg(test)]
 mod tests;
 
-/// The name that an attachment's link has in the pod.
+/// The name of an attachment's link in the pod.
 pub(crate) const IFNAME: &str = "net1";
 const CNI_VERSION: &str = "1.1.0";
-/// Holds every level of leases, a burst, and the addresses that rest after their release.
+/// A subnet with room for every level of leases, a burst, and addresses in cooldown.
 const SUBNET: &str = "10.0.0.0/16";
 
-/// The two programs of one side.
+/// The programs of one side.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Programs {
-    /// The plugin that makes the link.
+    /// The plugin that creates the link.
     pub(crate) link: PathBuf,
     /// The IPAM plugin.
     pub(crate) ipam: PathBuf,
@@ -41,13 +41,13 @@ pub(crate) struct Plugin {
     live: HashSet<IpAddr>,
 }
 
-/// One container's link, which is added and deleted.
+/// One container's link.
 pub(crate) struct Attachment<'a> {
     pub(crate) container: String,
     pub(crate) pod: &'a Pod,
 }
 
-/// The answer to an ADD.
+/// The result of an ADD.
 #[derive(Debug)]
 pub(crate) struct Added {
     pub(crate) address: IpAddr,
@@ -93,7 +93,7 @@ pub(crate) fn find(options: &Options) -> Result<Pair<Programs>> {
 
 fn program(dir: &Path, name: &str, option: &'static str, remedy: &'static str) -> Result<PathBuf> {
     let program = dir.join(name);
-    // A full path: the plugin is started with a bare environment, and reported by a path that one can run again.
+    // A full path: the plugin starts with an empty environment, and the report names a path that a reader can run.
     program
         .canonicalize()
         .ok()
@@ -106,7 +106,7 @@ fn program(dir: &Path, name: &str, option: &'static str, remedy: &'static str) -
 }
 
 impl Programs {
-    /// The plugin that makes a macvlan link and delegates to its IPAM plugin.
+    /// The plugin that creates a macvlan link and delegates to its IPAM plugin.
     pub(crate) fn macvlan(&self, side: Side, arena: &Arena) -> Plugin {
         Plugin::new(
             &self.link,
@@ -115,7 +115,7 @@ impl Programs {
         )
     }
 
-    /// The IPAM plugin alone, with a store of its own for this level of leases.
+    /// The IPAM plugin alone, with its own store for this level of leases.
     pub(crate) fn ipam(&self, side: Side, leases: usize, arena: &Arena) -> Plugin {
         Plugin::new(
             &self.ipam,
@@ -125,7 +125,7 @@ impl Programs {
     }
 }
 
-/// The network's configuration. An IPAM plugin is given the whole of it, as its delegating plugin does.
+/// The network's configuration. The delegating plugin passes the whole of it to the IPAM plugin.
 fn config(side: Side, data_dir: &Path) -> Value {
     let ipam = |kind: &str| json!({"type": kind, "ranges": [[{"subnet": SUBNET}]], "dataDir": data_dir});
     match side {
@@ -171,23 +171,23 @@ impl Plugin {
             .into_owned()
     }
 
-    /// How many addresses are given out.
+    /// The number of allocated addresses.
     pub(crate) fn live(&self) -> usize {
         self.live.len()
     }
 
-    /// Adds `attachment` and checks that its address is not another's.
+    /// Adds `attachment` and checks that its address is unique.
     pub(crate) fn add(&mut self, attachment: &Attachment) -> Result<Added> {
         let finished = self.start_add(attachment)?.finish()?;
         self.added(&finished)
     }
 
-    /// Starts an ADD; [`Plugin::added`] takes its answer.
+    /// Starts an ADD; [`Plugin::added`] checks its result.
     pub(crate) fn start_add(&self, attachment: &Attachment) -> Result<Running> {
         self.start(Verb::Add, attachment, None)
     }
 
-    /// Checks the answer to an ADD and remembers its address.
+    /// Checks the result of an ADD and records its address.
     pub(crate) fn added(&mut self, finished: &Finished) -> Result<Added> {
         let (address, result) = self.succeeded(Verb::Add, finished).and_then(|()| {
             address_in(&finished.stdout).map_err(|problem| self.wrong(Verb::Add, problem, &finished.stdout))
@@ -209,19 +209,19 @@ impl Plugin {
         self.deleted(&finished, added)
     }
 
-    /// Starts a DEL; [`Plugin::deleted`] takes its answer.
+    /// Starts a DEL; [`Plugin::deleted`] checks its result.
     pub(crate) fn start_del(&self, attachment: &Attachment, added: &Added) -> Result<Running> {
         self.start(Verb::Del, attachment, Some(&added.result))
     }
 
-    /// Checks the answer to a DEL and forgets the address.
+    /// Checks the result of a DEL and removes the recorded address.
     pub(crate) fn deleted(&mut self, finished: &Finished, added: &Added) -> Result<Cost> {
         self.succeeded(Verb::Del, finished)?;
         self.live.remove(&added.address);
         Ok(finished.cost)
     }
 
-    /// Whether CHECK finds `attachment` as `added` left it.
+    /// Whether CHECK confirms the state of `attachment` after `added`.
     pub(crate) fn check(&self, attachment: &Attachment, added: &Added) -> Result<bool> {
         let finished = self
             .start(Verb::Check, attachment, Some(&added.result))?
@@ -240,7 +240,7 @@ impl Plugin {
             ("CNI_NETNS", attachment.pod.netns.as_os_str()),
             ("CNI_IFNAME", IFNAME.as_ref()),
             ("CNI_PATH", self.cni_path.as_os_str()),
-            // Our plugins' state folder; the reference plugins keep none outside dataDir.
+            // The state folder of rdmanet's plugins. The reference plugins have none outside dataDir.
             ("RDMANET_STATE", self.state_dir.as_os_str()),
             ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".as_ref()),
         ];
@@ -260,7 +260,7 @@ impl Plugin {
         })
     }
 
-    /// The error of an answer that is untrue, or not what the specification asks for.
+    /// The error for a wrong result, or for one that violates the specification.
     pub(crate) fn wrong(&self, verb: Verb, problem: String, stdout: &[u8]) -> Error {
         Error::WrongAnswer {
             call: self.call(verb),
@@ -274,7 +274,7 @@ impl Plugin {
     }
 }
 
-/// The one address of an ADD's result, and the result; or what is wrong with it.
+/// The only address in the result of an ADD, and the result; or the description of its error.
 fn address_in(stdout: &[u8]) -> std::result::Result<(IpAddr, Value), String> {
     let result: Value =
         serde_json::from_slice(stdout).map_err(|error| format!("its output is not JSON ({error})"))?;

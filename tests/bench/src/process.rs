@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs one program from its start to its exit and measures its cost.
 //!
-//! The clock starts before the fork and stops when the kernel reports the exit. Input lies ready in a pipe and output is
-//! read afterwards, so that this process adds nothing between the two.
+//! The clock starts before the fork and stops when the kernel reports the exit. The input is in a pipe before that, and
+//! the output is read afterwards, so this process does no work in between.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::signals::{self, Noted};
 #[cfg(test)]
 mod tests;
 
-/// A program that takes longer than this counts as hung.
+/// The time limit of a program.
 const TIME_LIMIT_SECONDS: u32 = 60;
 /// The capacity of a Linux pipe in bytes (pipe(7)).
 const PIPE_CAPACITY: usize = 64 * 1024;
@@ -34,8 +34,8 @@ pub(crate) struct Cost {
     pub(crate) wall: Duration,
     /// User and system time.
     pub(crate) cpu: Duration,
-    /// `ru_maxrss` in KiB: of the process or its largest descendant. Never below the resident memory of this process at
-    /// the fork, since the kernel counts what the child shares with it until exec; the no-op shows how much that is.
+    /// `ru_maxrss` in KiB: of the process or its largest descendant. It includes the resident memory of this process at
+    /// the fork, because the kernel counts the memory that the child shares until exec; the no-op shows that amount.
     pub(crate) peak_kib: u64,
     pub(crate) minor_faults: u64,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Running {
     begun: Instant,
 }
 
-/// Starts `program` with nothing but `env` in its environment and `input` on its stdin.
+/// Starts `program` with only `env` in its environment and `input` on its stdin.
 pub(crate) fn start<K, V>(program: &Path, args: &[&str], env: &[(K, V)], input: &[u8]) -> Result<Running>
 where
     K: AsRef<OsStr>,
@@ -102,7 +102,7 @@ where
 }
 
 impl Running {
-    /// Waits for the exit. A program that hangs is killed, and so is one that runs when the bench is interrupted.
+    /// Waits for the exit. Kills the program if it exceeds the time limit or if the run is interrupted.
     pub(crate) fn finish(mut self) -> Result<Finished> {
         alarm::set(TIME_LIMIT_SECONDS);
         let waited = self.wait();
@@ -147,7 +147,7 @@ impl Running {
         }
     }
 
-    /// Kills and reaps the program; `reason`, unless that fails.
+    /// Kills and reaps the program. Returns `reason`, or the error of the kill.
     fn end(&mut self, reason: Error) -> Error {
         match self.child.kill().and_then(|()| self.child.wait()) {
             Ok(_) => reason,
@@ -159,7 +159,7 @@ impl Running {
     }
 }
 
-/// A pipe that holds `input` and then ends.
+/// A pipe that contains `input` and the end of the file.
 fn filled_pipe(input: &[u8]) -> io::Result<PipeReader> {
     if input.len() > PIPE_CAPACITY {
         return Err(io::Error::other(format!(
@@ -172,7 +172,7 @@ fn filled_pipe(input: &[u8]) -> io::Result<PipeReader> {
     Ok(reader)
 }
 
-/// Reads what lies in the pipe, without waiting for a stray descendant that still holds its other end.
+/// Reads the content of the pipe, without waiting for a descendant that still has its other end.
 fn whatever_arrived(pipe: PipeReader) -> io::Result<Vec<u8>> {
     fcntl(pipe.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     let mut output = Vec::new();
@@ -182,7 +182,7 @@ fn whatever_arrived(pipe: PipeReader) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Waits for `child` alone and returns its resource usage, which neither std nor nix does.
+/// Waits for `child` alone and returns its resource usage, for which std and nix have no function.
 #[expect(unsafe_code, reason = "wait4(2) has no safe form")]
 fn wait4(child: &Child) -> io::Result<(ExitStatus, libc::rusage)> {
     let pid = child.id().try_into().map_err(io::Error::other)?;

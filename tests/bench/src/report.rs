@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The report: Markdown whose tables are aligned, so that the same text serves the terminal and the file.
+//! The report: Markdown with aligned tables, so that the same text is readable on the terminal and in the file.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -31,13 +31,13 @@ const OPERATION: [&str; 9] = [
 ];
 const RATIO: [&str; 6] = ["case", "op", "median", "min", "CPU", "peak memory"];
 
-/// All that one run measured.
+/// The measurements of one run.
 pub(crate) struct Report<'a> {
     pub(crate) options: &'a Options,
-    /// The node that the run made for itself.
+    /// The description of the run's node.
     pub(crate) arena: String,
     pub(crate) programs: &'a Pair<Programs>,
-    /// How busy other programs kept the machine, in percent of all processors.
+    /// The load that other programs put on the machine, in percent of all processors.
     pub(crate) others_percent: u64,
     pub(crate) attach: attach::Measured,
     pub(crate) leases: leases::Measured,
@@ -216,7 +216,7 @@ fn bursts(levels: &[Level]) -> Table {
     table
 }
 
-/// How much slower ADD is on the fullest store than on the emptiest.
+/// The ratio of ADD's duration on the fullest store to that on the emptiest.
 fn flatness(levels: &[Level]) -> String {
     let [first, .., last] = levels else {
         return String::new();
@@ -236,7 +236,7 @@ fn flatness(levels: &[Level]) -> String {
     )
 }
 
-/// The day in UTC, year-month-day.
+/// The date in UTC: year-month-day.
 fn today() -> String {
     let now = humantime::format_rfc3339(SystemTime::now()).to_string();
     now.chars().take(10).collect()
@@ -252,7 +252,7 @@ fn quotient(ours: Duration, reference: Duration) -> String {
     divided(micros(ours), micros(reference))
 }
 
-/// `ours / reference` with two decimals; a dash when there is nothing to divide by.
+/// `ours / reference` with two decimals; a dash if the divisor is zero.
 fn divided(ours: u64, reference: u64) -> String {
     let hundredths = (u128::from(ours) * 100 + u128::from(reference / 2)).checked_div(u128::from(reference));
     hundredths.map_or("-".into(), |hundredths| {

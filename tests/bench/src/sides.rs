@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two sides that are compared, and one value for each.
+//! The two sides of the comparison, and one value for each.
 
 use std::ops::{Index, IndexMut};
 
-/// Whose plugin is measured.
+/// The side whose plugin is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Ours,
@@ -21,7 +21,7 @@ pub(crate) struct Pair<T> {
 }
 
 impl<T> Pair<T> {
-    /// Makes the pair of what `make` gives for each side.
+    /// Calls `make` for each side.
     pub(crate) fn of(mut make: impl FnMut(Side) -> T) -> Self {
         Self {
             ours: make(Side::Ours),
@@ -29,7 +29,7 @@ impl<T> Pair<T> {
         }
     }
 
-    /// The same pair, each value turned into another.
+    /// Converts the value of each side.
     pub(crate) fn map<U>(&self, mut turn: impl FnMut(&T) -> U) -> Pair<U> {
         Pair {
             ours: turn(&self.ours),

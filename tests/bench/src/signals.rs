@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ends a run in good order: on Ctrl-C, on TERM, and when a plugin hangs.
+//! Ends a run with a cleanup: on Ctrl-C, on TERM, and if a plugin exceeds the time limit.
 //!
-//! The handler only notes the signal. Waits are interrupted by it (no `SA_RESTART`), see the note, and return an error, so
-//! that destructors remove what the run made.
+//! The handler only records the signal. The signal interrupts waits (no `SA_RESTART`); they check the record and return
+//! an error, so that destructors remove the objects of the run.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -12,7 +12,7 @@ use crate::error::{IoContext, Result};
 
 static NOTED: AtomicI32 = AtomicI32::new(0);
 
-/// A signal that asks the run, or the plugin that it waits for, to end.
+/// The recorded signal: it ends the run, or the plugin for which the run waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noted {
     Nothing,
@@ -21,13 +21,13 @@ pub(crate) enum Noted {
 }
 
 extern "C" fn note(signal: libc::c_int) {
-    // An interrupt must not be forgotten because an alarm came after it.
+    // An alarm must not replace an earlier interrupt.
     if signal != libc::SIGALRM || NOTED.load(Ordering::Relaxed) == 0 {
         NOTED.store(signal, Ordering::Relaxed);
     }
 }
 
-/// Installs the handler. Programs that are started do not inherit it: exec resets handlers.
+/// Installs the handler. Child programs do not inherit it: exec resets handlers.
 #[expect(unsafe_code, reason = "sigaction(2) has no safe form")]
 pub(crate) fn install() -> Result<()> {
     let action = SigAction::new(SigHandler::Handler(note), SaFlags::empty(), SigSet::empty());

@@ -12,17 +12,17 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) samples: usize,
-    /// Wall time: the middle sample.
+    /// Wall time: the median.
     pub(crate) median: Duration,
-    /// Wall time: 95 of 100 samples took no longer.
+    /// Wall time: the 95th percentile.
     pub(crate) p95: Duration,
-    /// Wall time: the fastest sample.
+    /// Wall time: the minimum.
     pub(crate) min: Duration,
-    /// User and system time of plugin and delegate together: the middle sample.
+    /// User and system time of plugin and delegate together: the median.
     pub(crate) cpu: Duration,
-    /// Peak resident memory in KiB of the larger of plugin and delegate: the largest sample.
+    /// Peak resident memory in KiB of the larger of plugin and delegate: the maximum.
     pub(crate) peak_kib: u64,
-    /// Minor page faults of plugin and delegate together: the middle sample.
+    /// Minor page faults of plugin and delegate together: the median.
     pub(crate) minor_faults: u64,
 }
 

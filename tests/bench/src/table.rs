@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A Markdown table whose columns are also aligned as plain text: words to the left, numbers to the right.
 
-/// Rows below one heading.
+/// A table with one heading.
 pub struct Table {
     heading: Vec<String>,
     rows: Vec<Vec<String>>,

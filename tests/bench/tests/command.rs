@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bench as a command: how it ends when something is wrong, and that it then leaves nothing behind.
+//! The benchmark as a command: its errors, and that it leaves nothing behind after one.
 
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const GOOD_ANSWER: &str = r#"echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/16"}]}'"#;
 
-/// Four plugins that are one shell script, and an empty directory for what the bench makes.
+/// Four plugins, which are the same shell script, and an empty directory for the benchmark's files.
 struct Scene {
     dir: TempDir,
 }
@@ -24,7 +24,7 @@ impl Scene {
     fn new(script: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["cni-ipoib", "rdma-ipam", "macvlan", "host-local"] {
-            // Written by another process: a descriptor of ours could be inherited by a test's child (ETXTBSY).
+            // Another process writes it: a test's child could inherit a descriptor of this process (ETXTBSY).
             let file = dir.path().join(name);
             let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$2" && chmod 755 "$2""#;
             let status = Command::new("/bin/sh")
@@ -69,7 +69,7 @@ impl Scene {
     }
 }
 
-/// `program` as root: in a user namespace where it is root, unless this test is already.
+/// `program` as root: in a user namespace, unless this test already runs as root.
 fn as_root(program: &Path) -> Command {
     if geteuid().is_root() {
         return Command::new(program);
@@ -147,7 +147,7 @@ fn an_interrupted_run_ends_the_plugin_and_leaves_nothing() {
             .and_then(|pid| pid.trim().parse::<i32>().ok());
         plugin.is_some()
     });
-    // `unshare` executes the bench in its own process, so that its pid is the bench's in both cases.
+    // `unshare` executes the benchmark in its own process, so its pid is the benchmark's in both cases.
     kill(Pid::from_raw(bench.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
     let told = failure(&bench.wait_with_output().unwrap());
     assert!(told.contains("interrupted; nothing is left behind"), "{told}");

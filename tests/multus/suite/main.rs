@@ -19,7 +19,7 @@ mod thick;
 
 use tests::{Value, json};
 
-/// A macvlan network on the node's `eth0`, with addresses of `subnet` without quarantine.
+/// A macvlan network on the node's `eth0`, with addresses of `subnet` without cooldown.
 fn macvlan(name: &str, subnet: &str) -> Value {
     json!({
         "cniVersion": "1.1.0", "name": name, "type": "cni-ipoib", "master": "eth0", "mode": "macvlan",

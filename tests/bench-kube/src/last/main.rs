@@ -3,11 +3,11 @@
 //!
 //!     bench-last RDMA-IPAM [NODES]
 //!
-//! One pod after another on the next node, some at the same time, until every address of the pool is allocated;
-//! then one more on each node, and then all of them end. A pod that fails is retried on its node, as kubelet does.
+//! Pods start one after another, each on the next node, and some in parallel, until every address of the pool is
+//! allocated. Then each node starts one more, and then all of them end. A pod that fails is retried on its node, as
+//! kubelet does.
 //!
-//! Invariant: the daemons are complete, with their sockets; no address is allocated twice; whatever is waited for is
-//! waited for has a time limit.
+//! Invariant: the daemons are complete, with their sockets. No address is allocated twice. Every wait has a time limit.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,13 +37,13 @@ const SUBNET: &str = "10.61.0.0/22";
 const BLOCK: u32 = 16;
 const SIZE: usize = 1022;
 
-/// Its name.
+/// The name of the pool.
 const POOL: &str = "rail0";
 
-/// How full it is at the end of each band, in hundredths.
+/// The utilization of the pool at the end of each band, in percent.
 const BANDS: [usize; 5] = [50, 90, 95, 99, 100];
 
-/// How long anything may take.
+/// The time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::main]
@@ -100,7 +100,7 @@ async fn main() {
     nodes.end().await;
 }
 
-/// How many blocks there are, and how many of them are shared.
+/// The number of blocks, and how many of them are shared.
 async fn blocks(admin: &Client) -> (usize, usize) {
     let all: Api<IpBlock> = Api::all(admin.clone());
     let all = all.list(&ListParams::default()).await.unwrap().items;
@@ -126,7 +126,7 @@ async fn until_exhausted(admin: &Client) -> Duration {
     }
 }
 
-/// Waits until no block is shared any more and no address an object.
+/// Waits until no block is shared and no address has an object.
 async fn until_apart(admin: &Client, begun: Instant) -> Duration {
     let addresses: Api<IpAddress> = Api::all(admin.clone());
     loop {

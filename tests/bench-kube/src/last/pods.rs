@@ -12,20 +12,20 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pods that are being started at the same time.
+/// The number of pods that start in parallel.
 const AT_ONCE: usize = 8;
 
-/// How long a pod waits before it retries: a fifth of what kubelet waits.
+/// The time before a pod's retry: a fifth of kubelet's.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The start of one pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Started {
-    /// From its first call until it has its address.
+    /// The time from its first call until it has its address.
     pub(crate) time: Duration,
-    /// Calls that it took.
+    /// The number of calls.
     pub(crate) calls: usize,
-    /// The number of attempts that reported an exhausted pool although it was not.
+    /// The number of attempts that reported an exhausted pool although it had free addresses.
     pub(crate) wrong: usize,
 }
 
@@ -60,7 +60,7 @@ impl<'n> Pods<'n> {
         })
     }
 
-    /// Starts the pods `range`, some at the same time.
+    /// Starts the pods `range`, some in parallel.
     pub(crate) fn add(&self, range: Range<usize>) -> Vec<Started> {
         Self::each(range, |pod| self.start(pod))
     }
@@ -104,7 +104,7 @@ impl<'n> Pods<'n> {
         })
     }
 
-    /// All pods end.
+    /// Ends all pods.
     pub(crate) fn del(&self) -> Vec<Duration> {
         let count = self.given.lock().unwrap().len();
         Self::each(0..count, |pod| {
@@ -117,7 +117,7 @@ impl<'n> Pods<'n> {
     fn each<T: Send>(range: Range<usize>, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
         let next = AtomicUsize::new(range.start);
         let done = Mutex::new(Vec::new());
-        // The agents, which are tasks of this process, go on meanwhile.
+        // The agents are tasks of this process and continue meanwhile.
         tokio::task::block_in_place(|| {
             std::thread::scope(|scope| {
                 for _ in 0..AT_ONCE {

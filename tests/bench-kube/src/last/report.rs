@@ -9,28 +9,28 @@ use std::time::Duration;
 
 /// The cost of filling a part of the pool.
 pub(crate) struct Band {
-    /// Addresses in use at its end.
+    /// The number of addresses in use at its end.
     pub(crate) to: usize,
     pub(crate) calls: Vec<Started>,
     pub(crate) phase: Phase,
-    /// Blocks at its end, and how many of them are shared.
+    /// The number of blocks at its end, and how many of them are shared.
     pub(crate) blocks: usize,
     pub(crate) shared: usize,
 }
 
-/// The behaviour of a full pool.
+/// The behaviour of an exhausted pool.
 pub(crate) struct Ends {
     /// The time from the last address until the status is exhausted.
     pub(crate) told: Duration,
     pub(crate) refused: Vec<Duration>,
-    /// The cost of the refusals, with all other requests of the agents meanwhile.
+    /// The number of requests during the refusals, including all other requests of the agents.
     pub(crate) requests: usize,
     pub(crate) released: Vec<Duration>,
-    /// From the first DEL until no block was shared any more.
+    /// The time from the first DEL until no block is shared.
     pub(crate) apart: Duration,
 }
 
-/// How it filled up.
+/// The table of the bands.
 pub(crate) fn bands(bands: &[Band]) -> String {
     let mut text = String::from(
         "| addresses in use | pods | s | p50 ms | p99 ms | longest ms | ADDs per pod | refused as exhausted | requests per pod | blocks | of them shared |\n\
@@ -69,7 +69,7 @@ pub(crate) fn bands(bands: &[Band]) -> String {
     text
 }
 
-/// The text about the full pool.
+/// The text about the exhausted pool.
 pub(crate) fn ends(ends: &Ends) -> String {
     format!(
         "The pool said that it was exhausted {:.1} s after the last address was given. One more ADD on each of {} nodes was refused with \

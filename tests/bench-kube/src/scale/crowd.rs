@@ -12,26 +12,27 @@ use kube::api::PostParams;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Blocks of such a pool.
+/// The number of blocks of such a pool.
 const BLOCKS: usize = 8192;
 
-/// The utilization before, and the number of nodes that claim a block. It is below the number of free blocks.
+/// The utilization before, in percent, and the number of nodes that claim a block. It is below the number of free
+/// blocks.
 const CROWDS: [(usize, usize); 3] = [(50, 200), (90, 200), (99, 40)];
 
 /// The result.
 pub(crate) struct Crowd {
-    /// Hundredths of the blocks that were taken before.
+    /// The percentage of blocks that were taken before.
     pub(crate) full: usize,
     /// The number of nodes that claimed a block.
     pub(crate) nodes: usize,
-    /// CREATEs that found the name taken.
+    /// CREATEs of blocks whose name was taken.
     pub(crate) conflicts: usize,
     /// Lists of the names of all blocks.
     pub(crate) lists: usize,
     pub(crate) phase: Phase,
 }
 
-/// Labels the nodes of each crowd: before their agents start, which look at them once a minute.
+/// Labels the nodes of each crowd before their agents start, because agents read their Node once a minute.
 pub(crate) async fn label(fleet: &Fleet<'_>) {
     let mut first = 0;
     for (full, nodes) in CROWDS {
@@ -41,7 +42,7 @@ pub(crate) async fn label(fleet: &Fleet<'_>) {
     }
 }
 
-/// Runs one after another; the nodes of one are not those of another.
+/// Runs the crowds one after another. Each crowd has its own nodes.
 pub(crate) async fn claims(fleet: &mut Fleet<'_>, gauges: &Gauges<'_>) -> Vec<Crowd> {
     let mut crowds = Vec::new();
     let mut first = 0;
@@ -112,7 +113,7 @@ async fn claim(
     }
 }
 
-/// Gives `count` blocks, chosen at random, to a node that does nothing.
+/// Gives `count` random blocks to a node that does nothing.
 async fn fill(fleet: &Fleet<'_>, pool: &str, mut cells: Vec<BlockCidr>, count: usize) {
     let owner = join(&fleet.admin, "elsewhere").await.unwrap();
     fastrand::shuffle(&mut cells);
@@ -133,7 +134,8 @@ async fn fill(fleet: &Fleet<'_>, pool: &str, mut cells: Vec<BlockCidr>, count: u
             let made = api.create(&PostParams::default(), &block).await;
             let taken = |e: &kube::Error| matches!(e, kube::Error::Api(status) if status.code == 409);
             match made {
-                // A starved server has not answered in time. Whether it has made it or not, it is there after a second try.
+                // A starved server has not responded in time. It may have created the block; the second attempt ensures
+                // it.
                 Err(kube::Error::Service(_)) => match api.create(&PostParams::default(), &block).await {
                     Err(e) if !taken(&e) => panic!("{e}"),
                     _ => {}

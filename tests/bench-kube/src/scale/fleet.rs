@@ -15,22 +15,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Requests of the administrator at the same time.
+/// The number of parallel requests of the administrator.
 const AT_ONCE: usize = 32;
 
-/// More agents than this start by and by, as nodes do that pull an image first, and look at their pools less often.
+/// With more agents than this, agents start gradually, as on nodes that pull an image first, and reconcile their pools
+/// less often.
 const MANY: usize = 2000;
 
-/// How many of those start in a second.
+/// The number of gradual starts per second.
 const PACE: f64 = 50.0;
 
-/// How long anything may take.
+/// The time limit of every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
 
-/// The pool that every node has a block of.
+/// The pool of which every node has a block.
 pub(crate) const POOL: &str = "fleet";
 
-/// Addresses of a block.
+/// The number of addresses of a block.
 pub(crate) const BLOCK: usize = 64;
 
 /// The nodes.
@@ -38,20 +39,20 @@ pub(crate) struct Fleet<'s> {
     pub(crate) server: &'s Server,
     pub(crate) admin: Client,
     pub(crate) size: usize,
-    /// Pools.
+    /// The number of pools.
     pub(crate) rails: usize,
-    /// Pods of each node.
+    /// The number of pods of each node.
     pub(crate) pods: usize,
     pub(crate) identities: Vec<Identity>,
     pub(crate) agents: Vec<Arc<Agent>>,
     dir: TempDir,
     supervisor: Supervisor,
-    /// The controller runs on while agents end and start.
+    /// The controller, which runs while agents end and start.
     controller: Supervisor,
 }
 
 impl<'s> Fleet<'s> {
-    /// `size` nodes, none of which is there yet. Their files are in memory: in truth each node has a disk of its own.
+    /// `size` nodes without Node objects. Their files are in memory; in a cluster each node has its own disk.
     pub(crate) async fn new(server: &'s Server, size: usize, rails: usize, pods: usize) -> Self {
         Self {
             server,
@@ -67,7 +68,7 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// The prefix length of each pool: room for one and a half of the blocks that the nodes claim.
+    /// The prefix length of each pool: room for one and a half times the blocks that the nodes claim.
     pub(crate) fn prefix(&self) -> u32 {
         let blocks = self.pods.div_ceil(BLOCK) + usize::from(self.pods % BLOCK > BLOCK / 2);
         let addresses = self.size * BLOCK * blocks.max(1) * 3 / 2;
@@ -79,14 +80,14 @@ impl<'s> Fleet<'s> {
         bench_kube::agents::controller(self.server, &[], &self.controller).await;
     }
 
-    /// Ends everything and waits for it.
+    /// Ends all tasks and waits for them.
     pub(crate) async fn end_all(&mut self) {
         self.end().await;
         self.controller.stop().cancel();
         self.controller.wait().await;
     }
 
-    /// Lets nodes and pods be there.
+    /// Creates the nodes and pods.
     pub(crate) async fn join(&mut self) {
         let admin = &self.admin;
         let made = futures::stream::iter(0..self.size)
@@ -107,12 +108,12 @@ impl<'s> Fleet<'s> {
             .await;
     }
 
-    /// Where a node keeps its leases.
+    /// The folder of a node's leases.
     pub(crate) fn data(&self, i: usize) -> PathBuf {
         self.dir.path().join(format!("{i:05}"))
     }
 
-    /// Makes a pool.
+    /// Creates a pool.
     pub(crate) async fn pool(&self, name: &str, spec: Value) {
         let pool: IpPool = serde_json::from_value(json!({
             "apiVersion": "rdmanet.io/v1alpha1", "kind": "IPPool", "metadata": { "name": name }, "spec": spec,
@@ -125,7 +126,7 @@ impl<'s> Fleet<'s> {
         Api::all(self.admin.clone())
     }
 
-    /// The blocks.
+    /// All blocks.
     pub(crate) async fn blocks(&self) -> Vec<IpBlock> {
         let all: Api<IpBlock> = Api::all(self.admin.clone());
         let params = kube::api::ListParams::default().match_any();
@@ -136,7 +137,7 @@ impl<'s> Fleet<'s> {
             .collect()
     }
 
-    /// Starts the agents from `first` on: all at once, or of many [`PACE`] a second.
+    /// Starts the agents from `first` on: all at once, or [`PACE`] a second if there are many.
     pub(crate) async fn begin_from(&mut self, first: usize) {
         let begun = tokio::time::Instant::now();
         for i in first..self.size {
@@ -148,7 +149,7 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// Describes how they start.
+    /// Describes the pace of the starts.
     pub(crate) fn pace(&self) -> String {
         if self.size > MANY {
             format!("{PACE} a second")
@@ -159,7 +160,7 @@ impl<'s> Fleet<'s> {
 
     /// Starts agent `i`.
     pub(crate) async fn begin(&mut self, i: usize) {
-        // With thousands of nodes in one process it is the processors that would be measured.
+        // With thousands of agents in one process, a short interval would measure the processors.
         let tick = if self.size > MANY { "20s" } else { "2s" };
         let node = &self.identities[i].node.node;
         let data = self.data(i);

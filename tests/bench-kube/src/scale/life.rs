@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long nothing happens.
+/// The duration of the idle phase.
 const REST: Duration = Duration::from_secs(60);
 
-/// Plugins at the same time: on different nodes, in truth, and not for the processors of one.
+/// The number of parallel plugins. In a cluster they run on different nodes and do not share the processors.
 const PLUGINS: usize = 8;
 
-/// Makes the calls, adds what they are `given`, and returns those that are refused.
+/// Runs the calls, adds their addresses to `given`, and returns the refused calls.
 fn refused(calls: &[Call], given: &mut BTreeSet<String>) -> Vec<Call> {
     let mut again = Vec::new();
     for some in calls.chunks(PLUGINS) {
@@ -32,7 +32,7 @@ fn refused(calls: &[Call], given: &mut BTreeSet<String>) -> Vec<Call> {
 }
 
 impl Fleet<'_> {
-    /// Nodes, pods and tokens, which are not the agents' work.
+    /// Creates nodes, pods and tokens, which is not the agents' work.
     pub(crate) async fn register(&mut self, gauges: &Gauges<'_>) -> Phase {
         let start = gauges.start().await;
         self.join().await;
@@ -40,7 +40,7 @@ impl Fleet<'_> {
         gauges.stop("nodes and pods are made", start).await
     }
 
-    /// Agents start, and each claims a block. The pool has room for one and a half of them.
+    /// Starts the agents, and each claims a block. The pool has room for one and a half times as many.
     pub(crate) async fn start(&mut self, gauges: &Gauges<'_>) -> Phase {
         let spec = json!({
             "ranges": [{ "subnet": format!("10.0.0.0/{}", self.prefix()), "gateway": "none" }],
@@ -59,9 +59,9 @@ impl Fleet<'_> {
         gauges.stop(name, start).await
     }
 
-    /// Nothing happens.
+    /// Measures an idle cluster.
     pub(crate) async fn rest(&self, gauges: &Gauges<'_>) -> Phase {
-        // The first reports and reads are done.
+        // Waits for the first reports and reads.
         self.until_noted(1).await;
         tokio::time::sleep(Duration::from_secs(10)).await;
         let start = gauges.start().await;
@@ -69,7 +69,7 @@ impl Fleet<'_> {
         gauges.stop(format!("{} s of rest", REST.as_secs()), start).await
     }
 
-    /// An address is excluded.
+    /// Excludes an address.
     pub(crate) async fn edit(&self, gauges: &Gauges<'_>) -> [Phase; 2] {
         let (start, start_noted) = (gauges.start().await, gauges.start().await);
         let pool = self.pools().get(POOL).await.unwrap();
@@ -90,8 +90,8 @@ impl Fleet<'_> {
         [known, noted]
     }
 
-    /// Pods start on every node, and the numbers reach the API server. A runtime repeats an ADD that is refused; here that is one for
-    /// which the agent has yet to claim a block, since agents have no socket here.
+    /// Starts pods on every node, and waits until the counters reach the API server. A refused ADD is repeated, as by a
+    /// runtime; here the agent must claim a block before the next attempt, because agents have no socket here.
     pub(crate) async fn add(&self, gauges: &Gauges<'_>, plugin: &Path) -> [Phase; 2] {
         let (start, start_told) = (gauges.start().await, gauges.start().await);
         let pods = (0..self.pods).flat_map(|pod| (0..self.size).map(move |i| (i, pod)));
@@ -140,7 +140,7 @@ impl Fleet<'_> {
         [added, gauges.stop("… and told in every block", start_told).await]
     }
 
-    /// Every agent ends and starts.
+    /// Restarts every agent.
     pub(crate) async fn restart(&mut self, gauges: &Gauges<'_>) -> Phase {
         self.end().await;
         let start = gauges.start().await;
@@ -151,7 +151,7 @@ impl Fleet<'_> {
             .await
     }
 
-    /// Waits until every agent has read pools and blocks and finished one round.
+    /// Waits until every agent has read pools and blocks and completed one round.
     async fn until_ready(&self) {
         let begun = Instant::now();
         let ready = |agent: &agent::agent::Agent| agent.metrics.text().contains("rdmanet_blocks{");

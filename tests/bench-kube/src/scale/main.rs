@@ -3,12 +3,12 @@
 //!
 //!     bench-scale RDMA-IPAM [AGENTS [RAILS [PODS]]]
 //!
-//! Each agent is the daemon's own code with the token of its own pod and files of its own; all of them run in this
-//! process. Left out are the plugins' socket, metrics and netlink. Agents write the condition of their links as after a message of the
-//! kernel, which none of them gets here.
+//! Each agent runs the code of the daemon with the token of its own pod and its own files; all of them run in this
+//! process. The plugins' socket, metrics and netlink are excluded. Agents write the condition of their links as if the
+//! kernel had sent a message.
 //!
-//! Invariant: the API server is a real one on loopback, which ends with this process; requests are counted by its
-//! audit log, bytes by its metrics; every wait has a time limit.
+//! Invariant: the API server is a real one on loopback, which ends with this process. Its audit log counts the
+//! requests, and its metrics the bytes. Every wait has a time limit.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,10 +31,10 @@ use fleet::Fleet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Later measurements are skipped.
+/// The time limit of a run: measurements that would start later are skipped.
 const BUDGET: Duration = Duration::from_secs(900);
 
-/// With more agents than this, nearly full pools are left out.
+/// With more agents than this, nearly full pools are not measured.
 const CROWDS: usize = 2000;
 
 #[tokio::main]
@@ -77,7 +77,7 @@ async fn main() {
         describe_with_load()
     );
     println!("{}", report::phases(&phases, agents));
-    // The cost of nearly full pools does not depend on the number of other agents, which would only make the run longer.
+    // The cost of nearly full pools does not depend on the number of other agents, which would only prolong the run.
     if agents <= CROWDS {
         let crowds = crowd::claims(&mut fleet, &gauges).await;
         println!("{}", report::crowds(&crowds));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes with several rails, each with a pool for the pods of one namespace; and an event of the fabric that all nodes report.
+//! Nodes with several rails, each with a pool for the pods of one namespace; and a failure of the fabric that all nodes
+//! report.
 
 use crate::fleet::{BLOCK, Fleet, PATIENCE};
 use agent::links::condition::{kind, turn};
@@ -9,11 +10,11 @@ use futures::future::join_all;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// How old an agent's look at its Node may be when it reports.
+/// The age at which an agent reads its Node again before a report.
 const LOOK: Duration = Duration::from_secs(60);
 
 impl Fleet<'_> {
-    /// Pools for all rails but the first: each selects a namespace, and each node claims a block of it.
+    /// Creates pools for all rails except the first: each selects a namespace, and each node claims a block of it.
     pub(crate) async fn more_rails(&self, gauges: &Gauges<'_>) -> Phase {
         let start = gauges.start().await;
         for rail in 1..self.rails {
@@ -44,7 +45,7 @@ impl Fleet<'_> {
             .await
     }
 
-    /// A port of every node loses its carrier at the same time. The kernel's part is left out: agents report what they would find.
+    /// A port of every node loses its carrier at the same time. The agents report without a message of the kernel.
     pub(crate) async fn fabric(&self, gauges: &Gauges<'_>) -> Phase {
         let start = gauges.start().await;
         let report = |i: usize| async move {

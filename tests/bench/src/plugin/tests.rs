@@ -20,8 +20,8 @@ fn a_result_without_exactly_one_address_of_the_subnet_is_refused() {
     assert!(problem(br#"{"ips":[{"address":"10.0.0.7/24"}]}"#).contains("'10.0.0.7/24'"));
 }
 
-/// A plugin that is a shell script. Another process writes it: a file that this process has open for writing could be
-/// inherited by what a test beside this one starts, and would then not be executable (`ETXTBSY`).
+/// A plugin that is a shell script. Another process writes the file: a child process of a concurrent test could inherit
+/// the open file of this process, and the kernel would then refuse to execute it (`ETXTBSY`).
 fn script(dir: &Path, body: &str) -> Plugin {
     let program = dir.join("plugin");
     let write = format!(
